@@ -1,0 +1,12 @@
+// When this process began, for figures that count from the user's key press.
+#pragma once
+
+namespace lockstep {
+
+// Seconds of CLOCK_BOOTTIME now. Comparable between the processes of one machine.
+double SecondsSinceBoot();
+
+// When this process was started, on the clock of SecondsSinceBoot, to 10 ms (/proc/self/stat).
+double ProcessStartSeconds();
+
+}  // namespace lockstep

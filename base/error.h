@@ -1,0 +1,70 @@
+// Error: what every part of Lockstep throws when a run cannot go on.
+//
+// Promise: `what()` is one line that says what happened, where (file, line, field, rank, step) and
+// what to do; `status()` is the exit status that the process owes its caller.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+// The exit statuses of docs/design.md, 'Starting and stopping'.
+enum class ExitStatus {
+  kDone = 0,
+  kUsage = 2,       // command line or config
+  kData = 3,        // a data set that cannot be read or trained on
+  kCheckpoint = 4,  // weights or a checkpoint that cannot be read or written
+  kPeer = 5,        // another rank died, or a collective failed
+  kBug = 70,        // an error that nobody foresaw
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitStatus status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
+
+  // The same error is thrown on every rank at the same point, so one rank's line is enough.
+  static Error OnEveryRank(ExitStatus status, const std::string& message) {
+    Error error(status, message);
+    error.on_every_rank_ = true;
+    return error;
+  }
+
+  ExitStatus status() const { return status_; }
+  bool on_every_rank() const { return on_every_rank_; }
+
+ private:
+  ExitStatus status_;
+  bool on_every_rank_ = false;
+};
+
+template <typename... Args>
+Error UsageError(fmt::format_string<Args...> format, Args&&... args) {
+  return {ExitStatus::kUsage, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+template <typename... Args>
+Error DataError(fmt::format_string<Args...> format, Args&&... args) {
+  return {ExitStatus::kData, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+template <typename... Args>
+Error CheckpointError(fmt::format_string<Args...> format, Args&&... args) {
+  return {ExitStatus::kCheckpoint, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+template <typename... Args>
+Error PeerError(fmt::format_string<Args...> format, Args&&... args) {
+  return {ExitStatus::kPeer, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+template <typename... Args>
+Error BugError(fmt::format_string<Args...> format, Args&&... args) {
+  return {ExitStatus::kBug, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+}  // namespace lockstep

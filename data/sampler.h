@@ -1,0 +1,72 @@
+// Which samples this rank trains on, step by step, for ever.
+//
+// Promise: over the ranks, every epoch takes each of `samples` samples exactly once (with
+// LastBatch::kDrop: each of the first steps_per_epoch * global_batch positions of the epoch's order),
+// in an order that differs from epoch to epoch. The samples of optimizer step s do not depend on the
+// number of ranks nor on the accumulation; only who takes them does.
+//
+// Invariants:
+//   1. Epoch e's order is Permutation(samples, seed, e); without shuffling it is 0, 1, 2, ...
+//   2. Step s of the epoch takes positions [s * global_batch, min((s + 1) * global_batch, samples)).
+//   3. These n positions are cut into ranks * accumulation pieces, as equal as can be: piece j is
+//      [n * j / pieces, n * (j + 1) / pieces). Micro-batch m of rank r is piece m * ranks + r. A piece
+//      of a short last batch may be empty.
+//   4. Every rank makes the same number of steps and micro-batches.
+//   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start returns;
+//      both are O(micro-batch), and no memory grows with `samples`.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   no samples, or a batch or world that leaves no step or no piece for someone -> Error (kUsage)
+//     -> Sampler.RefusesWhatLeavesNothingToDo
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+enum class LastBatch { kKeep, kDrop };
+
+struct SamplerOptions {
+  int64_t samples = 0;
+  int64_t global_batch = 1;  // samples of one optimizer step, over all ranks
+  int accumulation = 1;      // micro-batches that one rank cuts its part of a step into
+  int rank = 0;
+  int ranks = 1;
+  uint64_t seed = 0;
+  bool shuffle = true;
+  LastBatch last_batch = LastBatch::kKeep;
+};
+
+struct MicroBatch {
+  int64_t epoch = 0;         // from 0
+  int64_t step = 0;          // optimizer step since the start of training, from 0
+  int micro = 0;             // which of the step's micro-batches, from 0
+  int64_t global_count = 0;  // samples of the whole step, over all ranks and micro-batches
+  std::vector<int64_t> indices;
+};
+
+class Sampler {
+ public:
+  // Throws Error (kUsage).
+  explicit Sampler(const SamplerOptions& options);
+
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+  // The largest micro-batch that any rank ever gets.
+  int64_t max_micro_batch() const;
+
+  // This rank's next micro-batch. Never ends.
+  MicroBatch Next();
+
+  // The next Next() returns micro-batch 0 of `step`, counted from the start of training.
+  void Seek(int64_t step);
+
+ private:
+  SamplerOptions options_;
+  int64_t steps_per_epoch_;
+  int64_t step_ = 0;
+  int micro_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+"""@system: the libraries that come from the distribution's packages (third_party/apt-packages.txt).
+
+Why the system's: MPI must be the one that the user's mpirun belongs to, and the others are well kept
+in Debian and Ubuntu. Their headers are found through the compiler's own search path, so no target
+lists them; only MPI's lie elsewhere, and mpicxx knows where.
+"""
+
+_BUILD = """package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "mpi",
+    hdrs = glob({headers}),
+    includes = {includes},
+    linkopts = {linkopts},
+)
+
+cc_library(name = "benchmark", linkopts = ["-lbenchmark", "-lpthread"])
+cc_library(name = "cli11")
+cc_library(name = "fmt", linkopts = ["-lfmt"])
+cc_library(name = "gtest", linkopts = ["-lgtest", "-lpthread"])
+cc_library(name = "gtest_main", linkopts = ["-lgtest_main"], deps = [":gtest"])
+cc_library(name = "json")
+cc_library(name = "protobuf", linkopts = ["-lprotobuf", "-lpthread"])
+"""
+
+def _ask_mpicxx(ctx, question):
+    result = ctx.execute(["mpicxx", "--showme:" + question])
+    if result.return_code:
+        fail("mpicxx does not answer: install what third_party/apt-packages.txt lists")
+    return [word for word in result.stdout.strip().split(" ") if word]
+
+def _system_packages_impl(ctx):
+    includes = []
+    for directory in _ask_mpicxx(ctx, "incdirs"):
+        name = "mpi_include_%d" % len(includes)
+        ctx.symlink(directory, name)
+        includes.append(name)
+    ctx.file("BUILD", _BUILD.format(
+        headers = repr([name + "/**/*.h" for name in includes]),
+        includes = repr(includes),
+        linkopts = repr(
+            ["-L" + directory for directory in _ask_mpicxx(ctx, "libdirs")] +
+            ["-l" + library for library in _ask_mpicxx(ctx, "libs")],
+        ),
+    ))
+
+system_packages = repository_rule(
+    implementation = _system_packages_impl,
+    configure = True,
+    local = True,
+)

@@ -1,0 +1,86 @@
+"""@wheels: LibTorch, the CUDA toolkit, cuDNN and NCCL from the pinned wheels in .venv.
+
+Why wheels: third_party/requirements.txt then pins the whole toolchain, the same on every machine and
+the very one that PyTorch's users have; no system CUDA is needed, and PyTorch, the oracle of the
+tests, is the same build as the LibTorch under test.
+
+Why the libraries are linked with -L and an rpath instead of as Bazel `srcs`: Bazel's symlinks to
+shared libraries break libtorch_cuda.so's $ORIGIN, and libtorch_nvshmem.so is then not found.
+
+Why some of torch/include is left out: it carries old copies of protobuf's, fmt's and pybind11's
+headers, which would shadow the system's.
+"""
+
+_SHADOWING = ["fmt", "google", "pybind11"]
+
+_BUILD = """package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "torch",
+    hdrs = glob(["include/**/*.h", "include/**/*.hpp", "include/**/*.cuh"]),
+    includes = ["include", "include/torch/csrc/api/include"],
+    linkopts = [
+        "-L{site}/torch/lib",
+        "-Wl,-rpath,{site}/torch/lib",
+        # Operators register themselves in these libraries' initialisers: they must be loaded even
+        # though few of their symbols are named.
+        "-Wl,--no-as-needed",
+        "-ltorch",
+        "-ltorch_cpu",
+        "-ltorch_cuda",
+        "-lc10",
+        "-lc10_cuda",
+        "-Wl,--as-needed",
+        "-Wl,--allow-shlib-undefined",
+    ],
+    deps = [":cudart"],
+)
+
+cc_library(
+    name = "cudart",
+    hdrs = glob(["nvidia/cu13/include/**"]),
+    includes = ["nvidia/cu13/include"],
+    linkopts = [
+        "-L{site}/nvidia/cu13/lib",
+        "-Wl,-rpath,{site}/nvidia/cu13/lib",
+        "-l:libcudart.so.13",
+    ],
+)
+
+cc_library(
+    name = "nccl",
+    hdrs = glob(["nvidia/nccl/include/**"]),
+    includes = ["nvidia/nccl/include"],
+    linkopts = [
+        "-L{site}/nvidia/nccl/lib",
+        "-Wl,-rpath,{site}/nvidia/nccl/lib",
+        "-l:libnccl.so.2",
+    ],
+    deps = [":cudart"],
+)
+
+filegroup(name = "nvcc", srcs = ["nvidia/cu13/bin/nvcc"])
+
+filegroup(
+    name = "nvcc_files",
+    srcs = glob(["nvidia/cu13/bin/**", "nvidia/cu13/nvvm/**"]),
+)
+"""
+
+def _python_wheels_impl(ctx):
+    python = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("bin").get_child("python")
+    result = ctx.execute([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"])
+    if result.return_code:
+        fail("no Python environment in .venv: run ./lockstep once, it makes it")
+    site = result.stdout.strip()
+    for entry in ctx.path(site + "/torch/include").readdir():
+        if entry.basename not in _SHADOWING:
+            ctx.symlink(entry, "include/" + entry.basename)
+    ctx.symlink(site + "/nvidia", "nvidia")
+    ctx.file("BUILD", _BUILD.replace("{site}", site))
+
+python_wheels = repository_rule(
+    implementation = _python_wheels_impl,
+    configure = True,
+    local = True,
+)
