@@ -1,0 +1,16 @@
+// What NCCL and MPI both ask of a tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceType.h>
+
+namespace lockstep {
+
+// Throws Error (kBug) unless `tensor` is contiguous and on a device of type `device`.
+void CheckSendable(const at::Tensor& tensor, at::DeviceType device);
+
+// Throws Error (kBug) unless both are sendable, of one dtype, and `whole` has `ranks` times the
+// elements of `part`.
+void CheckParts(const at::Tensor& whole, const at::Tensor& part, int ranks, at::DeviceType device);
+
+}  // namespace lockstep

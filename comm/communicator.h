@@ -1,0 +1,77 @@
+// Communicator: the collectives of one group of ranks.
+//
+// Promise: every rank calls the same operations with tensors of the same size and dtype in the same
+// order; then each operation gives every rank the same bits. An operation returns at once; its tensors
+// may be read, written or freed only after Wait().
+//
+// Two implementations:
+//   NCCL (comm/nccl_communicator.h): tensors of one GPU. Operations run on a stream of their own, after
+//     the work that is queued on the caller's current stream. Wait() makes the current stream wait and
+//     does not hold up the host.
+//   MPI (comm/mpi_communicator.h): CPU tensors. Operations run on a thread of their own, in order.
+//     Wait() blocks the calling thread.
+// and the trivial one of a process that is alone (comm/alone.h).
+//
+// Invariants:
+//   1. Tensors are contiguous. Sums are computed in the tensor's dtype.
+//   2. Operations of one communicator complete in the order of the calls.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   a tensor of the wrong device, dtype, layout or size -> Error (kBug), before anything is sent
+//     -> comm/communicator_test.cc, RefusesTensorsThatItCannotSend
+//   an MPI call fails -> Error (kPeer) from Wait(), Barrier() or the constructor -> (MPI ends the job)
+//   NCCL reports an asynchronous error -> Error (kPeer) from CheckHealth() -> (none yet: the watchdog's)
+//   a rank died or never calls -> mpirun ends the job -> tests/launch_test.py, test_a_rank_that_*
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <utility>
+
+namespace lockstep {
+
+// An operation under way.
+class Work {
+ public:
+  Work() = default;
+  explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
+
+  // Returns when (MPI), or makes the current stream wait until (NCCL), the operation is done. May be
+  // called once. Throws Error (kPeer).
+  void Wait() {
+    if (wait_) std::exchange(wait_, nullptr)();
+  }
+
+ private:
+  std::function<void()> wait_;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  // tensor <- sum over ranks of tensor.
+  [[nodiscard]] virtual Work AllReduceSum(at::Tensor tensor) = 0;
+
+  // tensor <- root's tensor.
+  [[nodiscard]] virtual Work Broadcast(at::Tensor tensor, int root) = 0;
+
+  // output <- the ranks' inputs one after the other; output has world_size times input's elements.
+  [[nodiscard]] virtual Work AllGather(at::Tensor output, at::Tensor input) = 0;
+
+  // output <- this rank's part of the sum over ranks of input; input has world_size times output's
+  // elements.
+  [[nodiscard]] virtual Work ReduceScatterSum(at::Tensor output, at::Tensor input) = 0;
+
+  // Returns when every rank has called it and all earlier operations are done.
+  virtual void Barrier() = 0;
+
+  // Throws Error (kPeer) when the communicator has failed since the last call. Costs no time.
+  virtual void CheckHealth() {}
+};
+
+}  // namespace lockstep

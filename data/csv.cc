@@ -1,0 +1,139 @@
+// CSV tables of numbers. No quoting: a quoted cell is no number and is refused as such.
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "data/dataset.h"
+#include "data/in_memory.h"
+
+namespace lockstep {
+namespace {
+
+// Where a cell stands, for error lines. Lines and columns count from 1.
+struct Place {
+  const std::string& path;
+  int64_t line;
+  int64_t column;
+};
+
+std::string_view Trimmed(std::string_view cell) {
+  while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);
+  while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t')) cell.remove_suffix(1);
+  return cell;
+}
+
+float NumberIn(std::string_view cell, const Place& place) {
+  float value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value)) {
+    throw DataError("{}:{}: column {}: \"{}\" is no finite number{}", place.path, place.line,
+                    place.column, cell.substr(0, 40),
+                    place.line == 1 ? "; if the first line holds names, set data.csv.header: true" : "");
+  }
+  return value;
+}
+
+int64_t LabelIn(std::string_view cell, const Place& place, int64_t classes) {
+  const float value = NumberIn(cell, place);
+  const auto label = static_cast<int64_t>(value);
+  if (value < 0 || static_cast<float>(label) != value) {
+    throw DataError("{}:{}: column {}: label \"{}\" is no class number (an integer from 0)", place.path,
+                    place.line, place.column, cell);
+  }
+  if (classes > 0 && label >= classes) {
+    throw DataError("{}:{}: column {}: label {} is out of range: data.classes is {}", place.path,
+                    place.line, place.column, label, classes);
+  }
+  return label;
+}
+
+class CsvReader {
+ public:
+  explicit CsvReader(const CsvOptions& options) : options_(options) {
+    if (options.features > 0) SetWidth(options.features + 1);
+  }
+
+  void ReadFile(const std::string& path) {
+    const std::string content = ReadWholeFile(path);
+    int64_t line_number = 0;
+    const size_t labels_before = labels_.size();
+    for (std::string_view rest = content; !rest.empty();) {
+      std::string_view line = rest.substr(0, rest.find('\n'));
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      ++line_number;
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line_number == 1 && options_.header) continue;
+      if (Trimmed(line).empty()) continue;
+      ReadRow(line, path, line_number);
+    }
+    if (labels_.size() == labels_before) throw DataError("{}: the file has no rows", path);
+  }
+
+  std::shared_ptr<const Dataset> Finish() && {
+    SampleSpec spec{.shape = {width_ - 1}};
+    spec.classes = options_.classes > 0
+                       ? options_.classes
+                       : 1 + *std::max_element(labels_.begin(), labels_.end());
+    const auto* begin = reinterpret_cast<const std::byte*>(features_.data());
+    return MakeInMemory(std::move(spec), {begin, begin + features_.size() * sizeof(float)},
+                        std::move(labels_));
+  }
+
+ private:
+  void SetWidth(int64_t width) {
+    width_ = width;
+    label_column_ = options_.label_column + (options_.label_column < 0 ? width : 0);
+    if (label_column_ < 0 || label_column_ >= width) {
+      throw DataError("{}: data.csv.label_column {} is outside the {} columns",
+                      options_.files.front(), options_.label_column, width);
+    }
+  }
+
+  void ReadRow(std::string_view line, const std::string& path, int64_t line_number) {
+    const int64_t columns = 1 + std::count(line.begin(), line.end(), options_.delimiter);
+    if (width_ == 0) {
+      if (columns < 2) {
+        throw DataError("{}:{}: only one column: a row needs a feature and a label (delimiter '{}')",
+                        path, line_number, options_.delimiter);
+      }
+      SetWidth(columns);
+    }
+    const bool labelled = columns == width_;
+    if (!labelled && !(options_.label_optional && columns == width_ - 1)) {
+      throw DataError("{}:{}: {} columns where {} are expected", path, line_number, columns, width_);
+    }
+
+    int64_t label = Dataset::kNoLabel;
+    for (int64_t column = 0; column < columns; ++column) {
+      const std::string_view cell = Trimmed(line.substr(0, line.find(options_.delimiter)));
+      const Place place{path, line_number, column + 1};
+      if (labelled && column == label_column_) {
+        label = LabelIn(cell, place, options_.classes);
+      } else {
+        features_.push_back(NumberIn(cell, place) * options_.scale);
+      }
+      line.remove_prefix(std::min(line.size(), line.find(options_.delimiter) + 1));
+    }
+    labels_.push_back(label);
+  }
+
+  const CsvOptions& options_;
+  int64_t width_ = 0;  // columns of a labelled row
+  int64_t label_column_ = 0;
+  std::vector<float> features_;
+  std::vector<int64_t> labels_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> ReadCsv(const CsvOptions& options) {
+  CsvReader reader(options);
+  for (const std::string& path : options.files) reader.ReadFile(path);
+  return std::move(reader).Finish();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+#include "data/dataset.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "base/error.h"
+#include "data/in_memory.h"
+#include "data/permutation.h"
+
+namespace lockstep {
+namespace {
+
+class InMemory : public Dataset {
+ public:
+  InMemory(SampleSpec spec, std::vector<std::byte> inputs, std::vector<int64_t> labels)
+      : spec_(std::move(spec)),
+        bytes_(spec_.bytes()),
+        inputs_(std::move(inputs)),
+        labels_(std::move(labels)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  const SampleSpec& spec() const override { return spec_; }
+
+  int64_t Read(int64_t index, std::byte* input) const override {
+    std::memcpy(input, inputs_.data() + index * bytes_, bytes_);
+    return labels_[index];
+  }
+
+ private:
+  SampleSpec spec_;
+  int64_t bytes_;
+  std::vector<std::byte> inputs_;
+  std::vector<int64_t> labels_;
+};
+
+}  // namespace
+
+int64_t SampleSpec::bytes() const {
+  return std::accumulate(shape.begin(), shape.end(), static_cast<int64_t>(c10::elementSize(dtype)),
+                         std::multiplies<>());
+}
+
+Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
+    : whole_(std::move(whole)), indices_(std::move(indices)) {}
+
+int64_t Subset::Read(int64_t index, std::byte* input) const {
+  return whole_->Read(indices_[index], input);
+}
+
+Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {
+  const auto validation =
+      static_cast<int64_t>(std::ceil(static_cast<double>(samples) * validation_fraction));
+  if (validation < 1 || validation >= samples) {
+    throw UsageError("validation_fraction {} of {} samples leaves {} to train on and {} to validate",
+                     validation_fraction, samples, samples - validation, validation);
+  }
+  const Permutation order(samples, seed, ~uint64_t{0});
+  Split split;
+  for (int64_t position = 0; position < samples; ++position) {
+    const bool trains = position < samples - validation;
+    (trains ? split.train : split.validation).push_back(order.Of(position));
+  }
+  std::sort(split.train.begin(), split.train.end());
+  std::sort(split.validation.begin(), split.validation.end());
+  return split;
+}
+
+std::string ReadWholeFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file) throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
+  content << file.rdbuf();
+  if (file.bad()) throw DataError("{}: cannot be read: {}", path, std::strerror(errno));
+  std::string bytes = std::move(content).str();
+  if (bytes.empty()) throw DataError("{}: the file is empty (or no regular file)", path);
+  return bytes;
+}
+
+std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
+                                            std::vector<int64_t> labels) {
+  return std::make_shared<InMemory>(std::move(spec), std::move(inputs), std::move(labels));
+}
+
+}  // namespace lockstep

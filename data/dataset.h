@@ -1,0 +1,98 @@
+// Dataset: samples by number, whatever they are stored in.
+//
+// Promise: size() and spec() never change; Read() may be called from many threads at once and gives
+// the same bytes every time. The readers below check a whole file when they open it, so that a bad
+// row is an error at the start and not in the middle of a night.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/dataset_test.cc)
+//   a file that is missing, empty, truncated or of another kind -> Error (kData) with path
+//     -> Csv.RefusesAnEmptyFile, Mnist.Refuses*, Cifar10.Refuses*
+//   a ragged row, a cell that is no finite number -> Error (kData) with path, line and column
+//     -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber
+//   a label that is no integer or outside [0, classes) -> Error (kData) with path and line or record
+//     -> Csv.RefusesALabelOutOfRange, Mnist.RefusesALabelOutOfRange
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct SampleSpec {
+  std::vector<int64_t> shape;               // of one input: {features}, or {channels, height, width}
+  at::ScalarType dtype = at::kFloat;        // kFloat, or kByte for pixels in 0..255
+  int64_t classes = 0;                      // labels are in [0, classes)
+
+  int64_t bytes() const;                    // of one input
+};
+
+class Dataset {
+ public:
+  static constexpr int64_t kNoLabel = -1;
+
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+  virtual const SampleSpec& spec() const = 0;
+
+  // Writes input `index`, spec().bytes() bytes, to `input` and returns its label, or kNoLabel.
+  virtual int64_t Read(int64_t index, std::byte* input) const = 0;
+};
+
+// Some of another data set's samples.
+class Subset : public Dataset {
+ public:
+  Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);
+
+  int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
+  const SampleSpec& spec() const override { return whole_->spec(); }
+  int64_t Read(int64_t index, std::byte* input) const override;
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<int64_t> indices_;
+};
+
+struct Split {
+  std::vector<int64_t> train;
+  std::vector<int64_t> validation;
+};
+
+// Cuts `samples` samples in two: the last ceil(samples * validation_fraction) positions of
+// Permutation(samples, seed, 2^64 - 1) validate, the others train; both lists ascend. No epoch has
+// that round, so the split is independent of every epoch's order. Throws Error (kUsage) where a part
+// would be empty.
+Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
+
+struct CsvOptions {
+  std::vector<std::string> files;  // one data set in this order
+  char delimiter = ',';
+  bool header = false;             // every file's first line holds names
+  int label_column = -1;           // from 0; negative ones count from the end
+  float scale = 1;                 // every feature is multiplied by it
+  int64_t classes = 0;             // 0: the greatest label + 1
+  int64_t features = 0;            // 0: what the first row has
+  bool label_optional = false;     // rows of exactly `features` columns have no label
+};
+
+struct MnistOptions {
+  std::string images{};   // idx3-ubyte, uncompressed
+  std::string labels{};   // idx1-ubyte, uncompressed; empty: no labels
+  int64_t classes = 0;    // 0: ten
+};
+
+struct Cifar10Options {
+  std::vector<std::string> files;  // the binary version's batches, 3,073 bytes a record
+};
+
+// Each holds its samples in memory. Throws Error (kData).
+std::shared_ptr<const Dataset> ReadCsv(const CsvOptions& options);
+std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options);
+std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
+
+}  // namespace lockstep

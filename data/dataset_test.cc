@@ -1,0 +1,222 @@
+#include "data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string WriteFile(const std::string& name, const std::string& content) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+// The error that `read` throws; fails the test when it throws none or one of another status.
+template <typename Read>
+std::string DataErrorOf(const Read& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kData);
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {
+  std::vector<float> input(dataset.spec().bytes() / sizeof(float));
+  *label = dataset.Read(index, reinterpret_cast<std::byte*>(input.data()));
+  return input;
+}
+
+TEST(Csv, ReadsFeaturesAndLabels) {
+  const auto dataset = ReadCsv({.files = {WriteFile("a.csv", "1,2.5,0\r\n3, 4e1 ,2\n\n")}, .scale = 2});
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(dataset->spec().shape, std::vector<int64_t>{2});
+  EXPECT_EQ(dataset->spec().classes, 3);
+  int64_t label = 0;
+  EXPECT_EQ(InputOf(*dataset, 0, &label), (std::vector<float>{2, 5}));
+  EXPECT_EQ(label, 0);
+  EXPECT_EQ(InputOf(*dataset, 1, &label), (std::vector<float>{6, 80}));
+  EXPECT_EQ(label, 2);
+}
+
+TEST(Csv, ReadsSeveralFilesWithHeadersAndAnotherDelimiterAndLabelColumn) {
+  const auto dataset = ReadCsv({.files = {WriteFile("a.csv", "label;x\n1;7\n"), WriteFile("b.csv", "label;x\n0;8")},
+                                .delimiter = ';',
+                                .header = true,
+                                .label_column = 0,
+                                .classes = 5});
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(dataset->spec().classes, 5);
+  int64_t label = -1;
+  EXPECT_EQ(InputOf(*dataset, 1, &label), std::vector<float>{8});
+  EXPECT_EQ(label, 0);
+}
+
+TEST(Csv, ReadsRowsWithoutALabelToPredict) {
+  const CsvOptions options{.files = {WriteFile("a.csv", "1,2\n3,4\n")}, .features = 2, .label_optional = true};
+  const auto dataset = ReadCsv(options);
+  int64_t label = 0;
+  EXPECT_EQ(InputOf(*dataset, 1, &label), (std::vector<float>{3, 4}));
+  EXPECT_EQ(label, Dataset::kNoLabel);
+}
+
+TEST(Csv, RefusesAMissingFile) {
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {"/nowhere/a.csv"}}); }), HasSubstr("/nowhere/a.csv"));
+}
+
+TEST(Csv, RefusesAnEmptyFile) {
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "")}}); }), HasSubstr("empty"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "\n\n")}}); }), HasSubstr("no rows"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "a,b\n")}, .header = true}); }),
+              HasSubstr("no rows"));
+}
+
+TEST(Csv, RefusesARaggedRow) {
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "1,2,0\n1,0\n")}}); }),
+              HasSubstr("r.csv:2: 2 columns where 3 are expected"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "1,2,0\n1,2,3,0\n")}}); }),
+              HasSubstr("r.csv:2: 4 columns where 3 are expected"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "7\n")}}); }), HasSubstr("one column"));
+}
+
+TEST(Csv, RefusesACellThatIsNoNumber) {
+  for (const char* cell : {"x", "", "1x", "nan", "inf", "1e99", "\"1\""}) {
+    const std::string content = std::string("1,2,0\n1,") + cell + ",0\n";
+    EXPECT_THAT(DataErrorOf([&] { ReadCsv({.files = {WriteFile("n.csv", content)}}); }),
+                HasSubstr("n.csv:2: column 2: \"" + std::string(cell) + "\" is no finite number"));
+  }
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("h.csv", "x,y\n1,0\n")}}); }),
+              HasSubstr("data.csv.header: true"));
+}
+
+TEST(Csv, RefusesALabelOutOfRange) {
+  const auto read = [](const std::string& label) {
+    return DataErrorOf(
+        [&] { ReadCsv({.files = {WriteFile("l.csv", "1,0\n1," + label + "\n")}, .classes = 3}); });
+  };
+  EXPECT_THAT(read("3"), HasSubstr("l.csv:2: column 2: label 3 is out of range: data.classes is 3"));
+  EXPECT_THAT(read("-1"), HasSubstr("no class number"));
+  EXPECT_THAT(read("0.5"), HasSubstr("no class number"));
+}
+
+TEST(Csv, RefusesALabelColumnOutsideTheRow) {
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("c.csv", "1,0\n")}, .label_column = 2}); }),
+              HasSubstr("label_column 2"));
+}
+
+std::string Idx(std::vector<unsigned char> header, size_t items, unsigned char value = 1) {
+  return std::string(header.begin(), header.end()) + std::string(items, static_cast<char>(value));
+}
+
+const std::vector<unsigned char> kThreeImagesOf2x2{0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2};
+const std::vector<unsigned char> kThreeLabels{0, 0, 8, 1, 0, 0, 0, 3};
+
+TEST(Mnist, ReadsImagesAndLabels) {
+  std::string images = Idx(kThreeImagesOf2x2, 12);
+  images[16 + 5] = static_cast<char>(200);
+  const auto dataset =
+      ReadMnist({.images = WriteFile("i", images), .labels = WriteFile("l", Idx(kThreeLabels, 3, 9))});
+  EXPECT_EQ(dataset->size(), 3);
+  EXPECT_EQ(dataset->spec().shape, (std::vector<int64_t>{1, 2, 2}));
+  EXPECT_EQ(dataset->spec().dtype, at::kByte);
+  std::array<std::byte, 4> image{};
+  EXPECT_EQ(dataset->Read(1, image.data()), 9);
+  EXPECT_EQ(image[1], std::byte{200});
+  EXPECT_EQ(ReadMnist({.images = WriteFile("i", images)})->Read(0, image.data()), Dataset::kNoLabel);
+}
+
+TEST(Mnist, RefusesATruncatedFile) {
+  for (size_t bytes : {0u, 3u, 15u, 16u, 27u, 29u}) {
+    const std::string path = WriteFile("t", Idx(kThreeImagesOf2x2, 20).substr(0, bytes));
+    DataErrorOf([&] { ReadMnist({.images = path}); });
+  }
+  const std::string huge(16, '\xff');
+  EXPECT_THAT(DataErrorOf([&] {
+                ReadMnist({.images = WriteFile("t", std::string("\0\0\x08\x03", 4) + huge.substr(4))});
+              }),
+              HasSubstr("truncated"));
+}
+
+TEST(Mnist, RefusesAnotherKindOfFile) {
+  EXPECT_THAT(DataErrorOf([] { ReadMnist({.images = WriteFile("k", Idx(kThreeLabels, 30))}); }),
+              HasSubstr("exchanged"));
+  EXPECT_THAT(DataErrorOf([] { ReadMnist({.images = WriteFile("k", "\x1f\x8b" + std::string(99, 'x'))}); }),
+              HasSubstr("gunzip"));
+}
+
+TEST(Mnist, RefusesLabelsThatDoNotMatch) {
+  const std::string images = WriteFile("i", Idx(kThreeImagesOf2x2, 12));
+  const std::string two = WriteFile("l", Idx({0, 0, 8, 1, 0, 0, 0, 2}, 2));
+  EXPECT_THAT(DataErrorOf([&] { ReadMnist({.images = images, .labels = two}); }),
+              HasSubstr("2 labels for the 3 images"));
+}
+
+TEST(Mnist, RefusesALabelOutOfRange) {
+  const std::string images = WriteFile("i", Idx(kThreeImagesOf2x2, 12));
+  const std::string labels = WriteFile("l", Idx(kThreeLabels, 3, 10));
+  EXPECT_THAT(DataErrorOf([&] { ReadMnist({.images = images, .labels = labels}); }),
+              HasSubstr("record 0: label 10 is out of range"));
+}
+
+TEST(Cifar10, ReadsRecords) {
+  std::string batch;
+  for (char label : {3, 9}) batch += label + std::string(3072, static_cast<char>(label * 2));
+  const auto dataset = ReadCifar10({.files = {WriteFile("c1", batch), WriteFile("c2", batch)}});
+  EXPECT_EQ(dataset->size(), 4);
+  EXPECT_EQ(dataset->spec().shape, (std::vector<int64_t>{3, 32, 32}));
+  std::vector<std::byte> image(3072);
+  EXPECT_EQ(dataset->Read(3, image.data()), 9);
+  EXPECT_EQ(image.front(), std::byte{18});
+  EXPECT_EQ(image.back(), std::byte{18});
+}
+
+TEST(Cifar10, RefusesATruncatedFileAndALabelOutOfRange) {
+  EXPECT_THAT(DataErrorOf([] { ReadCifar10({.files = {WriteFile("c", std::string(3072, 'x'))}}); }),
+              HasSubstr("3072 bytes"));
+  EXPECT_THAT(DataErrorOf([] { ReadCifar10({.files = {WriteFile("c", std::string(3073, '\x0a'))}}); }),
+              HasSubstr("label 10 is out of range"));
+}
+
+TEST(SplitBySeed, IsDisjointAndCompleteAndRoundsUp) {
+  const Split split = SplitBySeed(1797, 0.2, 1);
+  EXPECT_EQ(split.validation.size(), 360u);
+  std::set<int64_t> all(split.train.begin(), split.train.end());
+  all.insert(split.validation.begin(), split.validation.end());
+  EXPECT_EQ(all.size(), 1797u);
+  EXPECT_EQ(*all.rbegin(), 1796);
+  EXPECT_TRUE(std::is_sorted(split.train.begin(), split.train.end()));
+  EXPECT_NE(split.validation, SplitBySeed(1797, 0.2, 2).validation);
+  EXPECT_EQ(split.validation, SplitBySeed(1797, 0.2, 1).validation);
+}
+
+TEST(SplitBySeed, RefusesAnEmptyPart) {
+  EXPECT_THROW(SplitBySeed(1, 0.5, 1), Error);
+  EXPECT_THROW(SplitBySeed(10, 0, 1), Error);
+  EXPECT_THROW(SplitBySeed(10, 1, 1), Error);
+}
+
+TEST(Subset, ReadsTheChosenSamples) {
+  const Subset subset(ReadCsv({.files = {WriteFile("s.csv", "5,0\n6,1\n7,1\n")}}), {2, 0});
+  EXPECT_EQ(subset.size(), 2);
+  int64_t label = 0;
+  EXPECT_EQ(InputOf(subset, 0, &label), std::vector<float>{7});
+  EXPECT_EQ(InputOf(subset, 1, &label), std::vector<float>{5});
+}
+
+}  // namespace
+}  // namespace lockstep

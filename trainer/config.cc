@@ -1,0 +1,497 @@
+#include "trainer/config.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "trainer/config_comments.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using google::protobuf::TextFormat;
+
+std::vector<const FieldDescriptor*> FieldsOf(const Descriptor& message) {
+  std::vector<const FieldDescriptor*> fields;
+  for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i));
+  return fields;
+}
+
+std::vector<std::string> NamesOf(const std::vector<const FieldDescriptor*>& fields) {
+  std::vector<std::string> names;
+  for (const FieldDescriptor* field : fields) names.push_back(field->name());
+  return names;
+}
+
+std::vector<std::string> NamesOf(const EnumDescriptor& values) {
+  std::vector<std::string> names;
+  for (int i = 0; i < values.value_count(); ++i) names.push_back(values.value(i)->name());
+  return names;
+}
+
+// Every message type of the tree below `root`, `root` first.
+void CollectMessages(const Descriptor& root, std::vector<const Descriptor*>& messages) {
+  messages.push_back(&root);
+  for (const FieldDescriptor* field : FieldsOf(root)) {
+    if (field->message_type() != nullptr) CollectMessages(*field->message_type(), messages);
+  }
+}
+
+bool IsNested(const FieldDescriptor& field) {
+  return field.type() == FieldDescriptor::TYPE_MESSAGE && !field.is_repeated();
+}
+
+// ---- What the parser says, said so that a user can act on it ---------------------------------------
+
+// Adds to a parser's message the field that it is about and the nearest name that would do.
+std::string Explain(const std::string& message, const std::string& text_before) {
+  std::vector<const Descriptor*> messages;
+  CollectMessages(*Config::descriptor(), messages);
+  std::smatch match;
+
+  static const std::regex kUnknownField("Message type \"(.*)\" has no field named \"(.*)\"\\.");
+  if (std::regex_match(message, match, kUnknownField)) {
+    for (const Descriptor* type : messages) {
+      if (type->full_name() != match[1]) continue;
+      return fmt::format("{} has no field \"{}\"{}", type->name(), match[2].str(),
+                         DidYouMean(match[2], NamesOf(FieldsOf(*type))));
+    }
+  }
+
+  static const std::regex kUnknownValue("Unknown enumeration value of \"(.*)\" for field \"(.*)\"\\.");
+  if (std::regex_match(message, match, kUnknownValue)) {
+    std::vector<std::string> values;
+    for (const Descriptor* type : messages) {
+      const FieldDescriptor* field = type->FindFieldByName(match[2]);
+      if (field == nullptr || field->enum_type() == nullptr) continue;
+      for (const std::string& value : NamesOf(*field->enum_type())) values.push_back(value);
+    }
+    return fmt::format("field \"{}\" cannot be \"{}\"{}", match[2].str(), match[1].str(),
+                       DidYouMean(match[1], values));
+  }
+
+  static const std::regex kLastField("([A-Za-z_]\\w*)\\s*:\\s*(\\[[^\\]]*)?$");
+  if (std::regex_search(text_before, match, kLastField)) {
+    return fmt::format("field \"{}\": {}", match[1].str(), message);
+  }
+  return message;
+}
+
+// Keeps the first error; lines and columns of the parser count from 0.
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit FirstError(const std::string& text) : text_(text) {}
+
+  void AddError(int line, int column, const std::string& message) override {
+    if (line_ > 0) return;
+    std::istringstream lines(text_);
+    std::string content;
+    for (int i = 0; i <= std::max(line, 0); ++i) std::getline(lines, content);
+    const std::string before = content.substr(0, std::min<size_t>(std::max(column, 0), content.size()));
+    explanation_ = Explain(message, before);
+    line_ = line + 1;
+    column_ = column + 1;
+  }
+  void AddWarning(int, int, const std::string&) override {}
+
+  int line() const { return line_; }
+  int column() const { return column_; }
+  const std::string& explanation() const { return explanation_; }
+
+ private:
+  const std::string& text_;
+  int line_ = 0;
+  int column_ = 0;
+  std::string explanation_;
+};
+
+// ---- Reading ------------------------------------------------------------------------------------------
+
+// Where each field's value was written, by dotted name: "path:line:column" or the --set that gave it.
+using Origins = std::map<std::string, std::string>;
+
+void CollectOrigins(const Message& message, TextFormat::ParseInfoTree& tree, const std::string& path,
+                    const std::string& prefix, Origins& origins) {
+  for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+    const int index = field->is_repeated() ? 0 : -1;
+    const TextFormat::ParseLocation location = tree.GetLocation(field, index);
+    if (location.line < 0) continue;
+    origins[prefix + field->name()] = fmt::format("{}:{}:{}", path, location.line + 1, location.column + 1);
+    if (!IsNested(*field)) continue;
+    CollectOrigins(message.GetReflection()->GetMessage(message, field),
+                   *tree.GetTreeForNested(field, index), path, prefix + field->name() + ".", origins);
+  }
+}
+
+// Calls visit(message, field, dotted name) for every field that is set, depth first.
+template <typename Visit>
+void VisitSetFields(Message& message, const std::string& prefix, const Visit& visit) {
+  const Reflection& reflection = *message.GetReflection();
+  for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+    const bool set = field->is_repeated() ? reflection.FieldSize(message, field) > 0
+                                          : reflection.HasField(message, field);
+    if (!set) continue;
+    visit(message, *field, prefix + field->name());
+    if (IsNested(*field)) {
+      VisitSetFields(*reflection.MutableMessage(&message, field), prefix + field->name() + ".", visit);
+    }
+  }
+}
+
+// The values of a string field, one or many.
+std::vector<std::string> StringsOf(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  if (!field.is_repeated()) return {reflection.GetString(message, &field)};
+  std::vector<std::string> values;
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    values.push_back(reflection.GetRepeatedString(message, &field, i));
+  }
+  return values;
+}
+
+std::vector<double> NumbersOf(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  const int count = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
+  std::vector<double> values;
+  for (int i = 0; i < count; ++i) {
+    const bool many = field.is_repeated();
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_INT32:
+        values.push_back(many ? reflection.GetRepeatedInt32(message, &field, i)
+                              : reflection.GetInt32(message, &field));
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        values.push_back(static_cast<double>(many ? reflection.GetRepeatedInt64(message, &field, i)
+                                                  : reflection.GetInt64(message, &field)));
+        break;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        values.push_back(many ? reflection.GetRepeatedDouble(message, &field, i)
+                              : reflection.GetDouble(message, &field));
+        break;
+      default:
+        throw BugError("config field {} has a range but is no number", field.full_name());
+    }
+  }
+  return values;
+}
+
+// Makes the relative paths of `field` absolute.
+void Anchor(Message& message, const FieldDescriptor& field, const fs::path& folder) {
+  if (!field.options().GetExtension(existing_file)) return;
+  const Reflection& reflection = *message.GetReflection();
+  const std::vector<std::string> values = StringsOf(message, field);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i].empty()) continue;
+    const std::string anchored = fs::absolute(folder / values[i]).lexically_normal().string();
+    if (field.is_repeated()) {
+      reflection.SetRepeatedString(&message, &field, static_cast<int>(i), anchored);
+    } else {
+      reflection.SetString(&message, &field, anchored);
+    }
+  }
+}
+
+Config ParseFile(const std::string& path, Origins& origins) {
+  std::ifstream file(path);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) {
+    throw UsageError("{}: no such config file, or it is empty", path);
+  }
+  const std::string text = content.str();
+  Config config;
+  TextFormat::ParseInfoTree tree;
+  FirstError error(text);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  parser.WriteLocationsTo(&tree);
+  if (!parser.ParseFromString(text, &config)) {
+    throw UsageError("{}:{}:{}: {}", path, error.line(), error.column(), error.explanation());
+  }
+  CollectOrigins(config, tree, path, "", origins);
+  VisitSetFields(config, "", [&](Message& message, const FieldDescriptor& field, const std::string&) {
+    Anchor(message, field, fs::absolute(path).parent_path());
+  });
+  return config;
+}
+
+void Assign(const std::string& assignment, Config& config, Origins& origins) {
+  const std::string origin = "--set " + assignment;
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos) {
+    throw UsageError("{}: no \"=\": write --set optimizer.lr=0.01, say", origin);
+  }
+  const std::string name = assignment.substr(0, equals);
+  std::string value = assignment.substr(equals + 1);
+
+  Message* message = &config;
+  const FieldDescriptor* field = nullptr;
+  std::istringstream parts(name);
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (field != nullptr) {
+      if (!IsNested(*field)) throw UsageError("{}: {} has no fields of its own", origin, field->name());
+      message = message->GetReflection()->MutableMessage(message, field);
+    }
+    const Descriptor& type = *message->GetDescriptor();
+    field = type.FindFieldByName(part);
+    if (field == nullptr) {
+      throw UsageError("{}: {} has no field \"{}\"{}", origin, type.name(), part,
+                       DidYouMean(part, NamesOf(FieldsOf(type))));
+    }
+  }
+  if (field == nullptr) throw UsageError("{}: no field is named before \"=\"", origin);
+  if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
+    throw UsageError("{}: {} holds fields: set one of them ({}.{}=...)", origin, name, name,
+                     field->message_type()->field(0)->name());
+  }
+
+  // Strings may come without quotes: a shell has eaten the user's.
+  const bool quoted = value.find_first_of("\"'") != std::string::npos;
+  if (field->type() == FieldDescriptor::TYPE_STRING && !quoted && !value.starts_with('[')) {
+    std::string escaped;
+    for (const char c : value) escaped += c == '\\' ? std::string("\\\\") : std::string(1, c);
+    value = '"' + escaped + '"';
+  }
+  message->GetReflection()->ClearField(message, field);
+  const std::string text = field->name() + ": " + value;
+  FirstError error(text);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  if (!parser.MergeFromString(text, message)) throw UsageError("{}: {}", origin, error.explanation());
+  Anchor(*message, *field, fs::current_path());
+  origins[name] = origin;
+}
+
+// ---- Checking -----------------------------------------------------------------------------------------
+
+class Checker {
+ public:
+  Checker(Config& config, const std::string& path, const Origins& origins)
+      : config_(config), path_(path), origins_(origins) {}
+
+  void CheckAll() {
+    VisitSetFields(config_, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
+      CheckRange(message, field, name);
+      CheckFiles(message, field, name);
+    });
+    CheckData();
+    CheckModel();
+    CheckOptimizer();
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& name, const std::string& what) const {
+    const auto origin = origins_.find(name);
+    throw UsageError("{}: {}: {}", origin == origins_.end() ? path_ : origin->second, name, what);
+  }
+
+  bool IsSet(const std::string& name) const { return origins_.contains(name); }
+
+  void CheckRange(const Message& message, const FieldDescriptor& field, const std::string& name) const {
+    if (!field.options().HasExtension(range)) return;
+    const Range& bounds = field.options().GetExtension(range);
+    for (const double value : NumbersOf(message, field)) {
+      // Written so that NaN fails.
+      if (bounds.has_min() && !(value >= bounds.min())) Fail(name, fmt::format("{} is less than {}", value, bounds.min()));
+      if (bounds.has_above() && !(value > bounds.above())) Fail(name, fmt::format("{} is not above {}", value, bounds.above()));
+      if (bounds.has_max() && !(value <= bounds.max())) Fail(name, fmt::format("{} is more than {}", value, bounds.max()));
+      if (bounds.has_below() && !(value < bounds.below())) Fail(name, fmt::format("{} is not below {}", value, bounds.below()));
+      if (value > 1e300) Fail(name, fmt::format("{} is not finite", value));
+    }
+  }
+
+  void CheckFiles(const Message& message, const FieldDescriptor& field, const std::string& name) const {
+    if (!field.options().GetExtension(existing_file)) return;
+    for (const std::string& file : StringsOf(message, field)) {
+      if (!file.empty() && !fs::is_regular_file(file)) Fail(name, fmt::format("no such file: {}", file));
+    }
+  }
+
+  void CheckData() const {
+    const Data& data = config_.data();
+    if (data.train_size() == 0) Fail("data.train", "name at least one file to train on");
+    if (data.validation_size() > 0 && data.validation_fraction() > 0) {
+      Fail("data.validation_fraction", "data.validation is given too: choose one of the two");
+    }
+    if (data.format() == Data::MNIST) {
+      if (data.train_size() != 2) Fail("data.train", "MNIST takes two files: images, labels");
+      if (data.validation_size() != 0 && data.validation_size() != 2) {
+        Fail("data.validation", "MNIST takes two files: images, labels");
+      }
+    }
+    if (data.format() == Data::CIFAR10 && data.classes() != 0 && data.classes() != 10) {
+      Fail("data.classes", "CIFAR10 has ten classes");
+    }
+    if (data.format() == Data::CSV && data.mean_size() + data.std_size() > 0) {
+      Fail(data.mean_size() > 0 ? "data.mean" : "data.std", "is for pixels; for CSV use data.csv.scale");
+    }
+    if (data.format() != Data::CSV && IsSet("data.csv")) {
+      Fail("data.csv", fmt::format("has no meaning for format {}", Data::Format_Name(data.format())));
+    }
+    if (data.csv().delimiter().size() != 1) Fail("data.csv.delimiter", "give one character");
+  }
+
+  void CheckModel() const {
+    for (const char* name : {"mlp", "convnet"}) {
+      if (IsSet(std::string("model.") + name) && config_.model().name() != name) {
+        Fail(std::string("model.") + name,
+             fmt::format("has no meaning for the model \"{}\"", config_.model().name()));
+      }
+    }
+  }
+
+  void CheckOptimizer() const {
+    const Optimizer& optimizer = config_.optimizer();
+    if (optimizer.type() != Optimizer::SGD) {
+      const std::string type = Optimizer::Type_Name(optimizer.type());
+      if (optimizer.momentum() != 0) Fail("optimizer.momentum", "is SGD's; " + type + " has beta1");
+      if (optimizer.nesterov()) Fail("optimizer.nesterov", "is SGD's, not " + type + "'s");
+    } else if (optimizer.nesterov() && optimizer.momentum() == 0) {
+      Fail("optimizer.nesterov", "needs optimizer.momentum above 0");
+    }
+  }
+
+  Config& config_;
+  const std::string& path_;
+  const Origins& origins_;
+};
+
+// Sets every field that is not set to its default; of the models' messages only the named model's.
+void FillDefaults(Message& message, const std::string& model) {
+  const Reflection& reflection = *message.GetReflection();
+  for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+    if (field->is_repeated()) continue;
+    if (IsNested(*field)) {
+      if (message.GetDescriptor() == Model::descriptor() && field->name() != model) continue;
+      FillDefaults(*reflection.MutableMessage(&message, field), model);
+      continue;
+    }
+    if (reflection.HasField(message, field)) continue;
+    switch (field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_BOOL:
+        reflection.SetBool(&message, field, field->default_value_bool());
+        break;
+      case FieldDescriptor::CPPTYPE_INT32:
+        reflection.SetInt32(&message, field, field->default_value_int32());
+        break;
+      case FieldDescriptor::CPPTYPE_INT64:
+        reflection.SetInt64(&message, field, field->default_value_int64());
+        break;
+      case FieldDescriptor::CPPTYPE_UINT64:
+        reflection.SetUInt64(&message, field, field->default_value_uint64());
+        break;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        reflection.SetDouble(&message, field, field->default_value_double());
+        break;
+      case FieldDescriptor::CPPTYPE_ENUM:
+        reflection.SetEnum(&message, field, field->default_value_enum());
+        break;
+      case FieldDescriptor::CPPTYPE_STRING:
+        reflection.SetString(&message, field, field->default_value_string());
+        break;
+      default:
+        throw BugError("config field {} has a type that has no default here", field->full_name());
+    }
+  }
+}
+
+// ---- The template -------------------------------------------------------------------------------------
+
+// The comments of config.proto: full field name -> its comment's lines.
+std::map<std::string, std::vector<std::string>> Comments() {
+  google::protobuf::FileDescriptorSet files;
+  files.ParseFromArray(kConfigDescriptorSet, sizeof(kConfigDescriptorSet));
+  const google::protobuf::FileDescriptorProto& file = files.file(0);
+  std::map<std::string, std::vector<std::string>> comments;
+  for (const auto& location : file.source_code_info().location()) {
+    // [4, i, 2, j] is field j of message i (descriptor.proto, SourceCodeInfo).
+    if (location.path_size() != 4 || location.path(0) != 4 || location.path(2) != 2) continue;
+    const auto& message = file.message_type(location.path(1));
+    std::istringstream lines(location.leading_comments());
+    for (std::string line; std::getline(lines, line);) {
+      comments[file.package() + "." + message.name() + "." + message.field(location.path(3)).name()].push_back(line);
+    }
+  }
+  return comments;
+}
+
+std::string RangeText(const Range& bounds) {
+  std::vector<std::string> parts;
+  if (bounds.has_min()) parts.push_back(fmt::format("at least {}", bounds.min()));
+  if (bounds.has_above()) parts.push_back(fmt::format("above {}", bounds.above()));
+  if (bounds.has_max()) parts.push_back(fmt::format("at most {}", bounds.max()));
+  if (bounds.has_below()) parts.push_back(fmt::format("below {}", bounds.below()));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+void PrintTemplate(const Message& message, const std::map<std::string, std::vector<std::string>>& comments,
+                   const std::string& indent, std::string& out) {
+  const Reflection& reflection = *message.GetReflection();
+  for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+    if (const auto comment = comments.find(field->full_name()); comment != comments.end()) {
+      for (const std::string& line : comment->second) out += indent + "#" + line + "\n";
+    }
+    if (field->enum_type() != nullptr) {
+      out += fmt::format("{}# One of {}.\n", indent, fmt::join(NamesOf(*field->enum_type()), ", "));
+    }
+    if (field->options().HasExtension(range)) {
+      out += fmt::format("{}# Range: {}.\n", indent, RangeText(field->options().GetExtension(range)));
+    }
+    if (IsNested(*field)) {
+      out += indent + field->name() + " {\n";
+      PrintTemplate(reflection.GetMessage(message, field), comments, indent + "  ", out);
+      out += indent + "}\n\n";
+    } else if (field->is_repeated()) {
+      out += indent + field->name() + ": []\n\n";
+    } else {
+      std::string value;
+      TextFormat::PrintFieldValueToString(message, field, -1, &value);
+      out += indent + field->name() + ": " + value + "\n\n";
+    }
+  }
+}
+
+}  // namespace
+
+Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments) {
+  Origins origins;
+  Config config = ParseFile(path, origins);
+  for (const std::string& assignment : assignments) Assign(assignment, config, origins);
+  Checker(config, path, origins).CheckAll();
+  FillDefaults(config, config.model().name());
+  if (config.run_dir().empty()) config.set_run_dir("runs/" + fs::path(path).stem().string());
+  return config;
+}
+
+std::string PrintConfig(const Config& config) {
+  std::string text;
+  TextFormat::PrintToString(config, &text);
+  return text;
+}
+
+std::string ConfigTemplate() {
+  Config config;
+  FillDefaults(config, config.model().name());
+  std::string text;
+  PrintTemplate(config, Comments(), "", text);
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// Reads, checks, overrides and prints the configuration (trainer/config.proto).
+//
+// Promise: LoadConfig returns a config that is complete (every field set, paths absolute) and valid, or
+// throws one line that points at the mistake.
+//
+// what can fail -> what the caller sees -> the test that shows it (trainer/config_test.cc)
+//   no such file                -> Error (kUsage) with the path            -> NamesAMissingFile
+//   syntax, unknown field, wrong type, unknown enum value
+//                               -> path:line:column, the field, and the nearest valid name
+//                                                                          -> PointsAtSyntax, ...
+//   number out of range, file that does not exist, impossible combination
+//                               -> path:line:column and the field          -> PointsAtARange, ...
+//   a bad --set                 -> --set and the assignment                -> Set*
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/config.pb.h"
+
+namespace lockstep {
+
+// `assignments` are "optimizer.lr=0.01" and the like, applied in order to what the file says. A repeated
+// field takes a list, "model.mlp.hidden=[256, 128]", or one value; both replace what was there. Throws
+// Error (kUsage).
+Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
+
+// The config in text format, which LoadConfig reads again.
+std::string PrintConfig(const Config& config);
+
+// A config with every field at its default, each under its comment from config.proto.
+std::string ConfigTemplate();
+
+}  // namespace lockstep

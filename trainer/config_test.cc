@@ -1,0 +1,160 @@
+#include "trainer/config.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string WriteFile(const std::string& name, const std::string& content) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path) << content;
+  return path;
+}
+
+const char kGood[] = "data { train: \"train.csv\" }\n";
+
+class ConfigTest : public testing::Test {
+ protected:
+  void SetUp() override { WriteFile("train.csv", "1,0\n"); }
+
+  static Config Load(const std::string& text, const std::vector<std::string>& assignments = {}) {
+    return LoadConfig(WriteFile("c.pbtxt", text), assignments);
+  }
+
+  // The one line that loading ends with.
+  static std::string ErrorOf(const std::string& text, const std::vector<std::string>& assignments = {}) {
+    try {
+      Load(text, assignments);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.status(), ExitStatus::kUsage);
+      EXPECT_THAT(error.what(), Not(HasSubstr("\n")));
+      return error.what();
+    }
+    return "no error";
+  }
+};
+
+TEST_F(ConfigTest, FillsEveryDefaultAndAnchorsPaths) {
+  const Config config = Load(kGood);
+  EXPECT_EQ(config.epochs(), 10);
+  EXPECT_TRUE(config.optimizer().has_beta2());
+  EXPECT_EQ(config.run_dir(), "runs/c");
+  EXPECT_EQ(std::filesystem::path(config.data().train(0)),
+            std::filesystem::path(testing::TempDir() + "/train.csv").lexically_normal());
+}
+
+TEST_F(ConfigTest, WhatIsPrintedLoadsAgainAsTheSame) {
+  const Config config = Load(std::string(kGood) + "model { name: 'convnet' convnet { channels: [4, 8] } }");
+  EXPECT_EQ(PrintConfig(Load(PrintConfig(config))), PrintConfig(config));
+  EXPECT_THAT(PrintConfig(config), AllOf(HasSubstr("beta2: 0.999"), HasSubstr("channels: 8")));
+}
+
+TEST_F(ConfigTest, TheTemplateHoldsEveryFieldWithItsCommentAndParses) {
+  const std::string text = ConfigTemplate();
+  EXPECT_THAT(text, HasSubstr("# Samples of one optimizer step, over all ranks and micro-batches.\n"
+                              "# Range: at least 1.\n"
+                              "global_batch: 64\n"));
+  EXPECT_THAT(text, HasSubstr("# One of SGD, ADAM, ADAMW.\n  type: ADAMW\n"));
+  Config config;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config));
+  EXPECT_EQ(config.optimizer().beta1(), 0.9);
+}
+
+TEST_F(ConfigTest, NamesAMissingFile) {
+  EXPECT_THROW(LoadConfig("/nowhere/x.pbtxt", {}), Error);
+  EXPECT_THAT(ErrorOf("seed: 3\ndata {\n  train: 'nowhere.csv' }"),
+              AllOf(HasSubstr("c.pbtxt:3:3: data.train: no such file"), HasSubstr("nowhere.csv")));
+  EXPECT_THAT(ErrorOf("seed: 3"), HasSubstr("c.pbtxt: data.train: name at least one file"));
+}
+
+TEST_F(ConfigTest, PointsAtSyntax) {
+  EXPECT_THAT(ErrorOf("seed: 3\nepochs: }"), HasSubstr("c.pbtxt:2:9: field \"epochs\": Expected integer"));
+  EXPECT_THAT(ErrorOf("data {\n"), HasSubstr("c.pbtxt:2:1: "));
+}
+
+TEST_F(ConfigTest, PointsAtAnUnknownFieldWithTheNearestName) {
+  EXPECT_THAT(ErrorOf("optimizer {\n  momentun: 0.9\n}"),
+              AllOf(HasSubstr("c.pbtxt:2:"), HasSubstr("Optimizer has no field \"momentun\"; did you mean \"momentum\"?")));
+  EXPECT_THAT(ErrorOf("epoch: 3"), HasSubstr("did you mean \"epochs\"?"));
+}
+
+TEST_F(ConfigTest, PointsAtAWrongType) {
+  EXPECT_THAT(ErrorOf("epochs: 'many'"), HasSubstr("c.pbtxt:1:9: field \"epochs\": Expected integer, got: 'many'"));
+  EXPECT_THAT(ErrorOf("model { mlp { hidden: [3, x] } }"), HasSubstr("field \"hidden\": Expected integer"));
+}
+
+TEST_F(ConfigTest, PointsAtAnUnknownEnumValueWithTheNearestName) {
+  EXPECT_THAT(ErrorOf("optimizer { type: ADAMV }"),
+              AllOf(HasSubstr("c.pbtxt:1:"), HasSubstr("field \"type\" cannot be \"ADAMV\"; did you mean \"ADAM")));
+}
+
+TEST_F(ConfigTest, PointsAtARange) {
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer {\n  lr: -1\n}"),
+              HasSubstr("c.pbtxt:3:3: optimizer.lr: -1 is less than 0"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { lr: nan }"), HasSubstr("optimizer.lr: nan"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { lr: inf }"), HasSubstr("optimizer.lr: inf is not finite"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { beta1: 1 }"), HasSubstr("1 is not below 1"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "schedule { final_fraction: 2 }"), HasSubstr("2 is more than 1"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "model { mlp { hidden: [4, 0] } }"), HasSubstr("0 is less than 1"));
+}
+
+TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
+  const std::string good = kGood;
+  EXPECT_THAT(ErrorOf(good + "optimizer { nesterov: true type: SGD }"), HasSubstr("needs optimizer.momentum"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { momentum: 0.9 }"), HasSubstr("is SGD's"));
+  EXPECT_THAT(ErrorOf(good + "model { name: 'convnet' mlp { hidden: 3 } }"),
+              HasSubstr("c.pbtxt:2:25: model.mlp: has no meaning for the model \"convnet\""));
+  EXPECT_THAT(ErrorOf("data { train: 'train.csv' validation: 'train.csv' validation_fraction: 0.5 }"),
+              HasSubstr("choose one of the two"));
+  EXPECT_THAT(ErrorOf("data { format: MNIST train: 'train.csv' }"), HasSubstr("MNIST takes two files"));
+  EXPECT_THAT(ErrorOf("data { train: 'train.csv' mean: 0.5 }"), HasSubstr("for CSV use data.csv.scale"));
+  EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' csv { header: true } }"),
+              HasSubstr("data.csv: has no meaning for format CIFAR10"));
+  EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' classes: 9 }"), HasSubstr("ten classes"));
+  EXPECT_THAT(ErrorOf("data { train: 'train.csv' csv { delimiter: ', ' } }"), HasSubstr("one character"));
+}
+
+TEST_F(ConfigTest, SetOverridesAnyField) {
+  const Config config = Load(std::string(kGood) + "model { mlp { hidden: [1, 2] } }",
+                             {"optimizer.lr=0.5", "model.mlp.hidden=[7, 8, 9]", "optimizer.type=SGD",
+                              "run_dir=a\\b c", "data.shuffle=false", "seed=18446744073709551615"});
+  EXPECT_EQ(config.optimizer().lr(), 0.5);
+  EXPECT_THAT(config.model().mlp().hidden(), ElementsAre(7, 8, 9));
+  EXPECT_EQ(config.optimizer().type(), Optimizer::SGD);
+  EXPECT_EQ(config.run_dir(), "a\\b c");
+  EXPECT_FALSE(config.data().shuffle());
+  EXPECT_EQ(config.seed(), UINT64_MAX);
+}
+
+TEST_F(ConfigTest, SetTakesPathsRelativeToTheCurrentFolder) {
+  const std::string error = ErrorOf(kGood, {"data.train=[\"x.csv\", \"y.csv\"]"});
+  EXPECT_THAT(error, HasSubstr("--set data.train="));
+  EXPECT_THAT(error, HasSubstr((std::filesystem::current_path() / "x.csv").string()));
+}
+
+TEST_F(ConfigTest, SetNamesItsMistake) {
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lrr=1"}),
+              HasSubstr("--set optimizer.lrr=1: Optimizer has no field \"lrr\"; did you mean \"lr\"?"));
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=x"}), HasSubstr("--set optimizer.lr=x: field \"lr\": Expected"));
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=-2"}), HasSubstr("--set optimizer.lr=-2: optimizer.lr: -2 is less"));
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer=1"}), HasSubstr("holds fields"));
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr.x=1"}), HasSubstr("lr has no fields"));
+  EXPECT_THAT(ErrorOf(kGood, {"lr"}), HasSubstr("no \"=\""));
+  EXPECT_THAT(ErrorOf(kGood, {"=1"}), HasSubstr("no field is named"));
+  EXPECT_THAT(ErrorOf(kGood, {"epochs=1 seed: 2"}), Not(HasSubstr("no error")));
+}
+
+}  // namespace
+}  // namespace lockstep
