@@ -68,6 +68,12 @@ MpiCommunicator::MpiCommunicator() : thread_([this] { Run(); }) {
     Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     Check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
     Check(MPI_Comm_size(MPI_COMM_WORLD, &world_size_), "MPI_Comm_size");
+    MPI_Comm machine = MPI_COMM_NULL;
+    Check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine),
+          "MPI_Comm_split_type");
+    Check(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank");
+    Check(MPI_Comm_size(machine, &local_ranks_), "MPI_Comm_size");
+    Check(MPI_Comm_free(&machine), "MPI_Comm_free");
   }).Wait();
 }
 

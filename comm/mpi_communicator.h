@@ -33,6 +33,10 @@ class MpiCommunicator : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
 
+  // This rank's number among the ranks on its machine, and how many they are.
+  int local_rank() const { return local_rank_; }
+  int local_ranks() const { return local_ranks_; }
+
   Work AllReduceSum(at::Tensor tensor) override;
   Work Broadcast(at::Tensor tensor, int root) override;
   Work AllGather(at::Tensor output, at::Tensor input) override;
@@ -48,6 +52,8 @@ class MpiCommunicator : public Communicator {
 
   int rank_ = 0;
   int world_size_ = 1;
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
 
   std::mutex mutex_;
   std::condition_variable queued_;

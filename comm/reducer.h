@@ -35,14 +35,10 @@
 #include <string>
 #include <vector>
 
+#include "base/named_tensor.h"
 #include "comm/communicator.h"
 
 namespace lockstep {
-
-struct NamedTensor {
-  std::string name;
-  at::Tensor tensor;
-};
 
 enum class MissingGradient { kError, kZero };
 

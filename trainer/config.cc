@@ -28,6 +28,8 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
+using config::existing_file;
+using config::range;
 
 std::vector<const FieldDescriptor*> FieldsOf(const Descriptor& message) {
   std::vector<const FieldDescriptor*> fields;
@@ -115,6 +117,8 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   int line() const { return line_; }
   int column() const { return column_; }
   const std::string& explanation() const { return explanation_; }
+  // The explanation as the tail of a line that names the field already; nothing without an error.
+  std::string hint() const { return line_ == 0 ? "" : ": " + explanation_; }
 
  private:
   const std::string& text_;
@@ -270,26 +274,34 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     value = '"' + escaped + '"';
   }
   message->GetReflection()->ClearField(message, field);
-  const std::string text = field->name() + ": " + value;
+  // One value, or a list up to its end: never a second field behind it.
+  const bool list = field->is_repeated() && value.starts_with('[') && value.find(']') + 1 == value.size();
+  const std::string text = list ? field->name() + ": " + value : value;
   FirstError error(text);
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
-  if (!parser.MergeFromString(text, message)) throw UsageError("{}: {}", origin, error.explanation());
+  const bool parsed = list ? parser.MergeFromString(text, message)
+                           : parser.ParseFieldValueFromString(text, field, message);
+  if (!parsed) {
+    throw UsageError("{}: field \"{}\" cannot be {}{}", origin, field->name(), value, error.hint());
+  }
   Anchor(*message, *field, fs::current_path());
   origins[name] = origin;
 }
 
 // ---- Checking -----------------------------------------------------------------------------------------
 
+enum class Files { kMustExist, kMayBeGone };
+
 class Checker {
  public:
   Checker(Config& config, const std::string& path, const Origins& origins)
       : config_(config), path_(path), origins_(origins) {}
 
-  void CheckAll() {
+  void CheckAll(Files files) {
     VisitSetFields(config_, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
       CheckRange(message, field, name);
-      CheckFiles(message, field, name);
+      if (files == Files::kMustExist) CheckFiles(message, field, name);
     });
     CheckData();
     CheckModel();
@@ -306,7 +318,7 @@ class Checker {
 
   void CheckRange(const Message& message, const FieldDescriptor& field, const std::string& name) const {
     if (!field.options().HasExtension(range)) return;
-    const Range& bounds = field.options().GetExtension(range);
+    const config::Range& bounds = field.options().GetExtension(range);
     for (const double value : NumbersOf(message, field)) {
       // Written so that NaN fails.
       if (bounds.has_min() && !(value >= bounds.min())) Fail(name, fmt::format("{} is less than {}", value, bounds.min()));
@@ -325,25 +337,25 @@ class Checker {
   }
 
   void CheckData() const {
-    const Data& data = config_.data();
+    const config::Data& data = config_.data();
     if (data.train_size() == 0) Fail("data.train", "name at least one file to train on");
     if (data.validation_size() > 0 && data.validation_fraction() > 0) {
       Fail("data.validation_fraction", "data.validation is given too: choose one of the two");
     }
-    if (data.format() == Data::MNIST) {
+    if (data.format() == config::Data::MNIST) {
       if (data.train_size() != 2) Fail("data.train", "MNIST takes two files: images, labels");
       if (data.validation_size() != 0 && data.validation_size() != 2) {
         Fail("data.validation", "MNIST takes two files: images, labels");
       }
     }
-    if (data.format() == Data::CIFAR10 && data.classes() != 0 && data.classes() != 10) {
+    if (data.format() == config::Data::CIFAR10 && data.classes() != 0 && data.classes() != 10) {
       Fail("data.classes", "CIFAR10 has ten classes");
     }
-    if (data.format() == Data::CSV && data.mean_size() + data.std_size() > 0) {
+    if (data.format() == config::Data::CSV && data.mean_size() + data.std_size() > 0) {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std", "is for pixels; for CSV use data.csv.scale");
     }
-    if (data.format() != Data::CSV && IsSet("data.csv")) {
-      Fail("data.csv", fmt::format("has no meaning for format {}", Data::Format_Name(data.format())));
+    if (data.format() != config::Data::CSV && IsSet("data.csv")) {
+      Fail("data.csv", fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
     }
     if (data.csv().delimiter().size() != 1) Fail("data.csv.delimiter", "give one character");
   }
@@ -358,9 +370,9 @@ class Checker {
   }
 
   void CheckOptimizer() const {
-    const Optimizer& optimizer = config_.optimizer();
-    if (optimizer.type() != Optimizer::SGD) {
-      const std::string type = Optimizer::Type_Name(optimizer.type());
+    const config::Optimizer& optimizer = config_.optimizer();
+    if (optimizer.type() != config::Optimizer::SGD) {
+      const std::string type = config::Optimizer::Type_Name(optimizer.type());
       if (optimizer.momentum() != 0) Fail("optimizer.momentum", "is SGD's; " + type + " has beta1");
       if (optimizer.nesterov()) Fail("optimizer.nesterov", "is SGD's, not " + type + "'s");
     } else if (optimizer.nesterov() && optimizer.momentum() == 0) {
@@ -379,7 +391,7 @@ void FillDefaults(Message& message, const std::string& model) {
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
     if (field->is_repeated()) continue;
     if (IsNested(*field)) {
-      if (message.GetDescriptor() == Model::descriptor() && field->name() != model) continue;
+      if (message.GetDescriptor() == config::Model::descriptor() && field->name() != model) continue;
       FillDefaults(*reflection.MutableMessage(&message, field), model);
       continue;
     }
@@ -432,7 +444,7 @@ std::map<std::string, std::vector<std::string>> Comments() {
   return comments;
 }
 
-std::string RangeText(const Range& bounds) {
+std::string RangeText(const config::Range& bounds) {
   std::vector<std::string> parts;
   if (bounds.has_min()) parts.push_back(fmt::format("at least {}", bounds.min()));
   if (bounds.has_above()) parts.push_back(fmt::format("above {}", bounds.above()));
@@ -474,11 +486,21 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& assig
   Origins origins;
   Config config = ParseFile(path, origins);
   for (const std::string& assignment : assignments) Assign(assignment, config, origins);
-  Checker(config, path, origins).CheckAll();
+  Checker(config, path, origins).CheckAll(Files::kMustExist);
   FillDefaults(config, config.model().name());
   if (config.run_dir().empty()) config.set_run_dir("runs/" + fs::path(path).stem().string());
   return config;
 }
+
+Config LoadRunConfig(const std::string& run_dir) {
+  const std::string path = RunConfigPath(run_dir);
+  Origins origins;
+  Config config = ParseFile(path, origins);
+  Checker(config, path, origins).CheckAll(Files::kMayBeGone);
+  return config;
+}
+
+std::string RunConfigPath(const std::string& run_dir) { return run_dir + "/config.pbtxt"; }
 
 std::string PrintConfig(const Config& config) {
   std::string text;

@@ -20,10 +20,18 @@
 
 namespace lockstep {
 
+using config::Config;
+
 // `assignments` are "optimizer.lr=0.01" and the like, applied in order to what the file says. A repeated
 // field takes a list, "model.mlp.hidden=[256, 128]", or one value; both replace what was there. Throws
 // Error (kUsage).
 Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
+
+// The config that a finished run left in its folder. Its data files may be gone. Throws Error (kUsage).
+Config LoadRunConfig(const std::string& run_dir);
+
+// Where a run's resolved config lies.
+std::string RunConfigPath(const std::string& run_dir);
 
 // The config in text format, which LoadConfig reads again.
 std::string PrintConfig(const Config& config);

@@ -1,0 +1,33 @@
+// A file that appears whole or not at all.
+//
+// Promise: when WriteFileAtomically returns, `path` holds the new content and survives a power cut;
+// when it throws, or the process is killed anywhere in it, `path` is what it was before. Readers need no
+// lock: rename replaces the file in one step.
+//
+// Protocol:
+//   1. open PATH.tmp.PID, new
+//   2. write everything
+//   3. fsync the file: the name must not come before the content
+//   4. rename it to PATH
+//   5. fsync the folder: only then is the new name on the disk
+// A process that is killed between 1 and 4 leaves PATH.tmp.PID behind.
+//
+// what can fail -> what the caller sees -> the test that shows it (ckpt/atomic_file_test.cc)
+//   no folder, no permission, disk full, write error -> Error (kCheckpoint) with the path and the
+//     system's reason; no temporary file is left -> AtomicFile.AFailureLeavesTheOldFile
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+// Appends bytes to the file.
+using AppendBytes = std::function<void(std::span<const std::byte>)>;
+
+// `write` is called once with the function that appends. Throws Error (kCheckpoint), and whatever
+// `write` throws.
+void WriteFileAtomically(const std::string& path, const std::function<void(const AppendBytes&)>& write);
+
+}  // namespace lockstep

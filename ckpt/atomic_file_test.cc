@@ -1,0 +1,95 @@
+#include "ckpt/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+void Write(const std::string& path, const std::string& content) {
+  WriteFileAtomically(path, [&](const AppendBytes& append) {
+    const auto bytes = std::as_bytes(std::span(content));
+    append(bytes.first(bytes.size() / 2));
+    append(bytes.subspan(bytes.size() / 2));
+  });
+}
+
+std::string ContentOf(const std::string& path) {
+  std::ostringstream content;
+  content << std::ifstream(path).rdbuf();
+  return content.str();
+}
+
+size_t FilesIn(const std::string& folder) {
+  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+}
+
+class AtomicFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "/atomic_file";
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
+    path_ = folder_ + "/file";
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(AtomicFile, WritesAndReplacesAWholeFile) {
+  Write(path_, "first");
+  EXPECT_EQ(ContentOf(path_), "first");
+  Write(path_, "the second");
+  EXPECT_EQ(ContentOf(path_), "the second");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+}
+
+TEST_F(AtomicFile, AFailureLeavesTheOldFile) {
+  Write(path_, "old");
+  // The disk is full after four bytes, as far as this process can tell.
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit limit{.rlim_cur = 4, .rlim_max = before.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::string message;
+  try {
+    Write(path_, "too long by far");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kCheckpoint);
+    message = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(message.find("write failed: File too large"), std::string::npos) << message;
+  EXPECT_EQ(ContentOf(path_), "old");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+
+  EXPECT_THROW(WriteFileAtomically(path_, [](const AppendBytes&) { throw DataError("no"); }), Error);
+  EXPECT_EQ(ContentOf(path_), "old");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+}
+
+TEST_F(AtomicFile, NamesAFolderThatIsNotThere) { EXPECT_THROW(Write(folder_ + "/none/file", "x"), Error); }
+
+TEST_F(AtomicFile, ReadersSeeTheOldFileUntilTheNewOneIsWhole) {
+  Write(path_, "old");
+  WriteFileAtomically(path_, [&](const AppendBytes& append) {
+    append(std::as_bytes(std::span("new", 3)));
+    EXPECT_EQ(ContentOf(path_), "old");
+  });
+  EXPECT_EQ(ContentOf(path_), "new");
+}
+
+}  // namespace
+}  // namespace lockstep

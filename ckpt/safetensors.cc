@@ -1,0 +1,158 @@
+#include "ckpt/safetensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "ckpt/atomic_file.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::pair<at::ScalarType, const char*> kDtypes[] = {
+    {at::kBool, "BOOL"}, {at::kByte, "U8"},      {at::kChar, "I8"},   {at::kShort, "I16"}, {at::kInt, "I32"},
+    {at::kLong, "I64"},  {at::kHalf, "F16"}, {at::kBFloat16, "BF16"}, {at::kFloat, "F32"}, {at::kDouble, "F64"},
+};
+
+std::string NameOf(at::ScalarType dtype) {
+  for (const auto& [known, name] : kDtypes) {
+    if (known == dtype) return name;
+  }
+  throw BugError("safetensors knows no {}", c10::toString(dtype));
+}
+
+std::optional<at::ScalarType> DtypeOf(const std::string& name) {
+  for (const auto& [dtype, known] : kDtypes) {
+    if (name == known) return dtype;
+  }
+  return std::nullopt;
+}
+
+// One tensor's entry in the header, checked against the bytes that follow the header. Throws
+// std::exception with the reason.
+struct Entry {
+  at::ScalarType dtype;
+  std::vector<int64_t> shape;
+  uint64_t begin;
+  uint64_t end;
+};
+
+Entry ParseEntry(const Json& json, uint64_t data_bytes) {
+  const auto dtype_name = json.at("dtype").get<std::string>();
+  const std::optional<at::ScalarType> dtype = DtypeOf(dtype_name);
+  if (!dtype) throw std::runtime_error("unknown dtype " + dtype_name);
+  const auto shape = json.at("shape").get<std::vector<int64_t>>();
+  const Json& offsets = json.at("data_offsets");
+  if (offsets.size() != 2) throw std::runtime_error("data_offsets are not two");
+  const auto begin = offsets[0].get<uint64_t>();
+  const auto end = offsets[1].get<uint64_t>();
+  uint64_t bytes = c10::elementSize(*dtype);
+  for (const int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) {
+      throw std::runtime_error("impossible shape");
+    }
+  }
+  if (begin > end || end > data_bytes) throw std::runtime_error("data_offsets outside the file");
+  if (end - begin != bytes) throw std::runtime_error("data_offsets do not fit the shape");
+  return {*dtype, shape, begin, end};
+}
+
+}  // namespace
+
+void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  Json header;
+  header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    header[name] = {{"dtype", NameOf(tensor.scalar_type())},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {offset, offset + tensor.nbytes()}}};
+    offset += tensor.nbytes();
+  }
+  std::string text = header.dump();
+  // The tensors begin at a multiple of 8 bytes, so that they can be mapped.
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t length = text.size();
+  WriteFileAtomically(path, [&](const AppendBytes& append) {
+    append(std::as_bytes(std::span(&length, 1)));
+    append(std::as_bytes(std::span(text)));
+    for (const auto& [name, tensor] : tensors) {
+      const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
+      append({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
+    }
+  });
+}
+
+std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) throw CheckpointError("{}: cannot be opened: {}", path, std::strerror(errno));
+  const auto file_bytes = static_cast<uint64_t>(file.tellg());
+  uint64_t length = 0;
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(&length), sizeof(length));
+  if (!file || length > file_bytes - sizeof(length)) {
+    throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path, file_bytes);
+  }
+  std::string text(length, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(length));
+  const uint64_t data_begin = sizeof(length) + length;
+
+  std::map<std::string, at::Tensor> tensors;
+  std::string name;
+  try {
+    const Json header = Json::parse(text);
+    if (!header.is_object()) throw std::runtime_error("not a JSON object");
+    for (const auto& [key, json] : header.items()) {
+      name = key;
+      if (name == "__metadata__") continue;
+      const Entry entry = ParseEntry(json, file_bytes - data_begin);
+      const at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
+      file.seekg(static_cast<std::streamoff>(data_begin + entry.begin));
+      file.read(static_cast<char*>(tensor.mutable_data_ptr()), static_cast<std::streamsize>(entry.end - entry.begin));
+      if (!file) throw std::runtime_error("cannot be read");
+      tensors.emplace(name, tensor);
+    }
+  } catch (const std::exception& error) {
+    const std::string reason = error.what();
+    throw CheckpointError("{}: damaged safetensors header{}: {}", path, name.empty() ? "" : " at \"" + name + "\"",
+                          reason.substr(0, reason.find('\n')));
+  }
+  return tensors;
+}
+
+void LoadSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, at::Tensor> found = ReadSafetensors(path);
+  std::string missing;
+  for (const auto& [name, tensor] : tensors) {
+    const auto entry = found.find(name);
+    if (entry == found.end()) {
+      missing += (missing.empty() ? "" : ", ") + name;
+    } else if (entry->second.sizes() != tensor.sizes()) {
+      throw CheckpointError("{}: {} has shape {} where the model has {}", path, name,
+                            fmt::format("[{}]", fmt::join(entry->second.sizes(), ", ")),
+                            fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")));
+    }
+  }
+  if (!missing.empty()) throw CheckpointError("{}: the model's {} are not in the file", path, missing);
+  if (found.size() > tensors.size()) {
+    for (const auto& [name, tensor] : tensors) found.erase(name);
+    throw CheckpointError("{}: {} of the file's tensors are none of the model's: {}{}", path, found.size(),
+                          found.begin()->first, found.size() > 1 ? ", ..." : "");
+  }
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors) tensor.detach().copy_(found.at(name));
+}
+
+}  // namespace lockstep

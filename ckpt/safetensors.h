@@ -1,0 +1,37 @@
+// Tensors in Hugging Face's safetensors format, which Python's `safetensors` opens.
+//
+// The format (https://github.com/huggingface/safetensors, 'Format'): 8 bytes little-endian: the
+// header's length; the header, JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...,
+// "__metadata__": {"key": "value"}}; then the tensors' bytes, contiguous, offsets counted from the end
+// of the header.
+//
+// Promise: a file is written whole or not at all (ckpt/atomic_file.h). Whatever bytes a file holds,
+// reading it gives tensors or an error.
+//
+// what can fail -> what the caller sees -> the test that shows it (ckpt/safetensors_test.cc)
+//   a file that is missing, truncated or no safetensors -> Error (kCheckpoint) with path and reason
+//     -> Safetensors.RefusesDamagedFiles, .RefusesEveryTruncation
+//   names or shapes that are not the model's -> Error (kCheckpoint) naming them
+//     -> Safetensors.NamesWhatDoesNotFit
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/named_tensor.h"
+
+namespace lockstep {
+
+// Writes tensors of any device, in the order given. Throws Error (kCheckpoint).
+void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata);
+
+// The file's tensors on the CPU. Throws Error (kCheckpoint).
+std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path);
+
+// Copies the file's tensors into `tensors`, converting dtypes. Every name must be there with the same
+// shape, and no other. Throws Error (kCheckpoint) before anything is copied.
+void LoadSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
+
+}  // namespace lockstep

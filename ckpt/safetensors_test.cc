@@ -1,0 +1,115 @@
+#include "ckpt/safetensors.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Path() { return testing::TempDir() + "/x.safetensors"; }
+
+std::string Content() {
+  std::ostringstream content;
+  content << std::ifstream(Path(), std::ios::binary).rdbuf();
+  return content.str();
+}
+
+void WriteRaw(const std::string& content) { std::ofstream(Path(), std::ios::binary) << content; }
+
+std::string WithHeader(const std::string& header, const std::string& data = "") {
+  const uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
+}
+
+template <typename Call>
+std::string ErrorOf(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kCheckpoint);
+    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Safetensors, ReadsBackWhatItWrote) {
+  const std::vector<NamedTensor> tensors{
+      {"float", at::randn({2, 3})},
+      {"transposed", at::randn({2, 3}).t()},
+      {"bf16", at::randn({5}).to(at::kBFloat16)},
+      {"count", at::full({}, 7, at::kLong)},
+      {"empty", at::empty({0, 4})},
+      {"bool", at::ones({3}, at::kBool)},
+  };
+  WriteSafetensors(Path(), tensors, {{"format", "pt"}});
+  const auto read = ReadSafetensors(Path());
+  ASSERT_EQ(read.size(), tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    EXPECT_TRUE(at::equal(read.at(name), tensor)) << name;
+    EXPECT_EQ(read.at(name).scalar_type(), tensor.scalar_type()) << name;
+  }
+}
+
+TEST(Safetensors, LoadsIntoTensorsOfAnotherDtypeAndLeaves) {
+  WriteSafetensors(Path(), {{"w", at::full({2, 2}, 1.5).to(at::kHalf)}}, {});
+  const at::Tensor leaf = at::zeros({2, 2}).requires_grad_(true);
+  LoadSafetensors(Path(), {{"w", leaf}});
+  EXPECT_TRUE(at::equal(leaf, at::full({2, 2}, 1.5)));
+}
+
+TEST(Safetensors, NamesWhatDoesNotFit) {
+  WriteSafetensors(Path(), {{"a", at::zeros({2})}, {"b", at::zeros({3})}}, {});
+  const at::Tensor a = at::ones({2});
+  EXPECT_THAT(ErrorOf([&] { LoadSafetensors(Path(), {{"a", a}, {"c", a}, {"d", a}}); }),
+              HasSubstr("the model's c, d are not in the file"));
+  EXPECT_THAT(ErrorOf([&] { LoadSafetensors(Path(), {{"a", a}}); }),
+              HasSubstr("1 of the file's tensors are none of the model's: b"));
+  EXPECT_THAT(ErrorOf([&] { LoadSafetensors(Path(), {{"a", a}, {"b", at::ones({1, 3})}}); }),
+              HasSubstr("b has shape [3] where the model has [1, 3]"));
+  EXPECT_TRUE(at::equal(a, at::ones({2}))) << "copied before the error";
+}
+
+TEST(Safetensors, RefusesEveryTruncation) {
+  WriteSafetensors(Path(), {{"a", at::ones({4})}}, {});
+  const std::string whole = Content();
+  for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
+    WriteRaw(whole.substr(0, bytes));
+    EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path()); }), HasSubstr("x.safetensors")) << bytes;
+  }
+}
+
+TEST(Safetensors, RefusesDamagedFiles) {
+  const std::string entries[] = {
+      "{",
+      "[]x",
+      "{\"a\": 3}",
+      "{\"a\": {}}",
+      R"({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}})",
+      R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})",
+      R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})",
+      R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})",
+      R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}})",
+      R"({"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}})",
+      R"({"a": {"dtype": "F32", "shape": [9223372036854775807, 4], "data_offsets": [0, 8]}})",
+      R"({"a": {"dtype": "F32", "shape": "x", "data_offsets": [0, 8]}})",
+  };
+  for (const std::string& header : entries) {
+    WriteRaw(WithHeader(header, "12345678"));
+    EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path()); }), HasSubstr("damaged")) << header;
+  }
+  WriteRaw(std::string(8, '\xff') + "{}");
+  EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path()); }), HasSubstr("no safetensors file"));
+  EXPECT_THAT(ErrorOf([] { ReadSafetensors("/nowhere/x"); }), HasSubstr("/nowhere/x"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+#include "launch/job.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "comm/alone.h"
+#include "comm/nccl_communicator.h"
+#include "trainer/task.h"
+#include "trainer/together.h"
+
+namespace lockstep {
+
+bool Job::IsRank() {
+  // mpirun of Open MPI, and srun --mpi=pmix.
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
+}
+
+Job::Job() {
+  if (!IsRank()) {
+    host_ = MakeAlone();
+    return;
+  }
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have died before the line above.
+  if (getppid() != parent) Abort(ExitStatus::kPeer);
+  auto mpi = std::make_unique<MpiCommunicator>();
+  mpi_ = mpi.get();
+  host_ = std::move(mpi);
+}
+
+World Job::Connect(config::Config::Device wanted) {
+  std::optional<at::Device> device;
+  Together(*host_, [&] { device = ChooseDevice(wanted); });
+
+  const at::Tensor ranks_with_gpu = at::full({1}, device->is_cuda() ? 1 : 0, at::kInt);
+  host_->AllReduceSum(ranks_with_gpu).Wait();
+  const int with_gpu = ranks_with_gpu.item<int>();
+  if (with_gpu != 0 && with_gpu != host_->world_size()) {
+    throw Error::OnEveryRank(ExitStatus::kUsage,
+                             fmt::format("{} of {} ranks have a GPU: use machines that are alike, or set device: CPU",
+                                         with_gpu, host_->world_size()));
+  }
+  const int local_ranks = mpi_ != nullptr ? mpi_->local_ranks() : 1;
+  if (!device->is_cuda()) {
+    const World world{*device, *host_, *host_, local_ranks};
+    at::set_num_threads(CoresPerRank(world));
+    return world;
+  }
+  Together(*host_, [&] {
+    c10::cuda::set_device(device->index());
+    gpus_ = host_->world_size() > 1 ? MakeNccl(*device, *host_) : MakeAlone();
+  });
+  return {*device, *gpus_, *host_, local_ranks};
+}
+
+at::Device Job::ChooseDevice(config::Config::Device wanted) const {
+  if (wanted == config::Config::CPU) return at::kCPU;
+  const int gpus = c10::cuda::device_count();
+  const int local_ranks = mpi_ != nullptr ? mpi_->local_ranks() : 1;
+  const int local_rank = mpi_ != nullptr ? mpi_->local_rank() : 0;
+  if (gpus == 0 && wanted == config::Config::AUTO) return at::kCPU;
+  if (gpus < local_ranks) {
+    throw UsageError("{} rank{} but {} visible GPU{} on this machine: start fewer ranks, set device: CPU, or see "
+                     "nvidia-smi and CUDA_VISIBLE_DEVICES",
+                     local_ranks, local_ranks == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
+  }
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)};
+}
+
+void Job::Leave() {
+  gpus_.reset();
+  if (mpi_ != nullptr) mpi_->Finalize();
+}
+
+void Job::Abort(ExitStatus status) { std::_Exit(static_cast<int>(status)); }
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+#include "trainer/ops/normalize_pixels.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "trainer/ops/normalize_pixels_kernel.h"
+
+namespace lockstep::ops {
+
+at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale, const at::Tensor& shift) {
+  if (!pixels.is_cuda()) return NormalizePixelsTwin(pixels, scale, shift);
+  const c10::cuda::CUDAGuard guard(pixels.device());
+  at::Tensor out = at::empty(pixels.sizes(), pixels.options().dtype(at::kFloat));
+  LaunchNormalizePixels(pixels.const_data_ptr<uint8_t>(), scale.const_data_ptr<float>(),
+                        shift.const_data_ptr<float>(), out.mutable_data_ptr<float>(), pixels.numel(),
+                        pixels.size(1), pixels.size(2) * pixels.size(3),
+                        c10::cuda::getCurrentCUDAStream(pixels.device().index()).stream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return out;
+}
+
+at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale, const at::Tensor& shift) {
+  return at::addcmul(shift.view({1, -1, 1, 1}), pixels.to(at::kFloat), scale.view({1, -1, 1, 1}));
+}
+
+}  // namespace lockstep::ops

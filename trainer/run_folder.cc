@@ -1,0 +1,32 @@
+#include "trainer/run_folder.h"
+
+#include <filesystem>
+#include <span>
+
+#include "base/error.h"
+#include "ckpt/atomic_file.h"
+#include "trainer/config.h"
+
+namespace lockstep {
+
+RunFolder::RunFolder(const config::Config& config) : path_(config.run_dir()) {
+  if (std::filesystem::exists(path_)) {
+    throw UsageError("{}: the run folder exists already: remove it, or choose another with --set run_dir=...", path_);
+  }
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
+  const std::string text = PrintConfig(config);
+  WriteFileAtomically(RunConfigPath(path_),
+                      [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });
+  log_.open(path_ + "/log.jsonl");
+}
+
+void RunFolder::Log(const nlohmann::ordered_json& event) {
+  log_ << event.dump() << '\n' << std::flush;
+  if (!log_) throw CheckpointError("{}/log.jsonl: cannot be written: is the disk full?", path_);
+}
+
+std::string RunWeightsPath(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
+
+}  // namespace lockstep

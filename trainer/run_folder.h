@@ -1,0 +1,39 @@
+// The folder that a run leaves behind: config.pbtxt, log.jsonl and weights.safetensors.
+//
+// log.jsonl holds one JSON object a line, each with "event":
+//   start  version, world_size, device, samples, validation_samples, steps, parameters
+//   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global batch),
+//          lr, samples_per_s (over all ranks, since the line before), grad_norm where it is clipped
+//   eval   step, epoch, loss, accuracy (of the validation samples)
+//   done   step, epoch, loss, accuracy, first_step_s (from the start of the command to the end of the
+//          first step), samples_per_s (training alone, after the first epoch if there is a second),
+//          total_s
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "trainer/config.pb.h"
+
+namespace lockstep {
+
+class RunFolder {
+ public:
+  // Makes the folder and writes config.pbtxt. Throws Error (kUsage) where it exists or cannot be made.
+  explicit RunFolder(const config::Config& config);
+
+  // Appends one line to log.jsonl. Throws Error (kCheckpoint) when the disk takes no more.
+  void Log(const nlohmann::ordered_json& event);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  std::ofstream log_;
+};
+
+// Where a run's final weights lie.
+std::string RunWeightsPath(const std::string& run_dir);
+
+}  // namespace lockstep

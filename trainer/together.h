@@ -1,0 +1,33 @@
+// Doing something on all ranks, or failing on all of them.
+#pragma once
+
+#include <exception>
+#include <optional>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+
+namespace lockstep {
+
+// Tells every rank what went wrong on each, if anything, and throws on all of them the error of the
+// first rank that has one (Error::OnEveryRank); it names the rank unless all have the same. Every rank
+// must call it.
+void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
+
+// An exception as the one line and the status that the user gets.
+Error ErrorOf(const std::exception& exception);
+
+// Calls `act` on every rank. No rank goes on unless all succeeded: an error on one, which may be that
+// rank's alone (a file that only its machine lacks), is thrown on all.
+template <typename Act>
+void Together(Communicator& host, const Act& act) {
+  std::optional<Error> own;
+  try {
+    act();
+  } catch (const std::exception& exception) {
+    own = ErrorOf(exception);
+  }
+  AgreeOnErrors(own, host);
+}
+
+}  // namespace lockstep

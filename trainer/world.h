@@ -1,0 +1,20 @@
+// World: the ranks that train together, as one of them sees them.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "comm/communicator.h"
+
+namespace lockstep {
+
+struct World {
+  at::Device device;           // what this rank computes on
+  Communicator& communicator;  // for tensors of `device`
+  Communicator& host;          // for CPU tensors; the same one where `device` is the CPU
+  int local_ranks = 1;         // ranks on this machine, which share its cores
+
+  int rank() const { return host.rank(); }
+  int size() const { return host.world_size(); }
+};
+
+}  // namespace lockstep
