@@ -1,6 +1,7 @@
 #include "comm/reducer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -184,6 +185,21 @@ void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator
     works[i].Wait();
     if (!tensors[i].tensor.is_contiguous()) tensors[i].tensor.detach().copy_(sent[i]);
   }
+}
+
+void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
+  const at::NoGradGuard no_grad;
+  std::string different;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor own = tensor.detach().contiguous();
+    const at::Tensor rank_zeros = own.clone();
+    communicator.Broadcast(rank_zeros, 0).Wait();
+    // Bytes, because NaN differs from itself.
+    const bool same = at::equal(own.view(-1).view(at::kByte), rank_zeros.view(-1).view(at::kByte));
+    if (!same && different.empty()) different = name;
+  }
+  if (different.empty()) return;
+  throw BugError("rank {}: {} differs from rank 0's", communicator.rank(), different);
 }
 
 }  // namespace lockstep

@@ -94,4 +94,7 @@ class Reducer {
 // Gives every rank rank 0's values, in place. Throws Error (kPeer).
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
+// Throws Error (kBug) on every rank that does not hold rank 0's bits, with the first tensor's name.
+void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator);
+
 }  // namespace lockstep

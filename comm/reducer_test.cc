@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "comm/mpi_test_world.h"
 
@@ -233,6 +235,19 @@ TEST(BroadcastFromRankZero, GivesEveryRankRankZerosValues) {
   BroadcastFromRankZero(tensors, World());
   for (const NamedTensor& named : tensors) {
     EXPECT_TRUE(named.tensor.eq(1).all().item<bool>()) << named.name;
+  }
+}
+
+TEST(CheckSameOnAllRanks, NamesWhatDiffersByOneBit) {
+  const std::vector<NamedTensor> tensors{{"same", torch::ones({3})}, {"other", torch::ones({3})}, {"empty", torch::ones({0})}};
+  CheckSameOnAllRanks(tensors, World());
+  if (Rank() == Ranks() - 1) {
+    tensors[1].tensor[2].fill_(std::nextafter(1.0F, 2.0F));
+  }
+  if (Rank() == Ranks() - 1 && Ranks() > 1) {
+    EXPECT_THROW(CheckSameOnAllRanks(tensors, World()), Error);
+  } else {
+    EXPECT_NO_THROW(CheckSameOnAllRanks(tensors, World()));
   }
 }
 

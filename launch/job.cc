@@ -1,6 +1,7 @@
 #include "launch/job.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <signal.h>
@@ -53,6 +54,10 @@ World Job::Connect(config::Config::Device wanted) {
     at::set_num_threads(CoresPerRank(world));
     return world;
   }
+  // fp32 is fp32: by default cuDNN would round a convolution's inputs to tf32. And the same seed gives
+  // the same bits.
+  at::globalContext().setAllowTF32CuDNN(false);
+  at::globalContext().setDeterministicCuDNN(true);
   Together(*host_, [&] {
     c10::cuda::set_device(device->index());
     gpus_ = host_->world_size() > 1 ? MakeNccl(*device, *host_) : MakeAlone();

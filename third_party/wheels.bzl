@@ -59,6 +59,8 @@ cc_library(
     deps = [":cudart"],
 )
 
+exports_files(["python.sh"])
+
 filegroup(name = "nvcc", srcs = ["nvidia/cu13/bin/nvcc"])
 
 filegroup(
@@ -77,6 +79,9 @@ def _python_wheels_impl(ctx):
         if entry.basename not in _SHADOWING:
             ctx.symlink(entry, "include/" + entry.basename)
     ctx.symlink(site + "/nvidia", "nvidia")
+
+    # Not a symbolic link: Python would take the link's folder for its environment.
+    ctx.file("python.sh", "#!/bin/sh\nexec %s \"$@\"\n" % python)
     ctx.file("BUILD", _BUILD.replace("{site}", site))
 
 python_wheels = repository_rule(

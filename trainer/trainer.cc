@@ -250,6 +250,7 @@ class Trainer {
   }
 
   void Finish(const TrainOptions& options, double first_step_s) {
+    Together(world_.host, [&] { CheckSameOnAllRanks(parameters_, world_.communicator); });
     if (folder_ == nullptr) return;
     WriteSafetensors(RunWeightsPath(folder_->path()), StateOf(*model_),
                      {{"format", "pt"}, {"lockstep_version", options.version}});

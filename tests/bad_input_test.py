@@ -1,0 +1,159 @@
+"""Bad input and dying ranks, as two ranks under mpirun: one line, the right status, an end within 5 s, no
+process left behind."""
+
+import os
+import pathlib
+import struct
+
+import pytest
+
+from harness import BUG, CHECKPOINT, DATA, DEVICE, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, write_config
+
+FAULTY = os.path.abspath(os.environ["FAULTY"])
+RANKS = 2
+
+
+def processes_with(text):
+    """Command lines of this machine's living processes that hold `text`."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+                zombie = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+            except OSError:  # it has ended meanwhile
+                continue
+            if text in command and not zombie:
+                found.append(command)
+    return found
+
+
+def train(folder, text, *arguments, program=LOCKSTEP, ranks=RANKS):
+    config = write_config(folder, text)
+    run = Run(["train", config, "--set", f"run_dir={folder}/run", *arguments], ranks=ranks, program=program)
+    assert processes_with(str(folder)) == []
+    return run
+
+
+def expect(run, status, *parts):
+    assert run.status == status, run
+    assert len(run.error_lines) == 1, run
+    assert run.error_lines[0].startswith("lockstep: error: ")
+    for part in parts:
+        assert part in run.error_lines[0], run
+    assert run.seconds < 5, run
+
+
+GOOD_DATA = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}\n'
+
+
+@pytest.mark.parametrize(
+    "content,parts",
+    [
+        ("", ["data.csv: the file is empty"]),
+        ("1,2,0\n1,0\n", ["data.csv:2:", "2 columns where 3 are expected"]),
+        ("1,2,0\n1,2,7\n", ["data.csv:2:", "label 7 is out of range"]),
+        ("1,2,0\n1,x,1\n", ["data.csv:2:", 'column 2: "x" is no finite number']),
+    ],
+    ids=["empty_file", "ragged_row", "label_out_of_range", "non_numeric_cell"],
+)
+def test_bad_csv(content, parts, tmp_path):
+    (tmp_path / "data.csv").write_text(content)
+    run = train(tmp_path, 'data { train: "data.csv" classes: 3 }')
+    expect(run, DATA, *parts)
+    assert not (tmp_path / "run").exists()
+
+
+def test_truncated_idx_file(tmp_path):
+    (tmp_path / "images").write_bytes(struct.pack(">IIII", 0x803, 5, 8, 8) + bytes(5 * 64 - 1))
+    (tmp_path / "labels").write_bytes(struct.pack(">II", 0x801, 5) + bytes(5))
+    run = train(tmp_path, 'data { format: MNIST train: ["images", "labels"] }')
+    expect(run, DATA, "images", "truncated")
+
+
+def test_unknown_model(tmp_path):
+    run = train(tmp_path, GOOD_DATA + 'model { name: "mpl" }')
+    expect(run, USAGE, 'unknown model "mpl"; did you mean "mlp"?')
+
+
+def test_more_ranks_than_gpus(tmp_path):
+    config = write_config(tmp_path, GOOD_DATA)
+    run = Run(["train", config, "--set", "device=CUDA"], ranks=RANKS, env={"CUDA_VISIBLE_DEVICES": ""})
+    expect(run, USAGE, "2 ranks but 0 visible GPUs on this machine")
+
+
+def test_an_unknown_field_is_pointed_at_before_any_rank_starts(tmp_path):
+    run = train(tmp_path, GOOD_DATA + "optimizer {\n  learning_rate: 3\n}")
+    expect(run, USAGE, "config.pbtxt:4:", 'Optimizer has no field "learning_rate"')
+    assert "mpirun" not in run.err
+
+
+def test_the_same_config_error_without_our_launcher_is_one_line(tmp_path):
+    """mpirun started by hand: every rank finds the mistake, one says it."""
+    config = write_config(tmp_path, "nonsense: 1")
+    words = ["--allow-run-as-root", "--bind-to", "none", "-quiet", "--mca", "plm", "isolated", "--oversubscribe"]
+    run = Run([*words, "-n", "3", LOCKSTEP, "train", config], program="mpirun")
+    expect(run, USAGE, 'Config has no field "nonsense"')
+
+
+def test_an_existing_run_folder(tmp_path):
+    (tmp_path / "run").mkdir()
+    run = train(tmp_path, GOOD_DATA)
+    expect(run, USAGE, "the run folder exists already")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_batch_smaller_than_the_ranks(tmp_path):
+    run = train(tmp_path, GOOD_DATA + "global_batch: 1")
+    expect(run, USAGE, "global_batch 1 is too small for 2 ranks")
+
+
+def test_a_loss_that_is_not_finite(tmp_path):
+    run = train(tmp_path, GOOD_DATA + "optimizer { type: SGD lr: 1e30 } log { every_steps: 1 }")
+    expect(run, USAGE, "the loss is", "lower optimizer.lr")
+
+
+def test_weights_of_another_model(tmp_path):
+    assert train(tmp_path, GOOD_DATA + "epochs: 1").status == DONE
+    (tmp_path / "run").rename(tmp_path / "first")
+    run = train(tmp_path, GOOD_DATA + 'model { mlp { hidden: 3 } } init_from: "first/weights.safetensors"')
+    expect(run, CHECKPOINT, "weights.safetensors: ", "0.weight has shape [10, 64] where the model has [3, 64]")
+
+
+def faulty(folder, fault, **options):
+    options = "".join(f'option {{ key: "{k}" value: "{v}" }} ' for k, v in {"fault": fault, **options}.items())
+    return train(folder, GOOD_DATA + f'model {{ name: "faulty" {options} }}', program=FAULTY)
+
+
+@pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 30)])
+def test_a_rank_that_throws(rank, at, tmp_path):
+    expect(faulty(tmp_path, 1, rank=rank, at=at), BUG, f"rank {rank}: the model broke")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed(rank, tmp_path):
+    run = faulty(tmp_path, 2, rank=rank, at=30)
+    assert run.status == 137, run  # mpirun's word for it: 128 + SIGKILL
+    assert run.seconds < 5, run
+
+
+def test_mpirun_is_killed(tmp_path):
+    run = faulty(tmp_path, 3, rank=1, at=30)
+    assert run.status == -9, run
+    assert run.seconds < 5, run
+
+
+def test_a_parameter_without_gradient_is_named(tmp_path):
+    run = faulty(tmp_path, 4)
+    assert run.status == USAGE, run
+    assert "no gradient for 1 of 2 parameters (linear.bias)" in run.err
+
+
+def test_a_parameter_without_gradient_may_be_zero(tmp_path):
+    config = write_config(
+        tmp_path,
+        GOOD_DATA + 'epochs: 1 ddp { missing_gradient: ZERO } model { name: "faulty" option { key: "fault" value: "4" } }',
+    )
+    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=RANKS, program=FAULTY)
+    assert run.status == DONE, run
+    assert events(tmp_path / "run", "done")

@@ -1,0 +1,255 @@
+"""The command line as a user meets it: train, evaluate, predict, config, version, and their mistakes."""
+
+import csv
+import os
+import re
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from harness import CHECKPOINT, DATA, DEVICE, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, split_digits, write_config
+
+OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
+RANKS = [None, 2] if DEVICE == "CPU" or torch.cuda.device_count() > 1 else [None]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(folder with train.csv and test.csv, finished run folder, its Run)"""
+    folder = tmp_path_factory.mktemp("trained")
+    split_digits(folder)
+    config = write_config(
+        folder,
+        """data { train: "train.csv" validation: "test.csv" csv { scale: 0.0625 } }
+        model { mlp { hidden: [256, 128] } }
+        optimizer { lr: 0.002 weight_decay: 0.01 } schedule { type: COSINE } epochs: 60""",
+    )
+    run = Run(["train", config, "--set", f"run_dir={folder}/run"], ranks=RANKS[-1])
+    assert run.status == DONE, run
+    return folder, folder / "run", run
+
+
+def test_digits_are_learned(trained):
+    """The PyTorch peer's model, batch, ranks and split of the digits."""
+    done = events(trained[1], "done")[0]
+    assert done["accuracy"] >= 0.985
+
+
+def test_the_log_tells_the_story(trained):
+    log = events(trained[1])
+    assert [log[0]["event"], log[-1]["event"]] == ["start", "done"]
+    assert log[0]["samples"] == 1437 and log[0]["validation_samples"] == 360
+    steps = [e for e in log if e["event"] == "step"]
+    assert {"step", "epoch", "loss", "lr", "samples_per_s"} <= set(steps[0])
+    assert steps[0]["step"] == 1 and steps[-1]["step"] == 60 * 23
+    assert steps[-1]["loss"] < steps[0]["loss"] / 10
+    evaluations = [e for e in log if e["event"] == "eval"]
+    assert [e["epoch"] for e in evaluations] == list(range(1, 61))
+    assert evaluations[-1]["accuracy"] == log[-1]["accuracy"]
+    assert log[-1]["first_step_s"] > 0 and log[-1]["samples_per_s"] > 0
+
+
+def test_away_from_a_terminal_lines_are_plain(trained):
+    assert "\r" not in trained[2].out and "\033" not in trained[2].out
+    assert re.search(r"^epoch 60/60  step 1380/1380  validation loss 0\.\d+  accuracy 0\.\d+$", trained[2].out, re.M)
+
+
+def test_n_prints_the_command_that_it_runs(trained):
+    if RANKS[-1] is None:
+        pytest.skip("two ranks need two GPUs")
+    command = trained[2].err.splitlines()[0]
+    assert command.startswith("mpirun -n 2 ") and command.endswith(f"run_dir={trained[1]}")
+
+
+def test_python_opens_the_weights_and_they_are_what_was_evaluated(trained):
+    folder, run_dir, _ = trained
+    weights = safetensors.torch.load_file(run_dir / "weights.safetensors")
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+    )
+    model.load_state_dict(weights)
+    rows = torch.from_numpy(np.loadtxt(folder / "test.csv", delimiter=",", dtype=np.float32))
+    with torch.no_grad():
+        output = model(rows[:, :64] / 16)
+    accuracy = (output.argmax(1) == rows[:, 64]).float().mean().item()
+    done = events(run_dir, "done")[0]
+    assert accuracy == pytest.approx(done["accuracy"], abs=1e-6)
+    assert torch.nn.functional.cross_entropy(output, rows[:, 64].long()).item() == pytest.approx(done["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_evaluate_repeats_the_runs_figures(trained, ranks):
+    done = events(trained[1], "done")[0]
+    expected = f"loss {done['loss']:.4f}  accuracy {done['accuracy']:.4f}  (360 samples)\n"
+    assert Run(["evaluate", trained[1]], ranks=ranks).out == expected
+    run = Run(["evaluate", trained[1], "--input", trained[0] / "test.csv"], ranks=ranks)
+    assert run.out == expected, run
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("labelled", [True, False])
+def test_predict_writes_every_row_once(trained, ranks, labelled, tmp_path):
+    folder, run_dir, _ = trained
+    rows = (folder / "test.csv").read_text().split()
+    (tmp_path / "in.csv").write_text("\n".join(row if labelled else row.rsplit(",", 1)[0] for row in rows))
+    run = Run(["predict", run_dir, "--input", tmp_path / "in.csv", "--output", tmp_path / "out.csv"], ranks=ranks)
+    assert run.status == DONE, run
+    with open(tmp_path / "out.csv") as file:
+        predictions = list(csv.DictReader(file))
+    assert [int(p["index"]) for p in predictions] == list(range(360))
+    right = np.mean([p["label"] == row.rsplit(",", 1)[1] for p, row in zip(predictions, rows)])
+    assert right == pytest.approx(events(run_dir, "done")[0]["accuracy"], abs=1e-6)
+    assert all(0.1 <= float(p["probability"]) <= 1 for p in predictions)
+
+
+def test_predict_needs_no_training_files(trained, tmp_path):
+    folder, run_dir, _ = trained
+    text = (run_dir / "config.pbtxt").read_text().replace(str(folder), "/nowhere")
+    (tmp_path / "config.pbtxt").write_text(text)
+    (tmp_path / "weights.safetensors").write_bytes((run_dir / "weights.safetensors").read_bytes())
+    run = Run(["predict", tmp_path, "--input", folder / "test.csv", "--output", tmp_path / "out.csv"])
+    assert run.status == DONE, run
+    run = Run(["evaluate", tmp_path])
+    assert run.status == DATA and "/nowhere/train.csv" in run.err, run
+
+
+def test_the_same_seed_gives_the_same_bits_for_any_number_of_loader_threads(trained, tmp_path):
+    weights = []
+    for threads in (0, 1, 3):
+        run_dir = tmp_path / str(threads)
+        assignments = [f"run_dir={run_dir}", f"loader.threads={threads}", "epochs=3"]
+        run = Run(["train", trained[0] / "config.pbtxt", *(a for s in assignments for a in ("--set", s))], ranks=RANKS[-1])
+        assert run.status == DONE, run
+        weights.append((run_dir / "weights.safetensors").read_bytes())
+    assert weights[0] == weights[1] == weights[2]
+
+
+def test_another_seed_gives_other_weights(trained, tmp_path):
+    config = trained[0] / "config.pbtxt"
+    for seed in (1, 2):
+        Run(["train", config, "--set", f"run_dir={tmp_path}/{seed}", "--set", f"seed={seed}", "--set", "max_steps=1"])
+    assert (tmp_path / "1/weights.safetensors").read_bytes() != (tmp_path / "2/weights.safetensors").read_bytes()
+
+
+def test_convnet_learns_mnist_and_cifar10_files(tmp_path):
+    """The digits as pixels 0..255: in MNIST's files enlarged to 16x16, in CIFAR-10's to 32x32 in colour."""
+    rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.uint8)
+    pixels, labels = (rows[:, :64] * 15).reshape(-1, 8, 8), rows[:, 64]
+    large = pixels.repeat(2, 1).repeat(2, 2)
+    header = np.array([0x803, len(large), 16, 16], ">u4").tobytes()
+    (tmp_path / "images").write_bytes(header + large.tobytes())
+    (tmp_path / "labels").write_bytes(np.array([0x801, len(labels)], ">u4").tobytes() + labels.tobytes())
+    planes = pixels.repeat(4, 1).repeat(4, 2).reshape(-1, 1, 1024).repeat(3, 1).reshape(-1, 3072)
+    (tmp_path / "batch.bin").write_bytes(np.concatenate([labels[:, None], planes], 1)[:600].tobytes())
+
+    for name, data in (
+        ("mnist", 'format: MNIST train: ["images", "labels"] mean: 0.3 std: 0.35'),
+        ("cifar", 'format: CIFAR10 train: "batch.bin" mean: [0.3, 0.3, 0.3] std: [0.3, 0.35, 0.4]'),
+    ):
+        config = write_config(
+            tmp_path,
+            f"""data {{ {data} validation_fraction: 0.2 }}
+            model {{ name: "convnet" convnet {{ channels: [8, 16] hidden: 32 }} }}
+            optimizer {{ lr: 0.003 clip_norm: 1 }} global_batch: 32 epochs: {3 if name == "mnist" else 6}""",
+        )
+        run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=RANKS[-1])
+        assert run.status == DONE, run
+        assert events(tmp_path / name, "done")[0]["accuracy"] > 0.85
+        assert events(tmp_path / name, "step")[-1]["grad_norm"] > 0
+
+
+def test_a_model_of_ones_own(tmp_path):
+    config = write_config(
+        tmp_path,
+        f"""data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+        model {{ name: "tiny_net" option {{ key: "width" value: "64" }} }} epochs: 20""",
+    )
+    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=RANKS[-1], program=OWN_MODEL)
+    assert run.status == DONE, run
+    assert events(tmp_path / "run", "done")[0]["accuracy"] > 0.9
+    weights = safetensors.torch.load_file(tmp_path / "run/weights.safetensors")
+    assert weights["hidden.weight"].shape == (64, 64)
+    run = Run(["evaluate", tmp_path / "run"])
+    assert run.status == USAGE and 'unknown model "tiny_net"' in run.err, run
+
+
+def test_config_prints_every_field_and_a_template(trained, tmp_path):
+    run = Run(["config", trained[0] / "config.pbtxt", "--set", "optimizer.lr=0.5"])
+    assert run.status == DONE and "lr: 0.5\n" in run.out and "bucket_bytes: 26214400" in run.out
+    template = Run(["config", "--template"])
+    assert "# Peak learning rate." in template.out
+    (tmp_path / "t.pbtxt").write_text(template.out.replace("train: []", f'train: "{DIGITS}"'))
+    assert Run(["config", tmp_path / "t.pbtxt"]).status == DONE
+
+
+def test_version():
+    run = Run(["version"])
+    assert re.fullmatch(r"lockstep \d+\.\d+\.\d+ \(LibTorch 2\.11\.\d.*, NCCL 2\.28\.9\)\n", run.out), run
+
+
+def test_help():
+    assert "evaluate" in Run(["--help"]).out
+    assert "--set" in Run(["train", "--help"]).out
+
+
+@pytest.mark.parametrize(
+    "arguments,status,part",
+    [
+        ([], USAGE, "subcommand"),
+        (["trian", "x"], USAGE, "trian"),
+        (["train"], USAGE, "CONFIG"),
+        (["train", "/nowhere.pbtxt"], USAGE, "/nowhere.pbtxt: no such config file"),
+        (["train", "/tmp"], USAGE, "/tmp: no such config file"),
+        (["-n", "0", "train", "x"], USAGE, "0"),
+        (["-n", "x", "train", "y"], USAGE, "x"),
+        (["config"], USAGE, "CONFIG or --template"),
+        (["evaluate", "/nowhere"], USAGE, "/nowhere/config.pbtxt"),
+        (["predict", "/nowhere"], USAGE, "--input"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, status, part):
+    run = Run(arguments)
+    assert run.status == status and len(run.error_lines) == 1 and part in run.err, run
+
+
+def test_predict_mistakes_are_one_line(trained, tmp_path):
+    folder, run_dir, _ = trained
+    (tmp_path / "narrow.csv").write_text("1,2,3\n")
+    for arguments, status, part in (
+        (["--input", tmp_path / "narrow.csv"], DATA, "3 columns where 65 are expected"),
+        (["--input", "/nowhere.csv"], DATA, "/nowhere.csv"),
+        (["--input", folder / "test.csv", "--output", "/nowhere/out.csv"], CHECKPOINT, "/nowhere/out.csv"),
+    ):
+        for ranks in RANKS:
+            run = Run(["predict", run_dir, *arguments], ranks=ranks, cwd=tmp_path)
+            assert run.status == status and len(run.error_lines) == 1 and part in run.err, run
+
+
+def test_n_inside_mpirun_is_refused(trained):
+    run = Run(["train", trained[0] / "config.pbtxt"], ranks=2, env={"OMPI_COMM_WORLD_SIZE": "2"})
+    assert run.status == USAGE and "a rank already" in run.err, run
+
+
+def test_mpirun_missing_is_said(trained, tmp_path):
+    run = Run(["train", trained[0] / "config.pbtxt"], ranks=2, env={"PATH": str(tmp_path)})
+    assert run.status == USAGE and "mpirun is not installed" in run.err, run
+
+
+def test_a_live_line_on_a_terminal(trained, tmp_path):
+    """A pseudo-terminal sees one line redrawn; lines that stay end in a newline."""
+    import pty
+
+    pieces = []
+
+    def read(descriptor):
+        data = os.read(descriptor, 65536)
+        pieces.append(data)
+        return b""
+
+    arguments = ["train", str(trained[0] / "config.pbtxt"), "--set", f"run_dir={tmp_path}/run"]
+    status = pty.spawn([LOCKSTEP, *arguments], read)
+    assert status == 0
+    text = b"".join(pieces).decode()
+    assert re.search(r"\repoch \d+/60  step \d+/1380  loss \S+  \S+ samples/s  0m\d\ds left\033\[K", text), text

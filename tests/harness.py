@@ -1,0 +1,67 @@
+"""Runs the real lockstep program as a user would, for the tests of this folder.
+
+The program is $LOCKSTEP (Bazel's tests set it). Nothing here needs Bazel, so the same tests run on a GPU
+machine that has only the binaries: `LOCKSTEP=... DEVICE=CUDA python3 -m pytest tests`.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+
+LOCKSTEP = os.path.abspath(os.environ["LOCKSTEP"])
+DEVICE = os.environ.get("DEVICE", "CPU")
+DIGITS = pathlib.Path(os.environ.get("DIGITS", "examples/digits/digits.csv")).absolute()
+
+# The exit statuses of docs/design.md.
+DONE, USAGE, DATA, CHECKPOINT, BUG = 0, 2, 3, 4, 70
+
+
+class Run:
+    """A finished lockstep command."""
+
+    def __init__(self, arguments, ranks=None, program=LOCKSTEP, cwd=None, env=None, timeout=120):
+        command = [program] + (["-n", str(ranks)] if ranks else []) + [str(a) for a in arguments]
+        begin = time.monotonic()
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env=dict(os.environ, **(env or {})),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        self.seconds = time.monotonic() - begin
+        self.status, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    @property
+    def error_lines(self):
+        """Standard error without the mpirun command that `-n` announces."""
+        return [line for line in self.err.splitlines() if line.strip() and not line.startswith("mpirun ")]
+
+    def __str__(self):
+        return f"status {self.status}\n{self.out}\n{self.err}"
+
+
+def events(run_dir, kind=None):
+    """The objects of a run's log.jsonl, all or those of one event."""
+    lines = (pathlib.Path(run_dir) / "log.jsonl").read_text().splitlines()
+    return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
+
+
+def write_config(folder, text):
+    path = pathlib.Path(folder) / "config.pbtxt"
+    path.write_text(f"device: {DEVICE}\n{text}")
+    return path
+
+
+def split_digits(folder, train=1437):
+    """Digits, shuffled with NumPy's seed 0 as the PyTorch peer does, as train.csv and test.csv."""
+    import numpy as np
+
+    rows = DIGITS.read_text().split()
+    order = np.random.default_rng(0).permutation(len(rows))
+    for name, part in (("train.csv", order[:train]), ("test.csv", order[train:])):
+        (pathlib.Path(folder) / name).write_text("".join(rows[i] + "\n" for i in part))
