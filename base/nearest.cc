@@ -2,26 +2,32 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 
 namespace lockstep {
 namespace {
 
-size_t Levenshtein(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) ==
-                        std::tolower(static_cast<unsigned char>(b[j - 1]));
-      const size_t replaced = diagonal + (same ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+bool SameLetter(char a, char b) {
+  return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+}
+
+// Insertions, deletions, replacements and exchanges of neighbours that turn `a` into `b` (optimal string
+// alignment).
+size_t EditDistance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        distance[i][j] = i + j;
+        continue;
+      }
+      distance[i][j] = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
+                                 distance[i - 1][j - 1] + (SameLetter(a[i - 1], b[j - 1]) ? 0 : 1)});
+      if (i > 1 && j > 1 && SameLetter(a[i - 1], b[j - 2]) && SameLetter(a[i - 2], b[j - 1])) {
+        distance[i][j] = std::min(distance[i][j], distance[i - 2][j - 2] + 1);
+      }
     }
   }
-  return row[b.size()];
+  return distance[a.size()][b.size()];
 }
 
 }  // namespace
@@ -30,7 +36,7 @@ std::string NearestName(const std::string& name, const std::vector<std::string>&
   std::string nearest;
   size_t nearest_distance = 0;
   for (const std::string& candidate : candidates) {
-    const size_t distance = Levenshtein(name, candidate);
+    const size_t distance = EditDistance(name, candidate);
     if (2 * distance > std::max(name.size(), candidate.size())) continue;
     if (nearest.empty() || distance < nearest_distance) {
       nearest = candidate;

@@ -7,6 +7,8 @@ namespace {
 
 TEST(NearestName, FindsTheSmallestDistance) {
   EXPECT_EQ(NearestName("lrr", {"momentum", "lr", "nesterov"}), "lr");
+  EXPECT_EQ(NearestName("mpl", {"convnet", "mlp"}), "mlp");
+  EXPECT_EQ(NearestName("trian", {"version", "train"}), "train");
   EXPECT_EQ(NearestName("epoch", {"seed", "epochs", "optimizer"}), "epochs");
   EXPECT_EQ(NearestName("adamW", {"SGD", "ADAM", "ADAMW"}), "ADAMW");
 }

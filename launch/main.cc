@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include "launch/job.h"
 #include "launch/mpirun.h"
 #include "trainer/config.h"
@@ -52,6 +54,17 @@ std::vector<std::string> WithoutRanks(int argc, char** argv) {
     }
   }
   return words;
+}
+
+// Says which command was meant where the first word is none.
+void CheckCommandName(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  for (const std::string& word : words) {
+    if (word.starts_with('-')) continue;
+    if (std::find(names.begin(), names.end(), word) != names.end()) return;
+    throw UsageError("no command \"{}\"{} (known: {})", word, DidYouMean(word, names), fmt::join(names, ", "));
+  }
 }
 
 // Starts this command again, as ranks. What is wrong with the config is said first, once and fast.
@@ -159,6 +172,7 @@ int Main(int argc, char** argv, const Models& models) {
   }
 
   try {
+    CheckCommandName(app, WithoutRanks(argc, argv));
     app.parse(argc, argv);
     if (line.ranks > 0 && (train->parsed() || evaluate->parsed() || predict->parsed())) StartRanks(line, argc, argv);
     if (train->parsed()) return RunAsRank([&](Job& job) { RunTrain(line, models, job); });

@@ -109,7 +109,7 @@ def test_a_batch_smaller_than_the_ranks(tmp_path):
 
 
 def test_a_loss_that_is_not_finite(tmp_path):
-    run = train(tmp_path, GOOD_DATA + "optimizer { type: SGD lr: 1e30 } log { every_steps: 1 }")
+    run = train(tmp_path, GOOD_DATA + "model { mlp { hidden: 64 } } optimizer { type: SGD lr: 1e30 } log { every_steps: 1 }")
     expect(run, USAGE, "the loss is", "lower optimizer.lr")
 
 

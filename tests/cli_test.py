@@ -198,7 +198,7 @@ def test_help():
     "arguments,status,part",
     [
         ([], USAGE, "subcommand"),
-        (["trian", "x"], USAGE, "trian"),
+        (["trian", "x"], USAGE, 'no command "trian"; did you mean "train"?'),
         (["train"], USAGE, "CONFIG"),
         (["train", "/nowhere.pbtxt"], USAGE, "/nowhere.pbtxt: no such config file"),
         (["train", "/tmp"], USAGE, "/tmp: no such config file"),
@@ -246,7 +246,7 @@ def test_a_live_line_on_a_terminal(trained, tmp_path):
     def read(descriptor):
         data = os.read(descriptor, 65536)
         pieces.append(data)
-        return b""
+        return data
 
     arguments = ["train", str(trained[0] / "config.pbtxt"), "--set", f"run_dir={tmp_path}/run"]
     status = pty.spawn([LOCKSTEP, *arguments], read)

@@ -1,25 +1,28 @@
 """pytest_test: a file of pytest tests that run the lockstep program."""
 
-def pytest_test(name, size, data = [], env = {}):
-    """Runs `name`.py with the wheels' Python; $LOCKSTEP is the program, $DIGITS the digits' CSV file.
+def pytest_test(name, size, file = None, data = [], env = {}):
+    """Runs a file of tests/ with the wheels' Python; $LOCKSTEP is the program, $DIGITS the digits' CSV file.
 
     Args:
-      name: of the test and, with .py, of its file
+      name: of the test
       size: Bazel's test size
+      file: in tests/; without it `name`.py
       data: files that it needs besides
       env: further variables; $(location ...) is a file's path
     """
+    file = file or name + ".py"
     native.sh_test(
         name = name,
         size = size,
         srcs = ["//tests:pytest.sh"],
-        args = ["$(location @wheels//:python.sh)", "tests/%s.py" % name],
+        args = ["$(location @wheels//:python.sh)", "tests/" + file],
         data = [
-            name + ".py",
-            "harness.py",
-            "sampler_reference.py",
             "//examples/digits:digits.csv",
             "//launch:lockstep",
+            "//tests:" + file,
+            "//tests:conftest.py",
+            "//tests:harness.py",
+            "//tests:sampler_reference.py",
             "@wheels//:python.sh",
         ] + data,
         env = dict(

@@ -426,20 +426,24 @@ void FillDefaults(Message& message, const std::string& model) {
 
 // ---- The template -------------------------------------------------------------------------------------
 
-// The comments of config.proto: full field name -> its comment's lines.
-std::map<std::string, std::vector<std::string>> Comments() {
+using CommentLines = std::map<std::string, std::vector<std::string>>;
+
+// The comments of config.proto: a field's or message's full name -> its comment's lines.
+CommentLines Comments() {
   google::protobuf::FileDescriptorSet files;
   files.ParseFromArray(kConfigDescriptorSet, sizeof(kConfigDescriptorSet));
   const google::protobuf::FileDescriptorProto& file = files.file(0);
-  std::map<std::string, std::vector<std::string>> comments;
+  CommentLines comments;
   for (const auto& location : file.source_code_info().location()) {
-    // [4, i, 2, j] is field j of message i (descriptor.proto, SourceCodeInfo).
-    if (location.path_size() != 4 || location.path(0) != 4 || location.path(2) != 2) continue;
+    // [4, i] is message i, [4, i, 2, j] its field j (descriptor.proto, SourceCodeInfo).
+    const bool is_message = location.path_size() == 2 && location.path(0) == 4;
+    const bool is_field = location.path_size() == 4 && location.path(0) == 4 && location.path(2) == 2;
+    if (!is_message && !is_field) continue;
     const auto& message = file.message_type(location.path(1));
+    std::string name = file.package() + "." + message.name();
+    if (is_field) name += "." + message.field(location.path(3)).name();
     std::istringstream lines(location.leading_comments());
-    for (std::string line; std::getline(lines, line);) {
-      comments[file.package() + "." + message.name() + "." + message.field(location.path(3)).name()].push_back(line);
-    }
+    for (std::string line; std::getline(lines, line);) comments[name].push_back(line);
   }
   return comments;
 }
@@ -453,31 +457,51 @@ std::string RangeText(const config::Range& bounds) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void PrintTemplate(const Message& message, const std::map<std::string, std::vector<std::string>>& comments,
-                   const std::string& indent, std::string& out) {
+// Puts `prefix` before every line that is not empty.
+std::string Prefixed(const std::string& prefix, const std::string& text) {
+  std::istringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) out += (line.empty() ? "" : prefix + line) + "\n";
+  return out;
+}
+
+std::string TemplateOf(const Message& message, const CommentLines& comments);
+
+// One field under its comment, at its value in `message`; a message that is not set is commented out.
+std::string TemplateOf(const Message& message, const FieldDescriptor& field, const CommentLines& comments) {
   const Reflection& reflection = *message.GetReflection();
-  for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
-    if (const auto comment = comments.find(field->full_name()); comment != comments.end()) {
-      for (const std::string& line : comment->second) out += indent + "#" + line + "\n";
-    }
-    if (field->enum_type() != nullptr) {
-      out += fmt::format("{}# One of {}.\n", indent, fmt::join(NamesOf(*field->enum_type()), ", "));
-    }
-    if (field->options().HasExtension(range)) {
-      out += fmt::format("{}# Range: {}.\n", indent, RangeText(field->options().GetExtension(range)));
-    }
-    if (IsNested(*field)) {
-      out += indent + field->name() + " {\n";
-      PrintTemplate(reflection.GetMessage(message, field), comments, indent + "  ", out);
-      out += indent + "}\n\n";
-    } else if (field->is_repeated()) {
-      out += indent + field->name() + ": []\n\n";
-    } else {
-      std::string value;
-      TextFormat::PrintFieldValueToString(message, field, -1, &value);
-      out += indent + field->name() + ": " + value + "\n\n";
-    }
+  std::string out;
+  const std::string& commented = IsNested(field) ? field.message_type()->full_name() : field.full_name();
+  if (const auto comment = comments.find(commented); comment != comments.end()) {
+    for (const std::string& line : comment->second) out += "#" + line + "\n";
   }
+  if (field.enum_type() != nullptr) {
+    out += fmt::format("# One of {}.\n", fmt::join(NamesOf(*field.enum_type()), ", "));
+  }
+  if (field.options().HasExtension(range)) {
+    out += fmt::format("# Range: {}.\n", RangeText(field.options().GetExtension(range)));
+  }
+  if (IsNested(field)) {
+    std::string block = field.name() + " {\n" +
+                        Prefixed("  ", TemplateOf(reflection.GetMessage(message, &field), comments)) + "}\n";
+    out += reflection.HasField(message, &field) ? block : Prefixed("# ", block);
+  } else if (field.is_repeated()) {
+    out += field.name() + ": []\n";
+  } else {
+    std::string value;
+    TextFormat::PrintFieldValueToString(message, &field, -1, &value);
+    out += field.name() + ": " + value + "\n";
+  }
+  return out;
+}
+
+std::string TemplateOf(const Message& message, const CommentLines& comments) {
+  std::string out;
+  for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+    if (!out.empty()) out += "\n";
+    out += TemplateOf(message, *field, comments);
+  }
+  return out;
 }
 
 }  // namespace
@@ -511,9 +535,7 @@ std::string PrintConfig(const Config& config) {
 std::string ConfigTemplate() {
   Config config;
   FillDefaults(config, config.model().name());
-  std::string text;
-  PrintTemplate(config, Comments(), "", text);
-  return text;
+  return TemplateOf(config, Comments());
 }
 
 }  // namespace lockstep

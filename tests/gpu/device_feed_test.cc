@@ -1,0 +1,61 @@
+// A feed's batches arrive on the device whole and in order, while the device is busy with the one before.
+
+#include "data/device_feed.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+// Sample i is 256 times the number i, with label i.
+class Numbers : public Dataset {
+ public:
+  int64_t size() const override { return 1000; }
+  const SampleSpec& spec() const override { return spec_; }
+  int64_t Read(int64_t index, std::byte* input) const override {
+    const std::vector<float> values(256, static_cast<float>(index));
+    std::memcpy(input, values.data(), values.size() * sizeof(float));
+    return index;
+  }
+
+ private:
+  SampleSpec spec_{.shape = {256}, .classes = 1000};
+};
+
+void ExpectEveryBatchWhole(at::Device device, int threads, bool prefetch) {
+  const Numbers numbers;
+  Sampler sampler({.samples = 1000, .global_batch = 64, .seed = 3});
+  Loader loader(numbers, sampler, {.threads = threads, .slots = 3, .pinned = device.is_cuda()});
+  DeviceFeed feed(loader, numbers.spec(), sampler.max_micro_batch(), device);
+  const at::Tensor load = at::randn({2048, 2048}, at::TensorOptions(device));
+  at::Tensor wrong = at::zeros({}, at::TensorOptions(device).dtype(at::kLong));
+  for (int step = 0; step < 100; ++step) {
+    const std::vector<int64_t> expected = sampler.Next().indices;
+    const DeviceBatch batch = feed.Next();
+    ASSERT_EQ(batch.origin.indices, expected);
+    // On a GPU the comparison is queued behind work that takes longer than the copies of later batches.
+    if (device.is_cuda()) wrong += at::mm(load, load).isnan().sum();
+    const at::Tensor labels = at::tensor(expected, at::kLong).to(device);
+    wrong += batch.target.ne(labels).sum() + batch.input.ne(labels.to(at::kFloat).unsqueeze(1)).sum();
+    if (prefetch) feed.Prefetch();
+  }
+  EXPECT_EQ(wrong.item<int64_t>(), 0);
+}
+
+TEST(DeviceFeed, OnTheCpu) {
+  for (const int threads : {0, 2}) ExpectEveryBatchWhole(at::kCPU, threads, true);
+}
+
+TEST(DeviceFeed, OnAGpu) {
+  if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
+  for (const int threads : {0, 2}) {
+    for (const bool prefetch : {false, true}) ExpectEveryBatchWhole({at::kCUDA, 0}, threads, prefetch);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// The kernel against its ATen twin.
+
+#include "trainer/ops/normalize_pixels.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::ops {
+namespace {
+
+at::Tensor RandomPixels(at::IntArrayRef shape) { return at::randint(0, 256, shape, at::kByte); }
+
+TEST(NormalizePixels, TheTwinIsTheFormula) {
+  const at::Tensor pixels = RandomPixels({3, 2, 5, 7});
+  const at::Tensor scale = at::tensor({0.5F, -2.0F});
+  const at::Tensor shift = at::tensor({1.0F, 3.0F});
+  const at::Tensor out = NormalizePixels(pixels, scale, shift);
+  for (int64_t channel = 0; channel < 2; ++channel) {
+    const at::Tensor expected = pixels.select(1, channel).to(at::kFloat) * scale[channel] + shift[channel];
+    EXPECT_TRUE(at::allclose(out.select(1, channel), expected));
+  }
+}
+
+TEST(NormalizePixels, TheKernelIsTheTwin) {
+  if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
+  for (const auto& [count, channels, height, width] :
+       {std::array<int64_t, 4>{1, 1, 28, 28}, {7, 3, 32, 32}, {333, 1, 8, 8}, {5, 3, 7, 9}, {2, 24, 5, 5},
+        {1, 1, 1, 1}, {64, 3, 224, 224}}) {
+    at::Tensor pixels = RandomPixels({count + 1, channels, height, width}).cuda();
+    const at::Tensor scale = at::randn({channels}).cuda();
+    const at::Tensor shift = at::randn({channels}).cuda();
+    // From sample 0 the bytes are aligned, from sample 1 of odd planes they are not.
+    for (const int64_t first : {0, 1}) {
+      const at::Tensor part = pixels.narrow(0, first, count);
+      const at::Tensor out = NormalizePixels(part, scale, shift);
+      EXPECT_EQ(out.sizes(), part.sizes());
+      EXPECT_TRUE(at::allclose(out, NormalizePixelsTwin(part, scale, shift), 1e-6, 1e-5));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::ops
