@@ -14,6 +14,6 @@ cd "$here"
 program=$("${bazel[@]}" info --noshow_progress bazel-bin 2>/dev/null)/two_layers
 
 run_dir=$(mktemp -d)/run
-"$program" train "$root/examples/digits/train.pbtxt" --set run_dir="$run_dir" --set model.name=two_layers \
-  --set model.mlp.hidden=[] --set epochs=5
+"$program" train "$root/examples/own_model/train.pbtxt" --set run_dir="$run_dir" --set model.name=two_layers
+
 grep '"event":"done"' "$run_dir/log.jsonl"
