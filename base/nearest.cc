@@ -10,8 +10,8 @@ bool SameLetter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-// Insertions, deletions, replacements and exchanges of neighbours that turn `a` into `b` (optimal string
-// alignment).
+// Insertions, deletions, replacements and exchanges of neighbours that turn `a` into `b` (optimal
+// string alignment).
 size_t EditDistance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -20,8 +20,9 @@ size_t EditDistance(const std::string& a, const std::string& b) {
         distance[i][j] = i + j;
         continue;
       }
-      distance[i][j] = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
-                                 distance[i - 1][j - 1] + (SameLetter(a[i - 1], b[j - 1]) ? 0 : 1)});
+      distance[i][j] =
+          std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
+                    distance[i - 1][j - 1] + (SameLetter(a[i - 1], b[j - 1]) ? 0 : 1)});
       if (i > 1 && j > 1 && SameLetter(a[i - 1], b[j - 2]) && SameLetter(a[i - 2], b[j - 1])) {
         distance[i][j] = std::min(distance[i][j], distance[i - 2][j - 2] + 1);
       }

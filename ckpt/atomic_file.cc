@@ -18,7 +18,8 @@ namespace {
 
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : path_(path), descriptor_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+  Descriptor(const std::string& path, int flags)
+      : path_(path), descriptor_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {
     if (descriptor_ < 0) Fail("open", path_);
   }
   ~Descriptor() {
@@ -59,7 +60,8 @@ class Temporary {
 
 }  // namespace
 
-void WriteFileAtomically(const std::string& path, const std::function<void(const AppendBytes&)>& write) {
+void WriteFileAtomically(const std::string& path,
+                         const std::function<void(const AppendBytes&)>& write) {
   const std::string temporary = path + ".tmp." + std::to_string(getpid());
   const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
   const Temporary remove_on_failure(temporary);

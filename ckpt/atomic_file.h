@@ -1,8 +1,8 @@
 // A file that appears whole or not at all.
 //
 // Promise: when WriteFileAtomically returns, `path` holds the new content and survives a power cut;
-// when it throws, or the process is killed anywhere in it, `path` is what it was before. Readers need no
-// lock: rename replaces the file in one step.
+// when it throws, or the process is killed anywhere in it, `path` is what it was before. Readers
+// need no lock: rename replaces the file in one step.
 //
 // Protocol:
 //   1. open PATH.tmp.PID, new
@@ -28,6 +28,7 @@ using AppendBytes = std::function<void(std::span<const std::byte>)>;
 
 // `write` is called once with the function that appends. Throws Error (kCheckpoint), and whatever
 // `write` throws.
-void WriteFileAtomically(const std::string& path, const std::function<void(const AppendBytes&)>& write);
+void WriteFileAtomically(const std::string& path,
+                         const std::function<void(const AppendBytes&)>& write);
 
 }  // namespace lockstep

@@ -75,12 +75,15 @@ TEST_F(AtomicFile, AFailureLeavesTheOldFile) {
   EXPECT_EQ(ContentOf(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);
 
-  EXPECT_THROW(WriteFileAtomically(path_, [](const AppendBytes&) { throw DataError("no"); }), Error);
+  EXPECT_THROW(WriteFileAtomically(path_, [](const AppendBytes&) { throw DataError("no"); }),
+               Error);
   EXPECT_EQ(ContentOf(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);
 }
 
-TEST_F(AtomicFile, NamesAFolderThatIsNotThere) { EXPECT_THROW(Write(folder_ + "/none/file", "x"), Error); }
+TEST_F(AtomicFile, NamesAFolderThatIsNotThere) {
+  EXPECT_THROW(Write(folder_ + "/none/file", "x"), Error);
+}
 
 TEST_F(AtomicFile, ReadersSeeTheOldFileUntilTheNewOneIsWhole) {
   Write(path_, "old");

@@ -21,8 +21,9 @@ using Json = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::pair<at::ScalarType, const char*> kDtypes[] = {
-    {at::kBool, "BOOL"}, {at::kByte, "U8"},      {at::kChar, "I8"},   {at::kShort, "I16"}, {at::kInt, "I32"},
-    {at::kLong, "I64"},  {at::kHalf, "F16"}, {at::kBFloat16, "BF16"}, {at::kFloat, "F32"}, {at::kDouble, "F64"},
+    {at::kBool, "BOOL"}, {at::kByte, "U8"},    {at::kChar, "I8"},  {at::kShort, "I16"},
+    {at::kInt, "I32"},   {at::kLong, "I64"},   {at::kHalf, "F16"}, {at::kBFloat16, "BF16"},
+    {at::kFloat, "F32"}, {at::kDouble, "F64"},
 };
 
 std::string NameOf(at::ScalarType dtype) {
@@ -103,7 +104,8 @@ std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
   file.seekg(0);
   file.read(reinterpret_cast<char*>(&length), sizeof(length));
   if (!file || length > file_bytes - sizeof(length)) {
-    throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path, file_bytes);
+    throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path,
+                          file_bytes);
   }
   std::string text(length, '\0');
   file.read(text.data(), static_cast<std::streamsize>(length));
@@ -120,13 +122,15 @@ std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
       const Entry entry = ParseEntry(json, file_bytes - data_begin);
       const at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
       file.seekg(static_cast<std::streamoff>(data_begin + entry.begin));
-      file.read(static_cast<char*>(tensor.mutable_data_ptr()), static_cast<std::streamsize>(entry.end - entry.begin));
+      file.read(static_cast<char*>(tensor.mutable_data_ptr()),
+                static_cast<std::streamsize>(entry.end - entry.begin));
       if (!file) throw std::runtime_error("cannot be read");
       tensors.emplace(name, tensor);
     }
   } catch (const std::exception& error) {
     const std::string reason = error.what();
-    throw CheckpointError("{}: damaged safetensors header{}: {}", path, name.empty() ? "" : " at \"" + name + "\"",
+    throw CheckpointError("{}: damaged safetensors header{}: {}", path,
+                          name.empty() ? "" : " at \"" + name + "\"",
                           reason.substr(0, reason.find('\n')));
   }
   return tensors;
@@ -145,11 +149,12 @@ void LoadSafetensors(const std::string& path, const std::vector<NamedTensor>& te
                             fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")));
     }
   }
-  if (!missing.empty()) throw CheckpointError("{}: the model's {} are not in the file", path, missing);
+  if (!missing.empty())
+    throw CheckpointError("{}: the model's {} are not in the file", path, missing);
   if (found.size() > tensors.size()) {
     for (const auto& [name, tensor] : tensors) found.erase(name);
-    throw CheckpointError("{}: {} of the file's tensors are none of the model's: {}{}", path, found.size(),
-                          found.begin()->first, found.size() > 1 ? ", ..." : "");
+    throw CheckpointError("{}: {} of the file's tensors are none of the model's: {}{}", path,
+                          found.size(), found.begin()->first, found.size() > 1 ? ", ..." : "");
   }
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) tensor.detach().copy_(found.at(name));

@@ -1,9 +1,10 @@
 // Tensors in Hugging Face's safetensors format, which Python's `safetensors` opens.
 //
 // The format (https://github.com/huggingface/safetensors, 'Format'): 8 bytes little-endian: the
-// header's length; the header, JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...,
-// "__metadata__": {"key": "value"}}; then the tensors' bytes, contiguous, offsets counted from the end
-// of the header.
+// header's length; the header, JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end]},
+// ...,
+// "__metadata__": {"key": "value"}}; then the tensors' bytes, contiguous, offsets counted from the
+// end of the header.
 //
 // Promise: a file is written whole or not at all (ckpt/atomic_file.h). Whatever bytes a file holds,
 // reading it gives tensors or an error.
@@ -30,8 +31,8 @@ void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& t
 // The file's tensors on the CPU. Throws Error (kCheckpoint).
 std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path);
 
-// Copies the file's tensors into `tensors`, converting dtypes. Every name must be there with the same
-// shape, and no other. Throws Error (kCheckpoint) before anything is copied.
+// Copies the file's tensors into `tensors`, converting dtypes. Every name must be there with the
+// same shape, and no other. Throws Error (kCheckpoint) before anything is copied.
 void LoadSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 }  // namespace lockstep

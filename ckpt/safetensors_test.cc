@@ -69,11 +69,17 @@ TEST(Safetensors, LoadsIntoTensorsOfAnotherDtypeAndLeaves) {
 TEST(Safetensors, NamesWhatDoesNotFit) {
   WriteSafetensors(Path(), {{"a", at::zeros({2})}, {"b", at::zeros({3})}}, {});
   const at::Tensor a = at::ones({2});
-  EXPECT_THAT(ErrorOf([&] { LoadSafetensors(Path(), {{"a", a}, {"c", a}, {"d", a}}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                LoadSafetensors(Path(), {{"a", a}, {"c", a}, {"d", a}});
+              }),
               HasSubstr("the model's c, d are not in the file"));
-  EXPECT_THAT(ErrorOf([&] { LoadSafetensors(Path(), {{"a", a}}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                LoadSafetensors(Path(), {{"a", a}});
+              }),
               HasSubstr("1 of the file's tensors are none of the model's: b"));
-  EXPECT_THAT(ErrorOf([&] { LoadSafetensors(Path(), {{"a", a}, {"b", at::ones({1, 3})}}); }),
+  EXPECT_THAT(ErrorOf([&] {
+                LoadSafetensors(Path(), {{"a", a}, {"b", at::ones({1, 3})}});
+              }),
               HasSubstr("b has shape [3] where the model has [1, 3]"));
   EXPECT_TRUE(at::equal(a, at::ones({2}))) << "copied before the error";
 }

@@ -1,13 +1,14 @@
 // Communicator: the collectives of one group of ranks.
 //
 // Promise: every rank calls the same operations with tensors of the same size and dtype in the same
-// order; then each operation gives every rank the same bits. An operation returns at once; its tensors
-// may be read, written or freed only after Wait().
+// order; then each operation gives every rank the same bits. An operation returns at once; its
+// tensors may be read, written or freed only after Wait().
 //
 // Two implementations:
-//   NCCL (comm/nccl_communicator.h): tensors of one GPU. Operations run on a stream of their own, after
-//     the work that is queued on the caller's current stream. Wait() makes the current stream wait and
-//     does not hold up the host.
+//   NCCL (comm/nccl_communicator.h): tensors of one GPU. Operations run on a stream of their own,
+//   after
+//     the work that is queued on the caller's current stream. Wait() makes the current stream wait
+//     and does not hold up the host.
 //   MPI (comm/mpi_communicator.h): CPU tensors. Operations run on a thread of their own, in order.
 //     Wait() blocks the calling thread.
 // and the trivial one of a process that is alone (comm/alone.h).
@@ -19,9 +20,10 @@
 // what can fail -> what the caller sees -> the test that shows it
 //   a tensor of the wrong device, dtype, layout or size -> Error (kBug), before anything is sent
 //     -> comm/communicator_test.cc, RefusesTensorsThatItCannotSend
-//   an MPI call fails -> Error (kPeer) from Wait(), Barrier() or the constructor -> (MPI ends the job)
-//   NCCL reports an asynchronous error -> Error (kPeer) from CheckHealth() -> (none yet: the watchdog's)
-//   a rank died or never calls -> mpirun ends the job -> tests/launch_test.py, test_a_rank_that_*
+//   an MPI call fails -> Error (kPeer) from Wait(), Barrier() or the constructor -> (MPI ends the
+//   job) NCCL reports an asynchronous error -> Error (kPeer) from CheckHealth() -> (none yet: the
+//   watchdog's) a rank died or never calls -> mpirun ends the job -> tests/launch_test.py,
+//   test_a_rank_that_*
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,8 +39,8 @@ class Work {
   Work() = default;
   explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
 
-  // Returns when (MPI), or makes the current stream wait until (NCCL), the operation is done. May be
-  // called once. Throws Error (kPeer).
+  // Returns when (MPI), or makes the current stream wait until (NCCL), the operation is done. May
+  // be called once. Throws Error (kPeer).
   void Wait() {
     if (wait_) std::exchange(wait_, nullptr)();
   }

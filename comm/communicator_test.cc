@@ -1,5 +1,5 @@
-// Every collective, on CPU tensors through MPI and, where each rank has a GPU, on GPU tensors through
-// NCCL. Runs on any number of ranks.
+// Every collective, on CPU tensors through MPI and, where each rank has a GPU, on GPU tensors
+// through NCCL. Runs on any number of ranks.
 
 #include "comm/communicator.h"
 
@@ -32,7 +32,9 @@ class CommunicatorTest : public testing::TestWithParam<Kind> {
   Communicator& communicator() { return nccl_ ? *nccl_ : static_cast<Communicator&>(World()); }
   int64_t rank() { return communicator().rank(); }
   int64_t ranks() { return communicator().world_size(); }
-  at::TensorOptions options(at::ScalarType dtype) const { return at::TensorOptions(device_).dtype(dtype); }
+  at::TensorOptions options(at::ScalarType dtype) const {
+    return at::TensorOptions(device_).dtype(dtype);
+  }
 
   at::Device device_ = at::kCPU;
   std::unique_ptr<Communicator> nccl_;
@@ -46,7 +48,8 @@ TEST_P(CommunicatorTest, AllReduceSums) {
       const at::Tensor tensor = (at::arange(size, options(at::kLong)) % 10 + rank()).to(dtype);
       communicator().AllReduceSum(tensor).Wait();
       const at::Tensor expected =
-          (at::arange(size, options(at::kLong)) % 10 * ranks() + ranks() * (ranks() - 1) / 2).to(dtype);
+          (at::arange(size, options(at::kLong)) % 10 * ranks() + ranks() * (ranks() - 1) / 2)
+              .to(dtype);
       ASSERT_TRUE(at::equal(tensor, expected)) << c10::toString(dtype) << " " << size;
     }
   }
@@ -59,7 +62,8 @@ TEST_P(CommunicatorTest, AllReduceGivesEveryRankTheSameBits) {
     communicator().AllReduceSum(tensor).Wait();
     const at::Tensor everyones = at::empty({ranks(), size}, options(at::kFloat));
     communicator().AllGather(everyones, tensor).Wait();
-    for (int64_t other = 0; other < ranks(); ++other) ASSERT_TRUE(at::equal(everyones[other], tensor));
+    for (int64_t other = 0; other < ranks(); ++other)
+      ASSERT_TRUE(at::equal(everyones[other], tensor));
   }
 }
 
@@ -105,13 +109,17 @@ TEST_P(CommunicatorTest, RefusesTensorsThatItCannotSend) {
   EXPECT_THROW((void)communicator().AllReduceSum(good.t()[0].unsqueeze(1).expand({4, 4})), Error);
   EXPECT_THROW((void)communicator().AllReduceSum(good.to(at::kComplexFloat)), Error);
   EXPECT_THROW((void)communicator().AllReduceSum(at::zeros({4}, at::kMeta)), Error);
-  EXPECT_THROW((void)communicator().AllGather(at::zeros({ranks() * 16 + 1}, options(at::kFloat)), good), Error);
+  EXPECT_THROW(
+      (void)communicator().AllGather(at::zeros({ranks() * 16 + 1}, options(at::kFloat)), good),
+      Error);
   EXPECT_THROW((void)communicator().ReduceScatterSum(good, good.to(at::kDouble)), Error);
   EXPECT_THROW((void)communicator().Broadcast(good.t().narrow(0, 0, 2), 0), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, CommunicatorTest, testing::Values(Kind::kMpi, Kind::kNccl),
-                         [](const auto& info) { return info.param == Kind::kMpi ? "Mpi" : "Nccl"; });
+                         [](const auto& info) {
+                           return info.param == Kind::kMpi ? "Mpi" : "Nccl";
+                         });
 
 TEST(Alone, EveryCollectiveIsItsOwnResult) {
   const auto alone = MakeAlone();

@@ -35,8 +35,9 @@ MPI_Datatype TypeOf(const at::Tensor& tensor) {
     case at::kDouble:
       return MPI_DOUBLE;
     default:
-      throw BugError("MPI collective on a tensor of {}: uint8, int32, int64, float32, float64 are known",
-                     c10::toString(tensor.scalar_type()));
+      throw BugError(
+          "MPI collective on a tensor of {}: uint8, int32, int64, float32, float64 are known",
+          c10::toString(tensor.scalar_type()));
   }
 }
 
@@ -52,7 +53,8 @@ void InPieces(int64_t count, const Send& send) {
 }
 
 int CountOf(const at::Tensor& part) {
-  if (part.numel() > INT_MAX) throw BugError("MPI collective in parts of {} elements", part.numel());
+  if (part.numel() > INT_MAX)
+    throw BugError("MPI collective in parts of {} elements", part.numel());
   return static_cast<int>(part.numel());
 }
 
@@ -126,8 +128,8 @@ Work MpiCommunicator::ReduceScatterSum(at::Tensor output, at::Tensor input) {
   const MPI_Datatype type = TypeOf(input);
   const int count = CountOf(output);
   return Enqueue([output = std::move(output), input = std::move(input), type, count] {
-    Check(MPI_Reduce_scatter_block(input.const_data_ptr(), output.mutable_data_ptr(), count, type, MPI_SUM,
-                                   MPI_COMM_WORLD),
+    Check(MPI_Reduce_scatter_block(input.const_data_ptr(), output.mutable_data_ptr(), count, type,
+                                   MPI_SUM, MPI_COMM_WORLD),
           "MPI_Reduce_scatter_block");
   });
 }

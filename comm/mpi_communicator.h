@@ -1,13 +1,17 @@
 // The MPI communicator: all of MPI's life on one thread of its own.
 //
-// Promise: as communicator.h says, for CPU tensors of dtype uint8, int32, int64, float32 and float64.
+// Promise: as communicator.h says, for CPU tensors of dtype uint8, int32, int64, float32 and
+// float64.
 //
 // Invariants:
-//   1. MPI is initialised when this object is made and never before; only one is ever made, and only in
+//   1. MPI is initialised when this object is made and never before; only one is ever made, and
+//   only in
 //      a process that mpirun or Slurm started.
-//   2. One thread calls MPI_Init_thread, every operation and MPI_Finalize, so MPI needs no more than
+//   2. One thread calls MPI_Init_thread, every operation and MPI_Finalize, so MPI needs no more
+//   than
 //      MPI_THREAD_FUNNELED, and an operation overlaps with whatever the caller computes.
-//   3. Finalize() is called on success only. A rank that fails leaves without it: mpirun then ends the
+//   3. Finalize() is called on success only. A rank that fails leaves without it: mpirun then ends
+//   the
 //      other ranks, where MPI_Finalize would wait for them for ever.
 #pragma once
 
@@ -26,8 +30,8 @@ class MpiCommunicator : public Communicator {
   // Throws Error (kPeer).
   MpiCommunicator();
 
-  // Ends the thread; where Finalize() was not called first, without MPI_Finalize, and with a wait for
-  // the operations that are queued.
+  // Ends the thread; where Finalize() was not called first, without MPI_Finalize, and with a wait
+  // for the operations that are queued.
   ~MpiCommunicator() override;
 
   int rank() const override { return rank_; }

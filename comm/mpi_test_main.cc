@@ -1,5 +1,5 @@
-// main() of the tests that run as several ranks: `mpirun -n N TEST`. Every rank runs every test; rank 0
-// writes the report; a failure on any rank fails the whole.
+// main() of the tests that run as several ranks: `mpirun -n N TEST`. Every rank runs every test;
+// rank 0 writes the report; a failure on any rank fails the whole.
 
 #include <gtest/gtest.h>
 

@@ -47,8 +47,8 @@ void CheckVersion() {
   int loaded = 0;
   Check(ncclGetVersion(&loaded), "ncclGetVersion");
   if (loaded == NCCL_VERSION_CODE) return;
-  throw UsageError("NCCL {} is loaded where {} was built for: unset LD_PRELOAD and LD_LIBRARY_PATH", loaded,
-                   NCCL_VERSION_CODE);
+  throw UsageError("NCCL {} is loaded where {} was built for: unset LD_PRELOAD and LD_LIBRARY_PATH",
+                   loaded, NCCL_VERSION_CODE);
 }
 
 class NcclCommunicator : public Communicator {
@@ -70,8 +70,8 @@ class NcclCommunicator : public Communicator {
     Check(ncclCommInitRank(&communicator_, world_size_, id, rank_), "ncclCommInitRank");
   }
 
-  // Without an error every rank comes here with nothing under way. With one, the process leaves without
-  // destructors.
+  // Without an error every rank comes here with nothing under way. With one, the process leaves
+  // without destructors.
   ~NcclCommunicator() override { ncclCommDestroy(communicator_); }
 
   int rank() const override { return rank_; }
@@ -82,8 +82,8 @@ class NcclCommunicator : public Communicator {
     const ncclDataType_t type = TypeOf(tensor);
     return Enqueue(
         [&](cudaStream_t stream) {
-          Check(ncclAllReduce(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.numel(), type,
-                              ncclSum, communicator_, stream),
+          Check(ncclAllReduce(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.numel(),
+                              type, ncclSum, communicator_, stream),
                 "ncclAllReduce");
         },
         {tensor});
@@ -94,8 +94,8 @@ class NcclCommunicator : public Communicator {
     // The bytes are copied as they are, so any dtype will do.
     return Enqueue(
         [&](cudaStream_t stream) {
-          Check(ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.nbytes(), ncclUint8,
-                              root, communicator_, stream),
+          Check(ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.nbytes(),
+                              ncclUint8, root, communicator_, stream),
                 "ncclBroadcast");
         },
         {tensor});
@@ -106,8 +106,8 @@ class NcclCommunicator : public Communicator {
     const ncclDataType_t type = TypeOf(input);
     return Enqueue(
         [&](cudaStream_t stream) {
-          Check(ncclAllGather(input.const_data_ptr(), output.mutable_data_ptr(), input.numel(), type,
-                              communicator_, stream),
+          Check(ncclAllGather(input.const_data_ptr(), output.mutable_data_ptr(), input.numel(),
+                              type, communicator_, stream),
                 "ncclAllGather");
         },
         {output, input});
@@ -118,8 +118,8 @@ class NcclCommunicator : public Communicator {
     const ncclDataType_t type = TypeOf(input);
     return Enqueue(
         [&](cudaStream_t stream) {
-          Check(ncclReduceScatter(input.const_data_ptr(), output.mutable_data_ptr(), output.numel(), type,
-                                  ncclSum, communicator_, stream),
+          Check(ncclReduceScatter(input.const_data_ptr(), output.mutable_data_ptr(), output.numel(),
+                                  type, ncclSum, communicator_, stream),
                 "ncclReduceScatter");
         },
         {output, input});

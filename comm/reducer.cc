@@ -44,8 +44,8 @@ int64_t Aligned(int64_t elements, int64_t element_bytes) {
   return (elements + multiple - 1) / multiple * multiple;
 }
 
-// The part of `flat` from `offset` on, with the parameter's shape and, where it fills its memory, its
-// strides (channels last stays channels last).
+// The part of `flat` from `offset` on, with the parameter's shape and, where it fills its memory,
+// its strides (channels last stays channels last).
 at::Tensor ViewLike(const at::Tensor& parameter, const at::Tensor& flat, int64_t offset) {
   if (parameter.is_non_overlapping_and_dense()) {
     return flat.as_strided(parameter.sizes(), parameter.strides(), offset);
@@ -93,11 +93,13 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
 
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
-    slot.parameter.mutable_grad() = ViewLike(slot.parameter, buckets_[slot.bucket].flat, slot.offset);
+    slot.parameter.mutable_grad() =
+        ViewLike(slot.parameter, buckets_[slot.bucket].flat, slot.offset);
     slot.accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
-    slot.hook = slot.accumulator->add_post_hook(
-        std::make_unique<torch::autograd::utils::LambdaPostHook>(
-            [this, i](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+    slot.hook =
+        slot.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+            [this, i](const torch::autograd::variable_list& outputs,
+                      const torch::autograd::variable_list&) {
               OnGradient(i);
               return outputs;
             }));
@@ -151,7 +153,8 @@ void Reducer::Finish() {
     const std::string names = NamesWithoutGradient();
     if (!names.empty()) {
       throw UsageError(
-          "rank {}: no gradient for {}: use them in the model's output, set requires_grad to false, or "
+          "rank {}: no gradient for {}: use them in the model's output, set requires_grad to "
+          "false, or "
           "set ddp.missing_gradient: ZERO",
           communicator_.rank(), names);
     }
@@ -170,7 +173,8 @@ std::string Reducer::NamesWithoutGradient() const {
     if (count++ < kNamed) names += (names.empty() ? "" : ", ") + slot->name;
   }
   if (count == 0) return "";
-  return fmt::format("{} of {} parameters ({}{})", count, slots_.size(), names, count > kNamed ? ", ..." : "");
+  return fmt::format("{} of {} parameters ({}{})", count, slots_.size(), names,
+                     count > kNamed ? ", ..." : "");
 }
 
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator) {

@@ -8,9 +8,11 @@
 //   2. Buckets are filled in reverse order of the parameters, which is about the order in which
 //      backward reaches them: the first bucket up to first_bucket_bytes, the others up to
 //      bucket_bytes; a parameter that is larger gets a bucket of its own. Each dtype has its own.
-//   3. Buckets are reduced in the same order on every rank: bucket i only once bucket i - 1 is under
+//   3. Buckets are reduced in the same order on every rank: bucket i only once bucket i - 1 is
+//   under
 //      way.
-//   4. scalars() lies in bucket 0, so it travels with the first collective of the step and costs none.
+//   4. scalars() lies in bucket 0, so it travels with the first collective of the step and costs
+//   none.
 //
 // A step, in order:
 //   1. Begin(): gradients and scalars are zero
@@ -19,7 +21,8 @@
 //   4. ReduceDuringBackward(), then the last backward: each AccumulateGrad's hook counts its bucket
 //      down, and a full bucket goes to the communicator. A rank that has no last micro-batch calls
 //      ReduceNow() instead
-//   5. Finish(): what is under way is waited for (on the GPU: by the current stream, not by the host)
+//   5. Finish(): what is under way is waited for (on the GPU: by the current stream, not by the
+//   host)
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
@@ -72,7 +75,7 @@ class Reducer {
   const std::vector<at::Tensor>& flat_gradients() const { return flat_gradients_; }
 
  private:
-  struct Slot;    // a parameter's place
+  struct Slot;  // a parameter's place
   struct Bucket;
 
   void OnGradient(size_t slot);

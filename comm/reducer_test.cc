@@ -25,7 +25,9 @@ class Recording : public Communicator {
     return inner_.AllReduceSum(tensor);
   }
   Work Broadcast(at::Tensor tensor, int root) override { return inner_.Broadcast(tensor, root); }
-  Work AllGather(at::Tensor output, at::Tensor input) override { return inner_.AllGather(output, input); }
+  Work AllGather(at::Tensor output, at::Tensor input) override {
+    return inner_.AllGather(output, input);
+  }
   Work ReduceScatterSum(at::Tensor output, at::Tensor input) override {
     return inner_.ReduceScatterSum(output, input);
   }
@@ -51,7 +53,8 @@ torch::nn::Sequential MakeModel(at::ScalarType dtype = at::kFloat) {
 
 std::vector<NamedTensor> ParametersOf(const torch::nn::Module& module) {
   std::vector<NamedTensor> parameters;
-  for (const auto& item : module.named_parameters()) parameters.push_back({item.key(), item.value()});
+  for (const auto& item : module.named_parameters())
+    parameters.push_back({item.key(), item.value()});
   return parameters;
 }
 
@@ -119,11 +122,12 @@ TEST(Reducer, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
   Reducer reducer(ParametersOf(*model), recording, {.first_bucket_bytes = 1, .bucket_bytes = 1});
   reducer.Begin();
   const at::Tensor loss = model->forward(InputOf(Rank(), 0)).square().sum();
-  // When autograd comes to the gradient of the first layer's output, later layers' buckets are already
-  // under way, and the first layer's are not.
+  // When autograd comes to the gradient of the first layer's output, later layers' buckets are
+  // already under way, and the first layer's are not.
   size_t under_way_before_first_layer = 0;
   const auto first_layer = model->parameters()[0];
-  first_layer.register_hook([&](const at::Tensor&) { under_way_before_first_layer = recording.reduced.size(); });
+  first_layer.register_hook(
+      [&](const at::Tensor&) { under_way_before_first_layer = recording.reduced.size(); });
   reducer.ReduceDuringBackward();
   EXPECT_EQ(recording.reduced.size(), 0u);
   const at::Tensor again = model->forward(InputOf(Rank(), 0)).square().sum();
@@ -132,8 +136,8 @@ TEST(Reducer, BucketsGoInReverseOrderOfTheParametersWhileBackwardRuns) {
   EXPECT_EQ(recording.reduced.size(), 6u);
   reducer.Finish();
   EXPECT_EQ(recording.reduced.size(), 6u);
-  // bias 2, weight 8, bias 4, weight 20, bias 5, weight 30, each rounded up to 16 elements; the first
-  // also holds the scalars.
+  // bias 2, weight 8, bias 4, weight 20, bias 5, weight 30, each rounded up to 16 elements; the
+  // first also holds the scalars.
   EXPECT_EQ(recording.reduced, (std::vector<int64_t>{32, 16, 16, 32, 16, 32}));
 }
 
@@ -184,7 +188,8 @@ TEST(Reducer, NamesParametersWithoutGradient) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), ExitStatus::kUsage);
-    EXPECT_NE(std::string(error.what()).find("1 of 7 parameters (unused.weight)"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("1 of 7 parameters (unused.weight)"),
+              std::string::npos)
         << error.what();
   }
 }
@@ -200,7 +205,8 @@ TEST(Reducer, TreatsAMissingGradientAsZeroWhereAsked) {
   model->forward(InputOf(Rank(), 0)).square().sum().backward();
   reducer.Finish();
   EXPECT_TRUE(at::equal(unused.grad(), torch::zeros({3})));
-  EXPECT_TRUE(at::allclose(model->parameters()[0].grad().to(at::kDouble), ExpectedGradients(1)[0], 1e-5, 1e-5));
+  EXPECT_TRUE(at::allclose(model->parameters()[0].grad().to(at::kDouble), ExpectedGradients(1)[0],
+                           1e-5, 1e-5));
 }
 
 TEST(Reducer, TiedWeightsAndMixedDtypesAndChannelsLastKeepTheirViews) {
@@ -239,7 +245,8 @@ TEST(BroadcastFromRankZero, GivesEveryRankRankZerosValues) {
 }
 
 TEST(CheckSameOnAllRanks, NamesWhatDiffersByOneBit) {
-  const std::vector<NamedTensor> tensors{{"same", torch::ones({3})}, {"other", torch::ones({3})}, {"empty", torch::ones({0})}};
+  const std::vector<NamedTensor> tensors{
+      {"same", torch::ones({3})}, {"other", torch::ones({3})}, {"empty", torch::ones({0})}};
   CheckSameOnAllRanks(tensors, World());
   if (Rank() == Ranks() - 1) {
     tensors[1].tensor[2].fill_(std::nextafter(1.0F, 2.0F));

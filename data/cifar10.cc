@@ -1,5 +1,5 @@
-// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label byte
-// and 3,072 pixels, the red, green and blue planes of 32 rows each.
+// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label
+// byte and 3,072 pixels, the red, green and blue planes of 32 rows each.
 
 #include <cstring>
 
@@ -18,9 +18,10 @@ std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options) {
   for (const std::string& path : options.files) {
     const std::string content = ReadWholeFile(path);
     if (content.size() % record_bytes != 0) {
-      throw DataError("{}: {} bytes are no whole number of CIFAR-10 records of {}: truncated, or not the "
-                      "binary version",
-                      path, content.size(), record_bytes);
+      throw DataError(
+          "{}: {} bytes are no whole number of CIFAR-10 records of {}: truncated, or not the "
+          "binary version",
+          path, content.size(), record_bytes);
     }
     for (size_t offset = 0; offset < content.size(); offset += record_bytes) {
       labels.push_back(static_cast<unsigned char>(content[offset]));

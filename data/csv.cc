@@ -30,9 +30,10 @@ float NumberIn(std::string_view cell, const Place& place) {
   float value = 0;
   const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value)) {
-    throw DataError("{}:{}: column {}: \"{}\" is no finite number{}", place.path, place.line,
-                    place.column, cell.substr(0, 40),
-                    place.line == 1 ? "; if the first line holds names, set data.csv.header: true" : "");
+    throw DataError(
+        "{}:{}: column {}: \"{}\" is no finite number{}", place.path, place.line, place.column,
+        cell.substr(0, 40),
+        place.line == 1 ? "; if the first line holds names, set data.csv.header: true" : "");
   }
   return value;
 }
@@ -41,8 +42,8 @@ int64_t LabelIn(std::string_view cell, const Place& place, int64_t classes) {
   const float value = NumberIn(cell, place);
   const auto label = static_cast<int64_t>(value);
   if (value < 0 || static_cast<float>(label) != value) {
-    throw DataError("{}:{}: column {}: label \"{}\" is no class number (an integer from 0)", place.path,
-                    place.line, place.column, cell);
+    throw DataError("{}:{}: column {}: label \"{}\" is no class number (an integer from 0)",
+                    place.path, place.line, place.column, cell);
   }
   if (classes > 0 && label >= classes) {
     throw DataError("{}:{}: column {}: label {} is out of range: data.classes is {}", place.path,
@@ -75,9 +76,8 @@ class CsvReader {
 
   std::shared_ptr<const Dataset> Finish() && {
     SampleSpec spec{.shape = {width_ - 1}};
-    spec.classes = options_.classes > 0
-                       ? options_.classes
-                       : 1 + *std::max_element(labels_.begin(), labels_.end());
+    spec.classes = options_.classes > 0 ? options_.classes
+                                        : 1 + *std::max_element(labels_.begin(), labels_.end());
     const auto* begin = reinterpret_cast<const std::byte*>(features_.data());
     return MakeInMemory(std::move(spec), {begin, begin + features_.size() * sizeof(float)},
                         std::move(labels_));
@@ -97,14 +97,16 @@ class CsvReader {
     const int64_t columns = 1 + std::count(line.begin(), line.end(), options_.delimiter);
     if (width_ == 0) {
       if (columns < 2) {
-        throw DataError("{}:{}: only one column: a row needs a feature and a label (delimiter '{}')",
-                        path, line_number, options_.delimiter);
+        throw DataError(
+            "{}:{}: only one column: a row needs a feature and a label (delimiter '{}')", path,
+            line_number, options_.delimiter);
       }
       SetWidth(columns);
     }
     const bool labelled = columns == width_;
     if (!labelled && !(options_.label_optional && columns == width_ - 1)) {
-      throw DataError("{}:{}: {} columns where {} are expected", path, line_number, columns, width_);
+      throw DataError("{}:{}: {} columns where {} are expected", path, line_number, columns,
+                      width_);
     }
 
     int64_t label = Dataset::kNoLabel;

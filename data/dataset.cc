@@ -57,8 +57,9 @@ Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {
   const auto validation =
       static_cast<int64_t>(std::ceil(static_cast<double>(samples) * validation_fraction));
   if (validation < 1 || validation >= samples) {
-    throw UsageError("validation_fraction {} of {} samples leaves {} to train on and {} to validate",
-                     validation_fraction, samples, samples - validation, validation);
+    throw UsageError(
+        "validation_fraction {} of {} samples leaves {} to train on and {} to validate",
+        validation_fraction, samples, samples - validation, validation);
   }
   const Permutation order(samples, seed, ~uint64_t{0});
   Split split;

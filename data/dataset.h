@@ -9,7 +9,8 @@
 //     -> Csv.RefusesAnEmptyFile, Mnist.Refuses*, Cifar10.Refuses*
 //   a ragged row, a cell that is no finite number -> Error (kData) with path, line and column
 //     -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber
-//   a label that is no integer or outside [0, classes) -> Error (kData) with path and line or record
+//   a label that is no integer or outside [0, classes) -> Error (kData) with path and line or
+//   record
 //     -> Csv.RefusesALabelOutOfRange, Mnist.RefusesALabelOutOfRange
 #pragma once
 
@@ -24,11 +25,11 @@
 namespace lockstep {
 
 struct SampleSpec {
-  std::vector<int64_t> shape;               // of one input: {features}, or {channels, height, width}
-  at::ScalarType dtype = at::kFloat;        // kFloat, or kByte for pixels in 0..255
-  int64_t classes = 0;                      // labels are in [0, classes)
+  std::vector<int64_t> shape;         // of one input: {features}, or {channels, height, width}
+  at::ScalarType dtype = at::kFloat;  // kFloat, or kByte for pixels in 0..255
+  int64_t classes = 0;                // labels are in [0, classes)
 
-  int64_t bytes() const;                    // of one input
+  int64_t bytes() const;  // of one input
 };
 
 class Dataset {
@@ -65,25 +66,25 @@ struct Split {
 
 // Cuts `samples` samples in two: the last ceil(samples * validation_fraction) positions of
 // Permutation(samples, seed, 2^64 - 1) validate, the others train; both lists ascend. No epoch has
-// that round, so the split is independent of every epoch's order. Throws Error (kUsage) where a part
-// would be empty.
+// that round, so the split is independent of every epoch's order. Throws Error (kUsage) where a
+// part would be empty.
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
 
 struct CsvOptions {
   std::vector<std::string> files;  // one data set in this order
   char delimiter = ',';
-  bool header = false;             // every file's first line holds names
-  int label_column = -1;           // from 0; negative ones count from the end
-  float scale = 1;                 // every feature is multiplied by it
-  int64_t classes = 0;             // 0: the greatest label + 1
-  int64_t features = 0;            // 0: what the first row has
-  bool label_optional = false;     // rows of exactly `features` columns have no label
+  bool header = false;          // every file's first line holds names
+  int label_column = -1;        // from 0; negative ones count from the end
+  float scale = 1;              // every feature is multiplied by it
+  int64_t classes = 0;          // 0: the greatest label + 1
+  int64_t features = 0;         // 0: what the first row has
+  bool label_optional = false;  // rows of exactly `features` columns have no label
 };
 
 struct MnistOptions {
-  std::string images{};   // idx3-ubyte, uncompressed
-  std::string labels{};   // idx1-ubyte, uncompressed; empty: no labels
-  int64_t classes = 0;    // 0: ten
+  std::string images{};  // idx3-ubyte, uncompressed
+  std::string labels{};  // idx1-ubyte, uncompressed; empty: no labels
+  int64_t classes = 0;   // 0: ten
 };
 
 struct Cifar10Options {

@@ -43,7 +43,8 @@ std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label
 }
 
 TEST(Csv, ReadsFeaturesAndLabels) {
-  const auto dataset = ReadCsv({.files = {WriteFile("a.csv", "1,2.5,0\r\n3, 4e1 ,2\n\n")}, .scale = 2});
+  const auto dataset =
+      ReadCsv({.files = {WriteFile("a.csv", "1,2.5,0\r\n3, 4e1 ,2\n\n")}, .scale = 2});
   EXPECT_EQ(dataset->size(), 2);
   EXPECT_EQ(dataset->spec().shape, std::vector<int64_t>{2});
   EXPECT_EQ(dataset->spec().classes, 3);
@@ -55,11 +56,12 @@ TEST(Csv, ReadsFeaturesAndLabels) {
 }
 
 TEST(Csv, ReadsSeveralFilesWithHeadersAndAnotherDelimiterAndLabelColumn) {
-  const auto dataset = ReadCsv({.files = {WriteFile("a.csv", "label;x\n1;7\n"), WriteFile("b.csv", "label;x\n0;8")},
-                                .delimiter = ';',
-                                .header = true,
-                                .label_column = 0,
-                                .classes = 5});
+  const auto dataset =
+      ReadCsv({.files = {WriteFile("a.csv", "label;x\n1;7\n"), WriteFile("b.csv", "label;x\n0;8")},
+               .delimiter = ';',
+               .header = true,
+               .label_column = 0,
+               .classes = 5});
   EXPECT_EQ(dataset->size(), 2);
   EXPECT_EQ(dataset->spec().classes, 5);
   int64_t label = -1;
@@ -68,7 +70,8 @@ TEST(Csv, ReadsSeveralFilesWithHeadersAndAnotherDelimiterAndLabelColumn) {
 }
 
 TEST(Csv, ReadsRowsWithoutALabelToPredict) {
-  const CsvOptions options{.files = {WriteFile("a.csv", "1,2\n3,4\n")}, .features = 2, .label_optional = true};
+  const CsvOptions options{
+      .files = {WriteFile("a.csv", "1,2\n3,4\n")}, .features = 2, .label_optional = true};
   const auto dataset = ReadCsv(options);
   int64_t label = 0;
   EXPECT_EQ(InputOf(*dataset, 1, &label), (std::vector<float>{3, 4}));
@@ -76,14 +79,18 @@ TEST(Csv, ReadsRowsWithoutALabelToPredict) {
 }
 
 TEST(Csv, RefusesAMissingFile) {
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {"/nowhere/a.csv"}}); }), HasSubstr("/nowhere/a.csv"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {"/nowhere/a.csv"}}); }),
+              HasSubstr("/nowhere/a.csv"));
 }
 
 TEST(Csv, RefusesAnEmptyFile) {
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "")}}); }), HasSubstr("empty"));
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "\n\n")}}); }), HasSubstr("no rows"));
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "a,b\n")}, .header = true}); }),
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "")}}); }),
+              HasSubstr("empty"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "\n\n")}}); }),
               HasSubstr("no rows"));
+  EXPECT_THAT(
+      DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "a,b\n")}, .header = true}); }),
+      HasSubstr("no rows"));
 }
 
 TEST(Csv, RefusesARaggedRow) {
@@ -91,7 +98,8 @@ TEST(Csv, RefusesARaggedRow) {
               HasSubstr("r.csv:2: 2 columns where 3 are expected"));
   EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "1,2,0\n1,2,3,0\n")}}); }),
               HasSubstr("r.csv:2: 4 columns where 3 are expected"));
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "7\n")}}); }), HasSubstr("one column"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "7\n")}}); }),
+              HasSubstr("one column"));
 }
 
 TEST(Csv, RefusesACellThatIsNoNumber) {
@@ -109,14 +117,16 @@ TEST(Csv, RefusesALabelOutOfRange) {
     return DataErrorOf(
         [&] { ReadCsv({.files = {WriteFile("l.csv", "1,0\n1," + label + "\n")}, .classes = 3}); });
   };
-  EXPECT_THAT(read("3"), HasSubstr("l.csv:2: column 2: label 3 is out of range: data.classes is 3"));
+  EXPECT_THAT(read("3"),
+              HasSubstr("l.csv:2: column 2: label 3 is out of range: data.classes is 3"));
   EXPECT_THAT(read("-1"), HasSubstr("no class number"));
   EXPECT_THAT(read("0.5"), HasSubstr("no class number"));
 }
 
 TEST(Csv, RefusesALabelColumnOutsideTheRow) {
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("c.csv", "1,0\n")}, .label_column = 2}); }),
-              HasSubstr("label_column 2"));
+  EXPECT_THAT(
+      DataErrorOf([] { ReadCsv({.files = {WriteFile("c.csv", "1,0\n")}, .label_column = 2}); }),
+      HasSubstr("label_column 2"));
 }
 
 std::string Idx(std::vector<unsigned char> header, size_t items, unsigned char value = 1) {
@@ -129,15 +139,16 @@ const std::vector<unsigned char> kThreeLabels{0, 0, 8, 1, 0, 0, 0, 3};
 TEST(Mnist, ReadsImagesAndLabels) {
   std::string images = Idx(kThreeImagesOf2x2, 12);
   images[16 + 5] = static_cast<char>(200);
-  const auto dataset =
-      ReadMnist({.images = WriteFile("i", images), .labels = WriteFile("l", Idx(kThreeLabels, 3, 9))});
+  const auto dataset = ReadMnist(
+      {.images = WriteFile("i", images), .labels = WriteFile("l", Idx(kThreeLabels, 3, 9))});
   EXPECT_EQ(dataset->size(), 3);
   EXPECT_EQ(dataset->spec().shape, (std::vector<int64_t>{1, 2, 2}));
   EXPECT_EQ(dataset->spec().dtype, at::kByte);
   std::array<std::byte, 4> image{};
   EXPECT_EQ(dataset->Read(1, image.data()), 9);
   EXPECT_EQ(image[1], std::byte{200});
-  EXPECT_EQ(ReadMnist({.images = WriteFile("i", images)})->Read(0, image.data()), Dataset::kNoLabel);
+  EXPECT_EQ(ReadMnist({.images = WriteFile("i", images)})->Read(0, image.data()),
+            Dataset::kNoLabel);
 }
 
 TEST(Mnist, RefusesATruncatedFile) {
@@ -146,17 +157,19 @@ TEST(Mnist, RefusesATruncatedFile) {
     DataErrorOf([&] { ReadMnist({.images = path}); });
   }
   const std::string huge(16, '\xff');
-  EXPECT_THAT(DataErrorOf([&] {
-                ReadMnist({.images = WriteFile("t", std::string("\0\0\x08\x03", 4) + huge.substr(4))});
-              }),
-              HasSubstr("truncated"));
+  EXPECT_THAT(
+      DataErrorOf([&] {
+        ReadMnist({.images = WriteFile("t", std::string("\0\0\x08\x03", 4) + huge.substr(4))});
+      }),
+      HasSubstr("truncated"));
 }
 
 TEST(Mnist, RefusesAnotherKindOfFile) {
   EXPECT_THAT(DataErrorOf([] { ReadMnist({.images = WriteFile("k", Idx(kThreeLabels, 30))}); }),
               HasSubstr("exchanged"));
-  EXPECT_THAT(DataErrorOf([] { ReadMnist({.images = WriteFile("k", "\x1f\x8b" + std::string(99, 'x'))}); }),
-              HasSubstr("gunzip"));
+  EXPECT_THAT(
+      DataErrorOf([] { ReadMnist({.images = WriteFile("k", "\x1f\x8b" + std::string(99, 'x'))}); }),
+      HasSubstr("gunzip"));
 }
 
 TEST(Mnist, RefusesLabelsThatDoNotMatch) {
@@ -188,8 +201,9 @@ TEST(Cifar10, ReadsRecords) {
 TEST(Cifar10, RefusesATruncatedFileAndALabelOutOfRange) {
   EXPECT_THAT(DataErrorOf([] { ReadCifar10({.files = {WriteFile("c", std::string(3072, 'x'))}}); }),
               HasSubstr("3072 bytes"));
-  EXPECT_THAT(DataErrorOf([] { ReadCifar10({.files = {WriteFile("c", std::string(3073, '\x0a'))}}); }),
-              HasSubstr("label 10 is out of range"));
+  EXPECT_THAT(
+      DataErrorOf([] { ReadCifar10({.files = {WriteFile("c", std::string(3073, '\x0a'))}}); }),
+      HasSubstr("label 10 is out of range"));
 }
 
 TEST(SplitBySeed, IsDisjointAndCompleteAndRoundsUp) {

@@ -20,7 +20,8 @@ struct DeviceFeed::Gpu {
   };
 
   explicit Gpu(at::Device device)
-      : device(device), stream(at::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())) {}
+      : device(device),
+        stream(at::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())) {}
 
   at::Device device;
   at::cuda::CUDAStream stream;
@@ -30,12 +31,14 @@ struct DeviceFeed::Gpu {
   bool prefetched = false;  // slots[next] is filled or being filled
 };
 
-DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch, at::Device device)
+DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch,
+                       at::Device device)
     : loader_(loader) {
   if (!device.is_cuda()) return;
   gpu_ = std::make_unique<Gpu>(device);
   std::vector<int64_t> shape{max_micro_batch};
-  for (Gpu::Slot& slot : gpu_->slots) slot.target = at::empty(shape, at::TensorOptions(device).dtype(at::kLong));
+  for (Gpu::Slot& slot : gpu_->slots)
+    slot.target = at::empty(shape, at::TensorOptions(device).dtype(at::kLong));
   shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
   for (Gpu::Slot& slot : gpu_->slots) {
     slot.input = at::empty(shape, at::TensorOptions(device).dtype(spec.dtype));

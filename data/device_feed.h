@@ -1,14 +1,16 @@
 // DeviceFeed: a loader's micro-batches on the device that trains.
 //
-// Promise: Next() returns the loader's micro-batches in order. On a GPU each is copied on a stream of the
-// feed's own while the batch before it is computed on; the host waits for the loader only.
+// Promise: Next() returns the loader's micro-batches in order. On a GPU each is copied on a stream
+// of the feed's own while the batch before it is computed on; the host waits for the loader only.
 //
 // Invariants:
 //   1. On the CPU a batch is the loader's slot itself; nothing is copied.
-//   2. On a GPU there are two device slots, allocated at construction. The copy into a slot waits, on the
-//      device, for the work that was queued when its last batch was handed back by Next(); that work's
-//      stream waits, on the device, for the copy.
-//   3. A loader slot is given back with a wait for its copy, which a loader thread does before it writes
+//   2. On a GPU there are two device slots, allocated at construction. The copy into a slot waits,
+//   on the
+//      device, for the work that was queued when its last batch was handed back by Next(); that
+//      work's stream waits, on the device, for the copy.
+//   3. A loader slot is given back with a wait for its copy, which a loader thread does before it
+//   writes
 //      there again.
 //
 // what can fail -> what the caller sees -> the test that shows it
@@ -32,8 +34,8 @@ struct DeviceBatch {
 
 class DeviceFeed {
  public:
-  // Keeps a reference to `loader`, whose slots are pinned if `device` is a GPU. `max_micro_batch` and
-  // `spec` are those of its sampler and data set.
+  // Keeps a reference to `loader`, whose slots are pinned if `device` is a GPU. `max_micro_batch`
+  // and `spec` are those of its sampler and data set.
   DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch, at::Device device);
   ~DeviceFeed();
   DeviceFeed(const DeviceFeed&) = delete;
@@ -42,8 +44,8 @@ class DeviceFeed {
   // The next micro-batch, for work on the current stream. It holds until the next call.
   DeviceBatch Next();
 
-  // Starts the copy of the batch after the one that is in use: to be called once the latter's work is
-  // queued. Optional.
+  // Starts the copy of the batch after the one that is in use: to be called once the latter's work
+  // is queued. Optional.
   void Prefetch();
 
  private:

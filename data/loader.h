@@ -1,14 +1,16 @@
 // Loader: a sampler's micro-batches, read ahead by threads into a ring of fixed slots.
 //
-// Promise: Next() returns the sampler's micro-batches in the sampler's order; their content does not
-// depend on the number of threads nor on when a thread runs.
+// Promise: Next() returns the sampler's micro-batches in the sampler's order; their content does
+// not depend on the number of threads nor on when a thread runs.
 //
 // Invariants:
 //   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are handed to threads in
 //      order, together with the sampler's micro-batch, under one lock.
-//   2. A slot goes free -> being filled -> ready -> lent (by Next) -> free (by Release). A thread fills
+//   2. A slot goes free -> being filled -> ready -> lent (by Next) -> free (by Release). A thread
+//   fills
 //      ticket t only after ticket t - slots was released.
-//   3. All slots are allocated in the constructor, pinned if asked for; nothing is allocated later but
+//   3. All slots are allocated in the constructor, pinned if asked for; nothing is allocated later
+//   but
 //      the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
 //
@@ -53,11 +55,12 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next micro-batch. Its tensors hold until it is released; up to slots - 1 may be held at once.
+  // The next micro-batch. Its tensors hold until it is released; up to slots - 1 may be held at
+  // once.
   HostBatch Next();
 
-  // Gives back the oldest batch that Next() returned. `until_unused`, if any, is called from a loader
-  // thread before the slot is written again: it waits for an asynchronous copy, say.
+  // Gives back the oldest batch that Next() returned. `until_unused`, if any, is called from a
+  // loader thread before the slot is written again: it waits for an asynchronous copy, say.
   void Release(std::function<void()> until_unused = nullptr);
 
  private:

@@ -21,7 +21,8 @@ class Numbers : public Dataset {
   const SampleSpec& spec() const override { return spec_; }
 
   int64_t Read(int64_t index, std::byte* input) const override {
-    static thread_local std::minstd_rand random(std::hash<std::thread::id>()(std::this_thread::get_id()));
+    static thread_local std::minstd_rand random(
+        std::hash<std::thread::id>()(std::this_thread::get_id()));
     for (auto yields = random() % 20; yields > 0; --yields) std::this_thread::yield();
     if (index == bad_index_) throw DataError("sample {} is bad", index);
     const float values[] = {static_cast<float>(index), static_cast<float>(-index)};
@@ -39,7 +40,8 @@ class LoaderWithThreads : public testing::TestWithParam<int> {};
 
 TEST_P(LoaderWithThreads, ReturnsTheSamplersMicroBatchesInOrder) {
   const Numbers numbers(103);
-  Sampler sampler({.samples = 103, .global_batch = 16, .accumulation = 2, .rank = 1, .ranks = 3, .seed = 4});
+  Sampler sampler(
+      {.samples = 103, .global_batch = 16, .accumulation = 2, .rank = 1, .ranks = 3, .seed = 4});
   Loader loader(numbers, sampler, {.threads = GetParam(), .slots = 3});
   for (int i = 0; i < 200; ++i) {
     const MicroBatch expected = sampler.Next();

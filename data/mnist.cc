@@ -15,7 +15,8 @@ constexpr uint32_t kUnsignedBytes = 0x08;
 
 uint32_t BigEndian32(const std::string& content, size_t offset) {
   uint32_t value = 0;
-  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<unsigned char>(content[offset + i]);
+  for (size_t i = 0; i < 4; ++i)
+    value = value << 8 | static_cast<unsigned char>(content[offset + i]);
   return value;
 }
 
@@ -31,9 +32,10 @@ Idx ReadIdx(const std::string& path, uint32_t dimensions) {
     throw DataError("{}: the file is compressed: run gunzip on it first", path);
   }
   if (content.size() < header || BigEndian32(content, 0) != (kUnsignedBytes << 8 | dimensions)) {
-    throw DataError("{}: no idx file of unsigned bytes with {} dimensions (wrong file, or images and "
-                    "labels exchanged?)",
-                    path, dimensions);
+    throw DataError(
+        "{}: no idx file of unsigned bytes with {} dimensions (wrong file, or images and "
+        "labels exchanged?)",
+        path, dimensions);
   }
   Idx idx;
   size_t expected = header;
@@ -41,12 +43,14 @@ Idx ReadIdx(const std::string& path, uint32_t dimensions) {
   for (uint32_t dimension = 0; dimension < dimensions; ++dimension) {
     idx.sizes.push_back(BigEndian32(content, 4 + 4 * size_t{dimension}));
     // Sizes are 32 bits each: three of them can overflow 64 bits only far beyond any file's size.
-    if (__builtin_mul_overflow(items, static_cast<size_t>(idx.sizes.back()), &items)) items = SIZE_MAX / 2;
+    if (__builtin_mul_overflow(items, static_cast<size_t>(idx.sizes.back()), &items))
+      items = SIZE_MAX / 2;
   }
   expected += items;
   if (content.size() != expected) {
     throw DataError("{}: the file has {} bytes where its header says {}: {}", path, content.size(),
-                    expected, content.size() < expected ? "it is truncated" : "there is more behind the end");
+                    expected,
+                    content.size() < expected ? "it is truncated" : "there is more behind the end");
   }
   if (items == 0) throw DataError("{}: the header says that there are no samples", path);
   idx.bytes.resize(items);
@@ -72,8 +76,8 @@ std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options) {
     for (size_t i = 0; i < labels.size(); ++i) {
       labels[i] = static_cast<int64_t>(idx.bytes[i]);
       if (labels[i] >= spec.classes) {
-        throw DataError("{}: record {}: label {} is out of range: data.classes is {}", options.labels, i,
-                        labels[i], spec.classes);
+        throw DataError("{}: record {}: label {} is out of range: data.classes is {}",
+                        options.labels, i, labels[i], spec.classes);
       }
     }
   }

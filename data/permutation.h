@@ -3,14 +3,14 @@
 // Promise: for every seed and round, position -> index is a bijection of [0, n), and Of(position)
 // costs O(1) time and the object O(1) memory, also for n = 10^12.
 //
-// Invariant: the order depends on (seed, round, n) alone; not on the machine, the number of ranks or
-// the order in which positions are asked for. Changing this file's arithmetic changes every run's
-// sample order, so the test holds examples of it.
+// Invariant: the order depends on (seed, round, n) alone; not on the machine, the number of ranks
+// or the order in which positions are asked for. Changing this file's arithmetic changes every
+// run's sample order, so the test holds examples of it.
 //
 // How: an alternating Feistel network permutes [0, 2^b), b = bits needed for n - 1. The b bits are
 // split into a left and a right part of b/2 bits each (the left one gets the odd bit); every round
-// xors one part with a keyed hash of the other, which can be undone, so each round and the whole are
-// bijections. Where an output lies outside [0, n), it is permuted again until it lies inside
+// xors one part with a keyed hash of the other, which can be undone, so each round and the whole
+// are bijections. Where an output lies outside [0, n), it is permuted again until it lies inside
 // (cycle walking: Black and Rogaway, 'Ciphers with arbitrary finite domains', CT-RSA 2002); since
 // 2^b < 2n, that takes less than two turns on average.
 //
@@ -34,9 +34,9 @@ class Permutation {
  private:
   uint64_t PermutePowerOfTwo(uint64_t x) const;
 
-  // Luby and Rackoff need 4 rounds for random functions on large halves. Small n has halves of one or
-  // two bits: there all n! orders are equally likely only from 16 rounds on (at 8, n = 6, chi-square
-  // is 73 deviations off; at 12, 10), and 24 leave a margin. They cost 50 ns an index.
+  // Luby and Rackoff need 4 rounds for random functions on large halves. Small n has halves of one
+  // or two bits: there all n! orders are equally likely only from 16 rounds on (at 8, n = 6,
+  // chi-square is 73 deviations off; at 12, 10), and 24 leave a margin. They cost 50 ns an index.
   static constexpr int kRounds = 24;
 
   uint64_t n_;

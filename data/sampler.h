@@ -1,18 +1,20 @@
 // Which samples this rank trains on, step by step, for ever.
 //
 // Promise: over the ranks, every epoch takes each of `samples` samples exactly once (with
-// LastBatch::kDrop: each of the first steps_per_epoch * global_batch positions of the epoch's order),
-// in an order that differs from epoch to epoch. The samples of optimizer step s do not depend on the
-// number of ranks nor on the accumulation; only who takes them does.
+// LastBatch::kDrop: each of the first steps_per_epoch * global_batch positions of the epoch's
+// order), in an order that differs from epoch to epoch. The samples of optimizer step s do not
+// depend on the number of ranks nor on the accumulation; only who takes them does.
 //
 // Invariants:
 //   1. Epoch e's order is Permutation(samples, seed, e); without shuffling it is 0, 1, 2, ...
-//   2. Step s of the epoch takes positions [s * global_batch, min((s + 1) * global_batch, samples)).
+//   2. Step s of the epoch takes positions [s * global_batch, min((s + 1) * global_batch,
+//   samples)).
 //   3. These n positions are cut into ranks * accumulation pieces, as equal as can be: piece j is
-//      [n * j / pieces, n * (j + 1) / pieces). Micro-batch m of rank r is piece m * ranks + r. A piece
-//      of a short last batch may be empty.
+//      [n * j / pieces, n * (j + 1) / pieces). Micro-batch m of rank r is piece m * ranks + r. A
+//      piece of a short last batch may be empty.
 //   4. Every rank makes the same number of steps and micro-batches.
-//   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start returns;
+//   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start
+//   returns;
 //      both are O(micro-batch), and no memory grows with `samples`.
 //
 // what can fail -> what the caller sees -> the test that shows it

@@ -40,8 +40,8 @@ TEST(Permutation, IsABijectionForEverySmallSizeAndManySeeds) {
   }
 }
 
-// What checkpoints of older versions rely on: the arithmetic must never change unnoticed. The values
-// come from tests/sampler_reference.py, written from the header's description.
+// What checkpoints of older versions rely on: the arithmetic must never change unnoticed. The
+// values come from tests/sampler_reference.py, written from the header's description.
 TEST(Permutation, TheOrderIsFixedForEver) {
   EXPECT_EQ(OrderOf(10, 1, 0), (std::vector<int64_t>{4, 2, 5, 6, 0, 7, 3, 1, 9, 8}));
   EXPECT_EQ(OrderOf(10, 1, 1), (std::vector<int64_t>{3, 7, 1, 5, 4, 9, 6, 2, 0, 8}));
@@ -60,10 +60,12 @@ TEST(Permutation, TakesNoMemoryThatGrowsWithTheData) {
   }
 }
 
-// How a set of orders spreads, each figure compared with its value for uniformly random permutations.
+// How a set of orders spreads, each figure compared with its value for uniformly random
+// permutations.
 struct Spread {
-  // Chi-square of how often index i lands in each of 16 equal stretches of positions, over all orders
-  // and all of 16 equal stretches of indices; 225 degrees of freedom (rows and columns are fixed).
+  // Chi-square of how often index i lands in each of 16 equal stretches of positions, over all
+  // orders and all of 16 equal stretches of indices; 225 degrees of freedom (rows and columns are
+  // fixed).
   double chi_square = 0;
   double mean_displacement = 0;   // mean |order[i] - i| / n; random: (n^2 - 1) / (3 n^2)
   double mean_fixed_points = 0;   // random: 1
@@ -99,8 +101,8 @@ Spread SpreadOf(const Orders& orders, int64_t n, int seeds) {
   return spread;
 }
 
-// The orders are fixed, so these are no flaky bounds: each is some five standard deviations wide, and
-// std::shuffle passes the same ones.
+// The orders are fixed, so these are no flaky bounds: each is some five standard deviations wide,
+// and std::shuffle passes the same ones.
 void ExpectSpreadLikeAShuffle(const Orders& orders) {
   constexpr int64_t kSize = 1024;
   constexpr int kSeeds = 400;
@@ -143,7 +145,8 @@ TEST(Permutation, ARotationDoesNotSpreadLikeAShuffle) {
   EXPECT_GT(spread.serial_correlation, 0.9);
 }
 
-// All orders of a few things come up, and equally often: n! classes, chi-square within 5 deviations.
+// All orders of a few things come up, and equally often: n! classes, chi-square within 5
+// deviations.
 TEST(Permutation, EveryOrderOfFewThingsIsEquallyLikely) {
   for (int n : {2, 3, 4, 5, 6}) {
     std::vector<int64_t> first(n);

@@ -44,9 +44,10 @@ World Job::Connect(config::Config::Device wanted) {
   host_->AllReduceSum(ranks_with_gpu).Wait();
   const int with_gpu = ranks_with_gpu.item<int>();
   if (with_gpu != 0 && with_gpu != host_->world_size()) {
-    throw Error::OnEveryRank(ExitStatus::kUsage,
-                             fmt::format("{} of {} ranks have a GPU: use machines that are alike, or set device: CPU",
-                                         with_gpu, host_->world_size()));
+    throw Error::OnEveryRank(
+        ExitStatus::kUsage,
+        fmt::format("{} of {} ranks have a GPU: use machines that are alike, or set device: CPU",
+                    with_gpu, host_->world_size()));
   }
   const int local_ranks = mpi_ != nullptr ? mpi_->local_ranks() : 1;
   if (!device->is_cuda()) {
@@ -54,8 +55,8 @@ World Job::Connect(config::Config::Device wanted) {
     at::set_num_threads(CoresPerRank(world));
     return world;
   }
-  // fp32 is fp32: by default cuDNN would round a convolution's inputs to tf32. And the same seed gives
-  // the same bits.
+  // fp32 is fp32: by default cuDNN would round a convolution's inputs to tf32. And the same seed
+  // gives the same bits.
   at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setDeterministicCuDNN(true);
   Together(*host_, [&] {
@@ -72,9 +73,11 @@ at::Device Job::ChooseDevice(config::Config::Device wanted) const {
   const int local_rank = mpi_ != nullptr ? mpi_->local_rank() : 0;
   if (gpus == 0 && wanted == config::Config::AUTO) return at::kCPU;
   if (gpus < local_ranks) {
-    throw UsageError("{} rank{} but {} visible GPU{} on this machine: start fewer ranks, set device: CPU, or see "
-                     "nvidia-smi and CUDA_VISIBLE_DEVICES",
-                     local_ranks, local_ranks == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
+    throw UsageError(
+        "{} rank{} but {} visible GPU{} on this machine: start fewer ranks, set device: CPU, or "
+        "see "
+        "nvidia-smi and CUDA_VISIBLE_DEVICES",
+        local_ranks, local_ranks == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
   }
   return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)};
 }

@@ -1,11 +1,12 @@
 // Job: this process among the ranks that were started together.
 //
-// Promise: a process that mpirun or Slurm started is a rank of its job, any other is alone and never
-// touches MPI. A rank does not outlive the mpirun that started it.
+// Promise: a process that mpirun or Slurm started is a rank of its job, any other is alone and
+// never touches MPI. A rank does not outlive the mpirun that started it.
 //
 // Invariants:
 //   1. Leave() is the only good way out: every rank finalises MPI and exits with the same status.
-//   2. Abort() is the only other: the rank exits at once, with no MPI_Finalize, which mpirun takes for a
+//   2. Abort() is the only other: the rank exits at once, with no MPI_Finalize, which mpirun takes
+//   for a
 //      failure: it ends the other ranks within about two seconds and returns this rank's status.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
@@ -37,8 +38,8 @@ class Job {
   // For CPU tensors.
   Communicator& host() { return *host_; }
 
-  // Chooses this rank's device and connects the ranks' devices. Every rank must call it, once. Throws
-  // Error on every rank.
+  // Chooses this rank's device and connects the ranks' devices. Every rank must call it, once.
+  // Throws Error on every rank.
   World Connect(config::Config::Device device);
 
   // Every rank must call it, after its last collective.

@@ -40,7 +40,9 @@ struct CommandLine {
   bool print_template = false;
 };
 
-void PrintError(const std::string& message) { fmt::print(stderr, "lockstep: error: {}\n", message); }
+void PrintError(const std::string& message) {
+  fmt::print(stderr, "lockstep: error: {}\n", message);
+}
 
 // The words of the command line without -n N, for the ranks.
 std::vector<std::string> WithoutRanks(int argc, char** argv) {
@@ -63,26 +65,30 @@ void CheckCommandName(const CLI::App& app, const std::vector<std::string>& words
   for (const std::string& word : words) {
     if (word.starts_with('-')) continue;
     if (std::find(names.begin(), names.end(), word) != names.end()) return;
-    throw UsageError("no command \"{}\"{} (known: {})", word, DidYouMean(word, names), fmt::join(names, ", "));
+    throw UsageError("no command \"{}\"{} (known: {})", word, DidYouMean(word, names),
+                     fmt::join(names, ", "));
   }
 }
 
 // Starts this command again, as ranks. What is wrong with the config is said first, once and fast.
 [[noreturn]] void StartRanks(const CommandLine& line, int argc, char** argv) {
-  if (Job::IsRank()) throw UsageError("-n inside mpirun or srun: leave it out, this process is a rank already");
+  if (Job::IsRank())
+    throw UsageError("-n inside mpirun or srun: leave it out, this process is a rank already");
   if (!line.config.empty()) LoadConfig(line.config, line.assignments);
   if (!line.run_dir.empty()) LoadRunConfig(line.run_dir);
   setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), 1);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
-  Become(MpirunCommand(line.ranks, std::filesystem::read_symlink("/proc/self/exe"), WithoutRanks(argc, argv)));
+  Become(MpirunCommand(line.ranks, std::filesystem::read_symlink("/proc/self/exe"),
+                       WithoutRanks(argc, argv)));
 }
 
 TrainOptions MakeTrainOptions() {
   const char* start = std::getenv(kCommandStart);
   const bool live = Job::IsRank() ? std::getenv(kLive) != nullptr : isatty(STDOUT_FILENO) != 0;
-  return {.version = kVersion,
-          .live = live,
-          .command_start_s = start != nullptr ? std::strtod(start, nullptr) : ProcessStartSeconds()};
+  return {
+      .version = kVersion,
+      .live = live,
+      .command_start_s = start != nullptr ? std::strtod(start, nullptr) : ProcessStartSeconds()};
 }
 
 void RunTrain(const CommandLine& line, const Models& models, Job& job) {
@@ -98,8 +104,8 @@ void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
   const World world = job.Connect(config.device());
   const RunEvaluation evaluation = EvaluateRun(line.run_dir, config, line.inputs, models, world);
   if (world.rank() == 0) {
-    fmt::print("loss {:.4f}  accuracy {:.4f}  ({} samples)\n", evaluation.result.loss, evaluation.result.accuracy,
-               evaluation.samples);
+    fmt::print("loss {:.4f}  accuracy {:.4f}  ({} samples)\n", evaluation.result.loss,
+               evaluation.result.accuracy, evaluation.samples);
   }
 }
 
@@ -112,15 +118,15 @@ void RunPredict(const CommandLine& line, const Models& models, Job& job) {
 }
 
 void PrintVersion() {
-  fmt::print("lockstep {} (LibTorch {}, NCCL {}.{}.{})\n", kVersion, TORCH_VERSION, NCCL_MAJOR, NCCL_MINOR,
-             NCCL_PATCH);
+  fmt::print("lockstep {} (LibTorch {}, NCCL {}.{}.{})\n", kVersion, TORCH_VERSION, NCCL_MAJOR,
+             NCCL_MINOR, NCCL_PATCH);
 }
 
 // Runs `command` as this rank of its job and returns the exit status.
 template <typename Command>
 int RunAsRank(const Command& command) {
-  // Outside the try block: a rank that fails leaves while others may be waiting for it, so the job's
-  // communicators must not be torn down on the way.
+  // Outside the try block: a rank that fails leaves while others may be waiting for it, so the
+  // job's communicators must not be torn down on the way.
   std::optional<Job> job;
   try {
     job.emplace();
@@ -136,7 +142,8 @@ int RunAsRank(const Command& command) {
       job->Leave();
     } else {
       const bool alone = !job || job->host().world_size() == 1;
-      PrintError(alone ? error.what() : fmt::format("rank {}: {}", job->host().rank(), error.what()));
+      PrintError(alone ? error.what()
+                       : fmt::format("rank {}: {}", job->host().rank(), error.what()));
     }
     Job::Abort(error.status());
   }
@@ -146,25 +153,32 @@ int RunAsRank(const Command& command) {
 
 int Main(int argc, char** argv, const Models& models) {
   CommandLine line;
-  CLI::App app("Lockstep trains PyTorch-style models on every GPU that mpirun gives it.", "lockstep");
+  CLI::App app("Lockstep trains PyTorch-style models on every GPU that mpirun gives it.",
+               "lockstep");
   app.require_subcommand(1);
   app.fallthrough();
   app.add_option("-n,--ranks", line.ranks, "start N ranks on this machine through mpirun")
       ->check(CLI::Range(1, 4096));
 
   CLI::App* train = app.add_subcommand("train", "train a config into a new run folder");
-  train->add_option("CONFIG", line.config, "config file (lockstep config --template shows one)")->required();
+  train->add_option("CONFIG", line.config, "config file (lockstep config --template shows one)")
+      ->required();
   CLI::App* evaluate = app.add_subcommand("evaluate", "loss and accuracy of a run's weights");
   evaluate->add_option("RUN", line.run_dir, "run folder")->required();
-  evaluate->add_option("--input", line.inputs, "files to evaluate on instead of the samples held back");
+  evaluate->add_option("--input", line.inputs,
+                       "files to evaluate on instead of the samples held back");
   CLI::App* predict = app.add_subcommand("predict", "predictions of a run's weights, as CSV");
   predict->add_option("RUN", line.run_dir, "run folder")->required();
-  predict->add_option("--input", line.inputs, "files to predict, with or without labels")->required();
+  predict->add_option("--input", line.inputs, "files to predict, with or without labels")
+      ->required();
   predict->add_option("--output", line.output, "CSV file to write")->capture_default_str();
-  CLI::App* config = app.add_subcommand("config", "print a config with every field, or a commented template");
+  CLI::App* config =
+      app.add_subcommand("config", "print a config with every field, or a commented template");
   config->add_option("CONFIG", line.config, "config file");
-  config->add_flag("--template", line.print_template, "print every field at its default, with comments");
-  CLI::App* version = app.add_subcommand("version", "print the version and those of what it stands on");
+  config->add_flag("--template", line.print_template,
+                   "print every field at its default, with comments");
+  CLI::App* version =
+      app.add_subcommand("version", "print the version and those of what it stands on");
   for (CLI::App* command : {train, config}) {
     command->add_option("--set", line.assignments, "override a field: --set optimizer.lr=0.01")
         ->allow_extra_args(false)
@@ -174,14 +188,18 @@ int Main(int argc, char** argv, const Models& models) {
   try {
     CheckCommandName(app, WithoutRanks(argc, argv));
     app.parse(argc, argv);
-    if (line.ranks > 0 && (train->parsed() || evaluate->parsed() || predict->parsed())) StartRanks(line, argc, argv);
+    if (line.ranks > 0 && (train->parsed() || evaluate->parsed() || predict->parsed()))
+      StartRanks(line, argc, argv);
     if (train->parsed()) return RunAsRank([&](Job& job) { RunTrain(line, models, job); });
     if (evaluate->parsed()) return RunAsRank([&](Job& job) { RunEvaluate(line, models, job); });
     if (predict->parsed()) return RunAsRank([&](Job& job) { RunPredict(line, models, job); });
     if (version->parsed()) PrintVersion();
     if (config->parsed()) {
-      if (line.print_template == !line.config.empty()) throw UsageError("config: give a CONFIG or --template");
-      fmt::print("{}", line.print_template ? ConfigTemplate() : PrintConfig(LoadConfig(line.config, line.assignments)));
+      if (line.print_template == !line.config.empty())
+        throw UsageError("config: give a CONFIG or --template");
+      fmt::print("{}", line.print_template
+                           ? ConfigTemplate()
+                           : PrintConfig(LoadConfig(line.config, line.assignments)));
     }
     return static_cast<int>(ExitStatus::kDone);
   } catch (const CLI::CallForHelp&) {

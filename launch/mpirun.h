@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// The command that runs `program` with `arguments` as `ranks` ranks on this machine: the flags that it
-// needs in a container, as root, without ssh, and with more ranks than cores, where this is so.
+// The command that runs `program` with `arguments` as `ranks` ranks on this machine: the flags that
+// it needs in a container, as root, without ssh, and with more ranks than cores, where this is so.
 std::vector<std::string> MpirunCommand(int ranks, const std::string& program,
                                        const std::vector<std::string>& arguments);
 

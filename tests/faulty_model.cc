@@ -1,6 +1,6 @@
-// A lockstep program whose model, linear otherwise, fails as its options say: in the forward number `at`,
-// counted from 0, on rank `rank`, by throwing (fault 1), by killing its own process (2), or by killing the
-// mpirun that started it (3); or on every rank by leaving its bias unused (4).
+// A lockstep program whose model, linear otherwise, fails as its options say: in the forward number
+// `at`, counted from 0, on rank `rank`, by throwing (fault 1), by killing its own process (2), or
+// by killing the mpirun that started it (3); or on every rank by leaving its bias unused (4).
 
 #include <signal.h>
 #include <torch/nn/modules/linear.h>

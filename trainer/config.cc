@@ -22,14 +22,14 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using config::existing_file;
+using config::range;
 using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
-using config::existing_file;
-using config::range;
 
 std::vector<const FieldDescriptor*> FieldsOf(const Descriptor& message) {
   std::vector<const FieldDescriptor*> fields;
@@ -61,7 +61,8 @@ bool IsNested(const FieldDescriptor& field) {
   return field.type() == FieldDescriptor::TYPE_MESSAGE && !field.is_repeated();
 }
 
-// ---- What the parser says, said so that a user can act on it ---------------------------------------
+// ---- What the parser says, said so that a user can act on it
+// ---------------------------------------
 
 // Adds to a parser's message the field that it is about and the nearest name that would do.
 std::string Explain(const std::string& message, const std::string& text_before) {
@@ -78,7 +79,8 @@ std::string Explain(const std::string& message, const std::string& text_before) 
     }
   }
 
-  static const std::regex kUnknownValue("Unknown enumeration value of \"(.*)\" for field \"(.*)\"\\.");
+  static const std::regex kUnknownValue(
+      "Unknown enumeration value of \"(.*)\" for field \"(.*)\"\\.");
   if (std::regex_match(message, match, kUnknownValue)) {
     std::vector<std::string> values;
     for (const Descriptor* type : messages) {
@@ -107,7 +109,8 @@ class FirstError : public google::protobuf::io::ErrorCollector {
     std::istringstream lines(text_);
     std::string content;
     for (int i = 0; i <= std::max(line, 0); ++i) std::getline(lines, content);
-    const std::string before = content.substr(0, std::min<size_t>(std::max(column, 0), content.size()));
+    const std::string before =
+        content.substr(0, std::min<size_t>(std::max(column, 0), content.size()));
     explanation_ = Explain(message, before);
     line_ = line + 1;
     column_ = column + 1;
@@ -127,21 +130,25 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string explanation_;
 };
 
-// ---- Reading ------------------------------------------------------------------------------------------
+// ---- Reading
+// ------------------------------------------------------------------------------------------
 
-// Where each field's value was written, by dotted name: "path:line:column" or the --set that gave it.
+// Where each field's value was written, by dotted name: "path:line:column" or the --set that gave
+// it.
 using Origins = std::map<std::string, std::string>;
 
-void CollectOrigins(const Message& message, TextFormat::ParseInfoTree& tree, const std::string& path,
-                    const std::string& prefix, Origins& origins) {
+void CollectOrigins(const Message& message, TextFormat::ParseInfoTree& tree,
+                    const std::string& path, const std::string& prefix, Origins& origins) {
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
     const int index = field->is_repeated() ? 0 : -1;
     const TextFormat::ParseLocation location = tree.GetLocation(field, index);
     if (location.line < 0) continue;
-    origins[prefix + field->name()] = fmt::format("{}:{}:{}", path, location.line + 1, location.column + 1);
+    origins[prefix + field->name()] =
+        fmt::format("{}:{}:{}", path, location.line + 1, location.column + 1);
     if (!IsNested(*field)) continue;
     CollectOrigins(message.GetReflection()->GetMessage(message, field),
-                   *tree.GetTreeForNested(field, index), path, prefix + field->name() + ".", origins);
+                   *tree.GetTreeForNested(field, index), path, prefix + field->name() + ".",
+                   origins);
   }
 }
 
@@ -155,7 +162,8 @@ void VisitSetFields(Message& message, const std::string& prefix, const Visit& vi
     if (!set) continue;
     visit(message, *field, prefix + field->name());
     if (IsNested(*field)) {
-      VisitSetFields(*reflection.MutableMessage(&message, field), prefix + field->name() + ".", visit);
+      VisitSetFields(*reflection.MutableMessage(&message, field), prefix + field->name() + ".",
+                     visit);
     }
   }
 }
@@ -230,9 +238,10 @@ Config ParseFile(const std::string& path, Origins& origins) {
     throw UsageError("{}:{}:{}: {}", path, error.line(), error.column(), error.explanation());
   }
   CollectOrigins(config, tree, path, "", origins);
-  VisitSetFields(config, "", [&](Message& message, const FieldDescriptor& field, const std::string&) {
-    Anchor(message, field, fs::absolute(path).parent_path());
-  });
+  VisitSetFields(config, "",
+                 [&](Message& message, const FieldDescriptor& field, const std::string&) {
+                   Anchor(message, field, fs::absolute(path).parent_path());
+                 });
   return config;
 }
 
@@ -250,7 +259,8 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
   std::istringstream parts(name);
   for (std::string part; std::getline(parts, part, '.');) {
     if (field != nullptr) {
-      if (!IsNested(*field)) throw UsageError("{}: {} has no fields of its own", origin, field->name());
+      if (!IsNested(*field))
+        throw UsageError("{}: {} has no fields of its own", origin, field->name());
       message = message->GetReflection()->MutableMessage(message, field);
     }
     const Descriptor& type = *message->GetDescriptor();
@@ -275,7 +285,8 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
   }
   message->GetReflection()->ClearField(message, field);
   // One value, or a list up to its end: never a second field behind it.
-  const bool list = field->is_repeated() && value.starts_with('[') && value.find(']') + 1 == value.size();
+  const bool list =
+      field->is_repeated() && value.starts_with('[') && value.find(']') + 1 == value.size();
   const std::string text = list ? field->name() + ": " + value : value;
   FirstError error(text);
   TextFormat::Parser parser;
@@ -289,7 +300,8 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
   origins[name] = origin;
 }
 
-// ---- Checking -----------------------------------------------------------------------------------------
+// ---- Checking
+// -----------------------------------------------------------------------------------------
 
 enum class Files { kMustExist, kMayBeGone };
 
@@ -299,10 +311,11 @@ class Checker {
       : config_(config), path_(path), origins_(origins) {}
 
   void CheckAll(Files files) {
-    VisitSetFields(config_, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
-      CheckRange(message, field, name);
-      if (files == Files::kMustExist) CheckFiles(message, field, name);
-    });
+    VisitSetFields(config_, "",
+                   [&](Message& message, const FieldDescriptor& field, const std::string& name) {
+                     CheckRange(message, field, name);
+                     if (files == Files::kMustExist) CheckFiles(message, field, name);
+                   });
     CheckData();
     CheckModel();
     CheckOptimizer();
@@ -316,23 +329,30 @@ class Checker {
 
   bool IsSet(const std::string& name) const { return origins_.contains(name); }
 
-  void CheckRange(const Message& message, const FieldDescriptor& field, const std::string& name) const {
+  void CheckRange(const Message& message, const FieldDescriptor& field,
+                  const std::string& name) const {
     if (!field.options().HasExtension(range)) return;
     const config::Range& bounds = field.options().GetExtension(range);
     for (const double value : NumbersOf(message, field)) {
       // Written so that NaN fails.
-      if (bounds.has_min() && !(value >= bounds.min())) Fail(name, fmt::format("{} is less than {}", value, bounds.min()));
-      if (bounds.has_above() && !(value > bounds.above())) Fail(name, fmt::format("{} is not above {}", value, bounds.above()));
-      if (bounds.has_max() && !(value <= bounds.max())) Fail(name, fmt::format("{} is more than {}", value, bounds.max()));
-      if (bounds.has_below() && !(value < bounds.below())) Fail(name, fmt::format("{} is not below {}", value, bounds.below()));
+      if (bounds.has_min() && !(value >= bounds.min()))
+        Fail(name, fmt::format("{} is less than {}", value, bounds.min()));
+      if (bounds.has_above() && !(value > bounds.above()))
+        Fail(name, fmt::format("{} is not above {}", value, bounds.above()));
+      if (bounds.has_max() && !(value <= bounds.max()))
+        Fail(name, fmt::format("{} is more than {}", value, bounds.max()));
+      if (bounds.has_below() && !(value < bounds.below()))
+        Fail(name, fmt::format("{} is not below {}", value, bounds.below()));
       if (value > 1e300) Fail(name, fmt::format("{} is not finite", value));
     }
   }
 
-  void CheckFiles(const Message& message, const FieldDescriptor& field, const std::string& name) const {
+  void CheckFiles(const Message& message, const FieldDescriptor& field,
+                  const std::string& name) const {
     if (!field.options().GetExtension(existing_file)) return;
     for (const std::string& file : StringsOf(message, field)) {
-      if (!file.empty() && !fs::is_regular_file(file)) Fail(name, fmt::format("no such file: {}", file));
+      if (!file.empty() && !fs::is_regular_file(file))
+        Fail(name, fmt::format("no such file: {}", file));
     }
   }
 
@@ -352,10 +372,12 @@ class Checker {
       Fail("data.classes", "CIFAR10 has ten classes");
     }
     if (data.format() == config::Data::CSV && data.mean_size() + data.std_size() > 0) {
-      Fail(data.mean_size() > 0 ? "data.mean" : "data.std", "is for pixels; for CSV use data.csv.scale");
+      Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
+           "is for pixels; for CSV use data.csv.scale");
     }
     if (data.format() != config::Data::CSV && IsSet("data.csv")) {
-      Fail("data.csv", fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
+      Fail("data.csv",
+           fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
     }
     if (data.csv().delimiter().size() != 1) Fail("data.csv.delimiter", "give one character");
   }
@@ -391,7 +413,8 @@ void FillDefaults(Message& message, const std::string& model) {
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
     if (field->is_repeated()) continue;
     if (IsNested(*field)) {
-      if (message.GetDescriptor() == config::Model::descriptor() && field->name() != model) continue;
+      if (message.GetDescriptor() == config::Model::descriptor() && field->name() != model)
+        continue;
       FillDefaults(*reflection.MutableMessage(&message, field), model);
       continue;
     }
@@ -424,7 +447,8 @@ void FillDefaults(Message& message, const std::string& model) {
   }
 }
 
-// ---- The template -------------------------------------------------------------------------------------
+// ---- The template
+// -------------------------------------------------------------------------------------
 
 using CommentLines = std::map<std::string, std::vector<std::string>>;
 
@@ -437,7 +461,8 @@ CommentLines Comments() {
   for (const auto& location : file.source_code_info().location()) {
     // [4, i] is message i, [4, i, 2, j] its field j (descriptor.proto, SourceCodeInfo).
     const bool is_message = location.path_size() == 2 && location.path(0) == 4;
-    const bool is_field = location.path_size() == 4 && location.path(0) == 4 && location.path(2) == 2;
+    const bool is_field =
+        location.path_size() == 4 && location.path(0) == 4 && location.path(2) == 2;
     if (!is_message && !is_field) continue;
     const auto& message = file.message_type(location.path(1));
     std::string name = file.package() + "." + message.name();
@@ -461,17 +486,21 @@ std::string RangeText(const config::Range& bounds) {
 std::string Prefixed(const std::string& prefix, const std::string& text) {
   std::istringstream lines(text);
   std::string out;
-  for (std::string line; std::getline(lines, line);) out += (line.empty() ? "" : prefix + line) + "\n";
+  for (std::string line; std::getline(lines, line);)
+    out += (line.empty() ? "" : prefix + line) + "\n";
   return out;
 }
 
 std::string TemplateOf(const Message& message, const CommentLines& comments);
 
-// One field under its comment, at its value in `message`; a message that is not set is commented out.
-std::string TemplateOf(const Message& message, const FieldDescriptor& field, const CommentLines& comments) {
+// One field under its comment, at its value in `message`; a message that is not set is commented
+// out.
+std::string TemplateOf(const Message& message, const FieldDescriptor& field,
+                       const CommentLines& comments) {
   const Reflection& reflection = *message.GetReflection();
   std::string out;
-  const std::string& commented = IsNested(field) ? field.message_type()->full_name() : field.full_name();
+  const std::string& commented =
+      IsNested(field) ? field.message_type()->full_name() : field.full_name();
   if (const auto comment = comments.find(commented); comment != comments.end()) {
     for (const std::string& line : comment->second) out += "#" + line + "\n";
   }
@@ -482,8 +511,9 @@ std::string TemplateOf(const Message& message, const FieldDescriptor& field, con
     out += fmt::format("# Range: {}.\n", RangeText(field.options().GetExtension(range)));
   }
   if (IsNested(field)) {
-    std::string block = field.name() + " {\n" +
-                        Prefixed("  ", TemplateOf(reflection.GetMessage(message, &field), comments)) + "}\n";
+    std::string block =
+        field.name() + " {\n" +
+        Prefixed("  ", TemplateOf(reflection.GetMessage(message, &field), comments)) + "}\n";
     out += reflection.HasField(message, &field) ? block : Prefixed("# ", block);
   } else if (field.is_repeated()) {
     out += field.name() + ": []\n";

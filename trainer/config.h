@@ -1,7 +1,7 @@
 // Reads, checks, overrides and prints the configuration (trainer/config.proto).
 //
-// Promise: LoadConfig returns a config that is complete (every field set, paths absolute) and valid, or
-// throws one line that points at the mistake.
+// Promise: LoadConfig returns a config that is complete (every field set, paths absolute) and
+// valid, or throws one line that points at the mistake.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/config_test.cc)
 //   no such file                -> Error (kUsage) with the path            -> NamesAMissingFile
@@ -22,12 +22,13 @@ namespace lockstep {
 
 using config::Config;
 
-// `assignments` are "optimizer.lr=0.01" and the like, applied in order to what the file says. A repeated
-// field takes a list, "model.mlp.hidden=[256, 128]", or one value; both replace what was there. Throws
-// Error (kUsage).
+// `assignments` are "optimizer.lr=0.01" and the like, applied in order to what the file says. A
+// repeated field takes a list, "model.mlp.hidden=[256, 128]", or one value; both replace what was
+// there. Throws Error (kUsage).
 Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
 
-// The config that a finished run left in its folder. Its data files may be gone. Throws Error (kUsage).
+// The config that a finished run left in its folder. Its data files may be gone. Throws Error
+// (kUsage).
 Config LoadRunConfig(const std::string& run_dir);
 
 // Where a run's resolved config lies.

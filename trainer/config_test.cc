@@ -34,7 +34,8 @@ class ConfigTest : public testing::Test {
   }
 
   // The one line that loading ends with.
-  static std::string ErrorOf(const std::string& text, const std::vector<std::string>& assignments = {}) {
+  static std::string ErrorOf(const std::string& text,
+                             const std::vector<std::string>& assignments = {}) {
     try {
       Load(text, assignments);
     } catch (const Error& error) {
@@ -56,7 +57,8 @@ TEST_F(ConfigTest, FillsEveryDefaultAndAnchorsPaths) {
 }
 
 TEST_F(ConfigTest, WhatIsPrintedLoadsAgainAsTheSame) {
-  const Config config = Load(std::string(kGood) + "model { name: 'convnet' convnet { channels: [4, 8] } }");
+  const Config config =
+      Load(std::string(kGood) + "model { name: 'convnet' convnet { channels: [4, 8] } }");
   EXPECT_EQ(PrintConfig(Load(PrintConfig(config))), PrintConfig(config));
   EXPECT_THAT(PrintConfig(config), AllOf(HasSubstr("beta2: 0.999"), HasSubstr("channels: 8")));
 }
@@ -80,56 +82,73 @@ TEST_F(ConfigTest, NamesAMissingFile) {
 }
 
 TEST_F(ConfigTest, PointsAtSyntax) {
-  EXPECT_THAT(ErrorOf("seed: 3\nepochs: }"), HasSubstr("c.pbtxt:2:9: field \"epochs\": Expected integer"));
+  EXPECT_THAT(ErrorOf("seed: 3\nepochs: }"),
+              HasSubstr("c.pbtxt:2:9: field \"epochs\": Expected integer"));
   EXPECT_THAT(ErrorOf("data {\n"), HasSubstr("c.pbtxt:2:1: "));
 }
 
 TEST_F(ConfigTest, PointsAtAnUnknownFieldWithTheNearestName) {
   EXPECT_THAT(ErrorOf("optimizer {\n  momentun: 0.9\n}"),
-              AllOf(HasSubstr("c.pbtxt:2:"), HasSubstr("Optimizer has no field \"momentun\"; did you mean \"momentum\"?")));
+              AllOf(HasSubstr("c.pbtxt:2:"),
+                    HasSubstr("Optimizer has no field \"momentun\"; did you mean \"momentum\"?")));
   EXPECT_THAT(ErrorOf("epoch: 3"), HasSubstr("did you mean \"epochs\"?"));
 }
 
 TEST_F(ConfigTest, PointsAtAWrongType) {
-  EXPECT_THAT(ErrorOf("epochs: 'many'"), HasSubstr("c.pbtxt:1:9: field \"epochs\": Expected integer, got: 'many'"));
-  EXPECT_THAT(ErrorOf("model { mlp { hidden: [3, x] } }"), HasSubstr("field \"hidden\": Expected integer"));
+  EXPECT_THAT(ErrorOf("epochs: 'many'"),
+              HasSubstr("c.pbtxt:1:9: field \"epochs\": Expected integer, got: 'many'"));
+  EXPECT_THAT(ErrorOf("model { mlp { hidden: [3, x] } }"),
+              HasSubstr("field \"hidden\": Expected integer"));
 }
 
 TEST_F(ConfigTest, PointsAtAnUnknownEnumValueWithTheNearestName) {
   EXPECT_THAT(ErrorOf("optimizer { type: ADAMV }"),
-              AllOf(HasSubstr("c.pbtxt:1:"), HasSubstr("field \"type\" cannot be \"ADAMV\"; did you mean \"ADAM")));
+              AllOf(HasSubstr("c.pbtxt:1:"),
+                    HasSubstr("field \"type\" cannot be \"ADAMV\"; did you mean \"ADAM")));
 }
 
 TEST_F(ConfigTest, PointsAtARange) {
   EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer {\n  lr: -1\n}"),
               HasSubstr("c.pbtxt:3:3: optimizer.lr: -1 is less than 0"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { lr: nan }"), HasSubstr("optimizer.lr: nan"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { lr: inf }"), HasSubstr("optimizer.lr: inf is not finite"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { beta1: 1 }"), HasSubstr("1 is not below 1"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "schedule { final_fraction: 2 }"), HasSubstr("2 is more than 1"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "model { mlp { hidden: [4, 0] } }"), HasSubstr("0 is less than 1"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { lr: nan }"),
+              HasSubstr("optimizer.lr: nan"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { lr: inf }"),
+              HasSubstr("optimizer.lr: inf is not finite"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "optimizer { beta1: 1 }"),
+              HasSubstr("1 is not below 1"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "schedule { final_fraction: 2 }"),
+              HasSubstr("2 is more than 1"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "model { mlp { hidden: [4, 0] } }"),
+              HasSubstr("0 is less than 1"));
 }
 
 TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
   const std::string good = kGood;
-  EXPECT_THAT(ErrorOf(good + "optimizer { nesterov: true type: SGD }"), HasSubstr("needs optimizer.momentum"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { nesterov: true type: SGD }"),
+              HasSubstr("needs optimizer.momentum"));
   EXPECT_THAT(ErrorOf(good + "optimizer { momentum: 0.9 }"), HasSubstr("is SGD's"));
   EXPECT_THAT(ErrorOf(good + "model { name: 'convnet' mlp { hidden: 3 } }"),
               HasSubstr("c.pbtxt:2:25: model.mlp: has no meaning for the model \"convnet\""));
-  EXPECT_THAT(ErrorOf("data { train: 'train.csv' validation: 'train.csv' validation_fraction: 0.5 }"),
-              HasSubstr("choose one of the two"));
-  EXPECT_THAT(ErrorOf("data { format: MNIST train: 'train.csv' }"), HasSubstr("MNIST takes two files"));
-  EXPECT_THAT(ErrorOf("data { train: 'train.csv' mean: 0.5 }"), HasSubstr("for CSV use data.csv.scale"));
+  EXPECT_THAT(
+      ErrorOf("data { train: 'train.csv' validation: 'train.csv' validation_fraction: 0.5 }"),
+      HasSubstr("choose one of the two"));
+  EXPECT_THAT(ErrorOf("data { format: MNIST train: 'train.csv' }"),
+              HasSubstr("MNIST takes two files"));
+  EXPECT_THAT(ErrorOf("data { train: 'train.csv' mean: 0.5 }"),
+              HasSubstr("for CSV use data.csv.scale"));
   EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' csv { header: true } }"),
               HasSubstr("data.csv: has no meaning for format CIFAR10"));
-  EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' classes: 9 }"), HasSubstr("ten classes"));
-  EXPECT_THAT(ErrorOf("data { train: 'train.csv' csv { delimiter: ', ' } }"), HasSubstr("one character"));
+  EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' classes: 9 }"),
+              HasSubstr("ten classes"));
+  EXPECT_THAT(ErrorOf("data { train: 'train.csv' csv { delimiter: ', ' } }"),
+              HasSubstr("one character"));
 }
 
 TEST_F(ConfigTest, SetOverridesAnyField) {
-  const Config config = Load(std::string(kGood) + "model { mlp { hidden: [1, 2] } }",
-                             {"optimizer.lr=0.5", "model.mlp.hidden=[7, 8, 9]", "optimizer.type=SGD",
-                              "run_dir=a\\b c", "data.shuffle=false", "seed=18446744073709551615"});
+  const Config config =
+      Load(std::string(kGood) + "model { mlp { hidden: [1, 2] } }",
+           {"optimizer.lr=0.5", "model.mlp.hidden=[7, 8, 9]", "optimizer.type=SGD",
+            "run_dir=a\\b c", "data.shuffle=false", "seed=18446744073709551615"});
   EXPECT_EQ(config.optimizer().lr(), 0.5);
   EXPECT_THAT(config.model().mlp().hidden(), ElementsAre(7, 8, 9));
   EXPECT_EQ(config.optimizer().type(), config::Optimizer::SGD);
@@ -145,16 +164,20 @@ TEST_F(ConfigTest, SetTakesPathsRelativeToTheCurrentFolder) {
 }
 
 TEST_F(ConfigTest, SetNamesItsMistake) {
-  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lrr=1"}),
-              HasSubstr("--set optimizer.lrr=1: Optimizer has no field \"lrr\"; did you mean \"lr\"?"));
-  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=x"}), HasSubstr("--set optimizer.lr=x: field \"lr\" cannot be x: Expected"));
+  EXPECT_THAT(
+      ErrorOf(kGood, {"optimizer.lrr=1"}),
+      HasSubstr("--set optimizer.lrr=1: Optimizer has no field \"lrr\"; did you mean \"lr\"?"));
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=x"}),
+              HasSubstr("--set optimizer.lr=x: field \"lr\" cannot be x: Expected"));
   EXPECT_THAT(ErrorOf(kGood, {"optimizer.type=ADAMV"}), HasSubstr("did you mean \"ADAM"));
-  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=-2"}), HasSubstr("--set optimizer.lr=-2: optimizer.lr: -2 is less"));
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=-2"}),
+              HasSubstr("--set optimizer.lr=-2: optimizer.lr: -2 is less"));
   EXPECT_THAT(ErrorOf(kGood, {"optimizer=1"}), HasSubstr("holds fields"));
   EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr.x=1"}), HasSubstr("lr has no fields"));
   EXPECT_THAT(ErrorOf(kGood, {"lr"}), HasSubstr("no \"=\""));
   EXPECT_THAT(ErrorOf(kGood, {"=1"}), HasSubstr("no field is named"));
-  EXPECT_THAT(ErrorOf(kGood, {"epochs=1 seed: 2"}), HasSubstr("field \"epochs\" cannot be 1 seed: 2"));
+  EXPECT_THAT(ErrorOf(kGood, {"epochs=1 seed: 2"}),
+              HasSubstr("field \"epochs\" cannot be 1 seed: 2"));
   EXPECT_THAT(ErrorOf(kGood, {"data.mean=[1] seed: [2]"}), HasSubstr("cannot be"));
 }
 

@@ -10,10 +10,12 @@
 namespace lockstep {
 namespace {
 
-// Calls visit(batch, output) for each of this rank's batches of one pass in order, model in eval mode.
+// Calls visit(batch, output) for each of this rank's batches of one pass in order, model in eval
+// mode.
 template <typename Visit>
-void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Dataset& dataset, int64_t global_batch,
-                  const LoaderOptions& loader_options, const World& world, const Visit& visit) {
+void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
+                  int64_t global_batch, const LoaderOptions& loader_options, const World& world,
+                  const Visit& visit) {
   const at::NoGradGuard no_grad;
   const bool was_training = model.is_training();
   model.eval();
@@ -46,9 +48,11 @@ Evaluation Evaluate(Model& model, const Preprocessing& preprocessing, const Data
   return {.loss = means[0].item<double>(), .accuracy = means[1].item<double>()};
 }
 
-std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                                int64_t global_batch, const LoaderOptions& loader_options, const World& world) {
-  // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of them.
+std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing,
+                                const Dataset& dataset, int64_t global_batch,
+                                const LoaderOptions& loader_options, const World& world) {
+  // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
+  // them.
   const at::Tensor labels = at::zeros({dataset.size()}, at::kLong);
   const at::Tensor probabilities = at::zeros({dataset.size()}, at::kDouble);
   ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, world,
@@ -63,7 +67,8 @@ std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing
   world.host.AllReduceSum(probabilities).Wait();
   std::vector<Prediction> predictions(dataset.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
-    predictions[i] = {labels.const_data_ptr<int64_t>()[i], probabilities.const_data_ptr<double>()[i]};
+    predictions[i] = {labels.const_data_ptr<int64_t>()[i],
+                      probabilities.const_data_ptr<double>()[i]};
   }
   return predictions;
 }

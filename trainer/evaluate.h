@@ -16,8 +16,8 @@ struct Evaluation {
   double accuracy = 0;  // share of samples whose greatest output is their label's
 };
 
-// Evaluates each sample of `dataset` exactly once, over all ranks, `global_batch` at a time. Every rank
-// must call it and gets the same result.
+// Evaluates each sample of `dataset` exactly once, over all ranks, `global_batch` at a time. Every
+// rank must call it and gets the same result.
 Evaluation Evaluate(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
                     int64_t global_batch, const LoaderOptions& loader_options, const World& world);
 
@@ -27,7 +27,8 @@ struct Prediction {
 };
 
 // Predicts each sample of `dataset`. Every rank must call it and gets all predictions in order.
-std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                                int64_t global_batch, const LoaderOptions& loader_options, const World& world);
+std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing,
+                                const Dataset& dataset, int64_t global_batch,
+                                const LoaderOptions& loader_options, const World& world);
 
 }  // namespace lockstep

@@ -9,8 +9,10 @@
 
 namespace lockstep {
 
-void MetricsRing::Push(const StepReport& report, const at::Tensor& loss, const at::Tensor& grad_norm) {
-  if (free_.empty()) free_.push_back(at::empty({2}, at::TensorOptions(at::kFloat).pinned_memory(on_gpu_)));
+void MetricsRing::Push(const StepReport& report, const at::Tensor& loss,
+                       const at::Tensor& grad_norm) {
+  if (free_.empty())
+    free_.push_back(at::empty({2}, at::TensorOptions(at::kFloat).pinned_memory(on_gpu_)));
   Entry entry{.report = report, .figures = std::move(free_.back())};
   free_.pop_back();
   entry.figures[0].copy_(loss, /*non_blocking=*/true);
@@ -28,7 +30,8 @@ void MetricsRing::Push(const StepReport& report, const at::Tensor& loss, const a
 }
 
 std::optional<StepReport> MetricsRing::Pop(int64_t step) {
-  if (entries_.empty() || step - entries_.front().report.step < (on_gpu_ ? kLag : 0)) return std::nullopt;
+  if (entries_.empty() || step - entries_.front().report.step < (on_gpu_ ? kLag : 0))
+    return std::nullopt;
   return PopAnyway();
 }
 

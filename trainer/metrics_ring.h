@@ -1,7 +1,8 @@
 // MetricsRing: figures of a step, read from the device a few steps late, so that nobody waits.
 //
-// Promise: what Push takes comes out of Pop in the same order. On a GPU Push only enqueues a copy into
-// pinned memory, and Pop gives out a step once kLag further steps have begun, by when it is done.
+// Promise: what Push takes comes out of Pop in the same order. On a GPU Push only enqueues a copy
+// into pinned memory, and Pop gives out a step once kLag further steps have begun, by when it is
+// done.
 //
 // Invariant: Pop's results depend on the step number alone, not on time, so all ranks see the same
 // figures at the same step.
@@ -22,8 +23,8 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // `report` without loss and grad_norm; `loss`: 0-dimensional, on the device; `grad_norm` likewise, or
-  // undefined. Both are read after the work queued on the current stream.
+  // `report` without loss and grad_norm; `loss`: 0-dimensional, on the device; `grad_norm`
+  // likewise, or undefined. Both are read after the work queued on the current stream.
   void Push(const StepReport& report, const at::Tensor& loss, const at::Tensor& grad_norm);
 
   // The oldest step that is kLag or more behind `step`, complete.
@@ -37,7 +38,7 @@ class MetricsRing {
 
   struct Entry {
     StepReport report;
-    at::Tensor figures;                    // float32 [2] on the host: loss, norm of the gradient
+    at::Tensor figures;  // float32 [2] on the host: loss, norm of the gradient
     std::function<void()> until_copied;
   };
 

@@ -26,7 +26,9 @@ at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
   return at::cross_entropy_loss(output, target, /*weight=*/{}, at::Reduction::Sum);
 }
 
-void Models::Add(const std::string& name, Factory factory) { factories_[name] = std::move(factory); }
+void Models::Add(const std::string& name, Factory factory) {
+  factories_[name] = std::move(factory);
+}
 
 std::shared_ptr<Model> Models::Make(const ModelSpec& spec) const {
   const auto factory = factories_.find(spec.config.name());

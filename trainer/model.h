@@ -24,14 +24,15 @@ struct ModelSpec {
   int64_t classes = 0;
   config::Model config;
 
-  // The value of `option { key value }` in the config; `fallback` when it is not there. Throws Error
-  // (kUsage) when the value is no integer.
+  // The value of `option { key value }` in the config; `fallback` when it is not there. Throws
+  // Error (kUsage) when the value is no integer.
   int64_t IntegerOption(const std::string& key, int64_t fallback) const;
 };
 
 class Model : public torch::nn::Module {
  public:
-  // input: float32 [count, input_shape...], count >= 1 -> output: float32 [count, classes], the logits.
+  // input: float32 [count, input_shape...], count >= 1 -> output: float32 [count, classes], the
+  // logits.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
   // The sum over the samples of their losses, 0-dimensional: by default the cross-entropy of
@@ -52,7 +53,8 @@ class Models {
     Add(name, [](const ModelSpec& spec) { return std::make_shared<M>(spec); });
   }
 
-  // Throws Error (kUsage) for a name that nobody added, and whatever the model's constructor throws.
+  // Throws Error (kUsage) for a name that nobody added, and whatever the model's constructor
+  // throws.
   std::shared_ptr<Model> Make(const ModelSpec& spec) const;
 
  private:

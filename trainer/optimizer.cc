@@ -19,7 +19,8 @@ std::vector<at::Tensor> ZerosLike(const std::vector<at::Tensor>& tensors) {
 Optimizer::Optimizer(const config::Optimizer& config, std::vector<at::Tensor> parameters)
     : config_(config), parameters_(std::move(parameters)) {
   for (const at::Tensor& parameter : parameters_) gradients_.push_back(parameter.grad());
-  const at::TensorOptions scalar = at::TensorOptions(parameters_.front().device()).dtype(at::kFloat);
+  const at::TensorOptions scalar =
+      at::TensorOptions(parameters_.front().device()).dtype(at::kFloat);
   lr_ = at::full({}, config.lr(), scalar);
   if (config.type() == config::Optimizer::SGD) {
     if (config.momentum() > 0) momentum_ = ZerosLike(parameters_);
@@ -37,19 +38,23 @@ void Optimizer::Step() {
   const at::NoGradGuard no_grad;
   switch (config_.type()) {
     case config::Optimizer::SGD:
-      at::_fused_sgd_(parameters_, gradients_, momentum_, config_.weight_decay(), config_.momentum(), lr_,
-                      /*dampening=*/0, config_.nesterov(), /*maximize=*/false, std::exchange(first_step_, false));
+      at::_fused_sgd_(parameters_, gradients_, momentum_, config_.weight_decay(),
+                      config_.momentum(), lr_,
+                      /*dampening=*/0, config_.nesterov(), /*maximize=*/false,
+                      /*is_first_step=*/!momentum_.empty() && std::exchange(first_step_, false));
       return;
     case config::Optimizer::ADAM:
       step_count_.add_(1);
-      at::_fused_adam_(parameters_, gradients_, mean_, mean_square_, /*max_exp_avg_sqs=*/{}, step_counts_, lr_,
-                       config_.beta1(), config_.beta2(), config_.weight_decay(), config_.epsilon(),
+      at::_fused_adam_(parameters_, gradients_, mean_, mean_square_, /*max_exp_avg_sqs=*/{},
+                       step_counts_, lr_, config_.beta1(), config_.beta2(), config_.weight_decay(),
+                       config_.epsilon(),
                        /*amsgrad=*/false, /*maximize=*/false);
       return;
     case config::Optimizer::ADAMW:
       step_count_.add_(1);
-      at::_fused_adamw_(parameters_, gradients_, mean_, mean_square_, /*max_exp_avg_sqs=*/{}, step_counts_, lr_,
-                        config_.beta1(), config_.beta2(), config_.weight_decay(), config_.epsilon(),
+      at::_fused_adamw_(parameters_, gradients_, mean_, mean_square_, /*max_exp_avg_sqs=*/{},
+                        step_counts_, lr_, config_.beta1(), config_.beta2(), config_.weight_decay(),
+                        config_.epsilon(),
                         /*amsgrad=*/false, /*maximize=*/false);
       return;
   }
@@ -57,7 +62,8 @@ void Optimizer::Step() {
 
 at::Tensor ClipGradNorm(const std::vector<at::Tensor>& gradients, double max_norm) {
   std::vector<at::Tensor> norms;
-  for (const at::Tensor& gradient : gradients) norms.push_back(at::linalg_vector_norm(gradient).to(at::kFloat));
+  for (const at::Tensor& gradient : gradients)
+    norms.push_back(at::linalg_vector_norm(gradient).to(at::kFloat));
   const at::Tensor norm = norms.size() == 1 ? norms[0] : at::linalg_vector_norm(at::stack(norms));
   const at::Tensor coefficient = (max_norm / (norm + 1e-6)).clamp_max_(1.0);
   for (const at::Tensor& gradient : gradients) gradient.mul_(coefficient);

@@ -17,11 +17,13 @@ std::string Duration(double seconds) {
   const auto total = static_cast<int64_t>(seconds + 0.5);
   const int64_t hours = total / 3600;
   const int64_t minutes = total / 60 % 60;
-  return hours > 0 ? fmt::format("{}h{:02}m", hours, minutes) : fmt::format("{}m{:02}s", minutes, total % 60);
+  return hours > 0 ? fmt::format("{}h{:02}m", hours, minutes)
+                   : fmt::format("{}m{:02}s", minutes, total % 60);
 }
 
 std::string Rate(double samples_per_s) {
-  return samples_per_s < 1e4 ? fmt::format("{:.0f}", samples_per_s) : fmt::format("{:.1f}k", samples_per_s / 1e3);
+  return samples_per_s < 1e4 ? fmt::format("{:.0f}", samples_per_s)
+                             : fmt::format("{:.1f}k", samples_per_s / 1e3);
 }
 
 }  // namespace
@@ -31,12 +33,15 @@ Progress::Progress(bool live, int64_t epochs, int64_t total_steps, int64_t globa
 
 void Progress::OnStep(const StepReport& report) {
   const Clock::time_point now = Clock::now();
-  if (report.step < total_steps_ && now - last_drawn_ < (live_ ? kLivePeriod : kPlainPeriod)) return;
+  if (report.step < total_steps_ && now - last_drawn_ < (live_ ? kLivePeriod : kPlainPeriod))
+    return;
   last_drawn_ = now;
-  std::string line = fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s", report.epoch, epochs_,
-                                 report.step, total_steps_, report.loss, Rate(report.samples_per_s));
+  std::string line =
+      fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s", report.epoch, epochs_,
+                  report.step, total_steps_, report.loss, Rate(report.samples_per_s));
   if (report.samples_per_s > 0 && report.step < total_steps_) {
-    const double left = static_cast<double>((total_steps_ - report.step) * global_batch_) / report.samples_per_s;
+    const double left =
+        static_cast<double>((total_steps_ - report.step) * global_batch_) / report.samples_per_s;
     line += fmt::format("  {} left", Duration(left));
   }
   if (!live_) {

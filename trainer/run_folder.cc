@@ -11,7 +11,9 @@ namespace lockstep {
 
 RunFolder::RunFolder(const config::Config& config) : path_(config.run_dir()) {
   if (std::filesystem::exists(path_)) {
-    throw UsageError("{}: the run folder exists already: remove it, or choose another with --set run_dir=...", path_);
+    throw UsageError(
+        "{}: the run folder exists already: remove it, or choose another with --set run_dir=...",
+        path_);
   }
   std::error_code error;
   std::filesystem::create_directories(path_, error);

@@ -2,10 +2,12 @@
 //
 // log.jsonl holds one JSON object a line, each with "event":
 //   start  version, world_size, device, samples, validation_samples, steps, parameters
-//   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global batch),
+//   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
+//   batch),
 //          lr, samples_per_s (over all ranks, since the line before), grad_norm where it is clipped
 //   eval   step, epoch, loss, accuracy (of the validation samples)
-//   done   step, epoch, loss, accuracy, first_step_s (from the start of the command to the end of the
+//   done   step, epoch, loss, accuracy, first_step_s (from the start of the command to the end of
+//   the
 //          first step), samples_per_s (training alone, after the first epoch if there is a second),
 //          total_s
 #pragma once
@@ -20,7 +22,8 @@ namespace lockstep {
 
 class RunFolder {
  public:
-  // Makes the folder and writes config.pbtxt. Throws Error (kUsage) where it exists or cannot be made.
+  // Makes the folder and writes config.pbtxt. Throws Error (kUsage) where it exists or cannot be
+  // made.
   explicit RunFolder(const config::Config& config);
 
   // Appends one line to log.jsonl. Throws Error (kCheckpoint) when the disk takes no more.

@@ -19,8 +19,9 @@ std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::st
   return {files.begin(), files.end()};
 }
 
-std::shared_ptr<const Dataset> Open(const config::Data& config, const std::vector<std::string>& files,
-                                    int64_t classes, int64_t features, bool label_optional) {
+std::shared_ptr<const Dataset> Open(const config::Data& config,
+                                    const std::vector<std::string>& files, int64_t classes,
+                                    int64_t features, bool label_optional) {
   switch (config.format()) {
     case config::Data::CSV:
       return ReadCsv({.files = files,
@@ -35,14 +36,17 @@ std::shared_ptr<const Dataset> Open(const config::Data& config, const std::vecto
       if (files.size() > 2 || (files.size() < 2 && !label_optional)) {
         throw UsageError("MNIST takes two files: images, labels; not {}", files.size());
       }
-      return ReadMnist({.images = files[0], .labels = files.size() == 2 ? files[1] : "", .classes = classes});
+      return ReadMnist(
+          {.images = files[0], .labels = files.size() == 2 ? files[1] : "", .classes = classes});
     case config::Data::CIFAR10:
       return ReadCifar10({.files = files});
   }
   throw BugError("data.format {}", static_cast<int>(config.format()));
 }
 
-std::string ShapeText(const SampleSpec& spec) { return fmt::format("[{}]", fmt::join(spec.shape, ", ")); }
+std::string ShapeText(const SampleSpec& spec) {
+  return fmt::format("[{}]", fmt::join(spec.shape, ", "));
+}
 
 }  // namespace
 
@@ -51,7 +55,8 @@ TrainingData OpenTrainingData(const config::Config& config) {
   const std::shared_ptr<const Dataset> all =
       Open(data, ListOf(data.train()), data.classes(), /*features=*/0, /*label_optional=*/false);
   if (data.validation_size() > 0) {
-    return {all, OpenFiles(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false)};
+    return {all,
+            OpenFiles(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false)};
   }
   if (data.validation_fraction() == 0) return {all, nullptr};
   Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
@@ -59,10 +64,12 @@ TrainingData OpenTrainingData(const config::Config& config) {
           std::make_shared<Subset>(all, std::move(split.validation))};
 }
 
-std::shared_ptr<const Dataset> OpenFiles(const config::Config& config, const std::vector<std::string>& files,
+std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
+                                         const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional) {
   const bool csv = config.data().format() == config::Data::CSV;
-  const auto dataset = Open(config.data(), files, spec.classes, csv ? spec.shape[0] : 0, label_optional);
+  const auto dataset =
+      Open(config.data(), files, spec.classes, csv ? spec.shape[0] : 0, label_optional);
   if (dataset->spec().shape != spec.shape) {
     throw DataError("{}: samples of shape {} where the model was made for {}", files.front(),
                     ShapeText(dataset->spec()), ShapeText(spec));
@@ -70,13 +77,15 @@ std::shared_ptr<const Dataset> OpenFiles(const config::Config& config, const std
   return dataset;
 }
 
-Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device) {
+Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec,
+                             at::Device device) {
   if (spec.dtype != at::kByte) return;
   const int64_t channels = spec.shape[0];
-  const auto per_channel = [&](const google::protobuf::RepeatedField<double>& values, double fallback,
-                               const char* name) {
+  const auto per_channel = [&](const google::protobuf::RepeatedField<double>& values,
+                               double fallback, const char* name) {
     if (values.size() > 1 && values.size() != channels) {
-      throw UsageError("{}: {} values for {} channels: give one, or one for each", name, values.size(), channels);
+      throw UsageError("{}: {} values for {} channels: give one, or one for each", name,
+                       values.size(), channels);
     }
     std::vector<double> all(channels, values.empty() ? fallback : values[0]);
     if (values.size() > 1) std::copy(values.begin(), values.end(), all.begin());
@@ -93,8 +102,8 @@ at::Tensor Preprocessing::operator()(const at::Tensor& input) const {
   return scale_.defined() ? ops::NormalizePixels(input, scale_, shift_) : input;
 }
 
-std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec, const Models& models,
-                                 at::Device device) {
+std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
+                                 const Models& models, at::Device device) {
   torch::manual_seed(config.seed());
   std::shared_ptr<Model> model =
       models.Make({.input_shape = spec.shape, .classes = spec.classes, .config = config.model()});
@@ -112,7 +121,8 @@ std::vector<NamedTensor> StateOf(const Model& model) {
 
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world) {
   constexpr int kMaxThreads = 8;
-  const int threads = config.threads() >= 0 ? config.threads() : std::min(CoresPerRank(world) - 1, kMaxThreads);
+  const int threads =
+      config.threads() >= 0 ? config.threads() : std::min(CoresPerRank(world) - 1, kMaxThreads);
   return {.threads = threads, .slots = config.slots(), .pinned = world.device.is_cuda()};
 }
 

@@ -22,9 +22,11 @@ struct TrainingData {
 // Opens the training and validation sets. Throws Error (kData, kUsage).
 TrainingData OpenTrainingData(const config::Config& config);
 
-// Opens other files of the config's format, as training with `spec` would see them; labels may be left
-// out (CSV: the label column; MNIST: the second file) where `label_optional`. Throws Error (kData, kUsage).
-std::shared_ptr<const Dataset> OpenFiles(const config::Config& config, const std::vector<std::string>& files,
+// Opens other files of the config's format, as training with `spec` would see them; labels may be
+// left out (CSV: the label column; MNIST: the second file) where `label_optional`. Throws Error
+// (kData, kUsage).
+std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
+                                         const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional);
 
 // What a data set's inputs become before the model: pixels are scaled, numbers are left alone.
@@ -41,16 +43,16 @@ class Preprocessing {
   at::Tensor shift_;
 };
 
-// The model on the device, its weights drawn from config.seed or read from config.init_from; not yet
-// the same on all ranks. Throws Error (kUsage, kCheckpoint).
-std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec, const Models& models,
-                                 at::Device device);
+// The model on the device, its weights drawn from config.seed or read from config.init_from; not
+// yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
+std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
+                                 const Models& models, at::Device device);
 
 // Parameters, then buffers: what a model is saved as.
 std::vector<NamedTensor> StateOf(const Model& model);
 
-// The config's loader for this rank. -1 threads: one for each core that the rank has beyond the one that
-// trains, up to 8.
+// The config's loader for this rank. -1 threads: one for each core that the rank has beyond the one
+// that trains, up to 8.
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world);
 
 // Cores that this process may run on, shared among the ranks of this machine; at least 1.

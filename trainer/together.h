@@ -10,15 +10,15 @@
 namespace lockstep {
 
 // Tells every rank what went wrong on each, if anything, and throws on all of them the error of the
-// first rank that has one (Error::OnEveryRank); it names the rank unless all have the same. Every rank
-// must call it.
+// first rank that has one (Error::OnEveryRank); it names the rank unless all have the same. Every
+// rank must call it.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
 // An exception as the one line and the status that the user gets.
 Error ErrorOf(const std::exception& exception);
 
-// Calls `act` on every rank. No rank goes on unless all succeeded: an error on one, which may be that
-// rank's alone (a file that only its machine lacks), is thrown on all.
+// Calls `act` on every rank. No rank goes on unless all succeeded: an error on one, which may be
+// that rank's alone (a file that only its machine lacks), is thrown on all.
 template <typename Act>
 void Together(Communicator& host, const Act& act) {
   std::optional<Error> own;

@@ -54,11 +54,13 @@ std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
 ReducerOptions ReducerOptionsFor(const config::Ddp& config) {
   return {.first_bucket_bytes = config.first_bucket_bytes(),
           .bucket_bytes = config.bucket_bytes(),
-          .missing_gradient = config.missing_gradient() == config::Ddp::ZERO ? MissingGradient::kZero
-                                                                            : MissingGradient::kError};
+          .missing_gradient = config.missing_gradient() == config::Ddp::ZERO
+                                  ? MissingGradient::kZero
+                                  : MissingGradient::kError};
 }
 
-SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t samples, const World& world) {
+SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t samples,
+                                 const World& world) {
   return {.samples = samples,
           .global_batch = config.global_batch(),
           .accumulation = config.accumulation(),
@@ -66,7 +68,8 @@ SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t samples, 
           .ranks = world.size(),
           .seed = config.seed(),
           .shuffle = config.data().shuffle(),
-          .last_batch = config.data().last_batch() == config::Data::DROP ? LastBatch::kDrop : LastBatch::kKeep};
+          .last_batch = config.data().last_batch() == config::Data::DROP ? LastBatch::kDrop
+                                                                         : LastBatch::kKeep};
 }
 
 SampleSpec SpecOf(const config::Data& config) {
@@ -134,7 +137,8 @@ class Trainer {
   }
 
  private:
-  // ---- The step ----------------------------------------------------------------------------------------
+  // ---- The step
+  // ----------------------------------------------------------------------------------------
 
   void TrainStep(int64_t step) {
     optimizer_.SetLearningRate(LearningRateOf(step));
@@ -151,15 +155,17 @@ class Trainer {
     world_.communicator.CheckHealth();
   }
 
-  // Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces. The
-  // loss of the step is the mean over its global batch: the micro-batches' sums over one global count.
+  // Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
+  // The loss of the step is the mean over its global batch: the micro-batches' sums over one global
+  // count.
   void AccumulateGradients(const DeviceBatch& batch, bool last) {
     if (batch.origin.indices.empty()) {
       if (last) reducer_.ReduceNow();
       return;
     }
     const double share = 1.0 / static_cast<double>(batch.origin.global_count);
-    const at::Tensor loss_sum = model_->LossSum(model_->Forward(preprocessing_(batch.input)), batch.target);
+    const at::Tensor loss_sum =
+        model_->LossSum(model_->Forward(preprocessing_(batch.input)), batch.target);
     loss_.add_(loss_sum.detach(), share);
     if (last) reducer_.ReduceDuringBackward();
     loss_sum.backward(at::full_like(loss_sum, share));
@@ -169,9 +175,12 @@ class Trainer {
     return config_.optimizer().lr() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
-  // ---- What is seen of it -------------------------------------------------------------------------------
+  // ---- What is seen of it
+  // -------------------------------------------------------------------------------
 
-  int64_t EpochOf(int64_t steps_done) const { return 1 + (steps_done - 1) / sampler_.steps_per_epoch(); }
+  int64_t EpochOf(int64_t steps_done) const {
+    return 1 + (steps_done - 1) / sampler_.steps_per_epoch();
+  }
 
   // Samples that the first `steps` optimizer steps trained on.
   int64_t SamplesIn(int64_t steps) const {
@@ -183,11 +192,14 @@ class Trainer {
   }
 
   void ReportStep(int64_t steps_done) {
-    const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 || steps_done == total_steps_;
+    const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 ||
+                     steps_done == total_steps_;
     if (due) {
-      StepReport report{.step = steps_done, .epoch = EpochOf(steps_done), .lr = LearningRateOf(steps_done - 1)};
+      StepReport report{
+          .step = steps_done, .epoch = EpochOf(steps_done), .lr = LearningRateOf(steps_done - 1)};
       report.samples_per_s =
-          static_cast<double>(SamplesIn(steps_done) - SamplesIn(last_line_step_)) / SecondsSince(last_line_);
+          static_cast<double>(SamplesIn(steps_done) - SamplesIn(last_line_step_)) /
+          SecondsSince(last_line_);
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
       metrics_.Push(report, loss_, grad_norm_);
@@ -197,13 +209,15 @@ class Trainer {
 
   void EmitStep(const StepReport& report) {
     if (!std::isfinite(report.loss)) {
-      throw Error::OnEveryRank(ExitStatus::kUsage,
-                               fmt::format("step {}: the loss is {}: lower optimizer.lr or set optimizer.clip_norm",
-                                           report.step, report.loss));
+      throw Error::OnEveryRank(
+          ExitStatus::kUsage,
+          fmt::format("step {}: the loss is {}: lower optimizer.lr or set optimizer.clip_norm",
+                      report.step, report.loss));
     }
     if (folder_ == nullptr) return;
-    Json event{{"event", "step"}, {"step", report.step}, {"epoch", report.epoch},
-               {"loss", report.loss}, {"lr", report.lr}, {"samples_per_s", std::round(report.samples_per_s)}};
+    Json event{{"event", "step"},       {"step", report.step},
+               {"epoch", report.epoch}, {"loss", report.loss},
+               {"lr", report.lr},       {"samples_per_s", std::round(report.samples_per_s)}};
     if (report.grad_norm >= 0) event["grad_norm"] = report.grad_norm;
     folder_->Log(event);
     progress_->OnStep(report);
@@ -214,7 +228,8 @@ class Trainer {
     const double seconds = SecondsSince(epoch_begin_);
     const int64_t epoch = EpochOf(steps_done);
     const int64_t epoch_first_step = (epoch - 1) * sampler_.steps_per_epoch();
-    // The first epoch counts only while there is no other, and without its first step, which warms up.
+    // The first epoch counts only while there is no other, and without its first step, which warms
+    // up.
     if (epoch <= 2) rated_samples_ = 0;
     if (epoch <= 2) rated_seconds_ = 0;
     rated_samples_ += SamplesIn(steps_done) - SamplesIn(std::max<int64_t>(epoch_first_step, 1));
@@ -222,13 +237,17 @@ class Trainer {
     while (const std::optional<StepReport> report = metrics_.PopAnyway()) EmitStep(*report);
 
     if (data_.validation) {
-      evaluation_ = Evaluate(*model_, preprocessing_, *data_.validation, config_.global_batch(), loader_options_, world_);
+      evaluation_ = Evaluate(*model_, preprocessing_, *data_.validation, config_.global_batch(),
+                             loader_options_, world_);
       if (folder_ != nullptr) {
-        folder_->Log({{"event", "eval"}, {"step", steps_done}, {"epoch", epoch},
-                      {"loss", evaluation_->loss}, {"accuracy", evaluation_->accuracy}});
-        progress_->Say(fmt::format("epoch {}/{}  step {}/{}  validation loss {:.4f}  accuracy {:.4f}", epoch,
-                                   config_.epochs(), steps_done, total_steps_, evaluation_->loss,
-                                   evaluation_->accuracy));
+        folder_->Log({{"event", "eval"},
+                      {"step", steps_done},
+                      {"epoch", epoch},
+                      {"loss", evaluation_->loss},
+                      {"accuracy", evaluation_->accuracy}});
+        progress_->Say(fmt::format(
+            "epoch {}/{}  step {}/{}  validation loss {:.4f}  accuracy {:.4f}", epoch,
+            config_.epochs(), steps_done, total_steps_, evaluation_->loss, evaluation_->accuracy));
       }
     }
     epoch_begin_ = last_line_ = Clock::now();
@@ -238,15 +257,20 @@ class Trainer {
     int64_t elements = 0;
     for (const NamedTensor& parameter : parameters_) elements += parameter.tensor.numel();
     const int64_t validation_samples = data_.validation ? data_.validation->size() : 0;
-    folder_->Log({{"event", "start"}, {"version", options.version}, {"world_size", world_.size()},
-                  {"device", world_.device.is_cuda() ? "cuda" : "cpu"}, {"samples", data_.train->size()},
-                  {"validation_samples", validation_samples}, {"steps", total_steps_}, {"parameters", elements},
+    folder_->Log({{"event", "start"},
+                  {"version", options.version},
+                  {"world_size", world_.size()},
+                  {"device", world_.device.is_cuda() ? "cuda" : "cpu"},
+                  {"samples", data_.train->size()},
+                  {"validation_samples", validation_samples},
+                  {"steps", total_steps_},
+                  {"parameters", elements},
                   {"loader_threads", loader_options_.threads}});
     progress_->Say(fmt::format(
-        "{}: {} with {} parameters on {} rank{} ({}), {} samples, {} held back, {} steps of {}", folder_->path(),
-        config_.model().name(), elements, world_.size(), world_.size() == 1 ? "" : "s",
-        world_.device.is_cuda() ? "CUDA" : "CPU", data_.train->size(), validation_samples, total_steps_,
-        config_.global_batch()));
+        "{}: {} with {} parameters on {} rank{} ({}), {} samples, {} held back, {} steps of {}",
+        folder_->path(), config_.model().name(), elements, world_.size(),
+        world_.size() == 1 ? "" : "s", world_.device.is_cuda() ? "CUDA" : "CPU",
+        data_.train->size(), validation_samples, total_steps_, config_.global_batch()));
   }
 
   void Finish(const TrainOptions& options, double first_step_s) {
@@ -254,15 +278,18 @@ class Trainer {
     if (folder_ == nullptr) return;
     WriteSafetensors(RunWeightsPath(folder_->path()), StateOf(*model_),
                      {{"format", "pt"}, {"lockstep_version", options.version}});
-    const double samples_per_s = rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
+    const double samples_per_s =
+        rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
     Json event{{"event", "done"}, {"step", total_steps_}, {"epoch", EpochOf(total_steps_)}};
-    if (evaluation_) event.update({{"loss", evaluation_->loss}, {"accuracy", evaluation_->accuracy}});
-    event.update({{"first_step_s", std::round(first_step_s * 1e3) / 1e3},
-                  {"samples_per_s", std::round(samples_per_s)},
-                  {"total_s", std::round((SecondsSinceBoot() - options.command_start_s) * 1e3) / 1e3}});
+    if (evaluation_)
+      event.update({{"loss", evaluation_->loss}, {"accuracy", evaluation_->accuracy}});
+    event.update(
+        {{"first_step_s", std::round(first_step_s * 1e3) / 1e3},
+         {"samples_per_s", std::round(samples_per_s)},
+         {"total_s", std::round((SecondsSinceBoot() - options.command_start_s) * 1e3) / 1e3}});
     folder_->Log(event);
-    progress_->Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}", samples_per_s,
-                               first_step_s, RunWeightsPath(folder_->path())));
+    progress_->Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}",
+                               samples_per_s, first_step_s, RunWeightsPath(folder_->path())));
   }
 
   const config::Config& config_;
@@ -293,15 +320,16 @@ class Trainer {
 };
 
 // A run's model with its final weights.
-std::shared_ptr<Model> LoadRunModel(const std::string& run_dir, config::Config config, const Models& models,
-                                    at::Device device) {
+std::shared_ptr<Model> LoadRunModel(const std::string& run_dir, config::Config config,
+                                    const Models& models, at::Device device) {
   config.set_init_from(RunWeightsPath(run_dir));
   return MakeModel(config, SpecOf(config.data()), models, device);
 }
 
 }  // namespace
 
-void Train(config::Config config, const Models& models, const World& world, const TrainOptions& options) {
+void Train(config::Config config, const Models& models, const World& world,
+           const TrainOptions& options) {
   std::optional<Trainer> trainer;
   std::optional<RunFolder> folder;
   Together(world.host, [&] {
@@ -316,14 +344,17 @@ void Train(config::Config config, const Models& models, const World& world, cons
 }
 
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,
-                          const std::vector<std::string>& files, const Models& models, const World& world) {
+                          const std::vector<std::string>& files, const Models& models,
+                          const World& world) {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
   Together(world.host, [&] {
-    dataset = files.empty() ? OpenTrainingData(config).validation
-                            : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
-    if (!dataset) throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
+    dataset = files.empty()
+                  ? OpenTrainingData(config).validation
+                  : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
+    if (!dataset)
+      throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
     model = LoadRunModel(run_dir, config, models, world.device);
     preprocessing.emplace(config.data(), dataset->spec(), world.device);
   });
@@ -333,8 +364,8 @@ RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& conf
 }
 
 int64_t PredictRun(const std::string& run_dir, const config::Config& config,
-                   const std::vector<std::string>& files, const std::string& output, const Models& models,
-                   const World& world) {
+                   const std::vector<std::string>& files, const std::string& output,
+                   const Models& models, const World& world) {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
@@ -343,15 +374,17 @@ int64_t PredictRun(const std::string& run_dir, const config::Config& config,
     model = LoadRunModel(run_dir, config, models, world.device);
     preprocessing.emplace(config.data(), dataset->spec(), world.device);
   });
-  const std::vector<Prediction> predictions = Predict(*model, *preprocessing, *dataset, config.global_batch(),
-                                                      LoaderOptionsFor(config.loader(), world), world);
+  const std::vector<Prediction> predictions =
+      Predict(*model, *preprocessing, *dataset, config.global_batch(),
+              LoaderOptionsFor(config.loader(), world), world);
   Together(world.host, [&] {
     if (world.rank() != 0) return;
     std::string csv = "index,label,probability\n";
     for (size_t i = 0; i < predictions.size(); ++i) {
       csv += fmt::format("{},{},{:.6f}\n", i, predictions[i].label, predictions[i].probability);
     }
-    WriteFileAtomically(output, [&](const AppendBytes& append) { append(std::as_bytes(std::span(csv))); });
+    WriteFileAtomically(output,
+                        [&](const AppendBytes& append) { append(std::as_bytes(std::span(csv))); });
   });
   return dataset->size();
 }

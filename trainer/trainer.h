@@ -1,10 +1,12 @@
 // Training a config from start to end on all ranks, and using what came out.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/)
-//   data, model or config that do not go together -> the same Error on every rank, before the first step
+//   data, model or config that do not go together -> the same Error on every rank, before the first
+//   step
 //     -> bad_input_test.py
-//   the loss is no finite number -> Error (kUsage) on every rank, with the step -> bad_input_test.py
-//   a rank throws in a step -> that rank's exception; the others wait in a collective until the job is
+//   the loss is no finite number -> Error (kUsage) on every rank, with the step ->
+//   bad_input_test.py a rank throws in a step -> that rank's exception; the others wait in a
+//   collective until the job is
 //     ended -> bad_input_test.py, test_a_rank_that_throws
 //   the disk is full -> Error (kCheckpoint) on rank 0 -> ckpt/atomic_file_test.cc
 #pragma once
@@ -26,22 +28,24 @@ struct TrainOptions {
 };
 
 // Trains `config` into a new run folder. Every rank must call it. Throws Error.
-void Train(config::Config config, const Models& models, const World& world, const TrainOptions& options);
+void Train(config::Config config, const Models& models, const World& world,
+           const TrainOptions& options);
 
-// Evaluates a run's final weights on `files`, or without any on the run's validation samples. `samples`
-// is their number. Every rank must call it. Throws Error.
+// Evaluates a run's final weights on `files`, or without any on the run's validation samples.
+// `samples` is their number. Every rank must call it. Throws Error.
 struct RunEvaluation {
   Evaluation result;
   int64_t samples = 0;
 };
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,
-                          const std::vector<std::string>& files, const Models& models, const World& world);
+                          const std::vector<std::string>& files, const Models& models,
+                          const World& world);
 
-// Predicts the samples of `files`, whose labels may be left out, with a run's final weights, and writes
-// them to `output` as CSV: index,label,probability. Returns their number. Every rank must call it. Throws
-// Error.
+// Predicts the samples of `files`, whose labels may be left out, with a run's final weights, and
+// writes them to `output` as CSV: index,label,probability. Returns their number. Every rank must
+// call it. Throws Error.
 int64_t PredictRun(const std::string& run_dir, const config::Config& config,
-                   const std::vector<std::string>& files, const std::string& output, const Models& models,
-                   const World& world);
+                   const std::vector<std::string>& files, const std::string& output,
+                   const Models& models, const World& world);
 
 }  // namespace lockstep

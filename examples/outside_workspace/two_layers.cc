@@ -10,7 +10,9 @@ class TwoLayers : public lockstep::Model {
       : first_(register_module("first", torch::nn::Linear(spec.input_shape[0], 64))),
         second_(register_module("second", torch::nn::Linear(64, spec.classes))) {}
 
-  at::Tensor Forward(const at::Tensor& input) override { return second_(torch::gelu(first_(input))); }
+  at::Tensor Forward(const at::Tensor& input) override {
+    return second_(torch::gelu(first_(input)));
+  }
 
  private:
   torch::nn::Linear first_, second_;

@@ -7,10 +7,14 @@
 class TinyNet : public lockstep::Model {
  public:
   explicit TinyNet(const lockstep::ModelSpec& spec)
-      : hidden_(register_module("hidden", torch::nn::Linear(spec.input_shape[0], spec.IntegerOption("width", 32)))),
-        head_(register_module("head", torch::nn::Linear(hidden_->options.out_features(), spec.classes))) {}
+      : hidden_(register_module(
+            "hidden", torch::nn::Linear(spec.input_shape[0], spec.IntegerOption("width", 32)))),
+        head_(register_module("head",
+                              torch::nn::Linear(hidden_->options.out_features(), spec.classes))) {}
 
-  at::Tensor Forward(const at::Tensor& input) override { return head_(torch::tanh(hidden_(input))); }
+  at::Tensor Forward(const at::Tensor& input) override {
+    return head_(torch::tanh(hidden_(input)));
+  }
 
  private:
   torch::nn::Linear hidden_, head_;

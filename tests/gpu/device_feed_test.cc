@@ -1,4 +1,5 @@
-// A feed's batches arrive on the device whole and in order, while the device is busy with the one before.
+// A feed's batches arrive on the device whole and in order, while the device is busy with the one
+// before.
 
 #include "data/device_feed.h"
 
@@ -37,10 +38,12 @@ void ExpectEveryBatchWhole(at::Device device, int threads, bool prefetch) {
     const std::vector<int64_t> expected = sampler.Next().indices;
     const DeviceBatch batch = feed.Next();
     ASSERT_EQ(batch.origin.indices, expected);
-    // On a GPU the comparison is queued behind work that takes longer than the copies of later batches.
+    // On a GPU the comparison is queued behind work that takes longer than the copies of later
+    // batches.
     if (device.is_cuda()) wrong += at::mm(load, load).isnan().sum();
     const at::Tensor labels = at::tensor(expected, at::kLong).to(device);
-    wrong += batch.target.ne(labels).sum() + batch.input.ne(labels.to(at::kFloat).unsqueeze(1)).sum();
+    wrong +=
+        batch.target.ne(labels).sum() + batch.input.ne(labels.to(at::kFloat).unsqueeze(1)).sum();
     if (prefetch) feed.Prefetch();
   }
   EXPECT_EQ(wrong.item<int64_t>(), 0);
@@ -53,7 +56,8 @@ TEST(DeviceFeed, OnTheCpu) {
 TEST(DeviceFeed, OnAGpu) {
   if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
   for (const int threads : {0, 2}) {
-    for (const bool prefetch : {false, true}) ExpectEveryBatchWhole({at::kCUDA, 0}, threads, prefetch);
+    for (const bool prefetch : {false, true})
+      ExpectEveryBatchWhole({at::kCUDA, 0}, threads, prefetch);
   }
 }
 

@@ -17,16 +17,21 @@ TEST(NormalizePixels, TheTwinIsTheFormula) {
   const at::Tensor shift = at::tensor({1.0F, 3.0F});
   const at::Tensor out = NormalizePixels(pixels, scale, shift);
   for (int64_t channel = 0; channel < 2; ++channel) {
-    const at::Tensor expected = pixels.select(1, channel).to(at::kFloat) * scale[channel] + shift[channel];
+    const at::Tensor expected =
+        pixels.select(1, channel).to(at::kFloat) * scale[channel] + shift[channel];
     EXPECT_TRUE(at::allclose(out.select(1, channel), expected));
   }
 }
 
 TEST(NormalizePixels, TheKernelIsTheTwin) {
   if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
-  for (const auto& [count, channels, height, width] :
-       {std::array<int64_t, 4>{1, 1, 28, 28}, {7, 3, 32, 32}, {333, 1, 8, 8}, {5, 3, 7, 9}, {2, 24, 5, 5},
-        {1, 1, 1, 1}, {64, 3, 224, 224}}) {
+  for (const auto& [count, channels, height, width] : {std::array<int64_t, 4>{1, 1, 28, 28},
+                                                       {7, 3, 32, 32},
+                                                       {333, 1, 8, 8},
+                                                       {5, 3, 7, 9},
+                                                       {2, 24, 5, 5},
+                                                       {1, 1, 1, 1},
+                                                       {64, 3, 224, 224}}) {
     at::Tensor pixels = RandomPixels({count + 1, channels, height, width}).cuda();
     const at::Tensor scale = at::randn({channels}).cuda();
     const at::Tensor shift = at::randn({channels}).cuda();

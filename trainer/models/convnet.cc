@@ -15,16 +15,19 @@ namespace {
 std::vector<int64_t> ImageShape(const std::vector<int64_t>& input_shape) {
   if (input_shape.size() == 3) return input_shape;
   if (input_shape.size() == 1) {
-    const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(input_shape[0]))));
+    const auto side =
+        static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(input_shape[0]))));
     if (side * side == input_shape[0]) return {1, side, side};
   }
-  throw UsageError("model convnet: inputs of shape [{}] are no images", fmt::join(input_shape, ", "));
+  throw UsageError("model convnet: inputs of shape [{}] are no images",
+                   fmt::join(input_shape, ", "));
 }
 
 }  // namespace
 
 ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
-  std::vector<int64_t> channels(spec.config.convnet().channels().begin(), spec.config.convnet().channels().end());
+  std::vector<int64_t> channels(spec.config.convnet().channels().begin(),
+                                spec.config.convnet().channels().end());
   if (channels.empty()) channels = {32, 64};
 
   int64_t inputs = image_[0];
@@ -42,16 +45,19 @@ ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
     width /= 2;
   }
   if (height == 0 || width == 0) {
-    throw UsageError("model convnet: images of {}x{} cannot be halved {} times: give fewer channels", image_[1],
-                     image_[2], channels.size());
+    throw UsageError(
+        "model convnet: images of {}x{} cannot be halved {} times: give fewer channels", image_[1],
+        image_[2], channels.size());
   }
 
   const auto classifier = register_module("classifier", std::make_shared<torch::nn::Module>());
   int64_t units = inputs * height * width;
   std::vector<int64_t> outputs{spec.classes};
-  if (spec.config.convnet().hidden() > 0) outputs.insert(outputs.begin(), spec.config.convnet().hidden());
+  if (spec.config.convnet().hidden() > 0)
+    outputs.insert(outputs.begin(), spec.config.convnet().hidden());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const auto linear = classifier->register_module(std::to_string(2 * i), torch::nn::Linear(units, outputs[i]));
+    const auto linear =
+        classifier->register_module(std::to_string(2 * i), torch::nn::Linear(units, outputs[i]));
     linears_.push_back({linear->weight, linear->bias});
     units = outputs[i];
   }
@@ -60,7 +66,8 @@ ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
 at::Tensor ConvNet::Forward(const at::Tensor& input) {
   at::Tensor x = input.view({input.size(0), image_[0], image_[1], image_[2]});
   for (const Layer& layer : convolutions_) {
-    x = at::max_pool2d(at::relu(at::conv2d(x, layer.weight, layer.bias, /*stride=*/1, /*padding=*/1)), 2);
+    x = at::max_pool2d(
+        at::relu(at::conv2d(x, layer.weight, layer.bias, /*stride=*/1, /*padding=*/1)), 2);
   }
   x = x.flatten(1);
   for (size_t i = 0; i < linears_.size(); ++i) {

@@ -8,12 +8,15 @@
 namespace lockstep {
 
 Mlp::Mlp(const ModelSpec& spec) {
-  int64_t width = std::accumulate(spec.input_shape.begin(), spec.input_shape.end(), int64_t{1}, std::multiplies<>());
-  std::vector<int64_t> outputs(spec.config.mlp().hidden().begin(), spec.config.mlp().hidden().end());
+  int64_t width = std::accumulate(spec.input_shape.begin(), spec.input_shape.end(), int64_t{1},
+                                  std::multiplies<>());
+  std::vector<int64_t> outputs(spec.config.mlp().hidden().begin(),
+                               spec.config.mlp().hidden().end());
   outputs.push_back(spec.classes);
   for (size_t i = 0; i < outputs.size(); ++i) {
     // Odd numbers are the ReLUs'.
-    const auto linear = register_module(std::to_string(2 * i), torch::nn::Linear(width, outputs[i]));
+    const auto linear =
+        register_module(std::to_string(2 * i), torch::nn::Linear(width, outputs[i]));
     layers_.push_back({linear->weight, linear->bias});
     width = outputs[i];
   }

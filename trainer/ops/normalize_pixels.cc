@@ -8,19 +8,21 @@
 
 namespace lockstep::ops {
 
-at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale, const at::Tensor& shift) {
+at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
+                           const at::Tensor& shift) {
   if (!pixels.is_cuda()) return NormalizePixelsTwin(pixels, scale, shift);
   const c10::cuda::CUDAGuard guard(pixels.device());
   at::Tensor out = at::empty(pixels.sizes(), pixels.options().dtype(at::kFloat));
   LaunchNormalizePixels(pixels.const_data_ptr<uint8_t>(), scale.const_data_ptr<float>(),
-                        shift.const_data_ptr<float>(), out.mutable_data_ptr<float>(), pixels.numel(),
-                        pixels.size(1), pixels.size(2) * pixels.size(3),
+                        shift.const_data_ptr<float>(), out.mutable_data_ptr<float>(),
+                        pixels.numel(), pixels.size(1), pixels.size(2) * pixels.size(3),
                         c10::cuda::getCurrentCUDAStream(pixels.device().index()).stream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }
 
-at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale, const at::Tensor& shift) {
+at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale,
+                               const at::Tensor& shift) {
   return at::addcmul(shift.view({1, -1, 1, 1}), pixels.to(at::kFloat), scale.view({1, -1, 1, 1}));
 }
 

@@ -5,12 +5,14 @@
 
 namespace lockstep::ops {
 
-// pixels: uint8 [count, channels, height, width], contiguous; scale, shift: float32 [channels], on the
-// same device -> float32 of pixels' shape. On the GPU one fused kernel that reads each byte once, on the
-// CPU its ATen twin.
-at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale, const at::Tensor& shift);
+// pixels: uint8 [count, channels, height, width], contiguous; scale, shift: float32 [channels], on
+// the same device -> float32 of pixels' shape. On the GPU one fused kernel that reads each byte
+// once, on the CPU its ATen twin.
+at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
+                           const at::Tensor& shift);
 
 // The plain ATen twin, on any device: what the kernel is compared with.
-at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale, const at::Tensor& shift);
+at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale,
+                               const at::Tensor& shift);
 
 }  // namespace lockstep::ops

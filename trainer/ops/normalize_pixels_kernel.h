@@ -7,9 +7,10 @@
 
 namespace lockstep::ops {
 
-// Enqueues out[i] = pixels[i] * scale[c] + shift[c], c = i / plane % channels, for i < count on `stream`.
-// All pointers are the device's.
-void LaunchNormalizePixels(const uint8_t* pixels, const float* scale, const float* shift, float* out,
-                           int64_t count, int64_t channels, int64_t plane, cudaStream_t stream);
+// Enqueues out[i] = pixels[i] * scale[c] + shift[c], c = i / plane % channels, for i < count on
+// `stream`. All pointers are the device's.
+void LaunchNormalizePixels(const uint8_t* pixels, const float* scale, const float* shift,
+                           float* out, int64_t count, int64_t channels, int64_t plane,
+                           cudaStream_t stream);
 
 }  // namespace lockstep::ops
