@@ -26,7 +26,7 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
-// What the process that a user started tells the ranks that it becomes.
+// What the process that a user started (or ./lockstep, after a set-up) tells the ranks that it becomes.
 constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // on the clock of base/clock.h
 constexpr char kLive[] = "LOCKSTEP_LIVE";                     // its standard output is a terminal
 
@@ -76,9 +76,14 @@ void CheckCommandName(const CLI::App& app, const std::vector<std::string>& words
     throw UsageError("-n inside mpirun or srun: leave it out, this process is a rank already");
   if (!line.config.empty()) LoadConfig(line.config, line.assignments);
   if (!line.run_dir.empty()) LoadRunConfig(line.run_dir);
-  setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), 1);
+  setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), /*overwrite=*/0);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
-  Become(MpirunCommand(line.ranks, std::filesystem::read_symlink("/proc/self/exe"),
+  // The path that the user gave reads better than where Bazel's links lead.
+  const std::string name = argv[0];
+  const std::filesystem::path program = name.find('/') == std::string::npos
+                                            ? std::filesystem::read_symlink("/proc/self/exe")
+                                            : std::filesystem::absolute(name);
+  Become(MpirunCommand(line.ranks, program,
                        WithoutRanks(argc, argv)));
 }
 
