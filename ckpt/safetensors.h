@@ -2,9 +2,8 @@
 //
 // The format (https://github.com/huggingface/safetensors, 'Format'): 8 bytes little-endian: the
 // header's length; the header, JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end]},
-// ...,
-// "__metadata__": {"key": "value"}}; then the tensors' bytes, contiguous, offsets counted from the
-// end of the header.
+// ..., "__metadata__": {"key": "value"}}; then the tensors' bytes, contiguous, offsets counted from
+// the end of the header.
 //
 // Promise: a file is written whole or not at all (ckpt/atomic_file.h). Whatever bytes a file holds,
 // reading it gives tensors or an error.

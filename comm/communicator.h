@@ -6,9 +6,8 @@
 //
 // Two implementations:
 //   NCCL (comm/nccl_communicator.h): tensors of one GPU. Operations run on a stream of their own,
-//   after
-//     the work that is queued on the caller's current stream. Wait() makes the current stream wait
-//     and does not hold up the host.
+//     after the work that is queued on the caller's current stream. Wait() makes the current stream
+//     wait and does not hold up the host.
 //   MPI (comm/mpi_communicator.h): CPU tensors. Operations run on a thread of their own, in order.
 //     Wait() blocks the calling thread.
 // and the trivial one of a process that is alone (comm/alone.h).
@@ -21,9 +20,10 @@
 //   a tensor of the wrong device, dtype, layout or size -> Error (kBug), before anything is sent
 //     -> comm/communicator_test.cc, RefusesTensorsThatItCannotSend
 //   an MPI call fails -> Error (kPeer) from Wait(), Barrier() or the constructor -> (MPI ends the
-//   job) NCCL reports an asynchronous error -> Error (kPeer) from CheckHealth() -> (none yet: the
-//   watchdog's) a rank died or never calls -> mpirun ends the job -> tests/launch_test.py,
-//   test_a_rank_that_*
+//     job)
+//   NCCL reports an asynchronous error -> Error (kPeer) from CheckHealth() -> (none yet: the
+//     watchdog's)
+//   a rank died or never calls -> mpirun ends the job -> tests/launch_test.py, test_a_rank_that_*
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -5,14 +5,11 @@
 //
 // Invariants:
 //   1. MPI is initialised when this object is made and never before; only one is ever made, and
-//   only in
-//      a process that mpirun or Slurm started.
+//      only in a process that mpirun or Slurm started.
 //   2. One thread calls MPI_Init_thread, every operation and MPI_Finalize, so MPI needs no more
-//   than
-//      MPI_THREAD_FUNNELED, and an operation overlaps with whatever the caller computes.
+//      than MPI_THREAD_FUNNELED, and an operation overlaps with whatever the caller computes.
 //   3. Finalize() is called on success only. A rank that fails leaves without it: mpirun then ends
-//   the
-//      other ranks, where MPI_Finalize would wait for them for ever.
+//      the other ranks, where MPI_Finalize would wait for them for ever.
 #pragma once
 
 #include <condition_variable>

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "comm/mpi_test_world.h"
 
 namespace lockstep {
@@ -21,12 +19,8 @@ MpiCommunicator& World() { return *world; }
 int main(int argc, char** argv) {
   lockstep::MpiCommunicator world;
   lockstep::world = &world;
-  if (world.rank() != 0) {
-    // Two places that gtest takes the report's name from; the second is Bazel's.
-    unsetenv("GTEST_OUTPUT");
-    unsetenv("XML_OUTPUT_FILE");
-  }
   testing::InitGoogleTest(&argc, argv);
+  if (world.rank() != 0) testing::GTEST_FLAG(output) = "";
   const int status = RUN_ALL_TESTS();
   world.Finalize();
   return status;

@@ -9,10 +9,9 @@
 //      backward reaches them: the first bucket up to first_bucket_bytes, the others up to
 //      bucket_bytes; a parameter that is larger gets a bucket of its own. Each dtype has its own.
 //   3. Buckets are reduced in the same order on every rank: bucket i only once bucket i - 1 is
-//   under
-//      way.
+//      under way.
 //   4. scalars() lies in bucket 0, so it travels with the first collective of the step and costs
-//   none.
+//      none.
 //
 // A step, in order:
 //   1. Begin(): gradients and scalars are zero
@@ -22,7 +21,7 @@
 //      down, and a full bucket goes to the communicator. A rank that has no last micro-batch calls
 //      ReduceNow() instead
 //   5. Finish(): what is under way is waited for (on the GPU: by the current stream, not by the
-//   host)
+//      host)
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with

@@ -10,7 +10,7 @@
 //   a ragged row, a cell that is no finite number -> Error (kData) with path, line and column
 //     -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber
 //   a label that is no integer or outside [0, classes) -> Error (kData) with path and line or
-//   record
+//     record
 //     -> Csv.RefusesALabelOutOfRange, Mnist.RefusesALabelOutOfRange
 #pragma once
 

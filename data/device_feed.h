@@ -6,12 +6,10 @@
 // Invariants:
 //   1. On the CPU a batch is the loader's slot itself; nothing is copied.
 //   2. On a GPU there are two device slots, allocated at construction. The copy into a slot waits,
-//   on the
-//      device, for the work that was queued when its last batch was handed back by Next(); that
-//      work's stream waits, on the device, for the copy.
+//      on the device, for the work that was queued when its last batch was handed back by Next();
+//      that work's stream waits, on the device, for the copy.
 //   3. A loader slot is given back with a wait for its copy, which a loader thread does before it
-//   writes
-//      there again.
+//      writes there again.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the loader throws -> Next() or Prefetch() throws the same -> data/loader_test.cc

@@ -7,11 +7,9 @@
 //   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are handed to threads in
 //      order, together with the sampler's micro-batch, under one lock.
 //   2. A slot goes free -> being filled -> ready -> lent (by Next) -> free (by Release). A thread
-//   fills
-//      ticket t only after ticket t - slots was released.
+//      fills ticket t only after ticket t - slots was released.
 //   3. All slots are allocated in the constructor, pinned if asked for; nothing is allocated later
-//   but
-//      the sampler's index lists.
+//      but the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/loader_test.cc)

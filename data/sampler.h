@@ -8,14 +8,13 @@
 // Invariants:
 //   1. Epoch e's order is Permutation(samples, seed, e); without shuffling it is 0, 1, 2, ...
 //   2. Step s of the epoch takes positions [s * global_batch, min((s + 1) * global_batch,
-//   samples)).
+//      samples)).
 //   3. These n positions are cut into ranks * accumulation pieces, as equal as can be: piece j is
 //      [n * j / pieces, n * (j + 1) / pieces). Micro-batch m of rank r is piece m * ranks + r. A
 //      piece of a short last batch may be empty.
 //   4. Every rank makes the same number of steps and micro-batches.
 //   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start
-//   returns;
-//      both are O(micro-batch), and no memory grows with `samples`.
+//      returns; both are O(micro-batch), and no memory grows with `samples`.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   no samples, or a batch or world that leaves no step or no piece for someone -> Error (kUsage)

@@ -6,8 +6,8 @@
 // Invariants:
 //   1. Leave() is the only good way out: every rank finalises MPI and exits with the same status.
 //   2. Abort() is the only other: the rank exits at once, with no MPI_Finalize, which mpirun takes
-//   for a
-//      failure: it ends the other ranks within about two seconds and returns this rank's status.
+//      for a failure: it ends the other ranks within about two seconds and returns this rank's
+//      status.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
 //   more ranks than GPUs, or CUDA asked for where there is none -> Error (kUsage) on every rank

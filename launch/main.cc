@@ -26,7 +26,8 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
-// What the process that a user started (or ./lockstep, after a set-up) tells the ranks that it becomes.
+// What the process that a user started (or ./lockstep, after a set-up) tells the ranks that it
+// becomes.
 constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // on the clock of base/clock.h
 constexpr char kLive[] = "LOCKSTEP_LIVE";                     // its standard output is a terminal
 
@@ -83,8 +84,7 @@ void CheckCommandName(const CLI::App& app, const std::vector<std::string>& words
   const std::filesystem::path program = name.find('/') == std::string::npos
                                             ? std::filesystem::read_symlink("/proc/self/exe")
                                             : std::filesystem::absolute(name);
-  Become(MpirunCommand(line.ranks, program,
-                       WithoutRanks(argc, argv)));
+  Become(MpirunCommand(line.ranks, program, WithoutRanks(argc, argv)));
 }
 
 TrainOptions MakeTrainOptions() {

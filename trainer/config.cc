@@ -61,8 +61,7 @@ bool IsNested(const FieldDescriptor& field) {
   return field.type() == FieldDescriptor::TYPE_MESSAGE && !field.is_repeated();
 }
 
-// ---- What the parser says, said so that a user can act on it
-// ---------------------------------------
+// ---- What the parser says, said so that a user can act on it ------------------------------------
 
 // Adds to a parser's message the field that it is about and the nearest name that would do.
 std::string Explain(const std::string& message, const std::string& text_before) {
@@ -130,8 +129,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string explanation_;
 };
 
-// ---- Reading
-// ------------------------------------------------------------------------------------------
+// ---- Reading ------------------------------------------------------------------------------------
 
 // Where each field's value was written, by dotted name: "path:line:column" or the --set that gave
 // it.
@@ -300,8 +298,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
   origins[name] = origin;
 }
 
-// ---- Checking
-// -----------------------------------------------------------------------------------------
+// ---- Checking -----------------------------------------------------------------------------------
 
 enum class Files { kMustExist, kMayBeGone };
 
@@ -447,8 +444,7 @@ void FillDefaults(Message& message, const std::string& model) {
   }
 }
 
-// ---- The template
-// -------------------------------------------------------------------------------------
+// ---- The template -------------------------------------------------------------------------------
 
 using CommentLines = std::map<std::string, std::vector<std::string>>;
 

@@ -3,13 +3,12 @@
 // log.jsonl holds one JSON object a line, each with "event":
 //   start  version, world_size, device, samples, validation_samples, steps, parameters
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
-//   batch),
-//          lr, samples_per_s (over all ranks, since the line before), grad_norm where it is clipped
+//     batch), lr, samples_per_s (over all ranks, since the line before), grad_norm where it is
+//     clipped
 //   eval   step, epoch, loss, accuracy (of the validation samples)
 //   done   step, epoch, loss, accuracy, first_step_s (from the start of the command to the end of
-//   the
-//          first step), samples_per_s (training alone, after the first epoch if there is a second),
-//          total_s
+//     the first step), samples_per_s (training alone, after the first epoch if there is a second),
+//     total_s
 #pragma once
 
 #include <fstream>

@@ -137,8 +137,7 @@ class Trainer {
   }
 
  private:
-  // ---- The step
-  // ----------------------------------------------------------------------------------------
+  // ---- The step ---------------------------------------------------------------------------------
 
   void TrainStep(int64_t step) {
     optimizer_.SetLearningRate(LearningRateOf(step));
@@ -175,8 +174,7 @@ class Trainer {
     return config_.optimizer().lr() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
-  // ---- What is seen of it
-  // -------------------------------------------------------------------------------
+  // ---- What is seen of it -----------------------------------------------------------------------
 
   int64_t EpochOf(int64_t steps_done) const {
     return 1 + (steps_done - 1) / sampler_.steps_per_epoch();

@@ -2,12 +2,12 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/)
 //   data, model or config that do not go together -> the same Error on every rank, before the first
-//   step
+//     step
 //     -> bad_input_test.py
 //   the loss is no finite number -> Error (kUsage) on every rank, with the step ->
-//   bad_input_test.py a rank throws in a step -> that rank's exception; the others wait in a
-//   collective until the job is
-//     ended -> bad_input_test.py, test_a_rank_that_throws
+//     bad_input_test.py
+//   a rank throws in a step -> that rank's exception; the others wait in a collective until the job
+//     is ended -> bad_input_test.py, test_a_rank_that_throws
 //   the disk is full -> Error (kCheckpoint) on rank 0 -> ckpt/atomic_file_test.cc
 #pragma once
 

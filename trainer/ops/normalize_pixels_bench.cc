@@ -1,8 +1,9 @@
 // The kernel's share of the GPU's copy bandwidth, beside its ATen twin:
 // bazel run -c opt //trainer/ops:normalize_pixels_bench
 //
-// Bytes: one read and four written for each pixel, each once. The limit is what a device-to-device copy of the
-// same number of bytes reaches, which is measured in the same run: `of_copy` is the kernel's rate over that.
+// Bytes: one read and four written for each pixel, each once. The limit is what a device-to-device
+// copy of the same number of bytes reaches, which is measured in the same run: `of_copy` is the
+// kernel's rate over that.
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -29,11 +30,13 @@ double DeviceSeconds(const Launch& launch) {
 }
 
 double CopyBytesPerSecond(int64_t bytes_moved) {
-  const at::Tensor from = at::ones({bytes_moved / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  const at::Tensor from =
+      at::ones({bytes_moved / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);
   double best = 0;
   for (int i = 0; i < 20; ++i) {
-    best = std::max(best, static_cast<double>(bytes_moved) / DeviceSeconds([&] { to.copy_(from); }));
+    best =
+        std::max(best, static_cast<double>(bytes_moved) / DeviceSeconds([&] { to.copy_(from); }));
   }
   return best;
 }
@@ -45,16 +48,19 @@ void Run(benchmark::State& state, const Normalize& normalize) {
   const at::Tensor shift = at::randn({3}).cuda();
   const int64_t bytes = pixels.numel() * kBytesPerPixel;
   const double copy = CopyBytesPerSecond(bytes);
-  if (!at::allclose(normalize(pixels, scale, shift), NormalizePixelsTwin(pixels, scale, shift), 1e-6, 1e-5)) {
+  if (!at::allclose(normalize(pixels, scale, shift), NormalizePixelsTwin(pixels, scale, shift),
+                    1e-6, 1e-5)) {
     state.SkipWithError("wrong result");
   }
   double seconds = 0;
   for (auto _ : state) {
-    const double once = DeviceSeconds([&] { benchmark::DoNotOptimize(normalize(pixels, scale, shift)); });
+    const double once =
+        DeviceSeconds([&] { benchmark::DoNotOptimize(normalize(pixels, scale, shift)); });
     state.SetIterationTime(once);
     seconds += once;
   }
-  const double rate = static_cast<double>(bytes) * static_cast<double>(state.iterations()) / seconds;
+  const double rate =
+      static_cast<double>(bytes) * static_cast<double>(state.iterations()) / seconds;
   state.counters["GB/s"] = rate * 1e-9;
   state.counters["of_copy"] = rate / copy;
 }
