@@ -23,7 +23,7 @@
 //     job)
 //   NCCL reports an asynchronous error -> Error (kPeer) from CheckHealth() -> (none yet: the
 //     watchdog's)
-//   a rank died or never calls -> mpirun ends the job -> tests/launch_test.py, test_a_rank_that_*
+//   a rank died or never calls -> mpirun ends the job -> tests/bad_input_test.py, test_a_rank_that_*
 #pragma once
 
 #include <ATen/core/Tensor.h>

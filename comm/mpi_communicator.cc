@@ -61,25 +61,33 @@ int CountOf(const at::Tensor& part) {
 }  // namespace
 
 MpiCommunicator::MpiCommunicator() : thread_([this] { Run(); }) {
-  Enqueue([this] {
-    int provided = 0;
-    Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
-    if (provided < MPI_THREAD_FUNNELED) {
-      throw PeerError("this MPI was built without threads: Lockstep needs MPI_THREAD_FUNNELED");
-    }
-    Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    Check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
-    Check(MPI_Comm_size(MPI_COMM_WORLD, &world_size_), "MPI_Comm_size");
-    MPI_Comm machine = MPI_COMM_NULL;
-    Check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine),
+  try {
+    Enqueue([this] {
+      int provided = 0;
+      Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+      if (provided < MPI_THREAD_FUNNELED) {
+        throw PeerError("this MPI was built without threads: Lockstep needs MPI_THREAD_FUNNELED");
+      }
+      Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+      Check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+      Check(MPI_Comm_size(MPI_COMM_WORLD, &world_size_), "MPI_Comm_size");
+      MPI_Comm machine = MPI_COMM_NULL;
+      Check(
+          MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine),
           "MPI_Comm_split_type");
-    Check(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank");
-    Check(MPI_Comm_size(machine, &local_ranks_), "MPI_Comm_size");
-    Check(MPI_Comm_free(&machine), "MPI_Comm_free");
-  }).Wait();
+      Check(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank");
+      Check(MPI_Comm_size(machine, &local_ranks_), "MPI_Comm_size");
+      Check(MPI_Comm_free(&machine), "MPI_Comm_free");
+    }).Wait();
+  } catch (...) {
+    StopThread();
+    throw;
+  }
 }
 
-MpiCommunicator::~MpiCommunicator() {
+MpiCommunicator::~MpiCommunicator() { StopThread(); }
+
+void MpiCommunicator::StopThread() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -50,6 +50,7 @@ class MpiCommunicator : public Communicator {
  private:
   Work Enqueue(std::function<void()> operation);
   void Run();
+  void StopThread();
 
   int rank_ = 0;
   int world_size_ = 1;

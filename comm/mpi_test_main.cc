@@ -19,8 +19,9 @@ MpiCommunicator& World() { return *world; }
 int main(int argc, char** argv) {
   lockstep::MpiCommunicator world;
   lockstep::world = &world;
-  testing::InitGoogleTest(&argc, argv);
+  // gtest took the report's path from the environment before main() began.
   if (world.rank() != 0) testing::GTEST_FLAG(output) = "";
+  testing::InitGoogleTest(&argc, argv);
   const int status = RUN_ALL_TESTS();
   world.Finalize();
   return status;

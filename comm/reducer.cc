@@ -127,6 +127,7 @@ void Reducer::ReduceDuringBackward() {
 }
 
 void Reducer::ReduceNow() {
+  reducing_ = false;
   for (Bucket& bucket : buckets_) bucket.missing = 0;
   LaunchFullBuckets();
 }
@@ -147,21 +148,21 @@ void Reducer::LaunchFullBuckets() {
   }
 }
 
+void Reducer::Wait() {
+  for (Bucket& bucket : buckets_) bucket.work.Wait();
+}
+
 void Reducer::Finish() {
-  reducing_ = false;
-  if (saw_gradient_ && options_.missing_gradient == MissingGradient::kError) {
-    const std::string names = NamesWithoutGradient();
-    if (!names.empty()) {
-      throw UsageError(
-          "rank {}: no gradient for {}: use them in the model's output, set requires_grad to "
-          "false, or "
-          "set ddp.missing_gradient: ZERO",
-          communicator_.rank(), names);
-    }
-  }
   // Only gradients that did not come in the last backward are left to send.
   ReduceNow();
-  for (Bucket& bucket : buckets_) bucket.work.Wait();
+  Wait();
+  if (!saw_gradient_ || options_.missing_gradient == MissingGradient::kZero) return;
+  const std::string names = NamesWithoutGradient();
+  if (names.empty()) return;
+  throw UsageError(
+      "no gradient for {}: use them in the model's output, set requires_grad to false, or set "
+      "ddp.missing_gradient: ZERO",
+      names);
 }
 
 std::string Reducer::NamesWithoutGradient() const {
@@ -203,7 +204,7 @@ void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& 
     if (!same && different.empty()) different = name;
   }
   if (different.empty()) return;
-  throw BugError("rank {}: {} differs from rank 0's", communicator.rank(), different);
+  throw BugError("{} differs from rank 0's", different);
 }
 
 }  // namespace lockstep

@@ -20,8 +20,8 @@
 //   4. ReduceDuringBackward(), then the last backward: each AccumulateGrad's hook counts its bucket
 //      down, and a full bucket goes to the communicator. A rank that has no last micro-batch calls
 //      ReduceNow() instead
-//   5. Finish(): what is under way is waited for (on the GPU: by the current stream, not by the
-//      host)
+//   5. Finish(): what is under way is waited for (on the GPU: by the current stream, not by the host)
+// A rank that cannot go on with the step calls ReduceNow() and Wait(), so that no other waits for it.
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
@@ -65,6 +65,7 @@ class Reducer {
   void Begin();
   void ReduceDuringBackward();
   void ReduceNow();
+  void Wait();
   void Finish();
 
   // float32 [kScalars], for whatever else a step has to sum over the ranks.

@@ -38,18 +38,29 @@ float NumberIn(std::string_view cell, const Place& place) {
   return value;
 }
 
+// More classes than this are taken for a mistake unless data.classes asks for them.
+constexpr double kMaxInferredClasses = 1e6;
+
 int64_t LabelIn(std::string_view cell, const Place& place, int64_t classes) {
-  const float value = NumberIn(cell, place);
-  const auto label = static_cast<int64_t>(value);
-  if (value < 0 || static_cast<float>(label) != value) {
+  // A double holds every integer that a label can be; a float does not.
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  const bool number = error == std::errc() && end == cell.data() + cell.size();
+  if (!number || !(value >= 0) || value != std::floor(value)) {
     throw DataError("{}:{}: column {}: label \"{}\" is no class number (an integer from 0)",
-                    place.path, place.line, place.column, cell);
+                    place.path, place.line, place.column, cell.substr(0, 40));
   }
-  if (classes > 0 && label >= classes) {
+  if (classes > 0 && value >= static_cast<double>(classes)) {
     throw DataError("{}:{}: column {}: label {} is out of range: data.classes is {}", place.path,
-                    place.line, place.column, label, classes);
+                    place.line, place.column, cell, classes);
   }
-  return label;
+  if (classes == 0 && value >= kMaxInferredClasses) {
+    throw DataError(
+        "{}:{}: column {}: label {} is no likely class number: if it is one, set "
+        "data.classes",
+        place.path, place.line, place.column, cell);
+  }
+  return static_cast<int64_t>(value);
 }
 
 class CsvReader {

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
@@ -73,13 +73,15 @@ Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {
 }
 
 std::string ReadWholeFile(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) throw DataError("{}: cannot be opened: {}", path, error.message());
+  if (size == 0) throw DataError("{}: the file is empty", path);
+  std::string bytes(size, '\0');
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
   if (!file) throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
-  content << file.rdbuf();
-  if (file.bad()) throw DataError("{}: cannot be read: {}", path, std::strerror(errno));
-  std::string bytes = std::move(content).str();
-  if (bytes.empty()) throw DataError("{}: the file is empty (or no regular file)", path);
+  file.read(bytes.data(), static_cast<std::streamsize>(size));
+  if (!file) throw DataError("{}: cannot be read to its end: {}", path, std::strerror(errno));
   return bytes;
 }
 

@@ -121,6 +121,10 @@ TEST(Csv, RefusesALabelOutOfRange) {
               HasSubstr("l.csv:2: column 2: label 3 is out of range: data.classes is 3"));
   EXPECT_THAT(read("-1"), HasSubstr("no class number"));
   EXPECT_THAT(read("0.5"), HasSubstr("no class number"));
+  EXPECT_THAT(read("x"), HasSubstr("no class number"));
+  EXPECT_THAT(read("1e30"), HasSubstr("out of range"));
+  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("l.csv", "1,0\n1,1e9\n")}}); }),
+              HasSubstr("set data.classes"));
 }
 
 TEST(Csv, RefusesALabelColumnOutsideTheRow) {

@@ -17,10 +17,17 @@ Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptio
   for (Slot& slot : slots_) {
     slot.input = at::empty(shape, memory.dtype(dataset.spec().dtype));
   }
-  for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });
+  try {
+    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });
+  } catch (...) {  // the system gives no more threads
+    StopThreads();
+    throw;
+  }
 }
 
-Loader::~Loader() {
+Loader::~Loader() { StopThreads(); }
+
+void Loader::StopThreads() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

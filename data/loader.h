@@ -73,6 +73,7 @@ class Loader {
 
   void Fill(Slot& slot);
   void Run();
+  void StopThreads();
 
   const Dataset& dataset_;
   Sampler sampler_;

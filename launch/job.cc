@@ -59,10 +59,9 @@ World Job::Connect(config::Config::Device wanted) {
   // gives the same bits.
   at::globalContext().setAllowTF32CuDNN(false);
   at::globalContext().setDeterministicCuDNN(true);
-  Together(*host_, [&] {
-    c10::cuda::set_device(device->index());
-    gpus_ = host_->world_size() > 1 ? MakeNccl(*device, *host_) : MakeAlone();
-  });
+  Together(*host_, [&] { c10::cuda::set_device(device->index()); });
+  // Its ranks wait for each other, so a rank on which this fails cannot stay to agree on the error.
+  gpus_ = host_->world_size() > 1 ? MakeNccl(*device, *host_) : MakeAlone();
   return {*device, *gpus_, *host_, local_ranks};
 }
 

@@ -87,20 +87,29 @@ void CheckCommandName(const CLI::App& app, const std::vector<std::string>& words
   Become(MpirunCommand(line.ranks, program, WithoutRanks(argc, argv)));
 }
 
-TrainOptions MakeTrainOptions() {
+// Ends this rank for an error of its own, while others may be waiting for it.
+[[noreturn]] void LeaveAlone(Job& job, const std::exception& exception) {
+  const Error error = ErrorOf(exception);
+  std::fflush(stdout);
+  const bool alone = job.host().world_size() == 1;
+  PrintError(alone ? error.what() : fmt::format("rank {}: {}", job.host().rank(), error.what()));
+  Job::Abort(error.status());
+}
+
+TrainOptions MakeTrainOptions(Job& job) {
   const char* start = std::getenv(kCommandStart);
   const bool live = Job::IsRank() ? std::getenv(kLive) != nullptr : isatty(STDOUT_FILENO) != 0;
-  return {
-      .version = kVersion,
-      .live = live,
-      .command_start_s = start != nullptr ? std::strtod(start, nullptr) : ProcessStartSeconds()};
+  return {.version = kVersion,
+          .live = live,
+          .command_start_s = start != nullptr ? std::strtod(start, nullptr) : ProcessStartSeconds(),
+          .leave = [&job](const std::exception& exception) { LeaveAlone(job, exception); }};
 }
 
 void RunTrain(const CommandLine& line, const Models& models, Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadConfig(line.config, line.assignments); });
   const World world = job.Connect(config.device());
-  Train(config, models, world, MakeTrainOptions());
+  Train(config, models, world, MakeTrainOptions(job));
 }
 
 void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
@@ -130,8 +139,7 @@ void PrintVersion() {
 // Runs `command` as this rank of its job and returns the exit status.
 template <typename Command>
 int RunAsRank(const Command& command) {
-  // Outside the try block: a rank that fails leaves while others may be waiting for it, so the
-  // job's communicators must not be torn down on the way.
+  // Outside the try block: the communicators must outlive what fails.
   std::optional<Job> job;
   try {
     job.emplace();
@@ -141,15 +149,14 @@ int RunAsRank(const Command& command) {
     return static_cast<int>(ExitStatus::kDone);
   } catch (const std::exception& exception) {
     const Error error = ErrorOf(exception);
-    std::fflush(stdout);
-    if (job && error.on_every_rank()) {
-      if (job->host().rank() == 0) PrintError(error.what());
-      job->Leave();
-    } else {
-      const bool alone = !job || job->host().world_size() == 1;
-      PrintError(alone ? error.what()
-                       : fmt::format("rank {}: {}", job->host().rank(), error.what()));
+    if (!job) {
+      PrintError(error.what());
+      Job::Abort(error.status());
     }
+    if (!error.on_every_rank()) LeaveAlone(*job, exception);
+    std::fflush(stdout);
+    if (job->host().rank() == 0) PrintError(error.what());
+    job->Leave();
     Job::Abort(error.status());
   }
 }

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 #include "base/error.h"
 
@@ -18,7 +17,8 @@ std::vector<std::string> MpirunCommand(int ranks, const std::string& program,
     command.insert(command.end(), words);
   };
   if (geteuid() == 0) add({"--allow-run-as-root"});
-  if (ranks > static_cast<int>(std::thread::hardware_concurrency())) add({"--oversubscribe"});
+  // mpirun counts cores, not hardware threads, and refuses more ranks than that without a word.
+  add({"--oversubscribe"});
   // With two ranks or fewer mpirun binds each to one core, which its loader's threads would share.
   add({"--bind-to", "none"});
   // Only errors of our own, not mpirun's pages about them.

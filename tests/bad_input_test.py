@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from harness import BUG, CHECKPOINT, DATA, DEVICE, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, write_config
+from harness import BUG, CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, write_config
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 RANKS = 2
@@ -96,6 +96,11 @@ def test_the_same_config_error_without_our_launcher_is_one_line(tmp_path):
     expect(run, USAGE, 'Config has no field "nonsense"')
 
 
+def test_an_unknown_option_of_a_model(tmp_path):
+    run = train(tmp_path, GOOD_DATA + 'model { name: "faulty" option { key: "fualt" value: "1" } }', program=FAULTY)
+    expect(run, USAGE, 'the model "faulty" has no option "fualt"; did you mean "fault"?')
+
+
 def test_an_existing_run_folder(tmp_path):
     (tmp_path / "run").mkdir()
     run = train(tmp_path, GOOD_DATA)
@@ -144,9 +149,7 @@ def test_mpirun_is_killed(tmp_path):
 
 
 def test_a_parameter_without_gradient_is_named(tmp_path):
-    run = faulty(tmp_path, 4)
-    assert run.status == USAGE, run
-    assert "no gradient for 1 of 2 parameters (linear.bias)" in run.err
+    expect(faulty(tmp_path, 4), USAGE, "error: no gradient for 1 of 2 parameters (linear.bias)")
 
 
 def test_a_parameter_without_gradient_may_be_zero(tmp_path):

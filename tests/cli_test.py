@@ -2,7 +2,9 @@
 
 import csv
 import os
+import pathlib
 import re
+import tempfile
 
 import numpy as np
 import pytest
@@ -12,6 +14,11 @@ import torch
 from harness import CHECKPOINT, DATA, DEVICE, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, split_digits, write_config
 
 OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
+
+# A folder that holds a config but no run.
+EXAMPLE_FOLDER = pathlib.Path(tempfile.mkdtemp())
+write_config(EXAMPLE_FOLDER, f'data {{ train: "{DIGITS}" }}')
+
 RANKS = [None, 2] if DEVICE == "CPU" or torch.cuda.device_count() > 1 else [None]
 
 
@@ -49,6 +56,8 @@ def test_the_log_tells_the_story(trained):
     assert [e["epoch"] for e in evaluations] == list(range(1, 61))
     assert evaluations[-1]["accuracy"] == log[-1]["accuracy"]
     assert log[-1]["first_step_s"] > 0 and log[-1]["samples_per_s"] > 0
+    # Samples and seconds are counted from the same moment: no stretch seems many times faster than all.
+    assert max(s["samples_per_s"] for s in steps) < 20 * log[-1]["samples_per_s"]
 
 
 def test_away_from_a_terminal_lines_are_plain(trained):
@@ -156,7 +165,16 @@ def test_convnet_learns_mnist_and_cifar10_files(tmp_path):
         )
         run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=RANKS[-1])
         assert run.status == DONE, run
-        assert events(tmp_path / name, "done")[0]["accuracy"] > 0.85
+        accuracy = events(tmp_path / name, "done")[0]["accuracy"]
+        assert accuracy > 0.85
+        evaluated = Run(["evaluate", tmp_path / name], ranks=RANKS[-1])
+        assert f"accuracy {accuracy:.4f}" in evaluated.out, evaluated
+        inputs = ["images"] if name == "mnist" else ["batch.bin"]
+        output = tmp_path / f"{name}.csv"
+        predicted = Run(["predict", tmp_path / name, "--input", *inputs, "--output", output], ranks=RANKS[-1], cwd=tmp_path)
+        assert predicted.status == DONE, predicted
+        lines = output.read_text().splitlines()[1:]
+        assert np.mean([int(line.split(",")[1]) == label for line, label in zip(lines, labels)]) > 0.85
         assert events(tmp_path / name, "step")[-1]["grad_norm"] > 0
 
 
@@ -207,6 +225,7 @@ def test_help():
         (["config"], USAGE, "CONFIG or --template"),
         (["evaluate", "/nowhere"], USAGE, "/nowhere/config.pbtxt"),
         (["predict", "/nowhere"], USAGE, "--input"),
+        (["predict", str(EXAMPLE_FOLDER), "--input", str(DIGITS)], USAGE, "not the config that a run left behind"),
     ],
 )
 def test_mistakes_are_one_line(arguments, status, part):

@@ -14,6 +14,5 @@ cd "$here"
 program=$("${bazel[@]}" info --noshow_progress bazel-bin 2>/dev/null)/two_layers
 
 run_dir=$(mktemp -d)/run
-"$program" train "$root/examples/own_model/train.pbtxt" --set run_dir="$run_dir" --set model.name=two_layers
-
+"$program" train "$here/train.pbtxt" --set run_dir="$run_dir"
 grep '"event":"done"' "$run_dir/log.jsonl"

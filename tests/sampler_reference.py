@@ -48,14 +48,6 @@ def steps(samples, global_batch, seed, epochs):
             yield [order[p] for p in range(first, min(first + global_batch, samples))]
 
 
-def split(samples, fraction, seed):
-    """(training indices, validation indices) as data/split.h cuts them."""
-    order = Permutation(samples, seed, _MASK)
-    validation = -int(-samples * fraction // 1)
-    indices = [order[p] for p in range(samples)]
-    return sorted(indices[:-validation]), sorted(indices[-validation:])
-
-
 if __name__ == "__main__":
     n, seed, epoch = map(int, sys.argv[1:])
     print(*(Permutation(n, seed, epoch)[p] for p in range(n)))

@@ -85,6 +85,8 @@ std::string Explain(const std::string& message, const std::string& text_before) 
     for (const Descriptor* type : messages) {
       const FieldDescriptor* field = type->FindFieldByName(match[2]);
       if (field == nullptr || field->enum_type() == nullptr) continue;
+      // Another message's field of that name.
+      if (field->enum_type()->FindValueByName(match[1]) != nullptr) continue;
       for (const std::string& value : NamesOf(*field->enum_type())) values.push_back(value);
     }
     return fmt::format("field \"{}\" cannot be \"{}\"{}", match[2].str(), match[1].str(),
@@ -275,10 +277,13 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
   }
 
   // Strings may come without quotes: a shell has eaten the user's.
-  const bool quoted = value.find_first_of("\"'") != std::string::npos;
+  const bool quoted = value.starts_with('"') || value.starts_with('\'');
   if (field->type() == FieldDescriptor::TYPE_STRING && !quoted && !value.starts_with('[')) {
     std::string escaped;
-    for (const char c : value) escaped += c == '\\' ? std::string("\\\\") : std::string(1, c);
+    for (const char c : value) {
+      if (c == '\\' || c == '"') escaped += '\\';
+      escaped += c;
+    }
     value = '"' + escaped + '"';
   }
   message->GetReflection()->ClearField(message, field);
@@ -295,10 +300,22 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     throw UsageError("{}: field \"{}\" cannot be {}{}", origin, field->name(), value, error.hint());
   }
   Anchor(*message, *field, fs::current_path());
+  // The messages that hold the field are given with it.
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    origins.try_emplace(name.substr(0, dot), origin);
+  }
   origins[name] = origin;
 }
 
 // ---- Checking -----------------------------------------------------------------------------------
+
+// Whether a config like this has the message `name` at all: each model's options, and CSV's, are
+// for that model and that format alone.
+bool HasMeaning(const Config& config, const std::string& name) {
+  if (name == "mlp" || name == "convnet") return config.model().name() == name;
+  if (name == "csv") return config.data().format() == config::Data::CSV;
+  return true;
+}
 
 enum class Files { kMustExist, kMayBeGone };
 
@@ -316,6 +333,7 @@ class Checker {
     CheckData();
     CheckModel();
     CheckOptimizer();
+    CheckSchedule();
   }
 
  private:
@@ -372,7 +390,7 @@ class Checker {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
            "is for pixels; for CSV use data.csv.scale");
     }
-    if (data.format() != config::Data::CSV && IsSet("data.csv")) {
+    if (IsSet("data.csv") && !HasMeaning(config_, "csv")) {
       Fail("data.csv",
            fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
     }
@@ -381,7 +399,7 @@ class Checker {
 
   void CheckModel() const {
     for (const char* name : {"mlp", "convnet"}) {
-      if (IsSet(std::string("model.") + name) && config_.model().name() != name) {
+      if (IsSet(std::string("model.") + name) && !HasMeaning(config_, name)) {
         Fail(std::string("model.") + name,
              fmt::format("has no meaning for the model \"{}\"", config_.model().name()));
       }
@@ -394,8 +412,23 @@ class Checker {
       const std::string type = config::Optimizer::Type_Name(optimizer.type());
       if (optimizer.momentum() != 0) Fail("optimizer.momentum", "is SGD's; " + type + " has beta1");
       if (optimizer.nesterov()) Fail("optimizer.nesterov", "is SGD's, not " + type + "'s");
-    } else if (optimizer.nesterov() && optimizer.momentum() == 0) {
+      return;
+    }
+    const config::Optimizer defaults;
+    if (optimizer.nesterov() && optimizer.momentum() == 0) {
       Fail("optimizer.nesterov", "needs optimizer.momentum above 0");
+    }
+    if (optimizer.beta1() != defaults.beta1()) Fail("optimizer.beta1", "has no meaning for SGD");
+    if (optimizer.beta2() != defaults.beta2()) Fail("optimizer.beta2", "has no meaning for SGD");
+    if (optimizer.epsilon() != defaults.epsilon()) {
+      Fail("optimizer.epsilon", "has no meaning for SGD");
+    }
+  }
+
+  void CheckSchedule() const {
+    const config::Schedule& schedule = config_.schedule();
+    if (schedule.type() == config::Schedule::CONSTANT && schedule.final_fraction() != 0) {
+      Fail("schedule.final_fraction", "has no meaning for a CONSTANT rate");
     }
   }
 
@@ -404,15 +437,14 @@ class Checker {
   const Origins& origins_;
 };
 
-// Sets every field that is not set to its default; of the models' messages only the named model's.
-void FillDefaults(Message& message, const std::string& model) {
+// Sets every field that is not set to its default, in `message` and those below it.
+void FillDefaults(Message& message, const Config& config) {
   const Reflection& reflection = *message.GetReflection();
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
     if (field->is_repeated()) continue;
     if (IsNested(*field)) {
-      if (message.GetDescriptor() == config::Model::descriptor() && field->name() != model)
-        continue;
-      FillDefaults(*reflection.MutableMessage(&message, field), model);
+      if (!HasMeaning(config, field->name())) continue;
+      FillDefaults(*reflection.MutableMessage(&message, field), config);
       continue;
     }
     if (reflection.HasField(message, field)) continue;
@@ -537,7 +569,7 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& assig
   Config config = ParseFile(path, origins);
   for (const std::string& assignment : assignments) Assign(assignment, config, origins);
   Checker(config, path, origins).CheckAll(Files::kMustExist);
-  FillDefaults(config, config.model().name());
+  FillDefaults(config, config);
   if (config.run_dir().empty()) config.set_run_dir("runs/" + fs::path(path).stem().string());
   return config;
 }
@@ -547,6 +579,9 @@ Config LoadRunConfig(const std::string& run_dir) {
   Origins origins;
   Config config = ParseFile(path, origins);
   Checker(config, path, origins).CheckAll(Files::kMayBeGone);
+  if (config.data().input_shape().empty() || config.data().classes() == 0) {
+    throw UsageError("{}: not the config that a run left behind: name a run folder", path);
+  }
   return config;
 }
 
@@ -560,7 +595,7 @@ std::string PrintConfig(const Config& config) {
 
 std::string ConfigTemplate() {
   Config config;
-  FillDefaults(config, config.model().name());
+  FillDefaults(config, config);
   return TemplateOf(config, Comments());
 }
 

@@ -66,7 +66,7 @@ TEST_F(ConfigTest, WhatIsPrintedLoadsAgainAsTheSame) {
 TEST_F(ConfigTest, TheTemplateHoldsEveryFieldWithItsCommentAndParses) {
   const std::string text = ConfigTemplate();
   EXPECT_THAT(text, HasSubstr("# Samples of one optimizer step, over all ranks and micro-batches.\n"
-                              "# Range: at least 1.\n"
+                              "# Range: at least 1, at most 1e+09.\n"
                               "global_batch: 64\n"));
   EXPECT_THAT(text, HasSubstr("# One of SGD, ADAM, ADAMW.\n  type: ADAMW\n"));
   Config config;
@@ -127,6 +127,10 @@ TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
   EXPECT_THAT(ErrorOf(good + "optimizer { nesterov: true type: SGD }"),
               HasSubstr("needs optimizer.momentum"));
   EXPECT_THAT(ErrorOf(good + "optimizer { momentum: 0.9 }"), HasSubstr("is SGD's"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { type: SGD beta1: 0.8 }"),
+              HasSubstr("no meaning for SGD"));
+  EXPECT_THAT(ErrorOf(good + "schedule { final_fraction: 0.5 }"),
+              HasSubstr("c.pbtxt:2:12: schedule.final_fraction: has no meaning"));
   EXPECT_THAT(ErrorOf(good + "model { name: 'convnet' mlp { hidden: 3 } }"),
               HasSubstr("c.pbtxt:2:25: model.mlp: has no meaning for the model \"convnet\""));
   EXPECT_THAT(
@@ -148,11 +152,11 @@ TEST_F(ConfigTest, SetOverridesAnyField) {
   const Config config =
       Load(std::string(kGood) + "model { mlp { hidden: [1, 2] } }",
            {"optimizer.lr=0.5", "model.mlp.hidden=[7, 8, 9]", "optimizer.type=SGD",
-            "run_dir=a\\b c", "data.shuffle=false", "seed=18446744073709551615"});
+            "run_dir=a\\b\"c's d", "data.shuffle=false", "seed=18446744073709551615"});
   EXPECT_EQ(config.optimizer().lr(), 0.5);
   EXPECT_THAT(config.model().mlp().hidden(), ElementsAre(7, 8, 9));
   EXPECT_EQ(config.optimizer().type(), config::Optimizer::SGD);
-  EXPECT_EQ(config.run_dir(), "a\\b c");
+  EXPECT_EQ(config.run_dir(), "a\\b\"c's d");
   EXPECT_FALSE(config.data().shuffle());
   EXPECT_EQ(config.seed(), UINT64_MAX);
 }
@@ -176,6 +180,10 @@ TEST_F(ConfigTest, SetNamesItsMistake) {
   EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr.x=1"}), HasSubstr("lr has no fields"));
   EXPECT_THAT(ErrorOf(kGood, {"lr"}), HasSubstr("no \"=\""));
   EXPECT_THAT(ErrorOf(kGood, {"=1"}), HasSubstr("no field is named"));
+  EXPECT_THAT(ErrorOf(kGood, {"model.name=convnet", "model.mlp.hidden=[3]"}),
+              HasSubstr("--set model.mlp.hidden=[3]: model.mlp: has no meaning"));
+  EXPECT_THAT(ErrorOf(kGood, {"schedule.type=ADAM"}), HasSubstr("cannot be ADAM"));
+  EXPECT_THAT(ErrorOf(kGood, {"schedule.type=ADAM"}), Not(HasSubstr("did you mean \"ADAM\"")));
   EXPECT_THAT(ErrorOf(kGood, {"epochs=1 seed: 2"}),
               HasSubstr("field \"epochs\" cannot be 1 seed: 2"));
   EXPECT_THAT(ErrorOf(kGood, {"data.mean=[1] seed: [2]"}), HasSubstr("cannot be"));

@@ -14,6 +14,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "trainer/progress.h"
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -10,10 +11,14 @@
 
 namespace lockstep {
 
-int64_t ModelSpec::IntegerOption(const std::string& key, int64_t fallback) const {
+std::string ModelSpec::Option(const std::string& key, const std::string& fallback) const {
+  asked.push_back(key);
   const auto option = config.option().find(key);
-  if (option == config.option().end()) return fallback;
-  const std::string& text = option->second;
+  return option == config.option().end() ? fallback : option->second;
+}
+
+int64_t ModelSpec::IntegerOption(const std::string& key, int64_t fallback) const {
+  const std::string text = Option(key, std::to_string(fallback));
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
@@ -31,12 +36,21 @@ void Models::Add(const std::string& name, Factory factory) {
 }
 
 std::shared_ptr<Model> Models::Make(const ModelSpec& spec) const {
-  const auto factory = factories_.find(spec.config.name());
-  if (factory != factories_.end()) return factory->second(spec);
-  std::vector<std::string> names;
-  for (const auto& [name, unused] : factories_) names.push_back(name);
-  throw UsageError("model.name: unknown model \"{}\"{} (known: {})", spec.config.name(),
-                   DidYouMean(spec.config.name(), names), fmt::join(names, ", "));
+  const std::string& name = spec.config.name();
+  const auto factory = factories_.find(name);
+  if (factory == factories_.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, unused] : factories_) names.push_back(known);
+    throw UsageError("model.name: unknown model \"{}\"{} (known: {})", name,
+                     DidYouMean(name, names), fmt::join(names, ", "));
+  }
+  std::shared_ptr<Model> model = factory->second(spec);
+  for (const auto& [key, value] : spec.config.option()) {
+    if (std::find(spec.asked.begin(), spec.asked.end(), key) != spec.asked.end()) continue;
+    throw UsageError("model.option: the model \"{}\" has no option \"{}\"{}", name, key,
+                     DidYouMean(key, spec.asked));
+  }
+  return model;
 }
 
 }  // namespace lockstep

@@ -24,9 +24,13 @@ struct ModelSpec {
   int64_t classes = 0;
   config::Model config;
 
-  // The value of `option { key value }` in the config; `fallback` when it is not there. Throws
-  // Error (kUsage) when the value is no integer.
+  // The value of `option { key value }` in the config; `fallback` when it is not there. A key that a
+  // model never asks for is taken for a mistake. Throws Error (kUsage) when the value is no integer.
+  std::string Option(const std::string& key, const std::string& fallback) const;
   int64_t IntegerOption(const std::string& key, int64_t fallback) const;
+
+  // The keys that were asked for, for Models::Make.
+  mutable std::vector<std::string> asked{};
 };
 
 class Model : public torch::nn::Module {

@@ -31,6 +31,10 @@ std::string Rate(double samples_per_s) {
 Progress::Progress(bool live, int64_t epochs, int64_t total_steps, int64_t global_batch)
     : live_(live), epochs_(epochs), total_steps_(total_steps), global_batch_(global_batch) {}
 
+Progress::~Progress() {
+  if (line_is_drawn_) Say("");
+}
+
 void Progress::OnStep(const StepReport& report) {
   const Clock::time_point now = Clock::now();
   if (report.step < total_steps_ && now - last_drawn_ < (live_ ? kLivePeriod : kPlainPeriod))

@@ -21,6 +21,11 @@ class Progress {
   // `live`: standard output is a terminal that one line may be redrawn on.
   Progress(bool live, int64_t epochs, int64_t total_steps, int64_t global_batch);
 
+  // Ends the live line, if one is drawn.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
   void OnStep(const StepReport& report);
 
   // A line that stays.

@@ -10,14 +10,17 @@
 namespace lockstep {
 
 RunFolder::RunFolder(const config::Config& config) : path_(config.run_dir()) {
-  if (std::filesystem::exists(path_)) {
+  const std::filesystem::path folder = std::filesystem::absolute(path_);
+  std::error_code error;
+  std::filesystem::create_directories(folder.parent_path(), error);
+  // Of two runs that start at once one makes the folder, and the other sees that it did not.
+  const bool made = !error && std::filesystem::create_directory(folder, error);
+  if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
+  if (!made) {
     throw UsageError(
         "{}: the run folder exists already: remove it, or choose another with --set run_dir=...",
         path_);
   }
-  std::error_code error;
-  std::filesystem::create_directories(path_, error);
-  if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
   const std::string text = PrintConfig(config);
   WriteFileAtomically(RunConfigPath(path_),
                       [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -37,10 +38,15 @@ void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 }
 
+// A parameter that a model registers under several names is trained once.
 std::vector<NamedTensor> TrainedParametersOf(const Model& model) {
   std::vector<NamedTensor> trained;
+  std::set<const void*> seen;
   for (const auto& item : model.named_parameters()) {
-    if (item.value().requires_grad()) trained.push_back({item.key(), item.value()});
+    const at::Tensor& parameter = item.value();
+    if (!parameter.requires_grad()) continue;
+    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    trained.push_back({item.key(), parameter});
   }
   return trained;
 }
@@ -109,6 +115,10 @@ class Trainer {
         metrics_(world.device) {
     total_steps_ = config.epochs() * sampler_.steps_per_epoch();
     if (config.max_steps() > 0) total_steps_ = std::min(total_steps_, config.max_steps());
+    for (const auto& item : model_->named_buffers()) buffers_.push_back({item.key(), item.value()});
+    // The ranks drew the same initial weights; what a model draws from now on differs, as their
+    // samples do.
+    at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
   }
 
   void Run(const TrainOptions& options, RunFolder* folder) {
@@ -142,11 +152,11 @@ class Trainer {
   void TrainStep(int64_t step) {
     optimizer_.SetLearningRate(LearningRateOf(step));
     reducer_.Begin();
-    for (int micro = 0; micro < config_.accumulation(); ++micro) {
-      AccumulateGradients(feed_.Next(), /*last=*/micro + 1 == config_.accumulation());
-      feed_.Prefetch();
+    if (step == 0) {
+      AccumulateGradientsTogether();
+    } else {
+      AccumulateGradients();
     }
-    reducer_.Finish();
     if (config_.optimizer().clip_norm() > 0) {
       grad_norm_ = ClipGradNorm(reducer_.flat_gradients(), config_.optimizer().clip_norm());
     }
@@ -154,10 +164,32 @@ class Trainer {
     world_.communicator.CheckHealth();
   }
 
+  // A mistake in a model mostly shows in its first step, and on every rank. There a rank that fails
+  // still takes part in the step's collectives, and then all agree on what to say.
+  void AccumulateGradientsTogether() {
+    std::optional<Error> error;
+    try {
+      AccumulateGradients();
+    } catch (const std::exception& exception) {
+      error = ErrorOf(exception);
+      reducer_.ReduceNow();
+      reducer_.Wait();
+    }
+    AgreeOnErrors(error, world_.host);
+  }
+
+  void AccumulateGradients() {
+    for (int micro = 0; micro < config_.accumulation(); ++micro) {
+      AddMicroBatch(feed_.Next(), /*last=*/micro + 1 == config_.accumulation());
+      feed_.Prefetch();
+    }
+    reducer_.Finish();
+  }
+
   // Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
   // The loss of the step is the mean over its global batch: the micro-batches' sums over one global
   // count.
-  void AccumulateGradients(const DeviceBatch& batch, bool last) {
+  void AddMicroBatch(const DeviceBatch& batch, bool last) {
     if (batch.origin.indices.empty()) {
       if (last) reducer_.ReduceNow();
       return;
@@ -234,9 +266,13 @@ class Trainer {
     rated_seconds_ += seconds;
     while (const std::optional<StepReport> report = metrics_.PopAnyway()) EmitStep(*report);
 
+    // Buffers follow each rank's own samples (BatchNorm's statistics); what is evaluated and saved is
+    // rank 0's, on every rank.
+    BroadcastFromRankZero(buffers_, world_.communicator);
     if (data_.validation) {
-      evaluation_ = Evaluate(*model_, preprocessing_, *data_.validation, config_.global_batch(),
-                             loader_options_, world_);
+      evaluation_ =
+          Evaluate(*model_, preprocessing_, *data_.validation,
+                   config_.global_batch() / config_.accumulation(), loader_options_, world_);
       if (folder_ != nullptr) {
         folder_->Log({{"event", "eval"},
                       {"step", steps_done},
@@ -249,6 +285,7 @@ class Trainer {
       }
     }
     epoch_begin_ = last_line_ = Clock::now();
+    last_line_step_ = steps_done;
   }
 
   void LogStart(const TrainOptions& options) {
@@ -295,7 +332,8 @@ class Trainer {
   TrainingData data_;
   Preprocessing preprocessing_;
   std::shared_ptr<Model> model_;
-  std::vector<NamedTensor> parameters_;
+  std::vector<NamedTensor> parameters_;  // those that are trained
+  std::vector<NamedTensor> buffers_;
   Reducer reducer_;
   at::Tensor loss_;  // of the step: a view of one of the reducer's scalars
   Optimizer optimizer_;
@@ -338,7 +376,14 @@ void Train(config::Config config, const Models& models, const World& world,
   Together(world.host, [&] {
     if (world.rank() == 0) folder.emplace(config);
   });
-  trainer->Run(options, folder ? &*folder : nullptr);
+  try {
+    trainer->Run(options, folder ? &*folder : nullptr);
+  } catch (const std::exception& exception) {
+    // The trainer must not be torn down where other ranks wait for this one: a loader's thread may be
+    // waiting for a copy behind a collective that never ends.
+    if (!ErrorOf(exception).on_every_rank()) options.leave(exception);
+    throw;
+  }
 }
 
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,

@@ -1,16 +1,18 @@
 // Training a config from start to end on all ranks, and using what came out.
 //
-// what can fail -> what the caller sees -> the test that shows it (tests/)
+// what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
 //   data, model or config that do not go together -> the same Error on every rank, before the first
-//     step
-//     -> bad_input_test.py
-//   the loss is no finite number -> Error (kUsage) on every rank, with the step ->
-//     bad_input_test.py
-//   a rank throws in a step -> that rank's exception; the others wait in a collective until the job
-//     is ended -> bad_input_test.py, test_a_rank_that_throws
+//     step -> test_unknown_model, test_bad_csv, ...
+//   the loss is no finite number -> Error (kUsage) on every rank, with the step
+//     -> test_a_loss_that_is_not_finite
+//   a rank throws in the first step -> its error on every rank -> test_a_rank_that_throws
+//   a rank throws later -> options.leave; the others wait in a collective until mpirun ends the job
+//     -> test_a_rank_that_throws
 //   the disk is full -> Error (kCheckpoint) on rank 0 -> ckpt/atomic_file_test.cc
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,8 @@ struct TrainOptions {
   std::string version;         // of the program, for the log
   bool live = false;           // standard output is a terminal
   double command_start_s = 0;  // when the user's command began, on the clock of base/clock.h
+  // Says what went wrong on this rank alone and ends the process.
+  std::function<void(const std::exception&)> leave;
 };
 
 // Trains `config` into a new run folder. Every rank must call it. Throws Error.
