@@ -4,6 +4,7 @@ process left behind."""
 import os
 import pathlib
 import struct
+import time
 
 import pytest
 
@@ -31,6 +32,10 @@ def processes_with(text):
 def train(folder, text, *arguments, program=LOCKSTEP, ranks=RANKS):
     config = write_config(folder, text)
     run = Run(["train", config, "--set", f"run_dir={folder}/run", *arguments], ranks=ranks, program=program)
+    # Where mpirun itself was killed, its ranks may still be on their way out when it is gone.
+    end = time.monotonic() + 5 - min(run.seconds, 5)
+    while processes_with(str(folder)) and time.monotonic() < end:
+        os.sched_yield()
     assert processes_with(str(folder)) == []
     return run
 

@@ -66,7 +66,7 @@ TEST_F(ConfigTest, WhatIsPrintedLoadsAgainAsTheSame) {
 TEST_F(ConfigTest, TheTemplateHoldsEveryFieldWithItsCommentAndParses) {
   const std::string text = ConfigTemplate();
   EXPECT_THAT(text, HasSubstr("# Samples of one optimizer step, over all ranks and micro-batches.\n"
-                              "# Range: at least 1, at most 1e+09.\n"
+                              "# Range: at least 1, at most 1000000000.\n"
                               "global_batch: 64\n"));
   EXPECT_THAT(text, HasSubstr("# One of SGD, ADAM, ADAMW.\n  type: ADAMW\n"));
   Config config;
