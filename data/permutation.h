@@ -36,7 +36,7 @@ class Permutation {
 
   // Luby and Rackoff need 4 rounds for random functions on large halves. Small n has halves of one
   // or two bits: there all n! orders are equally likely only from 16 rounds on (at 8, n = 6,
-  // chi-square is 73 deviations off; at 12, 10), and 24 leave a margin. They cost 50 ns an index.
+  // chi-square is 73 deviations off; at 12, 10), and 24 leave a margin. They cost about 80 ns an index.
   static constexpr int kRounds = 24;
 
   uint64_t n_;
