@@ -1,8 +1,8 @@
 #include "base/clock.h"
 
-#include <time.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <string>

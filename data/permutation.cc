@@ -27,7 +27,7 @@ Permutation::Permutation(int64_t n, uint64_t seed, uint64_t round) : n_(static_c
 }
 
 int64_t Permutation::Of(int64_t position) const {
-  uint64_t x = static_cast<uint64_t>(position);
+  auto x = static_cast<uint64_t>(position);
   do {
     x = PermutePowerOfTwo(x);
   } while (x >= n_);

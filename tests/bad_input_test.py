@@ -165,3 +165,24 @@ def test_a_parameter_without_gradient_may_be_zero(tmp_path):
     run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=RANKS, program=FAULTY)
     assert run.status == DONE, run
     assert events(tmp_path / "run", "done")
+
+
+def trained_with(folder, **options):
+    """The last loss of a faulty program that has no fault but these options, and its run folder."""
+    options = "".join(f'option {{ key: "{k}" value: "{v}" }} ' for k, v in options.items())
+    folder.mkdir()
+    text = f'epochs: 2 data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}\n'
+    run = train(folder, text + f'model {{ name: "faulty" {options} }}', program=FAULTY)
+    assert run.status == DONE, run
+    return events(folder / "run", "done")[0]["loss"], folder / "run"
+
+
+def test_a_parameter_with_two_names_is_trained_once(tmp_path):
+    assert trained_with(tmp_path / "once")[0] == trained_with(tmp_path / "twice", twice=1)[0]
+
+
+def test_what_is_evaluated_is_what_is_saved(tmp_path):
+    """BatchNorm's statistics follow each rank's own samples; rank 0's are evaluated and saved."""
+    loss, run_dir = trained_with(tmp_path / "norm", norm=1)
+    evaluated = Run(["evaluate", run_dir], ranks=RANKS, program=FAULTY)
+    assert f"loss {loss:.4f}  " in evaluated.out, evaluated

@@ -1,8 +1,10 @@
 // A lockstep program whose model, linear otherwise, fails as its options say: in the forward number
 // `at`, counted from 0, on rank `rank`, by throwing (fault 1), by killing its own process (2), or
-// by killing the mpirun that started it (3); or on every rank by leaving its bias unused (4).
+// by killing the mpirun that started it (3); or on every rank by leaving its bias unused (4). Options
+// `twice` and `norm` register the layer under a second name, and put BatchNorm behind it.
 
 #include <signal.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
@@ -20,7 +22,12 @@ class FaultyModel : public lockstep::Model {
       : fault_(spec.IntegerOption("fault", kNone)),
         rank_(spec.IntegerOption("rank", 0)),
         at_(spec.IntegerOption("at", 0)),
-        linear_(register_module("linear", torch::nn::Linear(spec.input_shape[0], spec.classes))) {}
+        linear_(register_module("linear", torch::nn::Linear(spec.input_shape[0], spec.classes))) {
+    if (spec.IntegerOption("twice", 0) != 0) register_module("again", linear_);
+    if (spec.IntegerOption("norm", 0) != 0) {
+      norm_ = register_module("norm", torch::nn::BatchNorm1d(spec.classes));
+    }
+  }
 
   at::Tensor Forward(const at::Tensor& input) override {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -29,7 +36,9 @@ class FaultyModel : public lockstep::Model {
       if (fault_ == kKillRank) kill(getpid(), SIGKILL);
       if (fault_ == kKillMpirun) kill(getppid(), SIGKILL);
     }
-    return at::linear(input, linear_->weight, fault_ == kUnusedBias ? at::Tensor() : linear_->bias);
+    const at::Tensor output =
+        at::linear(input, linear_->weight, fault_ == kUnusedBias ? at::Tensor() : linear_->bias);
+    return norm_ ? norm_(output) : output;
   }
 
  private:
@@ -38,6 +47,7 @@ class FaultyModel : public lockstep::Model {
   int64_t at_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;
+  torch::nn::BatchNorm1d norm_{nullptr};
 };
 
 }  // namespace

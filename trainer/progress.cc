@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 
 namespace lockstep {
@@ -14,7 +15,7 @@ constexpr Clock::duration kLivePeriod = std::chrono::milliseconds(100);
 constexpr Clock::duration kPlainPeriod = std::chrono::seconds(5);
 
 std::string Duration(double seconds) {
-  const auto total = static_cast<int64_t>(seconds + 0.5);
+  const int64_t total = std::lround(seconds);
   const int64_t hours = total / 3600;
   const int64_t minutes = total / 60 % 60;
   return hours > 0 ? fmt::format("{}h{:02}m", hours, minutes)
