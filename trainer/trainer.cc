@@ -96,6 +96,12 @@ config::Config Resolved(config::Config config, const SampleSpec& spec) {
   return config;
 }
 
+// Samples that all ranks together evaluate at once: as many as they train on at once, which is known
+// to fit.
+int64_t EvaluationBatch(const config::Config& config) {
+  return config.global_batch() / config.accumulation();
+}
+
 class Trainer {
  public:
   Trainer(const config::Config& config, TrainingData data, const Models& models, const World& world)
@@ -260,8 +266,10 @@ class Trainer {
     const int64_t epoch_first_step = (epoch - 1) * sampler_.steps_per_epoch();
     // The first epoch counts only while there is no other, and without its first step, which warms
     // up.
-    if (epoch <= 2) rated_samples_ = 0;
-    if (epoch <= 2) rated_seconds_ = 0;
+    if (epoch <= 2) {
+      rated_samples_ = 0;
+      rated_seconds_ = 0;
+    }
     rated_samples_ += SamplesIn(steps_done) - SamplesIn(std::max<int64_t>(epoch_first_step, 1));
     rated_seconds_ += seconds;
     while (const std::optional<StepReport> report = metrics_.PopAnyway()) EmitStep(*report);
@@ -270,9 +278,8 @@ class Trainer {
     // rank 0's, on every rank.
     BroadcastFromRankZero(buffers_, world_.communicator);
     if (data_.validation) {
-      evaluation_ =
-          Evaluate(*model_, preprocessing_, *data_.validation,
-                   config_.global_batch() / config_.accumulation(), loader_options_, world_);
+      evaluation_ = Evaluate(*model_, preprocessing_, *data_.validation, EvaluationBatch(config_),
+                             loader_options_, world_);
       if (folder_ != nullptr) {
         folder_->Log({{"event", "eval"},
                       {"step", steps_done},
@@ -355,11 +362,29 @@ class Trainer {
   double rated_seconds_ = 0;
 };
 
-// A run's model with its final weights.
-std::shared_ptr<Model> LoadRunModel(const std::string& run_dir, config::Config config,
-                                    const Models& models, at::Device device) {
-  config.set_init_from(RunWeightsPath(run_dir));
-  return MakeModel(config, SpecOf(config.data()), models, device);
+// A run's model with its final weights, and the samples that it is to be used on.
+struct LoadedRun {
+  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<Model> model;
+  std::optional<Preprocessing> preprocessing;
+};
+
+// `open` returns the samples, or null where there are none. Every rank must call it. Throws Error on
+// every rank.
+template <typename Open>
+LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Models& models,
+                  const World& world, const Open& open) {
+  LoadedRun run;
+  Together(world.host, [&] {
+    run.dataset = open();
+    if (!run.dataset) {
+      throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
+    }
+    config.set_init_from(RunWeightsPath(run_dir));
+    run.model = MakeModel(config, SpecOf(config.data()), models, world.device);
+    run.preprocessing.emplace(config.data(), run.dataset->spec(), world.device);
+  });
+  return run;
 }
 
 }  // namespace
@@ -389,36 +414,24 @@ void Train(config::Config config, const Models& models, const World& world,
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,
                           const std::vector<std::string>& files, const Models& models,
                           const World& world) {
-  std::shared_ptr<const Dataset> dataset;
-  std::shared_ptr<Model> model;
-  std::optional<Preprocessing> preprocessing;
-  Together(world.host, [&] {
-    dataset = files.empty()
-                  ? OpenTrainingData(config).validation
-                  : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
-    if (!dataset)
-      throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
-    model = LoadRunModel(run_dir, config, models, world.device);
-    preprocessing.emplace(config.data(), dataset->spec(), world.device);
+  const LoadedRun run = LoadRun(run_dir, config, models, world, [&] {
+    return files.empty()
+               ? OpenTrainingData(config).validation
+               : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
   });
-  return {.result = Evaluate(*model, *preprocessing, *dataset, config.global_batch(),
+  return {.result = Evaluate(*run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config),
                              LoaderOptionsFor(config.loader(), world), world),
-          .samples = dataset->size()};
+          .samples = run.dataset->size()};
 }
 
 int64_t PredictRun(const std::string& run_dir, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Models& models, const World& world) {
-  std::shared_ptr<const Dataset> dataset;
-  std::shared_ptr<Model> model;
-  std::optional<Preprocessing> preprocessing;
-  Together(world.host, [&] {
-    dataset = OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true);
-    model = LoadRunModel(run_dir, config, models, world.device);
-    preprocessing.emplace(config.data(), dataset->spec(), world.device);
+  const LoadedRun run = LoadRun(run_dir, config, models, world, [&] {
+    return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true);
   });
   const std::vector<Prediction> predictions =
-      Predict(*model, *preprocessing, *dataset, config.global_batch(),
+      Predict(*run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config),
               LoaderOptionsFor(config.loader(), world), world);
   Together(world.host, [&] {
     if (world.rank() != 0) return;
@@ -429,7 +442,7 @@ int64_t PredictRun(const std::string& run_dir, const config::Config& config,
     WriteFileAtomically(output,
                         [&](const AppendBytes& append) { append(std::as_bytes(std::span(csv))); });
   });
-  return dataset->size();
+  return run.dataset->size();
 }
 
 }  // namespace lockstep
