@@ -1,0 +1,127 @@
+// FlightRecorder: this rank's last collectives, in memory that outlives the process.
+//
+// Promise: whatever ends the process, kill -9 included, its record stays readable: once MoveTo()
+// has been called it is a file that is mapped into memory, and the kernel keeps what was written.
+//
+// Invariants:
+//   1. A collective is recorded when it is enqueued and again when it is done. Each costs a clock
+//      reading and a few stores: no lock, no allocation, no system call.
+//   2. A channel numbers its collectives from 1, the same on every rank. They are done in order.
+//   3. A record's chain is a hash of all that the channel did up to it, so that two ranks that agree
+//      on the chain of collective N agree on all N.
+//   4. One thread at a time enqueues; another marks what is done; any other reads.
+//
+// what can fail -> what the caller sees -> the test that shows it (comm/flight_recorder_test.cc)
+//   the file cannot be made -> Error (kCheckpoint) from MoveTo()
+//     -> FlightRecorder.SaysWhyItsFileCannotBeMade
+//   a file that is no record, or cut short -> Error (kData) from Read()
+//     -> FlightRecorder.RefusesWhatIsNoRecord
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class Op : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier };
+
+// As NCCL names it: "all-reduce", ...
+std::string_view NameOf(Op op);
+
+// Who carries a collective.
+enum class Channel : uint8_t { kMpi, kNccl };
+inline constexpr std::array kChannels{Channel::kMpi, Channel::kNccl};
+
+std::string_view NameOf(Channel channel);
+
+// What a collective is for, as FlightRecorder::MakeLabel() numbered it.
+struct Label {
+  uint32_t id = 0;
+};
+
+struct FlightRecord {
+  uint64_t sequence = 0;
+  Op op = Op::kBarrier;
+  uint64_t bytes = 0;
+  std::string label;
+  int64_t step = 0;         // 0: before the first
+  int64_t enqueued_ns = 0;  // Unix time
+  int64_t done_ns = 0;      // Unix time at which that was seen (NCCL: by a poll); 0: not done
+  uint64_t chain = 0;
+};
+
+// One rank's record.
+struct Flight {
+  int rank = 0;
+  int world_size = 0;
+  std::string verdict;  // what ended the run, where something did
+  struct Lane {
+    uint64_t enqueued = 0;              // collectives
+    uint64_t done = 0;                  // of them
+    std::vector<FlightRecord> records;  // some of the last, oldest first
+  };
+  std::array<Lane, kChannels.size()> lanes;
+
+  Lane& of(Channel channel) { return lanes[static_cast<size_t>(channel)]; }
+  const Lane& of(Channel channel) const { return lanes[static_cast<size_t>(channel)]; }
+};
+
+// How far a channel is.
+struct ChannelState {
+  uint64_t enqueued = 0;   // collectives
+  uint64_t done = 0;       // of them
+  int64_t waiting_ns = 0;  // for how long the oldest that is not done could have run
+  uint64_t mark = 0;  // the newest collective whose number divides by kMarkEvery, and its chain
+  uint64_t mark_chain = 0;
+};
+
+class FlightRecorder {
+ public:
+  static constexpr uint64_t kMarkEvery = 1024;
+
+  FlightRecorder();
+  ~FlightRecorder();
+  FlightRecorder(const FlightRecorder&) = delete;
+  FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+  void SetRank(int rank, int world_size);
+
+  // Keeps the record in the file `path` from now on. No collective may be under way. Throws Error
+  // (kCheckpoint).
+  void MoveTo(const std::string& path);
+
+  // A text of up to 159 bytes, cut where it is longer. There is room for 1,023 different ones; those
+  // that come later share the label "other".
+  Label MakeLabel(std::string_view text);
+
+  // The optimizer step that collectives belong to from now on, counted from 1.
+  void SetStep(int64_t step);
+
+  // Records a collective and returns its number.
+  uint64_t Enqueued(Channel channel, Op op, uint64_t bytes, Label label);
+
+  // `sequence` is done, and with it all before it.
+  void Done(Channel channel, uint64_t sequence);
+
+  // Keeps what ended the run.
+  void SetVerdict(std::string_view verdict);
+
+  ChannelState State(Channel channel) const;
+
+  // The record with each channel's last `before` collectives that are done and the next `after` that
+  // are not.
+  Flight Around(uint64_t before, uint64_t after) const;
+
+  // Throws Error (kData).
+  static Flight Read(const std::string& path);
+
+ private:
+  struct Memory;
+
+  Memory* memory_;
+};
+
+}  // namespace lockstep
