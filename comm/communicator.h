@@ -15,21 +15,26 @@
 // Invariants:
 //   1. Tensors are contiguous. Sums are computed in the tensor's dtype.
 //   2. Operations of one communicator complete in the order of the calls.
+//   3. Every operation is in the flight record (comm/flight_recorder.h) before it can hang.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a tensor of the wrong device, dtype, layout or size -> Error (kBug), before anything is sent
 //     -> comm/communicator_test.cc, RefusesTensorsThatItCannotSend
-//   an MPI call fails -> Error (kPeer) from Wait(), Barrier() or the constructor -> (MPI ends the
-//     job)
-//   NCCL reports an asynchronous error -> Error (kPeer) from CheckHealth() -> (none yet: the
-//     watchdog's)
-//   a rank died or never calls -> mpirun ends the job -> tests/bad_input_test.py, test_a_rank_that_*
+//   an MPI or NCCL call fails -> Error (kPeer) from the operation, Wait() or the constructor
+//     -> comm/communicator_test.cc, AnMpiErrorComesOutOfWait
+//   NCCL reports an asynchronous error -> Error (kPeer) from Poll(), on the watchdog's thread
+//     -> (no way to cause one on a healthy machine)
+//   a rank died, stopped, or makes another call -> the watchdog ends the run (comm/watchdog.h)
+//     -> tests/fault_test.py
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <string_view>
 #include <utility>
+
+#include "comm/flight_recorder.h"
 
 namespace lockstep {
 
@@ -56,24 +61,33 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
+  // What a collective is for, in the words of the flight record: "bucket 2: fc.weight, fc.bias".
+  virtual Label MakeLabel(std::string_view text) = 0;
+
   // tensor <- sum over ranks of tensor.
-  [[nodiscard]] virtual Work AllReduceSum(at::Tensor tensor) = 0;
+  [[nodiscard]] virtual Work AllReduceSum(at::Tensor tensor, Label label) = 0;
 
   // tensor <- root's tensor.
-  [[nodiscard]] virtual Work Broadcast(at::Tensor tensor, int root) = 0;
+  [[nodiscard]] virtual Work Broadcast(at::Tensor tensor, int root, Label label) = 0;
 
   // output <- the ranks' inputs one after the other; output has world_size times input's elements.
-  [[nodiscard]] virtual Work AllGather(at::Tensor output, at::Tensor input) = 0;
+  // input may be this rank's part of output.
+  [[nodiscard]] virtual Work AllGather(at::Tensor output, at::Tensor input, Label label) = 0;
 
   // output <- this rank's part of the sum over ranks of input; input has world_size times output's
-  // elements.
-  [[nodiscard]] virtual Work ReduceScatterSum(at::Tensor output, at::Tensor input) = 0;
+  // elements. output may be this rank's part of input, whose other parts then keep their values.
+  [[nodiscard]] virtual Work ReduceScatterSum(at::Tensor output, at::Tensor input, Label label) = 0;
 
   // Returns when every rank has called it and all earlier operations are done.
-  virtual void Barrier() = 0;
+  virtual void Barrier(Label label) = 0;
 
-  // Throws Error (kPeer) when the communicator has failed since the last call. Costs no time.
-  virtual void CheckHealth() {}
+  // Zeros for operations to work on, in the memory that they are fastest with; the communicator must
+  // outlive it. Every rank must call it.
+  virtual at::Tensor Allocate(int64_t elements, at::ScalarType dtype) = 0;
+
+  // Notes in the flight record what is done, and throws Error (kPeer) when the communicator has
+  // failed. For the watchdog, from any thread; never waits.
+  virtual void Poll() {}
 };
 
 }  // namespace lockstep

@@ -4,49 +4,27 @@
 #include "comm/communicator.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "base/error.h"
 #include "comm/alone.h"
 #include "comm/mpi_test_world.h"
-#include "comm/nccl_communicator.h"
 
 namespace lockstep {
 namespace {
 
-enum class Kind { kMpi, kNccl };
+using CommunicatorTest = EachChannel;
 
-class CommunicatorTest : public testing::TestWithParam<Kind> {
- protected:
-  void SetUp() override {
-    if (GetParam() == Kind::kMpi) return;
-    if (at::cuda::device_count() < World().world_size()) {
-      GTEST_SKIP() << "needs a GPU for each rank: " << World().world_size() << " ranks, "
-                   << static_cast<int>(at::cuda::device_count()) << " GPUs";
-    }
-    device_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(World().rank()));
-    nccl_ = MakeNccl(device_, World());
-  }
-
-  Communicator& communicator() { return nccl_ ? *nccl_ : static_cast<Communicator&>(World()); }
-  int64_t rank() { return communicator().rank(); }
-  int64_t ranks() { return communicator().world_size(); }
-  at::TensorOptions options(at::ScalarType dtype) const {
-    return at::TensorOptions(device_).dtype(dtype);
-  }
-
-  at::Device device_ = at::kCPU;
-  std::unique_ptr<Communicator> nccl_;
-};
-
-constexpr at::ScalarType kDtypes[] = {at::kByte, at::kInt, at::kLong, at::kFloat, at::kDouble};
+constexpr at::ScalarType kDtypes[] = {at::kByte,     at::kInt,   at::kLong,  at::kHalf,
+                                      at::kBFloat16, at::kFloat, at::kDouble};
 
 TEST_P(CommunicatorTest, AllReduceSums) {
   for (const at::ScalarType dtype : kDtypes) {
     for (const int64_t size : {1, 7, 1000, 300'000}) {
       const at::Tensor tensor = (at::arange(size, options(at::kLong)) % 10 + rank()).to(dtype);
-      communicator().AllReduceSum(tensor).Wait();
+      communicator().AllReduceSum(tensor, {}).Wait();
       const at::Tensor expected =
           (at::arange(size, options(at::kLong)) % 10 * ranks() + ranks() * (ranks() - 1) / 2)
               .to(dtype);
@@ -59,9 +37,9 @@ TEST_P(CommunicatorTest, AllReduceGivesEveryRankTheSameBits) {
   for (const int64_t size : {3, 1000, 100'003}) {
     at::manual_seed(100 + rank());
     const at::Tensor tensor = at::randn({size}, options(at::kFloat));
-    communicator().AllReduceSum(tensor).Wait();
+    communicator().AllReduceSum(tensor, {}).Wait();
     const at::Tensor everyones = at::empty({ranks(), size}, options(at::kFloat));
-    communicator().AllGather(everyones, tensor).Wait();
+    communicator().AllGather(everyones, tensor, {}).Wait();
     for (int64_t other = 0; other < ranks(); ++other)
       ASSERT_TRUE(at::equal(everyones[other], tensor));
   }
@@ -72,7 +50,7 @@ TEST_P(CommunicatorTest, BroadcastTakesTheRootsValues) {
     // Dtypes that no sum is known for are copied all the same.
     for (const at::ScalarType dtype : {at::kFloat, at::kLong, at::kBool, at::kBFloat16}) {
       const at::Tensor tensor = at::full({1001}, rank() == root ? 1 : 0, options(dtype));
-      communicator().Broadcast(tensor, root).Wait();
+      communicator().Broadcast(tensor, root, {}).Wait();
       ASSERT_TRUE(at::equal(tensor, at::ones({1001}, options(dtype))));
     }
   }
@@ -80,7 +58,7 @@ TEST_P(CommunicatorTest, BroadcastTakesTheRootsValues) {
 
 TEST_P(CommunicatorTest, AllGatherPutsTheRanksInOrder) {
   const at::Tensor output = at::empty({ranks() * 5}, options(at::kFloat));
-  communicator().AllGather(output, at::full({5}, rank(), options(at::kFloat))).Wait();
+  communicator().AllGather(output, at::full({5}, rank(), options(at::kFloat)), {}).Wait();
   const at::Tensor expected = at::arange(ranks(), options(at::kFloat)).repeat_interleave(5);
   EXPECT_TRUE(at::equal(output, expected));
 }
@@ -88,7 +66,7 @@ TEST_P(CommunicatorTest, AllGatherPutsTheRanksInOrder) {
 TEST_P(CommunicatorTest, ReduceScatterGivesEachRankItsPart) {
   const at::Tensor input = at::arange(ranks() * 5, options(at::kFloat)) + rank();
   const at::Tensor output = at::empty({5}, options(at::kFloat));
-  communicator().ReduceScatterSum(output, input).Wait();
+  communicator().ReduceScatterSum(output, input, {}).Wait();
   const at::Tensor expected =
       (at::arange(5, options(at::kFloat)) + rank() * 5) * ranks() + ranks() * (ranks() - 1) / 2;
   EXPECT_TRUE(at::equal(output, expected));
@@ -97,44 +75,111 @@ TEST_P(CommunicatorTest, ReduceScatterGivesEachRankItsPart) {
 TEST_P(CommunicatorTest, ManyOperationsUnderWayCompleteInOrder) {
   const at::Tensor tensor = at::ones({1000}, options(at::kDouble));
   std::vector<Work> works;
-  for (int i = 0; i < 10; ++i) works.push_back(communicator().AllReduceSum(tensor));
+  for (int i = 0; i < 10; ++i) works.push_back(communicator().AllReduceSum(tensor, {}));
   for (Work& work : works) work.Wait();
   EXPECT_TRUE(at::equal(tensor, at::full({1000}, std::pow(ranks(), 10), options(at::kDouble))));
-  communicator().Barrier();
-  communicator().CheckHealth();
+  communicator().Barrier({});
+  communicator().Poll();
 }
 
 TEST_P(CommunicatorTest, RefusesTensorsThatItCannotSend) {
   const at::Tensor good = at::zeros({4, 4}, options(at::kFloat));
-  EXPECT_THROW((void)communicator().AllReduceSum(good.t()[0].unsqueeze(1).expand({4, 4})), Error);
-  EXPECT_THROW((void)communicator().AllReduceSum(good.to(at::kComplexFloat)), Error);
-  EXPECT_THROW((void)communicator().AllReduceSum(at::zeros({4}, at::kMeta)), Error);
+  EXPECT_THROW((void)communicator().AllReduceSum(good.t()[0].unsqueeze(1).expand({4, 4}), {}),
+               Error);
+  EXPECT_THROW((void)communicator().AllReduceSum(good.to(at::kComplexFloat), {}), Error);
+  EXPECT_THROW((void)communicator().AllReduceSum(at::zeros({4}, at::kMeta), {}), Error);
   EXPECT_THROW(
-      (void)communicator().AllGather(at::zeros({ranks() * 16 + 1}, options(at::kFloat)), good),
+      (void)communicator().AllGather(at::zeros({ranks() * 16 + 1}, options(at::kFloat)), good, {}),
       Error);
-  EXPECT_THROW((void)communicator().ReduceScatterSum(good, good.to(at::kDouble)), Error);
-  EXPECT_THROW((void)communicator().Broadcast(good.t().narrow(0, 0, 2), 0), Error);
+  EXPECT_THROW((void)communicator().ReduceScatterSum(good, good.to(at::kDouble), {}), Error);
+  EXPECT_THROW((void)communicator().Broadcast(good.t().narrow(0, 0, 2), 0, {}), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, CommunicatorTest, testing::Values(Kind::kMpi, Kind::kNccl),
-                         [](const auto& info) {
-                           return info.param == Kind::kMpi ? "Mpi" : "Nccl";
-                         });
+TEST_P(CommunicatorTest, InPlacePartsOfTheWhole) {
+  for (const int64_t size : {5, 100'003}) {
+    const at::Tensor whole = at::zeros({ranks() * size}, options(at::kFloat));
+    const at::Tensor own = whole.narrow(0, rank() * size, size);
+    own.fill_(rank() + 1);
+    communicator().AllGather(whole, own, {}).Wait();
+    const at::Tensor expected =
+        (at::arange(ranks(), options(at::kFloat)) + 1).repeat_interleave(size);
+    ASSERT_TRUE(at::equal(whole, expected));
+    communicator().ReduceScatterSum(own, whole, {}).Wait();
+    ASSERT_TRUE(at::equal(own, expected.narrow(0, rank() * size, size) * ranks()));
+  }
+}
+
+// Sharded training gives the bits of training that is not (comm/reducer.h) because of this.
+TEST_P(CommunicatorTest, ReduceScatterGivesTheBitsOfAllReduce) {
+  if (GetParam() == Channel::kNccl) GTEST_SKIP() << "NCCL promises no such thing";
+  for (const int64_t size : {7, 1000, 500'009}) {
+    at::manual_seed(rank());
+    const at::Tensor whole = at::randn({ranks() * size}, options(at::kFloat));
+    const at::Tensor part = at::empty({size}, options(at::kFloat));
+    communicator().ReduceScatterSum(part, whole, {}).Wait();
+    communicator().AllReduceSum(whole, {}).Wait();
+    ASSERT_TRUE(at::equal(part, whole.narrow(0, rank() * size, size)));
+  }
+}
+
+TEST_P(CommunicatorTest, AllocatedMemoryIsZeroAndSendable) {
+  for (const int64_t size : {0, 1, 1000, 20'000'000}) {
+    const at::Tensor memory = communicator().Allocate(size, at::kFloat);
+    EXPECT_EQ(memory.numel(), size);
+    EXPECT_EQ(memory.count_nonzero().item<int64_t>(), 0);
+    memory.fill_(rank() + 1);
+    communicator().AllReduceSum(memory, {}).Wait();
+    EXPECT_TRUE(memory.eq(static_cast<double>(ranks() * (ranks() + 1)) / 2).all().item<bool>());
+  }
+}
+
+TEST_P(CommunicatorTest, EveryOperationIsInTheFlightRecord) {
+  const at::Tensor tensor = at::ones({1000}, options(at::kFloat));
+  Recorder().SetStep(7);
+  const uint64_t first = next_sequence();
+  communicator().AllReduceSum(tensor, communicator().MakeLabel("bucket 3: fc.weight")).Wait();
+  communicator().Broadcast(tensor, 0, communicator().MakeLabel("start")).Wait();
+  const std::vector<FlightRecord> records = RecordsFrom(first);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].sequence, first);
+  EXPECT_EQ(records[0].op, Op::kAllReduce);
+  EXPECT_EQ(records[0].bytes, 4000u);
+  EXPECT_EQ(records[0].label, "bucket 3: fc.weight");
+  EXPECT_EQ(records[0].step, 7);
+  EXPECT_EQ(records[1].op, Op::kBroadcast);
+  EXPECT_EQ(records[1].label, "start");
+  for (const FlightRecord& record : records) EXPECT_GE(record.done_ns, record.enqueued_ns);
+}
+
+// A message that is longer than its receiver expects.
+TEST(MpiCommunicator, AnMpiErrorComesOutOfWait) {
+  if (World().world_size() != 2) GTEST_SKIP() << "two ranks show it";
+  const at::Tensor tensor = at::zeros({World().rank() == 0 ? 10 : 1000});
+  const auto broadcast = [&] { World().Broadcast(tensor, 1, {}).Wait(); };
+  if (World().rank() == 0) {
+    EXPECT_THROW(broadcast(), Error);
+  } else {
+    broadcast();
+  }
+  World().Barrier({});
+}
+
+INSTANTIATE_EACH_CHANNEL(CommunicatorTest);
 
 TEST(Alone, EveryCollectiveIsItsOwnResult) {
-  const auto alone = MakeAlone();
+  const auto alone = MakeAlone(at::kCPU);
   EXPECT_EQ(alone->world_size(), 1);
   const at::Tensor tensor = at::arange(6);
-  alone->AllReduceSum(tensor).Wait();
-  alone->Broadcast(tensor, 0).Wait();
+  alone->AllReduceSum(tensor, {}).Wait();
+  alone->Broadcast(tensor, 0, {}).Wait();
   EXPECT_TRUE(at::equal(tensor, at::arange(6)));
   const at::Tensor output = at::empty({6}, at::kLong);
-  alone->AllGather(output, tensor).Wait();
+  alone->AllGather(output, tensor, {}).Wait();
   EXPECT_TRUE(at::equal(output, tensor));
   output.zero_();
-  alone->ReduceScatterSum(output, tensor).Wait();
+  alone->ReduceScatterSum(output, tensor, {}).Wait();
   EXPECT_TRUE(at::equal(output, tensor));
-  alone->Barrier();
+  alone->Barrier({});
 }
 
 }  // namespace

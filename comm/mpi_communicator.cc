@@ -1,11 +1,16 @@
 #include "comm/mpi_communicator.h"
 
+#include <ATen/ops/zeros.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/check_tensor.h"
@@ -22,47 +27,88 @@ void Check(int status, const char* call) {
   throw PeerError("{} failed: {}", call, text);
 }
 
-MPI_Datatype TypeOf(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
+// How MPI sums a dtype. MPI has no types of 16 bits; those travel as integers under an operation of
+// our own.
+struct Sum {
+  MPI_Datatype type;
+  MPI_Op op;
+};
+
+template <typename Number>
+void Add(void* in, void* inout, int* count, MPI_Datatype*) {
+  const auto* from = static_cast<const Number*>(in);
+  auto* to = static_cast<Number*>(inout);
+  for (int i = 0; i < *count; ++i) to[i] = static_cast<float>(to[i]) + static_cast<float>(from[i]);
+}
+
+// Called on MPI's thread.
+template <typename Number>
+MPI_Op AddingOp() {
+  static const MPI_Op op = [] {
+    MPI_Op made = MPI_OP_NULL;
+    Check(MPI_Op_create(&Add<Number>, /*commute=*/1, &made), "MPI_Op_create");
+    return made;
+  }();
+  return op;
+}
+
+Sum SumOf(at::ScalarType dtype) {
+  switch (dtype) {
     case at::kByte:
-      return MPI_UINT8_T;
+      return {MPI_UINT8_T, MPI_SUM};
     case at::kInt:
-      return MPI_INT32_T;
+      return {MPI_INT32_T, MPI_SUM};
     case at::kLong:
-      return MPI_INT64_T;
+      return {MPI_INT64_T, MPI_SUM};
+    case at::kHalf:
+      return {MPI_UINT16_T, AddingOp<c10::Half>()};
+    case at::kBFloat16:
+      return {MPI_UINT16_T, AddingOp<c10::BFloat16>()};
     case at::kFloat:
-      return MPI_FLOAT;
-    case at::kDouble:
-      return MPI_DOUBLE;
+      return {MPI_FLOAT, MPI_SUM};
     default:
-      throw BugError(
-          "MPI collective on a tensor of {}: uint8, int32, int64, float32, float64 are known",
-          c10::toString(tensor.scalar_type()));
+      return {MPI_DOUBLE, MPI_SUM};
   }
 }
 
-// MPI counts are ints: longer tensors go in pieces.
-constexpr int64_t kMaxCount = int64_t{1} << 30;
+void CheckSummable(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kByte:
+    case at::kInt:
+    case at::kLong:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kFloat:
+    case at::kDouble:
+      return;
+    default:
+      throw BugError("MPI collective on a tensor of {}", c10::toString(tensor.scalar_type()));
+  }
+}
+
+// Pieces of this size stay in a core's cache on the way through shared memory, and MPI's scratch
+// memory for them is not given back to the kernel after each call.
+constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
 // Calls send(first element, count) for each piece of the `count` elements.
 template <typename Send>
-void InPieces(int64_t count, const Send& send) {
-  for (int64_t first = 0; first < count; first += kMaxCount) {
-    send(first, static_cast<int>(std::min(kMaxCount, count - first)));
+void InPieces(int64_t count, int64_t element_bytes, const Send& send) {
+  const int64_t piece = kPieceBytes / element_bytes;
+  for (int64_t first = 0; first < count; first += piece) {
+    send(first, static_cast<int>(std::min(piece, count - first)));
   }
 }
 
-int CountOf(const at::Tensor& part) {
-  if (part.numel() > INT_MAX)
-    throw BugError("MPI collective in parts of {} elements", part.numel());
-  return static_cast<int>(part.numel());
+std::byte* BytesOf(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.mutable_data_ptr());
 }
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator() : thread_([this] { Run(); }) {
+MpiCommunicator::MpiCommunicator(FlightRecorder& recorder)
+    : recorder_(recorder), thread_([this] { Run(); }) {
   try {
-    Enqueue([this] {
+    OnThread([this] {
       int provided = 0;
       Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
       if (provided < MPI_THREAD_FUNNELED) {
@@ -96,62 +142,94 @@ void MpiCommunicator::StopThread() {
   thread_.join();
 }
 
-Work MpiCommunicator::AllReduceSum(at::Tensor tensor) {
+Work MpiCommunicator::AllReduceSum(at::Tensor tensor, Label label) {
   CheckSendable(tensor, at::kCPU);
-  const MPI_Datatype type = TypeOf(tensor);
-  return Enqueue([tensor = std::move(tensor), type] {
-    auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
-    InPieces(tensor.numel(), [&](int64_t first, int count) {
-      Check(MPI_Allreduce(MPI_IN_PLACE, data + first * tensor.element_size(), count, type, MPI_SUM,
+  CheckSummable(tensor);
+  const size_t bytes = tensor.nbytes();
+  return Enqueue(Op::kAllReduce, bytes, label, [tensor = std::move(tensor)] {
+    const Sum sum = SumOf(tensor.scalar_type());
+    const int64_t size = tensor.element_size();
+    InPieces(tensor.numel(), size, [&](int64_t first, int count) {
+      Check(MPI_Allreduce(MPI_IN_PLACE, BytesOf(tensor) + first * size, count, sum.type, sum.op,
                           MPI_COMM_WORLD),
             "MPI_Allreduce");
     });
   });
 }
 
-Work MpiCommunicator::Broadcast(at::Tensor tensor, int root) {
+Work MpiCommunicator::Broadcast(at::Tensor tensor, int root, Label label) {
   CheckSendable(tensor, at::kCPU);
-  // The bytes are copied as they are, so any dtype will do.
-  return Enqueue([tensor = std::move(tensor), root] {
-    auto* data = static_cast<std::byte*>(tensor.mutable_data_ptr());
-    InPieces(static_cast<int64_t>(tensor.nbytes()), [&](int64_t first, int count) {
-      Check(MPI_Bcast(data + first, count, MPI_BYTE, root, MPI_COMM_WORLD), "MPI_Bcast");
+  const size_t bytes = tensor.nbytes();
+  return Enqueue(Op::kBroadcast, bytes, label, [tensor = std::move(tensor), root] {
+    // The bytes are copied as they are, so any dtype will do.
+    InPieces(static_cast<int64_t>(tensor.nbytes()), 1, [&](int64_t first, int count) {
+      Check(MPI_Bcast(BytesOf(tensor) + first, count, MPI_BYTE, root, MPI_COMM_WORLD), "MPI_Bcast");
     });
   });
 }
 
-Work MpiCommunicator::AllGather(at::Tensor output, at::Tensor input) {
+Work MpiCommunicator::AllGather(at::Tensor output, at::Tensor input, Label label) {
   CheckParts(output, input, world_size_, at::kCPU);
-  const MPI_Datatype type = TypeOf(input);
-  const int count = CountOf(input);
-  return Enqueue([output = std::move(output), input = std::move(input), type, count] {
-    Check(MPI_Allgather(input.const_data_ptr(), count, type, output.mutable_data_ptr(), count, type,
-                        MPI_COMM_WORLD),
-          "MPI_Allgather");
-  });
+  if (input.nbytes() > INT_MAX) throw BugError("MPI all-gather of {} bytes a rank", input.nbytes());
+  const size_t bytes = output.nbytes();
+  return Enqueue(Op::kAllGather, bytes, label,
+                 [output = std::move(output), input = std::move(input), rank = rank_] {
+                   const int count = static_cast<int>(input.nbytes());
+                   const bool in_place =
+                       BytesOf(input) == BytesOf(output) + static_cast<int64_t>(rank) * count;
+                   Check(MPI_Allgather(in_place ? MPI_IN_PLACE : BytesOf(input), count, MPI_BYTE,
+                                       BytesOf(output), count, MPI_BYTE, MPI_COMM_WORLD),
+                         "MPI_Allgather");
+                 });
 }
 
-Work MpiCommunicator::ReduceScatterSum(at::Tensor output, at::Tensor input) {
+Work MpiCommunicator::ReduceScatterSum(at::Tensor output, at::Tensor input, Label label) {
   CheckParts(input, output, world_size_, at::kCPU);
-  const MPI_Datatype type = TypeOf(input);
-  const int count = CountOf(output);
-  return Enqueue([output = std::move(output), input = std::move(input), type, count] {
-    Check(MPI_Reduce_scatter_block(input.const_data_ptr(), output.mutable_data_ptr(), count, type,
-                                   MPI_SUM, MPI_COMM_WORLD),
-          "MPI_Reduce_scatter_block");
-  });
+  CheckSummable(input);
+  const size_t bytes = input.nbytes();
+  return Enqueue(
+      Op::kReduceScatter, bytes, label,
+      [output = std::move(output), input = std::move(input), rank = rank_] {
+        const Sum sum = SumOf(input.scalar_type());
+        const int64_t size = input.element_size();
+        const int64_t own_begin = rank * output.numel();
+        const int64_t own_end = own_begin + output.numel();
+        std::vector<std::byte> piece(kPieceBytes);
+        InPieces(input.numel(), size, [&](int64_t first, int count) {
+          std::memcpy(piece.data(), BytesOf(input) + first * size, count * size);
+          Check(MPI_Allreduce(MPI_IN_PLACE, piece.data(), count, sum.type, sum.op, MPI_COMM_WORLD),
+                "MPI_Allreduce");
+          const int64_t begin = std::max(first, own_begin);
+          const int64_t end = std::min(first + count, own_end);
+          if (begin >= end) return;
+          std::memcpy(BytesOf(output) + (begin - own_begin) * size,
+                      piece.data() + (begin - first) * size, (end - begin) * size);
+        });
+      });
 }
 
-void MpiCommunicator::Barrier() {
-  Enqueue([] { Check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }).Wait();
+void MpiCommunicator::Barrier(Label label) {
+  Enqueue(Op::kBarrier, 0, label, [] { Check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier"); }).Wait();
+}
+
+at::Tensor MpiCommunicator::Allocate(int64_t elements, at::ScalarType dtype) {
+  return at::zeros({elements}, dtype);
 }
 
 void MpiCommunicator::Finalize() {
-  Enqueue([] { Check(MPI_Finalize(), "MPI_Finalize"); }).Wait();
+  OnThread([] { Check(MPI_Finalize(), "MPI_Finalize"); }).Wait();
 }
 
-Work MpiCommunicator::Enqueue(std::function<void()> operation) {
-  std::packaged_task<void()> task(std::move(operation));
+Work MpiCommunicator::Enqueue(Op op, size_t bytes, Label label, std::function<void()> operation) {
+  const uint64_t sequence = recorder_.Enqueued(Channel::kMpi, op, bytes, label);
+  return OnThread([this, sequence, operation = std::move(operation)] {
+    operation();
+    recorder_.Done(Channel::kMpi, sequence);
+  });
+}
+
+Work MpiCommunicator::OnThread(std::function<void()> act) {
+  std::packaged_task<void()> task(std::move(act));
   // A shared_ptr because std::function wants to be copied, which a future cannot.
   auto done = std::make_shared<std::future<void>>(task.get_future());
   {

@@ -1,7 +1,7 @@
 // The MPI communicator: all of MPI's life on one thread of its own.
 //
-// Promise: as communicator.h says, for CPU tensors of dtype uint8, int32, int64, float32 and
-// float64.
+// Promise: as communicator.h says, for CPU tensors of dtype uint8, int32, int64, float16, bfloat16,
+// float32 and float64.
 //
 // Invariants:
 //   1. MPI is initialised when this object is made and never before; only one is ever made, and
@@ -10,6 +10,10 @@
 //      than MPI_THREAD_FUNNELED, and an operation overlaps with whatever the caller computes.
 //   3. Finalize() is called on success only. A rank that fails leaves without it: mpirun then ends
 //      the other ranks, where MPI_Finalize would wait for them for ever.
+//   4. Long tensors are summed in pieces that stay in the cache: three to seven times as fast between
+//      ranks of one machine as one call, which allocates its scratch memory anew
+//      (tests/bench/allreduce_against_gloo.py).
+//   5. ReduceScatterSum gives the bits of AllReduceSum: it makes the same MPI calls.
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +28,8 @@ namespace lockstep {
 
 class MpiCommunicator : public Communicator {
  public:
-  // Throws Error (kPeer).
-  MpiCommunicator();
+  // Keeps a reference to `recorder`. Throws Error (kPeer).
+  explicit MpiCommunicator(FlightRecorder& recorder);
 
   // Ends the thread; where Finalize() was not called first, without MPI_Finalize, and with a wait
   // for the operations that are queued.
@@ -38,20 +42,25 @@ class MpiCommunicator : public Communicator {
   int local_rank() const { return local_rank_; }
   int local_ranks() const { return local_ranks_; }
 
-  Work AllReduceSum(at::Tensor tensor) override;
-  Work Broadcast(at::Tensor tensor, int root) override;
-  Work AllGather(at::Tensor output, at::Tensor input) override;
-  Work ReduceScatterSum(at::Tensor output, at::Tensor input) override;
-  void Barrier() override;
+  Label MakeLabel(std::string_view text) override { return recorder_.MakeLabel(text); }
+  Work AllReduceSum(at::Tensor tensor, Label label) override;
+  Work Broadcast(at::Tensor tensor, int root, Label label) override;
+  Work AllGather(at::Tensor output, at::Tensor input, Label label) override;
+  Work ReduceScatterSum(at::Tensor output, at::Tensor input, Label label) override;
+  void Barrier(Label label) override;
+  at::Tensor Allocate(int64_t elements, at::ScalarType dtype) override;
 
   // MPI_Finalize: every rank must call it, after its last operation.
   void Finalize();
 
  private:
-  Work Enqueue(std::function<void()> operation);
+  // Records an operation and runs it on the thread.
+  Work Enqueue(Op op, size_t bytes, Label label, std::function<void()> operation);
+  Work OnThread(std::function<void()> act);
   void Run();
   void StopThread();
 
+  FlightRecorder& recorder_;
   int rank_ = 0;
   int world_size_ = 1;
   int local_rank_ = 0;

@@ -1,10 +1,47 @@
-// The ranks that a test linked with mpi_test_main.cc runs on.
+// What a test that is linked with mpi_test_main.cc runs on: some ranks, and where each has a GPU,
+// those too.
 #pragma once
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <memory>
 
 #include "comm/mpi_communicator.h"
 
 namespace lockstep {
 
 MpiCommunicator& World();
+
+// The record of World(), and of what else a test connects to it.
+FlightRecorder& Recorder();
+
+// Tests that run once with CPU tensors through MPI and once with GPU tensors through NCCL.
+class EachChannel : public testing::TestWithParam<Channel> {
+ protected:
+  // Skips the test where there are too few GPUs.
+  void SetUp() override;
+
+  Communicator& communicator() { return nccl_ ? *nccl_ : static_cast<Communicator&>(World()); }
+  at::Device device() const { return device_; }
+  at::TensorOptions options(at::ScalarType dtype) const {
+    return at::TensorOptions(device_).dtype(dtype);
+  }
+  static int64_t rank() { return World().rank(); }
+  static int64_t ranks() { return World().world_size(); }
+
+  // What the channel has carried from collective `first` on.
+  std::vector<FlightRecord> RecordsFrom(uint64_t first);
+  uint64_t next_sequence() const { return Recorder().State(GetParam()).enqueued + 1; }
+
+ private:
+  at::Device device_ = at::kCPU;
+  std::unique_ptr<Communicator> nccl_;
+};
+
+#define INSTANTIATE_EACH_CHANNEL(Suite)                                \
+  INSTANTIATE_TEST_SUITE_P(                                            \
+      Channels, Suite, testing::Values(Channel::kMpi, Channel::kNccl), \
+      [](const auto& info) { return std::string(info.param == Channel::kMpi ? "Mpi" : "Nccl"); })
 
 }  // namespace lockstep

@@ -3,12 +3,18 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <nccl.h>
 
+#include <ATen/cuda/CUDAGraphsUtils.cuh>
 #include <cstring>
+#include <deque>
+#include <mutex>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/check_tensor.h"
@@ -51,10 +57,37 @@ void CheckVersion() {
                    loaded, NCCL_VERSION_CODE);
 }
 
+// Events that are used again. Outlives those who hold one.
+class EventPool : public std::enable_shared_from_this<EventPool> {
+ public:
+  using Event = std::shared_ptr<at::cuda::CUDAEvent>;
+
+  Event Take() {
+    std::unique_ptr<at::cuda::CUDAEvent> event;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        event = std::move(free_.back());
+        free_.pop_back();
+      }
+    }
+    if (!event) event = std::make_unique<at::cuda::CUDAEvent>();
+    return {event.release(), [pool = shared_from_this()](at::cuda::CUDAEvent* used) {
+              const std::lock_guard lock(pool->mutex_);
+              pool->free_.emplace_back(used);
+            }};
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<at::cuda::CUDAEvent>> free_;
+};
+
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(at::Device device, Communicator& bootstrap)
+  NcclCommunicator(at::Device device, Communicator& bootstrap, FlightRecorder& recorder)
       : device_(device),
+        recorder_(recorder),
         rank_(bootstrap.rank()),
         world_size_(bootstrap.world_size()),
         stream_(at::cuda::getStreamFromPool(/*isHighPriority=*/true, device.index())) {
@@ -63,7 +96,7 @@ class NcclCommunicator : public Communicator {
     if (rank_ == 0) Check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     at::Tensor bytes = at::empty({sizeof(id)}, at::kByte);
     std::memcpy(bytes.mutable_data_ptr(), &id, sizeof(id));
-    bootstrap.Broadcast(bytes, 0).Wait();
+    bootstrap.Broadcast(bytes, 0, bootstrap.MakeLabel("NCCL's id")).Wait();
     std::memcpy(&id, bytes.const_data_ptr(), sizeof(id));
 
     const c10::cuda::CUDAGuard guard(device_);
@@ -76,92 +109,146 @@ class NcclCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
+  Label MakeLabel(std::string_view text) override { return recorder_.MakeLabel(text); }
 
-  Work AllReduceSum(at::Tensor tensor) override {
+  Work AllReduceSum(at::Tensor tensor, Label label) override {
     CheckSendable(tensor, at::kCUDA);
     const ncclDataType_t type = TypeOf(tensor);
-    return Enqueue(
-        [&](cudaStream_t stream) {
-          Check(ncclAllReduce(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.numel(),
-                              type, ncclSum, communicator_, stream),
-                "ncclAllReduce");
-        },
-        {tensor});
+    return Enqueue(Op::kAllReduce, label, {tensor}, [&](cudaStream_t stream) {
+      Check(ncclAllReduce(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.numel(), type,
+                          ncclSum, communicator_, stream),
+            "ncclAllReduce");
+    });
   }
 
-  Work Broadcast(at::Tensor tensor, int root) override {
+  Work Broadcast(at::Tensor tensor, int root, Label label) override {
     CheckSendable(tensor, at::kCUDA);
     // The bytes are copied as they are, so any dtype will do.
-    return Enqueue(
-        [&](cudaStream_t stream) {
-          Check(ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.nbytes(),
-                              ncclUint8, root, communicator_, stream),
-                "ncclBroadcast");
-        },
-        {tensor});
+    return Enqueue(Op::kBroadcast, label, {tensor}, [&](cudaStream_t stream) {
+      Check(ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(), tensor.nbytes(),
+                          ncclUint8, root, communicator_, stream),
+            "ncclBroadcast");
+    });
   }
 
-  Work AllGather(at::Tensor output, at::Tensor input) override {
+  Work AllGather(at::Tensor output, at::Tensor input, Label label) override {
     CheckParts(output, input, world_size_, at::kCUDA);
     const ncclDataType_t type = TypeOf(input);
-    return Enqueue(
-        [&](cudaStream_t stream) {
-          Check(ncclAllGather(input.const_data_ptr(), output.mutable_data_ptr(), input.numel(),
-                              type, communicator_, stream),
-                "ncclAllGather");
-        },
-        {output, input});
+    return Enqueue(Op::kAllGather, label, {output, input}, [&](cudaStream_t stream) {
+      Check(ncclAllGather(input.const_data_ptr(), output.mutable_data_ptr(), input.numel(), type,
+                          communicator_, stream),
+            "ncclAllGather");
+    });
   }
 
-  Work ReduceScatterSum(at::Tensor output, at::Tensor input) override {
+  Work ReduceScatterSum(at::Tensor output, at::Tensor input, Label label) override {
     CheckParts(input, output, world_size_, at::kCUDA);
     const ncclDataType_t type = TypeOf(input);
-    return Enqueue(
-        [&](cudaStream_t stream) {
-          Check(ncclReduceScatter(input.const_data_ptr(), output.mutable_data_ptr(), output.numel(),
-                                  type, ncclSum, communicator_, stream),
-                "ncclReduceScatter");
-        },
-        {output, input});
+    return Enqueue(Op::kReduceScatter, label, {input, output}, [&](cudaStream_t stream) {
+      Check(ncclReduceScatter(input.const_data_ptr(), output.mutable_data_ptr(), output.numel(),
+                              type, ncclSum, communicator_, stream),
+            "ncclReduceScatter");
+    });
   }
 
-  void Barrier() override {
-    AllReduceSum(at::zeros({1}, at::TensorOptions(device_))).Wait();
+  void Barrier(Label label) override {
+    AllReduceSum(at::zeros({1}, at::TensorOptions(device_)), label).Wait();
     at::cuda::getCurrentCUDAStream(device_.index()).synchronize();
   }
 
-  void CheckHealth() override {
+  at::Tensor Allocate(int64_t elements, at::ScalarType dtype) override {
+    constexpr size_t kSymmetricBytes = size_t{16} << 20;
+    const at::TensorOptions options = at::TensorOptions(device_).dtype(dtype);
+    const size_t bytes = elements * c10::elementSize(dtype);
+    if (bytes == 0 || bytes > kSymmetricBytes) return at::zeros({elements}, options);
+
+    const c10::cuda::CUDAGuard guard(device_);
+    void* memory = nullptr;
+    Check(ncclMemAlloc(&memory, bytes), "ncclMemAlloc");
+    ncclWindow_t window = nullptr;
+    Check(ncclCommWindowRegister(communicator_, memory, bytes, &window, NCCL_WIN_COLL_SYMMETRIC),
+          "ncclCommWindowRegister");
+    const auto free = [this, window](void* address) {
+      // Whoever lets go of it may have used it in work that still runs.
+      cudaDeviceSynchronize();
+      if (window != nullptr) ncclCommWindowDeregister(communicator_, window);
+      ncclMemFree(address);
+    };
+    return at::from_blob(memory, {elements}, free, options).zero_();
+  }
+
+  void Poll() override {
     ncclResult_t status = ncclSuccess;
     Check(ncclCommGetAsyncError(communicator_, &status), "ncclCommGetAsyncError");
     Check(status, "a NCCL collective");
+    const std::lock_guard lock(mutex_);
+    const c10::cuda::CUDAGuard guard(device_);
+    // The question must not end a capture that another thread is in.
+    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+    while (!under_way_.empty() && under_way_.front().after->query()) ForgetOldest();
   }
 
  private:
+  struct UnderWay {
+    uint64_t sequence;
+    EventPool::Event after;
+  };
+
   template <typename Launch>
-  Work Enqueue(const Launch& launch, std::vector<at::Tensor> tensors) {
+  Work Enqueue(Op op, Label label, std::vector<at::Tensor> tensors, const Launch& launch) {
     const c10::cuda::CUDAGuard guard(device_);
-    at::cuda::CUDAEvent before;
-    before.record(at::cuda::getCurrentCUDAStream(device_.index()));
-    before.block(stream_);
+    const at::cuda::CUDAStream caller = at::cuda::getCurrentCUDAStream(device_.index());
+    const bool captured =
+        at::cuda::currentStreamCaptureStatusMayInitCtx() != at::cuda::CaptureStatus::None;
+    const EventPool::Event before = events_->Take();
+    before->record(caller);
+    before->block(stream_);
+    const uint64_t sequence =
+        recorder_.Enqueued(Channel::kNccl, op, tensors.front().nbytes(), label);
     launch(stream_.stream());
-    auto after = std::make_shared<at::cuda::CUDAEvent>();
+    EventPool::Event after = events_->Take();
     after->record(stream_);
-    return Work([after, tensors = std::move(tensors), device = device_] {
+    Watch({.sequence = sequence, .after = after}, captured);
+    return Work([after = std::move(after), tensors = std::move(tensors), device = device_] {
       after->block(at::cuda::getCurrentCUDAStream(device.index()));
     });
   }
 
+  void Watch(UnderWay operation, bool captured) {
+    // Where nobody polls (a test, a benchmark), what is long past must not pile up.
+    constexpr size_t kMany = 64;
+    const std::lock_guard lock(mutex_);
+    if (captured) {
+      while (!under_way_.empty()) ForgetOldest();
+      recorder_.Done(Channel::kNccl, operation.sequence);
+      return;
+    }
+    if (under_way_.size() >= kMany && under_way_.front().after->query()) ForgetOldest();
+    under_way_.push_back(std::move(operation));
+  }
+
+  void ForgetOldest() {
+    recorder_.Done(Channel::kNccl, under_way_.front().sequence);
+    under_way_.pop_front();
+  }
+
   at::Device device_;
+  FlightRecorder& recorder_;
   int rank_;
   int world_size_;
   at::cuda::CUDAStream stream_;
   ncclComm_t communicator_ = nullptr;
+  std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
+
+  std::mutex mutex_;
+  std::deque<UnderWay> under_way_;  // in order
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> MakeNccl(at::Device device, Communicator& bootstrap) {
-  return std::make_unique<NcclCommunicator>(device, bootstrap);
+std::unique_ptr<Communicator> MakeNccl(at::Device device, Communicator& bootstrap,
+                                       FlightRecorder& recorder) {
+  return std::make_unique<NcclCommunicator>(device, bootstrap, recorder);
 }
 
 }  // namespace lockstep

@@ -1,13 +1,23 @@
 // The NCCL communicator: collectives between GPUs on a stream of their own.
 //
-// Promise: as communicator.h says, for tensors of `device`, of any dtype that NCCL knows.
+// Promise: as communicator.h says, for tensors of `device`, of any dtype that NCCL knows. Its
+// operations can be captured in a CUDA graph with the stream that they are called on.
 //
 // How an operation orders itself, without the host ever waiting:
 //   1. record an event on the caller's current stream; the communication stream waits for it
 //   2. enqueue the collective on the communication stream
 //   3. record an event behind it; Wait() makes the then current stream wait for that
 // The operation holds its tensors until Wait(), so their memory is not given to other work
-// meanwhile.
+// meanwhile. The second event also tells Poll() that the operation is done. Events are used again.
+//
+// What is captured into a graph is in the flight record as done at once: a captured operation does
+// not run, and its event cannot be asked; and so is what was under way before it. Who replays the graph
+// watches the replays.
+//
+// Allocate(): up to 16 MiB come from ncclMemAlloc, in a symmetric window of all ranks. An all-reduce of
+// 1 MiB took 0.75 of torch.distributed's time in plain memory on 2 and 4 H200, one of 4 MiB 0.88. From
+// 25 MiB on it took 0.97 of it on 2 but 1.06 on 4, and from 64 MiB on 1.1 to 1.3 on both, so larger
+// buffers stay plain. (Registration without a window made no difference to the all-reduce.)
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,8 +28,9 @@
 
 namespace lockstep {
 
-// `bootstrap` carries NCCL's unique id and gives rank and world size. Throws Error: kUsage where
-// two NCCLs disagree, kPeer where the ranks cannot connect.
-std::unique_ptr<Communicator> MakeNccl(at::Device device, Communicator& bootstrap);
+// `bootstrap` carries NCCL's unique id and gives rank and world size. Keeps a reference to
+// `recorder`. Throws Error: kUsage where two NCCLs disagree, kPeer where the ranks cannot connect.
+std::unique_ptr<Communicator> MakeNccl(at::Device device, Communicator& bootstrap,
+                                       FlightRecorder& recorder);
 
 }  // namespace lockstep

@@ -1,13 +1,25 @@
 #include "comm/reducer.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/_foreach_zero.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -29,8 +41,12 @@ struct Reducer::Bucket {
   int64_t elements = 0;
   int64_t first_gradient = 0;  // elements before it are scalars
   std::vector<size_t> slots;
-  at::Tensor flat;
-  size_t missing = 0;  // gradients still to come in the backward that reduces
+  Label label;
+  at::Tensor flat;        // the gradients
+  at::Tensor wire;        // them in reduce_dtype, where that is another
+  at::Tensor parameters;  // with shard: the parameters, laid out as the gradients
+  size_t missing = 0;     // gradients still to come in the backward that reduces
+  bool under_way = false;
   Work work;
 };
 
@@ -39,9 +55,12 @@ namespace {
 // Gradients begin at multiples of this, for wide loads in kernels.
 constexpr int64_t kAlignmentBytes = 64;
 
-int64_t Aligned(int64_t elements, int64_t element_bytes) {
-  const int64_t multiple = kAlignmentBytes / element_bytes;
-  return (elements + multiple - 1) / multiple * multiple;
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+int64_t AlignmentOf(at::ScalarType dtype) {
+  return kAlignmentBytes / static_cast<int64_t>(c10::elementSize(dtype));
 }
 
 // The part of `flat` from `offset` on, with the parameter's shape and, where it fills its memory,
@@ -53,48 +72,37 @@ at::Tensor ViewLike(const at::Tensor& parameter, const at::Tensor& flat, int64_t
   return flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
 }
 
+// "fc.weight, fc.bias and 54 more", in about `limit` bytes.
+std::string NamesText(const std::vector<std::string>& names, size_t limit) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0 && text.size() + names[i].size() > limit) {
+      return text + fmt::format(" and {} more", names.size() - i);
+    }
+    text += (i > 0 ? ", " : "") + names[i];
+  }
+  return text;
+}
+
 }  // namespace
 
 Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& communicator,
                  const ReducerOptions& options)
-    : communicator_(communicator), options_(options) {
+    : communicator_(communicator),
+      options_(options),
+      own_scalars_(options.shard || options.reduce_dtype.has_value()),
+      scalars_label_(communicator.MakeLabel("the step's scalars")),
+      norm_label_(communicator.MakeLabel("the gradient's norm")) {
   if (parameters.empty()) throw UsageError("the model has no parameters that require a gradient");
+  for (const auto& [name, tensor] : parameters)
+    slots_.push_back({.name = name, .parameter = tensor});
 
-  Bucket first;
-  first.first_gradient = first.elements = Aligned(kScalars, sizeof(float));
-  buckets_.push_back(std::move(first));
-  std::map<at::ScalarType, size_t> open{{at::kFloat, 0}};
-  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    const at::Tensor& tensor = parameter->tensor;
-    const int64_t element_bytes = tensor.element_size();
-    const int64_t elements = Aligned(tensor.numel(), element_bytes);
-    const auto [bucket_of_dtype, is_new] = open.try_emplace(tensor.scalar_type(), buckets_.size());
-    size_t& bucket = bucket_of_dtype->second;
-    if (!is_new && !buckets_[bucket].slots.empty()) {
-      const int64_t limit = bucket == 0 ? options.first_bucket_bytes : options.bucket_bytes;
-      if ((buckets_[bucket].elements + elements) * element_bytes > limit) bucket = buckets_.size();
-    }
-    if (bucket == buckets_.size()) buckets_.push_back({.dtype = tensor.scalar_type()});
-    buckets_[bucket].slots.push_back(slots_.size());
-    slots_.push_back({.name = parameter->name,
-                      .parameter = tensor,
-                      .bucket = bucket,
-                      .offset = buckets_[bucket].elements});
-    buckets_[bucket].elements += elements;
-  }
-
-  const at::Device device = parameters.front().tensor.device();
-  for (Bucket& bucket : buckets_) {
-    bucket.flat = at::zeros({bucket.elements}, at::TensorOptions(device).dtype(bucket.dtype));
-    flat_gradients_.push_back(
-        bucket.flat.narrow(0, bucket.first_gradient, bucket.elements - bucket.first_gradient));
-  }
-  scalars_ = buckets_[0].flat.narrow(0, 0, kScalars);
-
+  std::vector<size_t> reverse(slots_.size());
+  std::iota(reverse.rbegin(), reverse.rend(), size_t{0});
+  FillBuckets(reverse);
+  PointGradientsIntoBuckets();
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
-    slot.parameter.mutable_grad() =
-        ViewLike(slot.parameter, buckets_[slot.bucket].flat, slot.offset);
     slot.accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
     slot.hook =
         slot.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
@@ -110,12 +118,171 @@ Reducer::~Reducer() {
   for (Slot& slot : slots_) slot.accumulator->del_post_hook(slot.hook);
 }
 
-void Reducer::Begin() {
-  for (Bucket& bucket : buckets_) {
-    bucket.flat.zero_();
-    bucket.missing = bucket.slots.size();
+// ---- Layout -------------------------------------------------------------------------------------
+
+void Reducer::FillBuckets(const std::vector<size_t>& order) {
+  buckets_.clear();
+  buckets_.push_back({.first_gradient = RoundUp(kScalars, AlignmentOf(at::kFloat))});
+  buckets_[0].elements = buckets_[0].first_gradient;
+  std::map<at::ScalarType, size_t> open{{at::kFloat, 0}};
+  for (const size_t index : order) {
+    Slot& slot = slots_[index];
+    const at::ScalarType dtype = slot.parameter.scalar_type();
+    const int64_t elements = RoundUp(slot.parameter.numel(), AlignmentOf(dtype));
+    const auto [bucket_of_dtype, is_new] = open.try_emplace(dtype, buckets_.size());
+    size_t& bucket = bucket_of_dtype->second;
+    if (!is_new && !buckets_[bucket].slots.empty()) {
+      const int64_t limit = bucket == 0 ? options_.first_bucket_bytes : options_.bucket_bytes;
+      const int64_t bytes = (buckets_[bucket].elements + elements) * slot.parameter.element_size();
+      if (bytes > limit) bucket = buckets_.size();
+    }
+    if (bucket == buckets_.size()) buckets_.push_back({.dtype = dtype});
+    slot.bucket = bucket;
+    slot.offset = buckets_[bucket].elements;
+    buckets_[bucket].slots.push_back(index);
+    buckets_[bucket].elements += elements;
   }
+
+  flats_.clear();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    bucket.elements =
+        RoundUp(bucket.elements, AlignmentOf(bucket.dtype) * communicator_.world_size());
+    bucket.flat = communicator_.Allocate(bucket.elements, bucket.dtype);
+    if (options_.reduce_dtype && bucket.dtype == at::kFloat) {
+      bucket.wire = communicator_.Allocate(bucket.elements, *options_.reduce_dtype);
+    }
+    flats_.push_back(bucket.flat);
+    std::vector<std::string> names;
+    for (const size_t slot : bucket.slots) names.push_back(slots_[slot].name);
+    bucket.label = communicator_.MakeLabel(
+        fmt::format("bucket {}: {}", i, names.empty() ? "scalars" : NamesText(names, 120)));
+  }
+}
+
+// Gradients and scalars that exist already keep their values.
+void Reducer::PointGradientsIntoBuckets() {
+  const at::NoGradGuard no_grad;
+  for (Slot& slot : slots_) {
+    at::Tensor view = ViewLike(slot.parameter, buckets_[slot.bucket].flat, slot.offset);
+    if (slot.parameter.grad().defined()) view.copy_(slot.parameter.grad());
+    slot.parameter.mutable_grad() = std::move(view);
+  }
+  if (own_scalars_) {
+    if (!scalars_.defined()) scalars_ = at::zeros({kScalars}, buckets_[0].flat.options());
+    return;
+  }
+  const at::Tensor scalars = buckets_[0].flat.narrow(0, 0, kScalars);
+  if (scalars_.defined()) scalars.copy_(scalars_);
+  scalars_ = scalars;
+}
+
+void Reducer::SettleLayout() {
+  const std::vector<size_t> order = AgreedOrder();
+  FillBuckets(order);  // the gradients keep their old memory until they have been copied
+  PointGradientsIntoBuckets();
+  settled_ = true;
+  arrivals_.clear();
+  MakeStages();
+  ListSlices();
+}
+
+std::vector<size_t> Reducer::AgreedOrder() {
+  const Label label = communicator_.MakeLabel("order of the buckets");
+  const at::TensorOptions options =
+      at::TensorOptions(slots_.front().parameter.device()).dtype(at::kLong);
+  const at::Tensor seen = at::empty({communicator_.world_size()}, options);
+  communicator_
+      .AllGather(seen, at::full({1}, static_cast<int64_t>(arrivals_.size()), options), label)
+      .Wait();
+  const auto best = static_cast<int>(seen.argmax().item<int64_t>());
+
+  // What never arrived comes last, in reverse order.
+  std::vector<int64_t> order(arrivals_.begin(), arrivals_.end());
+  std::vector<bool> arrived(slots_.size());
+  for (const size_t slot : arrivals_) arrived[slot] = true;
+  for (size_t i = slots_.size(); i-- > 0;) {
+    if (!arrived[i]) order.push_back(static_cast<int64_t>(i));
+  }
+  const at::Tensor agreed = at::tensor(order, at::kLong).to(options.device());
+  communicator_.Broadcast(agreed, best, label).Wait();
+  const at::Tensor on_host = agreed.cpu();
+  const auto* first = on_host.const_data_ptr<int64_t>();
+  return {first, first + on_host.numel()};
+}
+
+void Reducer::MakeStages() {
+  stages_.clear();
+  size_t bytes = 0;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    if (stages_.empty() || bytes >= kStageBytes) {
+      stages_.push_back({.first_bucket = i});
+      bytes = 0;
+    }
+    bytes += buckets_[i].flat.nbytes();
+    stages_.back().last_bucket = i;
+    std::vector<Shard> shards = ShardsOf(buckets_[i]);
+    std::move(shards.begin(), shards.end(), std::back_inserter(stages_.back().shards));
+  }
+}
+
+// With `shard` also moves the bucket's parameters into memory that can be gathered at once.
+std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
+  const at::NoGradGuard no_grad;
+  std::vector<Shard> shards;
+  if (options_.shard) bucket.parameters = communicator_.Allocate(bucket.elements, bucket.dtype);
+  const int64_t slice = bucket.elements / communicator_.world_size();
+  const int64_t slice_begin = communicator_.rank() * slice;
+  for (const size_t index : bucket.slots) {
+    Slot& slot = slots_[index];
+    if (!options_.shard) {
+      shards.push_back({slot.name, slot.parameter.detach(), slot.parameter.grad()});
+      continue;
+    }
+    const at::Tensor view = ViewLike(slot.parameter, bucket.parameters, slot.offset);
+    view.copy_(slot.parameter);
+    slot.parameter.set_data(view);
+    const int64_t begin = std::max(slot.offset, slice_begin);
+    const int64_t end = std::min(slot.offset + slot.parameter.numel(), slice_begin + slice);
+    if (begin >= end) continue;
+    shards.push_back({slot.name, bucket.parameters.narrow(0, begin, end - begin),
+                      bucket.flat.narrow(0, begin, end - begin)});
+  }
+  return shards;
+}
+
+void Reducer::ListSlices() {
+  slices_.clear();
+  std::vector<int64_t> places;
+  all_slices_ = 0;
+  for (const Bucket& bucket : buckets_) {
+    const int64_t slice = bucket.elements / communicator_.world_size();
+    for (int rank = 0; rank < communicator_.world_size(); ++rank) {
+      const int64_t begin = std::max(rank * slice, bucket.first_gradient);
+      const int64_t end = (rank + 1) * slice;
+      if (begin == end) continue;
+      const int64_t place = all_slices_++;
+      if (options_.shard && rank != communicator_.rank()) continue;
+      slices_.push_back(bucket.flat.narrow(0, begin, end - begin));
+      places.push_back(place);
+    }
+  }
+  places_ = at::tensor(places, at::kLong).to(scalars_.device());
+}
+
+at::Tensor Reducer::OwnSlice(const at::Tensor& flat) const {
+  const int64_t slice = flat.numel() / communicator_.world_size();
+  return flat.narrow(0, communicator_.rank() * slice, slice);
+}
+
+// ---- A step -------------------------------------------------------------------------------------
+
+void Reducer::Begin() {
+  at::_foreach_zero_(flats_);
+  if (own_scalars_) scalars_.zero_();
+  for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
   for (Slot& slot : slots_) slot.has_gradient = false;
+  arrivals_.clear();
   reducing_ = false;
   saw_gradient_ = false;
   launched_ = 0;
@@ -137,25 +304,55 @@ void Reducer::OnGradient(size_t index) {
   slot.has_gradient = true;
   saw_gradient_ = true;
   if (!reducing_) return;
+  if (!settled_) arrivals_.push_back(index);
   --buckets_[slot.bucket].missing;
   LaunchFullBuckets();
 }
 
 void Reducer::LaunchFullBuckets() {
   while (launched_ < buckets_.size() && buckets_[launched_].missing == 0) {
-    buckets_[launched_].work = communicator_.AllReduceSum(buckets_[launched_].flat);
+    if (launched_ == 0 && own_scalars_) {
+      scalars_work_ = communicator_.AllReduceSum(scalars_, scalars_label_);
+    }
+    Launch(buckets_[launched_]);
     ++launched_;
   }
 }
 
+void Reducer::Launch(Bucket& bucket) {
+  const at::Tensor& sent = bucket.wire.defined() ? bucket.wire : bucket.flat;
+  if (bucket.wire.defined()) bucket.wire.copy_(bucket.flat);
+  bucket.work = sharding() ? communicator_.ReduceScatterSum(OwnSlice(sent), sent, bucket.label)
+                           : communicator_.AllReduceSum(sent, bucket.label);
+  bucket.under_way = true;
+}
+
 void Reducer::Wait() {
-  for (Bucket& bucket : buckets_) bucket.work.Wait();
+  for (size_t i = 0; i < buckets_.size(); ++i) WaitForBucket(i);
+}
+
+void Reducer::Wait(size_t stage) {
+  for (size_t i = stages_[stage].first_bucket; i <= stages_[stage].last_bucket; ++i) {
+    WaitForBucket(i);
+  }
+}
+
+void Reducer::WaitForBucket(size_t index) {
+  if (index == 0) scalars_work_.Wait();
+  Bucket& bucket = buckets_[index];
+  if (!std::exchange(bucket.under_way, false)) return;
+  bucket.work.Wait();
+  if (!bucket.wire.defined()) return;
+  if (sharding()) {
+    OwnSlice(bucket.flat).copy_(OwnSlice(bucket.wire));
+  } else {
+    bucket.flat.copy_(bucket.wire);
+  }
 }
 
 void Reducer::Finish() {
   // Only gradients that did not come in the last backward are left to send.
   ReduceNow();
-  Wait();
   if (!saw_gradient_ || options_.missing_gradient == MissingGradient::kZero) return;
   const std::string names = NamesWithoutGradient();
   if (names.empty()) return;
@@ -166,39 +363,84 @@ void Reducer::Finish() {
 }
 
 std::string Reducer::NamesWithoutGradient() const {
-  constexpr int kNamed = 5;
-  std::string names;
-  int count = 0;
-  for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {
-    if (slot->has_gradient) continue;
-    if (count++ < kNamed) names += (names.empty() ? "" : ", ") + slot->name;
+  std::vector<std::string> names;
+  for (const Slot& slot : slots_) {
+    if (!slot.has_gradient) names.push_back(slot.name);
   }
-  if (count == 0) return "";
-  return fmt::format("{} of {} parameters ({}{})", count, slots_.size(), names,
-                     count > kNamed ? ", ..." : "");
+  if (names.empty()) return "";
+  return fmt::format("{} of {} parameters ({})", names.size(), slots_.size(),
+                     NamesText(names, 200));
+}
+
+// ---- After it -----------------------------------------------------------------------------------
+
+at::Tensor Reducer::Norm() {
+  std::vector<at::Tensor> norms = at::_foreach_norm(slices_);
+  for (at::Tensor& norm : norms) norm = norm.to(at::kFloat);
+  if (!options_.shard) return at::linalg_vector_norm(at::stack(norms));
+  const at::Tensor all = at::zeros({all_slices_}, scalars_.options());
+  if (!norms.empty()) all.index_copy_(0, places_, at::stack(norms));
+  communicator_.AllReduceSum(all, norm_label_).Wait();
+  return at::linalg_vector_norm(all);
+}
+
+void Reducer::Scale(const at::Tensor& factor) { at::_foreach_mul_(slices_, factor); }
+
+void Reducer::GatherParameters(size_t stage) {
+  if (!options_.shard) return;
+  for (size_t i = stages_[stage].first_bucket; i <= stages_[stage].last_bucket; ++i) {
+    Bucket& bucket = buckets_[i];
+    bucket.work =
+        communicator_.AllGather(bucket.parameters, OwnSlice(bucket.parameters), bucket.label);
+  }
+}
+
+void Reducer::WaitForParameters() {
+  if (!options_.shard) return;
+  for (Bucket& bucket : buckets_) bucket.work.Wait();
 }
 
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
+  // A collective for each tensor would take longer to begin than to run; one for all would need as
+  // much memory again.
+  constexpr int64_t kGroupBytes = int64_t{64} << 20;
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> sent;
-  std::vector<Work> works;
+  const Label label = communicator.MakeLabel("rank 0's values");
+  std::map<at::ScalarType, std::vector<at::Tensor>> groups;
+  const auto send = [&](std::vector<at::Tensor>& group) {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& tensor : group) flat.push_back(tensor.reshape({-1}));
+    const at::Tensor sent = at::cat(flat);
+    communicator.Broadcast(sent, 0, label).Wait();
+    int64_t offset = 0;
+    for (const at::Tensor& tensor : group) {
+      tensor.copy_(sent.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+      offset += tensor.numel();
+    }
+    group.clear();
+  };
+  std::map<at::ScalarType, int64_t> bytes;
   for (const NamedTensor& named : tensors) {
-    sent.push_back(named.tensor.detach().contiguous());
-    works.push_back(communicator.Broadcast(sent.back(), 0));
+    const at::ScalarType dtype = named.tensor.scalar_type();
+    groups[dtype].push_back(named.tensor.detach());
+    bytes[dtype] += static_cast<int64_t>(named.tensor.nbytes());
+    if (bytes[dtype] < kGroupBytes) continue;
+    send(groups[dtype]);
+    bytes[dtype] = 0;
   }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    works[i].Wait();
-    if (!tensors[i].tensor.is_contiguous()) tensors[i].tensor.detach().copy_(sent[i]);
+  for (auto& [dtype, group] : groups) {
+    if (!group.empty()) send(group);
   }
 }
 
 void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
   const at::NoGradGuard no_grad;
+  const Label label = communicator.MakeLabel("comparison with rank 0's values");
   std::string different;
   for (const auto& [name, tensor] : tensors) {
     const at::Tensor own = tensor.detach().contiguous();
     const at::Tensor rank_zeros = own.clone();
-    communicator.Broadcast(rank_zeros, 0).Wait();
+    communicator.Broadcast(rank_zeros, 0, label).Wait();
     // Bytes, because NaN differs from itself.
     const bool same = at::equal(own.view(-1).view(at::kByte), rank_zeros.view(-1).view(at::kByte));
     if (!same && different.empty()) different = name;

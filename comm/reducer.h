@@ -1,17 +1,24 @@
 // Reducer: the gradients of all ranks, summed while backward is still running.
 //
-// Promise: after Finish() every parameter's gradient, and scalars(), hold the sum over all ranks of
-// what each rank accumulated since Begin(), the same bits on every rank.
+// Promise: after Wait() every parameter's gradient, and scalars(), hold the sum over all ranks of
+// what each rank accumulated since Begin(), the same bits on every rank. With `shard`, from the
+// second step on, a rank holds only its part of that sum: the gradients of its shards().
 //
 // Invariants:
 //   1. Every parameter's .grad is a view into a flat bucket, from construction on.
-//   2. Buckets are filled in reverse order of the parameters, which is about the order in which
-//      backward reaches them: the first bucket up to first_bucket_bytes, the others up to
-//      bucket_bytes; a parameter that is larger gets a bucket of its own. Each dtype has its own.
+//   2. Buckets are filled in the order in which gradients arrive: at first in reverse order of the
+//      parameters, which is about that; from SettleLayout() on in the order that was seen. The first
+//      bucket takes up to first_bucket_bytes, the others up to bucket_bytes; a parameter that is
+//      larger gets a bucket of its own. Each dtype has its own.
 //   3. Buckets are reduced in the same order on every rank: bucket i only once bucket i - 1 is
 //      under way.
 //   4. scalars() lies in bucket 0, so it travels with the first collective of the step and costs
-//      none.
+//      none; only with `shard` or `reduce_dtype` it has a collective of its own, in float32.
+//   5. A bucket is as many equal slices as there are ranks, slice i being rank i's shard. Everything
+//      that is computed of all gradients, like their norm, is computed slice by slice in the same
+//      order with and without `shard`, so that both give the same bits wherever the communicator's
+//      ReduceScatterSum gives those of its AllReduceSum (MPI's does).
+//   6. Nothing waits for the device, so a step can be captured in a CUDA graph.
 //
 // A step, in order:
 //   1. Begin(): gradients and scalars are zero
@@ -20,20 +27,29 @@
 //   4. ReduceDuringBackward(), then the last backward: each AccumulateGrad's hook counts its bucket
 //      down, and a full bucket goes to the communicator. A rank that has no last micro-batch calls
 //      ReduceNow() instead
-//   5. Finish(): what is under way is waited for (on the GPU: by the current stream, not by the host)
+//   5. Finish(): what has not been sent is sent
+//   6. Wait(): what is under way is waited for (on the GPU: by the current stream, not by the host).
+//      In the first step, once every rank is known to have come so far, SettleLayout() follows
+//   7. Norm() and Scale(), where gradients are clipped
+//   8. for each stage, which is some buckets of at least kStageBytes together: Wait(stage), the update
+//      of shards(stage), GatherParameters(stage). Without clipping the updates of the first stages so
+//      hide the collectives of the last, which begin when there is no backward left to hide them
+//   9. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives are
+//      under way while the caller prepares the next step
 // A rank that cannot go on with the step calls ReduceNow() and Wait(), so that no other waits for it.
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
-//     MissingGradient::kZero it counts as zero -> Reducer.NamesParametersWithoutGradient,
-//     Reducer.TreatsAMissingGradientAsZeroWhereAsked
-//   a collective fails -> Error (kPeer) from Finish() -> see comm/communicator.h
+//     MissingGradient::kZero it counts as zero -> ReducerTest.NamesParametersWithoutGradient,
+//     ReducerTest.NamesParametersThatSomeRanksLack, ReducerTest.TreatsAMissingGradientAsZeroWhereAsked
+//   a collective fails -> Error (kPeer) from Finish() or Wait() -> see comm/communicator.h
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,14 +64,29 @@ struct ReducerOptions {
   int64_t first_bucket_bytes = int64_t{1} << 20;
   int64_t bucket_bytes = int64_t{25} << 20;
   MissingGradient missing_gradient = MissingGradient::kError;
+  // What float32 gradients are rounded to for the way, kHalf or kBFloat16; they are float32 again
+  // when they are used.
+  std::optional<at::ScalarType> reduce_dtype;
+  // Each rank updates 1/world_size of the parameters (ZeRO stage 1, Rajbhandari et al. 2020).
+  bool shard = false;
+};
+
+// A parameter, or the part of one, that this rank updates.
+struct Shard {
+  std::string name;      // of the parameter
+  at::Tensor parameter;  // without gradient history
+  at::Tensor gradient;   // of the same shape
 };
 
 class Reducer {
  public:
   static constexpr int64_t kScalars = 4;
+  // Less than that is on its way for so short a time that updating the rest meanwhile would save less
+  // than the calls for it cost.
+  static constexpr int64_t kStageBytes = int64_t{16} << 20;
 
   // `parameters`: leaves that require a gradient, all on one device. Keeps a reference to
-  // `communicator`.
+  // `communicator`. Every rank must call it.
   Reducer(const std::vector<NamedTensor>& parameters, Communicator& communicator,
           const ReducerOptions& options);
   ~Reducer();
@@ -65,33 +96,75 @@ class Reducer {
   void Begin();
   void ReduceDuringBackward();
   void ReduceNow();
-  void Wait();
   void Finish();
+  void Wait();
+  void Wait(size_t stage);
+
+  // Puts the gradients that the last backward left into buckets in their order of arrival, that of
+  // the rank that saw most of them. Gradients keep their values; those of other ranks' shards are of
+  // no use from the next step on. Every rank must call it, once.
+  void SettleLayout();
 
   // float32 [kScalars], for whatever else a step has to sum over the ranks.
   const at::Tensor& scalars() const { return scalars_; }
 
-  // The buckets' gradients, flat and without scalars(): what a norm is taken of. Gaps are zero.
-  const std::vector<at::Tensor>& flat_gradients() const { return flat_gradients_; }
+  // What this rank updates in each stage: without `shard` every parameter, whole. Once the layout is
+  // settled.
+  size_t stages() const { return stages_.size(); }
+  const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
+
+  // The L2 norm of all parameters' gradients, 0-dimensional float32, and their product with
+  // `factor`, likewise. Once the layout is settled.
+  at::Tensor Norm();
+  void Scale(const at::Tensor& factor);
+
+  void GatherParameters(size_t stage);
+  void WaitForParameters();
 
  private:
   struct Slot;  // a parameter's place
   struct Bucket;
 
+  bool sharding() const { return options_.shard && settled_; }
+  void FillBuckets(const std::vector<size_t>& order);
+  void PointGradientsIntoBuckets();
+  std::vector<size_t> AgreedOrder();
+  void MakeStages();
+  std::vector<Shard> ShardsOf(Bucket& bucket);
+  void WaitForBucket(size_t bucket);
+  void ListSlices();
+  at::Tensor OwnSlice(const at::Tensor& flat) const;
   void OnGradient(size_t slot);
   void LaunchFullBuckets();
+  void Launch(Bucket& bucket);
   std::string NamesWithoutGradient() const;
 
   Communicator& communicator_;
   ReducerOptions options_;
-  std::vector<Slot> slots_;
+  bool own_scalars_;         // scalars() is not part of bucket 0
+  std::vector<Slot> slots_;  // in the order of the parameters
   std::vector<Bucket> buckets_;
+  std::vector<at::Tensor> flats_;  // the buckets' memory
   at::Tensor scalars_;
-  std::vector<at::Tensor> flat_gradients_;
+  Work scalars_work_;
+  Label scalars_label_, norm_label_;
 
+  struct Stage {
+    size_t first_bucket = 0;
+    size_t last_bucket = 0;
+    std::vector<Shard> shards;
+  };
+  std::vector<Stage> stages_;
+  std::vector<at::Tensor> slices_;  // of the gradients that this rank holds the sums of, flat
+  at::Tensor places_;               // of slices_ among all ranks', int64
+  int64_t all_slices_ = 0;
+
+  bool settled_ = false;
   bool reducing_ = false;      // gradients that arrive now count their bucket down
   bool saw_gradient_ = false;  // since Begin()
   size_t launched_ = 0;        // buckets under way
+  std::vector<size_t>
+      arrivals_;  // slots in the order of their gradients, until the layout is settled
 };
 
 // Gives every rank rank 0's values, in place. Throws Error (kPeer).
