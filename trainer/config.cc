@@ -334,6 +334,10 @@ class Checker {
     CheckModel();
     CheckOptimizer();
     CheckSchedule();
+    // Which buckets are reduced before which of BatchNorm's collectives would differ between ranks.
+    if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
+      Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
+    }
   }
 
  private:
@@ -591,6 +595,25 @@ std::string PrintConfig(const Config& config) {
   std::string text;
   TextFormat::PrintToString(config, &text);
   return text;
+}
+
+std::vector<std::string> FieldLines(Config config) {
+  std::vector<std::string> lines;
+  VisitSetFields(
+      config, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
+        if (IsNested(field)) return;
+        const Reflection& reflection = *message.GetReflection();
+        const int count = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
+        std::vector<std::string> values(count);
+        for (int i = 0; i < count; ++i) {
+          TextFormat::PrintFieldValueToString(message, &field, field.is_repeated() ? i : -1,
+                                              &values[i]);
+        }
+        // A map's order is not defined.
+        std::sort(values.begin(), values.end());
+        lines.push_back(fmt::format("{}: {}", name, fmt::join(values, ", ")));
+      });
+  return lines;
 }
 
 std::string ConfigTemplate() {

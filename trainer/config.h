@@ -37,6 +37,9 @@ std::string RunConfigPath(const std::string& run_dir);
 // The config in text format, which LoadConfig reads again.
 std::string PrintConfig(const Config& config);
 
+// "optimizer.lr: 0.01" and the like, for every field that is set.
+std::vector<std::string> FieldLines(Config config);
+
 // A config with every field at its default, each under its comment from config.proto.
 std::string ConfigTemplate();
 

@@ -43,7 +43,7 @@ Evaluation Evaluate(Model& model, const Preprocessing& preprocessing, const Data
                  sums[0].add_(model.LossSum(output, batch.target));
                  sums[1].add_(output.argmax(1).eq(batch.target).sum());
                });
-  world.communicator.AllReduceSum(sums).Wait();
+  world.communicator.AllReduceSum(sums, world.communicator.MakeLabel("evaluation")).Wait();
   const at::Tensor means = (sums / static_cast<double>(dataset.size())).cpu();
   return {.loss = means[0].item<double>(), .accuracy = means[1].item<double>()};
 }
@@ -63,8 +63,9 @@ std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing
                  labels.narrow(0, first, count).copy_(label);
                  probabilities.narrow(0, first, count).copy_(probability);
                });
-  world.host.AllReduceSum(labels).Wait();
-  world.host.AllReduceSum(probabilities).Wait();
+  const Label label = world.host.MakeLabel("predictions");
+  world.host.AllReduceSum(labels, label).Wait();
+  world.host.AllReduceSum(probabilities, label).Wait();
   std::vector<Prediction> predictions(dataset.size());
   for (size_t i = 0; i < predictions.size(); ++i) {
     predictions[i] = {labels.const_data_ptr<int64_t>()[i],

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "trainer/config.pb.h"
 
 namespace lockstep {
@@ -23,6 +24,8 @@ struct ModelSpec {
   std::vector<int64_t> input_shape;  // of one sample: {features}, or {channels, height, width}
   int64_t classes = 0;
   config::Model config;
+  // For BatchNorm (trainer/batch_norm.h): the ranks that share its statistics; null: each has its own.
+  Communicator* sync_batch_norm = nullptr;
 
   // The value of `option { key value }` in the config; `fallback` when it is not there. A key that a
   // model never asks for is taken for a mistake. Throws Error (kUsage) when the value is no integer.

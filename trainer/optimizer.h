@@ -12,36 +12,46 @@
 
 #include <vector>
 
+#include "comm/reducer.h"
 #include "trainer/config.pb.h"
 
 namespace lockstep {
 
 class Optimizer {
  public:
-  // `parameters` have their gradients, whose memory stays where it is.
-  Optimizer(const config::Optimizer& config, std::vector<at::Tensor> parameters);
+  // Updates what this rank has to in each of the reducer's stages, which may be nothing where the job
+  // is sharded. The reducer's layout is settled; keeps no reference to it.
+  Optimizer(const config::Optimizer& config, const Reducer& reducer, at::Device device);
 
   void SetLearningRate(double lr);
 
-  // One update from the parameters' gradients.
-  void Step();
+  // Begins a step.
+  void BeginStep();
+
+  // Updates the parameters of one stage from their gradients; once a step for each.
+  void Update(size_t stage);
 
  private:
+  // What the fused kernels take: lists of as many tensors each.
+  struct Stage {
+    std::vector<at::Tensor> parameters;
+    std::vector<at::Tensor> gradients;
+    std::vector<at::Tensor> momentum;     // SGD
+    std::vector<at::Tensor> mean;         // Adam, AdamW: of gradients
+    std::vector<at::Tensor> mean_square;  // Adam, AdamW: of their squares
+    std::vector<at::Tensor> step_counts;  // Adam, AdamW: step_count_ for each
+  };
+
   config::Optimizer config_;
-  std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> gradients_;
-  at::Tensor lr_;                        // float32, 0-dimensional
-  std::vector<at::Tensor> momentum_;     // SGD
-  bool first_step_ = true;               // SGD: the momentum buffers are still empty
-  std::vector<at::Tensor> mean_;         // Adam, AdamW: of gradients
-  std::vector<at::Tensor> mean_square_;  // Adam, AdamW: of their squares
-  at::Tensor step_count_;                // Adam, AdamW: float32, 0-dimensional
-  std::vector<at::Tensor>
-      step_counts_;  // the same tensor for each parameter, as the kernels want it
+  std::vector<Stage> stages_;
+  at::Tensor lr_;          // float32, 0-dimensional
+  at::Tensor step_count_;  // Adam, AdamW: float32, 0-dimensional
+  int64_t steps_ = 0;      // SGD: in the first the momentum buffers are still empty
 };
 
-// Scales `gradients` in place so that their common L2 norm is at most `max_norm`, and returns the
-// norm that it was, 0-dimensional, on their device (torch.nn.utils.clip_grad_norm_).
-at::Tensor ClipGradNorm(const std::vector<at::Tensor>& gradients, double max_norm);
+// Scales the reduced gradients in place so that their common L2 norm is at most `max_norm`, and
+// returns the norm that it was, 0-dimensional, on their device (torch.nn.utils.clip_grad_norm_).
+// Every rank must call it.
+at::Tensor ClipGradNorm(Reducer& reducer, double max_norm);
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "ckpt/safetensors.h"
+#include "trainer/batch_norm.h"
 #include "trainer/ops/normalize_pixels.h"
 
 namespace lockstep {
@@ -103,12 +104,24 @@ at::Tensor Preprocessing::operator()(const at::Tensor& input) const {
 }
 
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
-                                 const Models& models, at::Device device) {
+                                 const Models& models, const World& world) {
   torch::manual_seed(config.seed());
-  std::shared_ptr<Model> model =
-      models.Make({.input_shape = spec.shape, .classes = spec.classes, .config = config.model()});
+  std::shared_ptr<Model> model = models.Make(
+      {.input_shape = spec.shape,
+       .classes = spec.classes,
+       .config = config.model(),
+       .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});
+  const auto modules = model->modules();
+  const bool has_batch_norm = std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+    return dynamic_cast<const BatchNorm*>(module.get()) != nullptr;
+  });
+  if (config.ddp().sync_batch_norm() && !has_batch_norm) {
+    throw UsageError(
+        "ddp.sync_batch_norm: the model \"{}\" has no lockstep::BatchNorm (trainer/batch_norm.h)",
+        config.model().name());
+  }
   if (!config.init_from().empty()) LoadSafetensors(config.init_from(), StateOf(*model));
-  model->to(device);
+  model->to(world.device);
   return model;
 }
 

@@ -46,7 +46,7 @@ class Preprocessing {
 // The model on the device, its weights drawn from config.seed or read from config.init_from; not
 // yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
-                                 const Models& models, at::Device device);
+                                 const Models& models, const World& world);
 
 // Parameters, then buffers: what a model is saved as.
 std::vector<NamedTensor> StateOf(const Model& model);

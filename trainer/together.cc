@@ -1,10 +1,12 @@
 #include "trainer/together.h"
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -39,7 +41,7 @@ void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {
   const at::Tensor sent = at::zeros({sizeof(Report)}, at::kByte);
   std::memcpy(sent.mutable_data_ptr(), &report, sizeof(report));
   const at::Tensor received = at::zeros({host.world_size() * sent.numel()}, at::kByte);
-  host.AllGather(received, sent).Wait();
+  host.AllGather(received, sent, host.MakeLabel("errors of the ranks")).Wait();
   std::vector<Report> reports(host.world_size());
   std::memcpy(reports.data(), received.const_data_ptr(), received.nbytes());
 
@@ -51,6 +53,45 @@ void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {
   });
   const std::string rank = same ? "" : fmt::format("rank {}: ", first - reports.begin());
   throw Error::OnEveryRank(static_cast<ExitStatus>(first->status), rank + first->message);
+}
+
+void RequireSame(const std::vector<std::string>& lines, Communicator& host) {
+  const Label label = host.MakeLabel("what the ranks are about to do");
+  // A length each: mostly the same, and then the hash decides.
+  const std::string text = fmt::format("{}", fmt::join(lines, "\n"));
+  const int64_t own[] = {static_cast<int64_t>(text.size()),
+                         static_cast<int64_t>(std::hash<std::string>()(text))};
+  const at::Tensor sent = at::zeros({2}, at::kLong);
+  std::memcpy(sent.mutable_data_ptr(), own, sizeof(own));
+  const at::Tensor all = at::zeros({host.world_size() * 2}, at::kLong);
+  host.AllGather(all, sent, label).Wait();
+  const at::Tensor first = all.narrow(0, 0, 2).repeat({host.world_size()});
+  if (at::equal(all, first)) return;
+
+  const at::Tensor rank_zeros = at::zeros({first[0].item<int64_t>()}, at::kByte);
+  if (host.rank() == 0) std::memcpy(rank_zeros.mutable_data_ptr(), text.data(), text.size());
+  host.Broadcast(rank_zeros, 0, label).Wait();
+  std::vector<std::string> expected(1);
+  for (int64_t i = 0; i < rank_zeros.numel(); ++i) {
+    const char c = static_cast<char>(rank_zeros.const_data_ptr<uint8_t>()[i]);
+    if (c == '\n') {
+      expected.emplace_back();
+    } else {
+      expected.back() += c;
+    }
+  }
+  std::optional<Error> error;
+  const size_t both = std::min(lines.size(), expected.size());
+  const auto [here, there] = std::mismatch(lines.begin(), lines.begin() + both, expected.begin());
+  const auto line_at = [](const auto& position, const auto& end) {
+    return position == end ? std::string("nothing more") : *position;
+  };
+  if (text.size() != static_cast<size_t>(rank_zeros.numel()) || here != lines.begin() + both) {
+    error = UsageError(
+        "{} where rank 0 has {}: start all ranks with the same program, config and files",
+        line_at(here, lines.end()), line_at(there, expected.end()));
+  }
+  AgreeOnErrors(error, host);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,8 @@
 
 #include <exception>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/communicator.h"
@@ -13,6 +15,10 @@ namespace lockstep {
 // first rank that has one (Error::OnEveryRank); it names the rank unless all have the same. Every
 // rank must call it.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
+
+// Compares lines that say what a rank is about to do with rank 0's. Throws Error (kUsage) on every
+// rank where some differ, naming a rank and its first line that does. Every rank must call it.
+void RequireSame(const std::vector<std::string>& lines, Communicator& host);
 
 // An exception as the one line and the status that the user gets.
 Error ErrorOf(const std::exception& exception);

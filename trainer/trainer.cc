@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <span>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "ckpt/atomic_file.h"
 #include "ckpt/safetensors.h"
+#include "comm/flight_story.h"
 #include "comm/reducer.h"
 #include "data/device_feed.h"
 #include "trainer/metrics_ring.h"
@@ -51,18 +53,17 @@ std::vector<NamedTensor> TrainedParametersOf(const Model& model) {
   return trained;
 }
 
-std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& item : named) tensors.push_back(item.tensor);
-  return tensors;
-}
-
-ReducerOptions ReducerOptionsFor(const config::Ddp& config) {
-  return {.first_bucket_bytes = config.first_bucket_bytes(),
-          .bucket_bytes = config.bucket_bytes(),
-          .missing_gradient = config.missing_gradient() == config::Ddp::ZERO
-                                  ? MissingGradient::kZero
-                                  : MissingGradient::kError};
+ReducerOptions ReducerOptionsFor(const config::Config& config) {
+  const config::Ddp& ddp = config.ddp();
+  ReducerOptions options{.first_bucket_bytes = ddp.first_bucket_bytes(),
+                         .bucket_bytes = ddp.bucket_bytes(),
+                         .missing_gradient = ddp.missing_gradient() == config::Ddp::ZERO
+                                                 ? MissingGradient::kZero
+                                                 : MissingGradient::kError,
+                         .shard = config.optimizer().shard()};
+  if (ddp.reduce_dtype() == config::Ddp::FP16) options.reduce_dtype = at::kHalf;
+  if (ddp.reduce_dtype() == config::Ddp::BF16) options.reduce_dtype = at::kBFloat16;
+  return options;
 }
 
 SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t samples,
@@ -103,17 +104,17 @@ int64_t EvaluationBatch(const config::Config& config) {
 }
 
 class Trainer {
+  // The reducer's scalars: the step's loss.
+  static constexpr int kLoss = 0;
+
  public:
   Trainer(const config::Config& config, TrainingData data, const Models& models, const World& world)
       : config_(config),
         world_(world),
         data_(std::move(data)),
         preprocessing_(config.data(), data_.train->spec(), world.device),
-        model_(MakeModel(config, data_.train->spec(), models, world.device)),
+        model_(MakeModel(config, data_.train->spec(), models, world)),
         parameters_(TrainedParametersOf(*model_)),
-        reducer_(parameters_, world.communicator, ReducerOptionsFor(config.ddp())),
-        loss_(reducer_.scalars().select(0, 0)),
-        optimizer_(config.optimizer(), TensorsOf(parameters_)),
         sampler_(SamplerOptionsFor(config, data_.train->size(), world)),
         loader_options_(LoaderOptionsFor(config.loader(), world)),
         loader_(*data_.train, sampler_, loader_options_),
@@ -127,15 +128,43 @@ class Trainer {
     at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
   }
 
+  // What must be the same on all ranks for their collectives to match.
+  std::vector<std::string> Facts() const {
+    std::vector<std::string> facts{fmt::format("{} training samples", data_.train->size())};
+    if (data_.validation)
+      facts.push_back(fmt::format("{} validation samples", data_.validation->size()));
+    for (const auto& [name, tensor] : StateOf(*model_)) {
+      facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
+                                  fmt::join(tensor.sizes(), ", ")));
+    }
+    return facts;
+  }
+
+  StepTimes Measure(int warmup, int steps) {
+    if (config_.global_batch() > data_.train->size()) {
+      throw Error::OnEveryRank(
+          ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",
+                                          config_.global_batch(), data_.train->size()));
+    }
+    Begin();
+    int step = 0;
+    while (step < warmup) TrainStep(step++);
+    clock_.emplace(world_.device);
+    while (step < warmup + steps) {
+      clock_->BeginStep();
+      TrainStep(step++);
+    }
+    clock_->BeginStep();
+    return clock_->Times();
+  }
+
   void Run(const TrainOptions& options, RunFolder* folder) {
     folder_ = folder;
     if (folder_ != nullptr) {
       progress_.emplace(options.live, config_.epochs(), total_steps_, config_.global_batch());
       LogStart(options);
     }
-    model_->train();
-    BroadcastFromRankZero(StateOf(*model_), world_.communicator);
-
+    Begin();
     double first_step_s = 0;
     last_line_ = Clock::now();
     for (int64_t step = 0; step < total_steps_; ++step) {
@@ -153,21 +182,46 @@ class Trainer {
   }
 
  private:
+  void Begin() {
+    reducer_.emplace(parameters_, world_.communicator, ReducerOptionsFor(config_));
+    model_->train();
+    BroadcastFromRankZero(StateOf(*model_), world_.communicator);
+  }
+
+  // Calls `wait`, which waits for communication.
+  template <typename Wait>
+  void Waiting(const Wait& wait) {
+    if (clock_) {
+      clock_->Waiting(wait);
+    } else {
+      wait();
+    }
+  }
+
   // ---- The step ---------------------------------------------------------------------------------
 
   void TrainStep(int64_t step) {
-    optimizer_.SetLearningRate(LearningRateOf(step));
-    reducer_.Begin();
+    if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
+    if (config_.ddp().broadcast_buffers()) BroadcastFromRankZero(buffers_, world_.communicator);
+    reducer_->Begin();
     if (step == 0) {
       AccumulateGradientsTogether();
+      reducer_->SettleLayout();
+      optimizer_.emplace(config_.optimizer(), *reducer_, world_.device);
     } else {
       AccumulateGradients();
     }
     if (config_.optimizer().clip_norm() > 0) {
-      grad_norm_ = ClipGradNorm(reducer_.flat_gradients(), config_.optimizer().clip_norm());
+      Waiting([&] { reducer_->Wait(); });
+      grad_norm_ = ClipGradNorm(*reducer_, config_.optimizer().clip_norm());
     }
-    optimizer_.Step();
-    world_.communicator.CheckHealth();
+    optimizer_->SetLearningRate(LearningRateOf(step));
+    optimizer_->BeginStep();
+    for (size_t stage = 0; stage < reducer_->stages(); ++stage) {
+      Waiting([&] { reducer_->Wait(stage); });
+      optimizer_->Update(stage);
+      reducer_->GatherParameters(stage);
+    }
   }
 
   // A mistake in a model mostly shows in its first step, and on every rank. There a rank that fails
@@ -177,11 +231,14 @@ class Trainer {
     try {
       AccumulateGradients();
     } catch (const std::exception& exception) {
+      // Where the model's own collectives belong to the step, the others cannot get past them.
+      if (config_.ddp().sync_batch_norm()) throw;
       error = ErrorOf(exception);
-      reducer_.ReduceNow();
-      reducer_.Wait();
+      reducer_->ReduceNow();
+      reducer_->Wait();
     }
     AgreeOnErrors(error, world_.host);
+    reducer_->Wait();
   }
 
   void AccumulateGradients() {
@@ -189,22 +246,25 @@ class Trainer {
       AddMicroBatch(feed_.Next(), /*last=*/micro + 1 == config_.accumulation());
       feed_.Prefetch();
     }
-    reducer_.Finish();
+    reducer_->Finish();
   }
 
   // Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
   // The loss of the step is the mean over its global batch: the micro-batches' sums over one global
   // count.
   void AddMicroBatch(const DeviceBatch& batch, bool last) {
-    if (batch.origin.indices.empty()) {
-      if (last) reducer_.ReduceNow();
+    Waiting([&] { reducer_->WaitForParameters(); });
+    // A rank without samples has nothing to add; only where the ranks share BatchNorm's statistics it
+    // must go through the model with the others.
+    if (batch.origin.indices.empty() && !config_.ddp().sync_batch_norm()) {
+      if (last) reducer_->ReduceNow();
       return;
     }
     const double share = 1.0 / static_cast<double>(batch.origin.global_count);
     const at::Tensor loss_sum =
         model_->LossSum(model_->Forward(preprocessing_(batch.input)), batch.target);
-    loss_.add_(loss_sum.detach(), share);
-    if (last) reducer_.ReduceDuringBackward();
+    reducer_->scalars()[kLoss].add_(loss_sum.detach(), share);
+    if (last) reducer_->ReduceDuringBackward();
     loss_sum.backward(at::full_like(loss_sum, share));
   }
 
@@ -238,7 +298,7 @@ class Trainer {
           SecondsSince(last_line_);
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
-      metrics_.Push(report, loss_, grad_norm_);
+      metrics_.Push(report, reducer_->scalars()[kLoss], grad_norm_);
     }
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
   }
@@ -260,6 +320,7 @@ class Trainer {
   }
 
   void EndEpoch(int64_t steps_done) {
+    reducer_->WaitForParameters();
     WaitForDevice(world_.device);
     const double seconds = SecondsSince(epoch_begin_);
     const int64_t epoch = EpochOf(steps_done);
@@ -336,14 +397,14 @@ class Trainer {
 
   const config::Config& config_;
   const World& world_;
+  std::optional<StepClock> clock_;  // where steps are timed
   TrainingData data_;
   Preprocessing preprocessing_;
   std::shared_ptr<Model> model_;
   std::vector<NamedTensor> parameters_;  // those that are trained
   std::vector<NamedTensor> buffers_;
-  Reducer reducer_;
-  at::Tensor loss_;  // of the step: a view of one of the reducer's scalars
-  Optimizer optimizer_;
+  std::optional<Reducer> reducer_;
+  std::optional<Optimizer> optimizer_;  // from the first step's gradients on
   Sampler sampler_;
   LoaderOptions loader_options_;
   Loader loader_;
@@ -361,6 +422,30 @@ class Trainer {
   int64_t rated_samples_ = 0;
   double rated_seconds_ = 0;
 };
+
+// Makes a trainer of `config`, which it refers to and completes. Throws Error on every rank.
+void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const Models& models,
+                 const World& world) {
+  Together(world.host, [&] {
+    TrainingData data = OpenTrainingData(config);
+    config = Resolved(std::move(config), data.train->spec());
+    trainer.emplace(config, std::move(data), models, world);
+  });
+  RequireSame(trainer->Facts(), world.host);
+}
+
+// Calls `act`. An error of this rank alone ends the process here: what `act` works on must not be
+// torn down where other ranks wait for this one, because a loader's thread may be waiting for a copy
+// behind a collective that never ends.
+template <typename Act>
+auto OrLeave(const TrainOptions& options, const Act& act) {
+  try {
+    return act();
+  } catch (const std::exception& exception) {
+    if (!ErrorOf(exception).on_every_rank()) options.leave(exception);
+    throw;
+  }
+}
 
 // A run's model with its final weights, and the samples that it is to be used on.
 struct LoadedRun {
@@ -381,7 +466,7 @@ LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Model
       throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
     }
     config.set_init_from(RunWeightsPath(run_dir));
-    run.model = MakeModel(config, SpecOf(config.data()), models, world.device);
+    run.model = MakeModel(config, SpecOf(config.data()), models, world);
     run.preprocessing.emplace(config.data(), run.dataset->spec(), world.device);
   });
   return run;
@@ -389,26 +474,30 @@ LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Model
 
 }  // namespace
 
+StepTimes MeasureSteps(config::Config config, const Models& models, const World& world, int warmup,
+                       int steps, const TrainOptions& options) {
+  std::optional<Trainer> trainer;
+  MakeTrainer(trainer, config, models, world);
+  return OrLeave(options, [&] { return trainer->Measure(warmup, steps); });
+}
+
 void Train(config::Config config, const Models& models, const World& world,
            const TrainOptions& options) {
   std::optional<Trainer> trainer;
+  MakeTrainer(trainer, config, models, world);
   std::optional<RunFolder> folder;
-  Together(world.host, [&] {
-    TrainingData data = OpenTrainingData(config);
-    config = Resolved(std::move(config), data.train->spec());
-    trainer.emplace(config, std::move(data), models, world);
-  });
   Together(world.host, [&] {
     if (world.rank() == 0) folder.emplace(config);
   });
-  try {
-    trainer->Run(options, folder ? &*folder : nullptr);
-  } catch (const std::exception& exception) {
-    // The trainer must not be torn down where other ranks wait for this one: a loader's thread may be
-    // waiting for a copy behind a collective that never ends.
-    if (!ErrorOf(exception).on_every_rank()) options.leave(exception);
-    throw;
+  if (world.flight != nullptr) {
+    // On every machine: where they share no disk, each keeps its own ranks' records.
+    Together(world.host, [&] {
+      std::filesystem::create_directories(config.run_dir() + "/flight");
+      world.flight->MoveTo(FlightPath(config.run_dir(), world.rank()));
+      world.watchdog->SetRunFolder(config.run_dir());
+    });
   }
+  OrLeave(options, [&] { trainer->Run(options, folder ? &*folder : nullptr); });
 }
 
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,

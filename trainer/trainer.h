@@ -6,8 +6,8 @@
 //   the loss is no finite number -> Error (kUsage) on every rank, with the step
 //     -> test_a_loss_that_is_not_finite
 //   a rank throws in the first step -> its error on every rank -> test_a_rank_that_throws
-//   a rank throws later -> options.leave; the others wait in a collective until mpirun ends the job
-//     -> test_a_rank_that_throws
+//   a rank throws later -> options.leave, which ends the others, too
+//     -> tests/fault_test.py, test_a_rank_that_throws
 //   the disk is full -> Error (kCheckpoint) on rank 0 -> ckpt/atomic_file_test.cc
 #pragma once
 
@@ -19,6 +19,7 @@
 #include "trainer/config.pb.h"
 #include "trainer/evaluate.h"
 #include "trainer/model.h"
+#include "trainer/step_clock.h"
 #include "trainer/world.h"
 
 namespace lockstep {
@@ -34,6 +35,11 @@ struct TrainOptions {
 // Trains `config` into a new run folder. Every rank must call it. Throws Error.
 void Train(config::Config config, const Models& models, const World& world,
            const TrainOptions& options);
+
+// Makes `warmup` steps of `config` and then `steps` that are timed, and keeps nothing. Every rank must
+// call it. Throws Error.
+StepTimes MeasureSteps(config::Config config, const Models& models, const World& world, int warmup,
+                       int steps, const TrainOptions& options);
 
 // Evaluates a run's final weights on `files`, or without any on the run's validation samples.
 // `samples` is their number. Every rank must call it. Throws Error.

@@ -4,14 +4,17 @@
 #include <c10/core/Device.h>
 
 #include "comm/communicator.h"
+#include "comm/watchdog.h"
 
 namespace lockstep {
 
 struct World {
-  at::Device device;           // what this rank computes on
-  Communicator& communicator;  // for tensors of `device`
-  Communicator& host;          // for CPU tensors; the same one where `device` is the CPU
-  int local_ranks = 1;         // ranks on this machine, which share its cores
+  at::Device device;                 // what this rank computes on
+  Communicator& communicator;        // for tensors of `device`
+  Communicator& host;                // for CPU tensors; the same one where `device` is the CPU
+  int local_ranks = 1;               // ranks on this machine, which share its cores
+  FlightRecorder* flight = nullptr;  // these two: null for a rank that is alone
+  Watchdog* watchdog = nullptr;
 
   int rank() const { return host.rank(); }
   int size() const { return host.world_size(); }

@@ -1,0 +1,33 @@
+// BatchNorm over the samples of one rank, or of all: torch.nn.BatchNorm1d to 3d and SyncBatchNorm in
+// one module, with their parameter and buffer names.
+//
+// Where the ranks share statistics every rank must run the module in every step, also one that has
+// no samples: its input is then empty, [0, ...]. The collectives are part of forward and backward.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include "comm/communicator.h"
+
+namespace lockstep {
+
+class BatchNorm : public torch::nn::Module {
+ public:
+  // `sync`: ModelSpec::sync_batch_norm.
+  BatchNorm(int64_t channels, Communicator* sync, double epsilon = 1e-5, double momentum = 0.1);
+
+  // input: floating point [count, channels, ...] -> the same shape. In training by the statistics of
+  // this batch, which running_mean and running_var follow; in evaluation by those two.
+  at::Tensor forward(const at::Tensor& input);
+
+ private:
+  Communicator* sync_;
+  Label label_;
+  double epsilon_;
+  double momentum_;
+  at::Tensor weight_, bias_;               // [channels]
+  at::Tensor running_mean_, running_var_;  // [channels]
+  at::Tensor num_batches_tracked_;         // int64, 0-dimensional
+};
+
+}  // namespace lockstep
