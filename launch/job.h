@@ -1,27 +1,33 @@
 // Job: this process among the ranks that were started together.
 //
 // Promise: a process that mpirun or Slurm started is a rank of its job, any other is alone and
-// never touches MPI. A rank does not outlive the mpirun that started it.
+// never touches MPI. A rank does not outlive the mpirun that started it, nor the other ranks.
 //
 // Invariants:
 //   1. Leave() is the only good way out: every rank finalises MPI and exits with the same status.
-//   2. Abort() is the only other: the rank exits at once, with no MPI_Finalize, which mpirun takes
-//      for a failure: it ends the other ranks within about two seconds and returns this rank's
-//      status.
+//   2. Fail() is the way out of a rank with an error of its own: it says it, tells the others' watchdogs
+//      (comm/watchdog.h) and exits at once, with no MPI_Finalize, which mpirun takes for a failure:
+//      it ends the other ranks within about two seconds and returns this rank's status.
+//   3. A rank is watched from when the ranks have met to its last collective.
 //
-// what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
+// what can fail -> what the caller sees -> the test that shows it
 //   more ranks than GPUs, or CUDA asked for where there is none -> Error (kUsage) on every rank
-//     -> test_more_ranks_than_gpus
+//     -> tests/bad_input_test.py, test_more_ranks_than_gpus
 //   some machines have GPUs and others not -> Error (kUsage) on every rank -> (needs two machines)
-//   mpirun is killed -> the kernel kills its ranks (PR_SET_PDEATHSIG) -> test_mpirun_is_killed
+//   mpirun is killed -> the kernel kills its ranks (PR_SET_PDEATHSIG)
+//     -> tests/fault_test.py, test_mpirun_is_killed
+//   a collective fails -> the watchdog's verdict -> tests/fault_test.py
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "comm/flight_recorder.h"
 #include "comm/mpi_communicator.h"
+#include "comm/watchdog.h"
 #include "trainer/config.pb.h"
 #include "trainer/world.h"
 
@@ -42,17 +48,25 @@ class Job {
   // Throws Error on every rank.
   World Connect(config::Config::Device device);
 
+  // null for a process that is alone.
+  Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
+
   // Every rank must call it, after its last collective.
   void Leave();
 
-  [[noreturn]] static void Abort(ExitStatus status);
+  [[noreturn]] void Fail(const Error& error);
 
  private:
   at::Device ChooseDevice(config::Config::Device wanted) const;
 
+  FlightRecorder flight_;
   MpiCommunicator* mpi_ = nullptr;  // host_, where it is MPI's
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> gpus_;
+  std::optional<Watchdog> watchdog_;
 };
+
+// One line on standard error.
+void PrintError(const std::string& message);
 
 }  // namespace lockstep

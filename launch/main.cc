@@ -1,5 +1,6 @@
 #include "launch/main.h"
 
+#include <c10/cuda/CUDAFunctions.h>
 #include <nccl.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -9,12 +10,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "comm/flight_story.h"
+#include "launch/bench.h"
 #include "launch/job.h"
 #include "launch/mpirun.h"
 #include "trainer/config.h"
@@ -39,11 +45,10 @@ struct CommandLine {
   std::vector<std::string> inputs;
   std::string output = "predictions.csv";
   bool print_template = false;
+  int last = 20;
+  std::string device = "auto";
+  BenchOptions bench;
 };
-
-void PrintError(const std::string& message) {
-  fmt::print(stderr, "lockstep: error: {}\n", message);
-}
 
 // The words of the command line without -n N, for the ranks.
 std::vector<std::string> WithoutRanks(int argc, char** argv) {
@@ -61,39 +66,59 @@ std::vector<std::string> WithoutRanks(int argc, char** argv) {
 
 // Says which command was meant where the first word is none.
 void CheckCommandName(const CLI::App& app, const std::vector<std::string>& words) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  const CLI::App* level = &app;
   for (const std::string& word : words) {
     if (word.starts_with('-')) continue;
-    if (std::find(names.begin(), names.end(), word) != names.end()) return;
-    throw UsageError("no command \"{}\"{} (known: {})", word, DidYouMean(word, names),
-                     fmt::join(names, ", "));
+    std::vector<std::string> names;
+    const CLI::App* meant = nullptr;
+    for (const CLI::App* command : level->get_subcommands({})) {
+      if (command->get_name() == word) meant = command;
+      if (!command->get_group().empty()) names.push_back(command->get_name());
+    }
+    if (names.empty()) return;
+    if (meant == nullptr) {
+      throw UsageError("no command \"{}\"{} (known: {})", word, DidYouMean(word, names),
+                       fmt::join(names, ", "));
+    }
+    level = meant;
   }
 }
 
-// Starts this command again, as ranks. What is wrong with the config is said first, once and fast.
-[[noreturn]] void StartRanks(const CommandLine& line, int argc, char** argv) {
+// The path that the user gave, which reads better than where Bazel's links lead.
+std::string ProgramPath(const char* name) {
+  if (std::string_view(name).find('/') == std::string_view::npos) {
+    return std::filesystem::read_symlink("/proc/self/exe");
+  }
+  return std::filesystem::absolute(name);
+}
+
+// Starts this command again, as ranks, and returns their exit status. What is wrong with the config
+// is said first, once and fast.
+int StartRanks(const CommandLine& line, int argc, char** argv) {
   if (Job::IsRank())
     throw UsageError("-n inside mpirun or srun: leave it out, this process is a rank already");
   if (!line.config.empty()) LoadConfig(line.config, line.assignments);
   if (!line.run_dir.empty()) LoadRunConfig(line.run_dir);
   setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), /*overwrite=*/0);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
-  // The path that the user gave reads better than where Bazel's links lead.
-  const std::string name = argv[0];
-  const std::filesystem::path program = name.find('/') == std::string::npos
-                                            ? std::filesystem::read_symlink("/proc/self/exe")
-                                            : std::filesystem::absolute(name);
-  Become(MpirunCommand(line.ranks, program, WithoutRanks(argc, argv)));
+  const std::vector<std::string> command =
+      MpirunCommand(line.ranks, ProgramPath(argv[0]), WithoutRanks(argc, argv));
+  fmt::print(stderr, "{}\n", ShellText(command));
+  return Supervise(command, /*output=*/nullptr);
 }
 
 // Ends this rank for an error of its own, while others may be waiting for it.
 [[noreturn]] void LeaveAlone(Job& job, const std::exception& exception) {
-  const Error error = ErrorOf(exception);
   std::fflush(stdout);
-  const bool alone = job.host().world_size() == 1;
-  PrintError(alone ? error.what() : fmt::format("rank {}: {}", job.host().rank(), error.what()));
-  Job::Abort(error.status());
+  job.Fail(ErrorOf(exception));
+}
+
+// Which program this is: two builds of it may do different things under one name.
+std::string ProgramText() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  return fmt::format("program of {} bytes with hash {:016x}", bytes.size(),
+                     std::hash<std::string>()(bytes));
 }
 
 TrainOptions MakeTrainOptions(Job& job) {
@@ -105,17 +130,54 @@ TrainOptions MakeTrainOptions(Job& job) {
           .leave = [&job](const std::exception& exception) { LeaveAlone(job, exception); }};
 }
 
+// Connects the devices of ranks that have the same config.
+World Connect(Job& job, const Config& config) {
+  RequireSame(FieldLines(config), job.host());
+  if (job.watchdog() != nullptr) {
+    job.watchdog()->SetLimits({.collective_s = config.watchdog().collective_timeout_s(),
+                               .heartbeat_s = config.watchdog().heartbeat_timeout_s()});
+  }
+  return job.Connect(config.device());
+}
+
 void RunTrain(const CommandLine& line, const Models& models, Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadConfig(line.config, line.assignments); });
-  const World world = job.Connect(config.device());
+  const World world = Connect(job, config);
   Train(config, models, world, MakeTrainOptions(job));
+}
+
+void RunBenchStep(const CommandLine& line, const Models& models, Job& job) {
+  Config config;
+  Together(job.host(), [&] { config = LoadConfig(line.config, line.assignments); });
+  const World world = Connect(job, config);
+  BenchStep(config, line.bench, models, world, MakeTrainOptions(job));
+}
+
+void RunBenchCollective(Op op, const CommandLine& line, Job& job) {
+  const World world = job.Connect(line.device == "cpu"    ? Config::CPU
+                                  : line.device == "cuda" ? Config::CUDA
+                                                          : Config::AUTO);
+  BenchCollective(op, line.bench, world);
+}
+
+int RunBenchScaling(const CommandLine& line, const char* program) {
+  if (Job::IsRank())
+    throw UsageError("bench scaling inside mpirun or srun: it starts ranks itself");
+  const Config config = LoadConfig(line.config, line.assignments);
+  const int gpus = config.device() == Config::CPU ? 0 : c10::cuda::device_count();
+  const int ranks = line.ranks > 0 ? line.ranks : (gpus > 0 ? gpus : 2);
+  std::vector<std::string> arguments{line.config};
+  for (const std::string& assignment : line.assignments) {
+    arguments.insert(arguments.end(), {"--set", assignment});
+  }
+  return BenchScaling(ranks, config.global_batch(), ProgramPath(program), arguments, line.bench);
 }
 
 void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadRunConfig(line.run_dir); });
-  const World world = job.Connect(config.device());
+  const World world = Connect(job, config);
   const RunEvaluation evaluation = EvaluateRun(line.run_dir, config, line.inputs, models, world);
   if (world.rank() == 0) {
     fmt::print("loss {:.4f}  accuracy {:.4f}  ({} samples)\n", evaluation.result.loss,
@@ -126,7 +188,7 @@ void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
 void RunPredict(const CommandLine& line, const Models& models, Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadRunConfig(line.run_dir); });
-  const World world = job.Connect(config.device());
+  const World world = Connect(job, config);
   const int64_t rows = PredictRun(line.run_dir, config, line.inputs, line.output, models, world);
   if (world.rank() == 0) fmt::print("{}: {} predictions\n", line.output, rows);
 }
@@ -138,11 +200,12 @@ void PrintVersion() {
 
 // Runs `command` as this rank of its job and returns the exit status.
 template <typename Command>
-int RunAsRank(const Command& command) {
+int RunAsRank(const std::string& name, const Command& command) {
   // Outside the try block: the communicators must outlive what fails.
   std::optional<Job> job;
   try {
     job.emplace();
+    RequireSame({ProgramText(), "command " + name}, job->host());
     command(*job);
     std::fflush(stdout);
     job->Leave();
@@ -151,13 +214,13 @@ int RunAsRank(const Command& command) {
     const Error error = ErrorOf(exception);
     if (!job) {
       PrintError(error.what());
-      Job::Abort(error.status());
+      std::_Exit(static_cast<int>(error.status()));
     }
     if (!error.on_every_rank()) LeaveAlone(*job, exception);
     std::fflush(stdout);
     if (job->host().rank() == 0) PrintError(error.what());
     job->Leave();
-    Job::Abort(error.status());
+    std::_Exit(static_cast<int>(error.status()));
   }
 }
 
@@ -189,9 +252,48 @@ int Main(int argc, char** argv, const Models& models) {
   config->add_option("CONFIG", line.config, "config file");
   config->add_flag("--template", line.print_template,
                    "print every field at its default, with comments");
+  CLI::App* flight =
+      app.add_subcommand("flight", "what each rank of a run last exchanged with the others");
+  flight->add_option("RUN", line.run_dir, "run folder")->required();
+  flight->add_option("--last", line.last, "collectives to print")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  CLI::App* bench = app.add_subcommand("bench", "measurements on this machine");
+  bench->require_subcommand(1);
+  std::vector<std::pair<CLI::App*, Op>> collectives;
+  for (const auto& [name, op] :
+       {std::pair("allreduce", Op::kAllReduce), std::pair("reduce-scatter", Op::kReduceScatter),
+        std::pair("all-gather", Op::kAllGather)}) {
+    CLI::App* collective =
+        bench->add_subcommand(name, fmt::format("time and bandwidth: {}", NameOf(op)));
+    collective->add_option("--bytes", line.bench.bytes, "one size instead of several")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+    collective->add_option("--dtype", line.bench.dtype, "float32, float16, bfloat16 or float64")
+        ->capture_default_str();
+    collective->add_option("--device", line.device, "cpu, cuda or auto")
+        ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+        ->capture_default_str();
+    collectives.emplace_back(collective, op);
+  }
+  CLI::App* scaling =
+      bench->add_subcommand("scaling", "step time of a config on 1, 2, 4, ... ranks, up to -n");
+  scaling->add_flag("--weak", line.bench.weak,
+                    "global_batch for each rank instead of all together");
+  CLI::App* step = bench->add_subcommand("step", "step time of a config on these ranks, as JSON");
+  step->group("");  // scaling's, not for the help
+  for (CLI::App* command : {scaling, step}) {
+    command->add_option("CONFIG", line.config, "config file")->required();
+    command->add_option("--steps", line.bench.steps, "steps to time")
+        ->check(CLI::Range(1, 100'000))
+        ->capture_default_str();
+  }
+  for (CLI::App* command :
+       {collectives[0].first, collectives[1].first, collectives[2].first, scaling}) {
+    command->add_flag("--json", line.bench.json, "a line of JSON for each measurement");
+  }
   CLI::App* version =
       app.add_subcommand("version", "print the version and those of what it stands on");
-  for (CLI::App* command : {train, config}) {
+  for (CLI::App* command : {train, config, scaling, step}) {
     command->add_option("--set", line.assignments, "override a field: --set optimizer.lr=0.01")
         ->allow_extra_args(false)
         ->take_all();
@@ -200,12 +302,23 @@ int Main(int argc, char** argv, const Models& models) {
   try {
     CheckCommandName(app, WithoutRanks(argc, argv));
     app.parse(argc, argv);
-    if (line.ranks > 0 && (train->parsed() || evaluate->parsed() || predict->parsed()))
-      StartRanks(line, argc, argv);
-    if (train->parsed()) return RunAsRank([&](Job& job) { RunTrain(line, models, job); });
-    if (evaluate->parsed()) return RunAsRank([&](Job& job) { RunEvaluate(line, models, job); });
-    if (predict->parsed()) return RunAsRank([&](Job& job) { RunPredict(line, models, job); });
+    if (scaling->parsed()) return RunBenchScaling(line, argv[0]);
+    if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
     if (version->parsed()) PrintVersion();
+    // The others run as ranks.
+    std::vector<std::pair<const CLI::App*, std::function<void(Job&)>>> commands{
+        {train, [&](Job& job) { RunTrain(line, models, job); }},
+        {evaluate, [&](Job& job) { RunEvaluate(line, models, job); }},
+        {predict, [&](Job& job) { RunPredict(line, models, job); }},
+        {step, [&](Job& job) { RunBenchStep(line, models, job); }}};
+    for (const auto& [command, op] : collectives) {
+      commands.emplace_back(command,
+                            [&line, op = op](Job& job) { RunBenchCollective(op, line, job); });
+    }
+    for (const auto& [command, run] : commands) {
+      if (!command->parsed()) continue;
+      return line.ranks > 0 ? StartRanks(line, argc, argv) : RunAsRank(command->get_name(), run);
+    }
     if (config->parsed()) {
       if (line.print_template == !line.config.empty())
         throw UsageError("config: give a CONFIG or --template");

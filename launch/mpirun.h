@@ -14,7 +14,11 @@ std::vector<std::string> MpirunCommand(int ranks, const std::string& program,
 // The command as a shell would take it.
 std::string ShellText(const std::vector<std::string>& command);
 
-// Prints the command to standard error and becomes it. Throws Error (kUsage) where that fails.
-[[noreturn]] void Become(const std::vector<std::string>& command);
+// Runs mpirun's `command` and returns the exit status that the job owes its user: the ranks', or
+// kPeer where a signal killed a rank or mpirun itself, for which mpirun has a status of its own. Passes
+// on the signals that it gets, and ends mpirun when it is killed itself. `output`: gets what the
+// ranks print; null: it goes where this process's does. Throws Error (kUsage) where mpirun cannot be
+// started.
+int Supervise(const std::vector<std::string>& command, std::string* output);
 
 }  // namespace lockstep

@@ -1,0 +1,37 @@
+// The measurements of `lockstep bench`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/collective_bench.h"
+#include "trainer/config.pb.h"
+#include "trainer/model.h"
+#include "trainer/trainer.h"
+#include "trainer/world.h"
+
+namespace lockstep {
+
+struct BenchOptions {
+  std::string dtype = "float32";  // of a collective
+  int64_t bytes = 0;              // of a collective; 0: several sizes
+  int steps = 50;                 // timed steps
+  bool json = false;              // a line of JSON for each measurement instead of a table
+  bool weak = false;              // scaling: the same batch for each rank, not for all together
+};
+
+// Times a collective and prints it on rank 0. Every rank must call it. Throws Error: kUsage for an
+// unknown dtype or a single rank, kBug where a result is wrong.
+void BenchCollective(Op op, const BenchOptions& bench, const World& world);
+
+// Times steps of `config` and prints one line of JSON on rank 0. Every rank must call it.
+void BenchStep(const config::Config& config, const BenchOptions& bench, const Models& models,
+               const World& world, const TrainOptions& options);
+
+// Runs `lockstep bench step ARGUMENTS` (program and arguments given) on 1, 2, 4, ... and `ranks` ranks
+// and prints how the step's time changes. `global_batch`: the config's. Returns the exit status of the
+// first run that fails. Throws Error.
+int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
+                 const std::vector<std::string>& arguments, const BenchOptions& bench);
+
+}  // namespace lockstep
