@@ -1,41 +1,20 @@
-"""Bad input and dying ranks, as two ranks under mpirun: one line, the right status, an end within 5 s, no
-process left behind."""
+"""Bad input, as two ranks under mpirun: one line, the right status, an end within 5 s, no process left behind."""
 
 import os
-import pathlib
 import struct
-import time
 
 import pytest
 
-from harness import BUG, CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, write_config
+from harness import CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, processes_with, write_config
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 RANKS = 2
-
-
-def processes_with(text):
-    """Command lines of this machine's living processes that hold `text`."""
-    found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                command = (entry / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
-                zombie = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-            except OSError:  # it has ended meanwhile
-                continue
-            if text in command and not zombie:
-                found.append(command)
-    return found
+START_S = float(os.environ.get("START_S", "5"))  # to start and to find the mistake: it must not hang
 
 
 def train(folder, text, *arguments, program=LOCKSTEP, ranks=RANKS):
     config = write_config(folder, text)
     run = Run(["train", config, "--set", f"run_dir={folder}/run", *arguments], ranks=ranks, program=program)
-    # Where mpirun itself was killed, its ranks may still be on their way out when it is gone.
-    end = time.monotonic() + 5 - min(run.seconds, 5)
-    while processes_with(str(folder)) and time.monotonic() < end:
-        os.sched_yield()
     assert processes_with(str(folder)) == []
     return run
 
@@ -46,7 +25,7 @@ def expect(run, status, *parts):
     assert run.error_lines[0].startswith("lockstep: error: ")
     for part in parts:
         assert part in run.error_lines[0], run
-    assert run.seconds < 5, run
+    assert run.seconds < START_S, run
 
 
 GOOD_DATA = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}\n'
@@ -106,6 +85,11 @@ def test_an_unknown_option_of_a_model(tmp_path):
     expect(run, USAGE, 'the model "faulty" has no option "fualt"; did you mean "fault"?')
 
 
+def test_synchronised_batch_norm_without_any(tmp_path):
+    run = train(tmp_path, GOOD_DATA + "ddp { sync_batch_norm: true }")
+    expect(run, USAGE, 'ddp.sync_batch_norm: the model "mlp" has no lockstep::BatchNorm')
+
+
 def test_an_existing_run_folder(tmp_path):
     (tmp_path / "run").mkdir()
     run = train(tmp_path, GOOD_DATA)
@@ -135,32 +119,14 @@ def faulty(folder, fault, **options):
     return train(folder, GOOD_DATA + f'model {{ name: "faulty" {options} }}', program=FAULTY)
 
 
-@pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 30)])
-def test_a_rank_that_throws(rank, at, tmp_path):
-    expect(faulty(tmp_path, 1, rank=rank, at=at), BUG, f"rank {rank}: the model broke")
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_killed(rank, tmp_path):
-    run = faulty(tmp_path, 2, rank=rank, at=30)
-    assert run.status == 137, run  # mpirun's word for it: 128 + SIGKILL
-    assert run.seconds < 5, run
-
-
-def test_mpirun_is_killed(tmp_path):
-    run = faulty(tmp_path, 3, rank=1, at=30)
-    assert run.status == -9, run
-    assert run.seconds < 5, run
-
-
 def test_a_parameter_without_gradient_is_named(tmp_path):
-    expect(faulty(tmp_path, 4), USAGE, "error: no gradient for 1 of 2 parameters (linear.bias)")
+    expect(faulty(tmp_path, 4, rank=-1), USAGE, "error: no gradient for 1 of 2 parameters (linear.bias)")
 
 
 def test_a_parameter_without_gradient_may_be_zero(tmp_path):
     config = write_config(
         tmp_path,
-        GOOD_DATA + 'epochs: 1 ddp { missing_gradient: ZERO } model { name: "faulty" option { key: "fault" value: "4" } }',
+        GOOD_DATA + 'epochs: 1 ddp { missing_gradient: ZERO } model { name: "faulty" option { key: "fault" value: "4" } option { key: "rank" value: "-1" } }',
     )
     run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=RANKS, program=FAULTY)
     assert run.status == DONE, run

@@ -1,6 +1,7 @@
 """The command line as a user meets it: train, evaluate, predict, config, version, and their mistakes."""
 
 import csv
+import json
 import os
 import pathlib
 import re
@@ -224,6 +225,12 @@ def test_help():
         (["-n", "x", "train", "y"], USAGE, "x"),
         (["config"], USAGE, "CONFIG or --template"),
         (["evaluate", "/nowhere"], USAGE, "/nowhere/config.pbtxt"),
+        (["bench", "alreduce"], USAGE, 'no command "alreduce"; did you mean "allreduce"?'),
+        (["bench", "allreduce"], USAGE, "one rank has nothing to exchange: add -n 2"),
+        (["bench", "allreduce", "--dtype", "float23"], USAGE, 'no dtype "float23"; did you mean "float32"?'),
+        (["bench", "allreduce", "--bytes", "0"], USAGE, "--bytes"),
+        (["bench", "scaling", "/nowhere.pbtxt"], USAGE, "/nowhere.pbtxt"),
+        (["flight", "/nowhere"], USAGE, "/nowhere: no flight records here"),
         (["predict", "/nowhere"], USAGE, "--input"),
         (["predict", str(EXAMPLE_FOLDER), "--input", str(DIGITS)], USAGE, "not the config that a run left behind"),
     ],
@@ -244,6 +251,47 @@ def test_predict_mistakes_are_one_line(trained, tmp_path):
         for ranks in RANKS:
             run = Run(["predict", run_dir, *arguments], ranks=ranks, cwd=tmp_path)
             assert run.status == status and len(run.error_lines) == 1 and part in run.err, run
+
+
+@pytest.mark.parametrize("name,share", [("allreduce", 1.0), ("reduce-scatter", 0.5), ("all-gather", 0.5)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_bench_times_and_checks_collectives(name, share, dtype):
+    """Bandwidths as nccl-tests defines them: of two ranks the bus carries the bytes once in an all-reduce."""
+    run = Run(["bench", name, "--json", "--bytes", "1000003", "--dtype", dtype, "--device", DEVICE.lower()], ranks=2)
+    assert run.status == DONE, run
+    (line,) = map(json.loads, run.out.splitlines())
+    size = {"float32": 4, "bfloat16": 2}[dtype]
+    assert line["bytes"] == -(-1000003 // (2 * size)) * 2 * size
+    assert (line["dtype"], line["ranks"], line["gpus"], line["wrong"]) == (dtype, 2, 2 if DEVICE == "CUDA" else 0, 0)
+    assert line["busbw_gbs"] == pytest.approx(share * line["algbw_gbs"], abs=0.02)
+    assert line["algbw_gbs"] == pytest.approx(line["bytes"] / line["time_us"] / 1e3, rel=0.05, abs=0.02)
+
+
+def test_bench_prints_a_table_of_sizes():
+    run = Run(["bench", "allreduce", "--bytes", "4096", "--device", DEVICE.lower()], ranks=2)
+    assert run.status == DONE, run
+    assert [line.split()[0] for line in run.out.splitlines()] == ["all-reduce", "bytes", "4096"]
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_bench_scaling_tells_what_another_rank_brings(weak, trained):
+    config = trained[0] / "config.pbtxt"
+    run = Run(["bench", "scaling", config, "--json", "--steps", "20", *(["--weak"] if weak else [])], ranks=2)
+    assert run.status == DONE, run
+    one, two = map(json.loads, run.out.splitlines())
+    assert (one["ranks"], two["ranks"], one["speed_up"]) == (1, 2, 1.0)
+    assert two["global_batch"] == one["global_batch"] * (2 if weak else 1)
+    assert two["speed_up"] == pytest.approx(two["samples_per_s"] / one["samples_per_s"], abs=1e-3)
+    assert 0 <= two["communication_wait"] < 1
+
+
+def test_flight_tells_what_ranks_exchanged(tmp_path):
+    config = write_config(tmp_path, f'epochs: 1 data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}')
+    assert Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=2).status == DONE
+    story = Run(["flight", tmp_path / "run", "--last", "40"])
+    assert story.status == DONE and "rank 0" in story.out and "rank 1" in story.out, story
+    assert "bucket 0: 0.bias, 0.weight" in story.out, story
+    assert "verdict" not in story.out and "waits" not in story.out, story
 
 
 def test_n_inside_mpirun_is_refused(trained):

@@ -1,20 +1,50 @@
-// A lockstep program whose model, linear otherwise, fails as its options say: in the forward number
-// `at`, counted from 0, on rank `rank`, by throwing (fault 1), by killing its own process (2), or
-// by killing the mpirun that started it (3); or on every rank by leaving its bias unused (4). Options
-// `twice` and `norm` register the layer under a second name, and put BatchNorm behind it.
+// A lockstep program whose model, linear otherwise, and data fail as the model's options say:
+//   fault  what happens in the forward number `at`, counted from 0, on rank `rank` (-1: on every rank)
+//   1      the model throws
+//   2      its process is killed
+//   3      the mpirun that started it is killed
+//   4      the bias is left unused, then and ever after
+//   5      its process is stopped
+//   6      BatchNorm is not synchronised, so a collective is skipped (with `norm` and
+//          ddp.sync_batch_norm)
+//   7      it never comes back
+//   8      a sample cannot be read (`at` counts reads)
+// Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
+// `name_by_rank` names the layer after the rank.
 
 #include <signal.h>
-#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/functional/normalization.h>
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 
+#include "base/error.h"
 #include "launch/main.h"
+#include "trainer/batch_norm.h"
+#include "trainer/task.h"
 
 namespace {
 
-enum Fault { kNone = 0, kThrow = 1, kKillRank = 2, kKillMpirun = 3, kUnusedBias = 4 };
+enum Fault {
+  kNone = 0,
+  kThrow = 1,
+  kKillRank = 2,
+  kKillMpirun = 3,
+  kUnusedBias = 4,
+  kStopRank = 5,
+  kSkipCollective = 6,
+  kNeverReturn = 7,
+  kUnreadable = 8
+};
+
+int OwnRank() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank == nullptr ? 0 : std::atoi(rank);
+}
+
+bool IsMeant(int64_t rank) { return rank == -1 || rank == OwnRank(); }
 
 class FaultyModel : public lockstep::Model {
  public:
@@ -22,23 +52,32 @@ class FaultyModel : public lockstep::Model {
       : fault_(spec.IntegerOption("fault", kNone)),
         rank_(spec.IntegerOption("rank", 0)),
         at_(spec.IntegerOption("at", 0)),
-        linear_(register_module("linear", torch::nn::Linear(spec.input_shape[0], spec.classes))) {
+        linear_(torch::nn::Linear(spec.input_shape[0], spec.classes)) {
+    const bool by_rank = spec.IntegerOption("name_by_rank", 0) != 0;
+    register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
     if (spec.IntegerOption("twice", 0) != 0) register_module("again", linear_);
     if (spec.IntegerOption("norm", 0) != 0) {
-      norm_ = register_module("norm", torch::nn::BatchNorm1d(spec.classes));
+      norm_ = register_module(
+          "norm", std::make_shared<lockstep::BatchNorm>(spec.classes, spec.sync_batch_norm));
     }
   }
 
   at::Tensor Forward(const at::Tensor& input) override {
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    if (is_training() && forwards_++ == at_ && rank_ == (rank == nullptr ? 0 : std::atoi(rank))) {
-      if (fault_ == kThrow) throw std::runtime_error("the model broke\nsecond line");
-      if (fault_ == kKillRank) kill(getpid(), SIGKILL);
-      if (fault_ == kKillMpirun) kill(getppid(), SIGKILL);
-    }
+    const bool now = is_training() && forwards_++ == at_ && IsMeant(rank_);
+    if (now && fault_ == kThrow) throw std::runtime_error("the model broke\nsecond line");
+    if (now && fault_ == kKillRank) kill(getpid(), SIGKILL);
+    if (now && fault_ == kKillMpirun) kill(getppid(), SIGKILL);
+    if (now && fault_ == kStopRank) kill(getpid(), SIGSTOP);
+    while (now && fault_ == kNeverReturn) pause();
+    const bool without_bias = fault_ == kUnusedBias && forwards_ > at_ && IsMeant(rank_);
     const at::Tensor output =
-        at::linear(input, linear_->weight, fault_ == kUnusedBias ? at::Tensor() : linear_->bias);
-    return norm_ ? norm_(output) : output;
+        at::linear(input, linear_->weight, without_bias ? at::Tensor() : linear_->bias);
+    if (!norm_) return output;
+    if (!now || fault_ != kSkipCollective) return norm_->forward(output);
+    const auto parameters = norm_->named_parameters();
+    return at::batch_norm(output, parameters["weight"], parameters["bias"], /*running_mean=*/{},
+                          /*running_var=*/{}, /*training=*/true, /*momentum=*/0.1, /*eps=*/1e-5,
+                          /*cudnn_enabled=*/false);
   }
 
  private:
@@ -47,10 +86,44 @@ class FaultyModel : public lockstep::Model {
   int64_t at_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;
-  torch::nn::BatchNorm1d norm_{nullptr};
+  std::shared_ptr<lockstep::BatchNorm> norm_;
+};
+
+class FaultyDataset : public lockstep::Dataset {
+ public:
+  FaultyDataset(std::shared_ptr<const lockstep::Dataset> whole, int64_t at)
+      : whole_(std::move(whole)), at_(at) {}
+
+  const lockstep::SampleSpec& spec() const override { return whole_->spec(); }
+  int64_t size() const override { return whole_->size(); }
+  int64_t Read(int64_t index, std::byte* input) const override {
+    if (reads_++ == at_) throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
+    return whole_->Read(index, input);
+  }
+
+ private:
+  std::shared_ptr<const lockstep::Dataset> whole_;
+  int64_t at_;
+  mutable std::atomic<int64_t> reads_ = 0;
 };
 
 }  // namespace
+
+// The linker sends the trainer's calls of lockstep::OpenTrainingData here (--wrap in BUILD).
+extern "C" {
+lockstep::TrainingData __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigE(
+    const lockstep::config::Config& config);
+
+lockstep::TrainingData __wrap__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigE(
+    const lockstep::config::Config& config) {
+  lockstep::TrainingData data = __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigE(config);
+  const lockstep::ModelSpec spec{.config = config.model()};
+  if (spec.IntegerOption("fault", kNone) == kUnreadable && IsMeant(spec.IntegerOption("rank", 0))) {
+    data.train = std::make_shared<FaultyDataset>(data.train, spec.IntegerOption("at", 0));
+  }
+  return data;
+}
+}
 
 int main(int argc, char** argv) {
   lockstep::Models models = lockstep::BuiltInModels();

@@ -1,0 +1,204 @@
+"""Ranks that die, stop, disagree or go astray, as a real mpirun with real signals: the run ends everywhere
+within the watchdog's limit + 5 s, one line names the culprit, no process is left, and the status is the one of
+docs/design.md. $REPEAT runs each that many times."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import BUG, DATA, DIGITS, DONE, LOCKSTEP, PEER, USAGE, Run, processes_with, write_config
+
+FAULTY = os.path.abspath(os.environ["FAULTY"])
+RANKS = int(os.environ.get("RANKS", "2"))
+LIMIT_S = 2  # of the watchdog, for all that follows
+MARGIN_S = 5
+START_S = float(os.environ.get("START_S", "5"))  # to start and to come to the fault
+
+THROW, KILL_RANK, KILL_MPIRUN, UNUSED_BIAS, STOP_RANK, SKIP_COLLECTIVE, NEVER_RETURN, UNREADABLE = range(1, 9)
+
+
+@pytest.fixture(autouse=True, params=range(int(os.environ.get("REPEAT", "1"))))
+def repeat(request):
+    return request.param
+
+
+def config_of(folder, model="", more="", name="config.pbtxt"):
+    options = "".join(f'option {{ key: "{key}" value: "{value}" }} ' for key, value in model.items())
+    path = write_config(
+        folder,
+        f"""run_dir: "{folder}/run" epochs: 1000000 {more}
+        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}
+        watchdog {{ collective_timeout_s: {LIMIT_S} heartbeat_timeout_s: {LIMIT_S} }}
+        model {{ name: "faulty" {options} }}""",
+    )
+    return path.rename(path.with_name(name))
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        os.sched_yield()
+    assert condition()
+
+
+def expect_end(run, folder, status, *parts, lines=1):
+    assert run.status == status, run
+    assert run.seconds < START_S + LIMIT_S + MARGIN_S, run
+    # What was killed from outside may still be on its way out.
+    wait_until(lambda: processes_with(str(folder)) == [], MARGIN_S)
+    assert len(run.error_lines) == lines, run
+    for part in parts:
+        assert part in "\n".join(run.error_lines), run
+
+
+def faulty(folder, fault, more="", **model):
+    return Run(["train", config_of(folder, dict(model, fault=fault), more)], ranks=RANKS, program=FAULTY, timeout=60)
+
+
+# Where the others are when a rank is missed: at the step of the fault or the one before it, by its parameters.
+WHERE = ["step 3", "collective", "bucket 0: linear.bias, linear.weight"]
+
+
+def expect_story(folder):
+    """The records tell the verdict and every rank's collectives."""
+    story = Run(["flight", folder / "run"])
+    assert story.status == DONE, story
+    assert "verdict: rank " in story.out, story
+    for rank in range(RANKS):
+        assert f"  rank {rank} " in story.out, story
+    assert "bucket 0: linear.bias, linear.weight" in story.out, story
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed(rank, tmp_path):
+    run = faulty(tmp_path, KILL_RANK, rank=rank, at=35)
+    expect_end(run, tmp_path, PEER, f"error: rank {rank} died: its process is gone; rank {1 - rank} is at", *WHERE)
+    expect_story(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_stopped(rank, tmp_path):
+    run = faulty(tmp_path, STOP_RANK, rank=rank, at=35)
+    expect_end(run, tmp_path, PEER, f"error: rank {rank} gives no sign of life for 2 s", "stopped", *WHERE)
+    expect_story(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_late(rank, tmp_path):
+    run = faulty(tmp_path, NEVER_RETURN, rank=rank, at=35)
+    expect_end(run, tmp_path, PEER, f"error: rank {rank} has not come to", "of step 36", *WHERE)
+    expect_story(tmp_path)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_skips_a_collective(rank, tmp_path):
+    run = faulty(tmp_path, SKIP_COLLECTIVE, "ddp { sync_batch_norm: true }", norm=1, rank=rank, at=35)
+    # Of two ranks neither is in the majority.
+    expect_end(run, tmp_path, PEER, "error: rank 1 made another call than rank 0 as", "step 36", "BatchNorm's statistics")
+
+
+@pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 35)])
+def test_a_rank_that_throws(rank, at, tmp_path):
+    expect_end(faulty(tmp_path, THROW, rank=rank, at=at), tmp_path, BUG, f"error: rank {rank}: the model broke")
+
+
+@pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 35)])
+def test_a_parameter_that_one_rank_does_not_use(rank, at, tmp_path):
+    run = faulty(tmp_path, UNUSED_BIAS, rank=rank, at=at)
+    expect_end(run, tmp_path, USAGE, f"error: rank {rank}: no gradient for 1 of 2 parameters (linear.bias)")
+
+
+@pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 5000)])
+def test_an_exception_in_one_ranks_loader(rank, at, tmp_path):
+    run = faulty(tmp_path, UNREADABLE, "loader { threads: 1 }", rank=rank, at=at)
+    expect_end(run, tmp_path, DATA, f"error: rank {rank}: picture-", "the file is cut short")
+
+
+def test_mpirun_is_killed(tmp_path):
+    run = faulty(tmp_path, KILL_MPIRUN, rank=1, at=35)
+    expect_end(run, tmp_path, PEER, "error: mpirun was killed by signal 9 (Killed), and its ranks with it")
+
+
+def start(folder, **model):
+    """A running job, at least some steps into its training."""
+    config = config_of(folder, model)
+    job = subprocess.Popen([FAULTY, "-n", str(RANKS), "train", str(config)], stderr=subprocess.PIPE, text=True)
+    log = folder / "run" / "log.jsonl"
+    wait_until(lambda: log.exists() and log.read_text().count('"step"') > 3, 30)
+    return job
+
+
+def ranks_of(folder):
+    """The process ids of a job's ranks."""
+    ids = []
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(folder).encode() in (entry / "cmdline").read_bytes():
+                if b"OMPI_COMM_WORLD_RANK=" in (entry / "environ").read_bytes():
+                    ids.append(int(entry.name))
+        except OSError:  # it has ended meanwhile
+            continue
+    return ids
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_command_itself_is_ended(sent, tmp_path):
+    job = start(tmp_path)
+    job.send_signal(sent)
+    job.communicate(timeout=MARGIN_S + 5)
+    assert job.returncode == (-9 if sent == signal.SIGKILL else 128 + sent)
+    wait_until(lambda: processes_with(str(tmp_path)) == [], MARGIN_S)
+
+
+def test_a_job_that_is_stopped_whole_goes_on(tmp_path):
+    """As Slurm suspends and resumes one: nobody is to blame for the time that all stood still."""
+    job = start(tmp_path)
+    ranks = ranks_of(tmp_path)
+    assert len(ranks) == RANKS
+    for rank in ranks:
+        os.kill(rank, signal.SIGSTOP)
+    time.sleep(2 * LIMIT_S)  # not to wait for something: how long they are stopped
+    log = tmp_path / "run" / "log.jsonl"
+    steps = log.read_text().count("\n")
+    for rank in ranks:
+        os.kill(rank, signal.SIGCONT)
+    wait_until(lambda: log.read_text().count("\n") > steps + 100, 30)
+    job.terminate()
+    assert "error" not in job.communicate(timeout=MARGIN_S + 5)[1]
+
+
+def mpirun(*programs):
+    """Different commands as the ranks of one job, rank 0 first."""
+    words = ["--allow-run-as-root", "--bind-to", "none", "-quiet", "--mca", "plm", "isolated", "--oversubscribe"]
+    for program in programs:
+        words += [":", "-n", "1", *map(str, program)] if "-n" in words else ["-n", "1", *map(str, program)]
+    return Run(words, program="mpirun", timeout=60)
+
+
+def test_ranks_with_different_configs(tmp_path):
+    first = config_of(tmp_path, {}, "optimizer { lr: 0.5 }", "first.pbtxt")
+    second = config_of(tmp_path, {}, "optimizer { lr: 0.25 }", "second.pbtxt")
+    run = mpirun([FAULTY, "train", first], [FAULTY, "train", second])
+    expect_end(run, tmp_path, USAGE, "error: rank 1: optimizer.lr: 0.25 where rank 0 has optimizer.lr: 0.5")
+    assert not (tmp_path / "run").exists()
+
+
+def test_ranks_with_different_models(tmp_path):
+    run = mpirun(*[[FAULTY, "train", config_of(tmp_path, {"name_by_rank": 1})]] * 2)
+    expect_end(run, tmp_path, USAGE, "error: rank 1: linear1.weight of Float [10, 64] where rank 0 has linear0.weight")
+
+
+def test_ranks_with_different_programs(tmp_path):
+    config = config_of(tmp_path, {})
+    run = mpirun([FAULTY, "train", config], [LOCKSTEP, "train", config])
+    expect_end(run, tmp_path, USAGE, "error: rank 1: program of ", "where rank 0 has program of ")
+
+
+def test_ranks_with_different_commands(tmp_path):
+    config = config_of(tmp_path, {})
+    run = mpirun([FAULTY, "train", config], [FAULTY, "evaluate", tmp_path])
+    expect_end(run, tmp_path, USAGE, "error: rank 1: command evaluate where rank 0 has command train")
