@@ -123,13 +123,17 @@ def test_mpirun_is_killed(tmp_path):
     expect_end(run, tmp_path, PEER, "error: mpirun was killed by signal 9 (Killed), and its ranks with it")
 
 
-def start(folder, **model):
-    """A running job, at least some steps into its training."""
-    config = config_of(folder, model)
-    job = subprocess.Popen([FAULTY, "-n", str(RANKS), "train", str(config)], stderr=subprocess.PIPE, text=True)
-    log = folder / "run" / "log.jsonl"
-    wait_until(lambda: log.exists() and log.read_text().count('"step"') > 3, 30)
-    return job
+@pytest.fixture
+def job(tmp_path):
+    """A running job, some steps into its training. Ended after the test, whatever becomes of that."""
+    command = [FAULTY, "-n", str(RANKS), "train", str(config_of(tmp_path, {}))]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
+        try:
+            log = tmp_path / "run" / "log.jsonl"
+            wait_until(lambda: log.exists() and log.read_text().count('"step"') > 3, 30)
+            yield job
+        finally:
+            job.kill()
 
 
 def ranks_of(folder):
@@ -146,17 +150,15 @@ def ranks_of(folder):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_the_command_itself_is_ended(sent, tmp_path):
-    job = start(tmp_path)
+def test_the_command_itself_is_ended(sent, job, tmp_path):
     job.send_signal(sent)
     job.communicate(timeout=MARGIN_S + 5)
     assert job.returncode == (-9 if sent == signal.SIGKILL else 128 + sent)
     wait_until(lambda: processes_with(str(tmp_path)) == [], MARGIN_S)
 
 
-def test_a_job_that_is_stopped_whole_goes_on(tmp_path):
+def test_a_job_that_is_stopped_whole_goes_on(job, tmp_path):
     """As Slurm suspends and resumes one: nobody is to blame for the time that all stood still."""
-    job = start(tmp_path)
     ranks = ranks_of(tmp_path)
     assert len(ranks) == RANKS
     for rank in ranks:
