@@ -71,10 +71,9 @@ struct Flight {
 
 // How far a channel is.
 struct ChannelState {
-  uint64_t enqueued = 0;   // collectives
-  uint64_t done = 0;       // of them
-  int64_t waiting_ns = 0;  // for how long the oldest that is not done could have run
-  uint64_t mark = 0;  // the newest collective whose number divides by kMarkEvery, and its chain
+  uint64_t enqueued = 0;  // collectives
+  uint64_t done = 0;      // of them
+  uint64_t mark = 0;      // the newest collective whose number divides by kMarkEvery, and its chain
   uint64_t mark_chain = 0;
 };
 
