@@ -85,6 +85,11 @@ class Communicator {
   // outlive it. Every rank must call it.
   virtual at::Tensor Allocate(int64_t elements, at::ScalarType dtype) = 0;
 
+  // Calls `launch`, which queues a CUDA graph on the current stream, and keeps that in the flight record
+  // as one operation: collectives that were captured are not recorded when they are replayed. Every
+  // rank's graph must hold the same ones.
+  virtual void Replay(const std::function<void()>& launch, Label /*label*/) { launch(); }
+
   // Notes in the flight record what is done, and throws Error (kPeer) when the communicator has
   // failed. For the watchdog, from any thread; never waits.
   virtual void Poll() {}

@@ -81,6 +81,8 @@ std::string_view NameOf(Op op) {
       return "reduce-scatter";
     case Op::kBarrier:
       return "barrier";
+    case Op::kReplay:
+      return "replay";
   }
   return "unknown";
 }

@@ -26,7 +26,8 @@
 
 namespace lockstep {
 
-enum class Op : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier };
+// kReplay: of a CUDA graph, with all the collectives that were captured in it.
+enum class Op : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier, kReplay };
 
 // As NCCL names it: "all-reduce", ...
 std::string_view NameOf(Op op);

@@ -177,6 +177,15 @@ class NcclCommunicator : public Communicator {
     return at::from_blob(memory, {elements}, free, options).zero_();
   }
 
+  void Replay(const std::function<void()>& launch, Label label) override {
+    const c10::cuda::CUDAGuard guard(device_);
+    const uint64_t sequence = recorder_.Enqueued(Channel::kNccl, Op::kReplay, 0, label);
+    launch();
+    EventPool::Event after = events_->Take();
+    after->record(at::cuda::getCurrentCUDAStream(device_.index()));
+    Watch({.sequence = sequence, .after = std::move(after)}, /*captured=*/false);
+  }
+
   void Poll() override {
     ncclResult_t status = ncclSuccess;
     Check(ncclCommGetAsyncError(communicator_, &status), "ncclCommGetAsyncError");

@@ -1,7 +1,6 @@
 #include "comm/reducer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/cat.h>
@@ -236,7 +235,8 @@ std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
   for (const size_t index : bucket.slots) {
     Slot& slot = slots_[index];
     if (!options_.shard) {
-      shards.push_back({slot.name, slot.parameter.detach(), slot.parameter.grad()});
+      shards.push_back(
+          {slot.name, slot.parameter.dim(), slot.parameter.detach(), slot.parameter.grad()});
       continue;
     }
     const at::Tensor view = ViewLike(slot.parameter, bucket.parameters, slot.offset);
@@ -245,7 +245,8 @@ std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
     const int64_t begin = std::max(slot.offset, slice_begin);
     const int64_t end = std::min(slot.offset + slot.parameter.numel(), slice_begin + slice);
     if (begin >= end) continue;
-    shards.push_back({slot.name, bucket.parameters.narrow(0, begin, end - begin),
+    shards.push_back({slot.name, slot.parameter.dim(),
+                      bucket.parameters.narrow(0, begin, end - begin),
                       bucket.flat.narrow(0, begin, end - begin)});
   }
   return shards;
@@ -383,8 +384,6 @@ at::Tensor Reducer::Norm() {
   communicator_.AllReduceSum(all, norm_label_).Wait();
   return at::linalg_vector_norm(all);
 }
-
-void Reducer::Scale(const at::Tensor& factor) { at::_foreach_mul_(slices_, factor); }
 
 void Reducer::GatherParameters(size_t stage) {
   if (!options_.shard) return;

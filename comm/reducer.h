@@ -30,10 +30,11 @@
 //   5. Finish(): what has not been sent is sent
 //   6. Wait(): what is under way is waited for (on the GPU: by the current stream, not by the host).
 //      In the first step, once every rank is known to have come so far, SettleLayout() follows
-//   7. Norm() and Scale(), where gradients are clipped
-//   8. for each stage, which is some buckets of at least kStageBytes together: Wait(stage), the update
-//      of shards(stage), GatherParameters(stage). Without clipping the updates of the first stages so
-//      hide the collectives of the last, which begin when there is no backward left to hide them
+//   7. Norm(), where it decides about the update
+//   8. for each stage, which is some buckets of at least kStageBytes together: Wait(stage), the
+//      update of shards(stage), GatherParameters(stage). Where nothing has to be known of all
+//      gradients first, the updates of the first stages so hide the collectives of the last, which
+//      begin when there is no backward left to hide them
 //   9. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives are
 //      under way while the caller prepares the next step
 // A rank that cannot go on with the step calls ReduceNow() and Wait(), so that no other waits for it.
@@ -73,9 +74,10 @@ struct ReducerOptions {
 
 // A parameter, or the part of one, that this rank updates.
 struct Shard {
-  std::string name;      // of the parameter
-  at::Tensor parameter;  // without gradient history
-  at::Tensor gradient;   // of the same shape
+  std::string name;        // of the parameter
+  int64_t dimensions = 0;  // of the whole parameter
+  at::Tensor parameter;    // without gradient history
+  at::Tensor gradient;     // of the same shape
 };
 
 class Reducer {
@@ -113,10 +115,8 @@ class Reducer {
   size_t stages() const { return stages_.size(); }
   const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
 
-  // The L2 norm of all parameters' gradients, 0-dimensional float32, and their product with
-  // `factor`, likewise. Once the layout is settled.
+  // The L2 norm of all parameters' gradients, 0-dimensional float32. Once the layout is settled.
   at::Tensor Norm();
-  void Scale(const at::Tensor& factor);
 
   void GatherParameters(size_t stage);
   void WaitForParameters();

@@ -242,10 +242,10 @@ TEST_P(ReducerTest, ARankWithoutSamplesTakesPart) {
 // An update of this rank's shards by a rule whose result depends on every bit.
 void Update(Reducer& reducer) {
   const at::NoGradGuard no_grad;
-  reducer.Scale(0.5 / (reducer.Norm() + 0.1));
+  const at::Tensor factor = 0.5 / (reducer.Norm() + 0.1);
   for (size_t stage = 0; stage < reducer.stages(); ++stage) {
     for (const Shard& shard : reducer.shards(stage)) {
-      shard.parameter.sub_(0.3 * shard.gradient.sin() + 0.01 * shard.parameter);
+      shard.parameter.sub_(0.3 * (factor * shard.gradient).sin() + 0.01 * shard.parameter);
     }
     reducer.GatherParameters(stage);
   }
