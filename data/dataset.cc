@@ -27,9 +27,9 @@ class InMemory : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
   const SampleSpec& spec() const override { return spec_; }
 
-  int64_t Read(int64_t index, std::byte* input) const override {
+  void Read(int64_t index, std::byte* input, std::byte* target) const override {
     std::memcpy(input, inputs_.data() + index * bytes_, bytes_);
-    return labels_[index];
+    std::memcpy(target, &labels_[index], sizeof(labels_[index]));
   }
 
  private:
@@ -39,18 +39,33 @@ class InMemory : public Dataset {
   std::vector<int64_t> labels_;
 };
 
+int64_t ElementsOf(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
 }  // namespace
 
 int64_t SampleSpec::bytes() const {
-  return std::accumulate(shape.begin(), shape.end(), static_cast<int64_t>(c10::elementSize(dtype)),
-                         std::multiplies<>());
+  return ElementsOf(shape) * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+int64_t SampleSpec::targets() const { return ElementsOf(target_shape); }
+
+int64_t SampleSpec::target_bytes() const {
+  return targets() * static_cast<int64_t>(c10::elementSize(target_dtype));
+}
+
+std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> batch{count};
+  batch.insert(batch.end(), shape.begin(), shape.end());
+  return batch;
 }
 
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
     : whole_(std::move(whole)), indices_(std::move(indices)) {}
 
-int64_t Subset::Read(int64_t index, std::byte* input) const {
-  return whole_->Read(indices_[index], input);
+void Subset::Read(int64_t index, std::byte* input, std::byte* target) const {
+  whole_->Read(indices_[index], input, target);
 }
 
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {

@@ -9,6 +9,8 @@
 //     -> Csv.RefusesAnEmptyFile, Mnist.Refuses*, Cifar10.Refuses*
 //   a ragged row, a cell that is no finite number -> Error (kData) with path, line and column
 //     -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber
+//   a token out of range, a file of tokens that ends in the middle of one -> Error (kData) with path
+//     -> Tokens.*
 //   a label that is no integer or outside [0, classes) -> Error (kData) with path and line or
 //     record
 //     -> Csv.RefusesALabelOutOfRange, Mnist.RefusesALabelOutOfRange
@@ -25,12 +27,21 @@
 namespace lockstep {
 
 struct SampleSpec {
-  std::vector<int64_t> shape;         // of one input: {features}, or {channels, height, width}
-  at::ScalarType dtype = at::kFloat;  // kFloat, or kByte for pixels in 0..255
+  // Of one input: {features}, {channels, height, width}, or {tokens}.
+  std::vector<int64_t> shape;
+  at::ScalarType dtype = at::kFloat;  // kFloat, kByte for pixels in 0..255, kLong for tokens
   int64_t classes = 0;                // labels are in [0, classes)
+  // Of one target: {} for a label, {tokens} for as many of them.
+  std::vector<int64_t> target_shape{};
+  at::ScalarType target_dtype = at::kLong;
 
-  int64_t bytes() const;  // of one input
+  int64_t bytes() const;         // of one input
+  int64_t target_bytes() const;  // of one target
+  int64_t targets() const;       // elements of one target
 };
+
+// {count, shape...}
+std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape);
 
 class Dataset {
  public:
@@ -41,8 +52,9 @@ class Dataset {
   virtual int64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
 
-  // Writes input `index`, spec().bytes() bytes, to `input` and returns its label, or kNoLabel.
-  virtual int64_t Read(int64_t index, std::byte* input) const = 0;
+  // Writes sample `index`: spec().bytes() bytes to `input`, spec().target_bytes() to `target`; a label
+  // that is not known is kNoLabel.
+  virtual void Read(int64_t index, std::byte* input, std::byte* target) const = 0;
 };
 
 // Some of another data set's samples.
@@ -52,7 +64,7 @@ class Subset : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   const SampleSpec& spec() const override { return whole_->spec(); }
-  int64_t Read(int64_t index, std::byte* input) const override;
+  void Read(int64_t index, std::byte* input, std::byte* target) const override;
 
  private:
   std::shared_ptr<const Dataset> whole_;
@@ -91,9 +103,30 @@ struct Cifar10Options {
   std::vector<std::string> files;  // the binary version's batches, 3,073 bytes a record
 };
 
+struct TokensOptions {
+  std::vector<std::string>
+      files;                // 16-bit token numbers: llm.c's files, or nanoGPT's without header
+  int64_t length = 1024;    // tokens of one sample
+  int64_t classes = 50257;  // tokens are in [0, classes)
+};
+
+struct SyntheticOptions {
+  SampleSpec spec;
+  int64_t samples = 1;
+};
+
 // Each holds its samples in memory. Throws Error (kData).
 std::shared_ptr<const Dataset> ReadCsv(const CsvOptions& options);
 std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options);
 std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
+
+// Sample i is tokens [i * length, (i + 1) * length) of a file, its target the tokens one further; what
+// is left at a file's end is not used. The files are mapped, not read. Throws Error (kData), also from
+// Read() where a token is out of range.
+std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
+
+// Samples drawn from their number: inputs from [-1, 1), bytes and tokens from all there are, and labels.
+// For measuring.
+std::shared_ptr<const Dataset> MakeSynthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep

@@ -38,8 +38,15 @@ std::string DataErrorOf(const Read& read) {
 
 std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {
   std::vector<float> input(dataset.spec().bytes() / sizeof(float));
-  *label = dataset.Read(index, reinterpret_cast<std::byte*>(input.data()));
+  dataset.Read(index, reinterpret_cast<std::byte*>(input.data()),
+               reinterpret_cast<std::byte*>(label));
   return input;
+}
+
+int64_t ReadImage(const Dataset& dataset, int64_t index, std::vector<std::byte>& image) {
+  int64_t label = -2;
+  dataset.Read(index, image.data(), reinterpret_cast<std::byte*>(&label));
+  return label;
 }
 
 TEST(Csv, ReadsFeaturesAndLabels) {
@@ -148,11 +155,10 @@ TEST(Mnist, ReadsImagesAndLabels) {
   EXPECT_EQ(dataset->size(), 3);
   EXPECT_EQ(dataset->spec().shape, (std::vector<int64_t>{1, 2, 2}));
   EXPECT_EQ(dataset->spec().dtype, at::kByte);
-  std::array<std::byte, 4> image{};
-  EXPECT_EQ(dataset->Read(1, image.data()), 9);
+  std::vector<std::byte> image(4);
+  EXPECT_EQ(ReadImage(*dataset, 1, image), 9);
   EXPECT_EQ(image[1], std::byte{200});
-  EXPECT_EQ(ReadMnist({.images = WriteFile("i", images)})->Read(0, image.data()),
-            Dataset::kNoLabel);
+  EXPECT_EQ(ReadImage(*ReadMnist({.images = WriteFile("i", images)}), 0, image), Dataset::kNoLabel);
 }
 
 TEST(Mnist, RefusesATruncatedFile) {
@@ -197,7 +203,7 @@ TEST(Cifar10, ReadsRecords) {
   EXPECT_EQ(dataset->size(), 4);
   EXPECT_EQ(dataset->spec().shape, (std::vector<int64_t>{3, 32, 32}));
   std::vector<std::byte> image(3072);
-  EXPECT_EQ(dataset->Read(3, image.data()), 9);
+  EXPECT_EQ(ReadImage(*dataset, 3, image), 9);
   EXPECT_EQ(image.front(), std::byte{18});
   EXPECT_EQ(image.back(), std::byte{18});
 }
@@ -234,6 +240,70 @@ TEST(Subset, ReadsTheChosenSamples) {
   int64_t label = 0;
   EXPECT_EQ(InputOf(subset, 0, &label), std::vector<float>{7});
   EXPECT_EQ(InputOf(subset, 1, &label), std::vector<float>{5});
+}
+
+// `tokens` as 16-bit numbers, behind llm.c's header where `header`.
+std::string TokenBytes(const std::vector<uint16_t>& tokens, bool header) {
+  std::string bytes;
+  if (header) {
+    std::vector<int32_t> numbers(256);
+    numbers[0] = 20240520;
+    numbers[1] = 1;
+    numbers[2] = static_cast<int32_t>(tokens.size());
+    bytes.assign(reinterpret_cast<const char*>(numbers.data()), 1024);
+  }
+  return bytes.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * 2);
+}
+
+std::vector<int64_t> TokensOf(const Dataset& dataset, int64_t index) {
+  std::vector<int64_t> both((dataset.spec().bytes() + dataset.spec().target_bytes()) / 8);
+  auto* input = reinterpret_cast<std::byte*>(both.data());
+  dataset.Read(index, input, input + dataset.spec().bytes());
+  return both;
+}
+
+TEST(Tokens, ReadsBothFormats) {
+  const std::string plain = WriteFile("plain.bin", TokenBytes({0, 1, 2, 3, 4, 5, 6}, false));
+  const std::string headed = WriteFile("headed.bin", TokenBytes({7, 65535, 9}, true));
+  const auto dataset = MapTokens({.files = {plain, headed}, .length = 2, .classes = 65536});
+  EXPECT_EQ(dataset->size(), 4);
+  EXPECT_EQ(TokensOf(*dataset, 0), (std::vector<int64_t>{0, 1, 1, 2}));
+  EXPECT_EQ(TokensOf(*dataset, 2), (std::vector<int64_t>{4, 5, 5, 6}));
+  EXPECT_EQ(TokensOf(*dataset, 3), (std::vector<int64_t>{7, 65535, 65535, 9}));
+}
+
+TEST(Tokens, RefusesWhatIsNoTokenFile) {
+  const auto error = [](const std::string& bytes) {
+    return DataErrorOf([&] { MapTokens({.files = {WriteFile("t.bin", bytes)}, .length = 2}); });
+  };
+  EXPECT_THAT(error(""), HasSubstr("t.bin: the file is empty"));
+  EXPECT_THAT(error("abcdefg"), HasSubstr("7 bytes of tokens where an even number"));
+  EXPECT_THAT(error(TokenBytes({1, 2, 3}, true) + "ab"),
+              HasSubstr("8 bytes of tokens where 6 are"));
+  EXPECT_THAT(error(TokenBytes({1, 2}, false)), HasSubstr("2 tokens are too few"));
+  EXPECT_THAT(DataErrorOf([] { MapTokens({.files = {"/none.bin"}}); }), HasSubstr("No such file"));
+}
+
+TEST(Tokens, RefusesATokenOutOfRange) {
+  const std::string path = WriteFile("t.bin", TokenBytes({1, 2, 3, 50, 4}, false));
+  const auto dataset = MapTokens({.files = {path}, .length = 2, .classes = 50});
+  EXPECT_THAT(DataErrorOf([&] { TokensOf(*dataset, 1); }), HasSubstr("t.bin: token 3 is 50"));
+}
+
+TEST(Synthetic, DrawsEachSampleFromItsNumber) {
+  const SampleSpec spec{.shape = {2, 3}, .classes = 4};
+  const auto dataset = MakeSynthetic({.spec = spec, .samples = 100});
+  int64_t label = -1, again = -1;
+  const std::vector<float> input = InputOf(*dataset, 7, &label);
+  EXPECT_EQ(InputOf(*dataset, 7, &again), input);
+  EXPECT_EQ(label, again);
+  EXPECT_NE(InputOf(*dataset, 8, &label), input);
+  std::set<int64_t> labels;
+  for (int64_t i = 0; i < 100; ++i) {
+    for (const float value : InputOf(*dataset, i, &label)) EXPECT_LE(std::abs(value), 1);
+    labels.insert(label);
+  }
+  EXPECT_EQ(labels, (std::set<int64_t>{0, 1, 2, 3}));
 }
 
 }  // namespace

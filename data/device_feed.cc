@@ -36,12 +36,11 @@ DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro
     : loader_(loader) {
   if (!device.is_cuda()) return;
   gpu_ = std::make_unique<Gpu>(device);
-  std::vector<int64_t> shape{max_micro_batch};
-  for (Gpu::Slot& slot : gpu_->slots)
-    slot.target = at::empty(shape, at::TensorOptions(device).dtype(at::kLong));
-  shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
+  const at::TensorOptions memory(device);
   for (Gpu::Slot& slot : gpu_->slots) {
-    slot.input = at::empty(shape, at::TensorOptions(device).dtype(spec.dtype));
+    slot.input = at::empty(BatchShape(max_micro_batch, spec.shape), memory.dtype(spec.dtype));
+    slot.target =
+        at::empty(BatchShape(max_micro_batch, spec.target_shape), memory.dtype(spec.target_dtype));
     // The memory may have been another tensor's, whose work is still queued.
     slot.consumed.record(at::cuda::getCurrentCUDAStream(device.index()));
   }

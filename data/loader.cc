@@ -8,14 +8,13 @@ namespace lockstep {
 
 Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options)
     : dataset_(dataset), sampler_(sampler), slots_(options.slots) {
-  std::vector<int64_t> shape{sampler.max_micro_batch()};
+  const SampleSpec& spec = dataset.spec();
   const at::TensorOptions memory = at::TensorOptions().pinned_memory(options.pinned);
   for (Slot& slot : slots_) {
-    slot.target = at::empty(shape, memory.dtype(at::kLong));
-  }
-  shape.insert(shape.end(), dataset.spec().shape.begin(), dataset.spec().shape.end());
-  for (Slot& slot : slots_) {
-    slot.input = at::empty(shape, memory.dtype(dataset.spec().dtype));
+    slot.input =
+        at::empty(BatchShape(sampler.max_micro_batch(), spec.shape), memory.dtype(spec.dtype));
+    slot.target = at::empty(BatchShape(sampler.max_micro_batch(), spec.target_shape),
+                            memory.dtype(spec.target_dtype));
   }
   try {
     for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });
@@ -64,11 +63,13 @@ void Loader::Release(std::function<void()> until_unused) {
 void Loader::Fill(Slot& slot) {
   if (slot.until_unused) std::exchange(slot.until_unused, nullptr)();
   auto* input = static_cast<std::byte*>(slot.input.mutable_data_ptr());
-  auto* target = slot.target.mutable_data_ptr<int64_t>();
-  const int64_t stride = dataset_.spec().bytes();
+  auto* target = static_cast<std::byte*>(slot.target.mutable_data_ptr());
+  const int64_t input_bytes = dataset_.spec().bytes();
+  const int64_t target_bytes = dataset_.spec().target_bytes();
   for (const int64_t index : slot.origin.indices) {
-    *target++ = dataset_.Read(index, input);
-    input += stride;
+    dataset_.Read(index, input, target);
+    input += input_bytes;
+    target += target_bytes;
   }
 }
 

@@ -20,14 +20,15 @@ class Numbers : public Dataset {
   int64_t size() const override { return size_; }
   const SampleSpec& spec() const override { return spec_; }
 
-  int64_t Read(int64_t index, std::byte* input) const override {
+  void Read(int64_t index, std::byte* input, std::byte* target) const override {
     static thread_local std::minstd_rand random(
         std::hash<std::thread::id>()(std::this_thread::get_id()));
     for (auto yields = random() % 20; yields > 0; --yields) std::this_thread::yield();
     if (index == bad_index_) throw DataError("sample {} is bad", index);
     const float values[] = {static_cast<float>(index), static_cast<float>(-index)};
     std::memcpy(input, values, sizeof(values));
-    return index % 3;
+    const int64_t label = index % 3;
+    std::memcpy(target, &label, sizeof(label));
   }
 
  private:

@@ -10,7 +10,8 @@
 //   7      it never comes back
 //   8      a sample cannot be read (`at` counts reads)
 // Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
-// `name_by_rank` names the layer after the rank.
+// `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
+// device.
 
 #include <signal.h>
 #include <torch/nn/functional/normalization.h>
@@ -52,6 +53,7 @@ class FaultyModel : public lockstep::Model {
       : fault_(spec.IntegerOption("fault", kNone)),
         rank_(spec.IntegerOption("rank", 0)),
         at_(spec.IntegerOption("at", 0)),
+        waits_(spec.IntegerOption("waits", 0) != 0),
         linear_(torch::nn::Linear(spec.input_shape[0], spec.classes)) {
     const bool by_rank = spec.IntegerOption("name_by_rank", 0) != 0;
     register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
@@ -72,6 +74,7 @@ class FaultyModel : public lockstep::Model {
     const bool without_bias = fault_ == kUnusedBias && forwards_ > at_ && IsMeant(rank_);
     const at::Tensor output =
         at::linear(input, linear_->weight, without_bias ? at::Tensor() : linear_->bias);
+    if (waits_ && output.sum().item<float>() == 1e9F) return output + 1;
     if (!norm_) return output;
     if (!now || fault_ != kSkipCollective) return norm_->forward(output);
     const auto parameters = norm_->named_parameters();
@@ -84,6 +87,7 @@ class FaultyModel : public lockstep::Model {
   int64_t fault_;
   int64_t rank_;
   int64_t at_;
+  bool waits_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;
   std::shared_ptr<lockstep::BatchNorm> norm_;
@@ -96,9 +100,9 @@ class FaultyDataset : public lockstep::Dataset {
 
   const lockstep::SampleSpec& spec() const override { return whole_->spec(); }
   int64_t size() const override { return whole_->size(); }
-  int64_t Read(int64_t index, std::byte* input) const override {
+  void Read(int64_t index, std::byte* input, std::byte* target) const override {
     if (reads_++ == at_) throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
-    return whole_->Read(index, input);
+    whole_->Read(index, input, target);
   }
 
  private:

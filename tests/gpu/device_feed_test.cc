@@ -17,10 +17,10 @@ class Numbers : public Dataset {
  public:
   int64_t size() const override { return 1000; }
   const SampleSpec& spec() const override { return spec_; }
-  int64_t Read(int64_t index, std::byte* input) const override {
+  void Read(int64_t index, std::byte* input, std::byte* target) const override {
     const std::vector<float> values(256, static_cast<float>(index));
     std::memcpy(input, values.data(), values.size() * sizeof(float));
-    return index;
+    std::memcpy(target, &index, sizeof(index));
   }
 
  private:
