@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -47,10 +49,37 @@ double Round(double value, int places) {
   return std::round(value * scale) / scale;
 }
 
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// The value that `share` of `values` are below.
+double PercentileOf(std::vector<double> values, double share) {
+  const auto at = values.begin() + static_cast<int64_t>(share * static_cast<double>(values.size()));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// What the data sheet of the GPU gives for dense matrix products, in operations per second; 0: unknown.
+double PeakFlops(at::Device device, config::Precision precision) {
+  struct Gpu {
+    std::string_view name;
+    double fp32, tf32, half;  // TFLOP/s
+  };
+  static constexpr Gpu kKnown[] = {
+      {"H200", 67, 494.5, 989}, {"H100", 67, 494.5, 989},        {"A100", 19.5, 156, 312},
+      {"L40S", 91.6, 183, 362}, {"L4", 30.3, 60, 121},           {"V100", 15.7, 15.7, 125},
+      {"T4", 8.1, 8.1, 65},     {"RTX 4090", 82.6, 82.6, 165.2}, {"RTX 3090", 35.6, 35.6, 71}};
+  if (!device.is_cuda()) return 0;
+  const std::string_view name = at::cuda::getDeviceProperties(device.index())->name;
+  for (const Gpu& gpu : kKnown) {
+    if (name.find(gpu.name) == std::string_view::npos) continue;
+    if (precision == config::FP32) return gpu.fp32 * 1e12;
+    return (precision == config::TF32 ? gpu.tf32 : gpu.half) * 1e12;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -101,20 +130,54 @@ void BenchCollective(Op op, const BenchOptions& options, const World& world) {
 
 void BenchStep(const config::Config& config, const BenchOptions& bench, const Models& models,
                const World& world, const TrainOptions& options) {
-  constexpr int kWarmup = 10;
-  const StepTimes times = MeasureSteps(config, models, world, kWarmup, bench.steps, options);
+  constexpr int kWarmup = 15;
+  const StepMeasurement measured =
+      MeasureSteps(config, models, world, kWarmup, bench.steps, bench.trace, options);
   if (world.rank() != 0) return;
-  const double step_ms = MedianOf(times.step_ms);
-  const double all_ms = std::accumulate(times.step_ms.begin(), times.step_ms.end(), 0.0);
-  const double wait_ms = std::accumulate(times.wait_ms.begin(), times.wait_ms.end(), 0.0);
-  const Json line{
-      {"ranks", world.size()},
-      {"device", MachineText(world)},
-      {"global_batch", config.global_batch()},
-      {"step_ms", Round(step_ms, 4)},
-      {"samples_per_s", Round(static_cast<double>(config.global_batch()) / step_ms * 1e3, 0)},
-      {"communication_wait", Round(wait_ms / all_ms, 4)}};
-  fmt::print("{}\n", line.dump());
+  const double step_ms = PercentileOf(measured.step_ms, 0.5);
+  const double per_s = 1e3 / step_ms;
+  const double steps_ms = std::accumulate(measured.step_ms.begin(), measured.step_ms.end(), 0.0);
+  const double samples_per_s =
+      1e3 * static_cast<double>(config.global_batch()) * bench.steps / steps_ms;
+  // Backward takes twice the forward's operations: one product each for the inputs and the weights.
+  const double flops_per_s = 3 * static_cast<double>(measured.forward_flops) * per_s;
+  const double peak = PeakFlops(world.device, measured.precision);
+  Json line{{"peer", "lockstep"},
+            {"model", config.model().name()},
+            {"device", MachineText(world)},
+            {"ranks", world.size()},
+            {"gpus", world.device.is_cuda() ? world.size() : 0},
+            {"global_batch", config.global_batch()},
+            {"batch", config.global_batch() / world.size() / config.accumulation()},
+            {"accum", config.accumulation()},
+            {"precision", Lower(config::Precision_Name(measured.precision))},
+            {"graph", config.graph() && world.device.is_cuda() && measured.why_no_graph.empty()},
+            {"params", measured.parameters},
+            {"samples_per_s", Round(samples_per_s, 1)},
+            {"step_ms", Round(step_ms, 4)},
+            {"p95_ms", Round(PercentileOf(measured.step_ms, 0.95), 4)},
+            {"peak_gib", Round(static_cast<double>(measured.peak_bytes) / (int64_t{1} << 30), 2)},
+            {"first_step_s", Round(measured.first_step_s, 2)},
+            {"loss", Round(measured.loss, 4)},
+            {"tflops", Round(flops_per_s * 1e-12, 3)}};
+  if (peak > 0) line["of_peak"] = Round(flops_per_s / peak, 4);
+  for (const Phase phase : kPhases) {
+    line["phases_ms"][NameOf(phase)] = Round(measured.phase_ms[static_cast<size_t>(phase)], 4);
+  }
+  if (!measured.why_no_graph.empty()) line["no_graph"] = measured.why_no_graph;
+  if (bench.json) {
+    fmt::print("{}\n", line.dump());
+    return;
+  }
+  for (const auto& [key, value] : line.items()) {
+    if (!value.is_object()) {
+      fmt::print("{:>14}  {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+      continue;
+    }
+    for (const auto& [phase, ms] : value.items()) {
+      fmt::print("{:>14}  {} ms\n", phase, ms.dump());
+    }
+  }
 }
 
 int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
@@ -126,7 +189,7 @@ int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
   for (const int count : counts) {
     std::vector<std::string> words{"bench", "step"};
     words.insert(words.end(), arguments.begin(), arguments.end());
-    words.insert(words.end(), {"--steps", std::to_string(bench.steps)});
+    words.insert(words.end(), {"--json", "--steps", std::to_string(bench.steps)});
     if (bench.weak) {
       words.insert(words.end(), {"--set", fmt::format("global_batch={}", global_batch * count)});
     }
@@ -140,20 +203,22 @@ int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
         fmt::print("{}: {}\n", line["device"].get<std::string>(),
                    bench.weak ? "the same batch for each rank" : "the same batch for all together");
         fmt::print("{:>6} {:>12} {:>10} {:>12} {:>9} {:>11} {:>14}\n", "ranks", "global batch",
-                   "step ms", "samples/s", "speed-up", "efficiency", "communication");
+                   "step ms", "samples/s", "speed-up", "efficiency", "exchange");
       }
     }
     const double speed_up =
         line["samples_per_s"].get<double>() / first["samples_per_s"].get<double>();
     line["speed_up"] = Round(speed_up, 3);
     line["efficiency"] = Round(speed_up / count, 3);
+    line["exchange_share"] =
+        Round(line["phases_ms"]["exchange"].get<double>() / line["step_ms"].get<double>(), 4);
     if (bench.json) {
       fmt::print("{}\n", line.dump());
     } else {
       fmt::print("{:>6} {:>12} {:>10.3f} {:>12.0f} {:>8.2f}x {:>10.1f}% {:>13.1f}%\n", count,
                  line["global_batch"].get<int64_t>(), line["step_ms"].get<double>(),
                  line["samples_per_s"].get<double>(), speed_up, 100 * speed_up / count,
-                 100 * line["communication_wait"].get<double>());
+                 100 * line["exchange_share"].get<double>());
     }
     std::fflush(stdout);
   }

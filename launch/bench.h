@@ -16,6 +16,7 @@ struct BenchOptions {
   std::string dtype = "float32";  // of a collective
   int64_t bytes = 0;              // of a collective; 0: several sizes
   int steps = 50;                 // timed steps
+  std::string trace;              // of a step: file for a Chrome trace; empty: none
   bool json = false;              // a line of JSON for each measurement instead of a table
   bool weak = false;              // scaling: the same batch for each rank, not for all together
 };
@@ -24,7 +25,7 @@ struct BenchOptions {
 // unknown dtype or a single rank, kBug where a result is wrong.
 void BenchCollective(Op op, const BenchOptions& bench, const World& world);
 
-// Times steps of `config` and prints one line of JSON on rank 0. Every rank must call it.
+// Times steps of `config` and prints what it finds on rank 0. Every rank must call it.
 void BenchStep(const config::Config& config, const BenchOptions& bench, const Models& models,
                const World& world, const TrainOptions& options);
 

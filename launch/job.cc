@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -64,11 +65,11 @@ World Job::Connect(config::Config::Device wanted) {
     at::set_num_threads(CoresPerRank(world));
     return world;
   }
-  // fp32 is fp32: by default cuDNN would round a convolution's inputs to tf32. And the same seed
-  // gives the same bits.
-  at::globalContext().setAllowTF32CuDNN(false);
-  at::globalContext().setDeterministicCuDNN(true);
-  Together(*host_, [&] { c10::cuda::set_device(device->index()); });
+  Together(*host_, [&] {
+    c10::cuda::set_device(device->index());
+    // The default stream cannot be captured in a CUDA graph.
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool());
+  });
   // Its ranks wait for each other, so a rank on which this fails cannot stay to agree on the error.
   gpus_ = host_->world_size() > 1 ? MakeNccl(*device, *host_, flight_) : MakeAlone(*device);
   if (watchdog_) watchdog_->Watch(gpus_.get());

@@ -279,8 +279,10 @@ int Main(int argc, char** argv, const Models& models) {
       bench->add_subcommand("scaling", "step time of a config on 1, 2, 4, ... ranks, up to -n");
   scaling->add_flag("--weak", line.bench.weak,
                     "global_batch for each rank instead of all together");
-  CLI::App* step = bench->add_subcommand("step", "step time of a config on these ranks, as JSON");
-  step->group("");  // scaling's, not for the help
+  CLI::App* step =
+      bench->add_subcommand("step", "step time of a config on data that lie on the device");
+  step->add_option("--trace", line.bench.trace,
+                   "file for a Chrome trace of ten more steps, kernel by kernel");
   for (CLI::App* command : {scaling, step}) {
     command->add_option("CONFIG", line.config, "config file")->required();
     command->add_option("--steps", line.bench.steps, "steps to time")
@@ -288,7 +290,7 @@ int Main(int argc, char** argv, const Models& models) {
         ->capture_default_str();
   }
   for (CLI::App* command :
-       {collectives[0].first, collectives[1].first, collectives[2].first, scaling}) {
+       {collectives[0].first, collectives[1].first, collectives[2].first, scaling, step}) {
     command->add_flag("--json", line.bench.json, "a line of JSON for each measurement");
   }
   CLI::App* version =

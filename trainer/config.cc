@@ -309,11 +309,17 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
 
 // ---- Checking -----------------------------------------------------------------------------------
 
+constexpr const char* kModelsWithOptions[] = {"mlp", "convnet", "lstm", "resnet", "gpt2"};
+
 // Whether a config like this has the message `name` at all: each model's options, and CSV's, are
 // for that model and that format alone.
 bool HasMeaning(const Config& config, const std::string& name) {
-  if (name == "mlp" || name == "convnet") return config.model().name() == name;
+  for (const char* model : kModelsWithOptions) {
+    if (name == model) return config.model().name() == name;
+  }
   if (name == "csv") return config.data().format() == config::Data::CSV;
+  if (name == "tokens") return config.data().format() == config::Data::TOKENS;
+  if (name == "synthetic") return config.data().format() == config::Data::SYNTHETIC;
   return true;
 }
 
@@ -377,7 +383,16 @@ class Checker {
 
   void CheckData() const {
     const config::Data& data = config_.data();
-    if (data.train_size() == 0) Fail("data.train", "name at least one file to train on");
+    if (data.format() == config::Data::SYNTHETIC) {
+      if (data.train_size() + data.validation_size() > 0) {
+        Fail(data.train_size() > 0 ? "data.train" : "data.validation",
+             "SYNTHETIC samples come from no file");
+      }
+      if (data.input_shape_size() == 0) Fail("data.input_shape", "SYNTHETIC samples need it");
+      if (data.classes() == 0) Fail("data.classes", "SYNTHETIC samples need it");
+    } else if (data.train_size() == 0) {
+      Fail("data.train", "name at least one file to train on");
+    }
     if (data.validation_size() > 0 && data.validation_fraction() > 0) {
       Fail("data.validation_fraction", "data.validation is given too: choose one of the two");
     }
@@ -390,19 +405,25 @@ class Checker {
     if (data.format() == config::Data::CIFAR10 && data.classes() != 0 && data.classes() != 10) {
       Fail("data.classes", "CIFAR10 has ten classes");
     }
-    if (data.format() == config::Data::CSV && data.mean_size() + data.std_size() > 0) {
+    const bool pixels = data.format() == config::Data::MNIST ||
+                        data.format() == config::Data::CIFAR10 ||
+                        (data.format() == config::Data::SYNTHETIC &&
+                         data.synthetic().kind() == config::Synthetic::PIXELS);
+    if (!pixels && data.mean_size() + data.std_size() > 0) {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
            "is for pixels; for CSV use data.csv.scale");
     }
-    if (IsSet("data.csv") && !HasMeaning(config_, "csv")) {
-      Fail("data.csv",
-           fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
+    for (const std::string name : {"csv", "tokens", "synthetic"}) {
+      if (IsSet("data." + name) && !HasMeaning(config_, name)) {
+        Fail("data." + name,
+             fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
+      }
     }
     if (data.csv().delimiter().size() != 1) Fail("data.csv.delimiter", "give one character");
   }
 
   void CheckModel() const {
-    for (const char* name : {"mlp", "convnet"}) {
+    for (const char* name : kModelsWithOptions) {
       if (IsSet(std::string("model.") + name) && !HasMeaning(config_, name)) {
         Fail(std::string("model.") + name,
              fmt::format("has no meaning for the model \"{}\"", config_.model().name()));
@@ -410,29 +431,60 @@ class Checker {
     }
   }
 
+  // Fails where `name` is not at its default although this kind of thing has no use for it.
+  template <typename Value>
+  void RequireDefault(const std::string& name, const Value& value, const Value& by_default,
+                      bool has_meaning, const std::string& kind) const {
+    if (has_meaning || value == by_default) return;
+    Fail(name, "has no meaning for " + kind);
+  }
+
   void CheckOptimizer() const {
     const config::Optimizer& optimizer = config_.optimizer();
-    if (optimizer.type() != config::Optimizer::SGD) {
-      const std::string type = config::Optimizer::Type_Name(optimizer.type());
-      if (optimizer.momentum() != 0) Fail("optimizer.momentum", "is SGD's; " + type + " has beta1");
-      if (optimizer.nesterov()) Fail("optimizer.nesterov", "is SGD's, not " + type + "'s");
-      return;
-    }
     const config::Optimizer defaults;
+    const std::string type = config::Optimizer::Type_Name(optimizer.type());
+    const bool sgd = optimizer.type() == config::Optimizer::SGD;
+    const bool lars = optimizer.type() == config::Optimizer::LARS;
+    const bool by_norm = lars || optimizer.type() == config::Optimizer::LAMB;
+    const bool adam = !sgd && !lars;
+    RequireDefault("optimizer.momentum", optimizer.momentum(), defaults.momentum(), !adam, type);
+    RequireDefault("optimizer.nesterov", optimizer.nesterov(), defaults.nesterov(), sgd, type);
+    RequireDefault("optimizer.beta1", optimizer.beta1(), defaults.beta1(), adam, type);
+    RequireDefault("optimizer.beta2", optimizer.beta2(), defaults.beta2(), adam, type);
+    RequireDefault("optimizer.epsilon", optimizer.epsilon(), defaults.epsilon(), adam, type);
+    RequireDefault("optimizer.trust", optimizer.trust(), defaults.trust(), lars, type);
     if (optimizer.nesterov() && optimizer.momentum() == 0) {
       Fail("optimizer.nesterov", "needs optimizer.momentum above 0");
     }
-    if (optimizer.beta1() != defaults.beta1()) Fail("optimizer.beta1", "has no meaning for SGD");
-    if (optimizer.beta2() != defaults.beta2()) Fail("optimizer.beta2", "has no meaning for SGD");
-    if (optimizer.epsilon() != defaults.epsilon()) {
-      Fail("optimizer.epsilon", "has no meaning for SGD");
+    if (by_norm && optimizer.shard()) {
+      Fail("optimizer.shard", "does not go with " + type + ", which needs whole parameters' norms");
     }
+    if (optimizer.clip_value() > 0 && optimizer.clip_norm() > 0) {
+      Fail("optimizer.clip_value", "optimizer.clip_norm is given too: choose one of the two");
+    }
+    RequireDefault("optimizer.scaling_batch", optimizer.scaling_batch(), defaults.scaling_batch(),
+                   optimizer.lr_scaling() != config::Optimizer::OFF, "lr_scaling: OFF");
   }
 
   void CheckSchedule() const {
     const config::Schedule& schedule = config_.schedule();
-    if (schedule.type() == config::Schedule::CONSTANT && schedule.final_fraction() != 0) {
-      Fail("schedule.final_fraction", "has no meaning for a CONSTANT rate");
+    const config::Schedule defaults;
+    const auto type = schedule.type();
+    const std::string kind = "a rate of type " + config::Schedule::Type_Name(type);
+    RequireDefault("schedule.final_fraction", schedule.final_fraction(), defaults.final_fraction(),
+                   type == config::Schedule::COSINE || type == config::Schedule::LINEAR ||
+                       type == config::Schedule::ONE_CYCLE,
+                   kind);
+    RequireDefault("schedule.factor", schedule.factor(), defaults.factor(),
+                   type == config::Schedule::STEP || type == config::Schedule::PLATEAU, kind);
+    RequireDefault("schedule.every_steps", schedule.every_steps(), defaults.every_steps(),
+                   type == config::Schedule::STEP, kind);
+    RequireDefault("schedule.patience", schedule.patience(), defaults.patience(),
+                   type == config::Schedule::PLATEAU, kind);
+    const bool validates =
+        config_.data().validation_size() > 0 || config_.data().validation_fraction() > 0;
+    if (type == config::Schedule::PLATEAU && !validates) {
+      Fail("schedule.type", "PLATEAU follows the validation loss: set data.validation_fraction");
     }
   }
 

@@ -68,7 +68,7 @@ TEST_F(ConfigTest, TheTemplateHoldsEveryFieldWithItsCommentAndParses) {
   EXPECT_THAT(text, HasSubstr("# Samples of one optimizer step, over all ranks and micro-batches.\n"
                               "# Range: at least 1, at most 1000000000.\n"
                               "global_batch: 64\n"));
-  EXPECT_THAT(text, HasSubstr("# One of SGD, ADAM, ADAMW.\n  type: ADAMW\n"));
+  EXPECT_THAT(text, HasSubstr("# One of SGD, ADAM, ADAMW, LAMB, LARS.\n  type: ADAMW\n"));
   Config config;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &config));
   EXPECT_EQ(config.optimizer().beta1(), 0.9);
@@ -126,7 +126,8 @@ TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
   const std::string good = kGood;
   EXPECT_THAT(ErrorOf(good + "optimizer { nesterov: true type: SGD }"),
               HasSubstr("needs optimizer.momentum"));
-  EXPECT_THAT(ErrorOf(good + "optimizer { momentum: 0.9 }"), HasSubstr("is SGD's"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { momentum: 0.9 }"),
+              HasSubstr("optimizer.momentum: has no meaning for ADAMW"));
   EXPECT_THAT(ErrorOf(good + "optimizer { type: SGD beta1: 0.8 }"),
               HasSubstr("no meaning for SGD"));
   EXPECT_THAT(ErrorOf(good + "schedule { final_fraction: 0.5 }"),

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "data/device_feed.h"
+#include "trainer/precision.h"
 
 namespace lockstep {
 namespace {
@@ -14,8 +16,8 @@ namespace {
 // mode.
 template <typename Visit>
 void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                  int64_t global_batch, const LoaderOptions& loader_options, const World& world,
-                  const Visit& visit) {
+                  int64_t global_batch, const LoaderOptions& loader_options,
+                  config::Precision precision, const World& world, const Visit& visit) {
   const at::NoGradGuard no_grad;
   const bool was_training = model.is_training();
   model.eval();
@@ -28,7 +30,9 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
   DeviceFeed feed(loader, dataset.spec(), sampler.max_micro_batch(), world.device);
   for (int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
     const DeviceBatch batch = feed.Next();
-    if (!batch.origin.indices.empty()) visit(batch, model.Forward(preprocessing(batch.input)));
+    if (batch.origin.indices.empty()) continue;
+    const Autocast autocast(world.device, precision);
+    visit(batch, model.Forward(preprocessing(batch.input)));
   }
   model.train(was_training);
 }
@@ -36,27 +40,33 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
 }  // namespace
 
 Evaluation Evaluate(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                    int64_t global_batch, const LoaderOptions& loader_options, const World& world) {
+                    int64_t global_batch, const LoaderOptions& loader_options,
+                    config::Precision precision, const World& world) {
   const at::Tensor sums = at::zeros({2}, at::TensorOptions(world.device).dtype(at::kDouble));
-  ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, world,
+  ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
                [&](const DeviceBatch& batch, const at::Tensor& output) {
                  sums[0].add_(model.LossSum(output, batch.target));
-                 sums[1].add_(output.argmax(1).eq(batch.target).sum());
+                 sums[1].add_(output.argmax(-1).eq(batch.target).sum());
                });
   world.communicator.AllReduceSum(sums, world.communicator.MakeLabel("evaluation")).Wait();
-  const at::Tensor means = (sums / static_cast<double>(dataset.size())).cpu();
+  const at::Tensor means =
+      (sums / static_cast<double>(dataset.size() * dataset.spec().targets())).cpu();
   return {.loss = means[0].item<double>(), .accuracy = means[1].item<double>()};
 }
 
 std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing,
                                 const Dataset& dataset, int64_t global_batch,
-                                const LoaderOptions& loader_options, const World& world) {
+                                const LoaderOptions& loader_options, config::Precision precision,
+                                const World& world) {
   // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
   // them.
   const at::Tensor labels = at::zeros({dataset.size()}, at::kLong);
   const at::Tensor probabilities = at::zeros({dataset.size()}, at::kDouble);
-  ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, world,
+  ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
                [&](const DeviceBatch& batch, const at::Tensor& output) {
+                 if (output.dim() != 2) {
+                   throw UsageError("the model gives no label for each sample to predict");
+                 }
                  const auto [probability, label] = output.to(at::kDouble).softmax(1).max(1);
                  const auto first = batch.origin.indices.front();
                  const auto count = static_cast<int64_t>(batch.origin.indices.size());

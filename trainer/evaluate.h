@@ -19,7 +19,8 @@ struct Evaluation {
 // Evaluates each sample of `dataset` exactly once, over all ranks, `global_batch` at a time. Every
 // rank must call it and gets the same result.
 Evaluation Evaluate(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                    int64_t global_batch, const LoaderOptions& loader_options, const World& world);
+                    int64_t global_batch, const LoaderOptions& loader_options,
+                    config::Precision precision, const World& world);
 
 struct Prediction {
   int64_t label = 0;       // the class with the greatest output
@@ -29,6 +30,7 @@ struct Prediction {
 // Predicts each sample of `dataset`. Every rank must call it and gets all predictions in order.
 std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing,
                                 const Dataset& dataset, int64_t global_batch,
-                                const LoaderOptions& loader_options, const World& world);
+                                const LoaderOptions& loader_options, config::Precision precision,
+                                const World& world);
 
 }  // namespace lockstep

@@ -4,23 +4,20 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 namespace lockstep {
 
-void MetricsRing::Push(const StepReport& report, const at::Tensor& loss,
-                       const at::Tensor& grad_norm) {
-  if (free_.empty())
-    free_.push_back(at::empty({2}, at::TensorOptions(at::kFloat).pinned_memory(on_gpu_)));
+void MetricsRing::Push(const StepReport& report, const at::Tensor& figures) {
+  if (free_.empty()) {
+    free_.push_back(
+        at::empty(figures.sizes(), at::TensorOptions(figures.dtype()).pinned_memory(on_gpu_)));
+  }
   Entry entry{.report = report, .figures = std::move(free_.back())};
   free_.pop_back();
-  entry.figures[0].copy_(loss, /*non_blocking=*/true);
-  if (grad_norm.defined()) {
-    entry.figures[1].copy_(grad_norm, /*non_blocking=*/true);
-  } else {
-    entry.figures[1].fill_(-1);
-  }
+  entry.figures.copy_(figures, /*non_blocking=*/true);
   if (on_gpu_) {
     auto copied = std::make_shared<at::cuda::CUDAEvent>();
     copied->record();
@@ -40,8 +37,8 @@ std::optional<StepReport> MetricsRing::PopAnyway() {
   Entry entry = std::move(entries_.front());
   entries_.pop_front();
   if (entry.until_copied) entry.until_copied();
-  entry.report.loss = entry.figures.const_data_ptr<float>()[0];
-  entry.report.grad_norm = entry.figures.const_data_ptr<float>()[1];
+  const auto* figures = entry.figures.const_data_ptr<double>();
+  std::copy(figures, figures + ops::kStepFigures, entry.report.figures.begin());
   free_.push_back(std::move(entry.figures));
   return entry.report;
 }

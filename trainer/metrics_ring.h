@@ -24,9 +24,9 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // `report` without loss and grad_norm; `loss`: 0-dimensional, on the device; `grad_norm`
-  // likewise, or undefined. Both are read after the work queued on the current stream.
-  void Push(const StepReport& report, const at::Tensor& loss, const at::Tensor& grad_norm);
+  // `report` without its figures; `figures`: float64 [ops::kStepFigures] on the device, read after the
+  // work that is queued on the current stream.
+  void Push(const StepReport& report, const at::Tensor& figures);
 
   // The oldest step that is kLag or more behind `step`, complete.
   std::optional<StepReport> Pop(int64_t step);
@@ -39,7 +39,7 @@ class MetricsRing {
 
   struct Entry {
     StepReport report;
-    at::Tensor figures;  // float32 [2] on the host: loss, norm of the gradient
+    at::Tensor figures;  // on the host
     std::function<void()> until_copied;
   };
 

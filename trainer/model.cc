@@ -27,8 +27,22 @@ int64_t ModelSpec::IntegerOption(const std::string& key, int64_t fallback) const
   return value;
 }
 
+void ModelSpec::RequireNumbers() const {
+  if (!tokens) return;
+  throw UsageError("model {}: it takes numbers or pixels, and the samples are tokens: take gpt2",
+                   config.name());
+}
+
 at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
-  return at::cross_entropy_loss(output, target, /*weight=*/{}, at::Reduction::Sum);
+  return at::cross_entropy_loss(output.flatten(0, -2), target.flatten(), /*weight=*/{},
+                                at::Reduction::Sum, /*ignore_index=*/-100, label_smoothing());
+}
+
+std::vector<NamedTensor> Model::State() const {
+  std::vector<NamedTensor> state;
+  for (const auto& item : named_parameters()) state.push_back({item.key(), item.value()});
+  for (const auto& item : named_buffers()) state.push_back({item.key(), item.value()});
+  return state;
 }
 
 void Models::Add(const std::string& name, Factory factory) {
@@ -45,6 +59,7 @@ std::shared_ptr<Model> Models::Make(const ModelSpec& spec) const {
                      DidYouMean(name, names), fmt::join(names, ", "));
   }
   std::shared_ptr<Model> model = factory->second(spec);
+  model->label_smoothing_ = spec.config.label_smoothing();
   for (const auto& [key, value] : spec.config.option()) {
     if (std::find(spec.asked.begin(), spec.asked.end(), key) != spec.asked.end()) continue;
     throw UsageError("model.option: the model \"{}\" has no option \"{}\"{}", name, key,

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/named_tensor.h"
 #include "comm/communicator.h"
 #include "trainer/config.pb.h"
 
@@ -23,6 +24,7 @@ namespace lockstep {
 struct ModelSpec {
   std::vector<int64_t> input_shape;  // of one sample: {features}, or {channels, height, width}
   int64_t classes = 0;
+  bool tokens = false;  // inputs and targets are tokens, int64
   config::Model config;
   // For BatchNorm (trainer/batch_norm.h): the ranks that share its statistics; null: each has its own.
   Communicator* sync_batch_norm = nullptr;
@@ -32,19 +34,35 @@ struct ModelSpec {
   std::string Option(const std::string& key, const std::string& fallback) const;
   int64_t IntegerOption(const std::string& key, int64_t fallback) const;
 
+  // Throws Error (kUsage) where the samples are tokens: for models that compute with numbers.
+  void RequireNumbers() const;
+
   // The keys that were asked for, for Models::Make.
   mutable std::vector<std::string> asked{};
 };
 
 class Model : public torch::nn::Module {
  public:
-  // input: float32 [count, input_shape...], count >= 1 -> output: float32 [count, classes], the
-  // logits.
+  // input: [count, input_shape...], count >= 1, float32, or int64 where samples are tokens -> output:
+  // [count, classes], the logits; for tokens [count, tokens, classes].
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
-  // The sum over the samples of their losses, 0-dimensional: by default the cross-entropy of
-  // torch.nn.functional.cross_entropy(output, target, reduction="sum"). target: int64 [count].
+  // The sum over the targets of their losses, 0-dimensional: by default the cross-entropy of
+  // torch.nn.functional.cross_entropy(output, target, reduction="sum"), in training with the config's
+  // label smoothing. target: int64 [count], or [count, tokens].
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
+
+  // Where the state's tensors are kept in another shape than they are saved in: what is saved. By
+  // default parameters, then buffers, under their names.
+  virtual std::vector<NamedTensor> State() const;
+
+ protected:
+  // The config's label smoothing in training, 0 otherwise.
+  double label_smoothing() const { return is_training() ? label_smoothing_ : 0; }
+
+ private:
+  friend class Models;
+  double label_smoothing_ = 0;
 };
 
 class Models {

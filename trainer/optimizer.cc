@@ -3,78 +3,204 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
+
+#include "trainer/ops/step_values.h"
 
 namespace lockstep {
 namespace {
 
 std::vector<at::Tensor> ZerosLike(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> zeros;
-  for (const at::Tensor& tensor : tensors) zeros.push_back(at::zeros_like(tensor.detach()));
+  for (const at::Tensor& tensor : tensors) zeros.push_back(at::zeros_like(tensor));
   return zeros;
+}
+
+// above / below where both are above 0, otherwise 1.
+at::Tensor RatioOrOne(const at::Tensor& above, const at::Tensor& below) {
+  return at::where(above.gt(0).logical_and(below.gt(0)), above / below, 1.0);
 }
 
 }  // namespace
 
-Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer, at::Device device)
-    : config_(config) {
-  const at::TensorOptions scalar = at::TensorOptions(device).dtype(at::kFloat);
-  lr_ = at::full({}, config.lr(), scalar);
-  step_count_ = at::zeros({}, scalar);
+Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
+                     const at::Tensor& values, bool scales_loss)
+    : config_(config),
+      scales_loss_(scales_loss),
+      lr_(at::zeros({}, values.options())),
+      updates_(values[ops::kUpdates]),
+      skip_(values[ops::kSkip]),
+      grad_scale_(values[ops::kGradScale]) {
+  const at::NoGradGuard no_grad;
+  const bool has_moments = config.type() == config::Optimizer::ADAM ||
+                           config.type() == config::Optimizer::ADAMW ||
+                           config.type() == config::Optimizer::LAMB;
   for (size_t i = 0; i < reducer.stages(); ++i) {
-    Stage stage;
+    Stage stage(2);
+    stage[0].weight_decay = config.weight_decay();
+    stage[1].adapts = false;
     for (const Shard& shard : reducer.shards(i)) {
-      stage.parameters.push_back(shard.parameter);
-      stage.gradients.push_back(shard.gradient);
+      Group& group = stage[KeepsFromDecay(shard) ? 1 : 0];
+      group.parameters.push_back(shard.parameter);
+      group.gradients.push_back(shard.gradient);
     }
-    if (config.type() != config::Optimizer::SGD) {
-      stage.mean = ZerosLike(stage.parameters);
-      stage.mean_square = ZerosLike(stage.parameters);
-      stage.step_counts.assign(stage.parameters.size(), step_count_);
-    } else if (config.momentum() > 0) {
-      stage.momentum = ZerosLike(stage.parameters);
+    std::erase_if(stage, [](const Group& group) { return group.parameters.empty(); });
+    for (Group& group : stage) {
+      if (has_moments) {
+        group.mean = ZerosLike(group.parameters);
+        group.mean_square = ZerosLike(group.parameters);
+        group.updates.assign(group.parameters.size(), updates_);
+        // Views of one layout (channels last, say) are walked through as they lie in memory.
+        const bool one_layout =
+            std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
+                       [](const at::Tensor& parameter, const at::Tensor& gradient) {
+                         return parameter.scalar_type() == at::kFloat &&
+                                parameter.is_non_overlapping_and_dense() &&
+                                parameter.strides() == gradient.strides();
+                       });
+        if (values.is_cuda() && one_layout && config.type() != config::Optimizer::LAMB) {
+          group.adam.emplace(group.parameters, group.gradients, group.mean, group.mean_square);
+        }
+      } else if (config.momentum() > 0) {
+        group.momentum = ZerosLike(group.parameters);
+      }
+      if (config.ema_decay() > 0) {
+        for (const at::Tensor& parameter : group.parameters) {
+          group.averages.push_back(parameter.clone());
+        }
+      }
     }
     stages_.push_back(std::move(stage));
   }
 }
 
-void Optimizer::SetLearningRate(double lr) { lr_.fill_(lr); }
+bool Optimizer::KeepsFromDecay(const Shard& shard) const {
+  if (config_.no_decay() == config::Optimizer::VECTORS && shard.dimensions <= 1) return true;
+  for (const std::string& text : config_.no_decay_name()) {
+    if (shard.name.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
 
-void Optimizer::BeginStep() {
-  ++steps_;
-  if (config_.type() != config::Optimizer::SGD) step_count_.add_(1);
+void Optimizer::SetLearningRate(double lr) {
+  if (std::exchange(lr_on_device_, lr) != lr) lr_.fill_(lr);
 }
 
 void Optimizer::Update(size_t index) {
-  Stage& stage = stages_[index];
-  if (stage.parameters.empty()) return;
   const at::NoGradGuard no_grad;
-  switch (config_.type()) {
-    case config::Optimizer::SGD:
-      at::_fused_sgd_(stage.parameters, stage.gradients, stage.momentum, config_.weight_decay(),
-                      config_.momentum(), lr_, /*dampening=*/0, config_.nesterov(),
-                      /*maximize=*/false,
-                      /*is_first_step=*/!stage.momentum.empty() && steps_ == 1);
-      return;
-    case config::Optimizer::ADAM:
-      at::_fused_adam_(stage.parameters, stage.gradients, stage.mean, stage.mean_square,
-                       /*max_exp_avg_sqs=*/{}, stage.step_counts, lr_, config_.beta1(),
-                       config_.beta2(), config_.weight_decay(), config_.epsilon(),
-                       /*amsgrad=*/false, /*maximize=*/false);
-      return;
-    case config::Optimizer::ADAMW:
-      at::_fused_adamw_(stage.parameters, stage.gradients, stage.mean, stage.mean_square,
-                        /*max_exp_avg_sqs=*/{}, stage.step_counts, lr_, config_.beta1(),
-                        config_.beta2(), config_.weight_decay(), config_.epsilon(),
-                        /*amsgrad=*/false, /*maximize=*/false);
-      return;
+  for (Group& group : stages_[index]) {
+    std::optional<at::Tensor> grad_scale;
+    if (scales_loss_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
+    const bool fused = config_.type() <= config::Optimizer::ADAMW;
+    if (grad_scale && (!fused || config_.clip_value() > 0)) {
+      at::_foreach_div_(group.gradients, *std::exchange(grad_scale, std::nullopt));
+    }
+    if (config_.clip_value() > 0) {
+      at::_foreach_clamp_min_(group.gradients, -config_.clip_value());
+      at::_foreach_clamp_max_(group.gradients, config_.clip_value());
+    }
+    switch (config_.type()) {
+      case config::Optimizer::SGD:
+        at::_fused_sgd_(group.parameters, group.gradients, group.momentum, group.weight_decay,
+                        config_.momentum(), lr_, /*dampening=*/0, config_.nesterov(),
+                        /*maximize=*/false, /*is_first_step=*/false, grad_scale, skip_);
+        break;
+      case config::Optimizer::ADAM:
+      case config::Optimizer::ADAMW:
+        UpdateAdam(group, grad_scale);
+        break;
+      case config::Optimizer::LAMB:
+        UpdateLamb(group);
+        break;
+      case config::Optimizer::LARS:
+        UpdateLars(group);
+        break;
+    }
+    if (!group.averages.empty()) {
+      at::_foreach_lerp_(group.averages, group.parameters, 1 - config_.ema_decay());
+    }
   }
 }
 
-at::Tensor ClipGradNorm(Reducer& reducer, double max_norm) {
-  const at::Tensor norm = reducer.Norm();
-  reducer.Scale((max_norm / (norm + 1e-6)).clamp_max_(1.0));
-  return norm;
+void Optimizer::UpdateAdam(Group& group, const std::optional<at::Tensor>& grad_scale) {
+  const bool decoupled = config_.type() == config::Optimizer::ADAMW;
+  if (group.adam) {
+    group.adam->Update({.beta1 = config_.beta1(),
+                        .beta2 = config_.beta2(),
+                        .epsilon = config_.epsilon(),
+                        .weight_decay = group.weight_decay,
+                        .decoupled = decoupled},
+                       lr_, updates_, skip_, grad_scale.value_or(at::Tensor()));
+  } else if (decoupled) {
+    at::_fused_adamw_(group.parameters, group.gradients, group.mean, group.mean_square,
+                      /*max_exp_avg_sqs=*/{}, group.updates, lr_, config_.beta1(), config_.beta2(),
+                      group.weight_decay, config_.epsilon(), /*amsgrad=*/false, /*maximize=*/false,
+                      grad_scale, skip_);
+  } else {
+    at::_fused_adam_(group.parameters, group.gradients, group.mean, group.mean_square,
+                     /*max_exp_avg_sqs=*/{}, group.updates, lr_, config_.beta1(), config_.beta2(),
+                     group.weight_decay, config_.epsilon(), /*amsgrad=*/false, /*maximize=*/false,
+                     grad_scale, skip_);
+  }
+}
+
+// m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
+// u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w, w <- w - lr |w|/|u| u.
+void Optimizer::UpdateLamb(Group& group) {
+  const at::Tensor takes_place = 1 - skip_;
+  const at::Tensor lr = lr_ * takes_place;
+  const at::Tensor t = updates_.clamp_min(1);
+  const at::Tensor mean_share = 1 - at::pow(config_.beta1(), t);
+  const at::Tensor square_share = 1 - at::pow(config_.beta2(), t);
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    const at::Tensor& w = group.parameters[i];
+    // A gradient that is not finite must not reach the moments.
+    const at::Tensor g = at::where(skip_.gt(0), 0.0, group.gradients[i]);
+    group.mean[i].lerp_(g, takes_place * (1 - config_.beta1()));
+    group.mean_square[i].lerp_(g.square(), takes_place * (1 - config_.beta2()));
+    const at::Tensor u =
+        (group.mean[i] / mean_share)
+            .div_((group.mean_square[i] / square_share).sqrt_().add_(config_.epsilon()))
+            .add_(w, group.weight_decay);
+    w.sub_(u * (group.adapts ? lr * RatioOrOne(w.norm(), u.norm()) : lr));
+  }
+}
+
+// r = trust |w| / (|g| + decay |w|), v <- momentum v + lr r (g + decay w), w <- w - v.
+void Optimizer::UpdateLars(Group& group) {
+  const at::Tensor takes_place = 1 - skip_;
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    const at::Tensor& w = group.parameters[i];
+    const at::Tensor g = at::where(skip_.gt(0), 0.0, group.gradients[i]);
+    at::Tensor rate = lr_;
+    if (group.adapts) {
+      const at::Tensor w_norm = w.norm();
+      rate = lr_ * RatioOrOne(w_norm * config_.trust(), g.norm() + w_norm * group.weight_decay);
+    }
+    const at::Tensor change = (g + w * group.weight_decay) * rate;
+    if (group.momentum.empty()) {
+      w.sub_(change * takes_place);
+      continue;
+    }
+    at::Tensor& v = group.momentum[i];
+    v.add_((v * (config_.momentum() - 1) + change) * takes_place);
+    w.sub_(v * takes_place);
+  }
+}
+
+void Optimizer::SwapAverages() {
+  const at::NoGradGuard no_grad;
+  for (Stage& stage : stages_) {
+    for (Group& group : stage) {
+      for (size_t i = 0; i < group.averages.size(); ++i) {
+        const at::Tensor weights = group.parameters[i].clone();
+        group.parameters[i].copy_(group.averages[i]);
+        group.averages[i].copy_(weights);
+      }
+    }
+  }
 }
 
 }  // namespace lockstep

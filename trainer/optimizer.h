@@ -1,57 +1,71 @@
-// Optimizer: SGD, Adam and AdamW through ATen's fused kernels.
+// Optimizer: SGD, Adam, AdamW, LAMB and LARS.
 //
-// Promise: the updates of torch.optim.SGD, Adam and AdamW (fused=True) with the same
-// hyperparameters.
+// Promise: the updates of torch.optim.SGD, Adam and AdamW (fused=True) with the same hyperparameters; of
+// LAMB (You et al., ICLR 2020, algorithm 2) and LARS (You et al., 2017, algorithm 1).
 //
-// Invariant: everything that changes from step to step (learning rate, step count, moments) lives
-// in tensors on the parameters' device, so a step never waits for the device and can be captured in
-// a CUDA graph; only SGD's first step differs from the others in kind.
+// Invariants:
+//   1. Everything that changes from step to step (learning rate, number of updates, moments, whether and
+//      how gradients are scaled) lives in tensors on the parameters' device, so that a step never waits
+//      for the device and can be captured in a CUDA graph.
+//   2. A step that is left out (StepValue kSkip) changes neither parameters nor moments.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "comm/reducer.h"
 #include "trainer/config.pb.h"
+#include "trainer/ops/adam.h"
 
 namespace lockstep {
 
 class Optimizer {
  public:
   // Updates what this rank has to in each of the reducer's stages, which may be nothing where the job
-  // is sharded. The reducer's layout is settled; keeps no reference to it.
-  Optimizer(const config::Optimizer& config, const Reducer& reducer, at::Device device);
+  // is sharded. The reducer's layout is settled; keeps no reference to it. `values`: what
+  // ops::DecideStep() decides. `scales_loss`: gradients come multiplied by the loss scale.
+  Optimizer(const config::Optimizer& config, const Reducer& reducer, const at::Tensor& values,
+            bool scales_loss);
 
   void SetLearningRate(double lr);
 
-  // Begins a step.
-  void BeginStep();
-
-  // Updates the parameters of one stage from their gradients; once a step for each.
+  // Updates the parameters of one stage from their gradients, and their averages; once a step for each,
+  // after DecideStep().
   void Update(size_t stage);
 
+  // Exchanges the parameters with their averages (ema_decay). With `shard` they must be gathered after
+  // that.
+  void SwapAverages();
+
  private:
-  // What the fused kernels take: lists of as many tensors each.
-  struct Stage {
+  // Parameters with the same rules, as the fused kernels take them: lists of as many tensors each.
+  struct Group {
+    double weight_decay = 0;
+    bool adapts = true;  // LAMB, LARS: to the parameter's norm
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
-    std::vector<at::Tensor> momentum;     // SGD
-    std::vector<at::Tensor> mean;         // Adam, AdamW: of gradients
-    std::vector<at::Tensor> mean_square;  // Adam, AdamW: of their squares
-    std::vector<at::Tensor> step_counts;  // Adam, AdamW: step_count_ for each
+    std::vector<at::Tensor> momentum;     // SGD, LARS
+    std::vector<at::Tensor> mean;         // Adam, AdamW, LAMB: of gradients
+    std::vector<at::Tensor> mean_square;  // likewise: of their squares
+    std::vector<at::Tensor> updates;      // Adam, AdamW: their number for each
+    std::vector<at::Tensor> averages;     // with ema_decay
+    std::optional<ops::FusedAdam> adam;   // Adam, AdamW on a GPU, of float32
   };
+  using Stage = std::vector<Group>;
+
+  bool KeepsFromDecay(const Shard& shard) const;
+  void UpdateAdam(Group& group, const std::optional<at::Tensor>& grad_scale);
+  void UpdateLamb(Group& group);
+  void UpdateLars(Group& group);
 
   config::Optimizer config_;
+  bool scales_loss_;
   std::vector<Stage> stages_;
-  at::Tensor lr_;          // float32, 0-dimensional
-  at::Tensor step_count_;  // Adam, AdamW: float32, 0-dimensional
-  int64_t steps_ = 0;      // SGD: in the first the momentum buffers are still empty
+  double lr_on_device_ = -1;
+  at::Tensor lr_;                           // float32, 0-dimensional, as the next three
+  at::Tensor updates_, skip_, grad_scale_;  // of `values`
 };
-
-// Scales the reduced gradients in place so that their common L2 norm is at most `max_norm`, and
-// returns the norm that it was, 0-dimensional, on their device (torch.nn.utils.clip_grad_norm_).
-// Every rank must call it.
-at::Tensor ClipGradNorm(Reducer& reducer, double max_norm);
 
 }  // namespace lockstep

@@ -43,7 +43,7 @@ void Progress::OnStep(const StepReport& report) {
   last_drawn_ = now;
   std::string line =
       fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s", report.epoch, epochs_,
-                  report.step, total_steps_, report.loss, Rate(report.samples_per_s));
+                  report.step, total_steps_, report.loss(), Rate(report.samples_per_s));
   if (report.samples_per_s > 0 && report.step < total_steps_) {
     const double left =
         static_cast<double>((total_steps_ - report.step) * global_batch_) / report.samples_per_s;

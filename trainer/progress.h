@@ -1,19 +1,23 @@
 // What the user sees while a run trains: one live line on a terminal, plain lines elsewhere.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
+
+#include "trainer/ops/step_values.h"
 
 namespace lockstep {
 
 struct StepReport {
   int64_t step = 0;   // optimizer steps done
   int64_t epoch = 0;  // from 1
-  double loss = 0;
   double lr = 0;
   double samples_per_s = 0;
-  double grad_norm = -1;  // negative: not computed
+  std::array<double, ops::kStepFigures> figures{};
+
+  double loss() const { return figures[ops::kLoss]; }
 };
 
 class Progress {

@@ -1,20 +1,29 @@
-// StepClock: how long steps take, and how much of that they wait for communication; of the device
-// where there is one, so that nothing waits in order to be measured.
+// StepClock: how long steps take, and what they spend it on; of the device where there is one, so that
+// nothing waits in order to be measured.
+//
+// Invariants:
+//   1. A step is cut into phases by Mark(). What the device does from one mark to the next belongs to the
+//      first one's phase.
+//   2. Marks may be captured in a CUDA graph; each replay then sets them anew. So phases are read after
+//      a step, by ReadPhases(), which waits for the device, and not of every step.
 #pragma once
 
 #include <c10/core/Device.h>
 
+#include <array>
 #include <memory>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
 
-// Milliseconds, of one step each.
-struct StepTimes {
-  std::vector<double> step_ms;
-  std::vector<double> wait_ms;
-};
+// kExchange: waiting for other ranks. What a model's BatchNorm or a norm over sharded gradients exchange
+// is not among it.
+enum class Phase { kForward, kBackward, kExchange, kUpdate, kRest };
+inline constexpr std::array kPhases{Phase::kForward, Phase::kBackward, Phase::kExchange,
+                                    Phase::kUpdate, Phase::kRest};
+
+std::string_view NameOf(Phase phase);
 
 class StepClock {
  public:
@@ -24,26 +33,33 @@ class StepClock {
   // A step begins, and the one before it ends.
   void BeginStep();
 
-  // Calls `wait`, which waits for communication (on a GPU: makes the current stream wait). What a
-  // model's BatchNorm or a norm over sharded gradients exchange is not among it.
-  template <typename Wait>
-  void Waiting(const Wait& wait) {
-    Mark(kWaitBegins);
-    wait();
-    Mark(kWaitEnds);
-  }
+  // The step under way enters `phase`.
+  void Mark(Phase phase);
 
-  // Of the steps that have ended. Waits for the device.
-  StepTimes Times() const;
+  // Adds up the phases of the step that has just ended.
+  void ReadPhases();
+
+  // Milliseconds of each step that has ended. Waits for the device.
+  std::vector<double> StepTimes() const;
+
+  // Milliseconds a step that ReadPhases() read, the mean.
+  std::array<double, kPhases.size()> PhaseTimes() const;
 
  private:
-  enum Kind { kStepBegins, kWaitBegins, kWaitEnds };
-  struct Entry;
+  struct Moment;
+  struct Entry {
+    Phase phase;
+    std::unique_ptr<Moment> begin;
+  };
 
-  void Mark(Kind kind);
+  static double Between(const Moment& begin, const Moment& end);
 
-  bool on_gpu_;
-  std::vector<Entry> entries_;
+  at::Device device_;
+  std::vector<std::unique_ptr<Moment>> steps_;
+  std::vector<Entry> marks_;  // of the step under way, or of the graph
+  bool captured_ = false;     // marks_ are the graph's
+  std::array<double, kPhases.size()> phase_ms_{};
+  int phase_steps_ = 0;
 };
 
 }  // namespace lockstep

@@ -16,6 +16,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int64_t kGpt2Vocabulary = 50257;
+
 std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::string>& files) {
   return {files.begin(), files.end()};
 }
@@ -41,6 +43,12 @@ std::shared_ptr<const Dataset> Open(const config::Data& config,
           {.images = files[0], .labels = files.size() == 2 ? files[1] : "", .classes = classes});
     case config::Data::CIFAR10:
       return ReadCifar10({.files = files});
+    case config::Data::TOKENS:
+      return MapTokens({.files = files,
+                        .length = config.tokens().length(),
+                        .classes = classes > 0 ? classes : kGpt2Vocabulary});
+    case config::Data::SYNTHETIC:
+      return MakeSynthetic({.spec = SpecOf(config), .samples = config.synthetic().samples()});
   }
   throw BugError("data.format {}", static_cast<int>(config.format()));
 }
@@ -50,6 +58,21 @@ std::string ShapeText(const SampleSpec& spec) {
 }
 
 }  // namespace
+
+SampleSpec SpecOf(const config::Data& config) {
+  SampleSpec spec{.shape = {config.input_shape().begin(), config.input_shape().end()},
+                  .classes = config.classes()};
+  const bool synthetic = config.format() == config::Data::SYNTHETIC;
+  const auto kind = config.synthetic().kind();
+  if (config.format() == config::Data::TOKENS || (synthetic && kind == config::Synthetic::TOKENS)) {
+    spec.dtype = at::kLong;
+    spec.target_shape = spec.shape;
+  } else if (config.format() != config::Data::CSV &&
+             !(synthetic && kind == config::Synthetic::NUMBERS)) {
+    spec.dtype = at::kByte;
+  }
+  return spec;
+}
 
 TrainingData OpenTrainingData(const config::Config& config) {
   const config::Data& data = config.data();
@@ -109,6 +132,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
   std::shared_ptr<Model> model = models.Make(
       {.input_shape = spec.shape,
        .classes = spec.classes,
+       .tokens = spec.dtype == at::kLong,
        .config = config.model(),
        .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});
   const auto modules = model->modules();
@@ -120,16 +144,9 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
         "ddp.sync_batch_norm: the model \"{}\" has no lockstep::BatchNorm (trainer/batch_norm.h)",
         config.model().name());
   }
-  if (!config.init_from().empty()) LoadSafetensors(config.init_from(), StateOf(*model));
+  if (!config.init_from().empty()) LoadSafetensors(config.init_from(), model->State());
   model->to(world.device);
   return model;
-}
-
-std::vector<NamedTensor> StateOf(const Model& model) {
-  std::vector<NamedTensor> state;
-  for (const auto& item : model.named_parameters()) state.push_back({item.key(), item.value()});
-  for (const auto& item : model.named_buffers()) state.push_back({item.key(), item.value()});
-  return state;
 }
 
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world) {

@@ -22,6 +22,9 @@ struct TrainingData {
 // Opens the training and validation sets. Throws Error (kData, kUsage).
 TrainingData OpenTrainingData(const config::Config& config);
 
+// What the config says of the samples, complete once the data have been opened.
+SampleSpec SpecOf(const config::Data& config);
+
 // Opens other files of the config's format, as training with `spec` would see them; labels may be
 // left out (CSV: the label column; MNIST: the second file) where `label_optional`. Throws Error
 // (kData, kUsage).
@@ -47,9 +50,6 @@ class Preprocessing {
 // yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
                                  const Models& models, const World& world);
-
-// Parameters, then buffers: what a model is saved as.
-std::vector<NamedTensor> StateOf(const Model& model);
 
 // The config's loader for this rank. -1 threads: one for each core that the rank has beyond the one
 // that trains, up to 8.

@@ -1,13 +1,13 @@
 #include "trainer/trainer.h"
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -16,15 +16,17 @@
 #include "ckpt/atomic_file.h"
 #include "ckpt/safetensors.h"
 #include "comm/flight_story.h"
-#include "comm/reducer.h"
 #include "data/device_feed.h"
+#include "trainer/flops.h"
 #include "trainer/metrics_ring.h"
-#include "trainer/optimizer.h"
+#include "trainer/precision.h"
 #include "trainer/progress.h"
 #include "trainer/run_folder.h"
 #include "trainer/schedule.h"
+#include "trainer/step.h"
 #include "trainer/task.h"
 #include "trainer/together.h"
+#include "trainer/trace.h"
 
 namespace lockstep {
 namespace {
@@ -40,30 +42,13 @@ void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 }
 
-// A parameter that a model registers under several names is trained once.
-std::vector<NamedTensor> TrainedParametersOf(const Model& model) {
-  std::vector<NamedTensor> trained;
-  std::set<const void*> seen;
-  for (const auto& item : model.named_parameters()) {
-    const at::Tensor& parameter = item.value();
-    if (!parameter.requires_grad()) continue;
-    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-    trained.push_back({item.key(), parameter});
-  }
-  return trained;
-}
-
-ReducerOptions ReducerOptionsFor(const config::Config& config) {
-  const config::Ddp& ddp = config.ddp();
-  ReducerOptions options{.first_bucket_bytes = ddp.first_bucket_bytes(),
-                         .bucket_bytes = ddp.bucket_bytes(),
-                         .missing_gradient = ddp.missing_gradient() == config::Ddp::ZERO
-                                                 ? MissingGradient::kZero
-                                                 : MissingGradient::kError,
-                         .shard = config.optimizer().shard()};
-  if (ddp.reduce_dtype() == config::Ddp::FP16) options.reduce_dtype = at::kHalf;
-  if (ddp.reduce_dtype() == config::Ddp::BF16) options.reduce_dtype = at::kBFloat16;
-  return options;
+// Memory that tensors have taken on the device, at its peak; 0 on the CPU.
+int64_t PeakMemory(at::Device device) {
+  using Kind = c10::CachingAllocator::StatType;
+  if (!device.is_cuda()) return 0;
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index())
+      .allocated_bytes[static_cast<size_t>(Kind::AGGREGATE)]
+      .peak;
 }
 
 SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t samples,
@@ -77,12 +62,6 @@ SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t samples,
           .shuffle = config.data().shuffle(),
           .last_batch = config.data().last_batch() == config::Data::DROP ? LastBatch::kDrop
                                                                          : LastBatch::kKeep};
-}
-
-SampleSpec SpecOf(const config::Data& config) {
-  return {.shape = {config.input_shape().begin(), config.input_shape().end()},
-          .dtype = config.format() == config::Data::CSV ? at::kFloat : at::kByte,
-          .classes = config.classes()};
 }
 
 // The config as this data resolves it: what it left to the data is written down.
@@ -104,8 +83,8 @@ int64_t EvaluationBatch(const config::Config& config) {
 }
 
 class Trainer {
-  // The reducer's scalars: the step's loss.
-  static constexpr int kLoss = 0;
+  // Below it the gradients overflow whatever the scale.
+  static constexpr double kLeastLossScale = 1e-3;
 
  public:
   Trainer(const config::Config& config, TrainingData data, const Models& models, const World& world)
@@ -114,15 +93,16 @@ class Trainer {
         data_(std::move(data)),
         preprocessing_(config.data(), data_.train->spec(), world.device),
         model_(MakeModel(config, data_.train->spec(), models, world)),
-        parameters_(TrainedParametersOf(*model_)),
         sampler_(SamplerOptionsFor(config, data_.train->size(), world)),
         loader_options_(LoaderOptionsFor(config.loader(), world)),
         loader_(*data_.train, sampler_, loader_options_),
         feed_(loader_, data_.train->spec(), sampler_.max_micro_batch(), world.device),
+        batches_{.next = [this] { return feed_.Next(); }, .prefetch = [this] { feed_.Prefetch(); }},
+        peak_lr_(PeakLearningRate(config)),
+        plateau_(config.schedule()),
         metrics_(world.device) {
     total_steps_ = config.epochs() * sampler_.steps_per_epoch();
     if (config.max_steps() > 0) total_steps_ = std::min(total_steps_, config.max_steps());
-    for (const auto& item : model_->named_buffers()) buffers_.push_back({item.key(), item.value()});
     // The ranks drew the same initial weights; what a model draws from now on differs, as their
     // samples do.
     at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
@@ -133,38 +113,78 @@ class Trainer {
     std::vector<std::string> facts{fmt::format("{} training samples", data_.train->size())};
     if (data_.validation)
       facts.push_back(fmt::format("{} validation samples", data_.validation->size()));
-    for (const auto& [name, tensor] : StateOf(*model_)) {
+    for (const auto& [name, tensor] : model_->State()) {
       facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
                                   fmt::join(tensor.sizes(), ", ")));
     }
     return facts;
   }
 
-  StepTimes Measure(int warmup, int steps) {
+  StepMeasurement Measure(int warmup, int steps, const std::string& trace,
+                          const TrainOptions& options) {
+    constexpr int kPhaseSteps = 10;
     if (config_.global_batch() > data_.train->size()) {
       throw Error::OnEveryRank(
           ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",
                                           config_.global_batch(), data_.train->size()));
     }
     Begin();
-    int step = 0;
-    while (step < warmup) TrainStep(step++);
-    clock_.emplace(world_.device);
-    while (step < warmup + steps) {
-      clock_->BeginStep();
-      TrainStep(step++);
+    StepMeasurement measured;
+    measured.forward_flops = CountFlops([&] { TrainStep(0); });
+    WaitForDevice(world_.device);
+    measured.first_step_s = SecondsSinceBoot() - options.command_start_s;
+
+    // From here on the data lie on the device.
+    DeviceBatch batch = feed_.Next();
+    batch.input = batch.input.clone();
+    batch.target = batch.target.clone();
+    batches_ = {.next = [batch] { return batch; }, .prefetch = [] {}};
+    StepClock clock(world_.device);
+    step_->SetClock(&clock);
+    for (int step = 1; step < warmup; ++step) TrainStep(step);
+    for (int step = 0; step < steps; ++step) {
+      clock.BeginStep();
+      TrainStep(warmup + step);
     }
-    clock_->BeginStep();
-    return clock_->Times();
+    clock.BeginStep();
+    measured.step_ms = clock.StepTimes();
+    measured.peak_bytes = PeakMemory(world_.device);
+    for (int step = 0; step < kPhaseSteps; ++step) {
+      clock.BeginStep();
+      TrainStep(warmup + steps + step);
+      clock.ReadPhases();
+    }
+    measured.phase_ms = clock.PhaseTimes();
+    if (!trace.empty()) {
+      const auto act = [&] {
+        for (int step = 0; step < kPhaseSteps; ++step) step_->Run(peak_lr_, batches_);
+      };
+      if (world_.rank() == 0) {
+        Trace(trace, world_.device, act);
+      } else {
+        act();
+      }
+    }
+    step_->SetClock(nullptr);
+    step_->WaitForParameters();
+
+    const at::Tensor figures = step_->figures().cpu();
+    measured.loss = figures[ops::kLoss].item<double>();
+    for (const NamedTensor& parameter : step_->parameters()) {
+      measured.parameters += parameter.tensor.numel();
+    }
+    measured.precision = precision_;
+    measured.why_no_graph = step_->why_no_graph();
+    return measured;
   }
 
   void Run(const TrainOptions& options, RunFolder* folder) {
     folder_ = folder;
+    Begin();
     if (folder_ != nullptr) {
       progress_.emplace(options.live, config_.epochs(), total_steps_, config_.global_batch());
       LogStart(options);
     }
-    Begin();
     double first_step_s = 0;
     last_line_ = Clock::now();
     for (int64_t step = 0; step < total_steps_; ++step) {
@@ -183,93 +203,19 @@ class Trainer {
 
  private:
   void Begin() {
-    reducer_.emplace(parameters_, world_.communicator, ReducerOptionsFor(config_));
+    step_.emplace(config_, *model_, preprocessing_, data_.train->spec(), sampler_.max_micro_batch(),
+                  world_);
     model_->train();
-    BroadcastFromRankZero(StateOf(*model_), world_.communicator);
+    BroadcastFromRankZero(model_->State(), world_.communicator);
   }
-
-  // Calls `wait`, which waits for communication.
-  template <typename Wait>
-  void Waiting(const Wait& wait) {
-    if (clock_) {
-      clock_->Waiting(wait);
-    } else {
-      wait();
-    }
-  }
-
-  // ---- The step ---------------------------------------------------------------------------------
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
-    if (config_.ddp().broadcast_buffers()) BroadcastFromRankZero(buffers_, world_.communicator);
-    reducer_->Begin();
-    if (step == 0) {
-      AccumulateGradientsTogether();
-      reducer_->SettleLayout();
-      optimizer_.emplace(config_.optimizer(), *reducer_, world_.device);
-    } else {
-      AccumulateGradients();
-    }
-    if (config_.optimizer().clip_norm() > 0) {
-      Waiting([&] { reducer_->Wait(); });
-      grad_norm_ = ClipGradNorm(*reducer_, config_.optimizer().clip_norm());
-    }
-    optimizer_->SetLearningRate(LearningRateOf(step));
-    optimizer_->BeginStep();
-    for (size_t stage = 0; stage < reducer_->stages(); ++stage) {
-      Waiting([&] { reducer_->Wait(stage); });
-      optimizer_->Update(stage);
-      reducer_->GatherParameters(stage);
-    }
-  }
-
-  // A mistake in a model mostly shows in its first step, and on every rank. There a rank that fails
-  // still takes part in the step's collectives, and then all agree on what to say.
-  void AccumulateGradientsTogether() {
-    std::optional<Error> error;
-    try {
-      AccumulateGradients();
-    } catch (const std::exception& exception) {
-      // Where the model's own collectives belong to the step, the others cannot get past them.
-      if (config_.ddp().sync_batch_norm()) throw;
-      error = ErrorOf(exception);
-      reducer_->ReduceNow();
-      reducer_->Wait();
-    }
-    AgreeOnErrors(error, world_.host);
-    reducer_->Wait();
-  }
-
-  void AccumulateGradients() {
-    for (int micro = 0; micro < config_.accumulation(); ++micro) {
-      AddMicroBatch(feed_.Next(), /*last=*/micro + 1 == config_.accumulation());
-      feed_.Prefetch();
-    }
-    reducer_->Finish();
-  }
-
-  // Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
-  // The loss of the step is the mean over its global batch: the micro-batches' sums over one global
-  // count.
-  void AddMicroBatch(const DeviceBatch& batch, bool last) {
-    Waiting([&] { reducer_->WaitForParameters(); });
-    // A rank without samples has nothing to add; only where the ranks share BatchNorm's statistics it
-    // must go through the model with the others.
-    if (batch.origin.indices.empty() && !config_.ddp().sync_batch_norm()) {
-      if (last) reducer_->ReduceNow();
-      return;
-    }
-    const double share = 1.0 / static_cast<double>(batch.origin.global_count);
-    const at::Tensor loss_sum =
-        model_->LossSum(model_->Forward(preprocessing_(batch.input)), batch.target);
-    reducer_->scalars()[kLoss].add_(loss_sum.detach(), share);
-    if (last) reducer_->ReduceDuringBackward();
-    loss_sum.backward(at::full_like(loss_sum, share));
+    step_->Run(LearningRateOf(step), batches_);
   }
 
   double LearningRateOf(int64_t step) const {
-    return config_.optimizer().lr() * LearningRateShare(config_.schedule(), step, total_steps_);
+    return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
   // ---- What is seen of it -----------------------------------------------------------------------
@@ -298,29 +244,76 @@ class Trainer {
           SecondsSince(last_line_);
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
-      metrics_.Push(report, reducer_->scalars()[kLoss], grad_norm_);
+      metrics_.Push(report, step_->figures());
     }
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
   }
 
   void EmitStep(const StepReport& report) {
-    if (!std::isfinite(report.loss)) {
+    const auto& figures = report.figures;
+    if (figures[ops::kBadStep] > 0 && config_.anomaly().policy() != config::Anomaly::SKIP) {
+      Stop(static_cast<int64_t>(figures[ops::kBadStep]), figures[ops::kBadLoss],
+           figures[ops::kBadGradNorm]);
+    }
+    if (precision_ == config::FP16 && figures[ops::kScale] < kLeastLossScale) {
       throw Error::OnEveryRank(
           ExitStatus::kUsage,
-          fmt::format("step {}: the loss is {}: lower optimizer.lr or set optimizer.clip_norm",
-                      report.step, report.loss));
+          fmt::format(
+              "step {}: the loss scale fell to {} because gradients were not finite {} times: "
+              "lower optimizer.lr, or set precision: BF16 or FP32",
+              report.step, figures[ops::kScale], figures[ops::kSkipped]));
     }
     if (folder_ == nullptr) return;
-    Json event{{"event", "step"},       {"step", report.step},
-               {"epoch", report.epoch}, {"loss", report.loss},
-               {"lr", report.lr},       {"samples_per_s", std::round(report.samples_per_s)}};
-    if (report.grad_norm >= 0) event["grad_norm"] = report.grad_norm;
+    Json event{{"event", "step"},
+               {"step", report.step},
+               {"epoch", report.epoch},
+               {"loss", report.loss()},
+               {"lr", report.lr},
+               {"samples_per_s", std::round(report.samples_per_s)},
+               {"grad_norm", figures[ops::kGradNorm]}};
+    if (precision_ == config::FP16) event["loss_scale"] = figures[ops::kScale];
+    if (figures[ops::kSkipped] > 0) event["skipped_steps"] = figures[ops::kSkipped];
     folder_->Log(event);
     progress_->OnStep(report);
+    if (!std::exchange(told_why_no_graph_, !step_->why_no_graph().empty()) && told_why_no_graph_) {
+      folder_->Log({{"event", "no_graph"}, {"reason", step_->why_no_graph()}});
+      progress_->Say(fmt::format("steps run without a CUDA graph: {}", step_->why_no_graph()));
+    }
+  }
+
+  // Ends the run because of an anomaly in `step`, after which no weight has changed.
+  [[noreturn]] void Stop(int64_t step, double loss, double grad_norm) {
+    std::string saved;
+    if (config_.anomaly().policy() == config::Anomaly::STOP_AND_SAVE) {
+      saved = config_.run_dir() + "/anomaly.json";
+      if (folder_ != nullptr) SaveAnomaly(saved, step);
+      saved = "; its samples are in " + saved;
+    }
+    const bool loss_is_bad = !std::isfinite(loss);
+    throw Error::OnEveryRank(
+        ExitStatus::kUsage,
+        fmt::format("step {}: the {} is {}: lower optimizer.lr or set optimizer.clip_norm{}", step,
+                    loss_is_bad ? "loss" : "gradient's norm", loss_is_bad ? loss : grad_norm,
+                    saved));
+  }
+
+  void SaveAnomaly(const std::string& path, int64_t step) const {
+    // Of all ranks and micro-batches: what a single rank would have trained on at once.
+    config::Config whole = config_;
+    whole.set_accumulation(1);
+    SamplerOptions options = SamplerOptionsFor(whole, data_.train->size(), world_);
+    options.rank = 0;
+    options.ranks = 1;
+    Sampler sampler(options);
+    sampler.Seek(step - 1);
+    const Json anomaly{{"step", step}, {"samples", sampler.Next().indices}};
+    const std::string text = anomaly.dump() + "\n";
+    WriteFileAtomically(path,
+                        [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });
   }
 
   void EndEpoch(int64_t steps_done) {
-    reducer_->WaitForParameters();
+    step_->WaitForParameters();
     WaitForDevice(world_.device);
     const double seconds = SecondsSince(epoch_begin_);
     const int64_t epoch = EpochOf(steps_done);
@@ -337,10 +330,13 @@ class Trainer {
 
     // Buffers follow each rank's own samples (BatchNorm's statistics); what is evaluated and saved is
     // rank 0's, on every rank.
-    BroadcastFromRankZero(buffers_, world_.communicator);
+    BroadcastFromRankZero(step_->buffers(), world_.communicator);
+    const bool ends = steps_done == total_steps_;
+    const bool averages = config_.optimizer().ema_decay() > 0 && (data_.validation || ends);
+    if (averages) step_->SwapAverages();
     if (data_.validation) {
       evaluation_ = Evaluate(*model_, preprocessing_, *data_.validation, EvaluationBatch(config_),
-                             loader_options_, world_);
+                             loader_options_, precision_, world_);
       if (folder_ != nullptr) {
         folder_->Log({{"event", "eval"},
                       {"step", steps_done},
@@ -351,14 +347,19 @@ class Trainer {
             "epoch {}/{}  step {}/{}  validation loss {:.4f}  accuracy {:.4f}", epoch,
             config_.epochs(), steps_done, total_steps_, evaluation_->loss, evaluation_->accuracy));
       }
+      if (config_.schedule().type() == config::Schedule::PLATEAU) {
+        plateau_.OnValidation(evaluation_->loss);
+      }
     }
+    // What is saved at the end is what was evaluated.
+    if (averages && !ends) step_->SwapAverages();
     epoch_begin_ = last_line_ = Clock::now();
     last_line_step_ = steps_done;
   }
 
   void LogStart(const TrainOptions& options) {
     int64_t elements = 0;
-    for (const NamedTensor& parameter : parameters_) elements += parameter.tensor.numel();
+    for (const NamedTensor& parameter : step_->parameters()) elements += parameter.tensor.numel();
     const int64_t validation_samples = data_.validation ? data_.validation->size() : 0;
     folder_->Log({{"event", "start"},
                   {"version", options.version},
@@ -367,6 +368,7 @@ class Trainer {
                   {"samples", data_.train->size()},
                   {"validation_samples", validation_samples},
                   {"steps", total_steps_},
+                  {"precision", config::Precision_Name(precision_)},
                   {"parameters", elements},
                   {"loader_threads", loader_options_.threads}});
     progress_->Say(fmt::format(
@@ -377,9 +379,9 @@ class Trainer {
   }
 
   void Finish(const TrainOptions& options, double first_step_s) {
-    Together(world_.host, [&] { CheckSameOnAllRanks(parameters_, world_.communicator); });
+    Together(world_.host, [&] { CheckSameOnAllRanks(step_->parameters(), world_.communicator); });
     if (folder_ == nullptr) return;
-    WriteSafetensors(RunWeightsPath(folder_->path()), StateOf(*model_),
+    WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
                      {{"format", "pt"}, {"lockstep_version", options.version}});
     const double samples_per_s =
         rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
@@ -397,21 +399,21 @@ class Trainer {
 
   const config::Config& config_;
   const World& world_;
-  std::optional<StepClock> clock_;  // where steps are timed
+  config::Precision precision_ = PrecisionOn(world_.device, config_.precision());
   TrainingData data_;
   Preprocessing preprocessing_;
   std::shared_ptr<Model> model_;
-  std::vector<NamedTensor> parameters_;  // those that are trained
-  std::vector<NamedTensor> buffers_;
-  std::optional<Reducer> reducer_;
-  std::optional<Optimizer> optimizer_;  // from the first step's gradients on
+  std::optional<Step> step_;
   Sampler sampler_;
   LoaderOptions loader_options_;
   Loader loader_;
   DeviceFeed feed_;
+  MicroBatches batches_;  // the feed's
+  double peak_lr_;
+  Plateau plateau_;
   MetricsRing metrics_;
   int64_t total_steps_ = 0;
-  at::Tensor grad_norm_;  // of the step, where it is clipped
+  bool told_why_no_graph_ = false;
 
   RunFolder* folder_ = nullptr;  // rank 0's
   std::optional<Progress> progress_;
@@ -429,6 +431,7 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const 
   Together(world.host, [&] {
     TrainingData data = OpenTrainingData(config);
     config = Resolved(std::move(config), data.train->spec());
+    SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
     trainer.emplace(config, std::move(data), models, world);
   });
   RequireSame(trainer->Facts(), world.host);
@@ -452,6 +455,7 @@ struct LoadedRun {
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
+  config::Precision precision = config::FP32;
 };
 
 // `open` returns the samples, or null where there are none. Every rank must call it. Throws Error on
@@ -466,6 +470,8 @@ LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Model
       throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
     }
     config.set_init_from(RunWeightsPath(run_dir));
+    run.precision = PrecisionOn(world.device, config.precision());
+    SetUpNumerics(run.precision, config.deterministic());
     run.model = MakeModel(config, SpecOf(config.data()), models, world);
     run.preprocessing.emplace(config.data(), run.dataset->spec(), world.device);
   });
@@ -474,11 +480,12 @@ LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Model
 
 }  // namespace
 
-StepTimes MeasureSteps(config::Config config, const Models& models, const World& world, int warmup,
-                       int steps, const TrainOptions& options) {
+StepMeasurement MeasureSteps(config::Config config, const Models& models, const World& world,
+                             int warmup, int steps, const std::string& trace,
+                             const TrainOptions& options) {
   std::optional<Trainer> trainer;
   MakeTrainer(trainer, config, models, world);
-  return OrLeave(options, [&] { return trainer->Measure(warmup, steps); });
+  return OrLeave(options, [&] { return trainer->Measure(warmup, steps, trace, options); });
 }
 
 void Train(config::Config config, const Models& models, const World& world,
@@ -509,7 +516,7 @@ RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& conf
                : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
   });
   return {.result = Evaluate(*run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config),
-                             LoaderOptionsFor(config.loader(), world), world),
+                             LoaderOptionsFor(config.loader(), world), run.precision, world),
           .samples = run.dataset->size()};
 }
 
@@ -521,7 +528,7 @@ int64_t PredictRun(const std::string& run_dir, const config::Config& config,
   });
   const std::vector<Prediction> predictions =
       Predict(*run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config),
-              LoaderOptionsFor(config.loader(), world), world);
+              LoaderOptionsFor(config.loader(), world), run.precision, world);
   Together(world.host, [&] {
     if (world.rank() != 0) return;
     std::string csv = "index,label,probability\n";

@@ -3,7 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
 //   data, model or config that do not go together -> the same Error on every rank, before the first
 //     step -> test_unknown_model, test_bad_csv, ...
-//   the loss is no finite number -> Error (kUsage) on every rank, with the step
+//   loss or gradient are not finite -> Error (kUsage) on every rank, with the step; the weights are those
+//     before it -> tests/precision_test.py
 //     -> test_a_loss_that_is_not_finite
 //   a rank throws in the first step -> its error on every rank -> test_a_rank_that_throws
 //   a rank throws later -> options.leave, which ends the others, too
@@ -11,6 +12,7 @@
 //   the disk is full -> Error (kCheckpoint) on rank 0 -> ckpt/atomic_file_test.cc
 #pragma once
 
+#include <array>
 #include <exception>
 #include <functional>
 #include <string>
@@ -36,10 +38,24 @@ struct TrainOptions {
 void Train(config::Config config, const Models& models, const World& world,
            const TrainOptions& options);
 
-// Makes `warmup` steps of `config` and then `steps` that are timed, and keeps nothing. Every rank must
-// call it. Throws Error.
-StepTimes MeasureSteps(config::Config config, const Models& models, const World& world, int warmup,
-                       int steps, const TrainOptions& options);
+struct StepMeasurement {
+  std::vector<double> step_ms;  // of each timed step
+  std::array<double, kPhases.size()> phase_ms{};
+  double first_step_s = 0;    // from the user's command to the end of the first step
+  int64_t peak_bytes = 0;     // of tensors on the device; 0 on the CPU
+  int64_t forward_flops = 0;  // of this rank's matrix products and convolutions in one step
+  int64_t parameters = 0;
+  double loss = 0;  // of the last step
+  config::Precision precision = config::FP32;
+  std::string why_no_graph;
+};
+
+// Makes `warmup` steps of `config`, at least one, and then `steps` that are timed, on data that lie
+// on the device, and keeps nothing. `trace`: file for a Chrome trace of some more steps on rank 0;
+// empty: none. Every rank must call it. Throws Error.
+StepMeasurement MeasureSteps(config::Config config, const Models& models, const World& world,
+                             int warmup, int steps, const std::string& trace,
+                             const TrainOptions& options);
 
 // Evaluates a run's final weights on `files`, or without any on the run's validation samples.
 // `samples` is their number. Every rank must call it. Throws Error.

@@ -19,6 +19,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/nccl_communicator.h"
 #include "comm/reducer.h"
+#include "trainer/ops/step_values.h"
 #include "trainer/optimizer.h"
 
 namespace lockstep {
@@ -140,7 +141,9 @@ class Stepper {
     reducer_.SettleLayout();
     config::Optimizer adamw;
     adamw.set_lr(1e-4);
-    optimizer_ = std::make_unique<Optimizer>(adamw, reducer_, device);
+    values_ = at::zeros({ops::kStepValues}, at::TensorOptions(device).dtype(at::kFloat));
+    optimizer_ = std::make_unique<Optimizer>(adamw, reducer_, values_, /*scales_loss=*/false);
+    optimizer_->SetLearningRate(adamw.lr());
   }
 
   // Calls `after_backward` between backward and the rest.
@@ -149,7 +152,7 @@ class Stepper {
     Backward();
     after_backward();
     reducer_.Finish();
-    optimizer_->BeginStep();
+    values_[ops::kUpdates].add_(1);
     for (size_t stage = 0; stage < reducer_.stages(); ++stage) {
       reducer_.Wait(stage);
       optimizer_->Update(stage);
@@ -175,6 +178,7 @@ class Stepper {
   Reducer reducer_;
   at::Device device_;
   bool autocast_;
+  at::Tensor values_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 

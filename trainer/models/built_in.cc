@@ -1,7 +1,10 @@
 #include "trainer/models/built_in.h"
 
 #include "trainer/models/convnet.h"
+#include "trainer/models/gpt2.h"
+#include "trainer/models/lstm.h"
 #include "trainer/models/mlp.h"
+#include "trainer/models/resnet.h"
 
 namespace lockstep {
 
@@ -9,6 +12,9 @@ Models BuiltInModels() {
   Models models;
   models.Add<Mlp>("mlp");
   models.Add<ConvNet>("convnet");
+  models.Add<Lstm>("lstm");
+  models.Add<ResNet>("resnet");
+  models.Add<Gpt2>("gpt2");
   return models;
 }
 

@@ -26,6 +26,7 @@ std::vector<int64_t> ImageShape(const std::vector<int64_t>& input_shape) {
 }  // namespace
 
 ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
+  spec.RequireNumbers();
   std::vector<int64_t> channels(spec.config.convnet().channels().begin(),
                                 spec.config.convnet().channels().end());
   if (channels.empty()) channels = {32, 64};

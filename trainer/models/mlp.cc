@@ -1,32 +1,46 @@
 #include "trainer/models/mlp.h"
 
+#include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
 #include <functional>
 #include <numeric>
+#include <string>
 
 namespace lockstep {
 
-Mlp::Mlp(const ModelSpec& spec) {
+Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
+  spec.RequireNumbers();
   int64_t width = std::accumulate(spec.input_shape.begin(), spec.input_shape.end(), int64_t{1},
                                   std::multiplies<>());
-  std::vector<int64_t> outputs(spec.config.mlp().hidden().begin(),
-                               spec.config.mlp().hidden().end());
-  outputs.push_back(spec.classes);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    // Odd numbers are the ReLUs'.
-    const auto linear =
-        register_module(std::to_string(2 * i), torch::nn::Linear(width, outputs[i]));
-    layers_.push_back({linear->weight, linear->bias});
-    width = outputs[i];
+  const config::Mlp& config = spec.config.mlp();
+  int index = 0;  // in nn.Sequential
+  const auto add = [&](int64_t outputs) -> Layer& {
+    const auto linear = register_module(std::to_string(index++), torch::nn::Linear(width, outputs));
+    width = outputs;
+    return layers_.emplace_back(Layer{linear->weight, linear->bias, nullptr});
+  };
+  for (const int64_t outputs : config.hidden()) {
+    Layer& layer = add(outputs);
+    if (config.batch_norm()) {
+      layer.norm = register_module(std::to_string(index++),
+                                   std::make_shared<BatchNorm>(outputs, spec.sync_batch_norm));
+    }
+    ++index;  // ReLU
+    if (config.dropout() > 0) ++index;
   }
+  add(spec.classes);
 }
 
 at::Tensor Mlp::Forward(const at::Tensor& input) {
   at::Tensor x = input.flatten(1);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    if (i > 0) x = at::relu(x);
-    x = at::linear(x, layers_[i].weight, layers_[i].bias);
+    const Layer& layer = layers_[i];
+    x = at::linear(x, layer.weight, layer.bias);
+    if (i + 1 == layers_.size()) break;
+    if (layer.norm) x = layer.norm->forward(x);
+    x = at::relu(x);
+    if (dropout_ > 0) x = at::dropout(x, dropout_, is_training());
   }
   return x;
 }

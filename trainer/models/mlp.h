@@ -1,12 +1,16 @@
 // A multi-layer perceptron: linear layers with ReLU between them.
 //
 // Parameters are named as those of the PyTorch model
-//   nn.Sequential(nn.Linear(features, h1), nn.ReLU(), ..., nn.Linear(hn, classes))
-// "0.weight", "0.bias", "2.weight", ..., and start from the same distribution.
+//   nn.Sequential(nn.Linear(features, h1), nn.BatchNorm1d(h1), nn.ReLU(), nn.Dropout(p), ...,
+//                 nn.Linear(hn, classes))
+// "0.weight", "0.bias", ..., BatchNorm and Dropout where the config has them, and start from the same
+// distribution.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "trainer/batch_norm.h"
 #include "trainer/model.h"
 
 namespace lockstep {
@@ -19,10 +23,12 @@ class Mlp : public Model {
 
  private:
   struct Layer {
-    at::Tensor weight;  // [outputs, inputs]
-    at::Tensor bias;    // [outputs]
+    at::Tensor weight;                // [outputs, inputs]
+    at::Tensor bias;                  // [outputs]
+    std::shared_ptr<BatchNorm> norm;  // null: none
   };
   std::vector<Layer> layers_;
+  double dropout_;
 };
 
 }  // namespace lockstep

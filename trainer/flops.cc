@@ -1,0 +1,82 @@
+#include "trainer/flops.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+thread_local int64_t counted = 0;
+
+int64_t AttentionFlops(const at::RecordFunction& call) {
+  // query, key: [batch, heads, tokens, width].
+  const auto inputs = call.inputs();
+  const at::Tensor& query = inputs[0].toTensor();
+  const at::Tensor& key = inputs[1].toTensor();
+  constexpr size_t kIsCausal = 5;
+  const bool causal =
+      inputs.size() > kIsCausal && inputs[kIsCausal].isBool() && inputs[kIsCausal].toBool();
+  // Two products: with the keys, with the values.
+  return 4 * query.numel() * key.size(2) / (causal ? 2 : 1);
+}
+
+// Of aten::convolution(input, weight, bias, stride, padding, dilation, ...), not transposed.
+int64_t ConvolutionFlops(const at::RecordFunction& call) {
+  const auto inputs = call.inputs();
+  const at::Tensor& input = inputs[0].toTensor();
+  const at::Tensor& weight = inputs[1].toTensor();
+  // One number stands for all dimensions.
+  const auto of = [&](size_t list, int64_t dimension) {
+    const std::vector<int64_t> numbers = inputs[list].toIntVector();
+    return numbers[numbers.size() == 1 ? 0 : dimension];
+  };
+  int64_t outputs = input.size(0) * weight.size(0);
+  for (int64_t i = 0; i + 2 < input.dim(); ++i) {
+    const int64_t reach = of(5, i) * (weight.size(i + 2) - 1) + 1;
+    outputs *= (input.size(i + 2) + 2 * of(4, i) - reach) / of(3, i) + 1;
+  }
+  return 2 * outputs * (weight.numel() / weight.size(0));
+}
+
+int64_t FlopsOf(const at::RecordFunction& call) {
+  const std::string_view name = call.name();
+  // Only what has been asked for; some calls come without inputs.
+  const auto tensor = [&](size_t i) -> const at::Tensor& { return call.inputs()[i].toTensor(); };
+  if (name == "aten::mm" || name == "aten::bmm") {
+    return 2 * tensor(0).numel() * tensor(1).size(-1);
+  }
+  if (name == "aten::addmm" || name == "aten::baddbmm") {
+    return 2 * tensor(1).numel() * tensor(2).size(-1);
+  }
+  if (name == "aten::scaled_dot_product_attention") return AttentionFlops(call);
+  if (name == "aten::convolution") return ConvolutionFlops(call);
+  return 0;
+}
+
+}  // namespace
+
+int64_t CountFlops(const std::function<void()>& act) {
+  counted = 0;
+  const auto handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+            // Backward computes without gradients.
+            if (at::GradMode::is_enabled()) counted += FlopsOf(call);
+            return nullptr;
+          })
+          .needsInputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  try {
+    act();
+  } catch (...) {
+    at::removeCallback(handle);
+    throw;
+  }
+  at::removeCallback(handle);
+  return counted;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+#include "trainer/models/resnet.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <map>
+#include <string>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+struct Design {
+  std::vector<int> blocks;  // of each of the four stages
+  bool bottleneck = true;   // 1x1, 3x3, 1x1 instead of two 3x3
+};
+
+const Design& DesignOf(int depth) {
+  static const std::map<int, Design> kDesigns{{18, {{2, 2, 2, 2}, false}},
+                                              {34, {{3, 4, 6, 3}, false}},
+                                              {50, {{3, 4, 6, 3}, true}},
+                                              {101, {{3, 4, 23, 3}, true}}};
+  const auto design = kDesigns.find(depth);
+  if (design == kDesigns.end()) {
+    throw UsageError("model.resnet.depth {}: there are 18, 34, 50 and 101", depth);
+  }
+  return design->second;
+}
+
+}  // namespace
+
+ResNet::ResNet(const ModelSpec& spec) : sync_(spec.sync_batch_norm) {
+  spec.RequireNumbers();
+  const Design& design = DesignOf(spec.config.resnet().depth());
+  if (spec.input_shape.size() != 3) {
+    throw UsageError(
+        "model resnet: inputs of shape [{}] are no images of [channels, height, width]",
+        fmt::join(spec.input_shape, ", "));
+  }
+  const int64_t expansion = design.bottleneck ? 4 : 1;
+  stem_ = MakeUnit(*this, "conv1", "bn1", spec.input_shape[0], 64, 7, 2);
+  int64_t inputs = 64;
+  for (size_t stage = 0; stage < design.blocks.size(); ++stage) {
+    const auto layer =
+        register_module("layer" + std::to_string(stage + 1), std::make_shared<torch::nn::Module>());
+    const int64_t width = int64_t{64} << stage;
+    for (int i = 0; i < design.blocks[stage]; ++i) {
+      const auto module =
+          layer->register_module(std::to_string(i), std::make_shared<torch::nn::Module>());
+      const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
+      Block block;
+      if (design.bottleneck) {
+        block.units = {MakeUnit(*module, "conv1", "bn1", inputs, width, 1, 1),
+                       MakeUnit(*module, "conv2", "bn2", width, width, 3, stride),
+                       MakeUnit(*module, "conv3", "bn3", width, width * expansion, 1, 1)};
+      } else {
+        block.units = {MakeUnit(*module, "conv1", "bn1", inputs, width, 3, stride),
+                       MakeUnit(*module, "conv2", "bn2", width, width, 3, 1)};
+      }
+      if (stride != 1 || inputs != width * expansion) {
+        const auto downsample =
+            module->register_module("downsample", std::make_shared<torch::nn::Module>());
+        block.downsample = {MakeUnit(*downsample, "0", "1", inputs, width * expansion, 1, stride)};
+      }
+      inputs = width * expansion;
+      blocks_.push_back(std::move(block));
+    }
+  }
+  const auto fc = register_module("fc", torch::nn::Linear(inputs, spec.classes));
+  fc_weight_ = fc->weight;
+  fc_bias_ = fc->bias;
+}
+
+ResNet::Unit ResNet::MakeUnit(torch::nn::Module& parent, const std::string& convolution,
+                              const std::string& norm, int64_t inputs, int64_t outputs,
+                              int64_t size, int64_t stride) const {
+  const auto module = parent.register_module(
+      convolution, torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, size).bias(false)));
+  torch::nn::init::kaiming_normal_(module->weight, 0, torch::kFanOut, torch::kReLU);
+  return {module->weight, parent.register_module(norm, std::make_shared<BatchNorm>(outputs, sync_)),
+          stride};
+}
+
+at::Tensor ResNet::Unit::operator()(const at::Tensor& x) const {
+  const int64_t padding = weight.size(2) / 2;
+  return norm->forward(at::conv2d(x, weight, /*bias=*/{}, stride, padding));
+}
+
+at::Tensor ResNet::Forward(const at::Tensor& input) {
+  at::Tensor x = input;
+  if (x.is_cuda()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
+  x = at::max_pool2d(stem_(x).relu_(), 3, /*stride=*/2, /*padding=*/1);
+  for (const Block& block : blocks_) {
+    at::Tensor y = x;
+    for (size_t i = 0; i < block.units.size(); ++i) {
+      y = block.units[i](i == 0 ? x : y.relu_());
+    }
+    x = y.add_(block.downsample.empty() ? x : block.downsample[0](x)).relu_();
+  }
+  return at::linear(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), fc_weight_, fc_bias_);
+}
+
+}  // namespace lockstep

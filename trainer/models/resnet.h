@@ -1,0 +1,46 @@
+// ResNet-18, -34, -50 and -101 (He et al. 2016), with torchvision's names, shapes and initial
+// distribution; the stride of a bottleneck is in its 3x3 convolution, as there. Images lie channels last
+// in memory on GPUs.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trainer/batch_norm.h"
+#include "trainer/model.h"
+
+namespace lockstep {
+
+class ResNet : public Model {
+ public:
+  // Throws Error (kUsage) for an unknown depth or inputs that are no images.
+  explicit ResNet(const ModelSpec& spec);
+
+  at::Tensor Forward(const at::Tensor& input) override;
+
+ private:
+  // A convolution without bias and the norm behind it.
+  struct Unit {
+    at::Tensor weight;
+    std::shared_ptr<BatchNorm> norm;
+    int64_t stride = 1;
+
+    at::Tensor operator()(const at::Tensor& x) const;
+  };
+
+  // y = relu(units(x) + downsample(x)), with ReLU between the units; no downsample: x itself.
+  struct Block {
+    std::vector<Unit> units;
+    std::vector<Unit> downsample;  // one or none
+  };
+
+  Unit MakeUnit(torch::nn::Module& parent, const std::string& convolution, const std::string& norm,
+                int64_t inputs, int64_t outputs, int64_t size, int64_t stride) const;
+
+  Communicator* sync_;
+  Unit stem_;
+  std::vector<Block> blocks_;
+  at::Tensor fc_weight_, fc_bias_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// Softmax and cross-entropy in two passes over the logits, with no float32 copy of them.
+//
+// loss = sum over rows r of (1 - s) (L_r - x[r, t_r]) + s (L_r - mean of x[r, :classes]),
+// L_r = log sum over c < classes of exp(x[r, c]), s being the label smoothing.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::ops {
+
+// logits: [rows, columns] in float32, float16 or bfloat16, rows contiguous; target: int64 [rows], in [0,
+// classes). Columns from `classes` on are padding: they count for nothing and get no gradient. -> float32,
+// 0-dimensional, with a gradient for logits. On the GPU its backward writes that gradient over the
+// logits, which must be of no other use by then. A target that is out of range gives NaN.
+at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
+                           double label_smoothing);
+
+// The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path.
+at::Tensor CrossEntropySumTwin(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
+                               double label_smoothing);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,34 @@
+// The kernels of cross_entropy.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace lockstep::ops {
+
+enum class FloatType { kFloat32, kFloat16, kBFloat16 };
+
+struct CrossEntropyShape {
+  int64_t rows;
+  int64_t columns;  // of the memory, padding included
+  int64_t classes;
+  float label_smoothing;
+};
+
+// L_r of a row in two parts, because logits may be large and what they differ by small.
+struct alignas(8) LogSum {
+  float greatest;  // logit
+  float rest;      // log of the sum of exp(logit - greatest)
+};
+
+// Enqueues losses[r] and log_sums[r] of each row. All pointers are the device's.
+void LaunchCrossEntropy(const void* logits, FloatType type, const int64_t* target, float* losses,
+                        LogSum* log_sums, const CrossEntropyShape& shape, cudaStream_t stream);
+
+// Enqueues logits[r, c] = *gradient (softmax(x[r])[c] - (1 - s) [c == target[r]] - s / classes).
+void LaunchCrossEntropyBackward(void* logits, FloatType type, const int64_t* target,
+                                const LogSum* log_sums, const float* gradient,
+                                const CrossEntropyShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops

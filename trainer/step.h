@@ -1,0 +1,131 @@
+// Step: one optimizer step on this rank, from micro-batches on the device to updated weights.
+//
+// Promise: a step does the same, eagerly or as a CUDA graph, and never waits for the device. Its result
+// is that of the whole global batch at once: each micro-batch's loss is a sum, divided by the number of
+// targets in the global batch.
+//
+// Invariants:
+//   1. The first step runs eagerly; in it ranks agree on errors, and the reducer's layout settles. A
+//      batch shape (the global batch's count, from which each rank's counts follow) that is seen for the
+//      first time runs eagerly, which sets up all that a capture needs; from the second time on it is a
+//      graph. So all ranks replay the same step or none does.
+//   2. The order of a step: gradients and loss of the micro-batches, sums over the ranks while the last
+//      backward runs, ops::DecideStep(), updates. Where the decision needs the gradient's norm it waits
+//      for all sums; elsewhere the first updates run while the last sums are on their way.
+//   3. A graph reads its micro-batches in memory of the step's own, into which Run() copies them.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   the model throws in the first step -> Error on every rank -> tests/fault_test.py,
+//     test_a_rank_that_throws
+//   the step cannot be captured -> it runs eagerly on every rank; why_no_graph() says why
+//     -> tests/graph_test.py
+//   loss or gradient are not finite -> figures() (ops/step_values.h) -> tests/precision_test.py
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/named_tensor.h"
+#include "comm/reducer.h"
+#include "data/device_feed.h"
+#include "trainer/config.pb.h"
+#include "trainer/model.h"
+#include "trainer/ops/step_values.h"
+#include "trainer/optimizer.h"
+#include "trainer/step_clock.h"
+#include "trainer/step_graph.h"
+#include "trainer/task.h"
+#include "trainer/world.h"
+
+namespace lockstep {
+
+// Where a step gets its micro-batches from: DeviceFeed, mostly.
+struct MicroBatches {
+  std::function<DeviceBatch()> next;
+  std::function<void()> prefetch;
+};
+
+class Step {
+ public:
+  // `config`, `model`, `preprocessing` and `world` must outlive it. Every rank must call it.
+  Step(const config::Config& config, Model& model, const Preprocessing& preprocessing,
+       const SampleSpec& spec, int64_t max_micro_batch, const World& world);
+
+  // Runs the next step. Every rank must call it. Throws Error.
+  void Run(double lr, const MicroBatches& batches);
+
+  // float64 [ops::kStepFigures] on the device: of the last step.
+  const at::Tensor& figures() const { return figures_; }
+
+  // Parameters that are trained, each once, and buffers.
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  const std::vector<NamedTensor>& buffers() const { return buffers_; }
+
+  // Makes this step's and every rank's parameters whole (sharded updates are exchanged while the next
+  // step begins).
+  void WaitForParameters() { reducer_->WaitForParameters(); }
+
+  // With ema_decay: exchanges parameters and their averages, on every rank.
+  void SwapAverages();
+
+  // Why steps run eagerly although a graph was asked for; empty: they do not.
+  const std::string& why_no_graph() const { return why_no_graph_; }
+
+  // From now on steps are timed with `clock`; null: not.
+  void SetClock(StepClock* clock) { clock_ = clock; }
+
+ private:
+  // The reducer's scalars: the step's loss.
+  static constexpr int kLossScalar = 0;
+
+  using NextMicroBatch = std::function<DeviceBatch(int micro)>;
+
+  void RunFirst(const MicroBatches& batches);
+  void RunGraph(int64_t key, const MicroBatches& batches, DeviceBatch first);
+  void Compute(const NextMicroBatch& micro_batch);
+  void AccumulateGradients(const NextMicroBatch& micro_batch);
+  void AddMicroBatch(const DeviceBatch& batch, bool last);
+  void Update();
+  void SetShare(int64_t global_count);
+
+  void Mark(Phase phase) {
+    if (clock_ != nullptr) clock_->Mark(phase);
+  }
+
+  const config::Config& config_;
+  Model& model_;
+  const Preprocessing& preprocessing_;
+  SampleSpec spec_;
+  int64_t max_micro_batch_;
+  const World& world_;
+  config::Precision precision_;
+  ops::StepRules rules_;
+  bool norm_decides_;  // whether the update depends on the gradient's norm
+
+  std::vector<NamedTensor> parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::optional<Reducer> reducer_;
+  std::optional<Optimizer> optimizer_;  // from the first step's gradients on
+  at::Tensor values_;                   // float32 [ops::kStepValues]
+  at::Tensor figures_;
+  at::Tensor share_;  // float32: 1 / targets of the global batch
+  int64_t share_of_ = 0;
+
+  std::optional<StepGraphs> graphs_;
+  std::string why_no_graph_;
+  std::vector<int64_t> seen_keys_;  // that ran eagerly
+  // A graph's micro-batches.
+  struct Slot {
+    at::Tensor input;
+    at::Tensor target;
+  };
+  std::vector<Slot> slots_;
+  StepClock* clock_ = nullptr;
+};
+
+}  // namespace lockstep

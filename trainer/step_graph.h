@@ -1,0 +1,57 @@
+// StepGraphs: the step as CUDA graphs, one for each shape of its batch.
+//
+// Promise: replaying a graph computes what the captured call would have. Random numbers go on where the
+// step before left off, as if the step had run without a graph.
+//
+// Invariants:
+//   1. At most kMost graphs; the one that has not been used for longest makes way for a new one. They
+//      share their memory, because only one runs at a time: what a step leaves behind must lie in tensors
+//      that were allocated outside.
+//   2. A capture queues nothing and moves no random state. One that fails leaves everything as it was.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   what is captured waits for the device, or does something else that a graph cannot -> the exception
+//     from Capture() -> tests/graph_test.py, test_a_model_that_cannot_be_captured
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace lockstep {
+
+class StepGraphs {
+ public:
+  static constexpr size_t kMost = 8;
+
+  // `communicator`: of the collectives that are captured.
+  StepGraphs(at::Device device, Communicator& communicator);
+  ~StepGraphs();
+
+  bool Has(int64_t key) const;
+
+  // Captures what `step` queues on the current stream, which is not the default one. `step` must have
+  // run before, so that all that it needs is set up.
+  void Capture(int64_t key, const std::function<void()>& step);
+
+  // Queues the graph of `key`, which is there.
+  void Replay(int64_t key);
+
+  // Whether the current stream is being captured.
+  static bool IsCapturing(at::Device device);
+
+ private:
+  struct Graph;
+
+  at::Device device_;
+  Communicator& communicator_;
+  Label label_;
+  std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
+};
+
+}  // namespace lockstep
