@@ -282,7 +282,27 @@ def test_bench_scaling_tells_what_another_rank_brings(weak, trained):
     assert (one["ranks"], two["ranks"], one["speed_up"]) == (1, 2, 1.0)
     assert two["global_batch"] == one["global_batch"] * (2 if weak else 1)
     assert two["speed_up"] == pytest.approx(two["samples_per_s"] / one["samples_per_s"], abs=1e-3)
-    assert 0 <= two["communication_wait"] < 1
+    assert 0 <= two["exchange_share"] < 1
+
+
+@pytest.mark.parametrize("precision", ["FP32", "BF16"])
+def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
+    config = write_config(
+        tmp_path,
+        'global_batch: 8 accumulation: 2 model { mlp { hidden: 16 } } data { format: SYNTHETIC input_shape: 32 classes: 4 }',
+    )
+    command = ["bench", "step", config, "--steps", "5", "--set", f"precision={precision}"]
+    run = Run(command + ["--json", "--trace", tmp_path / "trace.json"], ranks=2)
+    assert run.status == DONE, run
+    (line,) = map(json.loads, run.out.splitlines())
+    assert (line["ranks"], line["batch"], line["accum"], line["precision"]) == (2, 2, 2, precision.lower())
+    assert line["params"] == 32 * 16 + 16 + 16 * 4 + 4
+    # Two operations for each weight and sample of a rank, and twice as many backward.
+    flops = 3 * 2 * (32 * 16 + 16 * 4) * 4
+    assert line["tflops"] == pytest.approx(flops / line["step_ms"] * 1e-9, abs=1e-3)
+    assert set(line["phases_ms"]) == {"forward", "backward", "exchange", "update", "rest"}
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert "samples_per_s" in Run(command).out
 
 
 def test_flight_tells_what_ranks_exchanged(tmp_path):

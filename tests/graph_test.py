@@ -1,0 +1,72 @@
+"""The step as a CUDA graph against the same step run eagerly: the same samples, random numbers and results."""
+
+import os
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from harness import DEVICE, DIGITS, DONE, Run, events, write_config
+
+FAULTY = os.path.abspath(os.environ["FAULTY"])
+
+pytestmark = pytest.mark.skipif(DEVICE != "CUDA", reason="graphs are the GPU's; graph_test_on_gpus runs them")
+
+CSV = f'train: "{DIGITS}" csv {{ scale: 0.0625 }}'
+TOKENS = "format: SYNTHETIC input_shape: 32 classes: 100 synthetic { kind: TOKENS samples: 100 }"
+IMAGES = "format: SYNTHETIC input_shape: [3, 32, 32] classes: 10 synthetic { kind: PIXELS samples: 100 }"
+# 1797 digits and 100 samples leave a short last batch; dropout needs the same random numbers.
+CASES = {
+    "mlp": (CSV, "mlp { hidden: [64, 64] batch_norm: true dropout: 0.2 }", "epochs: 3 global_batch: 64"),
+    "mlp_fp16": (CSV, "mlp { hidden: [64, 64] dropout: 0.2 }", "epochs: 3 global_batch: 64 precision: FP16"),
+    "mlp_accumulated": (CSV, "mlp { hidden: [64, 64] dropout: 0.2 }", "epochs: 3 global_batch: 64 accumulation: 4"),
+    "mlp_clipped_averaged": (
+        CSV,
+        "mlp { hidden: 64 dropout: 0.2 }",
+        "epochs: 3 optimizer { clip_norm: 0.5 ema_decay: 0.9 } schedule { type: COSINE warmup_steps: 5 }",
+    ),
+    "mlp_lamb": (CSV, "mlp { hidden: 64 }", "epochs: 2 optimizer { type: LAMB weight_decay: 0.1 }"),
+    "lstm": (CSV, 'name: "lstm" lstm { hidden: 32 steps: 8 }', "epochs: 2"),
+    "gpt2": (TOKENS, 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 64 dropout: 0.1 }', "epochs: 8 global_batch: 16 precision: BF16"),
+    "resnet": (IMAGES, 'name: "resnet" resnet { depth: 18 }', "epochs: 4 global_batch: 16"),
+}
+
+
+def losses_of(folder, name, graph, text, ranks, program=None, shard="false"):
+    config = write_config(folder, f"seed: 3 deterministic: true graph: {graph} log {{ every_steps: 1 }} {text}")
+    more = dict(program=program) if program else {}
+    command = ["train", config, "--set", f"run_dir={folder}/{name}", "--set", f"optimizer.shard={shard}"]
+    run = Run(command, ranks=ranks if ranks > 1 else None, **more)
+    assert run.status == DONE, run
+    weights = safetensors.torch.load_file(folder / name / "weights.safetensors")
+    return np.array([s["loss"] for s in events(folder / name, "step")], dtype=float), weights
+
+
+@pytest.mark.parametrize("ranks,shard", [(1, "false"), (2, "false"), (2, "true")])
+@pytest.mark.parametrize("case", CASES)
+def test_a_graph_changes_nothing(case, ranks, shard, tmp_path):
+    if ranks > torch.cuda.device_count():
+        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    data, model, more = CASES[case]
+    if shard == "true" and "LAMB" in more:
+        pytest.skip("refused: LAMB needs whole parameters")
+    text = f"data {{ {data} }} model {{ {model} }} {more}"
+    eager, eager_weights = losses_of(tmp_path, "eager", "false", text, ranks, shard=shard)
+    graph, graph_weights = losses_of(tmp_path, "graph", "true", text, ranks, shard=shard)
+    assert not events(tmp_path / "graph", "no_graph")
+    np.testing.assert_allclose(graph, eager, rtol=1e-6)
+    for name, tensor in eager_weights.items():
+        torch.testing.assert_close(graph_weights[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_model_that_cannot_be_captured(ranks, tmp_path):
+    if ranks > torch.cuda.device_count():
+        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    text = f'epochs: 2 data {{ {CSV} }} model {{ name: "faulty" option {{ key: "waits" value: "1" }} }}'
+    eager, _ = losses_of(tmp_path, "eager", "false", text, ranks, FAULTY)
+    graph, _ = losses_of(tmp_path, "graph", "true", text, ranks, FAULTY)
+    (event,) = events(tmp_path / "graph", "no_graph")
+    assert "captur" in event["reason"], event
+    np.testing.assert_allclose(graph, eager, rtol=1e-6)

@@ -1,0 +1,183 @@
+"""Each built-in model against the PyTorch one whose names it has: torchvision's ResNet, Hugging Face's GPT-2 (its
+arithmetic written out below, because the library is large), nn.LSTM, nn.Sequential.
+
+From the same weights and sample order every step's loss must agree within 1e-5 relative in fp32, and what is saved
+must load into the PyTorch model.
+"""
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional as F
+
+import sampler_reference
+from harness import DEVICE, DIGITS, Run, events, write_config
+
+SEED, STEPS = 3, 100
+SGD = "optimizer { type: SGD lr: 0.001 momentum: 0.9 }"
+ADAMW = "optimizer { type: ADAMW lr: 0.001 weight_decay: 0.1 clip_norm: 1 }"
+
+
+class Conv1D(nn.Module):
+    """As in Hugging Face's GPT-2: [inputs, outputs]."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(0.1 * torch.randn(inputs, outputs))
+        self.bias = nn.Parameter(0.1 * torch.randn(outputs))
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Gpt2(nn.Module):
+    VOCABULARY, WIDTH, HEADS, LAYERS, TOKENS = 50, 32, 4, 2, 16
+
+    def __init__(self):
+        super().__init__()
+        w = self.WIDTH
+        self.transformer = nn.ModuleDict(dict(wte=nn.Embedding(self.VOCABULARY, w), wpe=nn.Embedding(self.TOKENS, w)))
+        self.transformer["h"] = nn.ModuleList(
+            nn.ModuleDict(
+                dict(
+                    ln_1=nn.LayerNorm(w),
+                    attn=nn.ModuleDict(dict(c_attn=Conv1D(w, 3 * w), c_proj=Conv1D(w, w))),
+                    ln_2=nn.LayerNorm(w),
+                    mlp=nn.ModuleDict(dict(c_fc=Conv1D(w, 4 * w), c_proj=Conv1D(4 * w, w))),
+                )
+            )
+            for _ in range(self.LAYERS)
+        )
+        self.transformer["ln_f"] = nn.LayerNorm(w)
+
+    def forward(self, tokens):
+        t = self.transformer
+        b, n = tokens.shape
+        x = t["wte"](tokens) + t["wpe"](torch.arange(n))
+        for h in t["h"]:
+            qkv = h["attn"]["c_attn"](h["ln_1"](x)).split(self.WIDTH, dim=2)
+            q, k, v = (part.view(b, n, self.HEADS, -1).transpose(1, 2) for part in qkv)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, n, -1)
+            x = x + h["attn"]["c_proj"](y)
+            x = x + h["mlp"]["c_proj"](F.gelu(h["mlp"]["c_fc"](h["ln_2"](x)), approximate="tanh"))
+        return t["ln_f"](x) @ t["wte"].weight.T
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.out = nn.LSTM(8, 24, num_layers=2, batch_first=True), nn.Linear(24, 10)
+
+    def forward(self, x):
+        return self.out(self.rnn(x.view(-1, 8, 8))[0][:, -1])
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 10))
+
+
+def digits(folder):
+    """Sample -> input, target; and the config's data. Noise leaves no ties for a ReLU to break."""
+    rows = np.loadtxt(DIGITS, delimiter=",")[:640]
+    rows[:, :64] += np.random.default_rng(1).uniform(0, 3, (len(rows), 64))
+    np.savetxt(folder / "train.csv", rows, fmt=["%.4f"] * 64 + ["%d"], delimiter=",")
+    rows = torch.from_numpy(np.loadtxt(folder / "train.csv", delimiter=",", dtype=np.float32))
+    return rows[:, :64] * 0.0625, rows[:, 64].long(), 'format: CSV train: "train.csv" csv { scale: 0.0625 }'
+
+
+def images(folder):
+    random = np.random.default_rng(2)
+    labels = random.integers(0, 10, (64, 1), dtype=np.uint8)
+    # Something to learn: each class is bright in another place.
+    pixels = random.integers(0, 128, (64, 3, 32, 32), dtype=np.uint8)
+    for i, label in enumerate(labels[:, 0]):
+        pixels[i, :, 3 * label : 3 * label + 4] += 100
+    (folder / "train.bin").write_bytes(b"".join(l.tobytes() + p.tobytes() for l, p in zip(labels, pixels)))
+    # Rounded as the program rounds it, because ResNets make much of the last bits.
+    x = torch.addcmul(torch.tensor(-2.0), torch.from_numpy(pixels).float(), torch.tensor(1 / (255 * 0.25)))
+    return x, torch.from_numpy(labels[:, 0]).long(), 'format: CIFAR10 train: "train.bin" mean: 0.5 std: 0.25'
+
+
+def tokens(folder):
+    random = np.random.default_rng(4)
+    text = np.cumsum(random.integers(0, 4, 64 * 16 + 1)) % Gpt2.VOCABULARY
+    text.astype(np.uint16).tofile(folder / "train.bin")
+    text = torch.from_numpy(text)
+    x, y = text[:-1].view(-1, 16), text[1:].view(-1, 16)
+    return x, y, 'format: TOKENS train: "train.bin" tokens { length: 16 } classes: 50'
+
+
+def resnet(depth):
+    """With residual branches that begin small: otherwise the norms of so few values blow the last bits up."""
+    model = getattr(torchvision.models, f"resnet{depth}")(num_classes=10)
+    for block in model.modules():
+        if isinstance(block, (torchvision.models.resnet.BasicBlock, torchvision.models.resnet.Bottleneck)):
+            nn.init.constant_((block.bn2 if depth < 50 else block.bn3).weight, 0.1)
+    return model
+
+
+# name: (PyTorch's model, its data, the config's model, batch, optimizer)
+CASES = {
+    "mlp": (mlp, digits, "mlp { hidden: [32, 24] batch_norm: true }", 64, ADAMW),
+    "lstm": (Lstm, digits, 'name: "lstm" lstm { hidden: 24 layers: 2 steps: 8 }', 64, ADAMW),
+    "gpt2": (Gpt2, tokens, 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 32 }', 16, ADAMW),
+    "resnet18": (lambda: resnet(18), images, 'name: "resnet" resnet { depth: 18 }', 16, SGD),
+    "resnet50": (lambda: resnet(50), images, 'name: "resnet" resnet { depth: 50 }', 8, SGD),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, tmp_path_factory):
+    """(folder, config's text, PyTorch's losses, its model)"""
+    make, data, model_text, batch, optimizer_text = CASES[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    steps = STEPS
+    torch.manual_seed(5)
+    torch.set_num_threads(2)
+    x, y, data_text = data(folder)
+    model = make().train()
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    safetensors.torch.save_file(weights, folder / "init.safetensors")
+    sgd = optimizer_text == SGD
+    optimizer = (
+        torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+        if sgd
+        else torch.optim.AdamW(model.parameters(), lr=0.001, weight_decay=0.1)
+    )
+    losses = []
+    for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
+        loss = F.cross_entropy(model(x[step]).flatten(0, -2), y[step].flatten())
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        if not sgd:
+            nn.utils.clip_grad_norm_(model.parameters(), 1)
+        optimizer.step()
+        if len(losses) == steps:
+            break
+    text = f"""seed: {SEED} global_batch: {batch} epochs: 1000 max_steps: {steps} init_from: "init.safetensors"
+        log {{ every_steps: 1 }} data {{ {data_text} }} model {{ {model_text} }} {optimizer_text}"""
+    return folder, text, np.array(losses), model
+
+
+def test_losses_are_pytorchs(case, tmp_path):
+    folder, text, expected, model = case
+    run = Run(["train", write_config(folder, text), "--set", f"run_dir={tmp_path}/run"], timeout=600)
+    assert run.status == 0, run
+    np.testing.assert_allclose([s["loss"] for s in events(tmp_path / "run", "step")], expected, rtol=1e-5)
+    # strict: the same names, none missing, none too many.
+    model.load_state_dict(safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors"), strict=True)
+
+
+def test_accumulation_changes_no_loss(case, tmp_path):
+    folder, text, expected, model = case
+    if any(isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) for module in model.modules()):
+        pytest.skip("BatchNorm's statistics are those of a micro-batch")
+    for accumulation in (2, 4, 8):
+        config = write_config(folder, text + f" accumulation: {accumulation}")
+        run = Run(["train", config, "--set", f"run_dir={tmp_path}/run{accumulation}"], timeout=600)
+        assert run.status == 0, run
+        np.testing.assert_allclose([s["loss"] for s in events(tmp_path / f"run{accumulation}", "step")], expected, rtol=1e-5)

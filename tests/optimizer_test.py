@@ -1,0 +1,178 @@
+"""Optimizers, schedules and what goes with them, against PyTorch: one net, each option of its own.
+
+From the same weights and sample order every step's loss and learning rate must be PyTorch's (1e-5 relative, fp32).
+LAMB and LARS, which torch.optim has not, are written out from their papers.
+"""
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim import lr_scheduler
+
+import sampler_reference
+from harness import DEVICE, DIGITS, Run, events, write_config
+
+SAMPLES, BATCH, STEPS, SEED = 640, 64, 60, 7
+
+
+class Lamb(torch.optim.Optimizer):
+    """You et al. 2020, algorithm 2."""
+
+    def __init__(self, parameters, lr, weight_decay):
+        super().__init__(parameters, dict(lr=lr, weight_decay=weight_decay))
+        self.t = 0
+
+    @torch.no_grad()
+    def step(self):
+        self.t += 1
+        for group in self.param_groups:
+            for w in group["params"]:
+                state = self.state[w]
+                m = state["m"] = 0.9 * state.get("m", 0) + 0.1 * w.grad
+                v = state["v"] = 0.999 * state.get("v", 0) + 0.001 * w.grad**2
+                u = (m / (1 - 0.9**self.t)) / ((v / (1 - 0.999**self.t)).sqrt() + 1e-8) + group["weight_decay"] * w
+                ratio = w.norm() / u.norm() if w.norm() > 0 and u.norm() > 0 else 1
+                w -= group["lr"] * ratio * u
+
+
+class Lars(torch.optim.Optimizer):
+    """You et al. 2017, algorithm 1."""
+
+    def __init__(self, parameters, lr, weight_decay):
+        super().__init__(parameters, dict(lr=lr, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            decay = group["weight_decay"]
+            for w in group["params"]:
+                below = w.grad.norm() + decay * w.norm()
+                ratio = 0.02 * w.norm() / below if w.norm() > 0 and below > 0 else 1
+                state = self.state[w]
+                v = state["v"] = 0.9 * state.get("v", 0) + group["lr"] * ratio * (w.grad + decay * w)
+                w -= v
+
+
+def vectors_apart(model):
+    parameters = list(model.parameters())
+    return [
+        dict(params=[p for p in parameters if p.dim() > 1], weight_decay=0.3),
+        dict(params=[p for p in parameters if p.dim() <= 1], weight_decay=0.0),
+    ]
+
+
+def sgd(model, lr=0.1):
+    return torch.optim.SGD(model.parameters(), lr=lr)
+
+
+def one_cycle(optimizer):
+    return lr_scheduler.OneCycleLR(optimizer, 0.1, STEPS, pct_start=10 / STEPS, div_factor=25, final_div_factor=1 / 25 / 0.01, cycle_momentum=False)
+
+
+# name: (config's optimizer and schedule, PyTorch's optimizer, its schedule, what else)
+SGD = "optimizer { type: SGD lr: 0.1 }"
+CASES = {
+    "lamb": ("optimizer { type: LAMB lr: 0.02 weight_decay: 0.1 }", lambda m: Lamb(m.parameters(), 0.02, 0.1), None, {}),
+    "lars": ("optimizer { type: LARS lr: 0.5 momentum: 0.9 weight_decay: 0.1 trust: 0.02 }", lambda m: Lars(m.parameters(), 0.5, 0.1), None, {}),
+    "no_decay": ("optimizer { lr: 0.01 weight_decay: 0.3 no_decay: VECTORS }", lambda m: torch.optim.AdamW(vectors_apart(m), lr=0.01), None, {}),
+    "no_decay_name": (
+        'optimizer { lr: 0.01 weight_decay: 0.3 no_decay_name: "bias" }',
+        lambda m: torch.optim.AdamW(vectors_apart(m), lr=0.01),
+        None,
+        {},
+    ),
+    "clip_value": ("optimizer { type: SGD lr: 0.1 clip_value: 0.01 }", sgd, None, dict(clip_value=0.01)),
+    "label_smoothing": (SGD, sgd, None, dict(label_smoothing=0.2)),
+    "ema": ("optimizer { type: SGD lr: 0.1 ema_decay: 0.9 }", sgd, None, dict(ema=0.9)),
+    "linear_scaling": ("optimizer { type: SGD lr: 0.1 lr_scaling: LINEAR scaling_batch: 128 }", lambda m: sgd(m, 0.05), None, {}),
+    "square_root_scaling": ("optimizer { type: SGD lr: 0.1 lr_scaling: SQUARE_ROOT scaling_batch: 16 }", lambda m: sgd(m, 0.2), None, {}),
+    "linear": (SGD + " schedule { type: LINEAR final_fraction: 0.2 }", sgd, lambda o: lr_scheduler.LinearLR(o, 1, 0.2, STEPS), {}),
+    "step": (SGD + " schedule { type: STEP every_steps: 20 factor: 0.5 }", sgd, lambda o: lr_scheduler.StepLR(o, 20, 0.5), {}),
+    "one_cycle": (SGD + " schedule { type: ONE_CYCLE warmup_steps: 10 final_fraction: 0.01 }", sgd, one_cycle, {}),
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request, tmp_path_factory):
+    """(folder, config's text, PyTorch's losses and rates, its final weights)"""
+    text, make_optimizer, make_schedule, more = CASES[request.param]
+    folder = tmp_path_factory.mktemp("optimizer")
+    rows = np.loadtxt(DIGITS, delimiter=",")[:SAMPLES]
+    rows[:, :64] += np.random.default_rng(1).uniform(0, 3, (SAMPLES, 64))
+    np.savetxt(folder / "train.csv", rows, fmt=["%.4f"] * 64 + ["%d"], delimiter=",")
+    rows = torch.from_numpy(np.loadtxt(folder / "train.csv", delimiter=",", dtype=np.float32))
+    x, y = rows[:, :64] * 0.0625, rows[:, 64].long()
+
+    torch.manual_seed(11)
+    torch.set_num_threads(1)
+    model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
+    optimizer = make_optimizer(model)
+    schedule = make_schedule(optimizer) if make_schedule else None
+    averages = [p.detach().clone() for p in model.parameters()]
+    losses, rates = [], []
+    for step in sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=STEPS):
+        loss = F.cross_entropy(model(x[step]), y[step], label_smoothing=more.get("label_smoothing", 0))
+        losses.append(loss.item())
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.zero_grad()
+        loss.backward()
+        if "clip_value" in more:
+            nn.utils.clip_grad_value_(model.parameters(), more["clip_value"])
+        optimizer.step()
+        if schedule:
+            schedule.step()
+        for average, p in zip(averages, model.parameters()):
+            average.lerp_(p.detach(), 1 - more.get("ema", 0))
+        if len(losses) == STEPS:
+            break
+    weights = dict(zip(model.state_dict(), averages))
+    return folder, text, more.get("label_smoothing", 0), np.array(losses), np.array(rates), weights
+
+
+@pytest.mark.parametrize("ranks,accumulation,shard", [(1, 1, False), (2, 2, False), (2, 1, True)])
+def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_path):
+    if DEVICE == "CUDA" and ranks > torch.cuda.device_count():
+        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    folder, text, label_smoothing, losses, rates, weights = case
+    if shard and ("LAMB" in text or "LARS" in text):
+        pytest.skip("refused: LAMB and LARS need whole parameters")
+    config = write_config(
+        folder,
+        f"""seed: {SEED} global_batch: {BATCH} accumulation: {accumulation} epochs: {STEPS} max_steps: {STEPS}
+        init_from: "init.safetensors" log {{ every_steps: 1 }} ddp {{ first_bucket_bytes: 1000 bucket_bytes: 5000 }}
+        data {{ train: "train.csv" csv {{ scale: 0.0625 }} }} model {{ mlp {{ hidden: 32 }} label_smoothing: {label_smoothing} }} {text}""",
+    )
+    command = ["train", config, "--set", f"run_dir={tmp_path}/run"] + (["--set", "optimizer.shard=true"] if shard else [])
+    run = Run(command, ranks=ranks if ranks > 1 else None)
+    assert run.status == 0, run
+    steps = events(tmp_path / "run", "step")
+    # PyTorch's own GPU and CPU runs of AdamW are 1e-5 apart.
+    np.testing.assert_allclose([s["loss"] for s in steps], losses, rtol=1e-5 if DEVICE == "CPU" else 5e-5)
+    np.testing.assert_allclose([s["lr"] for s in steps], rates, rtol=1e-6)
+    trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
+    for name, tensor in weights.items():
+        torch.testing.assert_close(trained[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+def test_plateau_lowers_the_rate_when_the_validation_loss_stays(tmp_path):
+    config = write_config(
+        tmp_path,
+        f"""epochs: 12 data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+        optimizer {{ type: SGD lr: 4 }} schedule {{ type: PLATEAU factor: 0.5 patience: 0 }} log {{ every_steps: 23 }}""",
+    )
+    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"])
+    assert run.status == 0, run
+    parameter = nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=4)
+    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+    expected = []
+    for evaluation in events(tmp_path / "run", "eval"):
+        expected.append(optimizer.param_groups[0]["lr"])
+        plateau.step(evaluation["loss"])
+    rates = {s["epoch"]: s["lr"] for s in events(tmp_path / "run", "step")}
+    assert list(rates.values()) == expected
+    assert expected[-1] < 4

@@ -1,0 +1,157 @@
+"""Precision and what is not finite, against PyTorch: autocast, GradScaler, anomalies.
+
+On GPUs the 16-bit curves are compared with PyTorch's on the same GPU, on the CPU with its CPU's.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import sampler_reference
+from harness import DEVICE, DIGITS, DONE, USAGE, Run, events, write_config
+
+SAMPLES, BATCH, STEPS, SEED = 640, 64, 200, 7
+TORCH_DEVICE = DEVICE.lower()
+GROWTH = 7
+
+
+def make_data(folder, planted=()):
+    """Digits; the rows `planted` overflow in every format."""
+    rows = np.loadtxt(DIGITS, delimiter=",")[:SAMPLES]
+    rows[:, :64] += np.random.default_rng(1).uniform(0, 3, (SAMPLES, 64))
+    rows[:, :64] /= 16
+    rows[list(planted), :64] = 3e38
+    np.savetxt(folder / "train.csv", rows, fmt=["%.6g"] * 64 + ["%d"], delimiter=",")
+    rows = torch.from_numpy(np.loadtxt(folder / "train.csv", delimiter=",", dtype=np.float32)).to(TORCH_DEVICE)
+    return rows[:, :64], rows[:, 64].long()
+
+
+def pytorch(folder, precision, planted=(), steps=STEPS, skip=False):
+    """Losses, loss scales and skipped steps of PyTorch's run; its initial weights are left in `folder`."""
+    x, y = make_data(folder, planted)
+    torch.manual_seed(11)
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
+    safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
+    model.to(TORCH_DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    dtype = {"BF16": torch.bfloat16, "FP16": torch.float16}.get(precision)
+    scaler = torch.amp.GradScaler(TORCH_DEVICE, enabled=precision == "FP16", growth_interval=GROWTH)
+    losses, scales, skipped = [], [], []
+    for step in sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=STEPS):
+        with torch.autocast(TORCH_DEVICE, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+            loss = F.cross_entropy(model(x[step]), y[step])
+        scales.append(scaler.get_scale())
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        finite = all(p.grad.isfinite().all() for p in model.parameters())
+        if not finite:
+            skipped.append(len(losses))
+        if precision == "FP16":
+            scaler.step(optimizer)
+            scaler.update()
+        elif finite:
+            optimizer.step()
+        if len(losses) == steps:
+            break
+    return np.array(losses), scales, skipped
+
+
+def config_of(folder, precision, more="", steps=STEPS, optimizer=""):
+    return write_config(
+        folder,
+        f"""seed: {SEED} global_batch: {BATCH} epochs: 1000 max_steps: {steps} init_from: "init.safetensors"
+        precision: {precision} loss_scale {{ growth_interval: {GROWTH} }} log {{ every_steps: 1 }}
+        data {{ train: "train.csv" }} model {{ mlp {{ hidden: 48 }} }}
+        optimizer {{ type: SGD lr: 0.1 momentum: 0.9 {optimizer} }} {more}""",
+    )
+
+
+@pytest.mark.parametrize("precision", ["BF16", "FP16"])
+def test_the_curve_is_pytorchs(precision, tmp_path):
+    expected, _, _ = pytorch(tmp_path, precision)
+    run = Run(["train", config_of(tmp_path, precision), "--set", f"run_dir={tmp_path}/run"])
+    assert run.status == DONE, run
+    losses = np.array([s["loss"] for s in events(tmp_path / "run", "step")], dtype=float)
+    # 1 % of the curve, smoothed over an epoch, where single small losses turn on the last bits.
+    finite = np.isfinite(expected) & np.isfinite(losses)
+    assert finite.mean() > 0.7
+    windows = [slice(i, i + 20) for i in range(0, STEPS, 20)]
+    for window in windows:
+        ours, theirs = losses[window][finite[window]].mean(), expected[window][finite[window]].mean()
+        assert ours == pytest.approx(theirs, rel=0.01, abs=2e-3)
+
+
+def test_fp16_skips_the_steps_that_gradscaler_skips(tmp_path):
+    expected, scales, skipped = pytorch(tmp_path, "FP16", planted=[3, 200, 555], steps=60)
+    assert len(skipped) > 3
+    run = Run(["train", config_of(tmp_path, "FP16", steps=60), "--set", f"run_dir={tmp_path}/run"])
+    assert run.status == DONE, run
+    steps = events(tmp_path / "run", "step")
+    assert [s["loss_scale"] for s in steps] == scales
+    counts = [s.get("skipped_steps", 0) for s in steps]
+    assert [i + 1 for i in range(60) if counts[i] > (counts[i - 1] if i > 0 else 0)] == skipped
+
+
+def planted_step(row):
+    return next(i for i, step in enumerate(sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=1), 1) if row in step)
+
+
+@pytest.mark.parametrize("ranks,accumulation", [(1, 1), (2, 2)])
+@pytest.mark.parametrize("clip", ["", "clip_norm: 1"])
+@pytest.mark.parametrize("policy", ["STOP", "STOP_AND_SAVE"])
+def test_an_anomaly_stops_the_run_with_its_step(policy, clip, ranks, accumulation, tmp_path):
+    if DEVICE == "CUDA" and ranks > torch.cuda.device_count():
+        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    pytorch(tmp_path, "FP32", planted=[200], steps=1)
+    more = f"anomaly {{ policy: {policy} }} accumulation: {accumulation}"
+    run = Run(["train", config_of(tmp_path, "FP32", more, optimizer=clip), "--set", f"run_dir={tmp_path}/run"], ranks=ranks if ranks > 1 else None)
+    assert run.status == USAGE and len(run.error_lines) == 1, run
+    step = planted_step(200)
+    assert f"error: step {step}: the loss is " in run.error_lines[0], run
+    saved = tmp_path / "run" / "anomaly.json"
+    assert saved.exists() == (policy == "STOP_AND_SAVE")
+    if saved.exists():
+        anomaly = json.loads(saved.read_text())
+        samples = list(sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=1))[step - 1]
+        assert (anomaly["step"], anomaly["samples"]) == (step, samples)
+
+
+def test_an_anomaly_may_be_skipped(tmp_path):
+    expected, _, skipped = pytorch(tmp_path, "FP32", planted=[200], steps=30)
+    run = Run(["train", config_of(tmp_path, "FP32", "anomaly { policy: SKIP }", steps=30), "--set", f"run_dir={tmp_path}/run"])
+    assert run.status == DONE, run
+    losses = np.array([s["loss"] for s in events(tmp_path / "run", "step")], dtype=float)
+    fine = np.isfinite(expected)
+    np.testing.assert_allclose(losses[fine], expected[fine], rtol=1e-5)
+    assert events(tmp_path / "run", "step")[-1]["skipped_steps"] == len(skipped) == 3
+
+
+def test_fp16_that_never_fits_ends_with_a_reason(tmp_path):
+    make_data(tmp_path, planted=range(SAMPLES))
+    pytorch(tmp_path, "FP16", planted=range(SAMPLES), steps=1)
+    run = Run(["train", config_of(tmp_path, "FP16"), "--set", f"run_dir={tmp_path}/run"])
+    assert run.status == USAGE and "the loss scale fell to" in run.error_lines[0], run
+
+
+def test_a_precision_that_the_device_has_not(tmp_path):
+    if DEVICE == "CUDA":
+        pytest.skip("is the CPU's")
+    make_data(tmp_path)
+    pytorch(tmp_path, "FP32", steps=1)
+    run = Run(["train", config_of(tmp_path, "TF32"), "--set", f"run_dir={tmp_path}/run"])
+    assert run.status == USAGE and "precision TF32: a CPU has none" in run.error_lines[0], run
+
+
+def test_deterministic_runs_give_the_same_bits(tmp_path):
+    pytorch(tmp_path, "FP32", steps=1)
+    for name in ("one", "two"):
+        run = Run(["train", config_of(tmp_path, "BF16", "deterministic: true"), "--set", f"run_dir={tmp_path}/{name}"])
+        assert run.status == DONE, run
+    one, two = ((tmp_path / name / "weights.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
