@@ -19,8 +19,8 @@ TEST(FusedAdam, IsATens) {
     w.push_back(memory.narrow(0, 1, 70'000));
     for (const at::Tensor& tensor : w) {
       g.push_back(at::randn_like(tensor));
-      m.push_back(0.1 * at::randn_like(tensor));
-      v.push_back(at::rand_like(tensor));
+      m.push_back(at::zeros_like(tensor));
+      v.push_back(at::zeros_like(tensor));
     }
     std::vector<at::Tensor> expected_w, expected_m, expected_v;
     for (size_t i = 0; i < w.size(); ++i) {
@@ -29,7 +29,7 @@ TEST(FusedAdam, IsATens) {
       expected_v.push_back(v[i].clone());
     }
     const AdamRules rules{
-        .beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1, .decoupled = decoupled};
+        .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .weight_decay = 0.1, .decoupled = decoupled};
     const FusedAdam adam(w, g, m, v);
     const at::Tensor lr = at::full({}, 0.02, at::kCUDA);
     const at::Tensor updates = at::zeros({}, at::kCUDA);
@@ -42,10 +42,10 @@ TEST(FusedAdam, IsATens) {
       for (const at::Tensor& gradient : g) scaled.push_back(gradient / scale);
       const std::vector<at::Tensor> steps(w.size(), updates);
       if (decoupled) {
-        at::_fused_adamw_(expected_w, scaled, expected_m, expected_v, {}, steps, lr, 0.8, 0.95, 0.1,
-                          1e-6, /*amsgrad=*/false, /*maximize=*/false);
+        at::_fused_adamw_(expected_w, scaled, expected_m, expected_v, {}, steps, lr, 0.9, 0.999,
+                          0.1, 1e-6, /*amsgrad=*/false, /*maximize=*/false);
       } else {
-        at::_fused_adam_(expected_w, scaled, expected_m, expected_v, {}, steps, lr, 0.8, 0.95, 0.1,
+        at::_fused_adam_(expected_w, scaled, expected_m, expected_v, {}, steps, lr, 0.9, 0.999, 0.1,
                          1e-6, /*amsgrad=*/false, /*maximize=*/false);
       }
       for (size_t i = 0; i < w.size(); ++i) {

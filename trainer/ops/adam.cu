@@ -7,6 +7,7 @@ constexpr int kThreads = 256;
 
 struct Coefficients {
   float beta1, beta2, epsilon, decay;
+  float rest1, rest2;    // 1 - beta, which in float32 would be off by 5e-5 for 0.999
   float step_size;       // lr / (1 - beta1^t)
   float square_divisor;  // sqrt(1 - beta2^t)
   float shrink;          // 1 - lr decay
@@ -21,8 +22,8 @@ __device__ void Update(float& w, float g, float& m, float& v, const Coefficients
   } else {
     g += c.decay * w;
   }
-  m = c.beta1 * m + (1 - c.beta1) * g;
-  v = c.beta2 * v + (1 - c.beta2) * g * g;
+  m = c.beta1 * m + c.rest1 * g;
+  v = c.beta2 * v + c.rest2 * g * g;
   w -= c.step_size * m / (sqrtf(v) / c.square_divisor + c.epsilon);
 }
 
@@ -38,6 +39,8 @@ __global__ void AdamKernel(const AdamChunk* chunks, AdamRules rules, const float
               static_cast<float>(rules.beta2),
               static_cast<float>(rules.epsilon),
               static_cast<float>(rules.weight_decay),
+              static_cast<float>(1 - rules.beta1),
+              static_cast<float>(1 - rules.beta2),
               static_cast<float>(*lr / (1 - pow(rules.beta1, t))),
               static_cast<float>(sqrt(1 - pow(rules.beta2, t))),
               static_cast<float>(1 - *lr * rules.weight_decay),
