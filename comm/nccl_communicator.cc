@@ -183,7 +183,7 @@ class NcclCommunicator : public Communicator {
     launch();
     EventPool::Event after = events_->Take();
     after->record(at::cuda::getCurrentCUDAStream(device_.index()));
-    Watch({.sequence = sequence, .after = std::move(after)}, /*captured=*/false);
+    Watch({.sequence = sequence, .after = std::move(after)});
   }
 
   void Poll() override {
@@ -213,25 +213,20 @@ class NcclCommunicator : public Communicator {
     before->record(caller);
     before->block(stream_);
     const uint64_t sequence =
-        recorder_.Enqueued(Channel::kNccl, op, tensors.front().nbytes(), label);
+        captured ? 0 : recorder_.Enqueued(Channel::kNccl, op, tensors.front().nbytes(), label);
     launch(stream_.stream());
     EventPool::Event after = events_->Take();
     after->record(stream_);
-    Watch({.sequence = sequence, .after = after}, captured);
+    if (!captured) Watch({.sequence = sequence, .after = after});
     return Work([after = std::move(after), tensors = std::move(tensors), device = device_] {
       after->block(at::cuda::getCurrentCUDAStream(device.index()));
     });
   }
 
-  void Watch(UnderWay operation, bool captured) {
+  void Watch(UnderWay operation) {
     // Where nobody polls (a test, a benchmark), what is long past must not pile up.
     constexpr size_t kMany = 64;
     const std::lock_guard lock(mutex_);
-    if (captured) {
-      while (!under_way_.empty()) ForgetOldest();
-      recorder_.Done(Channel::kNccl, operation.sequence);
-      return;
-    }
     if (under_way_.size() >= kMany && under_way_.front().after->query()) ForgetOldest();
     under_way_.push_back(std::move(operation));
   }

@@ -10,9 +10,8 @@
 // The operation holds its tensors until Wait(), so their memory is not given to other work
 // meanwhile. The second event also tells Poll() that the operation is done. Events are used again.
 //
-// What is captured into a graph is in the flight record as done at once: a captured operation does
-// not run, and its event cannot be asked; and so is what was under way before it. Replay() records the
-// replays.
+// What is captured into a graph is not in the flight record, because it does not run yet, and because
+// a capture may fail on one rank alone: Replay() records the replays.
 //
 // Allocate(): up to 16 MiB come from ncclMemAlloc, in a symmetric window of all ranks. An all-reduce of
 // 1 MiB took 0.75 of torch.distributed's time in plain memory on 2 and 4 H200, one of 4 MiB 0.88. From

@@ -338,6 +338,14 @@ void Reducer::Wait(size_t stage) {
   }
 }
 
+void Reducer::Abandon() {
+  scalars_work_ = Work();
+  for (Bucket& bucket : buckets_) {
+    bucket.work = Work();
+    bucket.under_way = false;
+  }
+}
+
 void Reducer::WaitForBucket(size_t index) {
   if (index == 0) scalars_work_.Wait();
   Bucket& bucket = buckets_[index];

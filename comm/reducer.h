@@ -102,6 +102,9 @@ class Reducer {
   void Wait();
   void Wait(size_t stage);
 
+  // Forgets what is under way: it was captured in a CUDA graph that came to nothing.
+  void Abandon();
+
   // Puts the gradients that the last backward left into buckets in their order of arrival, that of
   // the rank that saw most of them. Gradients keep their values; those of other ranks' shards are of
   // no use from the next step on. Every rank must call it, once.

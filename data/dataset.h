@@ -55,6 +55,9 @@ class Dataset {
   // Writes sample `index`: spec().bytes() bytes to `input`, spec().target_bytes() to `target`; a label
   // that is not known is kNoLabel.
   virtual void Read(int64_t index, std::byte* input, std::byte* target) const = 0;
+
+  // The number of sample `index` among all of the files, from 0.
+  virtual int64_t NumberInFiles(int64_t index) const { return index; }
 };
 
 // Some of another data set's samples.
@@ -65,6 +68,7 @@ class Subset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   const SampleSpec& spec() const override { return whole_->spec(); }
   void Read(int64_t index, std::byte* input, std::byte* target) const override;
+  int64_t NumberInFiles(int64_t index) const override { return indices_[index]; }
 
  private:
   std::shared_ptr<const Dataset> whole_;

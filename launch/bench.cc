@@ -75,7 +75,14 @@ double PeakFlops(at::Device device, config::Precision precision) {
   if (!device.is_cuda()) return 0;
   const std::string_view name = at::cuda::getDeviceProperties(device.index())->name;
   for (const Gpu& gpu : kKnown) {
-    if (name.find(gpu.name) == std::string_view::npos) continue;
+    const size_t at = name.find(gpu.name);
+    if (at == std::string_view::npos) continue;
+    // A whole word: an L40 is no L4.
+    const size_t end = at + gpu.name.size();
+    if ((end < name.size() && std::isalnum(static_cast<unsigned char>(name[end]))) ||
+        (at > 0 && name[at - 1] != ' ')) {
+      continue;
+    }
     if (precision == config::FP32) return gpu.fp32 * 1e12;
     return (precision == config::TF32 ? gpu.tf32 : gpu.half) * 1e12;
   }

@@ -90,6 +90,37 @@ def test_synchronised_batch_norm_without_any(tmp_path):
     expect(run, USAGE, 'ddp.sync_batch_norm: the model "mlp" has no lockstep::BatchNorm')
 
 
+@pytest.mark.parametrize(
+    "text,part",
+    [
+        (GOOD_DATA + 'model { name: "gpt2" }', "model gpt2: the samples are no tokens"),
+        (GOOD_DATA + 'model { name: "lstm" lstm { steps: 7 } }', "cannot be cut into 7 time steps"),
+        (GOOD_DATA + 'model { name: "resnet" }', "model resnet: inputs of shape [64] are no images"),
+        (
+            'data { format: SYNTHETIC input_shape: [3, 32, 32] classes: 2 } model { name: "resnet" resnet { depth: 20 } }',
+            "model.resnet.depth 20: there are 18, 34, 50 and 101",
+        ),
+        (
+            'data { format: SYNTHETIC input_shape: 8 classes: 9 synthetic { kind: TOKENS } }',
+            "model mlp: it takes numbers or pixels, and the samples are tokens",
+        ),
+        (
+            'data { format: SYNTHETIC input_shape: 8 classes: 9 synthetic { kind: TOKENS } } model { name: "gpt2" gpt2 { heads: 5 } }',
+            "model.gpt2.width 768 is no multiple of model.gpt2.heads 5",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_the_samples(text, part, tmp_path):
+    expect(train(tmp_path, text), USAGE, part)
+
+
+def test_a_token_that_is_out_of_range(tmp_path):
+    (tmp_path / "text.bin").write_bytes(struct.pack("<5H", 1, 2, 9, 4, 5))
+    text = 'data { format: TOKENS train: "text.bin" tokens { length: 2 } classes: 9 shuffle: false }'
+    run = train(tmp_path, text + 'model { name: "gpt2" gpt2 { layers: 1 heads: 1 width: 8 } } global_batch: 2')
+    expect(run, DATA, "text.bin: token 2 is 9, out of range: data.classes is 9")
+
+
 def test_an_existing_run_folder(tmp_path):
     (tmp_path / "run").mkdir()
     run = train(tmp_path, GOOD_DATA)

@@ -57,6 +57,21 @@ def write_config(folder, text):
     return path
 
 
+def noisy_digits(folder, samples, planted=()):
+    """Features and labels of the first digits, as in `folder`/train.csv. The pixels are whole numbers, so that
+    different patches give equal sums; noise leaves no ties for a maximum to break. The rows `planted` overflow in
+    every format."""
+    import numpy as np
+    import torch
+
+    rows = np.loadtxt(DIGITS, delimiter=",")[:samples]
+    rows[:, :64] = (rows[:, :64] + np.random.default_rng(1).uniform(0, 3, (samples, 64))) / 16
+    rows[list(planted), :64] = 3e38
+    np.savetxt(pathlib.Path(folder) / "train.csv", rows, fmt=["%.6g"] * 64 + ["%d"], delimiter=",")
+    rows = torch.from_numpy(np.loadtxt(pathlib.Path(folder) / "train.csv", delimiter=",", dtype=np.float32))
+    return rows[:, :64], rows[:, 64].long()
+
+
 def split_digits(folder, train=1437):
     """Digits, shuffled with NumPy's seed 0 as the PyTorch peer does, as train.csv and test.csv."""
     import numpy as np

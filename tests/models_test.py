@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
-from harness import DEVICE, DIGITS, Run, events, write_config
+from harness import Run, events, noisy_digits, write_config
 
 SEED, STEPS = 3, 100
 SGD = "optimizer { type: SGD lr: 0.001 momentum: 0.9 }"
@@ -80,12 +80,8 @@ def mlp():
 
 
 def digits(folder):
-    """Sample -> input, target; and the config's data. Noise leaves no ties for a ReLU to break."""
-    rows = np.loadtxt(DIGITS, delimiter=",")[:640]
-    rows[:, :64] += np.random.default_rng(1).uniform(0, 3, (len(rows), 64))
-    np.savetxt(folder / "train.csv", rows, fmt=["%.4f"] * 64 + ["%d"], delimiter=",")
-    rows = torch.from_numpy(np.loadtxt(folder / "train.csv", delimiter=",", dtype=np.float32))
-    return rows[:, :64] * 0.0625, rows[:, 64].long(), 'format: CSV train: "train.csv" csv { scale: 0.0625 }'
+    """Inputs, targets, and the config's data."""
+    return *noisy_digits(folder, 640), 'format: CSV train: "train.csv"'
 
 
 def images(folder):

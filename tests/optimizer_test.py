@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
 import sampler_reference
-from harness import DEVICE, DIGITS, Run, events, write_config
+from harness import DEVICE, DIGITS, Run, events, noisy_digits, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 60, 7
 
@@ -100,11 +100,7 @@ def case(request, tmp_path_factory):
     """(folder, config's text, PyTorch's losses and rates, its final weights)"""
     text, make_optimizer, make_schedule, more = CASES[request.param]
     folder = tmp_path_factory.mktemp("optimizer")
-    rows = np.loadtxt(DIGITS, delimiter=",")[:SAMPLES]
-    rows[:, :64] += np.random.default_rng(1).uniform(0, 3, (SAMPLES, 64))
-    np.savetxt(folder / "train.csv", rows, fmt=["%.4f"] * 64 + ["%d"], delimiter=",")
-    rows = torch.from_numpy(np.loadtxt(folder / "train.csv", delimiter=",", dtype=np.float32))
-    x, y = rows[:, :64] * 0.0625, rows[:, 64].long()
+    x, y = noisy_digits(folder, SAMPLES)
 
     torch.manual_seed(11)
     torch.set_num_threads(1)
@@ -144,7 +140,7 @@ def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_pat
         folder,
         f"""seed: {SEED} global_batch: {BATCH} accumulation: {accumulation} epochs: {STEPS} max_steps: {STEPS}
         init_from: "init.safetensors" log {{ every_steps: 1 }} ddp {{ first_bucket_bytes: 1000 bucket_bytes: 5000 }}
-        data {{ train: "train.csv" csv {{ scale: 0.0625 }} }} model {{ mlp {{ hidden: 32 }} label_smoothing: {label_smoothing} }} {text}""",
+        data {{ train: "train.csv" }} model {{ mlp {{ hidden: 32 }} label_smoothing: {label_smoothing} }} {text}""",
     )
     command = ["train", config, "--set", f"run_dir={tmp_path}/run"] + (["--set", "optimizer.shard=true"] if shard else [])
     run = Run(command, ranks=ranks if ranks > 1 else None)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import sampler_reference
-from harness import DEVICE, DIGITS, Run, events, write_config
+from harness import DEVICE, Run, events, noisy_digits, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 1437, 100, 100, 7  # 15 steps an epoch, the last of 37 samples
 
@@ -77,13 +77,7 @@ def reference(request, tmp_path_factory):
     """(folder with data and initial weights, config's text, PyTorch's losses, its final weights)"""
     folder = tmp_path_factory.mktemp("parity")
     make, text, make_optimizer, make_schedule, clip = CASES[request.param]
-    # The pixels are whole numbers, so that different patches give equal sums; noise leaves no ties for a
-    # maximum to break.
-    rows = np.loadtxt(DIGITS, delimiter=",")[:SAMPLES]
-    rows[:, :64] += np.random.default_rng(1).uniform(0, 3, (SAMPLES, 64))
-    np.savetxt(folder / "train.csv", rows, fmt=["%.4f"] * 64 + ["%d"], delimiter=",")
-    rows = torch.from_numpy(np.loadtxt(folder / "train.csv", delimiter=",", dtype=np.float32))
-    x, y = rows[:, :64] * 0.0625, rows[:, 64].long()
+    x, y = noisy_digits(folder, SAMPLES)
 
     torch.manual_seed(11)
     torch.set_num_threads(1)
@@ -117,7 +111,7 @@ def test_losses_are_pytorchs(reference, ranks, accumulation, tmp_path):
         f"""seed: {SEED} global_batch: {BATCH} accumulation: {accumulation} epochs: 100 max_steps: {STEPS}
         init_from: "init.safetensors" log {{ every_steps: 1 }} loader {{ threads: {ranks - 1} }}
         ddp {{ first_bucket_bytes: 1000 bucket_bytes: 5000 }}
-        data {{ train: "train.csv" csv {{ scale: 0.0625 }} }}
+        data {{ train: "train.csv" }}
         {text}""",
     )
     run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=ranks if ranks > 1 else None)

@@ -13,27 +13,16 @@ from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
-from harness import DEVICE, DIGITS, DONE, USAGE, Run, events, write_config
+from harness import DEVICE, DONE, USAGE, Run, events, noisy_digits, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 200, 7
 TORCH_DEVICE = DEVICE.lower()
 GROWTH = 7
 
 
-def make_data(folder, planted=()):
-    """Digits; the rows `planted` overflow in every format."""
-    rows = np.loadtxt(DIGITS, delimiter=",")[:SAMPLES]
-    rows[:, :64] += np.random.default_rng(1).uniform(0, 3, (SAMPLES, 64))
-    rows[:, :64] /= 16
-    rows[list(planted), :64] = 3e38
-    np.savetxt(folder / "train.csv", rows, fmt=["%.6g"] * 64 + ["%d"], delimiter=",")
-    rows = torch.from_numpy(np.loadtxt(folder / "train.csv", delimiter=",", dtype=np.float32)).to(TORCH_DEVICE)
-    return rows[:, :64], rows[:, 64].long()
-
-
 def pytorch(folder, precision, planted=(), steps=STEPS, skip=False):
     """Losses, loss scales and skipped steps of PyTorch's run; its initial weights are left in `folder`."""
-    x, y = make_data(folder, planted)
+    x, y = (tensor.to(TORCH_DEVICE) for tensor in noisy_digits(folder, SAMPLES, planted))
     torch.manual_seed(11)
     model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
     safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
@@ -133,7 +122,6 @@ def test_an_anomaly_may_be_skipped(tmp_path):
 
 
 def test_fp16_that_never_fits_ends_with_a_reason(tmp_path):
-    make_data(tmp_path, planted=range(SAMPLES))
     pytorch(tmp_path, "FP16", planted=range(SAMPLES), steps=1)
     run = Run(["train", config_of(tmp_path, "FP16"), "--set", f"run_dir={tmp_path}/run"])
     assert run.status == USAGE and "the loss scale fell to" in run.error_lines[0], run
@@ -142,7 +130,6 @@ def test_fp16_that_never_fits_ends_with_a_reason(tmp_path):
 def test_a_precision_that_the_device_has_not(tmp_path):
     if DEVICE == "CUDA":
         pytest.skip("is the CPU's")
-    make_data(tmp_path)
     pytorch(tmp_path, "FP32", steps=1)
     run = Run(["train", config_of(tmp_path, "TF32"), "--set", f"run_dir={tmp_path}/run"])
     assert run.status == USAGE and "precision TF32: a CPU has none" in run.error_lines[0], run

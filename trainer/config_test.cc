@@ -147,6 +147,24 @@ TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
               HasSubstr("ten classes"));
   EXPECT_THAT(ErrorOf("data { train: 'train.csv' csv { delimiter: ', ' } }"),
               HasSubstr("one character"));
+  EXPECT_THAT(ErrorOf("data { format: SYNTHETIC classes: 2 }"), HasSubstr("data.input_shape"));
+  EXPECT_THAT(ErrorOf("data { format: SYNTHETIC input_shape: 2 }"), HasSubstr("data.classes"));
+  EXPECT_THAT(ErrorOf("data { format: SYNTHETIC train: 'train.csv' input_shape: 2 classes: 2 }"),
+              HasSubstr("data.train: SYNTHETIC samples come from no file"));
+  EXPECT_THAT(ErrorOf("data { train: 'train.csv' tokens { length: 8 } }"),
+              HasSubstr("data.tokens: has no meaning for format CSV"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { type: LAMB shard: true }"),
+              HasSubstr("optimizer.shard: does not go with LAMB"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { clip_norm: 1 clip_value: 1 }"),
+              HasSubstr("optimizer.clip_value: optimizer.clip_norm is given too"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { trust: 0.1 }"),
+              HasSubstr("optimizer.trust: has no meaning for ADAMW"));
+  EXPECT_THAT(ErrorOf(good + "optimizer { scaling_batch: 9 }"),
+              HasSubstr("optimizer.scaling_batch: has no meaning"));
+  EXPECT_THAT(ErrorOf(good + "schedule { type: COSINE every_steps: 9 }"),
+              HasSubstr("schedule.every_steps: has no meaning for a rate of type COSINE"));
+  EXPECT_THAT(ErrorOf(good + "schedule { type: PLATEAU }"),
+              HasSubstr("PLATEAU follows the validation loss"));
 }
 
 TEST_F(ConfigTest, SetOverridesAnyField) {

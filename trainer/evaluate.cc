@@ -42,11 +42,13 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
 Evaluation Evaluate(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
                     int64_t global_batch, const LoaderOptions& loader_options,
                     config::Precision precision, const World& world) {
+  // A model may have more columns, to fill up its matrices.
+  const int64_t classes = dataset.spec().classes;
   const at::Tensor sums = at::zeros({2}, at::TensorOptions(world.device).dtype(at::kDouble));
   ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
                [&](const DeviceBatch& batch, const at::Tensor& output) {
                  sums[0].add_(model.LossSum(output, batch.target));
-                 sums[1].add_(output.argmax(-1).eq(batch.target).sum());
+                 sums[1].add_(output.narrow(-1, 0, classes).argmax(-1).eq(batch.target).sum());
                });
   world.communicator.AllReduceSum(sums, world.communicator.MakeLabel("evaluation")).Wait();
   const at::Tensor means =
@@ -58,15 +60,16 @@ std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing
                                 const Dataset& dataset, int64_t global_batch,
                                 const LoaderOptions& loader_options, config::Precision precision,
                                 const World& world) {
+  if (!dataset.spec().target_shape.empty()) {
+    throw Error::OnEveryRank(ExitStatus::kUsage,
+                             "predict gives one label for each sample; these have more");
+  }
   // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
   // them.
   const at::Tensor labels = at::zeros({dataset.size()}, at::kLong);
   const at::Tensor probabilities = at::zeros({dataset.size()}, at::kDouble);
   ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
                [&](const DeviceBatch& batch, const at::Tensor& output) {
-                 if (output.dim() != 2) {
-                   throw UsageError("the model gives no label for each sample to predict");
-                 }
                  const auto [probability, label] = output.to(at::kDouble).softmax(1).max(1);
                  const auto first = batch.origin.indices.front();
                  const auto count = static_cast<int64_t>(batch.origin.indices.size());

@@ -23,6 +23,16 @@ int64_t AttentionFlops(const at::RecordFunction& call) {
   return 4 * query.numel() * key.size(2) / (causal ? 2 : 1);
 }
 
+// Of aten::_cudnn_rnn(input, weights, ...): each weight matrix is used at each time step.
+int64_t RnnFlops(const at::RecordFunction& call) {
+  const at::Tensor& input = call.inputs()[0].toTensor();
+  int64_t weights = 0;
+  for (const at::Tensor& weight : call.inputs()[1].toTensorVector()) {
+    if (weight.dim() == 2) weights += weight.numel();
+  }
+  return 2 * weights * (input.numel() / input.size(-1));
+}
+
 // Of aten::convolution(input, weight, bias, stride, padding, dilation, ...), not transposed.
 int64_t ConvolutionFlops(const at::RecordFunction& call) {
   const auto inputs = call.inputs();
@@ -51,6 +61,7 @@ int64_t FlopsOf(const at::RecordFunction& call) {
   if (name == "aten::addmm" || name == "aten::baddbmm") {
     return 2 * tensor(1).numel() * tensor(2).size(-1);
   }
+  if (name == "aten::_cudnn_rnn") return RnnFlops(call);
   if (name == "aten::scaled_dot_product_attention") return AttentionFlops(call);
   if (name == "aten::convolution") return ConvolutionFlops(call);
   return 0;

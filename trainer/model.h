@@ -44,7 +44,8 @@ struct ModelSpec {
 class Model : public torch::nn::Module {
  public:
   // input: [count, input_shape...], count >= 1, float32, or int64 where samples are tokens -> output:
-  // [count, classes], the logits; for tokens [count, tokens, classes].
+  // [count, classes], the logits; for tokens [count, tokens, classes]. Columns beyond the classes are
+  // left out where labels are compared.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
   // The sum over the targets of their losses, 0-dimensional: by default the cross-entropy of

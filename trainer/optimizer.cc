@@ -119,7 +119,10 @@ void Optimizer::Update(size_t index) {
         break;
     }
     if (!group.averages.empty()) {
-      at::_foreach_lerp_(group.averages, group.parameters, 1 - config_.ema_decay());
+      const at::Tensor share = (1 - skip_) * (1 - config_.ema_decay());
+      for (size_t i = 0; i < group.averages.size(); ++i) {
+        group.averages[i].lerp_(group.parameters[i], share);
+      }
     }
   }
 }

@@ -7,7 +7,7 @@
 //   1. Everything that changes from step to step (learning rate, number of updates, moments, whether and
 //      how gradients are scaled) lives in tensors on the parameters' device, so that a step never waits
 //      for the device and can be captured in a CUDA graph.
-//   2. A step that is left out (StepValue kSkip) changes neither parameters nor moments.
+//   2. A step that is left out (StepValue kSkip) changes neither parameters, moments nor averages.
 #pragma once
 
 #include <ATen/core/Tensor.h>

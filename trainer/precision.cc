@@ -33,7 +33,8 @@ config::Precision PrecisionOn(at::Device device, config::Precision wanted) {
 
 void SetUpNumerics(config::Precision precision, bool deterministic) {
   at::Context& context = at::globalContext();
-  // By default cuDNN would round a float32 convolution's inputs to tf32.
+  // By default cuDNN would round a float32 convolution's inputs to tf32. What BF16 and FP16 leave in
+  // float32 may be rounded, too, as everything around it is.
   context.setAllowTF32CuDNN(precision != config::FP32);
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);

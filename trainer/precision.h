@@ -1,7 +1,8 @@
 // Precision: the floating-point format of matrix products and convolutions.
 //
 // Promise: weights, gradients, losses and the optimizer's state are float32. BF16 and FP16 are
-// torch.autocast's: the operations that PyTorch takes for safe run in 16 bits, the others in float32.
+// torch.autocast's: the operations that PyTorch takes for safe run in 16 bits, the others in float32,
+// their matrix products in tf32.
 #pragma once
 
 #include <c10/core/Device.h>

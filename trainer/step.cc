@@ -67,8 +67,8 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
              .scales_loss = precision_ == config::FP16,
              .growth_interval = config.loss_scale().growth_interval(),
              .stops = config.anomaly().policy() != config::Anomaly::SKIP},
-      norm_decides_(rules_.max_norm > 0 || rules_.scales_loss || !rules_.stops ||
-                    world.size() == 1),
+      norm_decides_(rules_.max_norm > 0 || config.optimizer().clip_value() > 0 ||
+                    rules_.scales_loss || !rules_.stops || world.size() == 1),
       parameters_(TrainedParametersOf(model)) {
   for (const auto& item : model.named_buffers()) buffers_.push_back({item.key(), item.value()});
   reducer_.emplace(parameters_, world.communicator, ReducerOptionsFor(config));
@@ -153,9 +153,9 @@ void Step::RunGraph(int64_t key, const MicroBatches& batches, DeviceBatch first)
     batches.prefetch();
   }
   const auto compute = [&] { Compute([&](int micro) { return micro_batches[micro]; }); };
+  // A graph waits for nothing that began before it, and ends with nothing under way.
+  reducer_->WaitForParameters();
   if (!graphs_->Has(key)) {
-    // A graph waits for nothing that began before it, and ends with nothing under way.
-    reducer_->WaitForParameters();
     const auto compute_whole = [&] {
       compute();
       reducer_->WaitForParameters();
@@ -165,6 +165,7 @@ void Step::RunGraph(int64_t key, const MicroBatches& batches, DeviceBatch first)
     } catch (const Error& error) {
       why_no_graph_ = error.what();
       graphs_.reset();
+      reducer_->Abandon();
       return compute();
     }
   }

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <utility>
 
 #include "trainer/step_graph.h"
 
@@ -56,10 +57,9 @@ void StepClock::BeginStep() {
 }
 
 void StepClock::Mark(Phase phase) {
-  if (StepGraphs::IsCapturing(device_) && !captured_) {
-    marks_.clear();
-    captured_ = true;
-  }
+  const bool capturing = StepGraphs::IsCapturing(device_);
+  // Of another kind than those that are there: a graph is captured, or its capture has failed.
+  if (std::exchange(captured_, capturing) != capturing) marks_.clear();
   marks_.push_back({phase, std::make_unique<Moment>(device_)});
 }
 

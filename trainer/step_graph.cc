@@ -45,17 +45,20 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   auto graph = std::make_unique<Graph>();
   graph->key = key;
   graph->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  bool stepped = false;
   try {
     step();
+    stepped = true;
     graph->graph.capture_end();
   } catch (...) {
-    // What capture_end() would have undone.
-    cudaGraph_t unfinished = nullptr;
-    if (IsCapturing(device_)) cudaStreamEndCapture(stream.stream(), &unfinished);
-    if (unfinished != nullptr) cudaGraphDestroy(unfinished);
-    cudaGetLastError();
-    c10::cuda::CUDACachingAllocator::endAllocateToPool(device_.index(), pool);
-    c10::cuda::CUDACachingAllocator::releasePool(device_.index(), pool);
+    if (!stepped) {  // what capture_end() would have undone
+      cudaGraph_t unfinished = nullptr;
+      if (IsCapturing(device_)) cudaStreamEndCapture(stream.stream(), &unfinished);
+      if (unfinished != nullptr) cudaGraphDestroy(unfinished);
+      cudaGetLastError();
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(device_.index(), pool);
+      c10::cuda::CUDACachingAllocator::releasePool(device_.index(), pool);
+    }
     at::check_generator<at::CUDAGeneratorImpl>(random)->graphsafe_set_state(
         before.getIntrusivePtr());
     throw;

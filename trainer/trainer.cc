@@ -123,11 +123,6 @@ class Trainer {
   StepMeasurement Measure(int warmup, int steps, const std::string& trace,
                           const TrainOptions& options) {
     constexpr int kPhaseSteps = 10;
-    if (config_.global_batch() > data_.train->size()) {
-      throw Error::OnEveryRank(
-          ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",
-                                          config_.global_batch(), data_.train->size()));
-    }
     Begin();
     StepMeasurement measured;
     measured.forward_flops = CountFlops([&] { TrainStep(0); });
@@ -136,6 +131,11 @@ class Trainer {
 
     // From here on the data lie on the device.
     DeviceBatch batch = feed_.Next();
+    if (batch.origin.global_count != config_.global_batch()) {
+      throw Error::OnEveryRank(
+          ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",
+                                          config_.global_batch(), data_.train->size()));
+    }
     batch.input = batch.input.clone();
     batch.target = batch.target.clone();
     batches_ = {.next = [batch] { return batch; }, .prefetch = [] {}};
@@ -281,7 +281,7 @@ class Trainer {
     }
   }
 
-  // Ends the run because of an anomaly in `step`, after which no weight has changed.
+  // Ends the run because of an anomaly in `step`.
   [[noreturn]] void Stop(int64_t step, double loss, double grad_norm) {
     std::string saved;
     if (config_.anomaly().policy() == config::Anomaly::STOP_AND_SAVE) {
@@ -306,7 +306,9 @@ class Trainer {
     options.ranks = 1;
     Sampler sampler(options);
     sampler.Seek(step - 1);
-    const Json anomaly{{"step", step}, {"samples", sampler.Next().indices}};
+    std::vector<int64_t> samples = sampler.Next().indices;
+    for (int64_t& sample : samples) sample = data_.train->NumberInFiles(sample);
+    const Json anomaly{{"step", step}, {"samples", samples}};
     const std::string text = anomaly.dump() + "\n";
     WriteFileAtomically(path,
                         [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });

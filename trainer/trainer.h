@@ -3,8 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
 //   data, model or config that do not go together -> the same Error on every rank, before the first
 //     step -> test_unknown_model, test_bad_csv, ...
-//   loss or gradient are not finite -> Error (kUsage) on every rank, with the step; the weights are those
-//     before it -> tests/precision_test.py
+//   loss or gradient are not finite -> Error (kUsage) on every rank, with the step
+//     -> tests/precision_test.py
 //     -> test_a_loss_that_is_not_finite
 //   a rank throws in the first step -> its error on every rank -> test_a_rank_that_throws
 //   a rank throws later -> options.leave, which ends the others, too

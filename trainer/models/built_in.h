@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// "mlp" and "convnet", as config.proto describes them.
+// "mlp", "convnet", "lstm", "resnet" and "gpt2", as config.proto describes them.
 Models BuiltInModels();
 
 }  // namespace lockstep

@@ -6,35 +6,13 @@
 // over that. The twin does the same in more bytes; its `of_copy` is its rate in terms of those 6.
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <benchmark/benchmark.h>
 
+#include "trainer/ops/bench_clock.h"
 #include "trainer/ops/cross_entropy.h"
 
 namespace lockstep::ops {
 namespace {
-
-// Seconds of one `launch`, by the device's own clock.
-template <typename Launch>
-double DeviceSeconds(const Launch& launch) {
-  at::cuda::CUDAEvent begin(cudaEventDefault);
-  at::cuda::CUDAEvent end(cudaEventDefault);
-  begin.record();
-  launch();
-  end.record();
-  end.synchronize();
-  return begin.elapsed_time(end) * 1e-3;
-}
-
-double CopySeconds(int64_t bytes_moved) {
-  const at::Tensor from =
-      at::ones({bytes_moved / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
-  const at::Tensor to = at::empty_like(from);
-  double best = 1e9;
-  for (int i = 0; i < 20; ++i) best = std::min(best, DeviceSeconds([&] { to.copy_(from); }));
-  return best;
-}
 
 template <typename Loss>
 void Run(benchmark::State& state, const Loss& loss) {

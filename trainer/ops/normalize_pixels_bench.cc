@@ -6,10 +6,9 @@
 // kernel's rate over that.
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <benchmark/benchmark.h>
 
+#include "trainer/ops/bench_clock.h"
 #include "trainer/ops/normalize_pixels.h"
 
 namespace lockstep::ops {
@@ -17,37 +16,13 @@ namespace {
 
 constexpr int64_t kBytesPerPixel = 5;
 
-// Seconds of one `launch`, by the device's own clock.
-template <typename Launch>
-double DeviceSeconds(const Launch& launch) {
-  at::cuda::CUDAEvent begin(cudaEventDefault);
-  at::cuda::CUDAEvent end(cudaEventDefault);
-  begin.record();
-  launch();
-  end.record();
-  end.synchronize();
-  return begin.elapsed_time(end) * 1e-3;
-}
-
-double CopyBytesPerSecond(int64_t bytes_moved) {
-  const at::Tensor from =
-      at::ones({bytes_moved / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
-  const at::Tensor to = at::empty_like(from);
-  double best = 0;
-  for (int i = 0; i < 20; ++i) {
-    best =
-        std::max(best, static_cast<double>(bytes_moved) / DeviceSeconds([&] { to.copy_(from); }));
-  }
-  return best;
-}
-
 template <typename Normalize>
 void Run(benchmark::State& state, const Normalize& normalize) {
   const at::Tensor pixels = at::randint(0, 256, {state.range(0), 3, 224, 224}, at::kByte).cuda();
   const at::Tensor scale = at::randn({3}).cuda();
   const at::Tensor shift = at::randn({3}).cuda();
   const int64_t bytes = pixels.numel() * kBytesPerPixel;
-  const double copy = CopyBytesPerSecond(bytes);
+  const double copy = static_cast<double>(bytes) / CopySeconds(bytes);
   if (!at::allclose(normalize(pixels, scale, shift), NormalizePixelsTwin(pixels, scale, shift),
                     1e-6, 1e-5)) {
     state.SkipWithError("wrong result");

@@ -1,0 +1,33 @@
+// What the kernels' benchmarks time with.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAEvent.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace lockstep::ops {
+
+// Seconds of what `launch` queues, by the device's own clock.
+template <typename Launch>
+double DeviceSeconds(const Launch& launch) {
+  at::cuda::CUDAEvent begin(cudaEventDefault);
+  at::cuda::CUDAEvent end(cudaEventDefault);
+  begin.record();
+  launch();
+  end.record();
+  end.synchronize();
+  return begin.elapsed_time(end) * 1e-3;
+}
+
+// Seconds of a device-to-device copy that reads and writes `bytes` together, the best of some.
+inline double CopySeconds(int64_t bytes) {
+  const at::Tensor from = at::ones({bytes / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  const at::Tensor to = at::empty_like(from);
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 20; ++i) best = std::min(best, DeviceSeconds([&] { to.copy_(from); }));
+  return best;
+}
+
+}  // namespace lockstep::ops
