@@ -73,4 +73,9 @@ void WriteFileAtomically(const std::string& path,
   Descriptor(folder, O_RDONLY | O_DIRECTORY).Sync();
 }
 
+void WriteFileAtomically(const std::string& path, std::string_view text) {
+  WriteFileAtomically(path,
+                      [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });
+}
+
 }  // namespace lockstep

@@ -20,6 +20,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -30,5 +31,8 @@ using AppendBytes = std::function<void(std::span<const std::byte>)>;
 // `write` throws.
 void WriteFileAtomically(const std::string& path,
                          const std::function<void(const AppendBytes&)>& write);
+
+// Writes a file that is `text`. Throws Error (kCheckpoint).
+void WriteFileAtomically(const std::string& path, std::string_view text);
 
 }  // namespace lockstep

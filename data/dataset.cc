@@ -1,12 +1,13 @@
 #include "data/dataset.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -39,17 +40,13 @@ class InMemory : public Dataset {
   std::vector<int64_t> labels_;
 };
 
-int64_t ElementsOf(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
-
 }  // namespace
 
 int64_t SampleSpec::bytes() const {
-  return ElementsOf(shape) * static_cast<int64_t>(c10::elementSize(dtype));
+  return c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-int64_t SampleSpec::targets() const { return ElementsOf(target_shape); }
+int64_t SampleSpec::targets() const { return c10::multiply_integers(target_shape); }
 
 int64_t SampleSpec::target_bytes() const {
   return targets() * static_cast<int64_t>(c10::elementSize(target_dtype));

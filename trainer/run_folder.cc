@@ -1,7 +1,6 @@
 #include "trainer/run_folder.h"
 
 #include <filesystem>
-#include <span>
 
 #include "base/error.h"
 #include "ckpt/atomic_file.h"
@@ -21,9 +20,7 @@ RunFolder::RunFolder(const config::Config& config) : path_(config.run_dir()) {
         "{}: the run folder exists already: remove it, or choose another with --set run_dir=...",
         path_);
   }
-  const std::string text = PrintConfig(config);
-  WriteFileAtomically(RunConfigPath(path_),
-                      [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });
+  WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
   log_.open(path_ + "/log.jsonl");
 }
 

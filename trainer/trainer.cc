@@ -8,7 +8,6 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "base/clock.h"
@@ -170,9 +169,7 @@ class Trainer {
 
     const at::Tensor figures = step_->figures().cpu();
     measured.loss = figures[ops::kLoss].item<double>();
-    for (const NamedTensor& parameter : step_->parameters()) {
-      measured.parameters += parameter.tensor.numel();
-    }
+    measured.parameters = ParameterCount();
     measured.precision = precision_;
     measured.why_no_graph = step_->why_no_graph();
     return measured;
@@ -212,6 +209,13 @@ class Trainer {
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
     step_->Run(LearningRateOf(step), batches_);
+  }
+
+  // Numbers that are trained.
+  int64_t ParameterCount() const {
+    int64_t count = 0;
+    for (const NamedTensor& parameter : step_->parameters()) count += parameter.tensor.numel();
+    return count;
   }
 
   double LearningRateOf(int64_t step) const {
@@ -275,7 +279,8 @@ class Trainer {
     if (figures[ops::kSkipped] > 0) event["skipped_steps"] = figures[ops::kSkipped];
     folder_->Log(event);
     progress_->OnStep(report);
-    if (!std::exchange(told_why_no_graph_, !step_->why_no_graph().empty()) && told_why_no_graph_) {
+    if (!told_why_no_graph_ && !step_->why_no_graph().empty()) {
+      told_why_no_graph_ = true;
       folder_->Log({{"event", "no_graph"}, {"reason", step_->why_no_graph()}});
       progress_->Say(fmt::format("steps run without a CUDA graph: {}", step_->why_no_graph()));
     }
@@ -309,9 +314,7 @@ class Trainer {
     std::vector<int64_t> samples = sampler.Next().indices;
     for (int64_t& sample : samples) sample = data_.train->NumberInFiles(sample);
     const Json anomaly{{"step", step}, {"samples", samples}};
-    const std::string text = anomaly.dump() + "\n";
-    WriteFileAtomically(path,
-                        [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });
+    WriteFileAtomically(path, anomaly.dump() + "\n");
   }
 
   void EndEpoch(int64_t steps_done) {
@@ -360,8 +363,7 @@ class Trainer {
   }
 
   void LogStart(const TrainOptions& options) {
-    int64_t elements = 0;
-    for (const NamedTensor& parameter : step_->parameters()) elements += parameter.tensor.numel();
+    const int64_t elements = ParameterCount();
     const int64_t validation_samples = data_.validation ? data_.validation->size() : 0;
     folder_->Log({{"event", "start"},
                   {"version", options.version},
@@ -537,8 +539,7 @@ int64_t PredictRun(const std::string& run_dir, const config::Config& config,
     for (size_t i = 0; i < predictions.size(); ++i) {
       csv += fmt::format("{},{},{:.6f}\n", i, predictions[i].label, predictions[i].probability);
     }
-    WriteFileAtomically(output,
-                        [&](const AppendBytes& append) { append(std::as_bytes(std::span(csv))); });
+    WriteFileAtomically(output, csv);
   });
   return run.dataset->size();
 }

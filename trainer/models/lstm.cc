@@ -1,9 +1,8 @@
 #include "trainer/models/lstm.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 
-#include <functional>
-#include <numeric>
 #include <tuple>
 
 #include "base/error.h"
@@ -14,8 +13,7 @@ Lstm::Lstm(const ModelSpec& spec) {
   spec.RequireNumbers();
   const config::Lstm& config = spec.config.lstm();
   const std::vector<int64_t>& shape = spec.input_shape;
-  const int64_t numbers =
-      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  const int64_t numbers = c10::multiply_integers(shape);
   // An image's rows are the last but one dimension, of all its channels.
   steps_ = config.steps() > 0 ? config.steps() : shape.size() > 1 ? numbers / shape.back() : 0;
   if (steps_ == 0 || numbers % steps_ != 0) {

@@ -1,18 +1,16 @@
 #include "trainer/models/mlp.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 #include <torch/nn/modules/linear.h>
 
-#include <functional>
-#include <numeric>
 #include <string>
 
 namespace lockstep {
 
 Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
   spec.RequireNumbers();
-  int64_t width = std::accumulate(spec.input_shape.begin(), spec.input_shape.end(), int64_t{1},
-                                  std::multiplies<>());
+  int64_t width = c10::multiply_integers(spec.input_shape);
   const config::Mlp& config = spec.config.mlp();
   int index = 0;  // in nn.Sequential
   const auto add = [&](int64_t outputs) -> Layer& {
