@@ -3,10 +3,11 @@
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "trainer/ops/cross_entropy_kernel.h"
+#include "trainer/ops/launch_arguments.h"
 
 namespace lockstep::ops {
 namespace {
@@ -15,26 +16,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-FloatType TypeOf(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kHalf:
-      return FloatType::kFloat16;
-    case at::kBFloat16:
-      return FloatType::kBFloat16;
-    default:
-      return FloatType::kFloat32;
-  }
-}
-
 CrossEntropyShape ShapeOf(const at::Tensor& logits, int64_t classes, double label_smoothing) {
+  TORCH_CHECK(0 < classes && classes <= logits.size(1) && logits.size(1) < int64_t{1} << 30,
+              "cross-entropy: ", classes, " classes in ", logits.size(1), " columns");
   return {.rows = logits.size(0),
           .columns = logits.size(1),
           .classes = classes,
           .label_smoothing = static_cast<float>(label_smoothing)};
-}
-
-cudaStream_t StreamOf(const at::Tensor& tensor) {
-  return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
 }
 
 class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
@@ -70,15 +58,47 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
                                        context->saved_data["label_smoothing"].toDouble()),
                                StreamOf(logits));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+    torch::autograd::impl::bump_version(logits);
     return {logits, {}, {}, {}};
+  }
+};
+
+class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAndGradient> {
+ public:
+  static Variable forward(AutogradContext* context, const Variable& logits, const Variable& target,
+                          const Variable& gradient, int64_t classes, double label_smoothing) {
+    const c10::cuda::CUDAGuard guard(logits.device());
+    const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
+    // Without history: what is written over it is not the logits any more.
+    const at::Tensor memory = logits.detach();
+    LaunchCrossEntropyAndGradient(
+        memory.mutable_data_ptr(), TypeOf(memory), target.const_data_ptr<int64_t>(),
+        gradient.const_data_ptr<float>(), losses.mutable_data_ptr<float>(),
+        ShapeOf(memory, classes, label_smoothing), StreamOf(memory));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    // Not mark_dirty, which wants the logits back as an output. The version alone tells an
+    // operation that has kept the logits; what is saved is saved with it: backward finds no change.
+    torch::autograd::impl::bump_version(memory);
+    context->save_for_backward({memory});
+    return losses.sum();
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list&) {
+    return {context->get_saved_variables()[0].detach(), {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
 at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
-                           double label_smoothing) {
+                           double label_smoothing, const at::Tensor& gradient) {
   if (!logits.is_cuda()) return CrossEntropySumTwin(logits, target, classes, label_smoothing);
+  if (gradient.defined() && at::GradMode::is_enabled() && logits.requires_grad()) {
+    TORCH_CHECK(gradient.dim() == 0 && gradient.device() == logits.device(),
+                "cross-entropy: the gradient is not one number on ", logits.device());
+    return CrossEntropyAndGradient::apply(logits.contiguous(), target.contiguous(), gradient,
+                                          classes, label_smoothing);
+  }
   return FusedCrossEntropy::apply(logits.contiguous(), target.contiguous(), classes,
                                   label_smoothing);
 }

@@ -1,180 +1,386 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "trainer/ops/cross_entropy_kernel.h"
+#include "trainer/ops/pack.cuh"
 
 namespace lockstep::ops {
 namespace {
 
-// A row is a block's: long rows keep many loads in flight, and there are always many rows.
-constexpr int kThreads = 256;
-constexpr int kWarps = kThreads / 32;
+// A row is a block's: there are always many rows.
+constexpr int kWarpThreads = 32;
+constexpr int kMostThreads = 1024;
+// Of blocks that sweep a row once: small ones, some of which load while others wait at a barrier.
+constexpr int kSweepThreads = 256;
+// Loads of a thread in flight where a row is swept.
+constexpr int kAtOnce = 4;
+// Packs that a thread holds of a row in registers: 32 of them, half of what a block of 1,024 has.
+constexpr int kMostHeld = 8;
 
-// As many values as one load of 16 bytes holds.
 template <typename T>
-struct alignas(16) Pack {
-  static constexpr int kSize = 16 / sizeof(T);
-  T values[kSize];
+constexpr int kPackSize = 16 / sizeof(T);
+
+// The compiler forgets what it has computed from x, which would otherwise take up registers.
+__device__ void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
+
+// How many of the columns from `column` on come before `end`.
+__device__ unsigned Before(int column, int end) {
+  unsigned count = static_cast<unsigned>(max(end - column, 0));
+  Forget(count);
+  return count;
+}
+
+// A pack that stays in registers as the words it is loaded in, half as many as its values unpacked.
+template <typename T, int kSize>
+class Held {
+ public:
+  __device__ Pack<T, kSize> Values() const {
+    Pack<T, kSize> pack;
+    memcpy(&pack, words_, sizeof(pack));
+    return pack;
+  }
+  __device__ void Set(Pack<T, kSize> pack) {
+    memcpy(words_, &pack, sizeof(pack));
+    Forget();
+  }
+  // From here on the values are unpacked anew.
+  __device__ void Forget() {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) ops::Forget(words_[i]);
+  }
+
+ private:
+  static constexpr int kWords = (kSize * sizeof(T) + 3) / 4;
+  alignas(16) unsigned words_[kWords];
 };
 
-__device__ float ToFloat(float x) { return x; }
-__device__ float ToFloat(__half x) { return __half2float(x); }
-__device__ float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
-
-template <typename T>
-__device__ T FromFloat(float x);
-template <>
-__device__ float FromFloat(float x) {
-  return x;
-}
-template <>
-__device__ __half FromFloat(float x) {
-  return __float2half(x);
-}
-template <>
-__device__ __nv_bfloat16 FromFloat(float x) {
-  return __float2bfloat16(x);
-}
-
-// The greatest value so far, and the sum of exp(value - greatest).
-struct Running {
+// Of some of a row's logits.
+struct Seen {
   float greatest = -INFINITY;
-  float sum = 0;
-
-  __device__ void Add(float x) {
-    if (x > greatest) {
-      sum = sum * __expf(greatest - x) + 1;
-      greatest = x;
-    } else {
-      sum += __expf(x - greatest);
-    }
-  }
-  __device__ void Add(const Running& other) {
-    if (other.greatest == -INFINITY) return;
-    const float top = fmaxf(greatest, other.greatest);
-    sum = sum * __expf(greatest - top) + other.sum * __expf(other.greatest - top);
-    greatest = top;
-  }
+  float exp_sum = 0;  // of exp(logit - greatest)
+  float sum = 0;      // of the logits, where labels are smoothed
 };
 
-// L and the loss of row blockIdx.x. kPacked: rows begin at multiples of 16 bytes.
-template <typename T, bool kPacked>
-__global__ void Forward(const T* logits, const int64_t* target, float* losses, LogSum* log_sums,
-                        CrossEntropyShape shape) {
-  const int64_t row = blockIdx.x;
-  const T* x = logits + row * shape.columns;
-  Running running;
-  float plain_sum = 0;
-  const auto add = [&](float value) {
-    running.Add(value);
-    plain_sum += value;
-  };
-  int64_t scalar_begin = 0;
-  if constexpr (kPacked) {
-    const int64_t packs = shape.classes / Pack<T>::kSize;
-    for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
-      const Pack<T> pack = reinterpret_cast<const Pack<T>*>(x)[i];
-      // The greatest of the pack first: one rescaling for all of it.
-      float values[Pack<T>::kSize];
-      float top = running.greatest;
-#pragma unroll
-      for (int j = 0; j < Pack<T>::kSize; ++j) {
-        values[j] = ToFloat(pack.values[j]);
-        top = fmaxf(top, values[j]);
-      }
-      running.sum *= __expf(running.greatest - top);
-      running.greatest = top;
-#pragma unroll
-      for (int j = 0; j < Pack<T>::kSize; ++j) {
-        running.sum += __expf(values[j] - top);
-        plain_sum += values[j];
-      }
-    }
-    scalar_begin = packs * Pack<T>::kSize;
-  }
-  for (int64_t i = scalar_begin + threadIdx.x; i < shape.classes; i += kThreads) add(ToFloat(x[i]));
+// What to subtract before exp: logits that are all -inf have no finite greatest, and exp(-inf) = 0.
+__device__ float Base(float greatest) { return greatest == -INFINITY ? 0 : greatest; }
 
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const Running other{__shfl_xor_sync(~0u, running.greatest, offset),
-                        __shfl_xor_sync(~0u, running.sum, offset)};
-    running.Add(other);
-    plain_sum += __shfl_xor_sync(~0u, plain_sum, offset);
+__device__ Seen OfWarp(const Seen& thread) {
+  Seen seen = thread;
+  for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
+    seen.greatest = fmaxf(seen.greatest, __shfl_xor_sync(~0u, seen.greatest, offset));
   }
-  __shared__ Running warps[kWarps];
-  __shared__ float warp_sums[kWarps];
-  if (threadIdx.x % 32 == 0) {
-    warps[threadIdx.x / 32] = running;
-    warp_sums[threadIdx.x / 32] = plain_sum;
+  seen.exp_sum *= __expf(thread.greatest - Base(seen.greatest));
+  for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
+    seen.exp_sum += __shfl_xor_sync(~0u, seen.exp_sum, offset);
+    seen.sum += __shfl_xor_sync(~0u, seen.sum, offset);
+  }
+  return seen;
+}
+
+// Of all threads of the block, to each of them; once in a kernel.
+__device__ Seen OfBlock(const Seen& thread) {
+  __shared__ float greatest[kWarpThreads];
+  __shared__ float exp_sum[kWarpThreads];
+  __shared__ float sum[kWarpThreads];
+  const unsigned warp = threadIdx.x / kWarpThreads;
+  const unsigned lane = threadIdx.x % kWarpThreads;
+  const Seen seen = OfWarp(thread);
+  if (lane == 0) {
+    greatest[warp] = seen.greatest;
+    exp_sum[warp] = seen.exp_sum;
+    sum[warp] = seen.sum;
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (int warp = 1; warp < kWarps; ++warp) {
-    running.Add(warps[warp]);
-    plain_sum += warp_sums[warp];
-  }
-  const LogSum log_sum{running.greatest, logf(running.sum)};
-  const int64_t t = target[row];
-  const float chosen = t >= 0 && t < shape.classes ? ToFloat(x[t]) : NAN;
-  const float mean = plain_sum / static_cast<float>(shape.classes);
-  log_sums[row] = log_sum;
-  losses[row] = log_sum.rest - (1 - shape.label_smoothing) * (chosen - log_sum.greatest);
-  if (shape.label_smoothing > 0) losses[row] -= shape.label_smoothing * (mean - log_sum.greatest);
+  // Each warp adds up all warps' for itself, which saves the way back through shared memory.
+  Seen other;
+  if (lane < blockDim.x / kWarpThreads) other = {greatest[lane], exp_sum[lane], sum[lane]};
+  return OfWarp(other);
 }
 
-template <typename T, bool kPacked>
-__global__ void Backward(T* logits, const int64_t* target, const LogSum* log_sums,
-                         const float* gradient, CrossEntropyShape shape) {
+// Packs first, first + blockDim.x, ... of row x. Columns that are no class read as -inf.
+template <typename T, int kSize, int kHeld>
+__device__ void Load(const T* x, int first, const CrossEntropyShape& shape,
+                     Held<T, kSize> (&held)[kHeld]) {
+  const int classes = static_cast<int>(shape.classes);
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) {
+    const int pack = first + k * static_cast<int>(blockDim.x);
+    if (pack * kSize < classes) held[k].Set(reinterpret_cast<const Pack<T, kSize>*>(x)[pack]);
+  }
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) {
+    const int column = (first + k * static_cast<int>(blockDim.x)) * kSize;
+    if (column + kSize > classes) {
+      const unsigned count = Before(column, classes);
+      Pack<T, kSize> pack = held[k].Values();
+#pragma unroll
+      for (unsigned j = 0; j < kSize; ++j) {
+        if (j >= count) pack.values[j] = FromFloat<T>(-INFINITY);
+      }
+      held[k].Set(pack);
+    }
+  }
+}
+
+template <typename T, int kSize, int kHeld>
+__device__ void Add(Held<T, kSize> (&held)[kHeld], int first, const CrossEntropyShape& shape,
+                    Seen& seen) {
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) {
+    held[k].Forget();
+    const Pack<T, kSize> pack = held[k].Values();
+    // The greatest first: one rescaling for the pack.
+    float greatest = seen.greatest;
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) greatest = fmaxf(greatest, ToFloat(pack.values[j]));
+    const float base = Base(greatest);
+    seen.exp_sum *= __expf(seen.greatest - base);
+    seen.greatest = greatest;
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) seen.exp_sum += __expf(ToFloat(pack.values[j]) - base);
+    if (shape.label_smoothing > 0) {
+      const int column = (first + k * static_cast<int>(blockDim.x)) * kSize;
+      const unsigned count = Before(column, static_cast<int>(shape.classes));
+#pragma unroll
+      for (unsigned j = 0; j < kSize; ++j) {
+        if (j < count) seen.sum += ToFloat(pack.values[j]);
+      }
+    }
+  }
+}
+
+// Row x as the block sees it in one sweep.
+template <typename T, int kSize>
+__device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
+  const int packs = (static_cast<int>(shape.classes) + kSize - 1) / kSize;
+  const int step = static_cast<int>(blockDim.x) * kAtOnce;
+  Seen seen;
+  for (int first = static_cast<int>(threadIdx.x); first < packs; first += step) {
+    Held<T, kSize> held[kAtOnce];
+    Load(x, first, shape, held);
+    Add(held, first, shape, seen);
+  }
+  return OfBlock(seen);
+}
+
+struct Target {
+  int column;  // -1 where the target is no class
+
+  __device__ Target(int64_t target, const CrossEntropyShape& shape)
+      : column(target >= 0 && target < shape.classes ? static_cast<int>(target) : -1) {}
+
+  // Whether this thread writes the pack with the target's column.
+  template <int kSize>
+  __device__ bool IsMine() const {
+    return column >= 0 &&
+           column / kSize % static_cast<int>(blockDim.x) == static_cast<int>(threadIdx.x);
+  }
+
+  template <typename T>
+  __device__ float Logit(const T* x) const {
+    return column >= 0 ? ToFloat(x[column]) : NAN;
+  }
+};
+
+__device__ float Loss(const Seen& row, const LogSum& log_sum, float target_logit,
+                      const CrossEntropyShape& shape) {
+  const float s = shape.label_smoothing;
+  float loss = log_sum.rest - (1 - s) * (target_logit - log_sum.greatest);
+  if (s > 0) loss -= s * (row.sum / static_cast<float>(shape.classes) - log_sum.greatest);
+  return loss;
+}
+
+// gradient (softmax(x)[c] - wanted[c]); a row whose target is no class gets NaN.
+struct Derivative {
+  LogSum log_sum;
+  float scale;
+  float spread;  // what each class is wanted with
+  float wanted;  // what the target is wanted with besides
+
+  __device__ Derivative(const LogSum& log_sum, float gradient, const Target& target,
+                        const CrossEntropyShape& shape)
+      : log_sum(log_sum),
+        scale(target.column >= 0 ? gradient : NAN),
+        spread(scale * shape.label_smoothing / static_cast<float>(shape.classes)),
+        wanted(scale * (1 - shape.label_smoothing)) {}
+
+  // Of any class but the target.
+  __device__ float operator()(float logit) const {
+    return fmaf(scale, __expf(logit - log_sum.greatest - log_sum.rest), -spread);
+  }
+};
+
+// The derivative of what Load has read, to where it was read. The target is left to WriteTarget.
+template <typename T, int kSize, int kHeld>
+__device__ void Write(Held<T, kSize> (&held)[kHeld], const Derivative& derivative, T* x, int first,
+                      const CrossEntropyShape& shape) {
+  const int classes = static_cast<int>(shape.classes);
+  const int columns = static_cast<int>(shape.columns);
+#pragma unroll
+  for (int k = 0; k < kHeld; ++k) {
+    const int pack = first + k * static_cast<int>(blockDim.x);
+    const int column = pack * kSize;
+    if (column < columns) {
+      held[k].Forget();
+      Pack<T, kSize> values = held[k].Values();
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        values.values[j] = FromFloat<T>(derivative(ToFloat(values.values[j])));
+      }
+      if (column + kSize > classes) {
+        const unsigned count = Before(column, classes);
+#pragma unroll
+        for (unsigned j = 0; j < kSize; ++j) {
+          if (j >= count) values.values[j] = FromFloat<T>(0);
+        }
+      }
+      reinterpret_cast<Pack<T, kSize>*>(x)[pack] = values;
+    }
+  }
+}
+
+// By the thread that has written the target's pack, after it.
+template <typename T>
+__device__ void WriteTarget(const Derivative& derivative, float logit, T* x, const Target& target) {
+  x[target.column] = FromFloat<T>(derivative(logit) - derivative.wanted);
+}
+
+template <typename T, int kSize>
+__device__ void SweepGradient(const Derivative& derivative, T* x, const CrossEntropyShape& shape) {
+  const int packs = static_cast<int>(shape.columns) / kSize;
+  const int step = static_cast<int>(blockDim.x) * kAtOnce;
+  // From the end, which an earlier sweep has left in the cache.
+  for (int begin = (packs - 1) / step * step; begin >= 0; begin -= step) {
+    const int first = begin + static_cast<int>(threadIdx.x);
+    Held<T, kSize> held[kAtOnce];
+    Load(x, first, shape, held);
+    Write(held, derivative, x, first, shape);
+  }
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kSweepThreads)
+    Forward(const T* logits, const int64_t* target, float* losses, LogSum* log_sums,
+            CrossEntropyShape shape) {
+  const int64_t row = blockIdx.x;
+  const T* x = logits + row * shape.columns;
+  const Seen seen = Sweep<T, kSize>(x, shape);
+  if (threadIdx.x != 0) return;
+  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
+  log_sums[row] = log_sum;
+  losses[row] = Loss(seen, log_sum, Target(target[row], shape).Logit(x), shape);
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kSweepThreads)
+    Backward(T* logits, const int64_t* target, const LogSum* log_sums, const float* gradient,
+             CrossEntropyShape shape) {
   const int64_t row = blockIdx.x;
   T* x = logits + row * shape.columns;
-  const LogSum log_sum = log_sums[row];
-  const float scale = *gradient;
-  const int64_t t = target[row];
-  const float spread = shape.label_smoothing / static_cast<float>(shape.classes);
-  const auto derivative = [&](float value, int64_t column) {
-    if (column >= shape.classes) return 0.0F;
-    const float wanted = spread + (column == t ? 1 - shape.label_smoothing : 0);
-    return scale * (__expf(value - log_sum.greatest - log_sum.rest) - wanted);
-  };
-  int64_t scalar_begin = 0;
-  if constexpr (kPacked) {
-    const int64_t packs = shape.columns / Pack<T>::kSize;
-    for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
-      Pack<T> pack = reinterpret_cast<Pack<T>*>(x)[i];
-#pragma unroll
-      for (int j = 0; j < Pack<T>::kSize; ++j) {
-        pack.values[j] = FromFloat<T>(derivative(ToFloat(pack.values[j]), i * Pack<T>::kSize + j));
-      }
-      reinterpret_cast<Pack<T>*>(x)[i] = pack;
-    }
-    scalar_begin = packs * Pack<T>::kSize;
-  }
-  for (int64_t i = scalar_begin + threadIdx.x; i < shape.columns; i += kThreads) {
-    x[i] = FromFloat<T>(derivative(ToFloat(x[i]), i));
-  }
+  const Target column(target[row], shape);
+  const Derivative derivative(log_sums[row], *gradient, column, shape);
+  // Read by the one thread that overwrites it.
+  const bool is_mine = column.IsMine<kSize>();
+  const float logit = is_mine ? column.Logit(x) : 0;
+  SweepGradient<T, kSize>(derivative, x, shape);
+  if (is_mine) WriteTarget(derivative, logit, x, column);
 }
 
+// A row that is no longer than kHeld packs a thread: read once, from then on in registers.
+template <typename T, int kHeld>
+__global__ void __launch_bounds__(kMostThreads, 1)
+    LossAndGradient(T* logits, const int64_t* target, const float* gradient, float* losses,
+                    CrossEntropyShape shape) {
+  constexpr int kSize = kPackSize<T>;
+  const int64_t row = blockIdx.x;
+  const int thread = static_cast<int>(threadIdx.x);
+  T* x = logits + row * shape.columns;
+  Held<T, kSize> held[kHeld];
+  Load(x, thread, shape, held);
+  // Before any thread writes: OfBlock is a barrier.
+  const Target column(target[row], shape);
+  const float logit = column.Logit(x);
+  Seen seen;
+  Add(held, thread, shape, seen);
+  seen = OfBlock(seen);
+  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
+  if (thread == 0) losses[row] = Loss(seen, log_sum, logit, shape);
+  const Derivative derivative(log_sum, *gradient, column, shape);
+  Write(held, derivative, x, thread, shape);
+  if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
+}
+
+// Any row, in two sweeps: large blocks, so that few rows are under way and the second sweep finds
+// its row in the L2 cache.
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kMostThreads, 1)
+    LossAndGradientInTwo(T* logits, const int64_t* target, const float* gradient, float* losses,
+                         CrossEntropyShape shape) {
+  const int64_t row = blockIdx.x;
+  T* x = logits + row * shape.columns;
+  // Before any thread writes: OfBlock is a barrier.
+  const Target column(target[row], shape);
+  const float logit = column.Logit(x);
+  const Seen seen = Sweep<T, kSize>(x, shape);
+  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
+  if (threadIdx.x == 0) losses[row] = Loss(seen, log_sum, logit, shape);
+  const Derivative derivative(log_sum, *gradient, column, shape);
+  SweepGradient<T, kSize>(derivative, x, shape);
+  if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
+}
+
+// Rows begin at multiples of 16 bytes and end with a whole pack.
 template <typename T>
 bool IsPacked(const void* logits, const CrossEntropyShape& shape) {
-  return reinterpret_cast<uintptr_t>(logits) % sizeof(Pack<T>) == 0 &&
-         shape.columns % Pack<T>::kSize == 0;
+  return reinterpret_cast<uintptr_t>(logits) % 16 == 0 && shape.columns % kPackSize<T> == 0;
+}
+
+// Whole warps, so that a thread has about `each` packs.
+unsigned Threads(int64_t packs, int64_t each, int64_t most) {
+  const int64_t threads = (packs + each - 1) / each;
+  return static_cast<unsigned>(std::clamp<int64_t>(
+      (threads + kWarpThreads - 1) / kWarpThreads * kWarpThreads, kWarpThreads, most));
 }
 
 template <typename T>
 void ForwardOf(const void* logits, const int64_t* target, float* losses, LogSum* log_sums,
                const CrossEntropyShape& shape, cudaStream_t stream) {
-  const auto kernel = IsPacked<T>(logits, shape) ? Forward<T, true> : Forward<T, false>;
-  kernel<<<static_cast<unsigned>(shape.rows), kThreads, 0, stream>>>(
+  const bool packed = IsPacked<T>(logits, shape);
+  const auto kernel = packed ? Forward<T, kPackSize<T>> : Forward<T, 1>;
+  const int64_t packs = shape.classes / (packed ? kPackSize<T> : 1) + 1;
+  kernel<<<static_cast<unsigned>(shape.rows), Threads(packs, kAtOnce, kSweepThreads), 0, stream>>>(
       static_cast<const T*>(logits), target, losses, log_sums, shape);
 }
 
 template <typename T>
 void BackwardOf(void* logits, const int64_t* target, const LogSum* log_sums, const float* gradient,
                 const CrossEntropyShape& shape, cudaStream_t stream) {
-  const auto kernel = IsPacked<T>(logits, shape) ? Backward<T, true> : Backward<T, false>;
-  kernel<<<static_cast<unsigned>(shape.rows), kThreads, 0, stream>>>(
+  const bool packed = IsPacked<T>(logits, shape);
+  const auto kernel = packed ? Backward<T, kPackSize<T>> : Backward<T, 1>;
+  const int64_t packs = shape.columns / (packed ? kPackSize<T> : 1);
+  kernel<<<static_cast<unsigned>(shape.rows), Threads(packs, kAtOnce, kSweepThreads), 0, stream>>>(
       static_cast<T*>(logits), target, log_sums, gradient, shape);
+}
+
+template <typename T>
+void LossAndGradientOf(void* logits, const int64_t* target, const float* gradient, float* losses,
+                       const CrossEntropyShape& shape, cudaStream_t stream) {
+  const bool packed = IsPacked<T>(logits, shape);
+  const int64_t packs = shape.columns / (packed ? kPackSize<T> : 1);
+  const auto launch = [&](auto* kernel, int64_t each) {
+    kernel<<<static_cast<unsigned>(shape.rows), Threads(packs, each, kMostThreads), 0, stream>>>(
+        static_cast<T*>(logits), target, gradient, losses, shape);
+  };
+  if (!packed) return launch(LossAndGradientInTwo<T, 1>, kAtOnce);
+  if (packs > int64_t{kMostHeld} * kMostThreads) {
+    return launch(LossAndGradientInTwo<T, kPackSize<T>>, kAtOnce);
+  }
+  // A short row has a small block, with some loads of each thread in flight all the same.
+  if (packs <= 32) return launch(LossAndGradient<T, 1>, 1);
+  if (packs <= 128) return launch(LossAndGradient<T, 2>, 2);
+  if (packs <= 512) return launch(LossAndGradient<T, 4>, 4);
+  launch(LossAndGradient<T, kMostHeld>, kMostHeld);
 }
 
 }  // namespace
@@ -203,6 +409,20 @@ void LaunchCrossEntropyBackward(void* logits, FloatType type, const int64_t* tar
       return BackwardOf<__half>(logits, target, log_sums, gradient, shape, stream);
     case FloatType::kBFloat16:
       return BackwardOf<__nv_bfloat16>(logits, target, log_sums, gradient, shape, stream);
+  }
+}
+
+void LaunchCrossEntropyAndGradient(void* logits, FloatType type, const int64_t* target,
+                                   const float* gradient, float* losses,
+                                   const CrossEntropyShape& shape, cudaStream_t stream) {
+  if (shape.rows == 0) return;
+  switch (type) {
+    case FloatType::kFloat32:
+      return LossAndGradientOf<float>(logits, target, gradient, losses, shape, stream);
+    case FloatType::kFloat16:
+      return LossAndGradientOf<__half>(logits, target, gradient, losses, shape, stream);
+    case FloatType::kBFloat16:
+      return LossAndGradientOf<__nv_bfloat16>(logits, target, gradient, losses, shape, stream);
   }
 }
 

@@ -1,4 +1,4 @@
-// Softmax and cross-entropy in two passes over the logits, with no float32 copy of them.
+// Softmax and cross-entropy in one or two passes over the logits, with no float32 copy of them.
 //
 // loss = sum over rows r of (1 - s) (L_r - x[r, t_r]) + s (L_r - mean of x[r, :classes]),
 // L_r = log sum over c < classes of exp(x[r, c]), s being the label smoothing.
@@ -8,12 +8,22 @@
 
 namespace lockstep::ops {
 
-// logits: [rows, columns] in float32, float16 or bfloat16, rows contiguous; target: int64 [rows], in [0,
-// classes). Columns from `classes` on are padding: they count for nothing and get no gradient. -> float32,
-// 0-dimensional, with a gradient for logits. On the GPU its backward writes that gradient over the
-// logits, which must be of no other use by then. A target that is out of range gives NaN.
+// logits: [rows, columns] in float32, float16 or bfloat16, rows contiguous; target: int64 [rows],
+// in [0, classes). Columns from `classes` on are padding: they count for nothing and get no
+// gradient. -> float32, 0-dimensional, with a gradient for logits. On the GPU its backward writes
+// that gradient over the logits, which must be of no other use by then. There a target that is out
+// of range gives a loss of NaN, and NaN as its row's gradient.
+//
+// `gradient`, float32, 0-dimensional and on the logits' device, is what backward is going to be
+// called with, where the caller knows it beforehand. Then the GPU reads each logit once: the
+// gradient is over the logits when this returns, and backward gives it back without a look at what
+// it is called with, which is the caller's promise. On the CPU, and without gradients to compute,
+// it is not looked at.
+//
+// An operation that has kept the logits for its own backward throws there, as it does after any
+// change in place.
 at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
-                           double label_smoothing);
+                           double label_smoothing, const at::Tensor& gradient = {});
 
 // The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path.
 at::Tensor CrossEntropySumTwin(const at::Tensor& logits, const at::Tensor& target, int64_t classes,

@@ -5,13 +5,13 @@
 
 #include <cstdint>
 
-namespace lockstep::ops {
+#include "trainer/ops/float_type.h"
 
-enum class FloatType { kFloat32, kFloat16, kBFloat16 };
+namespace lockstep::ops {
 
 struct CrossEntropyShape {
   int64_t rows;
-  int64_t columns;  // of the memory, padding included
+  int64_t columns;  // of the memory, padding included; below 2^30
   int64_t classes;
   float label_smoothing;
 };
@@ -30,5 +30,10 @@ void LaunchCrossEntropy(const void* logits, FloatType type, const int64_t* targe
 void LaunchCrossEntropyBackward(void* logits, FloatType type, const int64_t* target,
                                 const LogSum* log_sums, const float* gradient,
                                 const CrossEntropyShape& shape, cudaStream_t stream);
+
+// Both in one: losses[r] of each row, and its gradient over its logits.
+void LaunchCrossEntropyAndGradient(void* logits, FloatType type, const int64_t* target,
+                                   const float* gradient, float* losses,
+                                   const CrossEntropyShape& shape, cudaStream_t stream);
 
 }  // namespace lockstep::ops

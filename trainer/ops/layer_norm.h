@@ -1,0 +1,36 @@
+// Layer normalisation, alone or after a residual addition, with float32 weights beside 16-bit
+// values.
+//
+// y[r, c] = (x[r, c] - mean_r) rstd_r weight[c] + bias[c], rstd_r = 1 / sqrt(variance_r + epsilon),
+// the variance being the biased one. All arithmetic is float32's. The same bits each time: no
+// atomics.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+namespace lockstep::ops {
+
+// x: [..., width] in any float type; weight, bias: float32 [width]. -> y, of x's shape and type,
+// with gradients for all three. The kernels are for float32, float16 and bfloat16 on a GPU; else
+// the twin.
+at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                     double epsilon);
+
+// branch: of x's shape and type. -> {sum = x + branch in x's type, LayerNorm(sum)}, both with
+// gradients. One kernel in each direction. The sum is kept for backward and must not be written to
+// before it.
+std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const at::Tensor& branch,
+                                               const at::Tensor& weight, const at::Tensor& bias,
+                                               double epsilon);
+
+// The plain ATen twins, on any device: what the kernels are compared with, and the CPU's path.
+// 16-bit x is normalised in float32; for float32 x the twin is at::layer_norm.
+at::Tensor LayerNormTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                         double epsilon);
+std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const at::Tensor& branch,
+                                                   const at::Tensor& weight, const at::Tensor& bias,
+                                                   double epsilon);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,63 @@
+// The kernels of layer_norm.h. All pointers are the device's.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "trainer/ops/float_type.h"
+
+namespace lockstep::ops {
+
+struct LayerNormShape {
+  int64_t rows;
+  int64_t width;
+  int multiprocessors;  // of the device
+};
+
+struct alignas(8) RowStatistics {
+  float mean;
+  float rstd;  // 1 / sqrt(variance + epsilon)
+};
+
+// [rows, width] of the type given with them, [width] of the weights.
+struct LayerNormForward {
+  const void* x;
+  const void* branch;  // or nullptr
+  const float* weight;
+  const float* bias;
+  float epsilon;
+  void* sum;  // x + branch, where there is one
+  void* y;
+  RowStatistics* statistics;  // [rows]
+};
+
+struct LayerNormBackward {
+  const void* x;  // what was normalised
+  const void* dy;
+  const void* d_sum;  // what is added to dx, or nullptr
+  const float* weight;
+  const RowStatistics* statistics;
+  void* dx;
+  float* partials;   // [PartialRows(shape), 2, width] of scratch, or nullptr: no d_weights
+  float* d_weights;  // [2, width]: of weight, of bias
+};
+
+// The most blocks that share the sums over rows.
+constexpr int kLayerNormBlocksPerMultiprocessor = 4;
+inline int64_t PartialRows(const LayerNormShape& shape) {
+  const int64_t blocks = int64_t{shape.multiprocessors} * kLayerNormBlocksPerMultiprocessor;
+  return shape.rows < blocks ? shape.rows : blocks;
+}
+
+// Enqueues y, sum and statistics.
+void LaunchLayerNorm(const LayerNormForward& tensors, FloatType type, const LayerNormShape& shape,
+                     cudaStream_t stream);
+
+// Enqueues, with x^ = (x - mean) rstd and g = dy weight,
+//   dx = d_sum + rstd (g - mean of g - x^ mean of g x^), the means being a row's;
+//   d_weights = sums over rows of dy x^ and of dy.
+void LaunchLayerNormBackward(const LayerNormBackward& tensors, FloatType type,
+                             const LayerNormShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops
