@@ -33,6 +33,7 @@ struct Reducer::Slot {
   std::shared_ptr<torch::autograd::Node> accumulator;
   uintptr_t hook = 0;
   bool has_gradient = false;  // since Begin()
+  bool counted = false;       // in the backward that reduces
 };
 
 struct Reducer::Bucket {
@@ -282,7 +283,7 @@ void Reducer::Begin() {
   at::_foreach_zero_(flats_);
   if (own_scalars_) scalars_.zero_();
   for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
-  for (Slot& slot : slots_) slot.has_gradient = false;
+  for (Slot& slot : slots_) slot.has_gradient = slot.counted = false;
   arrivals_.clear();
   reducing_ = false;
   saw_gradient_ = false;
@@ -305,6 +306,12 @@ void Reducer::OnGradient(size_t index) {
   slot.has_gradient = true;
   saw_gradient_ = true;
   if (!reducing_) return;
+  if (std::exchange(slot.counted, true)) {
+    throw UsageError(
+        "the gradient of {} came twice in one backward: a parameter of a block that goes through "
+        "Checkpointed() must be used in no other place",
+        slot.name);
+  }
   if (!settled_) arrivals_.push_back(index);
   --buckets_[slot.bucket].missing;
   LaunchFullBuckets();

@@ -43,6 +43,8 @@
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
 //     MissingGradient::kZero it counts as zero -> ReducerTest.NamesParametersWithoutGradient,
 //     ReducerTest.NamesParametersThatSomeRanksLack, ReducerTest.TreatsAMissingGradientAsZeroWhereAsked
+//   a gradient comes twice in the last backward -> Error (kUsage) from that backward, naming it
+//     -> ReducerTest.NamesAGradientThatComesTwice
 //   a collective fails -> Error (kPeer) from Finish() or Wait() -> see comm/communicator.h
 #pragma once
 

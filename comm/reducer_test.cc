@@ -345,6 +345,24 @@ TEST_P(ReducerTest, NamesParametersWithoutGradient) {
   }
 }
 
+TEST_P(ReducerTest, NamesAGradientThatComesTwice) {
+  const at::Tensor weight = at::ones({3}, at::TensorOptions(device())).requires_grad_();
+  Reducer reducer({{"fc.weight", weight}}, communicator(), {});
+  reducer.Begin();
+  reducer.ReduceDuringBackward();
+  const at::Tensor twice = weight * 2;
+  twice.sum().backward({}, /*retain_graph=*/true);
+  try {
+    twice.sum().backward();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kUsage);
+    EXPECT_NE(std::string(error.what()).find("fc.weight came twice"), std::string::npos);
+  }
+  reducer.ReduceNow();
+  reducer.Wait();
+}
+
 TEST_P(ReducerTest, NamesParametersThatSomeRanksLack) {
   auto model = MakeModel(floats());
   std::vector<NamedTensor> parameters = ParametersOf(*model);

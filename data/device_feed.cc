@@ -39,14 +39,17 @@ DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro
   const at::TensorOptions memory(device);
   for (Gpu::Slot& slot : gpu_->slots) {
     slot.input = at::empty(BatchShape(max_micro_batch, spec.shape), memory.dtype(spec.dtype));
-    slot.target =
-        at::empty(BatchShape(max_micro_batch, spec.target_shape), memory.dtype(spec.target_dtype));
+    slot.target = at::empty(BatchShape(max_micro_batch, spec.target_shape()),
+                            memory.dtype(spec.target_dtype()));
     // The memory may have been another tensor's, whose work is still queued.
     slot.consumed.record(at::cuda::getCurrentCUDAStream(device.index()));
   }
 }
 
-DeviceFeed::~DeviceFeed() = default;
+// Copies that are under way write to memory that is then somebody else's.
+DeviceFeed::~DeviceFeed() {
+  if (gpu_) gpu_->stream.synchronize();
+}
 
 DeviceBatch DeviceFeed::Next() {
   if (!gpu_) {
