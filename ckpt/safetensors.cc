@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "ckpt/atomic_file.h"
@@ -67,6 +68,14 @@ Entry ParseEntry(const Json& json, uint64_t data_bytes) {
   if (begin > end || end > data_bytes) throw std::runtime_error("data_offsets outside the file");
   if (end - begin != bytes) throw std::runtime_error("data_offsets do not fit the shape");
   return {*dtype, shape, begin, end};
+}
+
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 4;
+  const size_t shown = std::min(names.size(), kMost);
+  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
 }
 
 }  // namespace
@@ -136,26 +145,37 @@ std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
   return tensors;
 }
 
-void LoadSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
-  std::map<std::string, at::Tensor> found = ReadSafetensors(path);
-  std::string missing;
+void CopyByName(const std::string& path, const std::map<std::string, at::Tensor>& found,
+                const std::vector<NamedTensor>& tensors,
+                const std::function<std::string(const std::string&)>& shape_hint) {
+  std::vector<std::string> missing;
+  std::set<std::string> known;
   for (const auto& [name, tensor] : tensors) {
+    known.insert(name);
     const auto entry = found.find(name);
     if (entry == found.end()) {
-      missing += (missing.empty() ? "" : ", ") + name;
+      missing.push_back(name);
     } else if (entry->second.sizes() != tensor.sizes()) {
-      throw CheckpointError("{}: {} has shape {} where the model has {}", path, name,
+      throw CheckpointError("{}: {} has shape {} where the model has {}{}", path, name,
                             fmt::format("[{}]", fmt::join(entry->second.sizes(), ", ")),
-                            fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")));
+                            fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")),
+                            shape_hint ? shape_hint(name) : "");
     }
   }
-  if (!missing.empty())
-    throw CheckpointError("{}: the model's {} are not in the file", path, missing);
-  if (found.size() > tensors.size()) {
-    for (const auto& [name, tensor] : tensors) found.erase(name);
-    throw CheckpointError("{}: {} of the file's tensors are none of the model's: {}{}", path,
-                          found.size(), found.begin()->first, found.size() > 1 ? ", ..." : "");
+  std::vector<std::string> extra;
+  for (const auto& [name, tensor] : found) {
+    if (!known.contains(name)) extra.push_back(name);
   }
+  std::vector<std::string> complaints;
+  if (!missing.empty()) {
+    complaints.push_back(fmt::format("not in the file: {} ({} of the model's {} tensors)",
+                                     FirstOf(missing), missing.size(), tensors.size()));
+  }
+  if (!extra.empty()) {
+    complaints.push_back(fmt::format("not in the model: {} ({} of the file's {} tensors)",
+                                     FirstOf(extra), extra.size(), found.size()));
+  }
+  if (!complaints.empty()) throw CheckpointError("{}: {}", path, fmt::join(complaints, "; "));
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : tensors) tensor.detach().copy_(found.at(name));
 }

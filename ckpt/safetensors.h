@@ -15,6 +15,7 @@
 //     -> Safetensors.NamesWhatDoesNotFit
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,8 +31,11 @@ void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& t
 // The file's tensors on the CPU. Throws Error (kCheckpoint).
 std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path);
 
-// Copies the file's tensors into `tensors`, converting dtypes. Every name must be there with the
-// same shape, and no other. Throws Error (kCheckpoint) before anything is copied.
-void LoadSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors);
+// Copies `found`, a file's tensors, into `tensors`, converting dtypes. Every name must be there
+// with the same shape, and no other. Throws Error (kCheckpoint), which names `path`, before
+// anything is copied; where a shape differs its line ends with shape_hint(name).
+void CopyByName(const std::string& path, const std::map<std::string, at::Tensor>& found,
+                const std::vector<NamedTensor>& tensors,
+                const std::function<std::string(const std::string& name)>& shape_hint = {});
 
 }  // namespace lockstep

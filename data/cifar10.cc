@@ -33,7 +33,7 @@ std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options) {
       std::memcpy(inputs.data() + inputs.size() - pixels, content.data() + offset + 1, pixels);
     }
   }
-  return MakeInMemory(std::move(spec), std::move(inputs), std::move(labels));
+  return MakeInMemory(std::move(spec), std::move(inputs), BytesOf(labels));
 }
 
 }  // namespace lockstep

@@ -19,25 +19,27 @@ namespace {
 
 class InMemory : public Dataset {
  public:
-  InMemory(SampleSpec spec, std::vector<std::byte> inputs, std::vector<int64_t> labels)
+  InMemory(SampleSpec spec, std::vector<std::byte> inputs, std::vector<std::byte> targets)
       : spec_(std::move(spec)),
         bytes_(spec_.bytes()),
+        target_bytes_(spec_.target_bytes()),
         inputs_(std::move(inputs)),
-        labels_(std::move(labels)) {}
+        targets_(std::move(targets)) {}
 
-  int64_t size() const override { return static_cast<int64_t>(labels_.size()); }
+  int64_t size() const override { return static_cast<int64_t>(targets_.size()) / target_bytes_; }
   const SampleSpec& spec() const override { return spec_; }
 
   void Read(int64_t index, std::byte* input, std::byte* target) const override {
     std::memcpy(input, inputs_.data() + index * bytes_, bytes_);
-    std::memcpy(target, &labels_[index], sizeof(labels_[index]));
+    std::memcpy(target, targets_.data() + index * target_bytes_, target_bytes_);
   }
 
  private:
   SampleSpec spec_;
   int64_t bytes_;
+  int64_t target_bytes_;
   std::vector<std::byte> inputs_;
-  std::vector<int64_t> labels_;
+  std::vector<std::byte> targets_;
 };
 
 }  // namespace
@@ -46,10 +48,27 @@ int64_t SampleSpec::bytes() const {
   return c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-int64_t SampleSpec::targets() const { return c10::multiply_integers(target_shape); }
+std::vector<int64_t> SampleSpec::target_shape() const {
+  switch (task) {
+    case Task::kClassification:
+      return {};
+    case Task::kMultiLabel:
+    case Task::kRegression:
+      return {classes};
+    case Task::kLanguage:
+      return shape;
+  }
+  throw BugError("task {}", static_cast<int>(task));
+}
+
+at::ScalarType SampleSpec::target_dtype() const {
+  return task == Task::kMultiLabel || task == Task::kRegression ? at::kFloat : at::kLong;
+}
+
+int64_t SampleSpec::targets() const { return c10::multiply_integers(target_shape()); }
 
 int64_t SampleSpec::target_bytes() const {
-  return targets() * static_cast<int64_t>(c10::elementSize(target_dtype));
+  return targets() * static_cast<int64_t>(c10::elementSize(target_dtype()));
 }
 
 std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape) {
@@ -98,8 +117,8 @@ std::string ReadWholeFile(const std::string& path) {
 }
 
 std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
-                                            std::vector<int64_t> labels) {
-  return std::make_shared<InMemory>(std::move(spec), std::move(inputs), std::move(labels));
+                                            std::vector<std::byte> targets) {
+  return std::make_shared<InMemory>(std::move(spec), std::move(inputs), std::move(targets));
 }
 
 }  // namespace lockstep

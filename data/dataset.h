@@ -11,9 +11,9 @@
 //     -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber
 //   a token out of range, a file of tokens that ends in the middle of one -> Error (kData) with path
 //     -> Tokens.*
-//   a label that is no integer or outside [0, classes) -> Error (kData) with path and line or
-//     record
-//     -> Csv.RefusesALabelOutOfRange, Mnist.RefusesALabelOutOfRange
+//   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1 -> Error
+//     (kData) with path and line or record
+//     -> Csv.RefusesALabelOutOfRange, Csv.RefusesALabelThatIsNot0Or1, Mnist.RefusesALabelOutOfRange
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -26,16 +26,24 @@
 
 namespace lockstep {
 
+// What a sample's target is.
+enum class Task {
+  kClassification,  // a class: int64 in [0, classes)
+  kMultiLabel,      // whether each label applies: float32 [classes], 0 or 1
+  kRegression,      // float32 [classes]
+  kLanguage,        // the token behind each one of the input: int64 [tokens]
+};
+
 struct SampleSpec {
   // Of one input: {features}, {channels, height, width}, or {tokens}.
   std::vector<int64_t> shape;
   at::ScalarType dtype = at::kFloat;  // kFloat, kByte for pixels in 0..255, kLong for tokens
-  int64_t classes = 0;                // labels are in [0, classes)
-  // Of one target: {} for a label, {tokens} for as many of them.
-  std::vector<int64_t> target_shape{};
-  at::ScalarType target_dtype = at::kLong;
+  int64_t classes = 0;                // that a model puts out: classes, labels or numbers
+  Task task = Task::kClassification;
 
-  int64_t bytes() const;         // of one input
+  int64_t bytes() const;                      // of one input
+  std::vector<int64_t> target_shape() const;  // of one target
+  at::ScalarType target_dtype() const;
   int64_t target_bytes() const;  // of one target
   int64_t targets() const;       // elements of one target
 };
@@ -52,8 +60,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
 
-  // Writes sample `index`: spec().bytes() bytes to `input`, spec().target_bytes() to `target`; a label
-  // that is not known is kNoLabel.
+  // Writes sample `index`: spec().bytes() bytes to `input`, spec().target_bytes() to `target`; a class
+  // that is not known is kNoLabel, a number that is not is NaN.
   virtual void Read(int64_t index, std::byte* input, std::byte* target) const = 0;
 
   // The number of sample `index` among all of the files, from 0.
@@ -89,12 +97,14 @@ Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
 struct CsvOptions {
   std::vector<std::string> files;  // one data set in this order
   char delimiter = ',';
-  bool header = false;          // every file's first line holds names
-  int label_column = -1;        // from 0; negative ones count from the end
+  bool header = false;    // every file's first line holds names
+  int label_column = -1;  // the first, from 0; negative ones count from the end
+  int64_t label_columns = 1;
+  Task task = Task::kClassification;
   float scale = 1;              // every feature is multiplied by it
   int64_t classes = 0;          // 0: the greatest label + 1
   int64_t features = 0;         // 0: what the first row has
-  bool label_optional = false;  // rows of exactly `features` columns have no label
+  bool label_optional = false;  // rows of exactly `features` columns have no labels
 };
 
 struct MnistOptions {
@@ -129,8 +139,8 @@ std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
 // Read() where a token is out of range.
 std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
 
-// Samples drawn from their number: inputs from [-1, 1), bytes and tokens from all there are, and labels.
-// For measuring.
+// Samples drawn from their number: inputs from [-1, 1), bytes and tokens from all there are, and
+// targets. For measuring.
 std::shared_ptr<const Dataset> MakeSynthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep

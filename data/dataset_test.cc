@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 
@@ -85,6 +88,41 @@ TEST(Csv, ReadsRowsWithoutALabelToPredict) {
   EXPECT_EQ(label, Dataset::kNoLabel);
 }
 
+TEST(Csv, ReadsSeveralLabels) {
+  CsvOptions options{.files = {WriteFile("l.csv", "1,0.5,7,-2\n0,1,8,3\n")},
+                     .label_column = 2,
+                     .label_columns = 2,
+                     .task = Task::kRegression};
+  const auto dataset = ReadCsv(options);
+  EXPECT_EQ(dataset->spec().shape, std::vector<int64_t>{2});
+  EXPECT_EQ(dataset->spec().classes, 2);
+  EXPECT_EQ(dataset->spec().target_bytes(), 8);
+  std::array<float, 2> input{};
+  std::array<float, 2> target{};
+  dataset->Read(1, std::as_writable_bytes(std::span(input)).data(),
+                std::as_writable_bytes(std::span(target)).data());
+  EXPECT_EQ(input, (std::array<float, 2>{0, 1}));
+  EXPECT_EQ(target, (std::array<float, 2>{8, 3}));
+
+  options.files = {WriteFile("u.csv", "4,5\n")};
+  options.features = 2;
+  options.label_optional = true;
+  ReadCsv(options)->Read(0, std::as_writable_bytes(std::span(input)).data(),
+                         std::as_writable_bytes(std::span(target)).data());
+  EXPECT_EQ(input, (std::array<float, 2>{4, 5}));
+  EXPECT_TRUE(std::isnan(target[0]) && std::isnan(target[1]));
+}
+
+TEST(Csv, RefusesALabelThatIsNot0Or1) {
+  EXPECT_THAT(DataErrorOf([] {
+                ReadCsv({.files = {WriteFile("m.csv", "1,0,1\n2,1,0.5\n")},
+                         .label_column = -2,
+                         .label_columns = 2,
+                         .task = Task::kMultiLabel});
+              }),
+              HasSubstr("m.csv:2: column 3: label \"0.5\" is neither 0 nor 1"));
+}
+
 TEST(Csv, RefusesAMissingFile) {
   EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {"/nowhere/a.csv"}}); }),
               HasSubstr("/nowhere/a.csv"));
@@ -106,7 +144,7 @@ TEST(Csv, RefusesARaggedRow) {
   EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "1,2,0\n1,2,3,0\n")}}); }),
               HasSubstr("r.csv:2: 4 columns where 3 are expected"));
   EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "7\n")}}); }),
-              HasSubstr("one column"));
+              HasSubstr("only 1 column"));
 }
 
 TEST(Csv, RefusesACellThatIsNoNumber) {

@@ -27,7 +27,7 @@ namespace lockstep {
 struct DeviceBatch {
   MicroBatch origin;
   at::Tensor input;   // [count, shape...] of the data set's dtype
-  at::Tensor target;  // [count, target_shape...] of its target_dtype
+  at::Tensor target;  // [count, spec.target_shape()...]
 };
 
 class DeviceFeed {

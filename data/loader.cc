@@ -13,8 +13,8 @@ Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptio
   for (Slot& slot : slots_) {
     slot.input =
         at::empty(BatchShape(sampler.max_micro_batch(), spec.shape), memory.dtype(spec.dtype));
-    slot.target = at::empty(BatchShape(sampler.max_micro_batch(), spec.target_shape),
-                            memory.dtype(spec.target_dtype));
+    slot.target = at::empty(BatchShape(sampler.max_micro_batch(), spec.target_shape()),
+                            memory.dtype(spec.target_dtype()));
   }
   try {
     for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });

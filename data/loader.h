@@ -42,7 +42,7 @@ struct LoaderOptions {
 struct HostBatch {
   MicroBatch origin;
   at::Tensor input;   // [count, shape...] of the data set's dtype; a view of the slot
-  at::Tensor target;  // [count, target_shape...] likewise
+  at::Tensor target;  // [count, spec.target_shape()...] likewise
 };
 
 class Loader {

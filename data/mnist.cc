@@ -81,7 +81,7 @@ std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options) {
       }
     }
   }
-  return MakeInMemory(std::move(spec), std::move(images.bytes), std::move(labels));
+  return MakeInMemory(std::move(spec), std::move(images.bytes), BytesOf(labels));
 }
 
 }  // namespace lockstep

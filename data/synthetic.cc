@@ -21,7 +21,14 @@ class Synthetic : public Dataset {
   void Read(int64_t index, std::byte* input, std::byte* target) const override {
     std::mt19937_64 random(index);
     Draw(random, options_.spec.dtype, options_.spec.bytes(), input);
-    Draw(random, options_.spec.target_dtype, options_.spec.target_bytes(), target);
+    Draw(random, options_.spec.target_dtype(), options_.spec.target_bytes(), target);
+    if (options_.spec.task != Task::kMultiLabel) return;
+    for (int64_t i = 0; i < options_.spec.target_bytes(); i += sizeof(float)) {
+      float number = 0;
+      std::memcpy(&number, target + i, sizeof(number));
+      number = number > 0 ? 1 : 0;
+      std::memcpy(target + i, &number, sizeof(number));
+    }
   }
 
  private:

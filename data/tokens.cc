@@ -103,7 +103,7 @@ class Tokens : public Dataset {
     spec_ = {.shape = {length_},
              .dtype = at::kLong,
              .classes = options.classes,
-             .target_shape = {length_}};
+             .task = Task::kLanguage};
     for (const std::string& path : options.files) {
       files_.emplace_back(path);
       const int64_t samples = (files_.back().tokens() - 1) / length_;

@@ -137,6 +137,8 @@ World Connect(Job& job, const Config& config) {
     job.watchdog()->SetLimits({.collective_s = config.watchdog().collective_timeout_s(),
                                .heartbeat_s = config.watchdog().heartbeat_timeout_s()});
   }
+  // Read by CUDA when it is first used, which is now.
+  if (config.debug().launch_blocking()) setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/1);
   return job.Connect(config.device());
 }
 
@@ -180,8 +182,7 @@ void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
   const World world = Connect(job, config);
   const RunEvaluation evaluation = EvaluateRun(line.run_dir, config, line.inputs, models, world);
   if (world.rank() == 0) {
-    fmt::print("loss {:.4f}  accuracy {:.4f}  ({} samples)\n", evaluation.result.loss,
-               evaluation.result.accuracy, evaluation.samples);
+    fmt::print("{}  ({} samples)\n", MetricsText(evaluation.metrics), evaluation.samples);
   }
 }
 

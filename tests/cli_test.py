@@ -63,7 +63,7 @@ def test_the_log_tells_the_story(trained):
 
 def test_away_from_a_terminal_lines_are_plain(trained):
     assert "\r" not in trained[2].out and "\033" not in trained[2].out
-    assert re.search(r"^epoch 60/60  step 1380/1380  validation loss 0\.\d+  accuracy 0\.\d+$", trained[2].out, re.M)
+    assert re.search(r"^epoch 60/60  step 1380/1380  validation loss 0\.\d+  accuracy 0\.\d+  top5 [01]\.\d+  f1 0\.\d+$", trained[2].out, re.M)
 
 
 def test_n_prints_the_command_that_it_runs(trained):
@@ -92,7 +92,7 @@ def test_python_opens_the_weights_and_they_are_what_was_evaluated(trained):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_evaluate_repeats_the_runs_figures(trained, ranks):
     done = events(trained[1], "done")[0]
-    expected = f"loss {done['loss']:.4f}  accuracy {done['accuracy']:.4f}  (360 samples)\n"
+    expected = f"loss {done['loss']:.4f}  accuracy {done['accuracy']:.4f}  top5 {done['top5']:.4f}  f1 {done['f1']:.4f}  (360 samples)\n"
     assert Run(["evaluate", trained[1]], ranks=ranks).out == expected
     run = Run(["evaluate", trained[1], "--input", trained[0] / "test.csv"], ranks=ranks)
     assert run.out == expected, run

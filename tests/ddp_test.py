@@ -14,7 +14,7 @@ from torch import nn
 import ddp_reference
 import sampler_reference
 from ddp_reference import BATCH, SAMPLES, SEED
-from harness import DEVICE, DIGITS, DONE, Run, events, write_config
+from harness import DEVICE, DIGITS, DONE, Run, events, skip_without_gpus, write_config
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 STEPS = 200
@@ -36,8 +36,7 @@ def write_weights(folder, model):
 
 def train(folder, run_dir, ranks, text, steps=STEPS):
     """The loss of every step and the final weights."""
-    if DEVICE == "CUDA" and ranks > torch.cuda.device_count():
-        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    skip_without_gpus(ranks)
     config = write_config(
         folder,
         f"""run_dir: "{run_dir}" seed: {SEED} global_batch: {BATCH} epochs: 1000 max_steps: {steps}

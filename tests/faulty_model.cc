@@ -9,7 +9,9 @@
 //          ddp.sync_batch_norm)
 //   7      it never comes back
 //   8      a sample cannot be read (`at` counts reads)
-// Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
+//   9      memory runs out in every forward from then on of more than `fits` samples
+//   10     likewise, in the backward
+// `dropout`: per cent of the outputs that are dropped. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
 // `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
 // device.
 
@@ -37,8 +39,14 @@ enum Fault {
   kStopRank = 5,
   kSkipCollective = 6,
   kNeverReturn = 7,
-  kUnreadable = 8
+  kUnreadable = 8,
+  kNoMemory = 9,
+  kNoMemoryInBackward = 10
 };
+
+[[noreturn]] void RunOutOfMemory() {
+  throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory: planted");
+}
 
 int OwnRank() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -53,6 +61,8 @@ class FaultyModel : public lockstep::Model {
       : fault_(spec.IntegerOption("fault", kNone)),
         rank_(spec.IntegerOption("rank", 0)),
         at_(spec.IntegerOption("at", 0)),
+        fits_(spec.IntegerOption("fits", 0)),
+        dropout_(static_cast<double>(spec.IntegerOption("dropout", 0)) / 100),
         waits_(spec.IntegerOption("waits", 0) != 0),
         linear_(torch::nn::Linear(spec.input_shape[0], spec.classes)) {
     const bool by_rank = spec.IntegerOption("name_by_rank", 0) != 0;
@@ -65,15 +75,23 @@ class FaultyModel : public lockstep::Model {
   }
 
   at::Tensor Forward(const at::Tensor& input) override {
-    const bool now = is_training() && forwards_++ == at_ && IsMeant(rank_);
+    const bool now = is_training() && forwards_ == at_ && IsMeant(rank_);
+    const bool too_many =
+        is_training() && forwards_ >= at_ && IsMeant(rank_) && input.size(0) > fits_;
+    if (is_training()) ++forwards_;
+    if (too_many && fault_ == kNoMemory) RunOutOfMemory();
     if (now && fault_ == kThrow) throw std::runtime_error("the model broke\nsecond line");
     if (now && fault_ == kKillRank) kill(getpid(), SIGKILL);
     if (now && fault_ == kKillMpirun) kill(getppid(), SIGKILL);
     if (now && fault_ == kStopRank) kill(getpid(), SIGSTOP);
     while (now && fault_ == kNeverReturn) pause();
     const bool without_bias = fault_ == kUnusedBias && forwards_ > at_ && IsMeant(rank_);
-    const at::Tensor output =
+    at::Tensor output =
         at::linear(input, linear_->weight, without_bias ? at::Tensor() : linear_->bias);
+    if (dropout_ > 0) output = at::dropout(output, dropout_, is_training());
+    if (too_many && fault_ == kNoMemoryInBackward) {
+      output.register_hook([](const at::Tensor&) -> at::Tensor { RunOutOfMemory(); });
+    }
     if (waits_ && output.sum().item<float>() == 1e9F) return output + 1;
     if (!norm_) return output;
     if (!now || fault_ != kSkipCollective) return norm_->forward(output);
@@ -87,6 +105,8 @@ class FaultyModel : public lockstep::Model {
   int64_t fault_;
   int64_t rank_;
   int64_t at_;
+  int64_t fits_;
+  double dropout_;
   bool waits_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;

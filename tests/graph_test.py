@@ -7,7 +7,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from harness import DEVICE, DIGITS, DONE, Run, events, write_config
+from harness import DEVICE, DIGITS, DONE, Run, events, skip_without_gpus, write_config
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 
@@ -29,6 +29,12 @@ CASES = {
     "mlp_lamb": (CSV, "mlp { hidden: 64 }", "epochs: 2 optimizer { type: LAMB weight_decay: 0.1 }"),
     "lstm": (CSV, 'name: "lstm" lstm { hidden: 32 steps: 8 }', "epochs: 2"),
     "gpt2": (TOKENS, 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 64 dropout: 0.1 }', "epochs: 8 global_batch: 16 precision: BF16"),
+    "gpt2_checkpointed": (
+        TOKENS,
+        'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 64 dropout: 0.1 } activation_checkpointing: true',
+        "epochs: 8 global_batch: 16 accumulation: 2 precision: BF16",
+    ),
+    "vit": (IMAGES, 'name: "vit" vit { patch: 8 layers: 2 heads: 2 width: 32 dropout: 0.1 }', "epochs: 4 global_batch: 16 precision: BF16"),
     "resnet": (IMAGES, 'name: "resnet" resnet { depth: 18 }', "epochs: 4 global_batch: 16"),
 }
 
@@ -46,8 +52,7 @@ def losses_of(folder, name, graph, text, ranks, program=None, shard="false"):
 @pytest.mark.parametrize("ranks,shard", [(1, "false"), (2, "false"), (2, "true")])
 @pytest.mark.parametrize("case", CASES)
 def test_a_graph_changes_nothing(case, ranks, shard, tmp_path):
-    if ranks > torch.cuda.device_count():
-        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    skip_without_gpus(ranks)
     data, model, more = CASES[case]
     if shard == "true" and "LAMB" in more:
         pytest.skip("refused: LAMB needs whole parameters")
@@ -62,8 +67,7 @@ def test_a_graph_changes_nothing(case, ranks, shard, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_model_that_cannot_be_captured(ranks, tmp_path):
-    if ranks > torch.cuda.device_count():
-        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    skip_without_gpus(ranks)
     text = f'epochs: 2 data {{ {CSV} }} model {{ name: "faulty" option {{ key: "waits" value: "1" }} }}'
     eager, _ = losses_of(tmp_path, "eager", "false", text, ranks, FAULTY)
     graph, _ = losses_of(tmp_path, "graph", "true", text, ranks, FAULTY)

@@ -51,6 +51,15 @@ def events(run_dir, kind=None):
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
 
 
+def skip_without_gpus(ranks):
+    """Skips a test of so many ranks (None: one) on a machine with fewer GPUs than they need."""
+    import pytest
+    import torch
+
+    if DEVICE == "CUDA" and (ranks or 1) > torch.cuda.device_count():
+        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+
+
 def write_config(folder, text):
     path = pathlib.Path(folder) / "config.pbtxt"
     path.write_text(f"device: {DEVICE}\n{text}")

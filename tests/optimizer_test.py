@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
 import sampler_reference
-from harness import DEVICE, DIGITS, Run, events, noisy_digits, write_config
+from harness import DEVICE, DIGITS, Run, events, noisy_digits, skip_without_gpus, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 60, 7
 
@@ -131,8 +131,7 @@ def case(request, tmp_path_factory):
 
 @pytest.mark.parametrize("ranks,accumulation,shard", [(1, 1, False), (2, 2, False), (2, 1, True)])
 def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_path):
-    if DEVICE == "CUDA" and ranks > torch.cuda.device_count():
-        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    skip_without_gpus(ranks)
     folder, text, label_smoothing, losses, rates, weights = case
     if shard and ("LAMB" in text or "LARS" in text):
         pytest.skip("refused: LAMB and LARS need whole parameters")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import sampler_reference
-from harness import DEVICE, Run, events, noisy_digits, write_config
+from harness import Run, events, noisy_digits, skip_without_gpus, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 1437, 100, 100, 7  # 15 steps an epoch, the last of 37 samples
 
@@ -103,8 +103,7 @@ def reference(request, tmp_path_factory):
 
 @pytest.mark.parametrize("ranks,accumulation", [(1, 1), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2)])
 def test_losses_are_pytorchs(reference, ranks, accumulation, tmp_path):
-    if DEVICE == "CUDA" and ranks > torch.cuda.device_count():
-        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    skip_without_gpus(ranks)
     folder, text, expected, weights = reference
     config = write_config(
         folder,

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
-from harness import DEVICE, DONE, USAGE, Run, events, noisy_digits, write_config
+from harness import DEVICE, DONE, USAGE, Run, events, noisy_digits, skip_without_gpus, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 200, 7
 TORCH_DEVICE = DEVICE.lower()
@@ -95,8 +95,7 @@ def planted_step(row):
 @pytest.mark.parametrize("clip", ["", "clip_norm: 1"])
 @pytest.mark.parametrize("policy", ["STOP", "STOP_AND_SAVE"])
 def test_an_anomaly_stops_the_run_with_its_step(policy, clip, ranks, accumulation, tmp_path):
-    if DEVICE == "CUDA" and ranks > torch.cuda.device_count():
-        pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
+    skip_without_gpus(ranks)
     pytorch(tmp_path, "FP32", planted=[200], steps=1)
     more = f"anomaly {{ policy: {policy} }} accumulation: {accumulation}"
     run = Run(["train", config_of(tmp_path, "FP32", more, optimizer=clip), "--set", f"run_dir={tmp_path}/run"], ranks=ranks if ranks > 1 else None)
@@ -109,6 +108,16 @@ def test_an_anomaly_stops_the_run_with_its_step(policy, clip, ranks, accumulatio
         anomaly = json.loads(saved.read_text())
         samples = list(sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=1))[step - 1]
         assert (anomaly["step"], anomaly["samples"]) == (step, samples)
+
+
+def test_anomaly_detection_names_the_operation(tmp_path):
+    pytorch(tmp_path, "FP32", planted=[200], steps=1)
+    more = "debug { anomaly_detection: true launch_blocking: true }"
+    run = Run(["train", config_of(tmp_path, "FP32", more), "--set", f"run_dir={tmp_path}/run"])
+    # Before it comes the stack of the forward.
+    assert run.status == USAGE and "Backward0' returned nan values in its " in run.error_lines[-1], run
+    if DEVICE == "CUDA":
+        assert events(tmp_path / "run", "no_graph")[0]["reason"] == "debug is set"
 
 
 def test_an_anomaly_may_be_skipped(tmp_path):

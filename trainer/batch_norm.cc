@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "trainer/activation_checkpoint.h"
+
 namespace lockstep {
 namespace {
 
@@ -123,9 +125,11 @@ BatchNorm::BatchNorm(int64_t channels, Communicator* sync, double epsilon, doubl
 }
 
 at::Tensor BatchNorm::forward(const at::Tensor& input) {
-  if (is_training()) num_batches_tracked_.add_(1);
+  const bool follows = is_training() && !IsRecomputing();
+  if (follows) num_batches_tracked_.add_(1);
   // One value has no variance for the running statistics to follow.
-  if (is_training() && sync_ == nullptr && input.numel() <= input.size(1)) {
+  const bool has_variance = input.numel() > input.size(1);
+  if (is_training() && sync_ == nullptr && (!follows || !has_variance)) {
     return at::batch_norm(input, weight_, bias_, /*running_mean=*/{}, /*running_var=*/{},
                           /*training=*/true, momentum_, epsilon_, /*cudnn_enabled=*/true);
   }
@@ -137,7 +141,8 @@ at::Tensor BatchNorm::forward(const at::Tensor& input) {
   {
     const at::NoGradGuard no_grad;
     statistics = StatisticsOfAllRanks(input, *sync_, label_);
-    const at::Tensor weight = at::where(statistics.count > 1, momentum_, 0.0).to(at::kFloat);
+    const at::Tensor weight =
+        at::where(statistics.count > 1, follows ? momentum_ : 0, 0.0).to(at::kFloat);
     const at::Tensor unbiased =
         statistics.var * (statistics.count / (statistics.count - 1).clamp_min(1));
     running_mean_.lerp_(statistics.mean, weight);

@@ -309,7 +309,8 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
 
 // ---- Checking -----------------------------------------------------------------------------------
 
-constexpr const char* kModelsWithOptions[] = {"mlp", "convnet", "lstm", "resnet", "gpt2"};
+constexpr const char* kModelsWithOptions[] = {"mlp", "convnet", "lstm",       "resnet",
+                                              "vit", "gpt2",    "torchscript"};
 
 // Whether a config like this has the message `name` at all: each model's options, and CSV's, are
 // for that model and that format alone.
@@ -420,6 +421,34 @@ class Checker {
       }
     }
     if (data.csv().delimiter().size() != 1) Fail("data.csv.delimiter", "give one character");
+    CheckTask();
+  }
+
+  void CheckTask() const {
+    const config::Data& data = config_.data();
+    const bool csv = data.format() == config::Data::CSV;
+    const bool has_classes = data.task() == config::Data::CLASSIFICATION;
+    const bool tokens = data.format() == config::Data::TOKENS ||
+                        (data.format() == config::Data::SYNTHETIC &&
+                         data.synthetic().kind() == config::Synthetic::TOKENS);
+    if (!has_classes && tokens) {
+      Fail("data.task", "tokens are for the next token's CLASSIFICATION");
+    }
+    if (!has_classes && !csv && data.format() != config::Data::SYNTHETIC) {
+      Fail("data.task", config::Data::Format_Name(data.format()) + " holds classes");
+    }
+    if (csv && has_classes && data.csv().label_columns() != 1) {
+      Fail("data.csv.label_columns",
+           "CLASSIFICATION has one: set data.task to MULTI_LABEL or REGRESSION");
+    }
+    if (csv && !has_classes && data.classes() != 0 &&
+        data.classes() != data.csv().label_columns()) {
+      Fail("data.classes", fmt::format("is {} where data.csv.label_columns is {}: leave it out",
+                                       data.classes(), data.csv().label_columns()));
+    }
+    if (!has_classes && config_.model().label_smoothing() > 0) {
+      Fail("model.label_smoothing", "is for classes");
+    }
   }
 
   void CheckModel() const {
@@ -428,6 +457,12 @@ class Checker {
         Fail(std::string("model.") + name,
              fmt::format("has no meaning for the model \"{}\"", config_.model().name()));
       }
+    }
+    if (config_.model().name() == "torchscript" && config_.model().torchscript().file().empty()) {
+      Fail("model.torchscript.file", "name a file that torch.jit.save wrote");
+    }
+    if (config_.replace_head() && config_.init_from().empty()) {
+      Fail("replace_head", "needs init_from: without it every layer starts at random");
     }
   }
 

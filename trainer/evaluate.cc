@@ -39,51 +39,52 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
 
 }  // namespace
 
-Evaluation Evaluate(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                    int64_t global_batch, const LoaderOptions& loader_options,
-                    config::Precision precision, const World& world) {
-  // A model may have more columns, to fill up its matrices.
-  const int64_t classes = dataset.spec().classes;
-  const at::Tensor sums = at::zeros({2}, at::TensorOptions(world.device).dtype(at::kDouble));
+std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
+                             const Dataset& dataset, int64_t global_batch,
+                             const LoaderOptions& loader_options, config::Precision precision,
+                             const World& world) {
+  Metrics metrics(dataset.spec(), dataset.size(), world.device, world.communicator, world.host);
   ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
                [&](const DeviceBatch& batch, const at::Tensor& output) {
-                 sums[0].add_(model.LossSum(output, batch.target));
-                 sums[1].add_(output.narrow(-1, 0, classes).argmax(-1).eq(batch.target).sum());
+                 metrics.Add(batch.origin.indices.front(), output, batch.target,
+                             model.LossSum(output, batch.target));
                });
-  world.communicator.AllReduceSum(sums, world.communicator.MakeLabel("evaluation")).Wait();
-  const at::Tensor means =
-      (sums / static_cast<double>(dataset.size() * dataset.spec().targets())).cpu();
-  return {.loss = means[0].item<double>(), .accuracy = means[1].item<double>()};
+  return metrics.Finish();
 }
 
-std::vector<Prediction> Predict(Model& model, const Preprocessing& preprocessing,
-                                const Dataset& dataset, int64_t global_batch,
-                                const LoaderOptions& loader_options, config::Precision precision,
-                                const World& world) {
-  if (!dataset.spec().target_shape.empty()) {
-    throw Error::OnEveryRank(ExitStatus::kUsage,
-                             "predict gives one label for each sample; these have more");
+Predictions Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
+                    int64_t global_batch, const LoaderOptions& loader_options,
+                    config::Precision precision, const World& world) {
+  const SampleSpec& spec = dataset.spec();
+  if (spec.task == Task::kLanguage) {
+    throw Error::OnEveryRank(ExitStatus::kUsage, "predict is for samples, not for tokens");
+  }
+  Predictions predictions;
+  if (spec.task == Task::kClassification) {
+    predictions.columns = {"label", "probability"};
+  } else {
+    const std::string name = spec.task == Task::kMultiLabel ? "probability" : "value";
+    for (int64_t i = 0; i < spec.classes; ++i) {
+      predictions.columns.push_back(spec.classes == 1 ? name : fmt::format("{}_{}", name, i));
+    }
   }
   // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
   // them.
-  const at::Tensor labels = at::zeros({dataset.size()}, at::kLong);
-  const at::Tensor probabilities = at::zeros({dataset.size()}, at::kDouble);
-  ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
-               [&](const DeviceBatch& batch, const at::Tensor& output) {
-                 const auto [probability, label] = output.to(at::kDouble).softmax(1).max(1);
-                 const auto first = batch.origin.indices.front();
-                 const auto count = static_cast<int64_t>(batch.origin.indices.size());
-                 labels.narrow(0, first, count).copy_(label);
-                 probabilities.narrow(0, first, count).copy_(probability);
-               });
-  const Label label = world.host.MakeLabel("predictions");
-  world.host.AllReduceSum(labels, label).Wait();
-  world.host.AllReduceSum(probabilities, label).Wait();
-  std::vector<Prediction> predictions(dataset.size());
-  for (size_t i = 0; i < predictions.size(); ++i) {
-    predictions[i] = {labels.const_data_ptr<int64_t>()[i],
-                      probabilities.const_data_ptr<double>()[i]};
-  }
+  predictions.values =
+      at::zeros({dataset.size(), static_cast<int64_t>(predictions.columns.size())}, at::kDouble);
+  ForEachBatch(
+      model, preprocessing, dataset, global_batch, loader_options, precision, world,
+      [&](const DeviceBatch& batch, const at::Tensor& output) {
+        at::Tensor values = output.narrow(-1, 0, spec.classes).to(at::kDouble);
+        if (spec.task == Task::kClassification) {
+          const auto [probability, label] = values.softmax(1).max(1);
+          values = at::stack({label.to(at::kDouble), probability}, 1);
+        } else if (spec.task == Task::kMultiLabel) {
+          values = values.sigmoid();
+        }
+        predictions.values.narrow(0, batch.origin.indices.front(), values.size(0)).copy_(values);
+      });
+  world.host.AllReduceSum(predictions.values, world.host.MakeLabel("predictions")).Wait();
   return predictions;
 }
 

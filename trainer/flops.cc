@@ -1,6 +1,5 @@
 #include "trainer/flops.h"
 
-#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 
@@ -10,15 +9,22 @@ namespace lockstep {
 namespace {
 
 thread_local int64_t counted = 0;
+thread_local int inside_attention = 0;  // whose own products are counted with it
 
-int64_t AttentionFlops(const at::RecordFunction& call) {
-  // query, key: [batch, heads, tokens, width].
+// Which input says whether an operation, if it is attention, is causal; 0: it is none. Query and key come
+// first, [batch, heads, tokens, width].
+size_t CausalInputOf(std::string_view name) {
+  if (name == "aten::scaled_dot_product_attention") return 5;
+  if (name == "aten::_scaled_dot_product_flash_attention") return 4;
+  if (name == "aten::_scaled_dot_product_cudnn_attention") return 6;
+  return 0;
+}
+
+int64_t AttentionFlops(const at::RecordFunction& call, size_t causal_input) {
   const auto inputs = call.inputs();
   const at::Tensor& query = inputs[0].toTensor();
   const at::Tensor& key = inputs[1].toTensor();
-  constexpr size_t kIsCausal = 5;
-  const bool causal =
-      inputs.size() > kIsCausal && inputs[kIsCausal].isBool() && inputs[kIsCausal].toBool();
+  const bool causal = inputs[causal_input].isBool() && inputs[causal_input].toBool();
   // Two products: with the keys, with the values.
   return 4 * query.numel() * key.size(2) / (causal ? 2 : 1);
 }
@@ -62,7 +68,6 @@ int64_t FlopsOf(const at::RecordFunction& call) {
     return 2 * tensor(1).numel() * tensor(2).size(-1);
   }
   if (name == "aten::_cudnn_rnn") return RnnFlops(call);
-  if (name == "aten::scaled_dot_product_attention") return AttentionFlops(call);
   if (name == "aten::convolution") return ConvolutionFlops(call);
   return 0;
 }
@@ -74,9 +79,15 @@ int64_t CountFlops(const std::function<void()>& act) {
   const auto handle = at::addThreadLocalCallback(
       at::RecordFunctionCallback(
           [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
-            // Backward computes without gradients.
-            if (at::GradMode::is_enabled()) counted += FlopsOf(call);
+            const size_t causal_input = CausalInputOf(call.name());
+            if (inside_attention == 0) {
+              counted += causal_input > 0 ? AttentionFlops(call, causal_input) : FlopsOf(call);
+            }
+            if (causal_input > 0) ++inside_attention;
             return nullptr;
+          },
+          [](const at::RecordFunction& call, at::ObserverContext*) {
+            if (CausalInputOf(call.name()) > 0) --inside_attention;
           })
           .needsInputs(true)
           .scopes({at::RecordScope::FUNCTION}));

@@ -7,8 +7,7 @@
 namespace lockstep {
 
 // Calls `act` and returns the operations of the matrix products, convolutions and attention that this
-// thread's forward makes in it: two for each multiplication and addition. Half of a causal attention's
-// are counted, and none of a backward, which takes twice the forward's.
+// thread makes in it: two for each multiplication and addition. Half of a causal attention's are counted.
 int64_t CountFlops(const std::function<void()>& act);
 
 }  // namespace lockstep

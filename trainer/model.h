@@ -16,6 +16,8 @@
 
 #include "base/named_tensor.h"
 #include "comm/communicator.h"
+#include "data/dataset.h"
+#include "trainer/activation_checkpoint.h"
 #include "trainer/config.pb.h"
 
 namespace lockstep {
@@ -23,8 +25,8 @@ namespace lockstep {
 // What a model is made from.
 struct ModelSpec {
   std::vector<int64_t> input_shape;  // of one sample: {features}, or {channels, height, width}
-  int64_t classes = 0;
-  bool tokens = false;  // inputs and targets are tokens, int64
+  int64_t classes = 0;               // that the model puts out: classes, labels or numbers
+  Task task = Task::kClassification;
   config::Model config;
   // For BatchNorm (trainer/batch_norm.h): the ranks that share its statistics; null: each has its own.
   Communicator* sync_batch_norm = nullptr;
@@ -37,6 +39,9 @@ struct ModelSpec {
   // Throws Error (kUsage) where the samples are tokens: for models that compute with numbers.
   void RequireNumbers() const;
 
+  // Throws Error (kUsage) where the samples are no images of [channels, height, width].
+  void RequireImages() const;
+
   // The keys that were asked for, for Models::Make.
   mutable std::vector<std::string> asked{};
 };
@@ -44,26 +49,54 @@ struct ModelSpec {
 class Model : public torch::nn::Module {
  public:
   // input: [count, input_shape...], count >= 1, float32, or int64 where samples are tokens -> output:
-  // [count, classes], the logits; for tokens [count, tokens, classes]. Columns beyond the classes are
-  // left out where labels are compared.
+  // [count, classes], logits or numbers; for tokens [count, tokens, classes]. Columns beyond the classes
+  // are left out where labels are compared.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
-  // The sum over the targets of their losses, 0-dimensional: by default the cross-entropy of
-  // torch.nn.functional.cross_entropy(output, target, reduction="sum"), in training with the config's
-  // label smoothing. target: int64 [count], or [count, tokens].
+  // The sum over the targets of their losses, 0-dimensional. By default that of torch.nn.functional with
+  // reduction="sum": cross_entropy for classes (in training with the config's label smoothing) and tokens,
+  // binary_cross_entropy_with_logits for labels, mse_loss for numbers. target: [count,
+  // SampleSpec::target_shape()...].
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
 
   // Where the state's tensors are kept in another shape than they are saved in: what is saved. By
   // default parameters, then buffers, under their names.
   virtual std::vector<NamedTensor> State() const;
 
+  // What the names of the last layer's parameters begin with, for replace_head; none: it has no layer
+  // that could be replaced.
+  virtual std::vector<std::string> HeadPrefixes() const { return {}; }
+
+  // Gives the tensors of a file that another program wrote the names and shapes of State(), where
+  // they are known to differ.
+  virtual void AdaptWeights(std::map<std::string, at::Tensor>& /*weights*/) const {}
+
+  // float32, 0-dimensional: what backward is going to be called with for LossSum()'s result, known before
+  // the forward; undefined: unknown. A LossSum() that makes use of it (ops::CrossEntropySum) must return
+  // that loss as it is.
+  void SetLossGradient(at::Tensor gradient) { loss_gradient_ = std::move(gradient); }
+
  protected:
   // The config's label smoothing in training, 0 otherwise.
   double label_smoothing() const { return is_training() ? label_smoothing_ : 0; }
 
+  const at::Tensor& loss_gradient() const { return loss_gradient_; }
+
+  // block(inputs). With activation_checkpointing only the inputs are kept of it until backward, which
+  // computes the block again (trainer/activation_checkpoint.h).
+  std::vector<at::Tensor> Checkpointed(const std::vector<at::Tensor>& inputs,
+                                       ActivationBlock block) const;
+
+  // The same for a block of one tensor that gives one.
+  at::Tensor Checkpointed(const at::Tensor& input,
+                          std::function<at::Tensor(const at::Tensor&)> block) const;
+
  private:
   friend class Models;
+  Task task_ = Task::kClassification;
   double label_smoothing_ = 0;
+  bool checkpoints_activations_ = false;
+  at::Tensor loss_gradient_;
 };
 
 class Models {

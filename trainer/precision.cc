@@ -63,4 +63,13 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_enabled(device_, was_enabled_);
 }
 
+NoAutocast::NoAutocast(at::Device device)
+    : device_(device.type()),
+      was_enabled_(at::autocast::is_autocast_enabled(device_)),
+      dtype_(was_enabled_ ? at::autocast::get_autocast_dtype(device_) : at::kFloat) {
+  at::autocast::set_autocast_enabled(device_, false);
+}
+
+NoAutocast::~NoAutocast() { at::autocast::set_autocast_enabled(device_, was_enabled_); }
+
 }  // namespace lockstep

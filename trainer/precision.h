@@ -6,6 +6,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include "trainer/config.pb.h"
 
@@ -30,6 +31,23 @@ class Autocast {
  private:
   at::DeviceType device_;
   bool was_enabled_;
+};
+
+// While it lives, this thread's operations take their inputs as they are.
+class NoAutocast {
+ public:
+  explicit NoAutocast(at::Device device);
+  ~NoAutocast();
+  NoAutocast(const NoAutocast&) = delete;
+  NoAutocast& operator=(const NoAutocast&) = delete;
+
+  // What matrix products would have been rounded to; float32: to nothing.
+  at::ScalarType dtype() const { return dtype_; }
+
+ private:
+  at::DeviceType device_;
+  bool was_enabled_;
+  at::ScalarType dtype_;
 };
 
 }  // namespace lockstep

@@ -5,8 +5,12 @@
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
 //     batch), lr, samples_per_s (over all ranks, since the line before), grad_norm where it is
 //     clipped
-//   eval   step, epoch, loss, accuracy (of the validation samples)
-//   done   step, epoch, loss, accuracy, first_step_s (from the start of the command to the end of
+//   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
+//     tensors took on rank 0's GPU in each phase of the first step
+//   out_of_memory  step (that did not fit), micro_batch, accumulation: what the run goes on with
+//   no_graph  reason
+//   eval   step, epoch, and the task's metrics (trainer/metrics.h) of the validation samples
+//   done   step, epoch, the last metrics, first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
 //     total_s
 #pragma once

@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
+#include <exception>
 #include <set>
 #include <utility>
 
@@ -52,6 +55,48 @@ class RoundedWeights {
   RoundedWeights& operator=(const RoundedWeights&) = delete;
 };
 
+// While it lives, the model knows what backward will be called with.
+class KnownLossGradient {
+ public:
+  KnownLossGradient(Model& model, const at::Tensor& gradient) : model_(model) {
+    model_.SetLossGradient(gradient);
+  }
+  ~KnownLossGradient() { model_.SetLossGradient({}); }
+  KnownLossGradient(const KnownLossGradient&) = delete;
+  KnownLossGradient& operator=(const KnownLossGradient&) = delete;
+
+ private:
+  Model& model_;
+};
+
+// What a step changes before its update.
+class Snapshot {
+ public:
+  Snapshot(const std::vector<NamedTensor>& buffers, at::Device device) {
+    random_.push_back(at::globalContext().defaultGenerator(at::kCPU));
+    if (device.is_cuda()) random_.push_back(at::globalContext().defaultGenerator(device));
+    for (const at::Generator& random : random_) random_before_.push_back(random.get_state());
+    for (const NamedTensor& buffer : buffers) {
+      buffers_.push_back(buffer.tensor.detach());
+      buffers_before_.push_back(buffer.tensor.detach().clone());
+    }
+  }
+
+  void Restore() const {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(buffers_before_[i]);
+    for (size_t i = 0; i < random_.size(); ++i) {
+      at::Generator random = random_[i];
+      random.set_state(random_before_[i]);
+    }
+  }
+
+ private:
+  std::vector<at::Generator> random_;
+  std::vector<at::Tensor> random_before_;
+  std::vector<at::Tensor> buffers_, buffers_before_;
+};
+
 }  // namespace
 
 Step::Step(const config::Config& config, Model& model, const Preprocessing& preprocessing,
@@ -60,6 +105,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
       model_(model),
       preprocessing_(preprocessing),
       spec_(spec),
+      accumulation_(config.accumulation()),
       max_micro_batch_(max_micro_batch),
       world_(world),
       precision_(PrecisionOn(world.device, config.precision())),
@@ -69,7 +115,8 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
              .stops = config.anomaly().policy() != config::Anomaly::SKIP},
       norm_decides_(rules_.max_norm > 0 || config.optimizer().clip_value() > 0 ||
                     rules_.scales_loss || !rules_.stops || world.size() == 1),
-      parameters_(TrainedParametersOf(model)) {
+      parameters_(TrainedParametersOf(model)),
+      peak_memory_(world.device) {
   for (const auto& item : model.named_buffers()) buffers_.push_back({item.key(), item.value()});
   reducer_.emplace(parameters_, world.communicator, ReducerOptionsFor(config));
   const at::TensorOptions on_device(world.device);
@@ -77,72 +124,82 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
   values_[ops::kLossScale].fill_(rules_.scales_loss ? config.loss_scale().initial() : 1.0);
   figures_ = at::zeros({ops::kStepFigures}, on_device.dtype(at::kDouble));
   share_ = at::zeros({}, on_device.dtype(at::kFloat));
-  if (config.graph() && world.device.is_cuda()) graphs_.emplace(world.device, world.communicator);
+  SetUpGraphs();
 }
 
-void Step::Run(double lr, const MicroBatches& batches) {
-  if (!optimizer_) {
-    RunFirst(batches);
-    optimizer_->SetLearningRate(lr);
-    Update();
-    return;
-  }
-  optimizer_->SetLearningRate(lr);
+bool Step::Run(double lr, const MicroBatches& batches) {
+  if (seen_keys_.empty()) return RunEagerly(lr, batches);
   DeviceBatch first = batches.next();
   const int64_t key = first.origin.global_count;
-  SetShare(key);
-  const bool known = std::find(seen_keys_.begin(), seen_keys_.end(), key) != seen_keys_.end();
-  if (graphs_ && known) return RunGraph(key, batches, std::move(first));
-  if (!known) seen_keys_.push_back(key);
-  Compute([&](int micro) {
-    if (micro > 0) batches.prefetch();
-    return micro == 0 ? std::move(first) : batches.next();
-  });
-  batches.prefetch();
+  if (std::find(seen_keys_.begin(), seen_keys_.end(), key) != seen_keys_.end()) {
+    return RunGraph(lr, key, batches, std::move(first));
+  }
+  const auto next = [&] {
+    return first.input.defined() ? std::exchange(first, {}) : batches.next();
+  };
+  return RunEagerly(lr, {.next = next, .prefetch = batches.prefetch});
 }
 
 // A mistake in a model mostly shows in its first step, and on every rank. There a rank that fails still
-// takes part in the step's collectives, and then all agree on what to say.
-void Step::RunFirst(const MicroBatches& batches) {
-  if (config_.ddp().broadcast_buffers()) BroadcastFromRankZero(buffers_, world_.communicator);
-  reducer_->Begin();
+// takes part in the step's collectives, and then all agree on what to say. One that runs out of memory does
+// so in every step.
+bool Step::RunEagerly(double lr, const MicroBatches& batches) {
+  const bool is_first = !optimizer_;
+  const Snapshot before(buffers_, world_.device);
+  peak_memory_.Begin();
+  int64_t global_count = 0;
+  bool out_of_memory = false;
   std::optional<Error> error;
+  BeginStep();
   try {
     AccumulateGradients([&](int micro) {
       if (micro > 0) batches.prefetch();
       DeviceBatch batch = batches.next();
-      if (micro == 0) {
-        SetShare(batch.origin.global_count);
-        seen_keys_.push_back(batch.origin.global_count);
-      }
+      global_count = batch.origin.global_count;
+      SetShare(global_count);
       return batch;
     });
     batches.prefetch();
   } catch (const std::exception& exception) {
     // Where the model's own collectives belong to the step, the others cannot get past them.
     if (config_.ddp().sync_batch_norm()) throw;
-    error = ErrorOf(exception);
+    out_of_memory = IsOutOfMemory(exception);
+    if (!is_first && !out_of_memory) throw;
+    if (!out_of_memory) error = ErrorOf(exception);
     reducer_->ReduceNow();
     reducer_->Wait();
   }
-  AgreeOnErrors(error, world_.host);
-  reducer_->Wait();
-  reducer_->SettleLayout();
-  optimizer_.emplace(config_.optimizer(), *reducer_, values_, rules_.scales_loss);
+  if (is_first) AgreeOnErrors(error, world_.host);
+  if (OnAnyRank(out_of_memory, world_.host)) {
+    reducer_->Wait();
+    before.Restore();
+    return false;
+  }
+  if (is_first) {
+    reducer_->Wait();
+    Together(world_.host, [&] {
+      reducer_->SettleLayout();
+      optimizer_.emplace(config_.optimizer(), *reducer_, values_, rules_.scales_loss);
+    });
+  }
+  if (graphs_) seen_keys_.push_back(global_count);
+  optimizer_->SetLearningRate(lr);
+  Update();
+  return true;
 }
 
-void Step::RunGraph(int64_t key, const MicroBatches& batches, DeviceBatch first) {
+bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {
   if (slots_.empty()) {
     const at::TensorOptions on_device(world_.device);
-    for (int micro = 0; micro < config_.accumulation(); ++micro) {
+    for (int micro = 0; micro < accumulation_; ++micro) {
       slots_.push_back(
           {at::empty(BatchShape(max_micro_batch_, spec_.shape), on_device.dtype(spec_.dtype)),
-           at::empty(BatchShape(max_micro_batch_, spec_.target_shape),
-                     on_device.dtype(spec_.target_dtype))});
+           at::empty(BatchShape(max_micro_batch_, spec_.target_shape()),
+                     on_device.dtype(spec_.target_dtype()))});
     }
   }
   std::vector<DeviceBatch> micro_batches;
-  for (int micro = 0; micro < config_.accumulation(); ++micro) {
+  for (int micro = 0; micro < accumulation_; ++micro) {
     DeviceBatch batch = micro == 0 ? std::move(first) : batches.next();
     const Slot& slot = slots_[micro];
     const int64_t count = batch.input.size(0);
@@ -152,7 +209,13 @@ void Step::RunGraph(int64_t key, const MicroBatches& batches, DeviceBatch first)
         {std::move(batch.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count)});
     batches.prefetch();
   }
-  const auto compute = [&] { Compute([&](int micro) { return micro_batches[micro]; }); };
+  const auto compute = [&] {
+    BeginStep();
+    AccumulateGradients([&](int micro) { return micro_batches[micro]; });
+    Update();
+  };
+  optimizer_->SetLearningRate(lr);
+  SetShare(key);
   // A graph waits for nothing that began before it, and ends with nothing under way.
   reducer_->WaitForParameters();
   if (!graphs_->Has(key)) {
@@ -163,26 +226,52 @@ void Step::RunGraph(int64_t key, const MicroBatches& batches, DeviceBatch first)
     try {
       Together(world_.host, [&] { graphs_->Capture(key, compute_whole); });
     } catch (const Error& error) {
-      why_no_graph_ = error.what();
       graphs_.reset();
+      slots_.clear();
+      seen_keys_.clear();
       reducer_->Abandon();
-      return compute();
+      auto micro_batch = micro_batches.begin();
+      const bool fits = RunEagerly(lr, {.next = [&] { return *micro_batch++; }, .prefetch = [] {}});
+      // Smaller micro-batches may fit as a graph, too.
+      if (fits || !IsOutOfMemory(error)) why_no_graph_ = error.what();
+      return fits;
     }
   }
   graphs_->Replay(key);
+  return true;
 }
 
-void Step::Compute(const NextMicroBatch& micro_batch) {
+void Step::SetMicroBatches(int accumulation, int64_t max_micro_batch) {
+  accumulation_ = accumulation;
+  max_micro_batch_ = max_micro_batch;
+  // A graph may still be running.
+  if (world_.device.is_cuda()) {
+    c10::cuda::getCurrentCUDAStream(world_.device.index()).synchronize();
+  }
+  seen_keys_.clear();
+  slots_.clear();
+  SetUpGraphs();
+}
+
+void Step::SetUpGraphs() {
+  graphs_.reset();
+  if (!config_.graph() || !world_.device.is_cuda() || !why_no_graph_.empty()) return;
+  if (config_.debug().anomaly_detection() || config_.debug().launch_blocking()) {
+    why_no_graph_ = "debug is set";
+    return;
+  }
+  graphs_.emplace(world_.device, world_.communicator);
+}
+
+void Step::BeginStep() {
   if (config_.ddp().broadcast_buffers()) BroadcastFromRankZero(buffers_, world_.communicator);
   reducer_->Begin();
-  AccumulateGradients(micro_batch);
-  Update();
 }
 
 void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
   const RoundedWeights rounded_weights;
-  for (int micro = 0; micro < config_.accumulation(); ++micro) {
-    AddMicroBatch(micro_batch(micro), /*last=*/micro + 1 == config_.accumulation());
+  for (int micro = 0; micro < accumulation_; ++micro) {
+    AddMicroBatch(micro_batch(micro), /*last=*/micro + 1 == accumulation_);
   }
   reducer_->Finish();
 }
@@ -198,16 +287,23 @@ void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
     return;
   }
   Mark(Phase::kForward);
+  const at::Tensor loss_gradient = share_ * values_[ops::kLossScale];
   at::Tensor loss_sum;
   {
     const Autocast autocast(world_.device, precision_);
+    const KnownLossGradient known(model_, loss_gradient);
     loss_sum = model_.LossSum(model_.Forward(preprocessing_(batch.input)), batch.target);
   }
   reducer_->scalars()[kLossScalar].add_(loss_sum.detach() * share_);
   Mark(Phase::kBackward);
   if (last) reducer_->ReduceDuringBackward();
-  const at::Tensor scaled_share = share_ * values_[ops::kLossScale];
-  loss_sum.backward(scaled_share.to(loss_sum.scalar_type()));
+  try {
+    loss_sum.backward(loss_gradient.to(loss_sum.scalar_type()));
+  } catch (const c10::Error& error) {
+    if (!torch::autograd::AnomalyMode::is_enabled() || IsOutOfMemory(error)) throw;
+    const std::string what = error.what_without_backtrace();
+    throw UsageError("debug.anomaly_detection: {}", what.substr(0, what.find('\n')));
+  }
 }
 
 void Step::Update() {

@@ -13,12 +13,17 @@
 //      backward runs, ops::DecideStep(), updates. Where the decision needs the gradient's norm it waits
 //      for all sums; elsewhere the first updates run while the last sums are on their way.
 //   3. A graph reads its micro-batches in memory of the step's own, into which Run() copies them.
+//   4. Memory for a step's activations runs out while it is queued, and only where it runs eagerly: a graph
+//      has its memory from its capture on. The rank where it does still takes part in the step's collectives; then all
+//      agree, before the update, that the step has not been: parameters, buffers and random numbers are
+//      those before it.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the model throws in the first step -> Error on every rank -> tests/fault_test.py,
 //     test_a_rank_that_throws
 //   the step cannot be captured -> it runs eagerly on every rank; why_no_graph() says why
 //     -> tests/graph_test.py
+//   memory runs out on a rank -> false from Run() on every rank -> tests/memory_test.py
 //   loss or gradient are not finite -> figures() (ops/step_values.h) -> tests/precision_test.py
 #pragma once
 
@@ -36,6 +41,7 @@
 #include "trainer/model.h"
 #include "trainer/ops/step_values.h"
 #include "trainer/optimizer.h"
+#include "trainer/peak_memory.h"
 #include "trainer/step_clock.h"
 #include "trainer/step_graph.h"
 #include "trainer/task.h"
@@ -55,8 +61,13 @@ class Step {
   Step(const config::Config& config, Model& model, const Preprocessing& preprocessing,
        const SampleSpec& spec, int64_t max_micro_batch, const World& world);
 
-  // Runs the next step. Every rank must call it. Throws Error.
-  void Run(double lr, const MicroBatches& batches);
+  // Runs the next step. False: there was not enough memory for it, and nothing has changed; whoever calls
+  // gives it smaller micro-batches then (SetMicroBatches). Every rank must call it, and gets the same.
+  // Throws Error.
+  bool Run(double lr, const MicroBatches& batches);
+
+  // From now on a step is `accumulation` micro-batches of at most `max_micro_batch` samples.
+  void SetMicroBatches(int accumulation, int64_t max_micro_batch);
 
   // float64 [ops::kStepFigures] on the device: of the last step.
   const at::Tensor& figures() const { return figures_; }
@@ -78,15 +89,19 @@ class Step {
   // From now on steps are timed with `clock`; null: not.
   void SetClock(StepClock* clock) { clock_ = clock; }
 
+  // Of the last step that ran eagerly.
+  const PeakMemory& peak_memory() const { return peak_memory_; }
+
  private:
   // The reducer's scalars: the step's loss.
   static constexpr int kLossScalar = 0;
 
   using NextMicroBatch = std::function<DeviceBatch(int micro)>;
 
-  void RunFirst(const MicroBatches& batches);
-  void RunGraph(int64_t key, const MicroBatches& batches, DeviceBatch first);
-  void Compute(const NextMicroBatch& micro_batch);
+  bool RunEagerly(double lr, const MicroBatches& batches);
+  bool RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first);
+  void SetUpGraphs();
+  void BeginStep();
   void AccumulateGradients(const NextMicroBatch& micro_batch);
   void AddMicroBatch(const DeviceBatch& batch, bool last);
   void Update();
@@ -94,12 +109,14 @@ class Step {
 
   void Mark(Phase phase) {
     if (clock_ != nullptr) clock_->Mark(phase);
+    peak_memory_.Mark(phase);
   }
 
   const config::Config& config_;
   Model& model_;
   const Preprocessing& preprocessing_;
   SampleSpec spec_;
+  int accumulation_;
   int64_t max_micro_batch_;
   const World& world_;
   config::Precision precision_;
@@ -117,7 +134,7 @@ class Step {
 
   std::optional<StepGraphs> graphs_;
   std::string why_no_graph_;
-  std::vector<int64_t> seen_keys_;  // that ran eagerly
+  std::vector<int64_t> seen_keys_;  // that ran eagerly, and may be captured
   // A graph's micro-batches.
   struct Slot {
     at::Tensor input;
@@ -125,6 +142,7 @@ class Step {
   };
   std::vector<Slot> slots_;
   StepClock* clock_ = nullptr;
+  PeakMemory peak_memory_;
 };
 
 }  // namespace lockstep

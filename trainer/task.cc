@@ -22,6 +22,21 @@ std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::st
   return {files.begin(), files.end()};
 }
 
+Task TaskOf(const config::Data& config) {
+  const bool synthetic_tokens = config.format() == config::Data::SYNTHETIC &&
+                                config.synthetic().kind() == config::Synthetic::TOKENS;
+  if (config.format() == config::Data::TOKENS || synthetic_tokens) return Task::kLanguage;
+  switch (config.task()) {
+    case config::Data::CLASSIFICATION:
+      return Task::kClassification;
+    case config::Data::MULTI_LABEL:
+      return Task::kMultiLabel;
+    case config::Data::REGRESSION:
+      return Task::kRegression;
+  }
+  throw BugError("data.task {}", static_cast<int>(config.task()));
+}
+
 std::shared_ptr<const Dataset> Open(const config::Data& config,
                                     const std::vector<std::string>& files, int64_t classes,
                                     int64_t features, bool label_optional) {
@@ -31,6 +46,8 @@ std::shared_ptr<const Dataset> Open(const config::Data& config,
                       .delimiter = config.csv().delimiter()[0],
                       .header = config.csv().header(),
                       .label_column = config.csv().label_column(),
+                      .label_columns = config.csv().label_columns(),
+                      .task = TaskOf(config),
                       .scale = static_cast<float>(config.csv().scale()),
                       .classes = classes,
                       .features = features,
@@ -57,18 +74,41 @@ std::string ShapeText(const SampleSpec& spec) {
   return fmt::format("[{}]", fmt::join(spec.shape, ", "));
 }
 
+// Copies the tensors of config.init_from into the model; with config.replace_head all but its last
+// layer's. Throws Error (kUsage, kCheckpoint).
+void LoadWeights(const config::Config& config, const Model& model) {
+  const std::vector<std::string> heads = model.HeadPrefixes();
+  const auto of_head = [&](const std::string& name) {
+    return std::any_of(heads.begin(), heads.end(),
+                       [&](const std::string& prefix) { return name.starts_with(prefix); });
+  };
+  std::map<std::string, at::Tensor> found = ReadSafetensors(config.init_from());
+  model.AdaptWeights(found);
+  std::vector<NamedTensor> wanted = model.State();
+  if (config.replace_head()) {
+    if (heads.empty()) {
+      throw UsageError("replace_head: the model \"{}\" has no last layer that could be replaced",
+                       config.model().name());
+    }
+    std::erase_if(found, [&](const auto& entry) { return of_head(entry.first); });
+    std::erase_if(wanted, [&](const NamedTensor& tensor) { return of_head(tensor.name); });
+  }
+  CopyByName(config.init_from(), found, wanted, [&](const std::string& name) {
+    return of_head(name) ? "; to start that layer at random set replace_head: true" : "";
+  });
+}
+
 }  // namespace
 
 SampleSpec SpecOf(const config::Data& config) {
   SampleSpec spec{.shape = {config.input_shape().begin(), config.input_shape().end()},
-                  .classes = config.classes()};
-  const bool synthetic = config.format() == config::Data::SYNTHETIC;
-  const auto kind = config.synthetic().kind();
-  if (config.format() == config::Data::TOKENS || (synthetic && kind == config::Synthetic::TOKENS)) {
+                  .classes = config.classes(),
+                  .task = TaskOf(config)};
+  const bool synthetic_numbers = config.format() == config::Data::SYNTHETIC &&
+                                 config.synthetic().kind() == config::Synthetic::NUMBERS;
+  if (spec.task == Task::kLanguage) {
     spec.dtype = at::kLong;
-    spec.target_shape = spec.shape;
-  } else if (config.format() != config::Data::CSV &&
-             !(synthetic && kind == config::Synthetic::NUMBERS)) {
+  } else if (config.format() != config::Data::CSV && !synthetic_numbers) {
     spec.dtype = at::kByte;
   }
   return spec;
@@ -132,7 +172,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
   std::shared_ptr<Model> model = models.Make(
       {.input_shape = spec.shape,
        .classes = spec.classes,
-       .tokens = spec.dtype == at::kLong,
+       .task = spec.task,
        .config = config.model(),
        .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});
   const auto modules = model->modules();
@@ -144,7 +184,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
         "ddp.sync_batch_norm: the model \"{}\" has no lockstep::BatchNorm (trainer/batch_norm.h)",
         config.model().name());
   }
-  if (!config.init_from().empty()) LoadSafetensors(config.init_from(), model->State());
+  if (!config.init_from().empty()) LoadWeights(config, *model);
   model->to(world.device);
   return model;
 }

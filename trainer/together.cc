@@ -1,13 +1,16 @@
 #include "trainer/together.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -23,13 +26,26 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 
 }  // namespace
 
+bool IsOutOfMemory(const std::exception& exception) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr) return true;
+  if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return true;
+  // What the libraries below say, and LibTorch's allocator for the host.
+  const std::string_view what = exception.what();
+  for (const std::string_view text : {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
+                                      "CUDNN_STATUS_ALLOC_FAILED", "can't allocate memory"}) {
+    if (what.find(text) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 Error ErrorOf(const std::exception& exception) {
   if (const auto* error = dynamic_cast<const Error*>(&exception)) return *error;
   // LibTorch's exceptions end in a stack trace.
-  if (const auto* error = dynamic_cast<const c10::Error*>(&exception)) {
-    return BugError("LibTorch: {}", FirstLine(error->what_without_backtrace()));
-  }
-  return BugError("{}", FirstLine(exception.what()));
+  const auto* error = dynamic_cast<const c10::Error*>(&exception);
+  const std::string what =
+      FirstLine(error != nullptr ? error->what_without_backtrace() : exception.what());
+  if (IsOutOfMemory(exception)) return UsageError("out of memory: {}: {}", kLessMemory, what);
+  return error != nullptr ? BugError("LibTorch: {}", what) : BugError("{}", what);
 }
 
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {
@@ -53,6 +69,13 @@ void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {
   });
   const std::string rank = same ? "" : fmt::format("rank {}: ", first - reports.begin());
   throw Error::OnEveryRank(static_cast<ExitStatus>(first->status), rank + first->message);
+}
+
+bool OnAnyRank(bool own, Communicator& host) {
+  if (host.world_size() == 1) return own;
+  const at::Tensor ranks = at::full({1}, own ? 1 : 0, at::kInt);
+  host.AllReduceSum(ranks, host.MakeLabel("whether the step had memory enough")).Wait();
+  return ranks.item<int>() > 0;
 }
 
 void RequireSame(const std::vector<std::string>& lines, Communicator& host) {

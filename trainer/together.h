@@ -16,9 +16,21 @@ namespace lockstep {
 // rank must call it.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
+// Whether `own` is true on any rank. Every rank must call it.
+bool OnAnyRank(bool own, Communicator& host);
+
 // Compares lines that say what a rank is about to do with rank 0's. Throws Error (kUsage) on every
 // rank where some differ, naming a rank and its first line that does. Every rank must call it.
 void RequireSame(const std::vector<std::string>& lines, Communicator& host);
+
+// Whether `exception` says that memory, of the device or the host, ran out.
+bool IsOutOfMemory(const std::exception& exception);
+
+// What helps against it.
+inline constexpr char kLessMemory[] =
+    "take a smaller model or inputs, precision: BF16, model.activation_checkpointing, or with "
+    "several "
+    "ranks optimizer.shard";
 
 // An exception as the one line and the status that the user gets.
 Error ErrorOf(const std::exception& exception);

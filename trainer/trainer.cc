@@ -1,8 +1,8 @@
 #include "trainer/trainer.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <chrono>
 #include <cmath>
@@ -41,20 +41,11 @@ void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 }
 
-// Memory that tensors have taken on the device, at its peak; 0 on the CPU.
-int64_t PeakMemory(at::Device device) {
-  using Kind = c10::CachingAllocator::StatType;
-  if (!device.is_cuda()) return 0;
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index())
-      .allocated_bytes[static_cast<size_t>(Kind::AGGREGATE)]
-      .peak;
-}
-
-SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t samples,
+SamplerOptions SamplerOptionsFor(const config::Config& config, int accumulation, int64_t samples,
                                  const World& world) {
   return {.samples = samples,
           .global_batch = config.global_batch(),
-          .accumulation = config.accumulation(),
+          .accumulation = accumulation,
           .rank = world.rank(),
           .ranks = world.size(),
           .seed = config.seed(),
@@ -75,10 +66,27 @@ config::Config Resolved(config::Config config, const SampleSpec& spec) {
   return config;
 }
 
-// Samples that all ranks together evaluate at once: as many as they train on at once, which is known
-// to fit.
-int64_t EvaluationBatch(const config::Config& config) {
-  return config.global_batch() / config.accumulation();
+std::string CsvOf(const Predictions& predictions) {
+  std::string csv = fmt::format("index,{}\n", fmt::join(predictions.columns, ","));
+  const auto values = predictions.values.accessor<double, 2>();
+  for (int64_t i = 0; i < values.size(0); ++i) {
+    csv += std::to_string(i);
+    for (int64_t column = 0; column < values.size(1); ++column) {
+      const double value = values[i][column];
+      // Classes without a fraction, numbers with all that float32 holds.
+      csv += predictions.columns[column] == "label"             ? fmt::format(",{:.0f}", value)
+             : predictions.columns[column].starts_with("value") ? fmt::format(",{:.9g}", value)
+                                                                : fmt::format(",{:.6f}", value);
+    }
+    csv += '\n';
+  }
+  return csv;
+}
+
+// Samples that all ranks together evaluate at once: as many as they train on at once, which takes more
+// memory.
+int64_t EvaluationBatch(const config::Config& config, int accumulation) {
+  return config.global_batch() / accumulation;
 }
 
 class Trainer {
@@ -92,14 +100,14 @@ class Trainer {
         data_(std::move(data)),
         preprocessing_(config.data(), data_.train->spec(), world.device),
         model_(MakeModel(config, data_.train->spec(), models, world)),
-        sampler_(SamplerOptionsFor(config, data_.train->size(), world)),
+        sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world)),
         loader_options_(LoaderOptionsFor(config.loader(), world)),
-        loader_(*data_.train, sampler_, loader_options_),
-        feed_(loader_, data_.train->spec(), sampler_.max_micro_batch(), world.device),
-        batches_{.next = [this] { return feed_.Next(); }, .prefetch = [this] { feed_.Prefetch(); }},
+        batches_{.next = [this] { return feed_->Next(); },
+                 .prefetch = [this] { feed_->Prefetch(); }},
         peak_lr_(PeakLearningRate(config)),
         plateau_(config.schedule()),
         metrics_(world.device) {
+    Feed();
     total_steps_ = config.epochs() * sampler_.steps_per_epoch();
     if (config.max_steps() > 0) total_steps_ = std::min(total_steps_, config.max_steps());
     // The ranks drew the same initial weights; what a model draws from now on differs, as their
@@ -124,20 +132,19 @@ class Trainer {
     constexpr int kPhaseSteps = 10;
     Begin();
     StepMeasurement measured;
-    measured.forward_flops = CountFlops([&] { TrainStep(0); });
+    TrainStep(0);
     WaitForDevice(world_.device);
     measured.first_step_s = SecondsSinceBoot() - options.command_start_s;
 
     // From here on the data lie on the device.
-    DeviceBatch batch = feed_.Next();
+    PinBatch();
+    const DeviceBatch batch = pinned_batch_;
     if (batch.origin.global_count != config_.global_batch()) {
       throw Error::OnEveryRank(
           ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",
                                           config_.global_batch(), data_.train->size()));
     }
-    batch.input = batch.input.clone();
-    batch.target = batch.target.clone();
-    batches_ = {.next = [batch] { return batch; }, .prefetch = [] {}};
+    batches_ = {.next = [this] { return pinned_batch_; }, .prefetch = [] {}};
     StepClock clock(world_.device);
     step_->SetClock(&clock);
     for (int step = 1; step < warmup; ++step) TrainStep(step);
@@ -147,7 +154,7 @@ class Trainer {
     }
     clock.BeginStep();
     measured.step_ms = clock.StepTimes();
-    measured.peak_bytes = PeakMemory(world_.device);
+    measured.peak_bytes = step_->peak_memory().Most();
     for (int step = 0; step < kPhaseSteps; ++step) {
       clock.BeginStep();
       TrainStep(warmup + steps + step);
@@ -156,7 +163,7 @@ class Trainer {
     measured.phase_ms = clock.PhaseTimes();
     if (!trace.empty()) {
       const auto act = [&] {
-        for (int step = 0; step < kPhaseSteps; ++step) step_->Run(peak_lr_, batches_);
+        for (int step = 0; step < kPhaseSteps; ++step) TrainStep(warmup + steps + step);
       };
       if (world_.rank() == 0) {
         Trace(trace, world_.device, act);
@@ -171,6 +178,8 @@ class Trainer {
     measured.loss = figures[ops::kLoss].item<double>();
     measured.parameters = ParameterCount();
     measured.precision = precision_;
+    measured.accumulation = accumulation_;
+    measured.forward_flops = accumulation_ * ForwardFlops(pinned_batch_);
     measured.why_no_graph = step_->why_no_graph();
     return measured;
   }
@@ -189,6 +198,7 @@ class Trainer {
       if (step == 0) {
         WaitForDevice(world_.device);
         first_step_s = SecondsSinceBoot() - options.command_start_s;
+        LogMemory();
         epoch_begin_ = Clock::now();
       }
       ReportStep(step + 1);
@@ -208,7 +218,58 @@ class Trainer {
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
-    step_->Run(LearningRateOf(step), batches_);
+    while (!step_->Run(LearningRateOf(step), batches_)) HalveMicroBatches(step);
+  }
+
+  // `step` did not fit into memory: from it on, the same samples in smaller pieces.
+  void HalveMicroBatches(int64_t step) {
+    const auto most = static_cast<int>(config_.global_batch() / world_.size());
+    if (accumulation_ >= most) {
+      throw Error::OnEveryRank(
+          ExitStatus::kUsage,
+          fmt::format("step {}: out of memory with micro-batches of {} sample{}: {}", step + 1,
+                      sampler_.max_micro_batch(), sampler_.max_micro_batch() == 1 ? "" : "s",
+                      kLessMemory));
+    }
+    const int64_t too_many = sampler_.max_micro_batch();
+    accumulation_ = std::min(2 * accumulation_, most);
+    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
+    sampler_.Seek(step);
+    Feed();
+    if (pinned_batch_.input.defined()) PinBatch();
+    step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
+    if (folder_ == nullptr) return;
+    folder_->Log({{"event", "out_of_memory"},
+                  {"step", step + 1},
+                  {"micro_batch", sampler_.max_micro_batch()},
+                  {"accumulation", accumulation_}});
+    progress_->Say(fmt::format(
+        "step {}: out of memory with micro-batches of {} samples; going on with the same steps of "
+        "{} micro-batches of {}: set accumulation: {} to start so",
+        step + 1, too_many, accumulation_, sampler_.max_micro_batch(), accumulation_));
+  }
+
+  // Takes the next micro-batch for all that follow.
+  void PinBatch() {
+    pinned_batch_ = feed_->Next();
+    pinned_batch_.input = pinned_batch_.input.clone();
+    pinned_batch_.target = pinned_batch_.target.clone();
+  }
+
+  // Reads from where the sampler stands.
+  void Feed() {
+    feed_.reset();
+    loader_.emplace(*data_.train, sampler_, loader_options_);
+    feed_.emplace(*loader_, data_.train->spec(), sampler_.max_micro_batch(), world_.device);
+  }
+
+  int64_t ForwardFlops(const DeviceBatch& batch) {
+    const at::NoGradGuard no_grad;
+    const Autocast autocast(world_.device, precision_);
+    model_->eval();
+    const int64_t flops = CountFlops([&] { model_->Forward(preprocessing_(batch.input)); });
+    model_->train();
+    return flops;
   }
 
   // Numbers that are trained.
@@ -279,11 +340,13 @@ class Trainer {
     if (figures[ops::kSkipped] > 0) event["skipped_steps"] = figures[ops::kSkipped];
     folder_->Log(event);
     progress_->OnStep(report);
-    if (!told_why_no_graph_ && !step_->why_no_graph().empty()) {
-      told_why_no_graph_ = true;
-      folder_->Log({{"event", "no_graph"}, {"reason", step_->why_no_graph()}});
-      progress_->Say(fmt::format("steps run without a CUDA graph: {}", step_->why_no_graph()));
-    }
+    TellWhyNoGraph();
+  }
+
+  void TellWhyNoGraph() {
+    if (step_->why_no_graph().empty() || std::exchange(told_why_no_graph_, true)) return;
+    folder_->Log({{"event", "no_graph"}, {"reason", step_->why_no_graph()}});
+    progress_->Say(fmt::format("steps run without a CUDA graph: {}", step_->why_no_graph()));
   }
 
   // Ends the run because of an anomaly in `step`.
@@ -304,9 +367,8 @@ class Trainer {
 
   void SaveAnomaly(const std::string& path, int64_t step) const {
     // Of all ranks and micro-batches: what a single rank would have trained on at once.
-    config::Config whole = config_;
-    whole.set_accumulation(1);
-    SamplerOptions options = SamplerOptionsFor(whole, data_.train->size(), world_);
+    SamplerOptions options =
+        SamplerOptionsFor(config_, /*accumulation=*/1, data_.train->size(), world_);
     options.rank = 0;
     options.ranks = 1;
     Sampler sampler(options);
@@ -340,26 +402,36 @@ class Trainer {
     const bool averages = config_.optimizer().ema_decay() > 0 && (data_.validation || ends);
     if (averages) step_->SwapAverages();
     if (data_.validation) {
-      evaluation_ = Evaluate(*model_, preprocessing_, *data_.validation, EvaluationBatch(config_),
-                             loader_options_, precision_, world_);
+      evaluation_ =
+          Evaluate(*model_, preprocessing_, *data_.validation,
+                   EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
       if (folder_ != nullptr) {
-        folder_->Log({{"event", "eval"},
-                      {"step", steps_done},
-                      {"epoch", epoch},
-                      {"loss", evaluation_->loss},
-                      {"accuracy", evaluation_->accuracy}});
-        progress_->Say(fmt::format(
-            "epoch {}/{}  step {}/{}  validation loss {:.4f}  accuracy {:.4f}", epoch,
-            config_.epochs(), steps_done, total_steps_, evaluation_->loss, evaluation_->accuracy));
+        Json event{{"event", "eval"}, {"step", steps_done}, {"epoch", epoch}};
+        for (const Metric& metric : evaluation_) event[metric.name] = metric.value;
+        folder_->Log(event);
+        progress_->Say(fmt::format("epoch {}/{}  step {}/{}  validation {}", epoch,
+                                   config_.epochs(), steps_done, total_steps_,
+                                   MetricsText(evaluation_)));
       }
       if (config_.schedule().type() == config::Schedule::PLATEAU) {
-        plateau_.OnValidation(evaluation_->loss);
+        plateau_.OnValidation(evaluation_.front().value);
       }
     }
     // What is saved at the end is what was evaluated.
     if (averages && !ends) step_->SwapAverages();
     epoch_begin_ = last_line_ = Clock::now();
     last_line_step_ = steps_done;
+  }
+
+  // Peaks of the step that has just run.
+  void LogMemory() {
+    if (folder_ == nullptr || !world_.device.is_cuda()) return;
+    Json event{{"event", "memory"}};
+    for (const Phase phase : kPhases) {
+      event[std::string(NameOf(phase)) + "_bytes"] =
+          step_->peak_memory().bytes()[static_cast<size_t>(phase)];
+    }
+    folder_->Log(event);
   }
 
   void LogStart(const TrainOptions& options) {
@@ -380,6 +452,7 @@ class Trainer {
         folder_->path(), config_.model().name(), elements, world_.size(),
         world_.size() == 1 ? "" : "s", world_.device.is_cuda() ? "CUDA" : "CPU",
         data_.train->size(), validation_samples, total_steps_, config_.global_batch()));
+    TellWhyNoGraph();
   }
 
   void Finish(const TrainOptions& options, double first_step_s) {
@@ -390,8 +463,7 @@ class Trainer {
     const double samples_per_s =
         rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
     Json event{{"event", "done"}, {"step", total_steps_}, {"epoch", EpochOf(total_steps_)}};
-    if (evaluation_)
-      event.update({{"loss", evaluation_->loss}, {"accuracy", evaluation_->accuracy}});
+    for (const Metric& metric : evaluation_) event[metric.name] = metric.value;
     event.update(
         {{"first_step_s", std::round(first_step_s * 1e3) / 1e3},
          {"samples_per_s", std::round(samples_per_s)},
@@ -408,11 +480,13 @@ class Trainer {
   Preprocessing preprocessing_;
   std::shared_ptr<Model> model_;
   std::optional<Step> step_;
+  int accumulation_ = config_.accumulation();
   Sampler sampler_;
   LoaderOptions loader_options_;
-  Loader loader_;
-  DeviceFeed feed_;
-  MicroBatches batches_;  // the feed's
+  std::optional<Loader> loader_;
+  std::optional<DeviceFeed> feed_;
+  MicroBatches batches_;      // the feed's
+  DeviceBatch pinned_batch_;  // what steps are measured with
   double peak_lr_;
   Plateau plateau_;
   MetricsRing metrics_;
@@ -421,7 +495,7 @@ class Trainer {
 
   RunFolder* folder_ = nullptr;  // rank 0's
   std::optional<Progress> progress_;
-  std::optional<Evaluation> evaluation_;
+  std::vector<Metric> evaluation_;  // the last
   Clock::time_point last_line_;
   int64_t last_line_step_ = 0;
   Clock::time_point epoch_begin_;
@@ -436,6 +510,7 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const 
     TrainingData data = OpenTrainingData(config);
     config = Resolved(std::move(config), data.train->spec());
     SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
+    torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
     trainer.emplace(config, std::move(data), models, world);
   });
   RequireSame(trainer->Facts(), world.host);
@@ -474,6 +549,7 @@ LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Model
       throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
     }
     config.set_init_from(RunWeightsPath(run_dir));
+    config.set_replace_head(false);
     run.precision = PrecisionOn(world.device, config.precision());
     SetUpNumerics(run.precision, config.deterministic());
     run.model = MakeModel(config, SpecOf(config.data()), models, world);
@@ -519,8 +595,9 @@ RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& conf
                ? OpenTrainingData(config).validation
                : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
   });
-  return {.result = Evaluate(*run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config),
-                             LoaderOptionsFor(config.loader(), world), run.precision, world),
+  return {.metrics = Evaluate(*run.model, *run.preprocessing, *run.dataset,
+                              EvaluationBatch(config, config.accumulation()),
+                              LoaderOptionsFor(config.loader(), world), run.precision, world),
           .samples = run.dataset->size()};
 }
 
@@ -530,16 +607,12 @@ int64_t PredictRun(const std::string& run_dir, const config::Config& config,
   const LoadedRun run = LoadRun(run_dir, config, models, world, [&] {
     return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true);
   });
-  const std::vector<Prediction> predictions =
-      Predict(*run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config),
-              LoaderOptionsFor(config.loader(), world), run.precision, world);
+  const Predictions predictions = Predict(
+      *run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config, config.accumulation()),
+      LoaderOptionsFor(config.loader(), world), run.precision, world);
   Together(world.host, [&] {
     if (world.rank() != 0) return;
-    std::string csv = "index,label,probability\n";
-    for (size_t i = 0; i < predictions.size(); ++i) {
-      csv += fmt::format("{},{},{:.6f}\n", i, predictions[i].label, predictions[i].probability);
-    }
-    WriteFileAtomically(output, csv);
+    WriteFileAtomically(output, CsvOf(predictions));
   });
   return run.dataset->size();
 }

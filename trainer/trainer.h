@@ -47,6 +47,7 @@ struct StepMeasurement {
   int64_t parameters = 0;
   double loss = 0;  // of the last step
   config::Precision precision = config::FP32;
+  int accumulation = 1;  // the config's, or more where memory ran out
   std::string why_no_graph;
 };
 
@@ -60,7 +61,7 @@ StepMeasurement MeasureSteps(config::Config config, const Models& models, const 
 // Evaluates a run's final weights on `files`, or without any on the run's validation samples.
 // `samples` is their number. Every rank must call it. Throws Error.
 struct RunEvaluation {
-  Evaluation result;
+  std::vector<Metric> metrics;
   int64_t samples = 0;
 };
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,
@@ -68,8 +69,8 @@ RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& conf
                           const World& world);
 
 // Predicts the samples of `files`, whose labels may be left out, with a run's final weights, and
-// writes them to `output` as CSV: index,label,probability. Returns their number. Every rank must
-// call it. Throws Error.
+// writes them to `output` as CSV: the index and the columns of Predictions. Returns their number. Every
+// rank must call it. Throws Error.
 int64_t PredictRun(const std::string& run_dir, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Models& models, const World& world);

@@ -5,6 +5,8 @@
 #include "trainer/models/lstm.h"
 #include "trainer/models/mlp.h"
 #include "trainer/models/resnet.h"
+#include "trainer/models/torchscript.h"
+#include "trainer/models/vit.h"
 
 namespace lockstep {
 
@@ -14,7 +16,9 @@ Models BuiltInModels() {
   models.Add<ConvNet>("convnet");
   models.Add<Lstm>("lstm");
   models.Add<ResNet>("resnet");
+  models.Add<Vit>("vit");
   models.Add<Gpt2>("gpt2");
+  models.Add<TorchScript>("torchscript");
   return models;
 }
 

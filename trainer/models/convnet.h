@@ -8,6 +8,7 @@
 // start from the same distribution. Without a hidden layer the classifier is one linear layer.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "trainer/model.h"
@@ -21,6 +22,9 @@ class ConvNet : public Model {
   explicit ConvNet(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
+  std::vector<std::string> HeadPrefixes() const override {
+    return {"classifier." + std::to_string(2 * (linears_.size() - 1)) + "."};
+  }
 
  private:
   struct Layer {

@@ -5,10 +5,12 @@
 // and sums are float32 inside the kernels.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "trainer/model.h"
+#include "trainer/models/transformer_block.h"
 
 namespace lockstep {
 
@@ -21,27 +23,17 @@ class Gpt2 : public Model {
   at::Tensor Forward(const at::Tensor& input) override;
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
   std::vector<NamedTensor> State() const override;
+  // Takes Hugging Face's files, of GPT2LMHeadModel or of GPT2Model.
+  void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:
-  struct Affine {
-    at::Tensor weight;
-    at::Tensor bias;
-  };
-  struct Block {
-    Affine ln_1, attention, attention_out, ln_2, fc, fc_out;
-  };
-
-  at::Tensor Dropped(const at::Tensor& x) const;
-  at::Tensor Normal(const at::Tensor& x, const Affine& norm) const;
-  at::Tensor Attention(const at::Tensor& x, const Block& block) const;
-
   int64_t width_;
   int64_t heads_;
   int64_t vocabulary_;
   double dropout_;
   at::Tensor wte_;  // [vocabulary, padded for the matrix units, width]
   at::Tensor wpe_;  // [tokens, width]
-  std::vector<Block> blocks_;
+  std::vector<TransformerBlock> blocks_;
   Affine ln_f_;
 };
 

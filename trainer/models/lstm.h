@@ -9,6 +9,9 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
+#include <string>
+#include <vector>
+
 #include "trainer/model.h"
 
 namespace lockstep {
@@ -19,6 +22,7 @@ class Lstm : public Model {
   explicit Lstm(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
+  std::vector<std::string> HeadPrefixes() const override { return {"out."}; }
 
  private:
   int64_t steps_;

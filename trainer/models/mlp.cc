@@ -4,8 +4,6 @@
 #include <c10/util/accumulate.h>
 #include <torch/nn/modules/linear.h>
 
-#include <string>
-
 namespace lockstep {
 
 Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
@@ -27,6 +25,7 @@ Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
     ++index;  // ReLU
     if (config.dropout() > 0) ++index;
   }
+  head_ = std::to_string(index) + ".";
   add(spec.classes);
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trainer/batch_norm.h"
@@ -20,6 +21,7 @@ class Mlp : public Model {
   explicit Mlp(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
+  std::vector<std::string> HeadPrefixes() const override { return {head_}; }
 
  private:
   struct Layer {
@@ -29,6 +31,7 @@ class Mlp : public Model {
   };
   std::vector<Layer> layers_;
   double dropout_;
+  std::string head_;
 };
 
 }  // namespace lockstep

@@ -33,13 +33,8 @@ const Design& DesignOf(int depth) {
 }  // namespace
 
 ResNet::ResNet(const ModelSpec& spec) : sync_(spec.sync_batch_norm) {
-  spec.RequireNumbers();
+  spec.RequireImages();
   const Design& design = DesignOf(spec.config.resnet().depth());
-  if (spec.input_shape.size() != 3) {
-    throw UsageError(
-        "model resnet: inputs of shape [{}] are no images of [channels, height, width]",
-        fmt::join(spec.input_shape, ", "));
-  }
   const int64_t expansion = design.bottleneck ? 4 : 1;
   stem_ = MakeUnit(*this, "conv1", "bn1", spec.input_shape[0], 64, 7, 2);
   int64_t inputs = 64;
@@ -89,18 +84,25 @@ at::Tensor ResNet::Unit::operator()(const at::Tensor& x) const {
   return norm->forward(at::conv2d(x, weight, /*bias=*/{}, stride, padding));
 }
 
+at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
+  at::Tensor y = x;
+  for (size_t i = 0; i < units.size(); ++i) y = units[i](i == 0 ? x : y.relu_());
+  return y.add_(downsample.empty() ? x : downsample[0](x)).relu_();
+}
+
 at::Tensor ResNet::Forward(const at::Tensor& input) {
   at::Tensor x = input;
   if (x.is_cuda()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
   x = at::max_pool2d(stem_(x).relu_(), 3, /*stride=*/2, /*padding=*/1);
-  for (const Block& block : blocks_) {
-    at::Tensor y = x;
-    for (size_t i = 0; i < block.units.size(); ++i) {
-      y = block.units[i](i == 0 ? x : y.relu_());
-    }
-    x = y.add_(block.downsample.empty() ? x : block.downsample[0](x)).relu_();
-  }
+  for (const Block& block : blocks_) x = Checkpointed(x, block);
   return at::linear(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), fc_weight_, fc_bias_);
+}
+
+void ResNet::AdaptWeights(std::map<std::string, at::Tensor>& weights) const {
+  for (const auto& buffer : named_buffers()) {
+    if (!buffer.key().ends_with(".num_batches_tracked")) continue;
+    weights.try_emplace(buffer.key(), at::zeros({}, at::kLong));
+  }
 }
 
 }  // namespace lockstep

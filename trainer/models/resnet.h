@@ -3,7 +3,9 @@
 // in memory on GPUs.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trainer/batch_norm.h"
@@ -17,6 +19,10 @@ class ResNet : public Model {
   explicit ResNet(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
+  std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
+
+  // Takes torchvision's older files, which have no num_batches_tracked.
+  void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:
   // A convolution without bias and the norm behind it.
@@ -32,6 +38,8 @@ class ResNet : public Model {
   struct Block {
     std::vector<Unit> units;
     std::vector<Unit> downsample;  // one or none
+
+    at::Tensor operator()(const at::Tensor& x) const;
   };
 
   Unit MakeUnit(torch::nn::Module& parent, const std::string& convolution, const std::string& norm,

@@ -1,0 +1,158 @@
+"""Memory that runs out, and activation checkpointing, which needs less of it: the same steps, and the same losses.
+
+Where memory runs out is planted (tests/faulty_model.cc), in the forward or the backward, on one rank or all; the run
+without it is what the losses must equal.
+"""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from harness import DEVICE, DIGITS, DONE, USAGE, Run, events, skip_without_gpus, write_config
+
+FAULTY = os.path.abspath(os.environ["FAULTY"])
+FORWARD, BACKWARD = 9, 10
+
+
+def train(folder, name, model, ranks=None, more="", optimizer=""):
+    config = write_config(
+        folder,
+        f"""global_batch: 48 epochs: 2 max_steps: 40 log {{ every_steps: 1 }} {more}
+        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ {model} }} optimizer {{ lr: 0.01 clip_norm: 1 {optimizer} }}""",
+    )
+    return Run(["train", config, "--set", f"run_dir={folder}/{name}"], program=FAULTY, ranks=ranks)
+
+
+def faulty(fault=0, rank=0, at=0, fits=0, **more):
+    options = dict(fault=fault, rank=rank, at=at, fits=fits, **more)
+    return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
+
+
+def losses(run_dir):
+    return np.array([s["loss"] for s in events(run_dir, "step")])
+
+
+# (fault, ranks, the rank where memory runs out, the forward, samples that fit, accumulation that follows)
+CASES = [
+    (FORWARD, None, 0, 0, 24, 2),
+    (FORWARD, None, 0, 7, 6, 8),
+    (BACKWARD, None, 0, 7, 24, 2),
+    (FORWARD, 2, 1, 0, 12, 2),
+    (BACKWARD, 2, 1, 9, 6, 4),
+    (FORWARD, 2, -1, 9, 12, 2),
+]
+
+
+@pytest.mark.parametrize("fault,ranks,rank,at,fits,accumulation", CASES)
+def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accumulation, tmp_path):
+    skip_without_gpus(ranks)
+    # Once a graph has its memory none can run out, so that from step 3 on this is for steps without.
+    more = "graph: false" if at > 2 else ""
+    whole = train(tmp_path, "whole", faulty(), ranks, more)
+    assert whole.status == DONE, whole
+    halved = train(tmp_path, "halved", faulty(fault, rank, at, fits), ranks, more)
+    assert halved.status == DONE, halved
+    np.testing.assert_allclose(losses(tmp_path / "halved"), losses(tmp_path / "whole"), rtol=1e-6)
+    if DEVICE == "CUDA":
+        peaks = events(tmp_path / "halved", "memory")[0]
+        assert all(peaks[f"{phase}_bytes"] > 0 for phase in ("forward", "backward", "update"))
+    told = events(tmp_path / "halved", "out_of_memory")
+    assert [event["step"] for event in told] == [at + 1] * len(told)
+    assert told[-1]["accumulation"] == accumulation and told[-1]["micro_batch"] <= fits
+    weights, expected = (safetensors.torch.load_file(tmp_path / name / "weights.safetensors") for name in ("halved", "whole"))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+# Rounded to 8 bits, sums differ by how they are cut.
+@pytest.mark.parametrize("ddp,optimizer,rtol", [("", "shard: true", 1e-6), ("reduce_dtype: BF16", "", 1e-2)])
+def test_it_goes_on_however_gradients_are_exchanged(ddp, optimizer, rtol, tmp_path):
+    skip_without_gpus(2)
+    more = f"graph: false ddp {{ first_bucket_bytes: 64 bucket_bytes: 64 {ddp} }}"
+    for name, model in (("whole", faulty()), ("halved", faulty(BACKWARD, rank=1, at=9, fits=12))):
+        run = train(tmp_path, name, model, 2, more, optimizer)
+        assert run.status == DONE, run
+    np.testing.assert_allclose(losses(tmp_path / "halved"), losses(tmp_path / "whole"), rtol=rtol)
+    assert events(tmp_path / "halved", "out_of_memory")
+
+
+def test_random_numbers_begin_again_where_the_step_did(tmp_path):
+    """A run that halves in its first step is the one that began with half the micro-batches, dropout included."""
+    halved = train(tmp_path, "halved", faulty(BACKWARD, fits=24, dropout=50))
+    assert halved.status == DONE, halved
+    meant = train(tmp_path, "meant", faulty(dropout=50), more="accumulation: 2")
+    assert meant.status == DONE, meant
+    np.testing.assert_allclose(losses(tmp_path / "halved"), losses(tmp_path / "meant"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("at", [0, 4])
+def test_bench_step_goes_on(at, tmp_path):
+    config = write_config(
+        tmp_path,
+        f"""global_batch: 48 {"graph: false" if at > 0 else ""} model {{ {faulty(FORWARD, at=at, fits=12)} }}
+        data {{ format: SYNTHETIC input_shape: 8 classes: 3 }}""",
+    )
+    run = Run(["bench", "step", config, "--steps", "5", "--json"], program=FAULTY)
+    assert run.status == DONE, run
+    line = json.loads(run.out)
+    assert (line["accum"], line["batch"], line["global_batch"]) == (4, 12, 48)
+
+
+def test_ranks_that_exchange_within_a_step_end_with_a_reason(tmp_path):
+    """BatchNorm over all ranks: the others cannot get past its collectives."""
+    skip_without_gpus(2)
+    run = train(tmp_path, "run", faulty(FORWARD, rank=1, at=5, norm=1), 2, "graph: false ddp { sync_batch_norm: true }")
+    assert run.status == USAGE and "out of memory: take a smaller model" in run.err, run
+
+
+def test_statistics_follow_the_samples_once(tmp_path):
+    """The forward of a step that is given up leaves no trace in BatchNorm's buffers."""
+    run = train(tmp_path, "halved", faulty(BACKWARD, at=5, fits=24, norm=1), more="graph: false")
+    assert run.status == DONE, run
+    tracked = safetensors.torch.load_file(tmp_path / "halved" / "weights.safetensors")["norm.num_batches_tracked"]
+    assert tracked == 5 + 2 * 35
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_what_never_fits_ends_with_a_reason(ranks, tmp_path):
+    skip_without_gpus(ranks)
+    run = train(tmp_path, "run", faulty(FORWARD, rank=-1), ranks)
+    assert run.status == USAGE and len(run.error_lines) == 1, run
+    assert "step 1: out of memory with micro-batches of 1 sample: " in run.error_lines[0], run
+
+
+MODELS = {
+    "gpt2": 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 32 dropout: 0.1 }',
+    "vit": 'name: "vit" vit { patch: 8 layers: 2 heads: 4 width: 32 dropout: 0.1 }',
+    "resnet": 'name: "resnet" resnet { depth: 18 }',
+}
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.parametrize("precision", ["FP32", "BF16"])
+@pytest.mark.parametrize("model", MODELS)
+def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
+    """Dropout draws the same numbers, and statistics follow the samples once."""
+    skip_without_gpus(ranks)
+    data = (
+        "input_shape: 16 classes: 50 synthetic { kind: TOKENS samples: 64 }"
+        if model == "gpt2"
+        else "input_shape: [3, 32, 32] classes: 10 synthetic { kind: PIXELS samples: 64 } std: 0.25"
+    )
+    for name, checkpointing in (("plain", "false"), ("checkpointed", "true")):
+        config = write_config(
+            tmp_path,
+            f"""global_batch: 16 accumulation: 2 epochs: 2 precision: {precision} deterministic: true log {{ every_steps: 1 }}
+            data {{ format: SYNTHETIC {data} }} optimizer {{ lr: 0.0003 }}
+            model {{ {MODELS[model]} activation_checkpointing: {checkpointing} }}""",
+        )
+        run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=ranks)
+        assert run.status == DONE, run
+    np.testing.assert_allclose(losses(tmp_path / "checkpointed"), losses(tmp_path / "plain"), rtol=1e-6)
+    weights, expected = (safetensors.torch.load_file(tmp_path / name / "weights.safetensors") for name in ("checkpointed", "plain"))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,149 @@
+"""Multi-label, regression and classification end to end, over any number of ranks: losses against PyTorch's, metrics
+against their definitions in NumPy (scikit-learn's), predictions as CSV."""
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import sampler_reference
+from harness import DATA, DONE, USAGE, Run, events, skip_without_gpus, write_config
+
+SAMPLES, HELD_OUT, FEATURES, BATCH, STEPS, SEED = 300, 101, 5, 32, 60, 2
+
+
+def table(folder, name, x, y, labels_first):
+    parts = (y, x) if labels_first else (x, y)
+    np.savetxt(folder / name, np.concatenate(parts, axis=1), fmt="%.7g", delimiter=",")
+
+
+@pytest.fixture(scope="module", params=["MULTI_LABEL", "REGRESSION", "CLASSIFICATION"])
+def case(request, tmp_path_factory):
+    """(task, folder, config's text, PyTorch's losses, its outputs on the held out samples, their targets)"""
+    task, folder = request.param, tmp_path_factory.mktemp(request.param)
+    random = np.random.default_rng(3)
+    x = random.normal(size=(SAMPLES + HELD_OUT, FEATURES)).astype(np.float32)
+    hidden = np.tanh(x @ random.normal(size=(FEATURES, 3))) + 0.5 * random.normal(size=(len(x), 3))
+    if task == "REGRESSION":
+        y, label_column, outputs = 10 * hidden[:, :2], 0, 2
+    elif task == "MULTI_LABEL":
+        y, label_column, outputs = (hidden > [0, 0.5, -0.5]).astype(float), -3, 3
+    else:
+        y, label_column, outputs = (hidden[:, :1] > 0.2).astype(float), -1, 2
+    table(folder, "train.csv", x[:SAMPLES], y[:SAMPLES], label_column == 0)
+    table(folder, "test.csv", x[SAMPLES:], y[SAMPLES:], label_column == 0)
+    np.savetxt(folder / "new.csv", x[SAMPLES:], fmt="%.7g", delimiter=",")
+    x, y = (torch.from_numpy(np.array([[float(f"{v:.7g}") for v in row] for row in a], dtype=np.float32)) for a in (x, y))
+
+    torch.manual_seed(4)
+    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, outputs))
+    safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
+    loss_of = {
+        "REGRESSION": F.mse_loss,
+        "MULTI_LABEL": F.binary_cross_entropy_with_logits,
+        "CLASSIFICATION": lambda output, target: F.cross_entropy(output, target[:, 0].long()),
+    }[task]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0)
+    losses = []
+    for step in sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=STEPS):
+        loss = loss_of(model(x[step]), y[step])
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if len(losses) == STEPS:
+            break
+    columns = "" if task == "CLASSIFICATION" else f"label_columns: {y.shape[1]}"
+    text = f"""seed: {SEED} global_batch: {BATCH} epochs: 1000 max_steps: {STEPS} init_from: "init.safetensors"
+        log {{ every_steps: 1 }} optimizer {{ lr: 0.01 }} model {{ mlp {{ hidden: 16 }} }}
+        data {{ train: "train.csv" validation: "test.csv" task: {task} csv {{ label_column: {label_column} {columns} }} }}"""
+    with torch.no_grad():
+        output = model(x[SAMPLES:])
+        return task, folder, text, np.array(losses), output.double(), y[SAMPLES:].double(), loss_of(output, y[SAMPLES:]).item()
+
+
+def f1(predicted, actual):
+    return 2 * (predicted * actual).sum() / (predicted.sum() + actual.sum())
+
+
+def auc(score, actual):
+    positive, negative = score[actual == 1], score[actual == 0]
+    differences = positive[:, None] - negative[None, :]
+    return ((differences > 0).double() + (differences == 0).double() / 2).mean()
+
+
+def metrics_of(task, output, target):
+    if task == "REGRESSION":
+        return {"rmse": (output - target).square().mean().sqrt(), "mae": (output - target).abs().mean()}
+    if task == "MULTI_LABEL":
+        predicted = (output > 0).double()
+        return {
+            "accuracy": (predicted == target).double().mean(),
+            "f1": np.mean([f1(predicted[:, i], target[:, i]) for i in range(3)]),
+            "auc": np.mean([auc(output[:, i], target[:, i]) for i in range(3)]),
+        }
+    predicted, target = output.argmax(1).double(), target[:, 0]
+    return {
+        "accuracy": (predicted == target).double().mean(),
+        "f1": f1(predicted, target),
+        "auc": auc(output[:, 1] - output[:, 0], target),
+    }
+
+
+@pytest.mark.parametrize("ranks,accumulation", [(None, 1), (None, 3), (2, 1), (3, 2)])
+def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
+    skip_without_gpus(ranks)
+    task, folder, text, losses, output, target, loss = case
+    config = write_config(folder, text + f" accumulation: {accumulation}")
+    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=ranks)
+    assert run.status == DONE, run
+    np.testing.assert_allclose([s["loss"] for s in events(tmp_path / "run", "step")], losses, rtol=1e-5)
+    done = events(tmp_path / "run", "done")[0]
+    assert done["loss"] == pytest.approx(loss, rel=1e-5)
+    # A count may turn on the last bits.
+    expected = metrics_of(task, output, target)
+    for name, value in expected.items():
+        assert done[name] == pytest.approx(float(value), rel=1e-5 if task == "REGRESSION" else 0.02), name
+
+    run = Run(["evaluate", tmp_path / "run"], ranks=ranks)
+    assert run.status == DONE and all(f"{name} {done[name]:.4f}" in run.out for name in expected), run
+    run = Run(["predict", tmp_path / "run", "--input", folder / "new.csv", "--output", tmp_path / "out.csv"], ranks=ranks)
+    assert run.status == DONE, run
+    header, *rows = (tmp_path / "out.csv").read_text().splitlines()
+    values = np.loadtxt(rows, delimiter=",")
+    assert values[:, 0].tolist() == list(range(HELD_OUT))
+    if task == "REGRESSION":
+        assert header == "index,value_0,value_1"
+        np.testing.assert_allclose(values[:, 1:], output, rtol=1e-3, atol=1e-3)
+    elif task == "MULTI_LABEL":
+        assert header == "index,probability_0,probability_1,probability_2"
+        np.testing.assert_allclose(values[:, 1:], output.sigmoid(), atol=1e-4)
+    else:
+        assert header == "index,label,probability"
+        assert (values[:, 1] == output.argmax(1).numpy()).mean() > 0.98
+
+
+@pytest.mark.parametrize(
+    "text,status,words",
+    [
+        ("task: MULTI_LABEL csv { label_columns: 2 }", DATA, 'train.csv:1: column 2: label "0.5" is neither 0 nor 1'),
+        ("task: REGRESSION csv { label_columns: 3 }", DATA, "train.csv:1: only 3 columns: a row needs a feature and 3 labels"),
+        ("task: REGRESSION csv { label_column: 2 label_columns: 2 }", DATA, "2 label columns from data.csv.label_column 2 on: outside the 3 columns"),
+        ("task: REGRESSION classes: 5 csv { label_columns: 2 label_column: 1 }", USAGE, "is 5 where data.csv.label_columns is 2"),
+        ("csv { label_columns: 2 }", USAGE, "CLASSIFICATION has one: set data.task"),
+    ],
+)
+def test_labels_that_are_none(text, status, words, tmp_path):
+    (tmp_path / "train.csv").write_text("1.5,0.5,1\n2.5,1,0\n")
+    text = text.replace("csv { label_columns: 2 }", "csv { label_column: -2 label_columns: 2 }")
+    run = Run(["train", write_config(tmp_path, f'data {{ train: "train.csv" {text} }}')], cwd=tmp_path)
+    assert run.status == status and len(run.error_lines) == 1 and words in run.error_lines[0], run
+
+
+def test_smoothing_is_for_classes(tmp_path):
+    (tmp_path / "train.csv").write_text("1.5,0.5\n2.5,1\n")
+    config = write_config(tmp_path, 'data { train: "train.csv" task: REGRESSION } model { label_smoothing: 0.1 }')
+    run = Run(["train", config], cwd=tmp_path)
+    assert run.status == USAGE and "model.label_smoothing: is for classes" in run.error_lines[0], run

@@ -1,0 +1,52 @@
+// The transformer block with LayerNorm before attention and MLP, of GPT-2 and the vision transformer:
+//   x <- x + branch,  a = out(attention(qkv(LayerNorm(x)))),  x <- x + a,
+//   branch = fc_out(gelu(fc(LayerNorm(x))))
+// The last addition is left to whoever normalises next, in the same kernel.
+//
+// The whole stream is in x's type: in 16 bits weights are rounded where they are used, and statistics and
+// sums are float32 inside the kernels.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <vector>
+
+#include "trainer/ops/linear.h"
+
+namespace lockstep {
+
+// Of a linear layer or a norm, float32.
+struct Affine {
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+struct TransformerBlock {
+  Affine ln_1, qkv, out, ln_2, fc, fc_out;
+};
+
+struct TransformerOptions {
+  int64_t heads = 1;
+  ops::WeightLayout layout = ops::WeightLayout::kInputsOutputs;  // of the linear layers
+  bool causal = false;
+  std::string_view gelu = "none";  // at::gelu's approximation: "none" or "tanh"
+  double epsilon = 1e-5;           // of the norms
+  // Shares that are dropped; 0 where the model is not training.
+  double attention_dropout = 0;
+  double hidden_dropout = 0;
+  double branch_dropout = 0;
+};
+
+// What runs between blocks: {x}, or {x, branch}, whose sum is the stream. x, branch: [count, tokens,
+// width] in float32 or 16 bits.
+using Stream = std::vector<at::Tensor>;
+
+// -> {x, branch}
+Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options,
+                const Stream& stream);
+
+// LayerNorm of the stream's sum.
+at::Tensor NormalOf(const Stream& stream, const Affine& norm, double epsilon);
+
+}  // namespace lockstep
