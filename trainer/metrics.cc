@@ -53,9 +53,12 @@ Metrics::Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicat
   if (labels || spec_.task == Task::kClassification) {
     counts_ = at::zeros({kCounts, spec_.classes}, options.dtype(at::kDouble));
   }
-  const int64_t columns = labels ? spec_.classes
-                          : spec_.task == Task::kClassification && spec_.classes == 2 ? 1
-                                                                                      : 0;
+  int64_t columns = 0;
+  if (labels) {
+    columns = spec_.classes;
+  } else if (spec_.task == Task::kClassification && spec_.classes == 2) {
+    columns = 1;
+  }
   if (columns > 0) {
     scores_ = at::zeros({samples, columns}, at::kFloat);
     truths_ = at::zeros_like(scores_);
