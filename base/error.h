@@ -8,6 +8,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace lockstep {
@@ -65,6 +66,11 @@ Error PeerError(fmt::format_string<Args...> format, Args&&... args) {
 template <typename... Args>
 Error BugError(fmt::format_string<Args...> format, Args&&... args) {
   return {ExitStatus::kBug, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+// What goes into such a line of a text that may have several.
+inline std::string FirstLine(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
 }
 
 }  // namespace lockstep

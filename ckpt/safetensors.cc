@@ -137,10 +137,8 @@ std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
       tensors.emplace(name, tensor);
     }
   } catch (const std::exception& error) {
-    const std::string reason = error.what();
     throw CheckpointError("{}: damaged safetensors header{}: {}", path,
-                          name.empty() ? "" : " at \"" + name + "\"",
-                          reason.substr(0, reason.find('\n')));
+                          name.empty() ? "" : " at \"" + name + "\"", FirstLine(error.what()));
   }
   return tensors;
 }

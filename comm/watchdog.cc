@@ -501,8 +501,7 @@ class Watchdog::Impl {
         } catch (const std::exception& exception) {  // the driver's errors are not ours
           failed = true;
           Message trouble = New(Message::TROUBLE);
-          const std::string text = exception.what();
-          trouble.set_text(fmt::format("rank {}: {}", rank_, text.substr(0, text.find('\n'))));
+          trouble.set_text(fmt::format("rank {}: {}", rank_, FirstLine(exception.what())));
           Tell(trouble);
         }
       }

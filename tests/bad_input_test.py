@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from harness import CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, processes_with, write_config
+from harness import CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, expect_error, processes_with, write_config
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 RANKS = 2
@@ -20,11 +20,7 @@ def train(folder, text, *arguments, program=LOCKSTEP, ranks=RANKS):
 
 
 def expect(run, status, *parts):
-    assert run.status == status, run
-    assert len(run.error_lines) == 1, run
-    assert run.error_lines[0].startswith("lockstep: error: ")
-    for part in parts:
-        assert part in run.error_lines[0], run
+    expect_error(run, status, *parts)
     assert run.seconds < START_S, run
 
 

@@ -51,6 +51,28 @@ def events(run_dir, kind=None):
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
 
 
+def expect_error(run, status, *parts):
+    """The command ended with `status` and one line that holds `parts`."""
+    assert run.status == status, run
+    assert len(run.error_lines) == 1, run
+    assert run.error_lines[0].startswith("lockstep: error: "), run
+    for part in parts:
+        assert part in run.error_lines[0], run
+
+
+def weights_of(run_dir):
+    import safetensors.torch
+
+    return safetensors.torch.load_file(pathlib.Path(run_dir) / "weights.safetensors")
+
+
+def expect_close_weights(run_dir, expected_run_dir):
+    """Two runs ended with the same weights, up to what sums in another order make of them."""
+    import torch
+
+    torch.testing.assert_close(weights_of(run_dir), weights_of(expected_run_dir), rtol=1e-4, atol=1e-6)
+
+
 def skip_without_gpus(ranks):
     """Skips a test of so many ranks (None: one) on a machine with fewer GPUs than they need."""
     import pytest

@@ -10,7 +10,7 @@ import torch
 import torchvision
 from torch import nn
 
-from harness import CHECKPOINT, DIGITS, DONE, USAGE, Run, events, skip_without_gpus, write_config
+from harness import CHECKPOINT, DIGITS, DONE, USAGE, Run, events, expect_error, skip_without_gpus, weights_of, write_config
 
 STANDSTILL = "max_steps: 1 global_batch: 8 optimizer { lr: 0 }\n"
 DIGITS_DATA = f'data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}\n'
@@ -25,17 +25,6 @@ SCRIPT = 'model { name: "torchscript" torchscript { file: "model.pt" } }\n'
 
 def train(folder, text, run_dir="run", ranks=None):
     return Run(["train", write_config(folder, text), "--set", f"run_dir={folder}/{run_dir}"], ranks=ranks)
-
-
-def expect(run, status, *parts):
-    assert run.status == status, run
-    assert len(run.error_lines) == 1, run
-    for part in parts:
-        assert part in run.error_lines[0], run
-
-
-def weights_of(folder, run_dir="run"):
-    return safetensors.torch.load_file(folder / run_dir / "weights.safetensors")
 
 
 def save(folder, weights):
@@ -65,7 +54,7 @@ def gpt2(tmp_path):
     write_tokens(tmp_path)
     run = train(tmp_path, GPT2 + STANDSTILL + "seed: 9", "first")
     assert run.status == DONE, run
-    return tmp_path, weights_of(tmp_path, "first")
+    return tmp_path, weights_of(tmp_path / "first")
 
 
 def hugging_face(weights):
@@ -82,7 +71,7 @@ def test_hugging_faces_gpt2(gpt2):
     save(folder, hugging_face(weights))
     run = train(folder, GPT2 + STANDSTILL + INIT)
     assert run.status == DONE, run
-    expect_equal(weights_of(folder), weights)
+    expect_equal(weights_of(folder / "run"), weights)
 
 
 def test_hugging_faces_gpt2_with_a_head_and_more_places(gpt2):
@@ -92,20 +81,20 @@ def test_hugging_faces_gpt2_with_a_head_and_more_places(gpt2):
     save(folder, weights | head | {"transformer.wpe.weight": places, "transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16)})
     run = train(folder, GPT2 + STANDSTILL + INIT)
     assert run.status == DONE, run
-    expect_equal(weights_of(folder), weights)
+    expect_equal(weights_of(folder / "run"), weights)
 
 
 def test_a_gpt2_with_a_head_of_its_own(gpt2):
     folder, weights = gpt2
     save(folder, weights | {"lm_head.weight": weights["transformer.wte.weight"] + 1})
-    expect(train(folder, GPT2 + STANDSTILL + INIT), CHECKPOINT, "not in the model: lm_head.weight (1 of the file's 29 tensors)")
+    expect_error(train(folder, GPT2 + STANDSTILL + INIT), CHECKPOINT, "not in the model: lm_head.weight (1 of the file's 29 tensors)")
 
 
 def test_a_gpt2_with_fewer_places(gpt2):
     folder, weights = gpt2
     save(folder, weights | {"transformer.wpe.weight": weights["transformer.wpe.weight"][:8]})
     run = train(folder, GPT2 + STANDSTILL + INIT)
-    expect(run, CHECKPOINT, "transformer.wpe.weight has shape [8, 16] where the model has [16, 16]")
+    expect_error(run, CHECKPOINT, "transformer.wpe.weight has shape [8, 16] where the model has [16, 16]")
     assert "replace_head" not in run.err
 
 
@@ -115,7 +104,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     model = torchvision.models.resnet18(num_classes=1000)
     # Older files have no such counts.
     save(tmp_path, {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")})
-    expect(
+    expect_error(
         train(tmp_path, RESNET + STANDSTILL + INIT),
         CHECKPOINT,
         "fc.weight has shape [1000, 512] where the model has [10, 512]; to start that layer at random set replace_head: true",
@@ -123,7 +112,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
 
     run = train(tmp_path, RESNET + STANDSTILL + INIT + "replace_head: true")
     assert run.status == DONE, run
-    weights = weights_of(tmp_path)
+    weights = weights_of(tmp_path / "run")
     for name, parameter in model.named_parameters():
         if not name.startswith("fc."):
             assert torch.equal(weights[name], parameter), name
@@ -141,11 +130,11 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
 def test_torchvisions_older_names_of_a_vision_transformer(tmp_path):
     write_images(tmp_path)
     assert train(tmp_path, VIT + STANDSTILL + "seed: 9", "first").status == DONE
-    weights = weights_of(tmp_path, "first")
+    weights = weights_of(tmp_path / "first")
     save(tmp_path, {k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): v for k, v in weights.items()})
     run = train(tmp_path, VIT + STANDSTILL + INIT)
     assert run.status == DONE, run
-    expect_equal(weights_of(tmp_path), weights)
+    expect_equal(weights_of(tmp_path / "run"), weights)
 
 
 @pytest.mark.parametrize(
@@ -160,12 +149,12 @@ def test_torchvisions_older_names_of_a_vision_transformer(tmp_path):
 def test_each_models_last_layer(model, head, tmp_path):
     text = DIGITS_DATA + STANDSTILL + f"model {{ {model} }}\n"
     assert train(tmp_path, text + "seed: 9", "first").status == DONE
-    first = weights_of(tmp_path, "first")
+    first = weights_of(tmp_path / "first")
     # Other shapes: nothing of the file's head is read.
     save(tmp_path, {k: torch.zeros(3) if k.startswith(head) else v for k, v in first.items()})
     run = train(tmp_path, text + INIT + "replace_head: true")
     assert run.status == DONE, run
-    weights = weights_of(tmp_path)
+    weights = weights_of(tmp_path / "run")
     parameters = [name for name in weights if "running" not in name and "num_batches" not in name]
     assert {name for name in parameters if not torch.equal(weights[name], first[name])} == {head + "weight", head + "bias"}
 
@@ -173,9 +162,9 @@ def test_each_models_last_layer(model, head, tmp_path):
 def test_names_that_do_not_fit_are_listed(tmp_path):
     text = DIGITS_DATA + "model { mlp { hidden: [8, 8, 8] } }\n" + STANDSTILL
     assert train(tmp_path, text, "first").status == DONE
-    weights = weights_of(tmp_path, "first")
+    weights = weights_of(tmp_path / "first")
     save(tmp_path, {f"net.{k}" if k[0] in "246" else k: v for k, v in weights.items()})
-    expect(
+    expect_error(
         train(tmp_path, text + INIT),
         CHECKPOINT,
         "init.safetensors: not in the file: 2.weight, 2.bias, 4.weight, 4.bias and 2 more (6 of the model's 8 tensors); "
@@ -187,18 +176,18 @@ def test_a_truncated_file(tmp_path):
     assert train(tmp_path, DIGITS_DATA + STANDSTILL, "first").status == DONE
     whole = (tmp_path / "first" / "weights.safetensors").read_bytes()
     (tmp_path / "init.safetensors").write_bytes(whole[:-1])
-    expect(train(tmp_path, DIGITS_DATA + STANDSTILL + INIT), CHECKPOINT, "init.safetensors: damaged")
+    expect_error(train(tmp_path, DIGITS_DATA + STANDSTILL + INIT), CHECKPOINT, "init.safetensors: damaged")
 
 
 def test_a_head_without_anything_to_start_from(tmp_path):
-    expect(train(tmp_path, "replace_head: true\n" + DIGITS_DATA), USAGE, "config.pbtxt:2:", "replace_head: needs init_from")
+    expect_error(train(tmp_path, "replace_head: true\n" + DIGITS_DATA), USAGE, "config.pbtxt:2:", "replace_head: needs init_from")
 
 
 def test_a_model_without_a_head(gpt2):
     folder, weights = gpt2
     save(folder, weights)
     run = train(folder, GPT2 + STANDSTILL + INIT + "replace_head: true")
-    expect(run, USAGE, 'replace_head: the model "gpt2" has no last layer that could be replaced')
+    expect_error(run, USAGE, 'replace_head: the model "gpt2" has no last layer that could be replaced')
 
 
 def script(folder, module):
@@ -225,7 +214,7 @@ def test_a_script_is_trained_and_evaluated(ranks, precision, tmp_path):
     assert run.status == DONE, run
     done = events(tmp_path / "run", "done")[0]
     assert done["accuracy"] > 0.9, done
-    weights = weights_of(tmp_path)
+    weights = weights_of(tmp_path / "run")
     assert weights["norm.num_batches_tracked"] > 5
     Net().load_state_dict(weights, strict=True)
     evaluated = Run(["evaluate", tmp_path / "run"], ranks=ranks)
@@ -238,7 +227,7 @@ def test_a_traced_script_starts_from_its_own_weights(tmp_path):
     torch.jit.trace(net, torch.zeros(2, 64)).save(tmp_path / "model.pt")
     run = train(tmp_path, DIGITS_DATA + SCRIPT + STANDSTILL)
     assert run.status == DONE, run
-    expect_equal(weights_of(tmp_path), net.state_dict())
+    expect_equal(weights_of(tmp_path / "run"), net.state_dict())
 
 
 def test_a_script_that_reads_tokens(tmp_path):
@@ -255,18 +244,18 @@ def test_a_file_that_is_no_torchscript(content, tmp_path):
         (tmp_path / "model.pt").write_text("no script")
     else:
         torch.save(Net().state_dict(), tmp_path / "model.pt")
-    expect(train(tmp_path, DIGITS_DATA + SCRIPT), USAGE, "model.pt: not a module that torch.jit.save wrote: PytorchStreamReader")
+    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT), USAGE, "model.pt: not a module that torch.jit.save wrote: PytorchStreamReader")
 
 
 def test_a_frozen_script(tmp_path):
     skip_without_gpus(2)
     torch.jit.freeze(torch.jit.script(Net().eval())).save(tmp_path / "model.pt")
-    expect(train(tmp_path, DIGITS_DATA + SCRIPT, ranks=2), USAGE, "model.pt: no parameter of it requires a gradient")
+    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT, ranks=2), USAGE, "model.pt: no parameter of it requires a gradient")
 
 
 def test_a_script_that_is_not_named(tmp_path):
     run = train(tmp_path, DIGITS_DATA + 'model { name: "torchscript" }')
-    expect(run, USAGE, "model.torchscript.file: name a file that torch.jit.save wrote")
+    expect_error(run, USAGE, "model.torchscript.file: name a file that torch.jit.save wrote")
 
 
 class Two(Net):
@@ -291,7 +280,7 @@ def test_a_script_that_returns_something_else(module, part, tmp_path):
     skip_without_gpus(2)
     script(tmp_path, module())
     run = train(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8", ranks=2)
-    expect(run, USAGE, f"model.pt: its forward returned {part} where one floating-point tensor of [4, 10] is expected")
+    expect_error(run, USAGE, f"model.pt: its forward returned {part} where one floating-point tensor of [4, 10] is expected")
 
 
 class Misfit(Net):
@@ -321,4 +310,4 @@ class Pair(Net):
 )
 def test_a_script_that_fails(module, part, tmp_path):
     script(tmp_path, module())
-    expect(train(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8"), USAGE, "model.pt: its forward failed: ", part)
+    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8"), USAGE, "model.pt: its forward failed: ", part)

@@ -9,10 +9,20 @@ import os
 
 import numpy as np
 import pytest
-import safetensors.torch
-import torch
 
-from harness import DEVICE, DIGITS, DONE, USAGE, Run, events, skip_without_gpus, write_config
+from harness import (
+    DEVICE,
+    DIGITS,
+    DONE,
+    USAGE,
+    Run,
+    events,
+    expect_close_weights,
+    expect_error,
+    skip_without_gpus,
+    weights_of,
+    write_config,
+)
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 FORWARD, BACKWARD = 9, 10
@@ -63,9 +73,7 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
     told = events(tmp_path / "halved", "out_of_memory")
     assert [event["step"] for event in told] == [at + 1] * len(told)
     assert told[-1]["accumulation"] == accumulation and told[-1]["micro_batch"] <= fits
-    weights, expected = (safetensors.torch.load_file(tmp_path / name / "weights.safetensors") for name in ("halved", "whole"))
-    for name, tensor in expected.items():
-        torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-6)
+    expect_close_weights(tmp_path / "halved", tmp_path / "whole")
 
 
 # Rounded to 8 bits, sums differ by how they are cut.
@@ -113,16 +121,14 @@ def test_statistics_follow_the_samples_once(tmp_path):
     """The forward of a step that is given up leaves no trace in BatchNorm's buffers."""
     run = train(tmp_path, "halved", faulty(BACKWARD, at=5, fits=24, norm=1), more="graph: false")
     assert run.status == DONE, run
-    tracked = safetensors.torch.load_file(tmp_path / "halved" / "weights.safetensors")["norm.num_batches_tracked"]
-    assert tracked == 5 + 2 * 35
+    assert weights_of(tmp_path / "halved")["norm.num_batches_tracked"] == 5 + 2 * 35
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
 def test_what_never_fits_ends_with_a_reason(ranks, tmp_path):
     skip_without_gpus(ranks)
     run = train(tmp_path, "run", faulty(FORWARD, rank=-1), ranks)
-    assert run.status == USAGE and len(run.error_lines) == 1, run
-    assert "step 1: out of memory with micro-batches of 1 sample: " in run.error_lines[0], run
+    expect_error(run, USAGE, "step 1: out of memory with micro-batches of 1 sample: ")
 
 
 MODELS = {
@@ -153,6 +159,4 @@ def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
         run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=ranks)
         assert run.status == DONE, run
     np.testing.assert_allclose(losses(tmp_path / "checkpointed"), losses(tmp_path / "plain"), rtol=1e-6)
-    weights, expected = (safetensors.torch.load_file(tmp_path / name / "weights.safetensors") for name in ("checkpointed", "plain"))
-    for name, tensor in expected.items():
-        torch.testing.assert_close(weights[name], tensor, rtol=1e-4, atol=1e-6)
+    expect_close_weights(tmp_path / "checkpointed", tmp_path / "plain")

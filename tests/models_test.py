@@ -156,10 +156,28 @@ CASES = {
 }
 
 
-def optimizer_of(model, sgd):
-    if sgd:
-        return torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-    return torch.optim.AdamW(model.parameters(), lr=0.001, weight_decay=0.1)
+def train(model, x, y, batch, optimizer_text, steps, dtype=None):
+    """Trains PyTorch's model where x and y are, in `dtype` if it is given, and returns the losses."""
+    if optimizer_text == SGD:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, weight_decay=0.1)
+    # So that no step is skipped: where the residual stream has 16 bits, too, other gradients overflow.
+    scaler = torch.amp.GradScaler(x.device.type, init_scale=256, enabled=dtype == torch.float16)
+    losses = []
+    for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
+        with torch.autocast(x.device.type, dtype=dtype, enabled=dtype is not None):
+            loss = F.cross_entropy(model(x[step]).flatten(0, -2), y[step].flatten())
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        if optimizer_text == ADAMW:
+            nn.utils.clip_grad_norm_(model.parameters(), 1)
+        scaler.step(optimizer)
+        scaler.update()
+        if len(losses) == steps:
+            return np.array(losses)
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -167,7 +185,6 @@ def case(request, tmp_path_factory):
     """(name, folder, config's text, PyTorch's losses, its model)"""
     make, data, model_text, batch, optimizer_text = CASES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
-    steps = STEPS
     torch.manual_seed(5)
     torch.set_num_threads(2)
     x, y, data_text = data(folder)
@@ -177,22 +194,10 @@ def case(request, tmp_path_factory):
     if request.param == "torchscript":
         # Other weights than those of init.safetensors, which must replace them.
         torch.jit.script(make()).save(folder / "model.pt")
-    sgd = optimizer_text == SGD
-    optimizer = optimizer_of(model, sgd)
-    losses = []
-    for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
-        loss = F.cross_entropy(model(x[step]).flatten(0, -2), y[step].flatten())
-        losses.append(loss.item())
-        optimizer.zero_grad()
-        loss.backward()
-        if not sgd:
-            nn.utils.clip_grad_norm_(model.parameters(), 1)
-        optimizer.step()
-        if len(losses) == steps:
-            break
-    text = f"""seed: {SEED} global_batch: {batch} epochs: 1000 max_steps: {steps} init_from: "init.safetensors"
+    losses = train(model, x, y, batch, optimizer_text, STEPS)
+    text = f"""seed: {SEED} global_batch: {batch} epochs: 1000 max_steps: {STEPS} init_from: "init.safetensors"
         log {{ every_steps: 1 }} data {{ {data_text} }} model {{ {model_text} }} {optimizer_text}"""
-    return request.param, folder, text, np.array(losses), model
+    return request.param, folder, text, losses, model
 
 
 def test_losses_are_pytorchs(case, tmp_path):
@@ -223,24 +228,8 @@ def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
         model.cuda()
         if name.startswith("resnet"):
             model.to(memory_format=memory_format)
-        sgd = optimizer_text == SGD
-        optimizer = optimizer_of(model, sgd)
-        # So that no step is skipped: where the residual stream has 16 bits, too, other gradients overflow.
-        scaler = torch.amp.GradScaler("cuda", init_scale=256, enabled=precision == "FP16")
-        losses = []
-        for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
-            with torch.autocast("cuda", dtype=torch.bfloat16 if precision == "BF16" else torch.float16):
-                loss = F.cross_entropy(model(x[step]).flatten(0, -2), y[step].flatten())
-            losses.append(loss.item())
-            optimizer.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            if not sgd:
-                nn.utils.clip_grad_norm_(model.parameters(), 1)
-            scaler.step(optimizer)
-            scaler.update()
-            if len(losses) == steps:
-                return np.array(losses).reshape(-1, 20).mean(axis=1)
+        dtype = torch.bfloat16 if precision == "BF16" else torch.float16
+        return train(model, x, y, batch, optimizer_text, steps, dtype).reshape(-1, 20).mean(axis=1)
 
     expected = curve(torch.channels_last)
     tolerance = 0.01

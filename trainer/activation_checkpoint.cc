@@ -1,7 +1,6 @@
 #include "trainer/activation_checkpoint.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/ops/from_blob.h>
@@ -11,6 +10,8 @@
 
 #include <algorithm>
 #include <utility>
+
+#include "trainer/autocast.h"
 
 namespace lockstep {
 namespace {
@@ -95,45 +96,13 @@ class RandomState {
   at::PhiloxCudaState cuda_;
 };
 
-// How autocast rounds, without its cache: a weight that was rounded without history would get no
-// gradient where it is used again.
-class Rounding {
- public:
-  explicit Rounding(at::DeviceType device)
-      : device_(device),
-        enabled_(at::autocast::is_autocast_enabled(device)),
-        dtype_(at::autocast::get_autocast_dtype(device)),
-        caches_(at::autocast::is_autocast_cache_enabled()) {}
-
-  void Set() const {
-    at::autocast::set_autocast_enabled(device_, enabled_);
-    at::autocast::set_autocast_dtype(device_, dtype_);
-    at::autocast::set_autocast_cache_enabled(caches_);
-  }
-  void SetWithoutCache() const {
-    Set();
-    at::autocast::set_autocast_cache_enabled(false);
-  }
-
- private:
-  at::DeviceType device_;
-  bool enabled_;
-  at::ScalarType dtype_;
-  bool caches_;
-};
-
-class RoundingGuard {
- public:
-  explicit RoundingGuard(const Rounding& rounding, at::DeviceType device) : before_(device) {
-    rounding.SetWithoutCache();
-  }
-  ~RoundingGuard() { before_.Set(); }
-  RoundingGuard(const RoundingGuard&) = delete;
-  RoundingGuard& operator=(const RoundingGuard&) = delete;
-
- private:
-  Rounding before_;
-};
+// How autocast rounds here, without its cache: a weight that was rounded without history would get
+// no gradient where it is used again.
+AutocastState WithoutCache(at::DeviceType device) {
+  AutocastState state = AutocastState::Now(device);
+  state.caches = false;
+  return state;
+}
 
 class RecomputingGuard {
  public:
@@ -149,18 +118,18 @@ class RecomputingGuard {
 // All that the second computation needs besides the input.
 struct Recipe : torch::CustomClassHolder {
   Recipe(ActivationBlock block, at::Device device)
-      : block(std::move(block)), random(device), rounding(device.type()) {}
+      : block(std::move(block)), random(device), rounding(WithoutCache(device.type())) {}
 
   ActivationBlock block;
   RandomState random;
-  Rounding rounding;
+  AutocastState rounding;
 };
 
 class Checkpoint : public torch::autograd::Function<Checkpoint> {
  public:
   static variable_list forward(AutogradContext* context, at::TensorList inputs,
                                const c10::intrusive_ptr<Recipe>& recipe) {
-    const RoundingGuard rounding(recipe->rounding, inputs[0].device().type());
+    const AutocastGuard rounding(recipe->rounding);
     context->save_for_backward(inputs.vec());
     context->set_materialize_grads(false);
     context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
@@ -179,7 +148,7 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
       const at::AutoGradMode with_history(true);
       const RecomputingGuard recomputing_now;
       const RandomState::Guard random(recipe.random);
-      const RoundingGuard rounding(recipe.rounding, inputs[0].device().type());
+      const AutocastGuard rounding(recipe.rounding);
       outputs = recipe.block(inputs);
     }
     TORCH_CHECK(outputs.size() == gradients.size(), "a checkpointed block gave ", gradients.size(),

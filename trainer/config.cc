@@ -406,11 +406,7 @@ class Checker {
     if (data.format() == config::Data::CIFAR10 && data.classes() != 0 && data.classes() != 10) {
       Fail("data.classes", "CIFAR10 has ten classes");
     }
-    const bool pixels = data.format() == config::Data::MNIST ||
-                        data.format() == config::Data::CIFAR10 ||
-                        (data.format() == config::Data::SYNTHETIC &&
-                         data.synthetic().kind() == config::Synthetic::PIXELS);
-    if (!pixels && data.mean_size() + data.std_size() > 0) {
+    if (!HoldsPixels(data) && data.mean_size() + data.std_size() > 0) {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
            "is for pixels; for CSV use data.csv.scale");
     }
@@ -428,10 +424,7 @@ class Checker {
     const config::Data& data = config_.data();
     const bool csv = data.format() == config::Data::CSV;
     const bool has_classes = data.task() == config::Data::CLASSIFICATION;
-    const bool tokens = data.format() == config::Data::TOKENS ||
-                        (data.format() == config::Data::SYNTHETIC &&
-                         data.synthetic().kind() == config::Synthetic::TOKENS);
-    if (!has_classes && tokens) {
+    if (!has_classes && HoldsTokens(data)) {
       Fail("data.task", "tokens are for the next token's CLASSIFICATION");
     }
     if (!has_classes && !csv && data.format() != config::Data::SYNTHETIC) {
@@ -701,6 +694,18 @@ std::vector<std::string> FieldLines(Config config) {
         lines.push_back(fmt::format("{}: {}", name, fmt::join(values, ", ")));
       });
   return lines;
+}
+
+bool HoldsTokens(const config::Data& data) {
+  return data.format() == config::Data::SYNTHETIC
+             ? data.synthetic().kind() == config::Synthetic::TOKENS
+             : data.format() == config::Data::TOKENS;
+}
+
+bool HoldsPixels(const config::Data& data) {
+  return data.format() == config::Data::SYNTHETIC
+             ? data.synthetic().kind() == config::Synthetic::PIXELS
+             : data.format() == config::Data::MNIST || data.format() == config::Data::CIFAR10;
 }
 
 std::string ConfigTemplate() {

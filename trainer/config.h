@@ -40,6 +40,10 @@ std::string PrintConfig(const Config& config);
 // "optimizer.lr: 0.01" and the like, for every field that is set.
 std::vector<std::string> FieldLines(Config config);
 
+// Whether the samples are of token numbers, or of pixels; else they are of numbers.
+bool HoldsTokens(const config::Data& data);
+bool HoldsPixels(const config::Data& data);
+
 // A config with every field at its default, each under its comment from config.proto.
 std::string ConfigTemplate();
 

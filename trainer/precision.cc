@@ -1,7 +1,6 @@
 #include "trainer/precision.h"
 
 #include <ATen/Context.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/cuda/CUDAContext.h>
 
 #include <cstdlib>
@@ -13,6 +12,19 @@ namespace {
 
 // The first with bf16 and tf32.
 constexpr int kAmpere = 8;
+
+AutocastState Disabled(at::DeviceType device) {
+  AutocastState state = AutocastState::Now(device);
+  state.enabled = false;
+  return state;
+}
+
+AutocastState StateFor(at::DeviceType device, config::Precision precision) {
+  AutocastState state = AutocastState::Now(device);
+  state.enabled = precision == config::BF16 || precision == config::FP16;
+  if (state.enabled) state.dtype = precision == config::BF16 ? at::kBFloat16 : at::kHalf;
+  return state;
+}
 
 }  // namespace
 
@@ -47,29 +59,8 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
 }
 
 Autocast::Autocast(at::Device device, config::Precision precision)
-    : device_(device.type()), was_enabled_(at::autocast::is_autocast_enabled(device_)) {
-  const bool rounds = precision == config::BF16 || precision == config::FP16;
-  at::autocast::increment_nesting();
-  at::autocast::set_autocast_enabled(device_, rounds);
-  if (rounds) {
-    at::autocast::set_autocast_dtype(device_,
-                                     precision == config::BF16 ? at::kBFloat16 : at::kHalf);
-  }
-}
+    : guard_(StateFor(device.type(), precision)) {}
 
-Autocast::~Autocast() {
-  // The outermost one's rounded weights are out of date once the weights change.
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(device_, was_enabled_);
-}
-
-NoAutocast::NoAutocast(at::Device device)
-    : device_(device.type()),
-      was_enabled_(at::autocast::is_autocast_enabled(device_)),
-      dtype_(was_enabled_ ? at::autocast::get_autocast_dtype(device_) : at::kFloat) {
-  at::autocast::set_autocast_enabled(device_, false);
-}
-
-NoAutocast::~NoAutocast() { at::autocast::set_autocast_enabled(device_, was_enabled_); }
+NoAutocast::NoAutocast(at::Device device) : guard_(Disabled(device.type())) {}
 
 }  // namespace lockstep

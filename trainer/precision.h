@@ -8,6 +8,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include "trainer/autocast.h"
 #include "trainer/config.pb.h"
 
 namespace lockstep {
@@ -24,30 +25,24 @@ void SetUpNumerics(config::Precision precision, bool deterministic);
 class Autocast {
  public:
   Autocast(at::Device device, config::Precision precision);
-  ~Autocast();
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
 
  private:
-  at::DeviceType device_;
-  bool was_enabled_;
+  AutocastGuard guard_;
+  RoundedWeights rounded_weights_;
 };
 
 // While it lives, this thread's operations take their inputs as they are.
 class NoAutocast {
  public:
   explicit NoAutocast(at::Device device);
-  ~NoAutocast();
-  NoAutocast(const NoAutocast&) = delete;
-  NoAutocast& operator=(const NoAutocast&) = delete;
 
   // What matrix products would have been rounded to; float32: to nothing.
-  at::ScalarType dtype() const { return dtype_; }
+  at::ScalarType dtype() const {
+    return guard_.before().enabled ? guard_.before().dtype : at::kFloat;
+  }
 
  private:
-  at::DeviceType device_;
-  bool was_enabled_;
-  at::ScalarType dtype_;
+  AutocastGuard guard_;
 };
 
 }  // namespace lockstep

@@ -1,10 +1,11 @@
 // The folder that a run leaves behind: config.pbtxt, log.jsonl and weights.safetensors.
 //
 // log.jsonl holds one JSON object a line, each with "event":
-//   start  version, world_size, device, samples, validation_samples, steps, parameters
+//   start  version, world_size, device, samples, validation_samples, steps, precision, parameters,
+//     loader_threads
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
-//     batch), lr, samples_per_s (over all ranks, since the line before), grad_norm where it is
-//     clipped
+//     batch), lr, samples_per_s (over all ranks, since the line before), grad_norm (before
+//     clipping); in FP16 loss_scale; skipped_steps (so far, without an update) if there are any
 //   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
 //     tensors took on rank 0's GPU in each phase of the first step
 //   out_of_memory  step (that did not fit), micro_batch, accumulation: what the run goes on with

@@ -1,8 +1,6 @@
 #include "trainer/step.h"
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "trainer/autocast.h"
 #include "trainer/ops/step_decision.h"
 #include "trainer/precision.h"
 #include "trainer/together.h"
@@ -43,17 +42,6 @@ ReducerOptions ReducerOptionsFor(const config::Config& config) {
   if (ddp.reduce_dtype() == config::Ddp::BF16) options.reduce_dtype = at::kBFloat16;
   return options;
 }
-
-// Keeps the weights that autocast has rounded, for all micro-batches of a step.
-class RoundedWeights {
- public:
-  RoundedWeights() { at::autocast::increment_nesting(); }
-  ~RoundedWeights() {
-    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  }
-  RoundedWeights(const RoundedWeights&) = delete;
-  RoundedWeights& operator=(const RoundedWeights&) = delete;
-};
 
 // While it lives, the model knows what backward will be called with.
 class KnownLossGradient {
@@ -244,13 +232,9 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
 void Step::SetMicroBatches(int accumulation, int64_t max_micro_batch) {
   accumulation_ = accumulation;
   max_micro_batch_ = max_micro_batch;
-  // A graph may still be running.
-  if (world_.device.is_cuda()) {
-    c10::cuda::getCurrentCUDAStream(world_.device.index()).synchronize();
-  }
+  SetUpGraphs();
   seen_keys_.clear();
   slots_.clear();
-  SetUpGraphs();
 }
 
 void Step::SetUpGraphs() {
@@ -269,7 +253,7 @@ void Step::BeginStep() {
 }
 
 void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
-  const RoundedWeights rounded_weights;
+  const RoundedWeights rounded_weights;  // once for all micro-batches
   for (int micro = 0; micro < accumulation_; ++micro) {
     AddMicroBatch(micro_batch(micro), /*last=*/micro + 1 == accumulation_);
   }
@@ -301,8 +285,7 @@ void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
     loss_sum.backward(loss_gradient.to(loss_sum.scalar_type()));
   } catch (const c10::Error& error) {
     if (!torch::autograd::AnomalyMode::is_enabled() || IsOutOfMemory(error)) throw;
-    const std::string what = error.what_without_backtrace();
-    throw UsageError("debug.anomaly_detection: {}", what.substr(0, what.find('\n')));
+    throw UsageError("debug.anomaly_detection: {}", FirstLine(WhatOf(error)));
   }
 }
 

@@ -21,7 +21,12 @@ StepGraphs::StepGraphs(at::Device device, Communicator& communicator)
       communicator_(communicator),
       label_(communicator.MakeLabel("the step's graph")) {}
 
-StepGraphs::~StepGraphs() = default;
+StepGraphs::~StepGraphs() {
+  // One may still be running. What went wrong on the device is for whoever reads results to say.
+  if (!graphs_.empty()) {
+    cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device_.index()).stream());
+  }
+}
 
 bool StepGraphs::Has(int64_t key) const {
   return std::any_of(graphs_.begin(), graphs_.end(),

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "ckpt/safetensors.h"
 #include "trainer/batch_norm.h"
+#include "trainer/config.h"
 #include "trainer/ops/normalize_pixels.h"
 
 namespace lockstep {
@@ -23,9 +24,7 @@ std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::st
 }
 
 Task TaskOf(const config::Data& config) {
-  const bool synthetic_tokens = config.format() == config::Data::SYNTHETIC &&
-                                config.synthetic().kind() == config::Synthetic::TOKENS;
-  if (config.format() == config::Data::TOKENS || synthetic_tokens) return Task::kLanguage;
+  if (HoldsTokens(config)) return Task::kLanguage;
   switch (config.task()) {
     case config::Data::CLASSIFICATION:
       return Task::kClassification;
@@ -104,13 +103,8 @@ SampleSpec SpecOf(const config::Data& config) {
   SampleSpec spec{.shape = {config.input_shape().begin(), config.input_shape().end()},
                   .classes = config.classes(),
                   .task = TaskOf(config)};
-  const bool synthetic_numbers = config.format() == config::Data::SYNTHETIC &&
-                                 config.synthetic().kind() == config::Synthetic::NUMBERS;
-  if (spec.task == Task::kLanguage) {
-    spec.dtype = at::kLong;
-  } else if (config.format() != config::Data::CSV && !synthetic_numbers) {
-    spec.dtype = at::kByte;
-  }
+  if (HoldsTokens(config)) spec.dtype = at::kLong;
+  if (HoldsPixels(config)) spec.dtype = at::kByte;
   return spec;
 }
 

@@ -22,8 +22,6 @@ struct Report {
   char message[2044] = {};
 };
 
-std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 bool IsOutOfMemory(const std::exception& exception) {
@@ -38,14 +36,17 @@ bool IsOutOfMemory(const std::exception& exception) {
   return false;
 }
 
+std::string WhatOf(const std::exception& exception) {
+  const auto* error = dynamic_cast<const c10::Error*>(&exception);
+  return error != nullptr ? error->what_without_backtrace() : exception.what();
+}
+
 Error ErrorOf(const std::exception& exception) {
   if (const auto* error = dynamic_cast<const Error*>(&exception)) return *error;
-  // LibTorch's exceptions end in a stack trace.
-  const auto* error = dynamic_cast<const c10::Error*>(&exception);
-  const std::string what =
-      FirstLine(error != nullptr ? error->what_without_backtrace() : exception.what());
+  const std::string what = FirstLine(WhatOf(exception));
   if (IsOutOfMemory(exception)) return UsageError("out of memory: {}: {}", kLessMemory, what);
-  return error != nullptr ? BugError("LibTorch: {}", what) : BugError("{}", what);
+  const bool of_libtorch = dynamic_cast<const c10::Error*>(&exception) != nullptr;
+  return BugError("{}{}", of_libtorch ? "LibTorch: " : "", what);
 }
 
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {

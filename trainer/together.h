@@ -32,6 +32,9 @@ inline constexpr char kLessMemory[] =
     "several "
     "ranks optimizer.shard";
 
+// What an exception says; LibTorch's end in a stack trace, which is left out.
+std::string WhatOf(const std::exception& exception);
+
 // An exception as the one line and the status that the user gets.
 Error ErrorOf(const std::exception& exception);
 

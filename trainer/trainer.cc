@@ -138,8 +138,7 @@ class Trainer {
 
     // From here on the data lie on the device.
     PinBatch();
-    const DeviceBatch batch = pinned_batch_;
-    if (batch.origin.global_count != config_.global_batch()) {
+    if (pinned_batch_.origin.global_count != config_.global_batch()) {
       throw Error::OnEveryRank(
           ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",
                                           config_.global_batch(), data_.train->size()));

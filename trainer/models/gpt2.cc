@@ -32,47 +32,39 @@ Gpt2::Gpt2(const ModelSpec& spec)
   }
   const config::Gpt2& config = spec.config.gpt2();
   using Module = torch::nn::Module;
-  const auto child = [](Module& parent, const std::string& name) {
-    return parent.register_module(name, std::make_shared<Module>());
-  };
   const auto linear = [&](Module& parent, const std::string& name, int64_t inputs, int64_t outputs,
                           double std) {
-    const auto module = child(parent, name);
+    const auto module = AddChild(parent, name);
     return Affine{module->register_parameter("weight", std * torch::randn({inputs, outputs})),
                   module->register_parameter("bias", torch::zeros({outputs}))};
-  };
-  const auto norm = [&](Module& parent, const std::string& name) {
-    const auto module = child(parent, name);
-    return Affine{module->register_parameter("weight", torch::ones({width_})),
-                  module->register_parameter("bias", torch::zeros({width_}))};
   };
   // Residual branches start so that their sum has a std of its own, whatever their number.
   const double residual_std = kInitialStd / std::sqrt(2.0 * static_cast<double>(config.layers()));
 
-  const auto transformer = child(*this, "transformer");
+  const auto transformer = AddChild(*this, "transformer");
   const int64_t padded =
       (vocabulary_ + kVocabularyMultiple - 1) / kVocabularyMultiple * kVocabularyMultiple;
   at::Tensor embedding = kInitialStd * torch::randn({padded, width_});
   embedding.narrow(0, vocabulary_, padded - vocabulary_).zero_();
-  wte_ = child(*transformer, "wte")->register_parameter("weight", embedding);
+  wte_ = AddChild(*transformer, "wte")->register_parameter("weight", embedding);
   wpe_ =
-      child(*transformer, "wpe")
+      AddChild(*transformer, "wpe")
           ->register_parameter("weight", kInitialStd * torch::randn({spec.input_shape[0], width_}));
-  const auto layers = child(*transformer, "h");
+  const auto layers = AddChild(*transformer, "h");
   for (int64_t i = 0; i < config.layers(); ++i) {
-    const auto layer = child(*layers, std::to_string(i));
+    const auto layer = AddChild(*layers, std::to_string(i));
     TransformerBlock block;
-    block.ln_1 = norm(*layer, "ln_1");
-    const auto attention = child(*layer, "attn");
+    block.ln_1 = AddNorm(*layer, "ln_1", width_);
+    const auto attention = AddChild(*layer, "attn");
     block.qkv = linear(*attention, "c_attn", width_, 3 * width_, kInitialStd);
     block.out = linear(*attention, "c_proj", width_, width_, residual_std);
-    block.ln_2 = norm(*layer, "ln_2");
-    const auto mlp = child(*layer, "mlp");
+    block.ln_2 = AddNorm(*layer, "ln_2", width_);
+    const auto mlp = AddChild(*layer, "mlp");
     block.fc = linear(*mlp, "c_fc", width_, 4 * width_, kInitialStd);
     block.fc_out = linear(*mlp, "c_proj", 4 * width_, width_, residual_std);
     blocks_.push_back(std::move(block));
   }
-  ln_f_ = norm(*transformer, "ln_f");
+  ln_f_ = AddNorm(*transformer, "ln_f", width_);
 }
 
 at::Tensor Gpt2::Forward(const at::Tensor& input) {

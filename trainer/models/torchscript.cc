@@ -8,21 +8,17 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "trainer/together.h"
 
 namespace lockstep {
 namespace {
 
 using torch::nn::Module;
 
-std::string TextOf(const std::exception& exception) {
-  const auto* error = dynamic_cast<const c10::Error*>(&exception);
-  return error != nullptr ? error->what_without_backtrace() : exception.what();
-}
-
 // The line that says what went wrong: the first; in a traceback, whose frames show indented code
 // with a mark, the one behind them all.
 std::string ReasonOf(const std::exception& exception) {
-  const std::string text = TextOf(exception);
+  const std::string text = WhatOf(exception);
   const size_t mark = text.rfind("<--- HERE");
   std::istringstream lines(mark == std::string::npos ? text : text.substr(mark));
   std::string line;
@@ -30,7 +26,7 @@ std::string ReasonOf(const std::exception& exception) {
   while (std::getline(lines, line)) {
     if (!line.empty() && line[0] != ' ') return line;
   }
-  return text.substr(0, text.find('\n'));
+  return FirstLine(text);
 }
 
 torch::jit::Module Load(const std::string& path) {

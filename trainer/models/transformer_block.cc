@@ -2,6 +2,8 @@
 
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/gelu.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include <utility>
 
@@ -44,6 +46,16 @@ Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options
 
 at::Tensor NormalOf(const Stream& stream, const Affine& norm, double epsilon) {
   return SumAndNormal(stream, norm, epsilon).second;
+}
+
+std::shared_ptr<torch::nn::Module> AddChild(torch::nn::Module& parent, const std::string& name) {
+  return parent.register_module(name, std::make_shared<torch::nn::Module>());
+}
+
+Affine AddNorm(torch::nn::Module& parent, const std::string& name, int64_t width) {
+  const auto module = AddChild(parent, name);
+  return {module->register_parameter("weight", torch::ones({width})),
+          module->register_parameter("bias", torch::zeros({width}))};
 }
 
 }  // namespace lockstep

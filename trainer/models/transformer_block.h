@@ -9,10 +9,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "trainer/ops/linear.h"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace lockstep {
 
@@ -48,5 +54,11 @@ Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options
 
 // LayerNorm of the stream's sum.
 at::Tensor NormalOf(const Stream& stream, const Affine& norm, double epsilon);
+
+// An empty module of `parent`'s, for what is called `name`.something.
+std::shared_ptr<torch::nn::Module> AddChild(torch::nn::Module& parent, const std::string& name);
+
+// A norm of `parent`'s as it starts: ones and zeros [width].
+Affine AddNorm(torch::nn::Module& parent, const std::string& name, int64_t width);
 
 }  // namespace lockstep

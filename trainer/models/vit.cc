@@ -7,7 +7,6 @@
 #include <torch/types.h>
 
 #include <cmath>
-#include <memory>
 
 #include "base/error.h"
 #include "trainer/precision.h"
@@ -52,17 +51,9 @@ Vit::Vit(const ModelSpec& spec)
     throw UsageError("model.vit.width {} is no multiple of model.vit.heads {}", width_, heads_);
   }
   using Module = torch::nn::Module;
-  const auto child = [](Module& parent, const std::string& name) {
-    return parent.register_module(name, std::make_shared<Module>());
-  };
   const auto linear = [](Module& parent, const std::string& name, int64_t inputs, int64_t outputs) {
     const auto module = parent.register_module(name, torch::nn::Linear(inputs, outputs));
     return Affine{module->weight, module->bias};
-  };
-  const auto norm = [&](Module& parent, const std::string& name) {
-    const auto module = child(parent, name);
-    return Affine{module->register_parameter("weight", torch::ones({width_})),
-                  module->register_parameter("bias", torch::zeros({width_}))};
   };
 
   class_token_ = register_parameter("class_token", torch::zeros({1, 1, width_}));
@@ -74,25 +65,25 @@ Vit::Vit(const ModelSpec& spec)
                   std::sqrt(1 / static_cast<double>(channels * patch_ * patch_)));
   torch::nn::init::zeros_(conv_proj_.bias);
 
-  const auto encoder = child(*this, "encoder");
+  const auto encoder = AddChild(*this, "encoder");
   const int64_t patches = (side / patch_) * (side / patch_);
   pos_embedding_ = encoder->register_parameter(
       "pos_embedding", kPositionStd * torch::randn({1, 1 + patches, width_}));
-  const auto layers = child(*encoder, "layers");
+  const auto layers = AddChild(*encoder, "layers");
   const int64_t hidden = config.hidden() > 0 ? config.hidden() : 4 * width_;
   for (int64_t i = 0; i < config.layers(); ++i) {
-    const auto module = child(*layers, "encoder_layer_" + std::to_string(i));
+    const auto module = AddChild(*layers, "encoder_layer_" + std::to_string(i));
     TransformerBlock block;
-    block.ln_1 = norm(*module, "ln_1");
-    const auto attention = child(*module, "self_attention");
+    block.ln_1 = AddNorm(*module, "ln_1", width_);
+    const auto attention = AddChild(*module, "self_attention");
     block.qkv = {
         attention->register_parameter(
             "in_proj_weight", torch::nn::init::xavier_uniform_(torch::empty({3 * width_, width_}))),
         attention->register_parameter("in_proj_bias", torch::zeros({3 * width_}))};
     block.out = linear(*attention, "out_proj", width_, width_);
     torch::nn::init::zeros_(block.out.bias);
-    block.ln_2 = norm(*module, "ln_2");
-    const auto mlp = child(*module, "mlp");
+    block.ln_2 = AddNorm(*module, "ln_2", width_);
+    const auto mlp = AddChild(*module, "mlp");
     block.fc = linear(*mlp, "0", width_, hidden);
     block.fc_out = linear(*mlp, "3", hidden, width_);
     for (const Affine& affine : {block.fc, block.fc_out}) {
@@ -101,9 +92,9 @@ Vit::Vit(const ModelSpec& spec)
     }
     blocks_.push_back(std::move(block));
   }
-  ln_ = norm(*encoder, "ln");
+  ln_ = AddNorm(*encoder, "ln", width_);
 
-  head_ = linear(*child(*this, "heads"), "head", width_, spec.classes);
+  head_ = linear(*AddChild(*this, "heads"), "head", width_, spec.classes);
   torch::nn::init::zeros_(head_.weight);
   torch::nn::init::zeros_(head_.bias);
 }

@@ -3,10 +3,11 @@
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "trainer/ops/launch_arguments.h"
 
 namespace lockstep::ops {
 
@@ -40,8 +41,7 @@ void FusedAdam::Update(const AdamRules& rules, const at::Tensor& lr, const at::T
   LaunchAdam(reinterpret_cast<const AdamChunk*>(table_.const_data_ptr<uint8_t>()), chunks_, rules,
              lr.const_data_ptr<float>(), updates.const_data_ptr<float>(),
              skip.const_data_ptr<float>(),
-             grad_scale.defined() ? grad_scale.const_data_ptr<float>() : nullptr,
-             c10::cuda::getCurrentCUDAStream(table_.device().index()).stream());
+             grad_scale.defined() ? grad_scale.const_data_ptr<float>() : nullptr, StreamOf(table_));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

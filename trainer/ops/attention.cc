@@ -4,7 +4,6 @@
 #include <ATen/SDPBackend.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "trainer/ops/attention_kernel.h"
+#include "trainer/ops/launch_arguments.h"
 
 namespace lockstep::ops {
 namespace {
@@ -52,8 +52,7 @@ at::Tensor Pack(const std::array<at::Tensor, 3>& parts, const AttentionShape& sh
     kept[p] = parts[p].stride(3) == 1 ? parts[p] : parts[p].contiguous();
     views[p] = {kept[p].const_data_ptr(), kept[p].stride(0), kept[p].stride(1), kept[p].stride(2)};
   }
-  LaunchPackHeads(views, out.mutable_data_ptr(), shape,
-                  c10::cuda::getCurrentCUDAStream(out.device().index()).stream());
+  LaunchPackHeads(views, out.mutable_data_ptr(), shape, StreamOf(out));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }

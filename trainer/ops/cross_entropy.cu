@@ -18,9 +18,6 @@ constexpr int kAtOnce = 4;
 // Packs that a thread holds of a row in registers: 32 of them, half of what a block of 1,024 has.
 constexpr int kMostHeld = 8;
 
-template <typename T>
-constexpr int kPackSize = 16 / sizeof(T);
-
 // The compiler forgets what it has computed from x, which would otherwise take up registers.
 __device__ void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
 
@@ -292,7 +289,7 @@ template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradient(T* logits, const int64_t* target, const float* gradient, float* losses,
                     CrossEntropyShape shape) {
-  constexpr int kSize = kPackSize<T>;
+  constexpr int kSize = Pack<T>::kSize;
   const int64_t row = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x);
   T* x = logits + row * shape.columns;
@@ -333,7 +330,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 // Rows begin at multiples of 16 bytes and end with a whole pack.
 template <typename T>
 bool IsPacked(const void* logits, const CrossEntropyShape& shape) {
-  return reinterpret_cast<uintptr_t>(logits) % 16 == 0 && shape.columns % kPackSize<T> == 0;
+  return IsAligned(logits) && shape.columns % Pack<T>::kSize == 0;
 }
 
 // Whole warps, so that a thread has about `each` packs.
@@ -347,8 +344,8 @@ template <typename T>
 void ForwardOf(const void* logits, const int64_t* target, float* losses, LogSum* log_sums,
                const CrossEntropyShape& shape, cudaStream_t stream) {
   const bool packed = IsPacked<T>(logits, shape);
-  const auto kernel = packed ? Forward<T, kPackSize<T>> : Forward<T, 1>;
-  const int64_t packs = shape.classes / (packed ? kPackSize<T> : 1) + 1;
+  const auto kernel = packed ? Forward<T, Pack<T>::kSize> : Forward<T, 1>;
+  const int64_t packs = shape.classes / (packed ? Pack<T>::kSize : 1) + 1;
   kernel<<<static_cast<unsigned>(shape.rows), Threads(packs, kAtOnce, kSweepThreads), 0, stream>>>(
       static_cast<const T*>(logits), target, losses, log_sums, shape);
 }
@@ -357,8 +354,8 @@ template <typename T>
 void BackwardOf(void* logits, const int64_t* target, const LogSum* log_sums, const float* gradient,
                 const CrossEntropyShape& shape, cudaStream_t stream) {
   const bool packed = IsPacked<T>(logits, shape);
-  const auto kernel = packed ? Backward<T, kPackSize<T>> : Backward<T, 1>;
-  const int64_t packs = shape.columns / (packed ? kPackSize<T> : 1);
+  const auto kernel = packed ? Backward<T, Pack<T>::kSize> : Backward<T, 1>;
+  const int64_t packs = shape.columns / (packed ? Pack<T>::kSize : 1);
   kernel<<<static_cast<unsigned>(shape.rows), Threads(packs, kAtOnce, kSweepThreads), 0, stream>>>(
       static_cast<T*>(logits), target, log_sums, gradient, shape);
 }
@@ -367,14 +364,14 @@ template <typename T>
 void LossAndGradientOf(void* logits, const int64_t* target, const float* gradient, float* losses,
                        const CrossEntropyShape& shape, cudaStream_t stream) {
   const bool packed = IsPacked<T>(logits, shape);
-  const int64_t packs = shape.columns / (packed ? kPackSize<T> : 1);
+  const int64_t packs = shape.columns / (packed ? Pack<T>::kSize : 1);
   const auto launch = [&](auto* kernel, int64_t each) {
     kernel<<<static_cast<unsigned>(shape.rows), Threads(packs, each, kMostThreads), 0, stream>>>(
         static_cast<T*>(logits), target, gradient, losses, shape);
   };
   if (!packed) return launch(LossAndGradientInTwo<T, 1>, kAtOnce);
   if (packs > int64_t{kMostHeld} * kMostThreads) {
-    return launch(LossAndGradientInTwo<T, kPackSize<T>>, kAtOnce);
+    return launch(LossAndGradientInTwo<T, Pack<T>::kSize>, kAtOnce);
   }
   // A short row has a small block, with some loads of each thread in flight all the same.
   if (packs <= 32) return launch(LossAndGradient<T, 1>, 1);
@@ -388,42 +385,27 @@ void LossAndGradientOf(void* logits, const int64_t* target, const float* gradien
 void LaunchCrossEntropy(const void* logits, FloatType type, const int64_t* target, float* losses,
                         LogSum* log_sums, const CrossEntropyShape& shape, cudaStream_t stream) {
   if (shape.rows == 0) return;
-  switch (type) {
-    case FloatType::kFloat32:
-      return ForwardOf<float>(logits, target, losses, log_sums, shape, stream);
-    case FloatType::kFloat16:
-      return ForwardOf<__half>(logits, target, losses, log_sums, shape, stream);
-    case FloatType::kBFloat16:
-      return ForwardOf<__nv_bfloat16>(logits, target, losses, log_sums, shape, stream);
-  }
+  WithType(type, [&](auto zero) {
+    ForwardOf<decltype(zero)>(logits, target, losses, log_sums, shape, stream);
+  });
 }
 
 void LaunchCrossEntropyBackward(void* logits, FloatType type, const int64_t* target,
                                 const LogSum* log_sums, const float* gradient,
                                 const CrossEntropyShape& shape, cudaStream_t stream) {
   if (shape.rows == 0) return;
-  switch (type) {
-    case FloatType::kFloat32:
-      return BackwardOf<float>(logits, target, log_sums, gradient, shape, stream);
-    case FloatType::kFloat16:
-      return BackwardOf<__half>(logits, target, log_sums, gradient, shape, stream);
-    case FloatType::kBFloat16:
-      return BackwardOf<__nv_bfloat16>(logits, target, log_sums, gradient, shape, stream);
-  }
+  WithType(type, [&](auto zero) {
+    BackwardOf<decltype(zero)>(logits, target, log_sums, gradient, shape, stream);
+  });
 }
 
 void LaunchCrossEntropyAndGradient(void* logits, FloatType type, const int64_t* target,
                                    const float* gradient, float* losses,
                                    const CrossEntropyShape& shape, cudaStream_t stream) {
   if (shape.rows == 0) return;
-  switch (type) {
-    case FloatType::kFloat32:
-      return LossAndGradientOf<float>(logits, target, gradient, losses, shape, stream);
-    case FloatType::kFloat16:
-      return LossAndGradientOf<__half>(logits, target, gradient, losses, shape, stream);
-    case FloatType::kBFloat16:
-      return LossAndGradientOf<__nv_bfloat16>(logits, target, gradient, losses, shape, stream);
-  }
+  WithType(type, [&](auto zero) {
+    LossAndGradientOf<decltype(zero)>(logits, target, gradient, losses, shape, stream);
+  });
 }
 
 }  // namespace lockstep::ops

@@ -4,11 +4,11 @@
 #include "trainer/ops/cross_entropy.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <tuple>
+
+#include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
 namespace {
@@ -17,17 +17,7 @@ struct Case {
   int64_t rows, columns, classes;
 };
 
-class CrossEntropy : public testing::TestWithParam<std::tuple<at::DeviceType, at::ScalarType>> {
- protected:
-  void SetUp() override {
-    if (device() == at::kCUDA && at::cuda::device_count() == 0) {
-      GTEST_SKIP() << "needs a GPU; this machine has none";
-    }
-  }
-  at::DeviceType device() const { return std::get<0>(GetParam()); }
-  at::ScalarType dtype() const { return std::get<1>(GetParam()); }
-  at::TensorOptions options() const { return at::TensorOptions(device()).dtype(dtype()); }
-};
+class CrossEntropy : public OpTest {};
 
 TEST_P(CrossEntropy, IsPyTorchs) {
   // For float32 what the twin's sum over 200,003 smoothed classes loses.
@@ -151,14 +141,7 @@ TEST_P(CrossEntropy, ATargetOutOfRangeIsNotANumber) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, CrossEntropy,
-                         testing::Combine(testing::Values(at::kCPU, at::kCUDA),
-                                          testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
-                         [](const auto& param) {
-                           return std::string(std::get<0>(param.param) == at::kCUDA ? "Gpu"
-                                                                                    : "Cpu") +
-                                  c10::toString(std::get<1>(param.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(, CrossEntropy, EveryDeviceAndType(), DeviceAndType);
 
 }  // namespace
 }  // namespace lockstep::ops

@@ -117,10 +117,6 @@ __global__ void __launch_bounds__(kLanes* kWarps)
   *reinterpret_cast<Pack<float, kSize>*>(position_gradient + position * shape.width + column) = sum;
 }
 
-bool IsAligned(const void* pointer, size_t bytes) {
-  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
-}
-
 template <typename T>
 void ForwardOf(const int64_t* tokens, const float* token_weight, const float* position_weight,
                void* out, const EmbeddingShape& shape, cudaStream_t stream) {
@@ -157,29 +153,18 @@ void BackwardOf(const void* d_out, const int64_t* tokens, float* token_gradient,
 void LaunchEmbedding(const int64_t* tokens, const float* token_weight, const float* position_weight,
                      void* out, FloatType type, const EmbeddingShape& shape, cudaStream_t stream) {
   if (shape.count * shape.length * shape.width == 0) return;
-  switch (type) {
-    case FloatType::kFloat32:
-      return ForwardOf<float>(tokens, token_weight, position_weight, out, shape, stream);
-    case FloatType::kFloat16:
-      return ForwardOf<__half>(tokens, token_weight, position_weight, out, shape, stream);
-    case FloatType::kBFloat16:
-      return ForwardOf<__nv_bfloat16>(tokens, token_weight, position_weight, out, shape, stream);
-  }
+  WithType(type, [&](auto zero) {
+    ForwardOf<decltype(zero)>(tokens, token_weight, position_weight, out, shape, stream);
+  });
 }
 
 void LaunchEmbeddingBackward(const void* d_out, FloatType type, const int64_t* tokens,
                              float* token_gradient, float* position_gradient,
                              const EmbeddingShape& shape, cudaStream_t stream) {
   if (shape.positions * shape.width == 0) return;
-  switch (type) {
-    case FloatType::kFloat32:
-      return BackwardOf<float>(d_out, tokens, token_gradient, position_gradient, shape, stream);
-    case FloatType::kFloat16:
-      return BackwardOf<__half>(d_out, tokens, token_gradient, position_gradient, shape, stream);
-    case FloatType::kBFloat16:
-      return BackwardOf<__nv_bfloat16>(d_out, tokens, token_gradient, position_gradient, shape,
-                                       stream);
-  }
+  WithType(type, [&](auto zero) {
+    BackwardOf<decltype(zero)>(d_out, tokens, token_gradient, position_gradient, shape, stream);
+  });
 }
 
 }  // namespace lockstep::ops

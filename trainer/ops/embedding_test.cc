@@ -3,11 +3,11 @@
 #include "trainer/ops/embedding.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
 
 #include <string>
-#include <tuple>
+
+#include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
 namespace {
@@ -16,21 +16,11 @@ struct Case {
   int64_t count, length, width, vocabulary, positions;
 };
 
-class Embedding : public testing::TestWithParam<std::tuple<at::DeviceType, at::ScalarType>> {
+class Embedding : public OpTest {
  protected:
-  void SetUp() override {
-    if (device() == at::kCUDA && at::cuda::device_count() == 0) {
-      GTEST_SKIP() << "needs a GPU; this machine has none";
-    }
-  }
   void TearDown() override { SetDeterministic(false); }
   static void SetDeterministic(bool deterministic) {
     at::globalContext().setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
-  }
-  at::DeviceType device() const { return std::get<0>(GetParam()); }
-  at::ScalarType dtype() const { return std::get<1>(GetParam()); }
-  at::TensorOptions options(at::ScalarType type) const {
-    return at::TensorOptions(device()).dtype(type);
   }
 };
 
@@ -121,14 +111,7 @@ TEST_P(Embedding, ATokenOutOfRangeIsNotANumberAndNobodys) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Embedding,
-                         testing::Combine(testing::Values(at::kCPU, at::kCUDA),
-                                          testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
-                         [](const auto& param) {
-                           return std::string(std::get<0>(param.param) == at::kCUDA ? "Gpu"
-                                                                                    : "Cpu") +
-                                  c10::toString(std::get<1>(param.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(, Embedding, EveryDeviceAndType(), DeviceAndType);
 
 }  // namespace
 }  // namespace lockstep::ops

@@ -370,6 +370,25 @@ int64_t LaunchBackward(const LayerNormBackward& t, const LayerNormShape& shape,
   return blocks;
 }
 
+// The threads that share a row, and the packs of it that each holds.
+template <int kThreadCount, int kPackCount>
+struct Team {
+  static constexpr int kThreads = kThreadCount;
+  static constexpr int kPacks = kPackCount;
+};
+
+// Calls launch with the smallest team for rows of so many packs.
+template <typename Launch>
+auto WithTeam(int64_t packs, const Launch& launch) {
+  if (packs <= 32) return launch(Team<32, 1>());
+  if (packs <= 64) return launch(Team<32, 2>());
+  if (packs <= 96) return launch(Team<32, 3>());
+  if (packs <= 128) return launch(Team<32, 4>());
+  if (packs <= 256) return launch(Team<kThreads, 1>());
+  if (packs <= 512) return launch(Team<kThreads, 2>());
+  return launch(Team<kThreads, 4>());
+}
+
 // Packs of a row, or 0 where it is not made of packs that a team's registers hold.
 template <typename T, typename... Pointers>
 int64_t PacksOf(const LayerNormShape& shape, const Pointers*... pointers) {
@@ -386,13 +405,10 @@ void ForwardOf(const LayerNormForward& t, const LayerNormShape& shape, cudaStrea
     ForwardAny<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
     return;
   }
-  if (packs <= 32) return LaunchForward<T, 32, 1>(t, shape, stream);
-  if (packs <= 64) return LaunchForward<T, 32, 2>(t, shape, stream);
-  if (packs <= 96) return LaunchForward<T, 32, 3>(t, shape, stream);
-  if (packs <= 128) return LaunchForward<T, 32, 4>(t, shape, stream);
-  if (packs <= 256) return LaunchForward<T, kThreads, 1>(t, shape, stream);
-  if (packs <= 512) return LaunchForward<T, kThreads, 2>(t, shape, stream);
-  return LaunchForward<T, kThreads, 4>(t, shape, stream);
+  return WithTeam(packs, [&](auto team) {
+    using Chosen = decltype(team);
+    return LaunchForward<T, Chosen::kThreads, Chosen::kPacks>(t, shape, stream);
+  });
 }
 
 template <typename T>
@@ -412,13 +428,10 @@ template <typename T>
 int64_t BackwardOf(const LayerNormBackward& t, const LayerNormShape& shape, cudaStream_t stream) {
   const int64_t packs = PacksOf<T>(shape, t.x, t.dy, t.d_sum, t.weight, t.dx);
   if (packs == 0) return BackwardAnyOf<T>(t, shape, stream);
-  if (packs <= 32) return LaunchBackward<T, 32, 1>(t, shape, stream);
-  if (packs <= 64) return LaunchBackward<T, 32, 2>(t, shape, stream);
-  if (packs <= 96) return LaunchBackward<T, 32, 3>(t, shape, stream);
-  if (packs <= 128) return LaunchBackward<T, 32, 4>(t, shape, stream);
-  if (packs <= 256) return LaunchBackward<T, kThreads, 1>(t, shape, stream);
-  if (packs <= 512) return LaunchBackward<T, kThreads, 2>(t, shape, stream);
-  return LaunchBackward<T, kThreads, 4>(t, shape, stream);
+  return WithTeam(packs, [&](auto team) {
+    using Chosen = decltype(team);
+    return LaunchBackward<T, Chosen::kThreads, Chosen::kPacks>(t, shape, stream);
+  });
 }
 
 }  // namespace
@@ -426,31 +439,15 @@ int64_t BackwardOf(const LayerNormBackward& t, const LayerNormShape& shape, cuda
 void LaunchLayerNorm(const LayerNormForward& tensors, FloatType type, const LayerNormShape& shape,
                      cudaStream_t stream) {
   if (shape.rows == 0) return;
-  switch (type) {
-    case FloatType::kFloat32:
-      return ForwardOf<float>(tensors, shape, stream);
-    case FloatType::kFloat16:
-      return ForwardOf<__half>(tensors, shape, stream);
-    case FloatType::kBFloat16:
-      return ForwardOf<__nv_bfloat16>(tensors, shape, stream);
-  }
+  WithType(type, [&](auto zero) { ForwardOf<decltype(zero)>(tensors, shape, stream); });
 }
 
 void LaunchLayerNormBackward(const LayerNormBackward& tensors, FloatType type,
                              const LayerNormShape& shape, cudaStream_t stream) {
   int64_t partial_rows = 0;
   if (shape.rows > 0) {
-    switch (type) {
-      case FloatType::kFloat32:
-        partial_rows = BackwardOf<float>(tensors, shape, stream);
-        break;
-      case FloatType::kFloat16:
-        partial_rows = BackwardOf<__half>(tensors, shape, stream);
-        break;
-      case FloatType::kBFloat16:
-        partial_rows = BackwardOf<__nv_bfloat16>(tensors, shape, stream);
-        break;
-    }
+    partial_rows = WithType(
+        type, [&](auto zero) { return BackwardOf<decltype(zero)>(tensors, shape, stream); });
   }
   if (tensors.d_weights == nullptr) return;
   LaunchSumPartials(tensors.partials, tensors.d_weights, partial_rows, 2 * shape.width, stream);

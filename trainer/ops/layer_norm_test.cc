@@ -4,14 +4,14 @@
 #include "trainer/ops/layer_norm.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <vector>
+
+#include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
 namespace {
@@ -25,17 +25,8 @@ const std::vector<std::vector<int64_t>> kShapes = {
     {9, 256},  {7, 512},   {333, 384}, {100, 384},  {16384, 384}, {11, 776}, {1000, 768},
     {7, 1024}, {41, 1600}, {3, 1601},  {600, 2048}, {7, 4096},    {7, 8192}, {2, 20000}};
 
-class LayerNormTest : public testing::TestWithParam<std::tuple<at::DeviceType, at::ScalarType>> {
+class LayerNormTest : public OpTest {
  protected:
-  void SetUp() override {
-    if (device() == at::kCUDA && at::cuda::device_count() == 0) {
-      GTEST_SKIP() << "needs a GPU; this machine has none";
-    }
-    at::manual_seed(1);
-  }
-  at::DeviceType device() const { return std::get<0>(GetParam()); }
-  at::ScalarType dtype() const { return std::get<1>(GetParam()); }
-  at::TensorOptions options() const { return at::TensorOptions(device()).dtype(dtype()); }
   // Of what is rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-4 : dtype() == at::kHalf ? 1e-3 : 8e-3;
@@ -59,16 +50,6 @@ at::Tensor Exact(const at::Tensor& tensor) {
 
 at::Tensor ExactLayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   return at::layer_norm(x, {x.size(-1)}, weight, bias, kEpsilon);
-}
-
-testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tensor& expected,
-                                double tolerance) {
-  if (!actual.defined()) return testing::AssertionFailure() << "undefined";
-  if (actual.sizes() != expected.sizes()) return testing::AssertionFailure() << actual.sizes();
-  const double difference = (actual.to(at::kDouble) - expected).abs().max().item<double>();
-  const double scale = std::max(1.0, expected.abs().max().item<double>());
-  if (difference <= tolerance * scale) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "off by " << difference << " of " << scale;
 }
 
 TEST_P(LayerNormTest, IsPyTorchs) {
@@ -233,14 +214,7 @@ TEST_P(LayerNormTest, Float64IsAtens) {
   EXPECT_TRUE(at::equal(y, ExactLayerNorm(x, weight.to(at::kDouble), bias.to(at::kDouble))));
 }
 
-INSTANTIATE_TEST_SUITE_P(, LayerNormTest,
-                         testing::Combine(testing::Values(at::kCPU, at::kCUDA),
-                                          testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
-                         [](const auto& param) {
-                           return std::string(std::get<0>(param.param) == at::kCUDA ? "Gpu"
-                                                                                    : "Cpu") +
-                                  c10::toString(std::get<1>(param.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(, LayerNormTest, EveryDeviceAndType(), DeviceAndType);
 
 }  // namespace
 }  // namespace lockstep::ops

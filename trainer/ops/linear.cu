@@ -78,17 +78,9 @@ void LaunchColumnSums(const void* x, FloatType type, float* partials, float* sum
   const int64_t pack_size = PackSize(x, type, shape);
   const int64_t slices = ColumnSumSlices(x, type, shape);
   float* const slice_sums = slices == 1 ? sums : partials;
-  switch (type) {
-    case FloatType::kFloat32:
-      SumSlicesOf<float>(x, pack_size, slice_sums, shape, slices, stream);
-      break;
-    case FloatType::kFloat16:
-      SumSlicesOf<__half>(x, pack_size, slice_sums, shape, slices, stream);
-      break;
-    case FloatType::kBFloat16:
-      SumSlicesOf<__nv_bfloat16>(x, pack_size, slice_sums, shape, slices, stream);
-      break;
-  }
+  WithType(type, [&](auto zero) {
+    SumSlicesOf<decltype(zero)>(x, pack_size, slice_sums, shape, slices, stream);
+  });
   if (slices > 1) LaunchSumPartials(partials, sums, slices, shape.columns, stream);
 }
 

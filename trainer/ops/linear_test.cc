@@ -4,29 +4,20 @@
 #include "trainer/ops/linear.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <vector>
+
+#include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
 namespace {
 
-class LinearTest : public testing::TestWithParam<std::tuple<at::DeviceType, at::ScalarType>> {
+class LinearTest : public OpTest {
  protected:
-  void SetUp() override {
-    if (device() == at::kCUDA && at::cuda::device_count() == 0) {
-      GTEST_SKIP() << "needs a GPU; this machine has none";
-    }
-    at::manual_seed(1);
-  }
-  at::DeviceType device() const { return std::get<0>(GetParam()); }
-  at::ScalarType dtype() const { return std::get<1>(GetParam()); }
   bool is_fused() const { return device() == at::kCUDA && dtype() != at::kFloat; }
-  at::TensorOptions options() const { return at::TensorOptions(device()).dtype(dtype()); }
   // Of what is rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 1e-3 : 8e-3;
@@ -42,16 +33,6 @@ class LinearTest : public testing::TestWithParam<std::tuple<at::DeviceType, at::
     return tensor.detach().to(dtype()).to(at::kDouble).requires_grad_();
   }
 };
-
-testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tensor& expected,
-                                double tolerance) {
-  if (!actual.defined()) return testing::AssertionFailure() << "undefined";
-  if (actual.sizes() != expected.sizes()) return testing::AssertionFailure() << actual.sizes();
-  const double difference = (actual.to(at::kDouble) - expected).abs().max().item<double>();
-  const double scale = std::max(1.0, expected.abs().max().item<double>());
-  if (difference <= tolerance * scale) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "off by " << difference << " of " << scale;
-}
 
 TEST_P(LinearTest, IsPyTorchs) {
   struct Case {
@@ -184,14 +165,7 @@ TEST_P(LinearTest, ABadColumnStaysInItsColumn) {
   EXPECT_FALSE(same[17].item<bool>());
 }
 
-INSTANTIATE_TEST_SUITE_P(, LinearTest,
-                         testing::Combine(testing::Values(at::kCPU, at::kCUDA),
-                                          testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
-                         [](const auto& param) {
-                           return std::string(std::get<0>(param.param) == at::kCUDA ? "Gpu"
-                                                                                    : "Cpu") +
-                                  c10::toString(std::get<1>(param.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(, LinearTest, EveryDeviceAndType(), DeviceAndType);
 
 }  // namespace
 }  // namespace lockstep::ops

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
+#include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/normalize_pixels_kernel.h"
 
 namespace lockstep::ops {
@@ -16,7 +16,7 @@ at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
   LaunchNormalizePixels(pixels.const_data_ptr<uint8_t>(), scale.const_data_ptr<float>(),
                         shift.const_data_ptr<float>(), out.mutable_data_ptr<float>(),
                         pixels.numel(), pixels.size(1), pixels.size(2) * pixels.size(3),
-                        c10::cuda::getCurrentCUDAStream(pixels.device().index()).stream());
+                        StreamOf(pixels));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }

@@ -4,7 +4,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstddef>
 #include <cstdint>
+
+#include "trainer/ops/float_type.h"
 
 namespace lockstep::ops {
 
@@ -34,9 +37,23 @@ __device__ inline __nv_bfloat16 FromFloat(float x) {
   return __float2bfloat16(x);
 }
 
-// For packs of 16 bytes.
-inline bool IsAligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % 16 == 0;
+// For packs of so many bytes.
+inline bool IsAligned(const void* pointer, size_t bytes = 16) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+// Calls launch with a value of the type that is meant.
+template <typename Launch>
+auto WithType(FloatType type, const Launch& launch) {
+  switch (type) {
+    case FloatType::kFloat16:
+      return launch(__half());
+    case FloatType::kBFloat16:
+      return launch(__nv_bfloat16());
+    case FloatType::kFloat32:
+      break;
+  }
+  return launch(float());
 }
 
 }  // namespace lockstep::ops

@@ -2,8 +2,8 @@
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
+#include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/step_decision_kernel.h"
 
 namespace lockstep::ops {
@@ -18,7 +18,7 @@ void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::T
   }
   const c10::cuda::CUDAGuard guard(values.device());
   LaunchDecide(values.mutable_data_ptr<float>(), figures.mutable_data_ptr<double>(),
-               loss.const_data_ptr<float>(), norm_data, rules, c10::cuda::getCurrentCUDAStream());
+               loss.const_data_ptr<float>(), norm_data, rules, StreamOf(values));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -28,8 +28,7 @@ void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm) {
     return;
   }
   const c10::cuda::CUDAGuard guard(figures.device());
-  LaunchJudge(figures.mutable_data_ptr<double>(), norm.const_data_ptr<float>(),
-              c10::cuda::getCurrentCUDAStream());
+  LaunchJudge(figures.mutable_data_ptr<double>(), norm.const_data_ptr<float>(), StreamOf(figures));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
