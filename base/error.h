@@ -26,7 +26,7 @@ enum class ExitStatus {
 class Error : public std::runtime_error {
  public:
   Error(ExitStatus status, const std::string& message)
-      : std::runtime_error(message), status_(status) {}
+      : std::runtime_error(OnOneLine(message)), status_(status) {}
 
   // The same error is thrown on every rank at the same point, so one rank's line is enough.
   static Error OnEveryRank(ExitStatus status, const std::string& message) {
@@ -39,6 +39,14 @@ class Error : public std::runtime_error {
   bool on_every_rank() const { return on_every_rank_; }
 
  private:
+  // A file's name may hold line breaks.
+  static std::string OnOneLine(std::string text) {
+    for (char& c : text) {
+      if (c == '\n' || c == '\r') c = ' ';
+    }
+    return text;
+  }
+
   ExitStatus status_;
   bool on_every_rank_ = false;
 };

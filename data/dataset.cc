@@ -1,5 +1,6 @@
 #include "data/dataset.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ class InMemory : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(targets_.size()) / target_bytes_; }
   const SampleSpec& spec() const override { return spec_; }
 
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     std::memcpy(input, inputs_.data() + index * bytes_, bytes_);
     std::memcpy(target, targets_.data() + index * target_bytes_, target_bytes_);
   }
@@ -71,17 +72,31 @@ int64_t SampleSpec::target_bytes() const {
   return targets() * static_cast<int64_t>(c10::elementSize(target_dtype()));
 }
 
-std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape) {
-  std::vector<int64_t> batch{count};
-  batch.insert(batch.end(), shape.begin(), shape.end());
-  return batch;
+at::Tensor EmptyInputs(const SampleSpec& spec, int64_t count, at::TensorOptions where) {
+  std::vector<int64_t> shape{count};
+  shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
+  return at::empty(
+      shape, where.dtype(spec.dtype),
+      spec.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+}
+
+at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions where) {
+  std::vector<int64_t> shape{count};
+  const std::vector<int64_t> target = spec.target_shape();
+  shape.insert(shape.end(), target.begin(), target.end());
+  return at::empty(shape, where.dtype(spec.target_dtype()));
 }
 
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
     : whole_(std::move(whole)), indices_(std::move(indices)) {}
 
-void Subset::Read(int64_t index, std::byte* input, std::byte* target) const {
-  whole_->Read(indices_[index], input, target);
+void Subset::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const {
+  whole_->Read(indices_[index], epoch, input, target);
+}
+
+std::shared_ptr<const Dataset> Subset::Plain() const {
+  std::shared_ptr<const Dataset> plain = whole_->Plain();
+  return plain ? std::make_shared<Subset>(std::move(plain), indices_) : nullptr;
 }
 
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {

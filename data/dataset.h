@@ -1,8 +1,9 @@
 // Dataset: samples by number, whatever they are stored in.
 //
 // Promise: size() and spec() never change; Read() may be called from many threads at once and gives
-// the same bytes every time. The readers below check a whole file when they open it, so that a bad
-// row is an error at the start and not in the middle of a night.
+// the same bytes for the same index and epoch every time. The readers below check a whole file when
+// they open it, so that a bad row is an error at the start and not in the middle of a night; images
+// are looked at when they are read (data/image_folder.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset_test.cc)
 //   a file that is missing, empty, truncated or of another kind -> Error (kData) with path
@@ -16,7 +17,7 @@
 //     -> Csv.RefusesALabelOutOfRange, Csv.RefusesALabelThatIsNot0Or1, Mnist.RefusesALabelOutOfRange
 #pragma once
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,9 @@ struct SampleSpec {
   // Of one input: {features}, {channels, height, width}, or {tokens}.
   std::vector<int64_t> shape;
   at::ScalarType dtype = at::kFloat;  // kFloat, kByte for pixels in 0..255, kLong for tokens
-  int64_t classes = 0;                // that a model puts out: classes, labels or numbers
+  bool channels_last = false;  // a pixel's channels lie side by side, {height, width, channels}
+  int64_t classes = 0;         // that a model puts out: classes, labels or numbers
+  std::vector<std::string> class_names{};  // in the order of the labels; empty: they have none
   Task task = Task::kClassification;
 
   int64_t bytes() const;                      // of one input
@@ -48,8 +51,17 @@ struct SampleSpec {
   int64_t targets() const;       // elements of one target
 };
 
-// {count, shape...}
-std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape);
+// Memory for `count` inputs or targets: [count, shape...] and [count, target_shape...], as spec says
+// how they lie. `where`: device and whether the memory is page-locked.
+at::Tensor EmptyInputs(const SampleSpec& spec, int64_t count, at::TensorOptions where);
+at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions where);
+
+// Seconds that threads spent in Read(), all together; 0 where a data set does not count them.
+struct ReadTimes {
+  double files = 0;
+  double decoding = 0;
+  double resizing = 0;
+};
 
 class Dataset {
  public:
@@ -61,11 +73,26 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
 
   // Writes sample `index`: spec().bytes() bytes to `input`, spec().target_bytes() to `target`; a class
-  // that is not known is kNoLabel, a number that is not is NaN.
-  virtual void Read(int64_t index, std::byte* input, std::byte* target) const = 0;
+  // that is not known is kNoLabel, a number that is not is NaN. Where the data set augments samples at
+  // random, each `epoch` sees another variant.
+  virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
+
+  // The same samples as they are evaluated, without random augmentation; null: they have none.
+  virtual std::shared_ptr<const Dataset> Plain() const { return nullptr; }
 
   // The number of sample `index` among all of the files, from 0.
   virtual int64_t NumberInFiles(int64_t index) const { return index; }
+
+  // Why other samples stood in for some (data/skip_bad.h), a line each, of those that no earlier call
+  // returned.
+  virtual std::vector<std::string> TakeReports() const { return {}; }
+
+  // What Read() has taken so far.
+  virtual ReadTimes times() const { return {}; }
+
+  // What tells it from other data sets of the same size and spec, which another rank may have opened
+  // by mistake; empty: nothing does.
+  virtual std::string Fingerprint() const { return ""; }
 };
 
 // Some of another data set's samples.
@@ -75,8 +102,14 @@ class Subset : public Dataset {
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   const SampleSpec& spec() const override { return whole_->spec(); }
-  void Read(int64_t index, std::byte* input, std::byte* target) const override;
-  int64_t NumberInFiles(int64_t index) const override { return indices_[index]; }
+  void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
+  int64_t NumberInFiles(int64_t index) const override {
+    return whole_->NumberInFiles(indices_[index]);
+  }
+  std::vector<std::string> TakeReports() const override { return whole_->TakeReports(); }
+  ReadTimes times() const override { return whole_->times(); }
+  std::string Fingerprint() const override { return whole_->Fingerprint(); }
+  std::shared_ptr<const Dataset> Plain() const override;
 
  private:
   std::shared_ptr<const Dataset> whole_;

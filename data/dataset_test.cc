@@ -41,14 +41,14 @@ std::string DataErrorOf(const Read& read) {
 
 std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {
   std::vector<float> input(dataset.spec().bytes() / sizeof(float));
-  dataset.Read(index, reinterpret_cast<std::byte*>(input.data()),
+  dataset.Read(index, 0, reinterpret_cast<std::byte*>(input.data()),
                reinterpret_cast<std::byte*>(label));
   return input;
 }
 
 int64_t ReadImage(const Dataset& dataset, int64_t index, std::vector<std::byte>& image) {
   int64_t label = -2;
-  dataset.Read(index, image.data(), reinterpret_cast<std::byte*>(&label));
+  dataset.Read(index, 0, image.data(), reinterpret_cast<std::byte*>(&label));
   return label;
 }
 
@@ -99,7 +99,7 @@ TEST(Csv, ReadsSeveralLabels) {
   EXPECT_EQ(dataset->spec().target_bytes(), 8);
   std::array<float, 2> input{};
   std::array<float, 2> target{};
-  dataset->Read(1, std::as_writable_bytes(std::span(input)).data(),
+  dataset->Read(1, 0, std::as_writable_bytes(std::span(input)).data(),
                 std::as_writable_bytes(std::span(target)).data());
   EXPECT_EQ(input, (std::array<float, 2>{0, 1}));
   EXPECT_EQ(target, (std::array<float, 2>{8, 3}));
@@ -107,7 +107,7 @@ TEST(Csv, ReadsSeveralLabels) {
   options.files = {WriteFile("u.csv", "4,5\n")};
   options.features = 2;
   options.label_optional = true;
-  ReadCsv(options)->Read(0, std::as_writable_bytes(std::span(input)).data(),
+  ReadCsv(options)->Read(0, 0, std::as_writable_bytes(std::span(input)).data(),
                          std::as_writable_bytes(std::span(target)).data());
   EXPECT_EQ(input, (std::array<float, 2>{4, 5}));
   EXPECT_TRUE(std::isnan(target[0]) && std::isnan(target[1]));
@@ -296,7 +296,7 @@ std::string TokenBytes(const std::vector<uint16_t>& tokens, bool header) {
 std::vector<int64_t> TokensOf(const Dataset& dataset, int64_t index) {
   std::vector<int64_t> both((dataset.spec().bytes() + dataset.spec().target_bytes()) / 8);
   auto* input = reinterpret_cast<std::byte*>(both.data());
-  dataset.Read(index, input, input + dataset.spec().bytes());
+  dataset.Read(index, 0, input, input + dataset.spec().bytes());
   return both;
 }
 

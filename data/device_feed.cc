@@ -2,22 +2,32 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
-#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <algorithm>
 #include <array>
+#include <deque>
 #include <utility>
 
 namespace lockstep {
 
 struct DeviceFeed::Gpu {
+  using Event = std::shared_ptr<at::cuda::CUDAEvent>;
+
   struct Slot {
     at::Tensor input;
     at::Tensor target;
     MicroBatch origin;
-    std::shared_ptr<at::cuda::CUDAEvent> copied;
+    Event copied;
     at::cuda::CUDAEvent consumed;
   };
+
+  // One that keeps the time, in `stream` now.
+  static Event Record(const at::cuda::CUDAStream& stream) {
+    auto event = std::make_shared<at::cuda::CUDAEvent>(cudaEventDefault);
+    event->record(stream);
+    return event;
+  }
 
   explicit Gpu(at::Device device)
       : device(device),
@@ -26,6 +36,9 @@ struct DeviceFeed::Gpu {
   at::Device device;
   at::cuda::CUDAStream stream;
   std::array<Slot, 2> slots;
+  // The end of the work on one batch and the end of the copy of the next, in order.
+  std::deque<std::pair<Event, Event>> gaps;
+  double waited_s = 0;
   int in_use = -1;
   int next = 0;
   bool prefetched = false;  // slots[next] is filled or being filled
@@ -33,14 +46,12 @@ struct DeviceFeed::Gpu {
 
 DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch,
                        at::Device device)
-    : loader_(loader) {
+    : loader_(loader), loader_waited_s_(loader.times().waiting) {
   if (!device.is_cuda()) return;
   gpu_ = std::make_unique<Gpu>(device);
-  const at::TensorOptions memory(device);
   for (Gpu::Slot& slot : gpu_->slots) {
-    slot.input = at::empty(BatchShape(max_micro_batch, spec.shape), memory.dtype(spec.dtype));
-    slot.target = at::empty(BatchShape(max_micro_batch, spec.target_shape()),
-                            memory.dtype(spec.target_dtype()));
+    slot.input = EmptyInputs(spec, max_micro_batch, device);
+    slot.target = EmptyTargets(spec, max_micro_batch, device);
     // The memory may have been another tensor's, whose work is still queued.
     slot.consumed.record(at::cuda::getCurrentCUDAStream(device.index()));
   }
@@ -68,8 +79,25 @@ DeviceBatch DeviceFeed::Next() {
   return {std::move(slot.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count)};
 }
 
+double DeviceFeed::waited_s() {
+  if (!gpu_) return loader_.times().waiting - loader_waited_s_;
+  CountGaps();
+  return gpu_->waited_s;
+}
+
+void DeviceFeed::CountGaps() {
+  std::deque<std::pair<Gpu::Event, Gpu::Event>>& gaps = gpu_->gaps;
+  for (; !gaps.empty() && gaps.front().first->query() && gaps.front().second->query();
+       gaps.pop_front()) {
+    const auto [done, copied] = gaps.front();
+    gpu_->waited_s += 1e-3 * std::max(0.0F, done->elapsed_time(*copied));
+  }
+}
+
 void DeviceFeed::Prefetch() {
   if (!gpu_ || std::exchange(gpu_->prefetched, true)) return;
+  // Before the loader is waited for, during which the device may run out of work.
+  const Gpu::Event done = Gpu::Record(at::cuda::getCurrentCUDAStream(gpu_->device.index()));
   HostBatch batch = loader_.Next();
   Gpu::Slot& slot = gpu_->slots[gpu_->next];
   {
@@ -77,9 +105,10 @@ void DeviceFeed::Prefetch() {
     slot.consumed.block(gpu_->stream);
     slot.input.narrow(0, 0, batch.input.size(0)).copy_(batch.input, /*non_blocking=*/true);
     slot.target.narrow(0, 0, batch.target.size(0)).copy_(batch.target, /*non_blocking=*/true);
-    slot.copied = std::make_shared<at::cuda::CUDAEvent>();
-    slot.copied->record(gpu_->stream);
+    slot.copied = Gpu::Record(gpu_->stream);
   }
+  if (gpu_->in_use >= 0) gpu_->gaps.emplace_back(done, slot.copied);
+  CountGaps();
   slot.origin = std::move(batch.origin);
   loader_.Release([copied = slot.copied] { copied->synchronize(); });
 }

@@ -43,14 +43,22 @@ class DeviceFeed {
   DeviceBatch Next();
 
   // Starts the copy of the batch after the one that is in use: to be called once the latter's work
-  // is queued. Optional.
+  // is queued, since it waits for the loader. Optional.
   void Prefetch();
+
+  // Seconds that training stood still because a batch was not there: on a GPU between the end of what
+  // was queued before its Prefetch() and the end of its copy, on the CPU in the loader. Of the latest
+  // batches not yet.
+  double waited_s();
 
  private:
   struct Gpu;  // streams, slots and events; none on the CPU
 
+  void CountGaps();
+
   Loader& loader_;
-  bool lent_ = false;  // CPU: a loader slot is in use
+  double loader_waited_s_;  // before this feed
+  bool lent_ = false;       // CPU: a loader slot is in use
   std::unique_ptr<Gpu> gpu_;
 };
 

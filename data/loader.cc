@@ -1,20 +1,54 @@
 #include "data/loader.h"
 
-#include <ATen/ops/empty.h>
-
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
+
+std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads, int threads,
+                    double seconds) {
+  if (threads == 0) {
+    return "the training thread, which reads the samples itself: set loader.threads to 1 or more";
+  }
+  // Below it a thread is not what the others wait for.
+  constexpr double kBusy = 0.8;
+  if (loader.reading < kBusy * threads * seconds) {
+    return "what takes the batches (copy, normalisation or the model): the loader's threads are "
+           "idle "
+           "for a part of the time, and more of them would not help";
+  }
+  if (reads.files > loader.reading / 2) {
+    return "the disk, or a page cache that is not warm yet: keep the files on a faster disk, or "
+           "make them smaller";
+  }
+  if (reads.decoding > loader.reading / 2) {
+    return "cores, which decode: give each rank more of them and loader.threads, or store the "
+           "images "
+           "smaller";
+  }
+  return "cores, which read samples: give each rank more of them and loader.threads";
+}
 
 Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options)
-    : dataset_(dataset), sampler_(sampler), slots_(options.slots) {
-  const SampleSpec& spec = dataset.spec();
+    : dataset_(dataset),
+      sampler_(sampler),
+      at_once_(std::max<int64_t>(
+          1, kBytesAtOnce / (dataset.spec().bytes() + dataset.spec().target_bytes()))),
+      slots_(options.slots) {
   const at::TensorOptions memory = at::TensorOptions().pinned_memory(options.pinned);
   for (Slot& slot : slots_) {
-    slot.input =
-        at::empty(BatchShape(sampler.max_micro_batch(), spec.shape), memory.dtype(spec.dtype));
-    slot.target = at::empty(BatchShape(sampler.max_micro_batch(), spec.target_shape()),
-                            memory.dtype(spec.target_dtype()));
+    slot.input = EmptyInputs(dataset.spec(), sampler.max_micro_batch(), memory);
+    slot.target = EmptyTargets(dataset.spec(), sampler.max_micro_batch(), memory);
   }
   try {
     for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });
@@ -31,65 +65,130 @@ void Loader::StopThreads() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_all();
+  work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 HostBatch Loader::Next() {
+  const Clock::time_point begin = Clock::now();
   Slot& slot = slots_[taken_ % slots_.size()];
-  if (threads_.empty()) {
-    slot.origin = sampler_.Next();
-    Fill(slot);
-  } else {
+  {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return slot.ready; });
+    if (threads_.empty()) {
+      Open(lock);
+      while (!slot.ready) ReadSome(slot, lock);
+    }
+    ready_.wait(lock, [&] { return slot.ready; });
     slot.ready = false;
+    ++taken_;
+    times_.waiting += SecondsSince(begin);
   }
-  ++taken_;
   if (slot.exception) std::rethrow_exception(std::exchange(slot.exception, nullptr));
-  const auto count = static_cast<int64_t>(slot.origin.indices.size());
-  return {std::move(slot.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count)};
+  return {std::move(slot.origin), slot.input.narrow(0, 0, slot.count),
+          slot.target.narrow(0, 0, slot.count)};
 }
 
 void Loader::Release(std::function<void()> until_unused) {
-  slots_[released_ % slots_.size()].until_unused = std::move(until_unused);
   {
     const std::lock_guard lock(mutex_);
-    ++released_;
+    slots_[released_++ % slots_.size()].until_unused = std::move(until_unused);
   }
-  changed_.notify_all();
+  work_.notify_one();
 }
 
-void Loader::Fill(Slot& slot) {
-  if (slot.until_unused) std::exchange(slot.until_unused, nullptr)();
-  auto* input = static_cast<std::byte*>(slot.input.mutable_data_ptr());
-  auto* target = static_cast<std::byte*>(slot.target.mutable_data_ptr());
+LoaderTimes Loader::times() const {
+  const std::lock_guard lock(mutex_);
+  return times_;
+}
+
+bool Loader::CanOpen() const {
+  return !opening_ && opened_ < released_ + static_cast<int64_t>(slots_.size());
+}
+
+// Draws the next micro-batch and makes its slot one that can be written to.
+void Loader::Open(std::unique_lock<std::mutex>& lock) {
+  Slot& slot = slots_[opened_ % slots_.size()];
+  opening_ = true;
+  const auto until_unused = std::exchange(slot.until_unused, nullptr);
+  try {
+    slot.origin = sampler_.Next();
+  } catch (...) {  // there is no memory for its indices
+    slot.origin = {};
+    slot.exception = std::current_exception();
+  }
+  lock.unlock();
+  try {
+    if (until_unused) until_unused();
+  } catch (...) {
+    slot.exception = std::current_exception();
+  }
+  lock.lock();
+  opening_ = false;
+  ++opened_;
+  slot.count = static_cast<int64_t>(slot.origin.indices.size());
+  slot.handed_out = slot.exception ? slot.count : 0;
+  slot.unwritten = slot.count;
+  if (slot.handed_out == slot.count) Finish(slot);
+}
+
+// The slot that was opened last, if it has samples that no thread has taken: no other can have any.
+Loader::Slot* Loader::SlotToFill() {
+  if (opened_ == 0) return nullptr;
+  Slot& slot = slots_[(opened_ - 1) % slots_.size()];
+  return slot.handed_out < slot.count ? &slot : nullptr;
+}
+
+void Loader::Finish(Slot& slot) {
+  slot.ready = true;
+  ready_.notify_one();
+}
+
+// Takes the next samples of the slot and writes them.
+void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
+  const int64_t begin = slot.handed_out;
+  const int64_t end = std::min(begin + at_once_, slot.count);
+  slot.handed_out = end;
+  // Each thread that has found work wakes one for what is left.
+  if (SlotToFill() != nullptr || CanOpen()) work_.notify_one();
+  lock.unlock();
+
   const int64_t input_bytes = dataset_.spec().bytes();
   const int64_t target_bytes = dataset_.spec().target_bytes();
-  for (const int64_t index : slot.origin.indices) {
-    dataset_.Read(index, input, target);
-    input += input_bytes;
-    target += target_bytes;
+  auto* inputs = static_cast<std::byte*>(slot.input.mutable_data_ptr());
+  auto* targets = static_cast<std::byte*>(slot.target.mutable_data_ptr());
+  const Clock::time_point start = Clock::now();
+  int64_t at = begin;
+  std::exception_ptr exception;
+  try {
+    for (; at < end; ++at) {
+      dataset_.Read(slot.origin.indices[at], slot.origin.epoch, inputs + at * input_bytes,
+                    targets + at * target_bytes);
+    }
+  } catch (...) {
+    exception = std::current_exception();
   }
+
+  const double seconds = SecondsSince(start);
+  lock.lock();
+  times_.reading += seconds;
+  if (exception && (!slot.exception || at < slot.failed)) {
+    slot.exception = exception;
+    slot.failed = at;
+  }
+  slot.unwritten -= end - begin;
+  if (slot.unwritten == 0) Finish(slot);
 }
 
 void Loader::Run() {
   std::unique_lock lock(mutex_);
-  const auto slots = static_cast<int64_t>(slots_.size());
   while (true) {
-    changed_.wait(lock, [&] { return stopping_ || claimed_ < released_ + slots; });
+    work_.wait(lock, [&] { return stopping_ || SlotToFill() != nullptr || CanOpen(); });
     if (stopping_) return;
-    Slot& slot = slots_[claimed_++ % slots];
-    slot.origin = sampler_.Next();
-    lock.unlock();
-    try {
-      Fill(slot);
-    } catch (...) {
-      slot.exception = std::current_exception();
+    if (Slot* slot = SlotToFill()) {
+      ReadSome(*slot, lock);
+    } else {
+      Open(lock);
     }
-    lock.lock();
-    slot.ready = true;
-    changed_.notify_all();
   }
 }
 

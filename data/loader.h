@@ -4,17 +4,19 @@
 // not depend on the number of threads nor on when a thread runs.
 //
 // Invariants:
-//   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are handed to threads in
-//      order, together with the sampler's micro-batch, under one lock.
-//   2. A slot goes free -> being filled -> ready -> lent (by Next) -> free (by Release). A thread
-//      fills ticket t only after ticket t - slots was released.
+//   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are opened in order, together
+//      with the sampler's micro-batch, under one lock; the one that
+//      is wanted next is the one that all threads work on.
+//   2. A slot goes free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened
+//      only after ticket t - slots was released. The samples of an open slot are handed to threads in
+//      order, kBytesAtOnce of them at a time; the slot is ready when the last one is written.
 //   3. All slots are allocated in the constructor, pinned if asked for; nothing is allocated later
 //      but the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/loader_test.cc)
-//   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch
-//     -> Loader.CarriesAnExceptionToTheCaller
+//   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch; where
+//     several samples of one do, the first one's -> Loader.CarriesAnExceptionToTheCaller
 //   the loader is destroyed while threads read or wait -> they are joined -> Loader.StopsInAnyState
 #pragma once
 
@@ -25,6 +27,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -45,8 +48,21 @@ struct HostBatch {
   at::Tensor target;  // [count, spec.target_shape()...] likewise
 };
 
+// Where the time went since the loader was made, in seconds.
+struct LoaderTimes {
+  double reading = 0;  // in Dataset::Read, of all threads together
+  double waiting = 0;  // in Next()
+};
+
+// What keeps a loader of `threads` threads from giving more, in words, from what was done in `seconds`.
+std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads, int threads, double seconds);
+
 class Loader {
  public:
+  // Samples that a thread takes at once: enough for the lock not to count, few enough for all threads
+  // to have work in the batch that is wanted next.
+  static constexpr int64_t kBytesAtOnce = int64_t{64} << 10;
+
   // Keeps a reference to `dataset`.
   Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options);
   ~Loader();
@@ -61,30 +77,43 @@ class Loader {
   // loader thread before the slot is written again: it waits for an asynchronous copy, say.
   void Release(std::function<void()> until_unused = nullptr);
 
+  LoaderTimes times() const;
+
  private:
   struct Slot {
     at::Tensor input;
     at::Tensor target;
     MicroBatch origin;
+    int64_t count = 0;       // samples
+    int64_t handed_out = 0;  // of them to threads
+    int64_t unwritten = 0;   // of them, not in their place yet
     std::function<void()> until_unused;
     std::exception_ptr exception;
+    int64_t failed = 0;  // the sample that threw it, by its place in the batch
     bool ready = false;
   };
 
-  void Fill(Slot& slot);
+  bool CanOpen() const;
+  void Open(std::unique_lock<std::mutex>& lock);
+  Slot* SlotToFill();
+  void Finish(Slot& slot);
+  void ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock);
   void Run();
   void StopThreads();
 
   const Dataset& dataset_;
   Sampler sampler_;
+  int64_t at_once_;
   std::vector<Slot> slots_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t claimed_ = 0;   // tickets handed to threads
+  mutable std::mutex mutex_;  // guards all that follows, and the slots' state
+  std::condition_variable work_, ready_;
+  int64_t opened_ = 0;    // tickets whose samples are handed out, or all were
   int64_t taken_ = 0;     // tickets that Next() returned
   int64_t released_ = 0;  // tickets that Release() gave back
+  bool opening_ = false;  // a thread waits until the next slot is unused
   bool stopping_ = false;
+  LoaderTimes times_;
   std::vector<std::thread> threads_;
 };
 

@@ -5,37 +5,47 @@
 #include <atomic>
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 
 namespace lockstep {
 namespace {
 
-// Sample i is the numbers i and -i, with label i % 3. Read takes a random while, so that threads
-// overtake each other; reading `bad_index` throws.
+// Sample i is the numbers i, -i, i, -i, ..., with label i % 3. Read takes a random while, so that threads
+// overtake each other; reading one of `bad` throws.
 class Numbers : public Dataset {
  public:
-  explicit Numbers(int64_t size, int64_t bad_index = -1) : size_(size), bad_index_(bad_index) {}
+  explicit Numbers(int64_t size, std::set<int64_t> bad = {}, int64_t features = 2)
+      : size_(size), bad_(std::move(bad)) {
+    spec_.shape = {features};
+    spec_.classes = 3;
+  }
 
   int64_t size() const override { return size_; }
   const SampleSpec& spec() const override { return spec_; }
 
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     static thread_local std::minstd_rand random(
         std::hash<std::thread::id>()(std::this_thread::get_id()));
     for (auto yields = random() % 20; yields > 0; --yields) std::this_thread::yield();
-    if (index == bad_index_) throw DataError("sample {} is bad", index);
+    if (bad_.contains(index)) throw DataError("sample {} is bad", index);
     const float values[] = {static_cast<float>(index), static_cast<float>(-index)};
-    std::memcpy(input, values, sizeof(values));
+    for (int64_t i = 0; i < spec_.bytes(); i += sizeof(values)) {
+      std::memcpy(input + i, values, sizeof(values));
+    }
     const int64_t label = index % 3;
     std::memcpy(target, &label, sizeof(label));
   }
 
  private:
   int64_t size_;
-  int64_t bad_index_;
-  SampleSpec spec_{.shape = {2}, .classes = 3};
+  std::set<int64_t> bad_;
+  SampleSpec spec_;
 };
+
+// So many that a thread takes one sample at a time.
+constexpr int64_t kFeaturesOfPieces = Loader::kBytesAtOnce / sizeof(float);
 
 class LoaderWithThreads : public testing::TestWithParam<int> {};
 
@@ -77,14 +87,43 @@ TEST_P(LoaderWithThreads, ALentSlotIsNotWrittenUntilItIsUnused) {
 }
 
 TEST_P(LoaderWithThreads, CarriesAnExceptionToTheCaller) {
-  const Numbers numbers(40, 17);
-  const Sampler sampler({.samples = 40, .global_batch = 4, .shuffle = false});
-  Loader loader(numbers, sampler, {.threads = GetParam(), .slots = 3});
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(loader.Next().origin.indices[0], 4 * i);
-    loader.Release();
+  for (const int64_t features : {2L, kFeaturesOfPieces}) {
+    const Numbers numbers(40, {17, 18, 19}, features);
+    const Sampler sampler({.samples = 40, .global_batch = 4, .shuffle = false});
+    Loader loader(numbers, sampler, {.threads = GetParam(), .slots = 3});
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(loader.Next().origin.indices[0], 4 * i);
+      loader.Release();
+    }
+    try {
+      loader.Next();
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "sample 17 is bad");
+    }
   }
-  EXPECT_THROW(loader.Next(), Error);
+}
+
+// Slots whose samples are handed to threads one by one.
+TEST_P(LoaderWithThreads, SeveralThreadsFillOneSlot) {
+  const Numbers numbers(31, {}, kFeaturesOfPieces);
+  for (const int slots : {2, 5}) {
+    Sampler sampler({.samples = 31, .global_batch = 12, .rank = 1, .ranks = 2, .seed = 4});
+    Loader loader(numbers, sampler, {.threads = GetParam(), .slots = slots});
+    for (int i = 0; i < 30; ++i) {
+      const MicroBatch expected = sampler.Next();
+      const HostBatch batch = loader.Next();
+      ASSERT_EQ(batch.origin.indices, expected.indices);
+      for (size_t row = 0; row < expected.indices.size(); ++row) {
+        const auto* numbers_of_row = batch.input.const_data_ptr<float>() + row * kFeaturesOfPieces;
+        const auto index = static_cast<float>(expected.indices[row]);
+        ASSERT_EQ(numbers_of_row[0], index);
+        ASSERT_EQ(numbers_of_row[kFeaturesOfPieces - 1], -index);
+        ASSERT_EQ(batch.target.const_data_ptr<int64_t>()[row], expected.indices[row] % 3);
+      }
+      loader.Release();
+    }
+  }
 }
 
 TEST_P(LoaderWithThreads, StopsInAnyState) {

@@ -18,7 +18,7 @@ class Synthetic : public Dataset {
   int64_t size() const override { return options_.samples; }
   const SampleSpec& spec() const override { return options_.spec; }
 
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     std::mt19937_64 random(index);
     Draw(random, options_.spec.dtype, options_.spec.bytes(), input);
     Draw(random, options_.spec.target_dtype(), options_.spec.target_bytes(), target);

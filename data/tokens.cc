@@ -118,7 +118,7 @@ class Tokens : public Dataset {
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
   const SampleSpec& spec() const override { return spec_; }
 
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     const auto end = std::upper_bound(ends_.begin(), ends_.end(), index);
     const TokenFile& file = files_[end - ends_.begin()];
     const int64_t first_sample = end == ends_.begin() ? 0 : *std::prev(end);

@@ -16,6 +16,9 @@ struct BenchOptions {
   std::string dtype = "float32";  // of a collective
   int64_t bytes = 0;              // of a collective; 0: several sizes
   int steps = 50;                 // timed steps
+  std::string images;             // of the loader: folder of classes' folders
+  int64_t batch = 256;            // of the loader, on each rank
+  int threads = -1;               // of the loader; -1: chosen from the cores
   std::string trace;              // of a step: file for a Chrome trace; empty: none
   bool json = false;              // a line of JSON for each measurement instead of a table
   bool weak = false;              // scaling: the same batch for each rank, not for all together
@@ -24,6 +27,10 @@ struct BenchOptions {
 // Times a collective and prints it on rank 0. Every rank must call it. Throws Error: kUsage for an
 // unknown dtype or a single rank, kBug where a result is wrong.
 void BenchCollective(Op op, const BenchOptions& bench, const World& world);
+
+// Times the loader on an image folder, random crops of 224 x 224 to normalised numbers on the device,
+// and prints on rank 0 where the time goes. Every rank must call it. Throws Error (kData, kUsage).
+void BenchLoader(const BenchOptions& bench, const World& world);
 
 // Times steps of `config` and prints what it finds on rank 0. Every rank must call it.
 void BenchStep(const config::Config& config, const BenchOptions& bench, const Models& models,

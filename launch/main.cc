@@ -156,11 +156,19 @@ void RunBenchStep(const CommandLine& line, const Models& models, Job& job) {
   BenchStep(config, line.bench, models, world, MakeTrainOptions(job));
 }
 
+// Connects a command that has no config.
+World Connect(Job& job, const std::string& device) {
+  return job.Connect(device == "cpu"    ? Config::CPU
+                     : device == "cuda" ? Config::CUDA
+                                        : Config::AUTO);
+}
+
 void RunBenchCollective(Op op, const CommandLine& line, Job& job) {
-  const World world = job.Connect(line.device == "cpu"    ? Config::CPU
-                                  : line.device == "cuda" ? Config::CUDA
-                                                          : Config::AUTO);
-  BenchCollective(op, line.bench, world);
+  BenchCollective(op, line.bench, Connect(job, line.device));
+}
+
+void RunBenchLoader(const CommandLine& line, Job& job) {
+  BenchLoader(line.bench, Connect(job, line.device));
 }
 
 int RunBenchScaling(const CommandLine& line, const char* program) {
@@ -181,6 +189,9 @@ void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
   Together(job.host(), [&] { config = LoadRunConfig(line.run_dir); });
   const World world = Connect(job, config);
   const RunEvaluation evaluation = EvaluateRun(line.run_dir, config, line.inputs, models, world);
+  for (const std::string& why : evaluation.bad_samples) {
+    fmt::print(stderr, "lockstep: warning: rank {}: {}\n", world.rank(), why);
+  }
   if (world.rank() == 0) {
     fmt::print("{}  ({} samples)\n", MetricsText(evaluation.metrics), evaluation.samples);
   }
@@ -271,10 +282,22 @@ int Main(int argc, char** argv, const Models& models) {
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
     collective->add_option("--dtype", line.bench.dtype, "float32, float16, bfloat16 or float64")
         ->capture_default_str();
-    collective->add_option("--device", line.device, "cpu, cuda or auto")
+    collectives.emplace_back(collective, op);
+  }
+  CLI::App* loader = bench->add_subcommand("loader", "images/s of the loader, and its limit");
+  loader->add_option("--images", line.bench.images, "folder with a folder of images for each class")
+      ->required();
+  loader->add_option("--batch", line.bench.batch, "images of a batch on each rank")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  loader->add_option("--threads", line.bench.threads, "of each rank; -1: chosen from its cores")
+      ->check(CLI::Range(-1, 256))
+      ->capture_default_str();
+  for (CLI::App* command :
+       {collectives[0].first, collectives[1].first, collectives[2].first, loader}) {
+    command->add_option("--device", line.device, "cpu, cuda or auto")
         ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
         ->capture_default_str();
-    collectives.emplace_back(collective, op);
   }
   CLI::App* scaling =
       bench->add_subcommand("scaling", "step time of a config on 1, 2, 4, ... ranks, up to -n");
@@ -291,7 +314,7 @@ int Main(int argc, char** argv, const Models& models) {
         ->capture_default_str();
   }
   for (CLI::App* command :
-       {collectives[0].first, collectives[1].first, collectives[2].first, scaling, step}) {
+       {collectives[0].first, collectives[1].first, collectives[2].first, loader, scaling, step}) {
     command->add_flag("--json", line.bench.json, "a line of JSON for each measurement");
   }
   CLI::App* version =
@@ -313,6 +336,7 @@ int Main(int argc, char** argv, const Models& models) {
         {train, [&](Job& job) { RunTrain(line, models, job); }},
         {evaluate, [&](Job& job) { RunEvaluate(line, models, job); }},
         {predict, [&](Job& job) { RunPredict(line, models, job); }},
+        {loader, [&](Job& job) { RunBenchLoader(line, job); }},
         {step, [&](Job& job) { RunBenchStep(line, models, job); }}};
     for (const auto& [command, op] : collectives) {
       commands.emplace_back(command,

@@ -120,9 +120,9 @@ class FaultyDataset : public lockstep::Dataset {
 
   const lockstep::SampleSpec& spec() const override { return whole_->spec(); }
   int64_t size() const override { return whole_->size(); }
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
     if (reads_++ == at_) throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
-    whole_->Read(index, input, target);
+    whole_->Read(index, epoch, input, target);
   }
 
  private:

@@ -31,6 +31,7 @@ class Run:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",  # a file's name may be no UTF-8
             timeout=timeout,
         )
         self.seconds = time.monotonic() - begin

@@ -20,7 +20,10 @@ cc_library(name = "fmt", linkopts = ["-lfmt"])
 cc_library(name = "gtest", linkopts = ["-lgtest", "-lpthread"])
 cc_library(name = "gmock", linkopts = ["-lgmock"], deps = [":gtest"])
 cc_library(name = "gtest_main", linkopts = ["-lgtest_main"], deps = [":gtest"])
+cc_library(name = "highway", linkopts = ["-lhwy"])
+cc_library(name = "jpeg", linkopts = ["-ljpeg"])
 cc_library(name = "json")
+cc_library(name = "png", linkopts = ["-lpng"])
 cc_library(name = "protobuf", linkopts = ["-lprotobuf", "-lpthread"])
 """
 

@@ -319,6 +319,7 @@ bool HasMeaning(const Config& config, const std::string& name) {
     if (name == model) return config.model().name() == name;
   }
   if (name == "csv") return config.data().format() == config::Data::CSV;
+  if (name == "images") return config.data().format() == config::Data::IMAGES;
   if (name == "tokens") return config.data().format() == config::Data::TOKENS;
   if (name == "synthetic") return config.data().format() == config::Data::SYNTHETIC;
   return true;
@@ -376,9 +377,11 @@ class Checker {
   void CheckFiles(const Message& message, const FieldDescriptor& field,
                   const std::string& name) const {
     if (!field.options().GetExtension(existing_file)) return;
+    const bool folders = config_.data().format() == config::Data::IMAGES &&
+                         (name == "data.train" || name == "data.validation");
     for (const std::string& file : StringsOf(message, field)) {
-      if (!file.empty() && !fs::is_regular_file(file))
-        Fail(name, fmt::format("no such file: {}", file));
+      if (file.empty() || (folders ? fs::is_directory(file) : fs::is_regular_file(file))) continue;
+      Fail(name, fmt::format("no such {}: {}", folders ? "folder" : "file", file));
     }
   }
 
@@ -391,6 +394,9 @@ class Checker {
       }
       if (data.input_shape_size() == 0) Fail("data.input_shape", "SYNTHETIC samples need it");
       if (data.classes() == 0) Fail("data.classes", "SYNTHETIC samples need it");
+      if (HoldsPixels(data) && data.input_shape_size() != 3) {
+        Fail("data.input_shape", "PIXELS have three numbers: channels, height, width");
+      }
     } else if (data.train_size() == 0) {
       Fail("data.train", "name at least one file to train on");
     }
@@ -403,6 +409,7 @@ class Checker {
         Fail("data.validation", "MNIST takes two files: images, labels");
       }
     }
+    if (data.format() == config::Data::IMAGES) CheckImages();
     if (data.format() == config::Data::CIFAR10 && data.classes() != 0 && data.classes() != 10) {
       Fail("data.classes", "CIFAR10 has ten classes");
     }
@@ -410,7 +417,7 @@ class Checker {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
            "is for pixels; for CSV use data.csv.scale");
     }
-    for (const std::string name : {"csv", "tokens", "synthetic"}) {
+    for (const std::string name : {"csv", "images", "tokens", "synthetic"}) {
       if (IsSet("data." + name) && !HasMeaning(config_, name)) {
         Fail("data." + name,
              fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
@@ -418,6 +425,27 @@ class Checker {
     }
     if (data.csv().delimiter().size() != 1) Fail("data.csv.delimiter", "give one character");
     CheckTask();
+  }
+
+  void CheckImages() const {
+    const config::Data& data = config_.data();
+    if (data.train_size() > 1) Fail("data.train", "IMAGES takes one folder, of classes' folders");
+    if (data.validation_size() > 1) {
+      Fail("data.validation", "IMAGES takes one folder, of classes' folders");
+    }
+    if (data.images().min_area() > data.images().max_area()) {
+      Fail("data.images.min_area", "is greater than max_area");
+    }
+    std::set<std::string> seen;
+    for (const std::string& name : data.images().classes()) {
+      if (!seen.insert(name).second) Fail("data.images.classes", fmt::format("\"{}\" twice", name));
+    }
+    const int64_t size = data.images().size();
+    if (data.input_shape_size() > 0 &&
+        std::vector<int64_t>(data.input_shape().begin(), data.input_shape().end()) !=
+            std::vector<int64_t>{3, size, size}) {
+      Fail("data.input_shape", fmt::format("IMAGES are 3 x {0} x {0}: set data.images.size", size));
+    }
   }
 
   void CheckTask() const {
@@ -705,7 +733,8 @@ bool HoldsTokens(const config::Data& data) {
 bool HoldsPixels(const config::Data& data) {
   return data.format() == config::Data::SYNTHETIC
              ? data.synthetic().kind() == config::Synthetic::PIXELS
-             : data.format() == config::Data::MNIST || data.format() == config::Data::CIFAR10;
+             : data.format() == config::Data::MNIST || data.format() == config::Data::CIFAR10 ||
+                   data.format() == config::Data::IMAGES;
 }
 
 std::string ConfigTemplate() {

@@ -26,8 +26,10 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
                          .rank = world.rank(),
                          .ranks = world.size(),
                          .shuffle = false});
-  Loader loader(dataset, sampler, loader_options);
-  DeviceFeed feed(loader, dataset.spec(), sampler.max_micro_batch(), world.device);
+  const std::unique_ptr<const Dataset> in_loader = preprocessing.InLoader(dataset);
+  const Dataset& source = in_loader ? *in_loader : dataset;
+  Loader loader(source, sampler, loader_options);
+  DeviceFeed feed(loader, source.spec(), sampler.max_micro_batch(), world.device);
   for (int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
     const DeviceBatch batch = feed.Next();
     if (batch.origin.indices.empty()) continue;

@@ -15,6 +15,7 @@ struct StepReport {
   int64_t epoch = 0;  // from 1
   double lr = 0;
   double samples_per_s = 0;
+  double data_wait = 0;  // the share of the time that the device waited for samples
   std::array<double, ops::kStepFigures> figures{};
 
   double loss() const { return figures[ops::kLoss]; }

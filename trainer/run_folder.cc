@@ -25,7 +25,9 @@ RunFolder::RunFolder(const config::Config& config) : path_(config.run_dir()) {
 }
 
 void RunFolder::Log(const nlohmann::ordered_json& event) {
-  log_ << event.dump() << '\n' << std::flush;
+  // A file's name may be no UTF-8.
+  log_ << event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n'
+       << std::flush;
   if (!log_) throw CheckpointError("{}/log.jsonl: cannot be written: is the disk full?", path_);
 }
 

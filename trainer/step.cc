@@ -178,12 +178,9 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
 
 bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {
   if (slots_.empty()) {
-    const at::TensorOptions on_device(world_.device);
     for (int micro = 0; micro < accumulation_; ++micro) {
-      slots_.push_back(
-          {at::empty(BatchShape(max_micro_batch_, spec_.shape), on_device.dtype(spec_.dtype)),
-           at::empty(BatchShape(max_micro_batch_, spec_.target_shape()),
-                     on_device.dtype(spec_.target_dtype()))});
+      slots_.push_back({EmptyInputs(spec_, max_micro_batch_, world_.device),
+                        EmptyTargets(spec_, max_micro_batch_, world_.device)});
     }
   }
   std::vector<DeviceBatch> micro_batches;
@@ -195,7 +192,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
     slot.target.narrow(0, 0, count).copy_(batch.target);
     micro_batches.push_back(
         {std::move(batch.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count)});
-    batches.prefetch();
+    if (micro + 1 < accumulation_) batches.prefetch();
   }
   const auto compute = [&] {
     BeginStep();
@@ -226,6 +223,8 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
     }
   }
   graphs_->Replay(key);
+  // Only now: where the next batch is late, the device has this step to do meanwhile.
+  batches.prefetch();
   return true;
 }
 

@@ -1,15 +1,18 @@
 #include "trainer/task.h"
 
 #include <ATen/ATen.h>
-#include <sched.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "ckpt/safetensors.h"
+#include "data/image_folder.h"
+#include "data/normalized.h"
+#include "data/skip_bad.h"
 #include "trainer/batch_norm.h"
 #include "trainer/config.h"
 #include "trainer/ops/normalize_pixels.h"
@@ -36,37 +39,80 @@ Task TaskOf(const config::Data& config) {
   throw BugError("data.task {}", static_cast<int>(config.task()));
 }
 
-std::shared_ptr<const Dataset> Open(const config::Data& config,
-                                    const std::vector<std::string>& files, int64_t classes,
-                                    int64_t features, bool label_optional) {
-  switch (config.format()) {
+std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
+                                          const std::vector<std::string>& files,
+                                          const SampleSpec& expected, bool label_optional) {
+  if (files.size() != 1) throw UsageError("IMAGES takes one folder, not {}", files.size());
+  const config::Images& images = config.data().images();
+  const auto dataset = OpenImageFolder({.folder = files[0],
+                                        .classes = expected.class_names,
+                                        .label_optional = label_optional,
+                                        .size = images.size(),
+                                        .min_area = images.min_area(),
+                                        .max_area = images.max_area(),
+                                        .max_stretch = images.max_stretch(),
+                                        .mirror = images.mirror(),
+                                        .center = images.center(),
+                                        .seed = config.seed()});
+  const int64_t classes = dataset->spec().classes;
+  if (expected.classes > 0 && expected.classes != classes) {
+    throw DataError("{}: {} classes where data.classes says {}", files[0], classes,
+                    expected.classes);
+  }
+  return dataset;
+}
+
+// `expected`: what is known of the samples; no shape and no classes: what the files hold.
+std::shared_ptr<const Dataset> Open(const config::Config& config,
+                                    const std::vector<std::string>& files,
+                                    const SampleSpec& expected, bool label_optional) {
+  const config::Data& data = config.data();
+  switch (data.format()) {
     case config::Data::CSV:
       return ReadCsv({.files = files,
-                      .delimiter = config.csv().delimiter()[0],
-                      .header = config.csv().header(),
-                      .label_column = config.csv().label_column(),
-                      .label_columns = config.csv().label_columns(),
-                      .task = TaskOf(config),
-                      .scale = static_cast<float>(config.csv().scale()),
-                      .classes = classes,
-                      .features = features,
+                      .delimiter = data.csv().delimiter()[0],
+                      .header = data.csv().header(),
+                      .label_column = data.csv().label_column(),
+                      .label_columns = data.csv().label_columns(),
+                      .task = expected.task,
+                      .scale = static_cast<float>(data.csv().scale()),
+                      .classes = expected.classes,
+                      .features = expected.shape.empty() ? 0 : expected.shape[0],
                       .label_optional = label_optional});
     case config::Data::MNIST:
       if (files.size() > 2 || (files.size() < 2 && !label_optional)) {
         throw UsageError("MNIST takes two files: images, labels; not {}", files.size());
       }
-      return ReadMnist(
-          {.images = files[0], .labels = files.size() == 2 ? files[1] : "", .classes = classes});
+      return ReadMnist({.images = files[0],
+                        .labels = files.size() == 2 ? files[1] : "",
+                        .classes = expected.classes});
     case config::Data::CIFAR10:
       return ReadCifar10({.files = files});
+    case config::Data::IMAGES:
+      return OpenImages(config, files, expected, label_optional);
     case config::Data::TOKENS:
       return MapTokens({.files = files,
-                        .length = config.tokens().length(),
-                        .classes = classes > 0 ? classes : kGpt2Vocabulary});
+                        .length = data.tokens().length(),
+                        .classes = expected.classes > 0 ? expected.classes : kGpt2Vocabulary});
     case config::Data::SYNTHETIC:
-      return MakeSynthetic({.spec = SpecOf(config), .samples = config.synthetic().samples()});
+      return MakeSynthetic({.spec = expected, .samples = data.synthetic().samples()});
   }
-  throw BugError("data.format {}", static_cast<int>(config.format()));
+  throw BugError("data.format {}", static_cast<int>(data.format()));
+}
+
+// `dataset` as data.bad_samples wants it. For each part of the samples of its own: what stands for a bad
+// sample is one of the same part.
+std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
+                                          std::shared_ptr<const Dataset> dataset) {
+  const config::BadSamples& bad = config.data().bad_samples();
+  if (bad.policy() == config::BadSamples::STOP) return dataset;
+  return std::make_shared<SkipBad>(std::move(dataset), bad.limit(), config.seed());
+}
+
+// The samples as they are evaluated.
+std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>& dataset) {
+  std::shared_ptr<const Dataset> plain = dataset->Plain();
+  return plain ? plain : dataset;
 }
 
 std::string ShapeText(const SampleSpec& spec) {
@@ -105,34 +151,41 @@ SampleSpec SpecOf(const config::Data& config) {
                   .task = TaskOf(config)};
   if (HoldsTokens(config)) spec.dtype = at::kLong;
   if (HoldsPixels(config)) spec.dtype = at::kByte;
+  if (config.format() == config::Data::IMAGES) {
+    spec.channels_last = true;
+    spec.class_names = ListOf(config.images().classes());
+  }
   return spec;
 }
 
 TrainingData OpenTrainingData(const config::Config& config) {
   const config::Data& data = config.data();
+  SampleSpec expected = SpecOf(data);
+  // What training files hold is compared with data.input_shape once they are open.
+  if (data.format() != config::Data::SYNTHETIC) expected.shape.clear();
   const std::shared_ptr<const Dataset> all =
-      Open(data, ListOf(data.train()), data.classes(), /*features=*/0, /*label_optional=*/false);
+      Open(config, ListOf(data.train()), expected, /*label_optional=*/false);
   if (data.validation_size() > 0) {
-    return {all,
+    return {WithoutBad(config, all),
             OpenFiles(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false)};
   }
-  if (data.validation_fraction() == 0) return {all, nullptr};
+  if (data.validation_fraction() == 0) return {WithoutBad(config, all), nullptr};
   Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
-  return {std::make_shared<Subset>(all, std::move(split.train)),
-          std::make_shared<Subset>(all, std::move(split.validation))};
+  return {
+      WithoutBad(config, std::make_shared<Subset>(all, std::move(split.train))),
+      WithoutBad(config, std::make_shared<Subset>(AsEvaluated(all), std::move(split.validation)))};
 }
 
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional) {
-  const bool csv = config.data().format() == config::Data::CSV;
-  const auto dataset =
-      Open(config.data(), files, spec.classes, csv ? spec.shape[0] : 0, label_optional);
+  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional));
   if (dataset->spec().shape != spec.shape) {
     throw DataError("{}: samples of shape {} where the model was made for {}", files.front(),
                     ShapeText(dataset->spec()), ShapeText(spec));
   }
-  return dataset;
+  // Nothing can stand for a sample whose prediction was asked for.
+  return label_optional ? dataset : WithoutBad(config, dataset);
 }
 
 Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec,
@@ -156,8 +209,17 @@ Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec,
   shift_ = (-mean / std).to(options);
 }
 
+std::unique_ptr<const Dataset> Preprocessing::InLoader(const Dataset& dataset) const {
+  if (!scale_.defined() || scale_.is_cuda()) return nullptr;
+  const auto values = [](const at::Tensor& tensor) {
+    const auto* first = tensor.const_data_ptr<float>();
+    return std::vector<float>(first, first + tensor.numel());
+  };
+  return std::make_unique<Normalized>(dataset, values(scale_), values(shift_));
+}
+
 at::Tensor Preprocessing::operator()(const at::Tensor& input) const {
-  return scale_.defined() ? ops::NormalizePixels(input, scale_, shift_) : input;
+  return input.scalar_type() == at::kByte ? ops::NormalizePixels(input, scale_, shift_) : input;
 }
 
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
@@ -184,17 +246,13 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
 }
 
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world) {
-  constexpr int kMaxThreads = 8;
+  // More than decoding for the fastest GPU takes.
+  constexpr int kMaxThreads = 64;
   const int threads =
       config.threads() >= 0 ? config.threads() : std::min(CoresPerRank(world) - 1, kMaxThreads);
   return {.threads = threads, .slots = config.slots(), .pinned = world.device.is_cuda()};
 }
 
-int CoresPerRank(const World& world) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  sched_getaffinity(0, sizeof(cores), &cores);
-  return std::max(1, CPU_COUNT(&cores) / world.local_ranks);
-}
+int CoresPerRank(const World& world) { return std::max(1, UsableCores() / world.local_ranks); }
 
 }  // namespace lockstep

@@ -26,19 +26,24 @@ TrainingData OpenTrainingData(const config::Config& config);
 SampleSpec SpecOf(const config::Data& config);
 
 // Opens other files of the config's format, as training with `spec` would see them; labels may be
-// left out (CSV: the label column; MNIST: the second file) where `label_optional`. Throws Error
+// left out (CSV: the label column; MNIST: the second file) where `label_optional`, which is for
+// predictions: data.bad_samples does not count then. Throws Error
 // (kData, kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional);
 
-// What a data set's inputs become before the model: pixels are scaled, numbers are left alone.
+// What a data set's inputs become before the model: pixels are scaled, numbers are left alone. On the
+// CPU loader threads do it, on a GPU a kernel after the copy, which then is of bytes.
 class Preprocessing {
  public:
   // Throws Error (kUsage) where data.mean or data.std do not fit the channels.
   Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device);
 
-  // input: [count, spec.shape...] of spec.dtype on the device -> float32.
+  // The data set that a loader is to read in place of `dataset`, which it refers to; null: itself.
+  std::unique_ptr<const Dataset> InLoader(const Dataset& dataset) const;
+
+  // input: [count, spec.shape...] on the device, as the loader read it -> float32.
   at::Tensor operator()(const at::Tensor& input) const;
 
  private:
@@ -52,7 +57,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
                                  const Models& models, const World& world);
 
 // The config's loader for this rank. -1 threads: one for each core that the rank has beyond the one
-// that trains, up to 8.
+// that trains, up to 64.
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world);
 
 // Cores that this process may run on, shared among the ranks of this machine; at least 1.

@@ -63,6 +63,10 @@ config::Config Resolved(config::Config config, const SampleSpec& spec) {
   }
   data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
   data.set_classes(spec.classes);
+  if (!spec.class_names.empty()) {
+    data.mutable_images()->mutable_classes()->Assign(spec.class_names.begin(),
+                                                     spec.class_names.end());
+  }
   return config;
 }
 
@@ -92,6 +96,8 @@ int64_t EvaluationBatch(const config::Config& config, int accumulation) {
 class Trainer {
   // Below it the gradients overflow whatever the scale.
   static constexpr double kLeastLossScale = 1e-3;
+  // A share of the time: waiting for samples more than that is worth a word.
+  static constexpr double kMuchWaiting = 0.05;
 
  public:
   Trainer(const config::Config& config, TrainingData data, const Models& models, const World& world)
@@ -120,6 +126,7 @@ class Trainer {
     std::vector<std::string> facts{fmt::format("{} training samples", data_.train->size())};
     if (data_.validation)
       facts.push_back(fmt::format("{} validation samples", data_.validation->size()));
+    if (!data_.train->Fingerprint().empty()) facts.push_back(data_.train->Fingerprint());
     for (const auto& [name, tensor] : model_->State()) {
       facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
                                   fmt::join(tensor.sizes(), ", ")));
@@ -193,11 +200,17 @@ class Trainer {
     double first_step_s = 0;
     last_line_ = Clock::now();
     for (int64_t step = 0; step < total_steps_; ++step) {
-      TrainStep(step);
+      try {
+        TrainStep(step);
+      } catch (...) {
+        TellSkipped(*data_.train);  // it may have been one too many
+        throw;
+      }
       if (step == 0) {
         WaitForDevice(world_.device);
         first_step_s = SecondsSinceBoot() - options.command_start_s;
         LogMemory();
+        CountWaitingFromHere();
         epoch_begin_ = Clock::now();
       }
       ReportStep(step + 1);
@@ -257,9 +270,27 @@ class Trainer {
 
   // Reads from where the sampler stands.
   void Feed() {
+    if (feed_) {
+      waited_before_feed_s_ += feed_->waited_s();
+      read_before_loader_s_ += loader_->times().reading;
+    }
     feed_.reset();
-    loader_.emplace(*data_.train, sampler_, loader_options_);
-    feed_.emplace(*loader_, data_.train->spec(), sampler_.max_micro_batch(), world_.device);
+    const Dataset& source = in_loader_ ? *in_loader_ : *data_.train;
+    loader_.emplace(source, sampler_, loader_options_);
+    feed_.emplace(*loader_, source.spec(), sampler_.max_micro_batch(), world_.device);
+  }
+
+  // ---- Waiting for samples ----------------------------------------------------------------------
+
+  // Seconds since the start, of all feeds and loaders that there were.
+  double WaitedSeconds() { return waited_before_feed_s_ + feed_->waited_s(); }
+  double ReadSeconds() const { return read_before_loader_s_ + loader_->times().reading; }
+
+  void CountWaitingFromHere() {
+    read_s_ = ReadSeconds();
+    reads_ = data_.train->times();
+    trained_s_ = 0;
+    waited_s_ = waited_when_told_s_ = WaitedSeconds();
   }
 
   int64_t ForwardFlops(const DeviceBatch& batch) {
@@ -306,11 +337,39 @@ class Trainer {
       report.samples_per_s =
           static_cast<double>(SamplesIn(steps_done) - SamplesIn(last_line_step_)) /
           SecondsSince(last_line_);
+      report.data_wait = TakeDataWait(SecondsSince(last_line_));
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
       metrics_.Push(report, step_->figures());
     }
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
+    if (due) TellSkipped(*data_.train);
+  }
+
+  // The share of the last `seconds` in which training stood still for want of samples.
+  double TakeDataWait(double seconds) {
+    const double waited = WaitedSeconds();
+    return std::clamp((waited - std::exchange(waited_when_told_s_, waited)) / seconds, 0.0, 1.0);
+  }
+
+  std::string DataLimit() const {
+    ReadTimes reads = data_.train->times();
+    reads.files -= reads_.files;
+    reads.decoding -= reads_.decoding;
+    return LimitOf({.reading = ReadSeconds() - read_s_}, reads, loader_options_.threads,
+                   trained_s_);
+  }
+
+  // Says which samples could not be read, on the rank that tried.
+  void TellSkipped(const Dataset& dataset) {
+    for (const std::string& why : dataset.TakeReports()) {
+      if (folder_ == nullptr) {
+        fmt::print(stderr, "lockstep: warning: rank {}: {}\n", world_.rank(), why);
+        continue;
+      }
+      folder_->Log({{"event", "bad_sample"}, {"reason", why}});
+      progress_->Say(why);
+    }
   }
 
   void EmitStep(const StepReport& report) {
@@ -334,6 +393,7 @@ class Trainer {
                {"loss", report.loss()},
                {"lr", report.lr},
                {"samples_per_s", std::round(report.samples_per_s)},
+               {"data_wait", std::round(report.data_wait * 1e3) / 1e3},
                {"grad_norm", figures[ops::kGradNorm]}};
     if (precision_ == config::FP16) event["loss_scale"] = figures[ops::kScale];
     if (figures[ops::kSkipped] > 0) event["skipped_steps"] = figures[ops::kSkipped];
@@ -382,6 +442,7 @@ class Trainer {
     step_->WaitForParameters();
     WaitForDevice(world_.device);
     const double seconds = SecondsSince(epoch_begin_);
+    trained_s_ += seconds;
     const int64_t epoch = EpochOf(steps_done);
     const int64_t epoch_first_step = (epoch - 1) * sampler_.steps_per_epoch();
     // The first epoch counts only while there is no other, and without its first step, which warms
@@ -404,6 +465,7 @@ class Trainer {
       evaluation_ =
           Evaluate(*model_, preprocessing_, *data_.validation,
                    EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
+      TellSkipped(*data_.validation);
       if (folder_ != nullptr) {
         Json event{{"event", "eval"}, {"step", steps_done}, {"epoch", epoch}};
         for (const Metric& metric : evaluation_) event[metric.name] = metric.value;
@@ -420,6 +482,7 @@ class Trainer {
     if (averages && !ends) step_->SwapAverages();
     epoch_begin_ = last_line_ = Clock::now();
     last_line_step_ = steps_done;
+    waited_when_told_s_ = WaitedSeconds();
   }
 
   // Peaks of the step that has just run.
@@ -467,6 +530,15 @@ class Trainer {
         {{"first_step_s", std::round(first_step_s * 1e3) / 1e3},
          {"samples_per_s", std::round(samples_per_s)},
          {"total_s", std::round((SecondsSinceBoot() - options.command_start_s) * 1e3) / 1e3}});
+    const double waited = WaitedSeconds() - waited_s_;
+    const double data_wait = trained_s_ > 0 ? std::min(1.0, waited / trained_s_) : 0;
+    event["data_wait"] = std::round(data_wait * 1e4) / 1e4;
+    if (data_wait > kMuchWaiting) {
+      event["data_limit"] = DataLimit();
+      progress_->Say(
+          fmt::format("{:.0f}% of the time was spent on waiting for samples; the limit: {}",
+                      100 * data_wait, DataLimit()));
+    }
     folder_->Log(event);
     progress_->Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}",
                                samples_per_s, first_step_s, RunWeightsPath(folder_->path())));
@@ -477,6 +549,7 @@ class Trainer {
   config::Precision precision_ = PrecisionOn(world_.device, config_.precision());
   TrainingData data_;
   Preprocessing preprocessing_;
+  std::unique_ptr<const Dataset> in_loader_ = preprocessing_.InLoader(*data_.train);
   std::shared_ptr<Model> model_;
   std::optional<Step> step_;
   int accumulation_ = config_.accumulation();
@@ -500,6 +573,13 @@ class Trainer {
   Clock::time_point epoch_begin_;
   int64_t rated_samples_ = 0;
   double rated_seconds_ = 0;
+  double waited_before_feed_s_ = 0;  // of feeds and loaders that are gone
+  double read_before_loader_s_ = 0;
+  double read_s_ = 0;  // these three: when counting began, after the first step
+  ReadTimes reads_;
+  double waited_s_ = 0;
+  double trained_s_ = 0;           // since then, without evaluation
+  double waited_when_told_s_ = 0;  // at the last step line
 };
 
 // Makes a trainer of `config`, which it refers to and completes. Throws Error on every rank.
@@ -594,10 +674,12 @@ RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& conf
                ? OpenTrainingData(config).validation
                : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
   });
-  return {.metrics = Evaluate(*run.model, *run.preprocessing, *run.dataset,
-                              EvaluationBatch(config, config.accumulation()),
-                              LoaderOptionsFor(config.loader(), world), run.precision, world),
-          .samples = run.dataset->size()};
+  std::vector<Metric> metrics = Evaluate(
+      *run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config, config.accumulation()),
+      LoaderOptionsFor(config.loader(), world), run.precision, world);
+  return {.metrics = std::move(metrics),
+          .samples = run.dataset->size(),
+          .bad_samples = run.dataset->TakeReports()};
 }
 
 int64_t PredictRun(const std::string& run_dir, const config::Config& config,

@@ -63,6 +63,7 @@ StepMeasurement MeasureSteps(config::Config config, const Models& models, const 
 struct RunEvaluation {
   std::vector<Metric> metrics;
   int64_t samples = 0;
+  std::vector<std::string> bad_samples;  // why others stood for some of this rank's, a line each
 };
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,
                           const std::vector<std::string>& files, const Models& models,

@@ -17,7 +17,7 @@ class Numbers : public Dataset {
  public:
   int64_t size() const override { return 1000; }
   const SampleSpec& spec() const override { return spec_; }
-  void Read(int64_t index, std::byte* input, std::byte* target) const override {
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     const std::vector<float> values(256, static_cast<float>(index));
     std::memcpy(input, values.data(), values.size() * sizeof(float));
     std::memcpy(target, &index, sizeof(index));
@@ -59,6 +59,33 @@ TEST(DeviceFeed, OnAGpu) {
     for (const bool prefetch : {false, true})
       ExpectEveryBatchWhole({at::kCUDA, 0}, threads, prefetch);
   }
+}
+
+// Reads only once the device has nothing left to do.
+class WaitsForAnIdleDevice : public Numbers {
+ public:
+  void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
+    cudaDeviceSynchronize();
+    Numbers::Read(index, epoch, input, target);
+  }
+};
+
+TEST(DeviceFeed, CountsTheTimeThatADeviceStandsStill) {
+  if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
+  const at::Device device(at::kCUDA, 0);
+  const Sampler sampler({.samples = 1000, .global_batch = 64});
+  const WaitsForAnIdleDevice numbers;
+  Loader loader(numbers, sampler, {.threads = 1, .slots = 3, .pinned = true});
+  DeviceFeed feed(loader, numbers.spec(), sampler.max_micro_batch(), device);
+  EXPECT_EQ(feed.waited_s(), 0);
+  const at::Tensor load = at::randn({2048, 2048}, at::TensorOptions(device));
+  for (int step = 0; step < 10; ++step) {
+    feed.Next();
+    at::mm(load, load);
+    feed.Prefetch();
+  }
+  cudaDeviceSynchronize();
+  EXPECT_GT(feed.waited_s(), 0);
 }
 
 }  // namespace

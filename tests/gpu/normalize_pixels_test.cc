@@ -37,10 +37,13 @@ TEST(NormalizePixels, TheKernelIsTheTwin) {
     const at::Tensor shift = at::randn({channels}).cuda();
     // From sample 0 the bytes are aligned, from sample 1 of odd planes they are not.
     for (const int64_t first : {0, 1}) {
-      const at::Tensor part = pixels.narrow(0, first, count);
-      const at::Tensor out = NormalizePixels(part, scale, shift);
-      EXPECT_EQ(out.sizes(), part.sizes());
-      EXPECT_TRUE(at::allclose(out, NormalizePixelsTwin(part, scale, shift), 1e-6, 1e-5));
+      for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+        const at::Tensor part = pixels.contiguous(format).narrow(0, first, count);
+        const at::Tensor out = NormalizePixels(part, scale, shift);
+        EXPECT_EQ(out.sizes(), part.sizes());
+        EXPECT_EQ(out.strides(), part.strides());
+        EXPECT_TRUE(at::allclose(out, NormalizePixelsTwin(part, scale, shift), 1e-6, 1e-5));
+      }
     }
   }
 }

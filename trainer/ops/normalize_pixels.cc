@@ -12,11 +12,12 @@ at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift) {
   if (!pixels.is_cuda()) return NormalizePixelsTwin(pixels, scale, shift);
   const c10::cuda::CUDAGuard guard(pixels.device());
-  at::Tensor out = at::empty(pixels.sizes(), pixels.options().dtype(at::kFloat));
+  at::Tensor out = at::empty_like(pixels, at::TensorOptions(at::kFloat));
+  // How many bytes of one channel lie side by side.
+  const int64_t run = pixels.is_contiguous() ? pixels.size(2) * pixels.size(3) : 1;
   LaunchNormalizePixels(pixels.const_data_ptr<uint8_t>(), scale.const_data_ptr<float>(),
                         shift.const_data_ptr<float>(), out.mutable_data_ptr<float>(),
-                        pixels.numel(), pixels.size(1), pixels.size(2) * pixels.size(3),
-                        StreamOf(pixels));
+                        pixels.numel(), pixels.size(1), run, StreamOf(pixels));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return out;
 }

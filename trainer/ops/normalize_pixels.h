@@ -5,9 +5,9 @@
 
 namespace lockstep::ops {
 
-// pixels: uint8 [count, channels, height, width], contiguous; scale, shift: float32 [channels], on
-// the same device -> float32 of pixels' shape. On the GPU one fused kernel that reads each byte
-// once, on the CPU its ATen twin.
+// pixels: uint8 [count, channels, height, width], contiguous or channels last; scale, shift: float32
+// [channels], on the same device -> float32 of pixels' shape and memory order. On the GPU one fused
+// kernel that reads each byte once, on the CPU its ATen twin.
 at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift);
 

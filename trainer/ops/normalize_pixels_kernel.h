@@ -7,10 +7,11 @@
 
 namespace lockstep::ops {
 
-// Enqueues out[i] = pixels[i] * scale[c] + shift[c], c = i / plane % channels, for i < count on
-// `stream`. All pointers are the device's.
+// Enqueues out[i] = pixels[i] * scale[c] + shift[c], c = i / run % channels, for i < count on `stream`:
+// `run` is a plane's bytes, or 1 where a pixel's channels lie side by side. All pointers are the
+// device's.
 void LaunchNormalizePixels(const uint8_t* pixels, const float* scale, const float* shift,
-                           float* out, int64_t count, int64_t channels, int64_t plane,
+                           float* out, int64_t count, int64_t channels, int64_t run,
                            cudaStream_t stream);
 
 }  // namespace lockstep::ops

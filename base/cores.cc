@@ -1,0 +1,74 @@
+#include "base/cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace lockstep {
+namespace {
+
+constexpr double kAll = std::numeric_limits<double>::infinity();
+
+// "200000 100000" (microseconds of each period) or "max 100000".
+double QuotaOf(const std::string& path) {
+  std::ifstream file(path);
+  double quota = 0;
+  double period = 0;
+  return file >> quota >> period && quota > 0 && period > 0 ? quota / period : kAll;
+}
+
+// The same in two files; -1 is no limit.
+double OldQuotaOf(const std::string& folder) {
+  double quota = 0;
+  double period = 0;
+  std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
+  std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+  return quota > 0 && period > 0 ? quota / period : kAll;
+}
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+double CgroupCores(const std::string& groups, const std::string& root) {
+  double cores = kAll;
+  std::istringstream lines(groups);
+  for (std::string line; std::getline(lines, line);) {
+    // "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b"
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool old = controllers != ",,";
+    if (old && controllers.find(",cpu,") == std::string::npos) continue;
+    const std::string base = old ? root + "/cpu" : root;
+    // In a container the path may be the host's: its own group is then the root.
+    for (std::string path = line.substr(second + 1);;
+         path.resize(path.find('/') == std::string::npos ? 0 : path.rfind('/'))) {
+      const std::string folder = base + (path == "/" ? "" : path);
+      cores = std::min(cores, old ? OldQuotaOf(folder) : QuotaOf(folder + "/cpu.max"));
+      if (path.empty()) break;
+    }
+  }
+  return cores;
+}
+
+int UsableCores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  sched_getaffinity(0, sizeof(mask), &mask);
+  const double cores = std::min<double>(
+      CPU_COUNT(&mask), CgroupCores(ReadText("/proc/self/cgroup"), "/sys/fs/cgroup"));
+  return std::max(1, static_cast<int>(std::ceil(cores)));
+}
+
+}  // namespace lockstep

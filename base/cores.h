@@ -1,0 +1,17 @@
+// How many cores this process may use: fewer than the machine has, in a container or a batch job.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// The cores that its affinity mask allows, or its control groups' CPU time if that is less, rounded
+// up; at least 1.
+int UsableCores();
+
+// The cores' worth of CPU time that a process gets whose /proc/PID/cgroup holds `groups`, where the
+// control groups lie in `root` (versions 1 and 2; of a group and all that it lies in the least);
+// infinity: as much as there is.
+double CgroupCores(const std::string& groups, const std::string& root);
+
+}  // namespace lockstep

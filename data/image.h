@@ -1,0 +1,24 @@
+// Images in memory, as decoders give them and the resizer takes them.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+// Rows of 3-byte RGB pixels that somebody else owns.
+struct ImageView {
+  const uint8_t* pixels = nullptr;
+  int64_t width = 0;
+  int64_t height = 0;
+  int64_t stride = 0;  // bytes from one row to the next
+};
+
+// A part of an image, in pixels; its edges may lie between pixels.
+struct Box {
+  double x = 0;
+  double y = 0;
+  double width = 0;
+  double height = 0;
+};
+
+}  // namespace lockstep

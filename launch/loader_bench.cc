@@ -1,0 +1,150 @@
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "data/device_feed.h"
+#include "data/image_folder.h"
+#include "data/loader.h"
+#include "launch/bench.h"
+#include "trainer/task.h"
+#include "trainer/together.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Seconds that this process has used cores for.
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Where a rank's time stands.
+struct Reading {
+  double wall_s;
+  double cpu_s;
+  ReadTimes images;
+  LoaderTimes loader;
+
+  Reading(const Dataset& folder, const Loader& loader)
+      : wall_s(SecondsSinceBoot()),
+        cpu_s(CpuSeconds()),
+        images(folder.times()),
+        loader(loader.times()) {}
+};
+
+// To a multiple of 1 / `parts`.
+double Round(double value, double parts) { return std::round(value * parts) / parts; }
+
+}  // namespace
+
+void BenchLoader(const BenchOptions& bench, const World& world) {
+  constexpr int kEpochs = 2;  // after one that warms up
+  std::shared_ptr<const Dataset> folder;
+  config::Loader config;
+  config.set_threads(bench.threads);
+  const LoaderOptions options = LoaderOptionsFor(config, world);
+  const int64_t global_batch = bench.batch * world.size();
+  Together(world.host, [&] {
+    folder = OpenImageFolder({.folder = bench.images});
+    if (folder->size() < global_batch) {
+      throw UsageError("--batch: {} images where one batch of each rank takes {}", folder->size(),
+                       global_batch);
+    }
+  });
+  const Sampler sampler({.samples = folder->size(),
+                         .global_batch = global_batch,
+                         .rank = world.rank(),
+                         .ranks = world.size(),
+                         .last_batch = LastBatch::kDrop});
+  config::Data data;
+  for (const double mean : {0.485, 0.456, 0.406}) data.add_mean(mean);
+  for (const double std : {0.229, 0.224, 0.225}) data.add_std(std);
+  const Preprocessing preprocessing(data, folder->spec(), world.device);
+  const std::unique_ptr<const Dataset> in_loader = preprocessing.InLoader(*folder);
+  const Dataset& source = in_loader ? *in_loader : *folder;
+  Loader loader(source, sampler, options);
+  DeviceFeed feed(loader, source.spec(), sampler.max_micro_batch(), world.device);
+  double first_batch_s = 0;
+  const double start = SecondsSinceBoot();
+  const auto run_epoch = [&] {
+    for (int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
+      const at::Tensor numbers = preprocessing(feed.Next().input);
+      if (numbers.is_cuda()) numbers.to(at::kBFloat16);
+      feed.Prefetch();
+      if (first_batch_s == 0) first_batch_s = SecondsSinceBoot() - start;
+    }
+    if (world.device.is_cuda()) at::cuda::getCurrentCUDAStream().synchronize();
+  };
+  run_epoch();
+  const Reading before(*folder, loader);
+  for (int epoch = 0; epoch < kEpochs; ++epoch) run_epoch();
+  const Reading after(*folder, loader);
+
+  const double wall = after.wall_s - before.wall_s;
+  const auto images = static_cast<double>(kEpochs * sampler.steps_per_epoch() * bench.batch);
+  const LoaderTimes loads{.reading = after.loader.reading - before.loader.reading,
+                          .waiting = after.loader.waiting - before.loader.waiting};
+  const ReadTimes reads{.files = after.images.files - before.images.files,
+                        .decoding = after.images.decoding - before.images.decoding,
+                        .resizing = after.images.resizing - before.images.resizing};
+  // Without threads the rank's own reads the images.
+  const int threads = std::max(options.threads, 1);
+  const double all = threads * wall;
+  // What threads do with a sample beyond these three: where they normalise, that.
+  const double normalizing =
+      std::max(0.0, loads.reading - reads.files - reads.decoding - reads.resizing);
+  const double idle = std::max(0.0, all - loads.reading);
+
+  const at::Tensor sums = at::tensor({images / wall, images / (after.cpu_s - before.cpu_s)});
+  world.host.AllReduceSum(sums, world.host.MakeLabel("rates")).Wait();
+  if (world.rank() != 0) return;
+  const double rate = sums[0].item<double>();
+  const Json line{{"peer", "lockstep"},
+                  {"workers", options.threads},
+                  {"batch", bench.batch},
+                  {"ranks", world.size()},
+                  {"device", world.device.is_cuda() ? "cuda" : "cpu"},
+                  {"images_per_s", Round(rate, 10)},
+                  {"per_worker", Round(rate / world.size() / threads, 10)},
+                  {"per_core", Round(sums[1].item<double>() / world.size(), 10)},
+                  {"first_batch_s", Round(first_batch_s, 1000)},
+                  {"read_share", Round(reads.files / all, 1000)},
+                  {"decode_share", Round(reads.decoding / all, 1000)},
+                  {"resize_share", Round(reads.resizing / all, 1000)},
+                  {"normalize_share", Round(normalizing / all, 1000)},
+                  {"idle_share", Round(idle / all, 1000)},
+                  {"waited_share", Round(loads.waiting / wall, 1000)},
+                  {"limit", LimitOf(loads, reads, options.threads, wall)}};
+  if (bench.json) {
+    fmt::print("{}\n", line.dump());
+    return;
+  }
+  fmt::print("{:.0f} images/s: {} thread{} on each of {} rank{}, batches of {}\n", rate,
+             options.threads, options.threads == 1 ? "" : "s", world.size(),
+             world.size() == 1 ? "" : "s", bench.batch);
+  fmt::print("{:.0f} for each core that was in use\n", line["per_core"].get<double>());
+  fmt::print(
+      "threads: {:.0f}% reading files, {:.0f}% decoding, {:.0f}% resizing, {:.0f}% normalising, "
+      "{:.0f}% idle\n",
+      100 * reads.files / all, 100 * reads.decoding / all, 100 * reads.resizing / all,
+      100 * normalizing / all, 100 * idle / all);
+  fmt::print("waiting for a batch: {:.0f}% of the time; the first came after {:.2f} s\n",
+             100 * loads.waiting / wall, first_batch_s);
+  fmt::print("limit: {}\n", line["limit"].get<std::string>());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+"""The loader against PyTorch's DataLoader on the same image folder, in turns: random resized crops of 224 x 224,
+mirrored at random, normalised, on the CPU or on a GPU.
+
+    python loader_against_torch.py LOCKSTEP --images DIR [--crops-of PHOTO ...] [--device cpu|cuda]
+        [--workers 2 ...] [--threads 1 2 ...] [--batch 64] [--rounds 3]
+
+With --crops-of the folder is made first: 600 crops of these photographs, of ImageNet's sizes. One JSON line: medians
+over the rounds of images/s for each number of the peer's workers and of lockstep's threads, the ratio of the best ones,
+and how lockstep's rate grows with its threads. A measurement is of two epochs, after one that warms up.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+EPOCHS = 2
+
+
+def time_torch(folder, workers, batch, device):
+    """Prints images/s. A process of its own: workers are forked before CUDA or threads are there."""
+    import torch
+    import torchvision
+    from torchvision import transforms
+
+    cuda = device == "cuda"
+    augment = transforms.Compose(
+        [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip(), transforms.PILToTensor()]
+    )
+    loader = torch.utils.data.DataLoader(
+        torchvision.datasets.ImageFolder(folder, augment),
+        batch,
+        shuffle=True,
+        num_workers=workers,
+        pin_memory=cuda,
+        persistent_workers=workers > 0,
+        prefetch_factor=4 if workers else None,
+        drop_last=True,
+    )
+    mean = torch.tensor([123.7, 116.3, 103.5], device=device).view(1, 3, 1, 1)
+    std = torch.tensor([58.4, 57.1, 57.4], device=device).view(1, 3, 1, 1)
+    for epoch in range(1 + EPOCHS):
+        if epoch == 1:
+            begin, images = time.perf_counter(), 0
+        for x, y in loader:
+            x = (x.to(device, non_blocking=True).float() - mean) / std
+            if cuda:
+                x = x.bfloat16()
+            images = images + len(y) if epoch else 0
+    if cuda:
+        torch.cuda.synchronize()
+    print(images / (time.perf_counter() - begin))
+
+
+def make_crops(photographs, folder, count=600):
+    """Crops of about 500 x 375 pixels, enlarged a little or not, as JPEG files in two folders."""
+    from PIL import Image
+
+    draw = random.Random(1)
+    images = [Image.open(path).convert("RGB") for path in photographs]
+    for i in range(count):
+        image = images[i % len(images)]
+        width, height = draw.randint(420, 580), draw.randint(315, 420)
+        x, y = draw.randint(0, image.width - width), draw.randint(0, image.height - height)
+        path = pathlib.Path(folder) / f"class{i % len(images)}" / f"{i:04}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.crop((x, y, x + width, y + height)).save(path, quality=88)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("--images", required=True)
+    parser.add_argument("--crops-of", nargs="*", default=[])
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--workers", type=int, nargs="+", default=[2])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    if arguments.crops_of:
+        make_crops(arguments.crops_of, arguments.images)
+
+    def peer(workers):
+        command = [sys.executable, __file__, "--time-torch", arguments.images, workers, arguments.batch, arguments.device]
+        return float(subprocess.run([str(word) for word in command], check=True, capture_output=True).stdout)
+
+    def lockstep(threads):
+        command = [arguments.lockstep, "bench", "loader", "--images", arguments.images, "--batch", arguments.batch]
+        command += ["--threads", threads, "--device", arguments.device, "--json"]
+        return json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True).stdout)
+
+    rates = {n: [] for n in arguments.workers}
+    lines = {n: [] for n in arguments.threads}
+    for _ in range(arguments.rounds):
+        for workers, measured in rates.items():
+            measured.append(peer(workers))
+        for threads, measured in lines.items():
+            measured.append(lockstep(threads))
+    peers = {n: statistics.median(measured) for n, measured in rates.items()}
+    ours = {n: statistics.median(line["images_per_s"] for line in measured) for n, measured in lines.items()}
+    least = min(ours)
+    print(
+        json.dumps(
+            {
+                "device": arguments.device,
+                "batch": arguments.batch,
+                "torch_images_per_s": {n: round(rate, 1) for n, rate in peers.items()},
+                "lockstep_images_per_s": {n: round(rate, 1) for n, rate in ours.items()},
+                "ratio": round(max(ours.values()) / max(peers.values()), 2),
+                "of_linear": {n: round(rate / ours[least] * least / n, 3) for n, rate in ours.items()},
+                "limit": lines[max(ours)][-1]["limit"],
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] == "--time-torch":
+        time_torch(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    else:
+        main()

@@ -1,0 +1,159 @@
+"""Image folders end to end: training, evaluation and prediction from JPEG and PNG files, files that cannot be read, and
+`bench loader`."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from harness import DATA, DONE, USAGE, Run, events, expect_error, write_config
+
+CLASSES = ["blue", "green", "red"]
+
+CONFIG = """seed: 1 global_batch: 16 epochs: 8 log {{ every_steps: 1 }}
+    model {{ name: "mlp" mlp {{ hidden: 32 }} }} optimizer {{ lr: 0.003 }}
+    data {{ format: IMAGES train: "train" {data} images {{ size: 16 {images} }} mean: 0.5 std: 0.25 }}"""
+
+
+def photograph(random, label, side):
+    """Noise of side x side pixels, brighter in the colour of its class."""
+    pixels = random.integers(0, 120, (side, side + 9, 3))
+    pixels[:, :, 2 - label] += 100
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """train/, of 20 images a class; test/, of four of two classes; new/, of three without a class."""
+    random = np.random.default_rng(2)
+    for label, name in enumerate(CLASSES):
+        for kind, count in (("train", 20), ("test", 4 if name != "green" else 0)):
+            (tmp_path / kind / name).mkdir(parents=True)
+            for i in range(count):
+                photo = photograph(random, label, 20 + 3 * i)
+                photo.save(tmp_path / kind / name / (f"{i:02}.png" if i % 5 == 0 else f"{i:02}.jpg"))
+    (tmp_path / "test/green").rmdir()
+    (tmp_path / "new").mkdir()
+    for i, label in enumerate([2, 0, 1]):
+        photograph(random, label, 40).save(tmp_path / f"new/{i}.jpg")
+    return tmp_path
+
+
+def train(folder, data='validation: "test"', *, images="", ranks=None, options=()):
+    config = write_config(folder, CONFIG.format(data=data, images=images))
+    return Run(["train", config, "--set", f"run_dir={folder / 'run'}", *options], ranks=ranks)
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_trains_evaluates_and_predicts(folder, ranks):
+    run = train(folder, ranks=ranks)
+    assert run.status == DONE, run
+    done = events(folder / "run", "done")[0]
+    assert done["accuracy"] == 1
+    assert 'classes: "blue"' in (folder / "run/config.pbtxt").read_text()
+
+    evaluation = Run(["evaluate", folder / "run", "--input", folder / "test"])
+    assert evaluation.status == DONE, evaluation
+    assert "(8 samples)" in evaluation.out and "accuracy 1" in evaluation.out
+
+    prediction = Run(["predict", folder / "run", "--input", folder / "new", "--output", folder / "p.csv"])
+    assert prediction.status == DONE, prediction
+    with open(folder / "p.csv") as file:
+        assert [int(row["label"]) for row in csv.DictReader(file)] == [2, 0, 1]
+
+
+def losses(folder):
+    return [event["loss"] for event in events(folder / "run", "step")]
+
+
+def test_the_number_of_threads_changes_nothing(folder):
+    seen = []
+    for threads in (0, 1, 3):
+        run = train(folder, "validation_fraction: 0.2", options=["--set", f"loader.threads={threads}"])
+        assert run.status == DONE, run
+        seen.append((losses(folder), events(folder / "run", "eval")[-1]["loss"]))
+        (folder / "run").rename(folder / f"run{threads}")
+    assert seen[0] == seen[1] == seen[2]
+
+
+def damage(folder):
+    path = folder / "train/green/07.jpg"
+    path.write_bytes(path.read_bytes()[:200])
+    (folder / "train/red/09.jpg").write_bytes(b"")
+    return [str(path), str(folder / "train/red/09.jpg")]
+
+
+def test_a_damaged_file_ends_the_run_with_its_name(folder):
+    damage(folder)
+    expect_error(train(folder), DATA, "/train/", ".jpg: ")
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_damaged_files_are_skipped_where_asked(folder, ranks):
+    paths = damage(folder)
+    skips = 'validation: "test" bad_samples { policy: SKIP limit: 2 }'
+    run = train(folder, skips, ranks=ranks)
+    assert run.status == DONE, run
+    said = [event["reason"] for event in events(folder / "run", "bad_sample")] + run.err.splitlines()
+    for path in paths:
+        assert 1 <= sum(path in line for line in said) <= (ranks or 1), said
+    first = losses(folder)
+    (folder / "run").rename(folder / "run1")
+    # What stands for a bad sample depends on no thread.
+    assert train(folder, skips, ranks=ranks, options=["--set", "loader.threads=3"]).status == DONE
+    assert losses(folder) == first
+
+
+def test_no_prediction_stands_for_another(folder):
+    assert train(folder, 'validation: "test" bad_samples { policy: SKIP }').status == DONE
+    (folder / "new/1.jpg").write_bytes(b"")
+    expect_error(Run(["predict", folder / "run", "--input", folder / "new"]), DATA, "new/1.jpg: empty file")
+    (folder / "test/red/03.jpg").write_bytes(b"")
+    evaluation = Run(["evaluate", folder / "run", "--input", folder / "test"])
+    assert evaluation.status == DONE and "red/03.jpg: empty file; another stands for it" in evaluation.err, evaluation
+
+
+def test_a_name_that_is_no_utf8(folder):
+    with open(bytes(folder / "train/red") + b"/caf\xe9.jpg", "wb"):
+        pass
+    run = train(folder, 'bad_samples { policy: SKIP }')
+    assert run.status == DONE and events(folder / "run", "bad_sample"), run
+
+
+def test_more_damaged_files_than_allowed(folder):
+    damage(folder)
+    expect_error(train(folder, "bad_samples { policy: SKIP limit: 1 }"), DATA,
+                 "2 samples cannot be read, more than data.bad_samples.limit", "the last: ", ".jpg: ")
+
+
+def test_names_wrong_configs_and_folders(folder):
+    expect_error(train(folder, 'validation: "nowhere"'), USAGE, "data.validation: no such folder: ", "nowhere")
+    expect_error(train(folder, 'train: "test"'), USAGE, "data.train: IMAGES takes one folder")
+    expect_error(train(folder, "classes: 4"), DATA, "train: 3 classes where data.classes says 4")
+    expect_error(train(folder, "input_shape: [3, 8, 8]"), USAGE, "IMAGES are 3 x 16 x 16: set data.images.size")
+    expect_error(train(folder, "task: REGRESSION"), USAGE, "data.task: IMAGES holds classes")
+    expect_error(train(folder, options=["--set", "data.images.min_area=0.9", "--set", "data.images.max_area=0.5"]),
+                 USAGE, "data.images.min_area: is greater than max_area")
+    expect_error(train(folder, options=["--set", "data.train=new"]), USAGE, "data.train: no such folder")
+    expect_error(train(folder, options=["--set", f"data.train={folder / 'new'}"]), DATA, "an image beside the classes")
+    expect_error(train(folder, images='classes: ["red", "red"]'), USAGE, 'data.images.classes: "red" twice')
+    (folder / "test/purple").mkdir()
+    expect_error(train(folder), DATA, 'test/purple: no class "purple" was trained on')
+
+
+def test_bench_loader(folder):
+    bench = ["bench", "loader", "--images", folder / "train", "--device", "cpu"]
+    for options in ([], ["--threads", "0"], ["--threads", "3"]):
+        run = Run([*bench, "--batch", "7", "--json", *options])
+        assert run.status == DONE, run
+        line = json.loads(run.out)
+        assert line["images_per_s"] > 0 and line["per_core"] > 0 and line["batch"] == 7 and line["first_batch_s"] > 0
+        shares = [line[f"{phase}_share"] for phase in ("read", "decode", "resize", "normalize", "idle")]
+        assert all(0 <= share <= 1 for share in shares) and abs(sum(shares) - 1) < 0.01
+    text = Run([*bench, "--batch", "7"])
+    assert "images/s" in text.out and "limit: " in text.out
+    assert "set loader.threads" in Run([*bench, "--batch", "7", "--threads", "0"]).out
+    expect_error(Run([*bench, "--batch", "61"]), USAGE, "--batch: 60 images")
+    expect_error(Run(["bench", "loader", "--images", folder / "nowhere"]), DATA, "nowhere: no such folder")
