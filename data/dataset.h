@@ -10,6 +10,8 @@
 //     -> Csv.RefusesAnEmptyFile, Mnist.Refuses*, Cifar10.Refuses*
 //   a ragged row, a cell that is no finite number -> Error (kData) with path, line and column
 //     -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber
+//   an array of another type, order or shape, fewer or more numbers than its header says -> Error
+//     (kData) with path -> Npy.*
 //   a token out of range, a file of tokens that ends in the middle of one -> Error (kData) with path
 //     -> Tokens.*
 //   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1 -> Error
@@ -157,6 +159,14 @@ struct TokensOptions {
   int64_t classes = 50257;  // tokens are in [0, classes)
 };
 
+struct NpyOptions {
+  std::string inputs;     // [samples, ...]
+  std::string targets{};  // [samples] or [samples, numbers]; empty: they are not known
+  Task task = Task::kClassification;
+  int64_t classes = 0;  // 0: the greatest label + 1, or the numbers of one target
+  bool pixels = false;  // the inputs are images of unsigned bytes
+};
+
 struct SyntheticOptions {
   SampleSpec spec;
   int64_t samples = 1;
@@ -171,6 +181,11 @@ std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
 // is left at a file's end is not used. The files are mapped, not read. Throws Error (kData), also from
 // Read() where a token is out of range.
 std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
+
+// Arrays that NumPy saved, of any little-endian floats, integers or booleans, which become float32, or
+// stay bytes where they are pixels. The inputs are mapped, not read; the targets are read and checked.
+// Throws Error (kData).
+std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 // Samples drawn from their number: inputs from [-1, 1), bytes and tokens from all there are, and
 // targets. For measuring.

@@ -293,6 +293,19 @@ TEST_F(ImageFolderTest, AnyNumberOfThreadsDeliversTheSameBytes) {
       loader.Release();
     }
   }
+
+  // From any step on, and in any epoch, the rest is the same.
+  for (const size_t first : {1, 4, 11}) {
+    Sampler rest = sampler;
+    rest.Seek(static_cast<int64_t>(first));
+    Loader loader(*folder, rest, {.threads = 3, .slots = 4});
+    for (size_t step = first; step < 12; ++step) {
+      const HostBatch batch = loader.Next();
+      const auto* pixels = batch.input.const_data_ptr<uint8_t>();
+      ASSERT_EQ(std::vector<uint8_t>(pixels, pixels + batch.input.numel()), expected[step]);
+      loader.Release();
+    }
+  }
 }
 
 }  // namespace

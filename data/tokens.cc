@@ -1,18 +1,12 @@
 // Token files, mapped into memory: 16-bit little-endian numbers, behind llm.c's header of 256 32-bit
 // numbers (magic, version, tokens) where there is one.
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/error.h"
 #include "data/dataset.h"
+#include "data/mapped_file.h"
 
 namespace lockstep {
 namespace {
@@ -23,76 +17,29 @@ constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 
 class TokenFile {
  public:
-  explicit TokenFile(const std::string& path) : path_(path) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat status {};
-    if (file < 0 || fstat(file, &status) != 0) {
-      const int error = errno;
-      if (file >= 0) close(file);
-      throw DataError("{}: cannot be opened: {}", path, std::strerror(error));
+  explicit TokenFile(const std::string& path) : file_(path) {
+    int32_t header[3] = {};
+    if (file_.bytes() >= kHeaderBytes) std::memcpy(header, file_.data(), sizeof(header));
+    const bool has_header = header[0] == kMagic;
+    if (has_header && header[1] != kVersion) {
+      throw DataError("{}: version {} of llm.c's format; {} is known", path, header[1], kVersion);
     }
-    bytes_ = status.st_size;
-    void* memory =
-        bytes_ == 0 ? MAP_FAILED : mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, file, 0);
-    const int error = errno;
-    close(file);
-    if (bytes_ == 0) throw DataError("{}: the file is empty", path);
-    if (memory == MAP_FAILED)
-      throw DataError("{}: cannot be mapped: {}", path, std::strerror(error));
-    memory_ = static_cast<const char*>(memory);
-    try {
-      FindTokens();
-    } catch (...) {
-      Unmap();
-      throw;
+    begin_ = has_header ? kHeaderBytes : 0;
+    const int64_t bytes = file_.bytes() - begin_;
+    tokens_ = bytes / static_cast<int64_t>(sizeof(uint16_t));
+    if (bytes % sizeof(uint16_t) != 0 || (has_header && tokens_ != header[2])) {
+      throw DataError(
+          "{}: {} bytes of tokens where {} are expected: it is cut short or no token file", path,
+          bytes, has_header ? std::to_string(int64_t{2} * header[2]) : "an even number");
     }
   }
 
-  TokenFile(TokenFile&& other) noexcept
-      : path_(std::move(other.path_)),
-        bytes_(other.bytes_),
-        memory_(std::exchange(other.memory_, nullptr)),
-        begin_(other.begin_),
-        tokens_(other.tokens_) {}
-  TokenFile& operator=(TokenFile&&) = delete;
-  ~TokenFile() { Unmap(); }
-
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   int64_t tokens() const { return tokens_; }
-
-  int64_t operator[](int64_t index) const {
-    uint16_t token = 0;
-    std::memcpy(&token, memory_ + begin_ + index * sizeof(token), sizeof(token));
-    return token;
-  }
+  const uint16_t* data() const { return reinterpret_cast<const uint16_t*>(file_.data() + begin_); }
 
  private:
-  void FindTokens() {
-    int32_t header[3] = {};
-    if (bytes_ >= kHeaderBytes) std::memcpy(header, memory_, sizeof(header));
-    if (header[0] == kMagic) {
-      if (header[1] != kVersion) {
-        throw DataError("{}: version {} of llm.c's format; {} is known", path_, header[1],
-                        kVersion);
-      }
-      begin_ = kHeaderBytes;
-    }
-    const int64_t bytes = bytes_ - begin_;
-    tokens_ = bytes / static_cast<int64_t>(sizeof(uint16_t));
-    if (bytes % sizeof(uint16_t) != 0 || (begin_ > 0 && tokens_ != header[2])) {
-      throw DataError(
-          "{}: {} bytes of tokens where {} are expected: it is cut short or no token file", path_,
-          bytes, begin_ > 0 ? std::to_string(int64_t{2} * header[2]) : "an even number");
-    }
-  }
-
-  void Unmap() {
-    if (memory_ != nullptr) munmap(const_cast<char*>(memory_), bytes_);
-  }
-
-  std::string path_;
-  int64_t bytes_ = 0;
-  const char* memory_ = nullptr;
+  MappedFile file_;
   int64_t begin_ = 0;
   int64_t tokens_ = 0;
 };
@@ -123,19 +70,25 @@ class Tokens : public Dataset {
     const TokenFile& file = files_[end - ends_.begin()];
     const int64_t first_sample = end == ends_.begin() ? 0 : *std::prev(end);
     const int64_t begin = (index - first_sample) * length_;
-    std::vector<int64_t> tokens(length_ + 1);
-    for (int64_t i = 0; i <= length_; ++i) {
-      tokens[i] = file[begin + i];
-      if (tokens[i] >= spec_.classes) {
-        throw DataError("{}: token {} is {}, out of range: data.classes is {}", file.path(),
-                        begin + i, tokens[i], spec_.classes);
-      }
-    }
-    std::memcpy(input, tokens.data(), spec_.bytes());
-    std::memcpy(target, tokens.data() + 1, spec_.target_bytes());
+    // Three loops that compilers vectorise.
+    const uint16_t* tokens = file.data() + begin;
+    uint16_t greatest = 0;
+    for (int64_t i = 0; i <= length_; ++i) greatest = std::max(greatest, tokens[i]);
+    if (greatest >= spec_.classes) Refuse(file, begin);
+    auto* inputs = reinterpret_cast<int64_t*>(input);
+    auto* targets = reinterpret_cast<int64_t*>(target);
+    for (int64_t i = 0; i < length_; ++i) inputs[i] = tokens[i];
+    for (int64_t i = 0; i < length_; ++i) targets[i] = tokens[i + 1];
   }
 
  private:
+  [[noreturn]] void Refuse(const TokenFile& file, int64_t begin) const {
+    const uint16_t* tokens = file.data();
+    while (tokens[begin] < spec_.classes) ++begin;
+    throw DataError("{}: token {} is {}, out of range: data.classes is {}", file.path(), begin,
+                    tokens[begin], spec_.classes);
+  }
+
   int64_t length_;
   SampleSpec spec_;
   std::vector<TokenFile> files_;

@@ -320,6 +320,7 @@ bool HasMeaning(const Config& config, const std::string& name) {
   }
   if (name == "csv") return config.data().format() == config::Data::CSV;
   if (name == "images") return config.data().format() == config::Data::IMAGES;
+  if (name == "npy") return config.data().format() == config::Data::NPY;
   if (name == "tokens") return config.data().format() == config::Data::TOKENS;
   if (name == "synthetic") return config.data().format() == config::Data::SYNTHETIC;
   return true;
@@ -403,10 +404,13 @@ class Checker {
     if (data.validation_size() > 0 && data.validation_fraction() > 0) {
       Fail("data.validation_fraction", "data.validation is given too: choose one of the two");
     }
-    if (data.format() == config::Data::MNIST) {
-      if (data.train_size() != 2) Fail("data.train", "MNIST takes two files: images, labels");
+    if (data.format() == config::Data::MNIST || data.format() == config::Data::NPY) {
+      const std::string what =
+          config::Data::Format_Name(data.format()) + " takes two files: " +
+          (data.format() == config::Data::MNIST ? "images, labels" : "inputs, targets");
+      if (data.train_size() != 2) Fail("data.train", what);
       if (data.validation_size() != 0 && data.validation_size() != 2) {
-        Fail("data.validation", "MNIST takes two files: images, labels");
+        Fail("data.validation", what);
       }
     }
     if (data.format() == config::Data::IMAGES) CheckImages();
@@ -417,7 +421,7 @@ class Checker {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
            "is for pixels; for CSV use data.csv.scale");
     }
-    for (const std::string name : {"csv", "images", "tokens", "synthetic"}) {
+    for (const std::string name : {"csv", "images", "npy", "tokens", "synthetic"}) {
       if (IsSet("data." + name) && !HasMeaning(config_, name)) {
         Fail("data." + name,
              fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
@@ -451,11 +455,13 @@ class Checker {
   void CheckTask() const {
     const config::Data& data = config_.data();
     const bool csv = data.format() == config::Data::CSV;
+    const bool any_task =
+        csv || data.format() == config::Data::NPY || data.format() == config::Data::SYNTHETIC;
     const bool has_classes = data.task() == config::Data::CLASSIFICATION;
     if (!has_classes && HoldsTokens(data)) {
       Fail("data.task", "tokens are for the next token's CLASSIFICATION");
     }
-    if (!has_classes && !csv && data.format() != config::Data::SYNTHETIC) {
+    if (!has_classes && !any_task) {
       Fail("data.task", config::Data::Format_Name(data.format()) + " holds classes");
     }
     if (csv && has_classes && data.csv().label_columns() != 1) {
@@ -731,10 +737,15 @@ bool HoldsTokens(const config::Data& data) {
 }
 
 bool HoldsPixels(const config::Data& data) {
-  return data.format() == config::Data::SYNTHETIC
-             ? data.synthetic().kind() == config::Synthetic::PIXELS
-             : data.format() == config::Data::MNIST || data.format() == config::Data::CIFAR10 ||
-                   data.format() == config::Data::IMAGES;
+  switch (data.format()) {
+    case config::Data::SYNTHETIC:
+      return data.synthetic().kind() == config::Synthetic::PIXELS;
+    case config::Data::NPY:
+      return data.npy().kind() == config::Npy::PIXELS;
+    default:
+      return data.format() == config::Data::MNIST || data.format() == config::Data::CIFAR10 ||
+             data.format() == config::Data::IMAGES;
+  }
 }
 
 std::string ConfigTemplate() {

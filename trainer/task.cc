@@ -86,6 +86,15 @@ std::shared_ptr<const Dataset> Open(const config::Config& config,
       return ReadMnist({.images = files[0],
                         .labels = files.size() == 2 ? files[1] : "",
                         .classes = expected.classes});
+    case config::Data::NPY:
+      if (files.size() > 2 || (files.size() < 2 && !label_optional)) {
+        throw UsageError("NPY takes two files: inputs, targets; not {}", files.size());
+      }
+      return MapNpy({.inputs = files[0],
+                     .targets = files.size() == 2 ? files[1] : "",
+                     .task = expected.task,
+                     .classes = expected.classes,
+                     .pixels = HoldsPixels(data)});
     case config::Data::CIFAR10:
       return ReadCifar10({.files = files});
     case config::Data::IMAGES:

@@ -1,0 +1,30 @@
+// A file that is mapped into memory to be read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+class MappedFile {
+ public:
+  // Throws Error (kData) where the file cannot be mapped or is empty.
+  explicit MappedFile(std::string path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  ~MappedFile();
+
+  const std::string& path() const { return path_; }
+  int64_t bytes() const { return bytes_; }
+
+  // Its bytes, from the beginning of a page on. A file that is cut short while it is mapped ends the
+  // process (SIGBUS) when what is gone is read.
+  const char* data() const { return memory_; }
+
+ private:
+  std::string path_;
+  int64_t bytes_ = 0;
+  const char* memory_ = nullptr;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+"""Arrays that NumPy saved: the same losses as from CSV files of the same numbers, for every type and task, and
+predictions."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from harness import DONE, USAGE, Run, events, expect_error, write_config
+
+TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
+TASKS = ["CLASSIFICATION", "MULTI_LABEL", "REGRESSION"]
+
+
+def losses(folder, name, data, options=()):
+    """Of a short training on `data`, in a run folder of that name."""
+    config = write_config(folder, f"seed: 3 global_batch: 8 epochs: 4 log {{ every_steps: 1 }} data {{ {data} }}")
+    run = Run(["train", config, "--set", f"run_dir={folder / name}", *options])
+    assert run.status == DONE, run
+    return [event["loss"] for event in events(folder / name, "step")]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_every_type_as_from_csv(tmp_path, task, version):
+    random = np.random.default_rng(1)
+    for dtype in TYPES if version == (1, 0) else ["f4"]:
+        x = random.integers(0, 2 if dtype == "?" else 100, (30, 5)).astype(dtype)
+        y = random.integers(0, 2, (30, 1 if task == "CLASSIFICATION" else 2)).astype("i4" if dtype != "u8" else "u8")
+        for name, array in (("x", x), ("y", y)):
+            with open(tmp_path / f"{name}.npy", "wb") as file:
+                np.lib.format.write_array(file, array, version=version)
+        np.savetxt(tmp_path / "xy.csv", np.concatenate([x.astype("f8"), y], axis=1), fmt="%.9g", delimiter=",")
+        columns = "" if task == "CLASSIFICATION" else "label_column: 5 label_columns: 2"
+        expected = losses(tmp_path, f"csv-{dtype}", f'train: "xy.csv" task: {task} csv {{ {columns} }}')
+        assert losses(tmp_path, f"npy-{dtype}", f'format: NPY train: "x.npy" train: "y.npy" task: {task}') == expected
+
+
+def test_pixels_in_either_order(tmp_path):
+    images = np.random.default_rng(1).integers(0, 256, (20, 3, 9, 9)).astype("u1")
+    np.save(tmp_path / "before.npy", images)
+    np.save(tmp_path / "behind.npy", np.ascontiguousarray(images.transpose(0, 2, 3, 1)))
+    np.save(tmp_path / "y.npy", np.arange(20) % 4)
+    seen = [
+        losses(tmp_path, name, f'format: NPY train: "{name}.npy" train: "y.npy" npy {{ kind: PIXELS }} mean: 0.5')
+        for name in ("before", "behind")
+    ]
+    np.testing.assert_allclose(*seen, rtol=1e-6)
+
+
+def test_predicts(tmp_path):
+    random = np.random.default_rng(1)
+    x = random.normal(size=(200, 4)).astype("f4")
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", (x[:, 0] > 0).astype("i8"))
+    data = 'format: NPY train: "x.npy" train: "y.npy" validation_fraction: 0.2'
+    losses(tmp_path, "run", data, ["--set", "epochs=60"])
+    np.save(tmp_path / "new.npy", np.array([[3, 0, 0, 0], [-3, 0, 0, 0]], "f8"))
+    run = Run(["predict", tmp_path / "run", "--input", tmp_path / "new.npy", "--output", tmp_path / "p.csv"])
+    assert run.status == DONE, run
+    with open(tmp_path / "p.csv") as file:
+        assert [int(row["label"]) for row in csv.DictReader(file)] == [1, 0]
+
+
+def test_names_wrong_configs(tmp_path):
+    def error_of(data, *parts):
+        expect_error(Run(["train", write_config(tmp_path, f"data {{ {data} }}")]), USAGE, *parts)
+
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    error_of('format: NPY train: "x.npy"', "data.train: NPY takes two files: inputs, targets")
+    error_of('format: NPY train: "x.npy" train: "y.npy"', "data.train: no such file: ", "y.npy")
+    error_of('train: "x.npy" npy { kind: PIXELS }', "data.npy: has no meaning for format CSV")
+    error_of('format: NPY train: "x.npy" train: "x.npy" mean: 0.5', "data.mean: is for pixels")
