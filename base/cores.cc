@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 namespace lockstep {
 namespace {
@@ -30,19 +29,11 @@ double OldQuotaOf(const std::string& folder) {
   return quota > 0 && period > 0 ? quota / period : kAll;
 }
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 }  // namespace
 
-double CgroupCores(const std::string& groups, const std::string& root) {
+double CgroupCores(std::istream& groups, const std::string& root) {
   double cores = kAll;
-  std::istringstream lines(groups);
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string line; std::getline(groups, line);) {
     // "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b"
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
@@ -66,8 +57,8 @@ int UsableCores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   sched_getaffinity(0, sizeof(mask), &mask);
-  const double cores = std::min<double>(
-      CPU_COUNT(&mask), CgroupCores(ReadText("/proc/self/cgroup"), "/sys/fs/cgroup"));
+  std::ifstream groups("/proc/self/cgroup");
+  const double cores = std::min<double>(CPU_COUNT(&mask), CgroupCores(groups, "/sys/fs/cgroup"));
   return std::max(1, static_cast<int>(std::ceil(cores)));
 }
 

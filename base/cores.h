@@ -1,6 +1,7 @@
 // How many cores this process may use: fewer than the machine has, in a container or a batch job.
 #pragma once
 
+#include <istream>
 #include <string>
 
 namespace lockstep {
@@ -9,9 +10,9 @@ namespace lockstep {
 // up; at least 1.
 int UsableCores();
 
-// The cores' worth of CPU time that a process gets whose /proc/PID/cgroup holds `groups`, where the
+// The cores' worth of CPU time that a process gets whose /proc/PID/cgroup is `groups`, where the
 // control groups lie in `root` (versions 1 and 2; of a group and all that it lies in the least);
 // infinity: as much as there is.
-double CgroupCores(const std::string& groups, const std::string& root);
+double CgroupCores(std::istream& groups, const std::string& root);
 
 }  // namespace lockstep

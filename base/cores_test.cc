@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace lockstep {
 namespace {
@@ -18,7 +19,10 @@ class Cgroup : public testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
-  double Cores(const std::string& groups) const { return CgroupCores(groups, root_.string()); }
+  double Cores(const std::string& groups) const {
+    std::istringstream lines(groups);
+    return CgroupCores(lines, root_.string());
+  }
 
   fs::path root_ =
       fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();

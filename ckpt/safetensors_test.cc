@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -31,14 +32,7 @@ std::string WithHeader(const std::string& header, const std::string& data = "") 
 
 template <typename Call>
 std::string ErrorOf(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kCheckpoint);
-    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
-    return error.what();
-  }
-  return "no error";
+  return MessageOf(ExitStatus::kCheckpoint, call);
 }
 
 TEST(Safetensors, ReadsBackWhatItWrote) {

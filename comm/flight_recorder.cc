@@ -14,6 +14,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/mix.h"
 
 namespace lockstep {
 namespace {
@@ -28,13 +29,6 @@ int64_t UnixNanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-// splitmix64's finaliser.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
 }
 
 // FNV-1a.

@@ -43,6 +43,13 @@ class InMemory : public Dataset {
   std::vector<std::byte> targets_;
 };
 
+// {count, shape...}
+std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> batch{count};
+  batch.insert(batch.end(), shape.begin(), shape.end());
+  return batch;
+}
+
 }  // namespace
 
 int64_t SampleSpec::bytes() const {
@@ -73,30 +80,20 @@ int64_t SampleSpec::target_bytes() const {
 }
 
 at::Tensor EmptyInputs(const SampleSpec& spec, int64_t count, at::TensorOptions where) {
-  std::vector<int64_t> shape{count};
-  shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
   return at::empty(
-      shape, where.dtype(spec.dtype),
+      BatchShape(count, spec.shape), where.dtype(spec.dtype),
       spec.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
 }
 
 at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions where) {
-  std::vector<int64_t> shape{count};
-  const std::vector<int64_t> target = spec.target_shape();
-  shape.insert(shape.end(), target.begin(), target.end());
-  return at::empty(shape, where.dtype(spec.target_dtype()));
+  return at::empty(BatchShape(count, spec.target_shape()), where.dtype(spec.target_dtype()));
 }
 
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
-    : whole_(std::move(whole)), indices_(std::move(indices)) {}
+    : WrappedDataset(*whole), owned_(std::move(whole)), indices_(std::move(indices)) {}
 
 void Subset::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const {
-  whole_->Read(indices_[index], epoch, input, target);
-}
-
-std::shared_ptr<const Dataset> Subset::Plain() const {
-  std::shared_ptr<const Dataset> plain = whole_->Plain();
-  return plain ? std::make_shared<Subset>(std::move(plain), indices_) : nullptr;
+  whole_.Read(indices_[index], epoch, input, target);
 }
 
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {

@@ -79,7 +79,8 @@ class Dataset {
   // random, each `epoch` sees another variant.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 
-  // The same samples as they are evaluated, without random augmentation; null: they have none.
+  // Of a data set as it was opened: the same samples as they are evaluated, without random
+  // augmentation; null: they have none.
   virtual std::shared_ptr<const Dataset> Plain() const { return nullptr; }
 
   // The number of sample `index` among all of the files, from 0.
@@ -97,24 +98,36 @@ class Dataset {
   virtual std::string Fingerprint() const { return ""; }
 };
 
+// A data set made of another, to which it leaves all that it does not override, but Plain().
+class WrappedDataset : public Dataset {
+ public:
+  int64_t size() const override { return whole_.size(); }
+  const SampleSpec& spec() const override { return whole_.spec(); }
+  int64_t NumberInFiles(int64_t index) const override { return whole_.NumberInFiles(index); }
+  std::vector<std::string> TakeReports() const override { return whole_.TakeReports(); }
+  ReadTimes times() const override { return whole_.times(); }
+  std::string Fingerprint() const override { return whole_.Fingerprint(); }
+
+ protected:
+  // Keeps a reference to `whole`.
+  explicit WrappedDataset(const Dataset& whole) : whole_(whole) {}
+
+  const Dataset& whole_;
+};
+
 // Some of another data set's samples.
-class Subset : public Dataset {
+class Subset : public WrappedDataset {
  public:
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
-  const SampleSpec& spec() const override { return whole_->spec(); }
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
   int64_t NumberInFiles(int64_t index) const override {
-    return whole_->NumberInFiles(indices_[index]);
+    return whole_.NumberInFiles(indices_[index]);
   }
-  std::vector<std::string> TakeReports() const override { return whole_->TakeReports(); }
-  ReadTimes times() const override { return whole_->times(); }
-  std::string Fingerprint() const override { return whole_->Fingerprint(); }
-  std::shared_ptr<const Dataset> Plain() const override;
 
  private:
-  std::shared_ptr<const Dataset> whole_;
+  std::shared_ptr<const Dataset> owned_;
   std::vector<int64_t> indices_;
 };
 

@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/message_of.h"
 
 namespace lockstep {
 namespace {
@@ -24,20 +25,6 @@ std::string WriteFile(const std::string& name, const std::string& content) {
   const std::string path = testing::TempDir() + "/" + name;
   std::ofstream(path, std::ios::binary) << content;
   return path;
-}
-
-// The error that `read` throws; fails the test when it throws none or one of another status.
-template <typename Read>
-std::string DataErrorOf(const Read& read) {
-  try {
-    read();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kData);
-    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {

@@ -46,7 +46,7 @@ struct DeviceFeed::Gpu {
 
 DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch,
                        at::Device device)
-    : loader_(loader), loader_waited_s_(loader.times().waiting) {
+    : loader_(loader) {
   if (!device.is_cuda()) return;
   gpu_ = std::make_unique<Gpu>(device);
   for (Gpu::Slot& slot : gpu_->slots) {
@@ -80,7 +80,7 @@ DeviceBatch DeviceFeed::Next() {
 }
 
 double DeviceFeed::waited_s() {
-  if (!gpu_) return loader_.times().waiting - loader_waited_s_;
+  if (!gpu_) return loader_.times().waiting;
   CountGaps();
   return gpu_->waited_s;
 }

@@ -57,8 +57,7 @@ class DeviceFeed {
   void CountGaps();
 
   Loader& loader_;
-  double loader_waited_s_;  // before this feed
-  bool lent_ = false;       // CPU: a loader slot is in use
+  bool lent_ = false;  // CPU: a loader slot is in use
   std::unique_ptr<Gpu> gpu_;
 };
 

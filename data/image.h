@@ -13,6 +13,11 @@ struct ImageView {
   int64_t stride = 0;  // bytes from one row to the next
 };
 
+struct ImageSize {
+  int64_t width = 0;
+  int64_t height = 0;
+};
+
 // A part of an image, in pixels; its edges may lie between pixels.
 struct Box {
   double x = 0;

@@ -21,12 +21,12 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t channels = 3;
+constexpr int64_t kChannels = 3;
 
 // Columns beyond what is asked for on each side: fancy upsampling makes the outermost one wrong.
-constexpr int64_t margin = 1;
+constexpr int64_t kMargin = 1;
 
-constexpr std::string_view png_signature = "\x89PNG\r\n\x1a\n";
+constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1a\n";
 
 std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -60,9 +60,9 @@ void CheckSize(const ImageSize& size) {
   if (size.width == 0 || size.height == 0) {
     throw DataError("the image has no pixels: {} x {}", size.width, size.height);
   }
-  if (size.width > ImageDecoder::max_pixels / size.height) {
+  if (size.width > ImageDecoder::kMaxPixels / size.height) {
     throw DataError("{} x {} pixels: a decompression bomb (more than {} are refused)", size.width,
-                    size.height, ImageDecoder::max_pixels);
+                    size.height, ImageDecoder::kMaxPixels);
   }
 }
 
@@ -135,12 +135,12 @@ struct Png {
     png_set_strip_alpha(reader);
     const int passes = png_set_interlace_handling(reader);
     png_read_update_info(reader, info);
-    if (png_get_rowbytes(reader, info) != static_cast<size_t>(size.width * channels)) {
+    if (png_get_rowbytes(reader, info) != static_cast<size_t>(size.width * kChannels)) {
       png_error(reader, "rows of another size");
     }
     for (int pass = 0; pass < passes; ++pass) {
       for (int64_t y = 0; y < size.height; ++y) {
-        png_read_row(reader, pixels + y * size.width * channels, nullptr);
+        png_read_row(reader, pixels + y * size.width * kChannels, nullptr);
       }
     }
     png_read_end(reader, nullptr);
@@ -250,16 +250,16 @@ ImageSize ImageDecoder::Open(std::span<const std::byte> file) {
     OpenJpeg();
     return size_;
   }
-  if (bytes.size() < 4 || !BeginsLike(bytes, png_signature)) throw NotAnImage(bytes);
+  if (bytes.size() < 4 || !BeginsLike(bytes, kPngSignature)) throw NotAnImage(bytes);
   is_png_ = true;
   // The signature; the first chunk's length and type; width and height. The checksum comes later.
-  constexpr size_t type_at = 12, width_at = 16, height_at = 20, end = 24;
-  if (bytes.size() < end) throw DataError("truncated PNG file");
-  if (bytes.substr(type_at, 4) != "IHDR") throw DataError("damaged PNG file (no IHDR chunk)");
+  constexpr size_t kTypeAt = 12, kWidthAt = 16, kHeightAt = 20, kEnd = 24;
+  if (bytes.size() < kEnd) throw DataError("truncated PNG file");
+  if (bytes.substr(kTypeAt, 4) != "IHDR") throw DataError("damaged PNG file (no IHDR chunk)");
   const auto number = [&bytes](size_t at) {
     return int64_t{png_get_uint_32(reinterpret_cast<png_const_bytep>(bytes.data() + at))};
   };
-  const ImageSize size = {number(width_at), number(height_at)};
+  const ImageSize size = {number(kWidthAt), number(kHeightAt)};
   CheckSize(size);
   size_ = size;
   return size_;
@@ -312,23 +312,23 @@ ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64
   jpeg.Try([&info] { jpeg_start_decompress(&info); });
   const Range columns = Needed(reduced.x, reduced.width, width, info.output_width);
   const Range rows = Needed(reduced.y, reduced.height, height, info.output_height);
-  const int64_t left = std::max<int64_t>(columns.begin - margin, 0);
-  const int64_t right = std::min<int64_t>(columns.end + margin, info.output_width);
+  const int64_t left = std::max<int64_t>(columns.begin - kMargin, 0);
+  const int64_t right = std::min<int64_t>(columns.end + kMargin, info.output_width);
   JDIMENSION first_column = static_cast<JDIMENSION>(left);
   JDIMENSION part_width = static_cast<JDIMENSION>(right - left);
   jpeg.Try([&] { jpeg_crop_scanline(&info, &first_column, &part_width); });
 
   const int64_t part_height = rows.end - rows.begin;
-  const int64_t stride = part_width * channels;
+  const int64_t stride = part_width * kChannels;
   uint8_t* const pixels = Reserve(part_height * stride);
-  constexpr JDIMENSION rows_at_once = 4;
+  constexpr JDIMENSION kRowsAtOnce = 4;
   const int64_t cmyk_stride = int64_t{part_width} * 4;
-  uint8_t* const cmyk = is_cmyk ? jpeg.ReserveCmyk(cmyk_stride * rows_at_once) : nullptr;
+  uint8_t* const cmyk = is_cmyk ? jpeg.ReserveCmyk(cmyk_stride * kRowsAtOnce) : nullptr;
   jpeg.Try([&] {
     if (rows.begin > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(rows.begin));
     for (int64_t y = 0; y < part_height;) {
-      JSAMPROW to[rows_at_once];
-      const auto count = static_cast<JDIMENSION>(std::min<int64_t>(rows_at_once, part_height - y));
+      JSAMPROW to[kRowsAtOnce];
+      const auto count = static_cast<JDIMENSION>(std::min<int64_t>(kRowsAtOnce, part_height - y));
       for (JDIMENSION i = 0; i < count; ++i) {
         to[i] = is_cmyk ? cmyk + i * cmyk_stride : pixels + (y + i) * stride;
       }
@@ -352,7 +352,7 @@ ImageDecoder::Part ImageDecoder::DecodePng(const Box& box) {
   png.info = png.reader == nullptr ? nullptr : png_create_info_struct(png.reader);
   if (png.info == nullptr) throw std::bad_alloc();
   png_set_user_limits(png.reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // Open() has looked
-  const int64_t stride = size_.width * channels;
+  const int64_t stride = size_.width * kChannels;
   uint8_t* const pixels = Reserve(size_.height * stride);
   if (!png.Decode(size_, pixels)) {
     if (png.truncated) throw DataError("truncated PNG file");

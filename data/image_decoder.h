@@ -44,7 +44,7 @@
 // bits the upper 8 are kept, transparency is dropped and the colours stay as stored (as PIL does).
 //
 // what can fail -> what the caller sees -> the test that shows it (data/image_decoder_test.cc)
-//   an empty file, another format, no pixels, more than max_pixels -> Open() throws, one clear line
+//   an empty file, another format, no pixels, more than kMaxPixels -> Open() throws, one clear line
 //     -> ImageDecoder.RefusesWhatItCannotDecode
 //   the file ends early -> Open() or Decode() throws 'truncated' -> *.RefusesTruncatedFiles
 //   damaged entropy data, restart markers, checksums -> Decode() throws 'damaged'
@@ -62,16 +62,11 @@
 
 namespace lockstep {
 
-struct ImageSize {
-  int64_t width = 0;
-  int64_t height = 0;
-};
-
 // Not for several threads at once: each has its own.
 class ImageDecoder {
  public:
   // A larger image is taken for a mistake or an attack.
-  static constexpr int64_t max_pixels = int64_t{1} << 28;
+  static constexpr int64_t kMaxPixels = int64_t{1} << 28;
 
   ImageDecoder();
   ~ImageDecoder();

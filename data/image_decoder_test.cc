@@ -15,13 +15,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "base/message_of.h"
+#include "data/write_jpeg.h"
 
 namespace lockstep {
 namespace {
@@ -59,20 +60,6 @@ class GuardedFile {
   std::span<const std::byte> bytes_;
 };
 
-// The error that `decode` throws; fails the test when it throws none or one of another status.
-template <typename Decode>
-std::string DataErrorOf(const Decode& decode) {
-  try {
-    decode();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), ExitStatus::kData);
-    EXPECT_THAT(error.what(), testing::Not(HasSubstr("\n")));
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
-
 struct Image {
   int64_t width = 0;
   int64_t height = 0;
@@ -94,18 +81,7 @@ double Gradient(double x, double y, int channel) {
   return 20 + (channel == 0 ? x * 0.3 : channel == 1 ? y * 0.4 : (x + y) * 0.15);
 }
 
-struct JpegKind {
-  const char* name;
-  int channels = 3;  // 1 grey, 3 RGB, 4 CMYK
-  int h_sampling = 1;
-  int v_sampling = 1;
-  bool progressive = false;
-  int restart_interval = 0;
-  bool ycck = false;
-  bool optimized = false;
-};
-
-const JpegKind kinds[] = {
+const JpegKind kKinds[] = {
     {"4:4:4"},
     {"4:2:2", 3, 2, 1},
     {"4:4:0", 3, 1, 2},
@@ -120,49 +96,8 @@ const JpegKind kinds[] = {
     {"YCCK 4:2:0", 4, 2, 2, false, 0, true},
 };
 
-using Source = std::function<uint8_t(int64_t x, int64_t y, int channel)>;
-
-std::string WriteJpeg(const JpegKind& kind, int64_t width, int64_t height,
-                      const Source& source = Sample, int quality = 90) {
-  jpeg_compress_struct info;
-  jpeg_error_mgr errors;
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* memory = nullptr;
-  unsigned long bytes = 0;
-  jpeg_mem_dest(&info, &memory, &bytes);
-  info.image_width = static_cast<JDIMENSION>(width);
-  info.image_height = static_cast<JDIMENSION>(height);
-  info.input_components = kind.channels;
-  info.in_color_space = kind.channels == 1   ? JCS_GRAYSCALE
-                        : kind.channels == 3 ? JCS_RGB
-                                             : JCS_CMYK;
-  jpeg_set_defaults(&info);
-  if (kind.ycck) jpeg_set_colorspace(&info, JCS_YCCK);
-  jpeg_set_quality(&info, quality, TRUE);
-  info.comp_info[0].h_samp_factor = kind.h_sampling;
-  info.comp_info[0].v_samp_factor = kind.v_sampling;
-  if (kind.channels == 4) {
-    info.comp_info[3].h_samp_factor = kind.h_sampling;
-    info.comp_info[3].v_samp_factor = kind.v_sampling;
-  }
-  info.restart_interval = static_cast<unsigned>(kind.restart_interval);
-  info.optimize_coding = kind.optimized;
-  if (kind.progressive) jpeg_simple_progression(&info);
-  jpeg_start_compress(&info, TRUE);
-  std::vector<uint8_t> row(width * kind.channels);
-  for (int64_t y = 0; y < height; ++y) {
-    for (int64_t x = 0; x < width; ++x) {
-      for (int c = 0; c < kind.channels; ++c) row[x * kind.channels + c] = source(x, y, c);
-    }
-    JSAMPROW rows[] = {row.data()};
-    jpeg_write_scanlines(&info, rows, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  std::string file(reinterpret_cast<const char*>(memory), bytes);
-  std::free(memory);
-  return file;
+std::string WriteJpeg(const JpegKind& kind, int64_t width, int64_t height) {
+  return WriteJpeg(kind, width, height, Sample, /*quality=*/90);
 }
 
 // The whole of a JPEG, by libjpeg as it comes.
@@ -253,12 +188,12 @@ void ExpectHolds(const ImageDecoder::Part& part, const Image& whole, const Box& 
 constexpr struct {
   int64_t width;
   int64_t height;
-} sizes[] = {{1, 1}, {2, 3}, {17, 33}, {33, 16}, {64, 48}, {203, 150}, {501, 375}};
+} kSizes[] = {{1, 1}, {2, 3}, {17, 33}, {33, 16}, {64, 48}, {203, 150}, {501, 375}};
 
 TEST(JpegDecoder, DecodesAWholeFileAsLibjpegDoes) {
   ImageDecoder decoder;
-  for (const auto& kind : kinds) {
-    for (const auto& [width, height] : sizes) {
+  for (const auto& kind : kKinds) {
+    for (const auto& [width, height] : kSizes) {
       SCOPED_TRACE(fmt::format("{} {} x {}", kind.name, width, height));
       const std::string file = WriteJpeg(kind, width, height);
       const Image expected = PlainDecode(file), image = DecodeWhole(decoder, file);
@@ -275,8 +210,8 @@ TEST(JpegDecoder, HoldsWhatAFilterNeedsOfABox) {
   const auto uniform = [&random](double low, double high) {
     return low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53;
   };
-  for (const auto& kind : kinds) {
-    for (const auto& [width, height] : sizes) {
+  for (const auto& kind : kKinds) {
+    for (const auto& [width, height] : kSizes) {
       const std::string file = WriteJpeg(kind, width, height);
       const Image whole = DecodeWhole(decoder, file);
       for (int round = 0; round < 60; ++round) {
@@ -341,7 +276,7 @@ TEST(JpegDecoder, ReducesWithoutMovingAnything) {
   } outputs[] = {{400, 320, 1}, {201, 160, 1}, {200, 160, 2}, {150, 100, 2},
                  {100, 80, 4},  {100, 40, 4},  {50, 40, 8},   {20, 16, 8}};
   ImageDecoder decoder;
-  for (const auto& kind : kinds) {
+  for (const auto& kind : kKinds) {
     if (kind.channels != 3) continue;
     const std::string file = WriteJpeg(kind, 639, 477, source, 98);
     decoder.Open(Bytes(file));
@@ -373,8 +308,8 @@ TEST(JpegDecoder, ReducesWithoutMovingAnything) {
 TEST(JpegDecoder, TakesReducedPartsAtEveryEdge) {
   ImageDecoder decoder;
   std::mt19937_64 random(2);
-  for (const auto& kind : kinds) {
-    for (const auto& [width, height] : sizes) {
+  for (const auto& kind : kKinds) {
+    for (const auto& [width, height] : kSizes) {
       const std::string file = WriteJpeg(kind, width, height);
       const Box all = {0, 0, static_cast<double>(width), static_cast<double>(height)};
       for (int round = 0; round < 40; ++round) {
@@ -435,7 +370,7 @@ struct PngKind {
   bool transparent = false;  // with a tRNS chunk
 };
 
-const PngKind png_kinds[] = {
+const PngKind kPngKinds[] = {
     {"grey 1", PNG_COLOR_TYPE_GRAY, 1},
     {"grey 2", PNG_COLOR_TYPE_GRAY, 2},
     {"grey 4", PNG_COLOR_TYPE_GRAY, 4},
@@ -529,8 +464,8 @@ std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool in
 
 TEST(PngDecoder, GivesThePixelsThatWereWritten) {
   ImageDecoder decoder;
-  for (const auto& kind : png_kinds) {
-    for (const auto& [width, height] : sizes) {
+  for (const auto& kind : kPngKinds) {
+    for (const auto& [width, height] : kSizes) {
       for (const bool interlaced : {false, true}) {
         SCOPED_TRACE(fmt::format("{} {} x {} {}", kind.name, width, height, interlaced));
         Image written;
@@ -547,7 +482,7 @@ TEST(PngDecoder, GivesThePixelsThatWereWritten) {
 TEST(PngDecoder, DecodesTheWholeFileForABox) {
   ImageDecoder decoder;
   Image written;
-  const std::string file = WritePng(png_kinds[6], 50, 40, false, &written);
+  const std::string file = WritePng(kPngKinds[6], 50, 40, false, &written);
   decoder.Open(Bytes(file));
   const auto part = decoder.Decode({7.5, 3, 20, 30}, 2, 3);
   EXPECT_EQ(part.box.x, 7.5);
@@ -574,7 +509,7 @@ TEST(ImageDecoder, RefusesWhatItCannotDecode) {
   EXPECT_EQ(open("\xff"), "not a JPEG or PNG file (begins with ff)");
 
   // Height and width follow a frame's marker, length and precision.
-  const std::string jpeg = WriteJpeg(kinds[0], 20, 10);
+  const std::string jpeg = WriteJpeg(kKinds[0], 20, 10);
   const size_t frame = Marker(jpeg, 0xc0);
   std::string bad = jpeg;
   WriteUint16(bad, frame + 5, 0);
@@ -589,7 +524,7 @@ TEST(ImageDecoder, RefusesWhatItCannotDecode) {
       open(bad),
       "damaged JPEG file, or of an unknown kind (libjpeg: Unsupported JPEG data precision 12)");
 
-  const std::string png = WritePng(png_kinds[6], 20, 10, false);
+  const std::string png = WritePng(kPngKinds[6], 20, 10, false);
   bad = png;
   WriteUint16(bad, 18, 0);
   EXPECT_EQ(open(bad), "the image has no pixels: 0 x 10");
@@ -603,7 +538,7 @@ TEST(ImageDecoder, RefusesWhatItCannotDecode) {
 
 TEST(JpegDecoder, RefusesTruncatedFiles) {
   ImageDecoder decoder;
-  for (const auto& kind : kinds) {
+  for (const auto& kind : kKinds) {
     SCOPED_TRACE(kind.name);
     const std::string file = WriteJpeg(kind, 101, 75);
     for (size_t bytes = 2; bytes + 2 < file.size(); bytes += 97) {
@@ -619,7 +554,7 @@ TEST(JpegDecoder, RefusesTruncatedFiles) {
 TEST(PngDecoder, RefusesTruncatedFiles) {
   ImageDecoder decoder;
   for (const bool interlaced : {false, true}) {
-    const std::string file = WritePng(png_kinds[6], 101, 75, interlaced);
+    const std::string file = WritePng(kPngKinds[6], 101, 75, interlaced);
     for (size_t bytes = 4; bytes < file.size(); bytes += 97) {
       const GuardedFile part(std::string_view(file).substr(0, bytes));
       EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, part.bytes()); }), "truncated PNG file")
@@ -636,7 +571,7 @@ TEST(JpegDecoder, RefusesDamage) {
     return DataErrorOf([&] { DecodeWhole(decoder, file); });
   };
   const std::string prefix = "damaged JPEG file, or of an unknown kind (libjpeg: ";
-  const std::string file = WriteJpeg(kinds[3], 203, 150);
+  const std::string file = WriteJpeg(kKinds[3], 203, 150);
   std::string bad = file;
   WriteUint16(bad, file.size() / 2, 0xffd9);
   EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: premature end of data segment)");
@@ -658,7 +593,7 @@ TEST(JpegDecoder, RefusesDamage) {
   for (int i = 0; i < 20; i += 2) WriteUint16(bad, file.size() - 200 + i, 0xff00);
   EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: bad Huffman code)");
 
-  const std::string restarting = WriteJpeg(kinds[9], 203, 150);
+  const std::string restarting = WriteJpeg(kKinds[9], 203, 150);
   bad = restarting;
   bad[Marker(restarting, 0xd3) + 1] = '\xd1';
   EXPECT_THAT(error(bad), StartsWith(prefix + "Corrupt JPEG data: found marker 0xd1"));
@@ -666,7 +601,7 @@ TEST(JpegDecoder, RefusesDamage) {
 
 TEST(JpegDecoder, ToleratesWhatDoesNotMatter) {
   ImageDecoder decoder;
-  const std::string file = WriteJpeg(kinds[3], 203, 150);
+  const std::string file = WriteJpeg(kKinds[3], 203, 150);
   const Image image = DecodeWhole(decoder, file);
   EXPECT_TRUE(DecodeWhole(decoder, file + "what a camera leaves behind").rgb == image.rgb);
   std::string odd = file;
@@ -679,7 +614,7 @@ TEST(JpegDecoder, ToleratesWhatDoesNotMatter) {
 
 TEST(PngDecoder, RefusesDamage) {
   ImageDecoder decoder;
-  std::string file = WritePng(png_kinds[6], 101, 75, false);
+  std::string file = WritePng(kPngKinds[6], 101, 75, false);
   file[file.size() / 2] ^= 1;
   EXPECT_THAT(DataErrorOf([&] { DecodeWhole(decoder, file); }),
               StartsWith("damaged PNG file (libpng: IDAT: "));
@@ -687,7 +622,7 @@ TEST(PngDecoder, RefusesDamage) {
 
 TEST(ImageDecoder, KeepsNothingOfAFile) {
   // Tables that are not the default ones, and a file that lacks its own.
-  JpegKind kind = kinds[3];
+  JpegKind kind = kKinds[3];
   kind.optimized = true;
   const std::string file = WriteJpeg(kind, 101, 75);
   for (const int tables : {0xc4, 0xdb}) {
@@ -711,7 +646,8 @@ TEST(ImageDecoder, KeepsNothingOfAFile) {
 
 TEST(ImageDecoder, WorksAfterErrors) {
   ImageDecoder decoder;
-  const std::string jpeg = WriteJpeg(kinds[7], 101, 75), png = WritePng(png_kinds[6], 33, 20, true);
+  const std::string jpeg = WriteJpeg(kKinds[7], 101, 75),
+                    png = WritePng(kPngKinds[6], 33, 20, true);
   const Image jpeg_image = DecodeWhole(decoder, jpeg), png_image = DecodeWhole(decoder, png);
   const std::string bad[] = {"",
                              "GIF89a",
@@ -730,7 +666,7 @@ TEST(ImageDecoder, WorksAfterErrors) {
 TEST(ImageDecoder, RefusesToDecodeNothing) {
   ImageDecoder decoder;
   EXPECT_THROW(decoder.Decode({0, 0, 1, 1}, 1, 1), Error);  // no file
-  const std::string file = WriteJpeg(kinds[0], 20, 10);
+  const std::string file = WriteJpeg(kKinds[0], 20, 10);
   decoder.Open(Bytes(file));
   const double nan = std::nan("");
   for (const Box& box : {Box{20, 0, 5, 5}, Box{-5, 0, 5, 5}, Box{0, 10, 5, 5}, Box{0, 0, 0, 5},
@@ -742,8 +678,8 @@ TEST(ImageDecoder, RefusesToDecodeNothing) {
 
 TEST(ImageDecoder, SurvivesMutations) {
   std::vector<std::string> files;
-  for (const auto& kind : kinds) files.push_back(WriteJpeg(kind, 67, 41));
-  for (const auto& kind : png_kinds) files.push_back(WritePng(kind, 33, 21, kind.depth < 8));
+  for (const auto& kind : kKinds) files.push_back(WriteJpeg(kind, 67, 41));
+  for (const auto& kind : kPngKinds) files.push_back(WritePng(kind, 33, 21, kind.depth < 8));
   ImageDecoder decoder;
   std::vector<Image> images;
   for (const auto& file : files) images.push_back(DecodeWhole(decoder, file));

@@ -1,6 +1,7 @@
 #include "data/image_folder.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,9 +11,9 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <new>
 #include <span>
@@ -20,6 +21,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/crop.h"
 #include "data/image_decoder.h"
 #include "data/resize.h"
 #include "data/sample_random.h"
@@ -31,7 +33,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kChannels = 3;
 constexpr int64_t kLargestFile = int64_t{1} << 30;
-constexpr size_t kKeptBytes = size_t{64} << 20;  // of a file's memory, for the next
+constexpr size_t kKeptBytes = size_t{128} << 20;  // of a thread's memory, for the next image
 
 bool IsImageName(const fs::path& path) {
   std::string extension = path.extension().string();
@@ -64,18 +66,6 @@ struct Index {
   std::vector<std::string> classes;
   Paths paths;                          // relative to the folder
   std::vector<int64_t> first_of_class;  // and of the files without a label, which come last
-
-  // Of the classes' and the files' names, in order (FNV-1a).
-  uint64_t Hash() const {
-    uint64_t hash = 0xcbf29ce484222325;
-    const auto add = [&](std::string_view text) {
-      for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
-      hash *= 0x100000001b3;
-    };
-    for (const std::string& name : classes) add(name);
-    add(paths.text());
-    return hash;
-  }
 
   int64_t LabelOf(int64_t sample) const {
     const auto next = std::upper_bound(first_of_class.begin(), first_of_class.end(), sample);
@@ -144,45 +134,6 @@ Index MakeIndex(const ImageFolderOptions& options) {
                     options.folder);
   }
   return index;
-}
-
-Box Middle(double width, double height, const ImageSize& image) {
-  return {.x = (static_cast<double>(image.width) - width) / 2,
-          .y = (static_cast<double>(image.height) - height) / 2,
-          .width = width,
-          .height = height};
-}
-
-// A part of the image of a random area and shape, as torchvision's RandomResizedCrop draws it.
-Box RandomBox(const ImageSize& image, const ImageFolderOptions& options, SampleRandom& random) {
-  constexpr int kAttempts = 10;
-  const auto image_width = static_cast<double>(image.width);
-  const auto image_height = static_cast<double>(image.height);
-  const double log_stretch = std::log(options.max_stretch);
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const double area =
-        image_width * image_height * random.Uniform(options.min_area, options.max_area);
-    const double shape = std::exp(random.Uniform(-log_stretch, log_stretch));
-    const double width = std::round(std::sqrt(area * shape));
-    const double height = std::round(std::sqrt(area / shape));
-    if (width < 1 || height < 1 || width > image_width || height > image_height) continue;
-    return {.x = std::floor(random.Uniform() * (image_width - width + 1)),
-            .y = std::floor(random.Uniform() * (image_height - height + 1)),
-            .width = width,
-            .height = height};
-  }
-  // The image is far from square: as much of its middle as has an allowed shape.
-  const double shape =
-      std::clamp(image_width / image_height, 1 / options.max_stretch, options.max_stretch);
-  const double width = std::min(image_width, std::max(1.0, std::round(image_height * shape)));
-  const double height = std::min(image_height, std::max(1.0, std::round(image_width / shape)));
-  return Middle(width, height, image);
-}
-
-Box CenterBox(const ImageSize& image, double share) {
-  const double side =
-      std::max(1.0, share * static_cast<double>(std::min(image.width, image.height)));
-  return Middle(side, side, image);
 }
 
 // The file's bytes, in `buffer`.
@@ -261,7 +212,9 @@ class ImageFolder : public Dataset {
   }
 
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
-    static thread_local Workshop workshop;
+    static thread_local std::unique_ptr<Workshop> kept;
+    if (!kept) kept = std::make_unique<Workshop>();
+    Workshop& workshop = *kept;
     Clocks::Clock::time_point begin = Clocks::Clock::now();
     const std::string path = fmt::format("{}/{}", index_->folder, index_->paths[index]);
     const std::span<const std::byte> file = ReadFile(path, workshop.file);
@@ -271,8 +224,8 @@ class ImageFolder : public Dataset {
     const ImageDecoder::Part part = [&] {
       try {
         const ImageSize image = workshop.decoder.Open(file);
-        const Box box =
-            augments_ ? RandomBox(image, options_, random) : CenterBox(image, options_.center);
+        const Box box = augments_ ? RandomCrop(image, options_.crop, random)
+                                  : CenterCrop(image, options_.center);
         return workshop.decoder.Decode(box, options_.size, options_.size);
       } catch (const Error& error) {
         throw Error(error.status(), fmt::format("{}: {}", path, error.what()));
@@ -289,11 +242,16 @@ class ImageFolder : public Dataset {
 
     const int64_t label = index_->LabelOf(index);
     std::memcpy(target, &label, sizeof(label));
-    // One huge file must not cost every thread its memory for good.
-    if (workshop.file.size() > kKeptBytes) workshop.file = {};
+    // One huge image must not cost every thread its memory for good.
+    const size_t pixel_bytes = part.pixels.stride * part.pixels.height;
+    if (workshop.file.size() + pixel_bytes > kKeptBytes) kept.reset();
   }
 
-  std::string Fingerprint() const override { return fmt::format("images {:016x}", index_->Hash()); }
+  std::string Fingerprint() const override {
+    const std::hash<std::string> hash;
+    return fmt::format("images {:016x} of classes {:016x}", hash(index_->paths.text()),
+                       hash(fmt::format("{}", fmt::join(index_->classes, "\n"))));
+  }
 
   ReadTimes times() const override {
     const auto seconds = [&](Clocks::Phase phase) {

@@ -4,9 +4,9 @@
 // the file, the seed, the epoch and i alone, never on the thread. Labels are the folders' places in
 // the order of their names, or in options.classes.
 //
-// While training, each epoch sees another part of the image: a box of a random share of its area and a
-// random shape (Szegedy et al. 2014), mirrored half of the time. Plain() sees the middle: of the largest
-// square the share `center`. Either is decoded, as far as it is needed, and resized with antialiasing.
+// While training, each epoch sees another part of the image (RandomCrop in data/crop.h), mirrored half of
+// the time. Plain() sees the middle. Either is decoded, as far as it is needed, and resized with
+// antialiasing.
 //
 // Invariants:
 //   1. Only names are read when the folder is opened: a name takes its bytes and eight more. A class may
@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "data/crop.h"
 #include "data/dataset.h"
 
 namespace lockstep {
@@ -34,12 +35,9 @@ struct ImageFolderOptions {
   std::vector<std::string> classes{};  // the labels' names, in order; empty: the folders in it
   bool label_optional = false;         // files that lie in the folder itself have no label
   int64_t size = 224;                  // of the square that is cut, in pixels
-  double min_area = 0.08;              // of a random box, as a share of the image's
-  double max_area = 1;
-  double max_stretch =
-      4.0 / 3;  // a random box's width over its height is at most that, or its inverse
+  CropOptions crop{};                  // in training
   bool mirror = true;
-  double center = 0.875;
+  double center = 0.875;  // the share of the shorter side that evaluation sees
   uint64_t seed = 0;
 };
 

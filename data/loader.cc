@@ -1,19 +1,11 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace lockstep {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-}  // namespace
 
 std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads, int threads,
                     double seconds) {
@@ -70,7 +62,7 @@ void Loader::StopThreads() {
 }
 
 HostBatch Loader::Next() {
-  const Clock::time_point begin = Clock::now();
+  const double begin = SecondsSinceBoot();
   Slot& slot = slots_[taken_ % slots_.size()];
   {
     std::unique_lock lock(mutex_);
@@ -81,7 +73,7 @@ HostBatch Loader::Next() {
     ready_.wait(lock, [&] { return slot.ready; });
     slot.ready = false;
     ++taken_;
-    times_.waiting += SecondsSince(begin);
+    times_.waiting += SecondsSinceBoot() - begin;
   }
   if (slot.exception) std::rethrow_exception(std::exchange(slot.exception, nullptr));
   return {std::move(slot.origin), slot.input.narrow(0, 0, slot.count),
@@ -156,7 +148,7 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const int64_t target_bytes = dataset_.spec().target_bytes();
   auto* inputs = static_cast<std::byte*>(slot.input.mutable_data_ptr());
   auto* targets = static_cast<std::byte*>(slot.target.mutable_data_ptr());
-  const Clock::time_point start = Clock::now();
+  const double start = SecondsSinceBoot();
   int64_t at = begin;
   std::exception_ptr exception;
   try {
@@ -168,7 +160,7 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
     exception = std::current_exception();
   }
 
-  const double seconds = SecondsSince(start);
+  const double seconds = SecondsSinceBoot() - start;
   lock.lock();
   times_.reading += seconds;
   if (exception && (!slot.exception || at < slot.failed)) {

@@ -5,8 +5,8 @@
 //
 // Invariants:
 //   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are opened in order, together
-//      with the sampler's micro-batch, under one lock; the one that
-//      is wanted next is the one that all threads work on.
+//      with the sampler's micro-batch, under one lock. A ticket is opened once no thread is needed for
+//      those before it, so there may be more threads than slots.
 //   2. A slot goes free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened
 //      only after ticket t - slots was released. The samples of an open slot are handed to threads in
 //      order, kBytesAtOnce of them at a time; the slot is ready when the last one is written.

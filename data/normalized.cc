@@ -14,7 +14,7 @@ void MultiplyAdd(const uint8_t* __restrict pixels, const float* __restrict scale
 }  // namespace
 
 Normalized::Normalized(const Dataset& whole, std::vector<float> scale, std::vector<float> shift)
-    : whole_(whole), spec_(whole.spec()) {
+    : WrappedDataset(whole), spec_(whole.spec()) {
   if (spec_.dtype != at::kByte) throw BugError("normalisation of {}", c10::toString(spec_.dtype));
   spec_.dtype = at::kFloat;
   const int64_t channels = spec_.shape[0];

@@ -11,21 +11,16 @@
 
 namespace lockstep {
 
-class Normalized : public Dataset {
+class Normalized : public WrappedDataset {
  public:
   // Keeps a reference to `whole`, whose inputs are pixels; scale and shift have a value for each of its
   // channels.
   Normalized(const Dataset& whole, std::vector<float> scale, std::vector<float> shift);
 
-  int64_t size() const override { return whole_.size(); }
   const SampleSpec& spec() const override { return spec_; }
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
-  int64_t NumberInFiles(int64_t index) const override { return whole_.NumberInFiles(index); }
-  std::vector<std::string> TakeReports() const override { return whole_.TakeReports(); }
-  ReadTimes times() const override { return whole_.times(); }
 
  private:
-  const Dataset& whole_;
   SampleSpec spec_;
   // For each byte of an input, or of a part that repeats: what it is multiplied by, what is added.
   std::vector<float> scale_;

@@ -2,17 +2,10 @@
 
 #include <bit>
 
+#include "base/mix.h"
+
 namespace lockstep {
 namespace {
-
-// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 
 uint64_t LowBits(int bits) { return (uint64_t{1} << bits) - 1; }
 

@@ -11,34 +11,32 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "data/dataset.h"
 
 namespace lockstep {
 
-class SkipBad : public Dataset {
+class SkipBad : public WrappedDataset {
  public:
   SkipBad(std::shared_ptr<const Dataset> whole, int64_t limit, uint64_t seed);
-  ~SkipBad() override;
 
-  int64_t size() const override { return whole_->size(); }
-  const SampleSpec& spec() const override { return whole_->spec(); }
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
-  std::shared_ptr<const Dataset> Plain() const override;
-  int64_t NumberInFiles(int64_t index) const override { return whole_->NumberInFiles(index); }
-
   std::vector<std::string> TakeReports() const override;
-  ReadTimes times() const override { return whole_->times(); }
-  std::string Fingerprint() const override { return whole_->Fingerprint(); }
 
  private:
-  struct Reports;
-  SkipBad(std::shared_ptr<const Dataset> whole, std::shared_ptr<Reports> reports);
+  void Report(int64_t index, const Error& error) const;
 
-  std::shared_ptr<const Dataset> whole_;
-  std::shared_ptr<Reports> reports_;  // Plain()'s, too
+  std::shared_ptr<const Dataset> owned_;
+  int64_t limit_;
+  uint64_t seed_;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::set<int64_t> bad_;
+  mutable std::vector<std::string> untold_;
 };
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/round.h"
 #include "launch/mpirun.h"
 #include "trainer/together.h"
 
@@ -41,12 +42,6 @@ std::string MachineText(const World& world) {
     return fmt::format("{} rank{} on the CPU", world.size(), world.size() == 1 ? "" : "s");
   return fmt::format("{} x {}", world.size(),
                      at::cuda::getDeviceProperties(world.device.index())->name);
-}
-
-// To `places` decimal places.
-double Round(double value, int places) {
-  const double scale = std::pow(10, places);
-  return std::round(value * scale) / scale;
 }
 
 // The value that `share` of `values` are below.

@@ -4,13 +4,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "data/device_feed.h"
+#include "base/round.h"
 #include "data/image_folder.h"
 #include "data/loader.h"
 #include "launch/bench.h"
@@ -46,9 +45,6 @@ struct Reading {
         loader(loader.times()) {}
 };
 
-// To a multiple of 1 / `parts`.
-double Round(double value, double parts) { return std::round(value * parts) / parts; }
-
 }  // namespace
 
 void BenchLoader(const BenchOptions& bench, const World& world) {
@@ -74,25 +70,22 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
   for (const double mean : {0.485, 0.456, 0.406}) data.add_mean(mean);
   for (const double std : {0.229, 0.224, 0.225}) data.add_std(std);
   const Preprocessing preprocessing(data, folder->spec(), world.device);
-  const std::unique_ptr<const Dataset> in_loader = preprocessing.InLoader(*folder);
-  const Dataset& source = in_loader ? *in_loader : *folder;
-  Loader loader(source, sampler, options);
-  DeviceFeed feed(loader, source.spec(), sampler.max_micro_batch(), world.device);
+  Input input(*folder, preprocessing, sampler, options, world.device);
   double first_batch_s = 0;
   const double start = SecondsSinceBoot();
   const auto run_epoch = [&] {
     for (int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
-      const at::Tensor numbers = preprocessing(feed.Next().input);
+      const at::Tensor numbers = preprocessing(input.feed.Next().input);
       if (numbers.is_cuda()) numbers.to(at::kBFloat16);
-      feed.Prefetch();
+      input.feed.Prefetch();
       if (first_batch_s == 0) first_batch_s = SecondsSinceBoot() - start;
     }
     if (world.device.is_cuda()) at::cuda::getCurrentCUDAStream().synchronize();
   };
   run_epoch();
-  const Reading before(*folder, loader);
+  const Reading before(*folder, input.loader);
   for (int epoch = 0; epoch < kEpochs; ++epoch) run_epoch();
-  const Reading after(*folder, loader);
+  const Reading after(*folder, input.loader);
 
   const double wall = after.wall_s - before.wall_s;
   const auto images = static_cast<double>(kEpochs * sampler.steps_per_epoch() * bench.batch);
@@ -118,16 +111,16 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
                   {"batch", bench.batch},
                   {"ranks", world.size()},
                   {"device", world.device.is_cuda() ? "cuda" : "cpu"},
-                  {"images_per_s", Round(rate, 10)},
-                  {"per_worker", Round(rate / world.size() / threads, 10)},
-                  {"per_core", Round(sums[1].item<double>() / world.size(), 10)},
-                  {"first_batch_s", Round(first_batch_s, 1000)},
-                  {"read_share", Round(reads.files / all, 1000)},
-                  {"decode_share", Round(reads.decoding / all, 1000)},
-                  {"resize_share", Round(reads.resizing / all, 1000)},
-                  {"normalize_share", Round(normalizing / all, 1000)},
-                  {"idle_share", Round(idle / all, 1000)},
-                  {"waited_share", Round(loads.waiting / wall, 1000)},
+                  {"images_per_s", Round(rate, 1)},
+                  {"per_worker", Round(rate / world.size() / threads, 1)},
+                  {"per_core", Round(sums[1].item<double>() / world.size(), 1)},
+                  {"first_batch_s", Round(first_batch_s, 3)},
+                  {"read_share", Round(reads.files / all, 3)},
+                  {"decode_share", Round(reads.decoding / all, 3)},
+                  {"resize_share", Round(reads.resizing / all, 3)},
+                  {"normalize_share", Round(normalizing / all, 3)},
+                  {"idle_share", Round(idle / all, 3)},
+                  {"waited_share", Round(loads.waiting / wall, 3)},
                   {"limit", LimitOf(loads, reads, options.threads, wall)}};
   if (bench.json) {
     fmt::print("{}\n", line.dump());

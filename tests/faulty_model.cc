@@ -113,20 +113,18 @@ class FaultyModel : public lockstep::Model {
   std::shared_ptr<lockstep::BatchNorm> norm_;
 };
 
-class FaultyDataset : public lockstep::Dataset {
+class FaultyDataset : public lockstep::WrappedDataset {
  public:
   FaultyDataset(std::shared_ptr<const lockstep::Dataset> whole, int64_t at)
-      : whole_(std::move(whole)), at_(at) {}
+      : WrappedDataset(*whole), owned_(std::move(whole)), at_(at) {}
 
-  const lockstep::SampleSpec& spec() const override { return whole_->spec(); }
-  int64_t size() const override { return whole_->size(); }
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
     if (reads_++ == at_) throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
-    whole_->Read(index, epoch, input, target);
+    whole_.Read(index, epoch, input, target);
   }
 
  private:
-  std::shared_ptr<const lockstep::Dataset> whole_;
+  std::shared_ptr<const lockstep::Dataset> owned_;
   int64_t at_;
   mutable std::atomic<int64_t> reads_ = 0;
 };

@@ -312,17 +312,22 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
 constexpr const char* kModelsWithOptions[] = {"mlp", "convnet", "lstm",       "resnet",
                                               "vit", "gpt2",    "torchscript"};
 
-// Whether a config like this has the message `name` at all: each model's options, and CSV's, are
-// for that model and that format alone.
+constexpr std::pair<const char*, config::Data::Format> kFormatsWithOptions[] = {
+    {"csv", config::Data::CSV},
+    {"images", config::Data::IMAGES},
+    {"npy", config::Data::NPY},
+    {"tokens", config::Data::TOKENS},
+    {"synthetic", config::Data::SYNTHETIC}};
+
+// Whether a config like this has the message `name` at all: each model's and each format's options are
+// for that one alone.
 bool HasMeaning(const Config& config, const std::string& name) {
   for (const char* model : kModelsWithOptions) {
     if (name == model) return config.model().name() == name;
   }
-  if (name == "csv") return config.data().format() == config::Data::CSV;
-  if (name == "images") return config.data().format() == config::Data::IMAGES;
-  if (name == "npy") return config.data().format() == config::Data::NPY;
-  if (name == "tokens") return config.data().format() == config::Data::TOKENS;
-  if (name == "synthetic") return config.data().format() == config::Data::SYNTHETIC;
+  for (const auto& [options, format] : kFormatsWithOptions) {
+    if (name == options) return config.data().format() == format;
+  }
   return true;
 }
 
@@ -404,13 +409,10 @@ class Checker {
     if (data.validation_size() > 0 && data.validation_fraction() > 0) {
       Fail("data.validation_fraction", "data.validation is given too: choose one of the two");
     }
-    if (data.format() == config::Data::MNIST || data.format() == config::Data::NPY) {
-      const std::string what =
-          config::Data::Format_Name(data.format()) + " takes two files: " +
-          (data.format() == config::Data::MNIST ? "images, labels" : "inputs, targets");
-      if (data.train_size() != 2) Fail("data.train", what);
+    if (const std::string two_files = TwoFilesText(data); !two_files.empty()) {
+      if (data.train_size() != 2) Fail("data.train", two_files);
       if (data.validation_size() != 0 && data.validation_size() != 2) {
-        Fail("data.validation", what);
+        Fail("data.validation", two_files);
       }
     }
     if (data.format() == config::Data::IMAGES) CheckImages();
@@ -421,9 +423,10 @@ class Checker {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
            "is for pixels; for CSV use data.csv.scale");
     }
-    for (const std::string name : {"csv", "images", "npy", "tokens", "synthetic"}) {
-      if (IsSet("data." + name) && !HasMeaning(config_, name)) {
-        Fail("data." + name,
+    for (const auto& [options, format] : kFormatsWithOptions) {
+      const std::string name = std::string("data.") + options;
+      if (IsSet(name) && data.format() != format) {
+        Fail(name,
              fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
       }
     }
@@ -746,6 +749,12 @@ bool HoldsPixels(const config::Data& data) {
       return data.format() == config::Data::MNIST || data.format() == config::Data::CIFAR10 ||
              data.format() == config::Data::IMAGES;
   }
+}
+
+std::string TwoFilesText(const config::Data& data) {
+  if (data.format() == config::Data::MNIST) return "MNIST takes two files: images, labels";
+  if (data.format() == config::Data::NPY) return "NPY takes two files: inputs, targets";
+  return "";
 }
 
 std::string ConfigTemplate() {

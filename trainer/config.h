@@ -44,6 +44,9 @@ std::vector<std::string> FieldLines(Config config);
 bool HoldsTokens(const config::Data& data);
 bool HoldsPixels(const config::Data& data);
 
+// Which two files MNIST and NPY take, in words; empty: the format takes others.
+std::string TwoFilesText(const config::Data& data);
+
 // A config with every field at its default, each under its comment from config.proto.
 std::string ConfigTemplate();
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "data/device_feed.h"
 #include "trainer/precision.h"
 
 namespace lockstep {
@@ -26,12 +25,9 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
                          .rank = world.rank(),
                          .ranks = world.size(),
                          .shuffle = false});
-  const std::unique_ptr<const Dataset> in_loader = preprocessing.InLoader(dataset);
-  const Dataset& source = in_loader ? *in_loader : dataset;
-  Loader loader(source, sampler, loader_options);
-  DeviceFeed feed(loader, source.spec(), sampler.max_micro_batch(), world.device);
+  Input input(dataset, preprocessing, sampler, loader_options, world.device);
   for (int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
-    const DeviceBatch batch = feed.Next();
+    const DeviceBatch batch = input.feed.Next();
     if (batch.origin.indices.empty()) continue;
     const Autocast autocast(world.device, precision);
     visit(batch, model.Forward(preprocessing(batch.input)));

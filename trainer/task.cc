@@ -48,9 +48,9 @@ std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                                         .classes = expected.class_names,
                                         .label_optional = label_optional,
                                         .size = images.size(),
-                                        .min_area = images.min_area(),
-                                        .max_area = images.max_area(),
-                                        .max_stretch = images.max_stretch(),
+                                        .crop = {.min_area = images.min_area(),
+                                                 .max_area = images.max_area(),
+                                                 .max_stretch = images.max_stretch()},
                                         .mirror = images.mirror(),
                                         .center = images.center(),
                                         .seed = config.seed()});
@@ -60,6 +60,14 @@ std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                     expected.classes);
   }
   return dataset;
+}
+
+// Of a format whose inputs and targets are two files, the targets'; empty: there is none.
+std::string SecondFile(const config::Data& data, const std::vector<std::string>& files,
+                       bool optional) {
+  if (files.size() == 2) return files[1];
+  if (files.size() == 1 && optional) return "";
+  throw UsageError("{}; not {}", TwoFilesText(data), files.size());
 }
 
 // `expected`: what is known of the samples; no shape and no classes: what the files hold.
@@ -80,18 +88,12 @@ std::shared_ptr<const Dataset> Open(const config::Config& config,
                       .features = expected.shape.empty() ? 0 : expected.shape[0],
                       .label_optional = label_optional});
     case config::Data::MNIST:
-      if (files.size() > 2 || (files.size() < 2 && !label_optional)) {
-        throw UsageError("MNIST takes two files: images, labels; not {}", files.size());
-      }
       return ReadMnist({.images = files[0],
-                        .labels = files.size() == 2 ? files[1] : "",
+                        .labels = SecondFile(data, files, label_optional),
                         .classes = expected.classes});
     case config::Data::NPY:
-      if (files.size() > 2 || (files.size() < 2 && !label_optional)) {
-        throw UsageError("NPY takes two files: inputs, targets; not {}", files.size());
-      }
       return MapNpy({.inputs = files[0],
-                     .targets = files.size() == 2 ? files[1] : "",
+                     .targets = SecondFile(data, files, label_optional),
                      .task = expected.task,
                      .classes = expected.classes,
                      .pixels = HoldsPixels(data)});
@@ -230,6 +232,12 @@ std::unique_ptr<const Dataset> Preprocessing::InLoader(const Dataset& dataset) c
 at::Tensor Preprocessing::operator()(const at::Tensor& input) const {
   return input.scalar_type() == at::kByte ? ops::NormalizePixels(input, scale_, shift_) : input;
 }
+
+Input::Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,
+             const LoaderOptions& options, at::Device device)
+    : in_loader(preprocessing.InLoader(dataset)),
+      loader(in_loader ? *in_loader : dataset, sampler, options),
+      feed(loader, (in_loader ? *in_loader : dataset).spec(), sampler.max_micro_batch(), device) {}
 
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
                                  const Models& models, const World& world) {

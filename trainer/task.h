@@ -7,7 +7,9 @@
 
 #include "base/named_tensor.h"
 #include "data/dataset.h"
+#include "data/device_feed.h"
 #include "data/loader.h"
+#include "data/sampler.h"
 #include "trainer/config.pb.h"
 #include "trainer/model.h"
 #include "trainer/world.h"
@@ -27,8 +29,7 @@ SampleSpec SpecOf(const config::Data& config);
 
 // Opens other files of the config's format, as training with `spec` would see them; labels may be
 // left out (CSV: the label column; MNIST: the second file) where `label_optional`, which is for
-// predictions: data.bad_samples does not count then. Throws Error
-// (kData, kUsage).
+// predictions: data.bad_samples does not count then. Throws Error (kData, kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional);
@@ -49,6 +50,18 @@ class Preprocessing {
  private:
   at::Tensor scale_;  // float32 [channels]; undefined where inputs are numbers
   at::Tensor shift_;
+};
+
+// A data set's micro-batches on the device, as the model takes them once Preprocessing is applied.
+struct Input {
+  // Keeps a reference to `dataset`.
+  Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,
+        const LoaderOptions& options, at::Device device);
+
+  const std::unique_ptr<const Dataset>
+      in_loader;  // what the loader reads in its place, if anything
+  Loader loader;
+  DeviceFeed feed;
 };
 
 // The model on the device, its weights drawn from config.seed or read from config.init_from; not

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/round.h"
 #include "ckpt/atomic_file.h"
 #include "ckpt/safetensors.h"
 #include "comm/flight_story.h"
@@ -108,8 +109,8 @@ class Trainer {
         model_(MakeModel(config, data_.train->spec(), models, world)),
         sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world)),
         loader_options_(LoaderOptionsFor(config.loader(), world)),
-        batches_{.next = [this] { return feed_->Next(); },
-                 .prefetch = [this] { feed_->Prefetch(); }},
+        batches_{.next = [this] { return input_->feed.Next(); },
+                 .prefetch = [this] { input_->feed.Prefetch(); }},
         peak_lr_(PeakLearningRate(config)),
         plateau_(config.schedule()),
         metrics_(world.device) {
@@ -126,7 +127,9 @@ class Trainer {
     std::vector<std::string> facts{fmt::format("{} training samples", data_.train->size())};
     if (data_.validation)
       facts.push_back(fmt::format("{} validation samples", data_.validation->size()));
-    if (!data_.train->Fingerprint().empty()) facts.push_back(data_.train->Fingerprint());
+    if (std::string files = data_.train->Fingerprint(); !files.empty()) {
+      facts.push_back(std::move(files));
+    }
     for (const auto& [name, tensor] : model_->State()) {
       facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
                                   fmt::join(tensor.sizes(), ", ")));
@@ -263,34 +266,31 @@ class Trainer {
 
   // Takes the next micro-batch for all that follow.
   void PinBatch() {
-    pinned_batch_ = feed_->Next();
+    pinned_batch_ = input_->feed.Next();
     pinned_batch_.input = pinned_batch_.input.clone();
     pinned_batch_.target = pinned_batch_.target.clone();
   }
 
   // Reads from where the sampler stands.
   void Feed() {
-    if (feed_) {
-      waited_before_feed_s_ += feed_->waited_s();
-      read_before_loader_s_ += loader_->times().reading;
+    if (input_) {
+      waited_before_s_ += input_->feed.waited_s();
+      read_before_s_ += input_->loader.times().reading;
     }
-    feed_.reset();
-    const Dataset& source = in_loader_ ? *in_loader_ : *data_.train;
-    loader_.emplace(source, sampler_, loader_options_);
-    feed_.emplace(*loader_, source.spec(), sampler_.max_micro_batch(), world_.device);
+    input_.emplace(*data_.train, preprocessing_, sampler_, loader_options_, world_.device);
   }
 
   // ---- Waiting for samples ----------------------------------------------------------------------
 
-  // Seconds since the start, of all feeds and loaders that there were.
-  double WaitedSeconds() { return waited_before_feed_s_ + feed_->waited_s(); }
-  double ReadSeconds() const { return read_before_loader_s_ + loader_->times().reading; }
+  // Seconds since CountWaitingFromHere(), of all loaders that there were.
+  double WaitedSeconds() { return waited_before_s_ + input_->feed.waited_s(); }
+  double ReadSeconds() const { return read_before_s_ + input_->loader.times().reading; }
 
   void CountWaitingFromHere() {
-    read_s_ = ReadSeconds();
-    reads_ = data_.train->times();
-    trained_s_ = 0;
-    waited_s_ = waited_when_told_s_ = WaitedSeconds();
+    waited_before_s_ = -input_->feed.waited_s();
+    read_before_s_ = -input_->loader.times().reading;
+    reads_before_ = data_.train->times();
+    trained_s_ = waited_when_told_s_ = 0;
   }
 
   int64_t ForwardFlops(const DeviceBatch& batch) {
@@ -354,10 +354,9 @@ class Trainer {
 
   std::string DataLimit() const {
     ReadTimes reads = data_.train->times();
-    reads.files -= reads_.files;
-    reads.decoding -= reads_.decoding;
-    return LimitOf({.reading = ReadSeconds() - read_s_}, reads, loader_options_.threads,
-                   trained_s_);
+    reads.files -= reads_before_.files;
+    reads.decoding -= reads_before_.decoding;
+    return LimitOf({.reading = ReadSeconds()}, reads, loader_options_.threads, trained_s_);
   }
 
   // Says which samples could not be read, on the rank that tried.
@@ -392,8 +391,8 @@ class Trainer {
                {"epoch", report.epoch},
                {"loss", report.loss()},
                {"lr", report.lr},
-               {"samples_per_s", std::round(report.samples_per_s)},
-               {"data_wait", std::round(report.data_wait * 1e3) / 1e3},
+               {"samples_per_s", Round(report.samples_per_s, 0)},
+               {"data_wait", Round(report.data_wait, 3)},
                {"grad_norm", figures[ops::kGradNorm]}};
     if (precision_ == config::FP16) event["loss_scale"] = figures[ops::kScale];
     if (figures[ops::kSkipped] > 0) event["skipped_steps"] = figures[ops::kSkipped];
@@ -526,13 +525,11 @@ class Trainer {
         rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
     Json event{{"event", "done"}, {"step", total_steps_}, {"epoch", EpochOf(total_steps_)}};
     for (const Metric& metric : evaluation_) event[metric.name] = metric.value;
-    event.update(
-        {{"first_step_s", std::round(first_step_s * 1e3) / 1e3},
-         {"samples_per_s", std::round(samples_per_s)},
-         {"total_s", std::round((SecondsSinceBoot() - options.command_start_s) * 1e3) / 1e3}});
-    const double waited = WaitedSeconds() - waited_s_;
-    const double data_wait = trained_s_ > 0 ? std::min(1.0, waited / trained_s_) : 0;
-    event["data_wait"] = std::round(data_wait * 1e4) / 1e4;
+    event.update({{"first_step_s", Round(first_step_s, 3)},
+                  {"samples_per_s", Round(samples_per_s, 0)},
+                  {"total_s", Round(SecondsSinceBoot() - options.command_start_s, 3)}});
+    const double data_wait = trained_s_ > 0 ? std::min(1.0, WaitedSeconds() / trained_s_) : 0;
+    event["data_wait"] = Round(data_wait, 4);
     if (data_wait > kMuchWaiting) {
       event["data_limit"] = DataLimit();
       progress_->Say(
@@ -549,14 +546,12 @@ class Trainer {
   config::Precision precision_ = PrecisionOn(world_.device, config_.precision());
   TrainingData data_;
   Preprocessing preprocessing_;
-  std::unique_ptr<const Dataset> in_loader_ = preprocessing_.InLoader(*data_.train);
   std::shared_ptr<Model> model_;
   std::optional<Step> step_;
   int accumulation_ = config_.accumulation();
   Sampler sampler_;
   LoaderOptions loader_options_;
-  std::optional<Loader> loader_;
-  std::optional<DeviceFeed> feed_;
+  std::optional<Input> input_;
   MicroBatches batches_;      // the feed's
   DeviceBatch pinned_batch_;  // what steps are measured with
   double peak_lr_;
@@ -573,11 +568,9 @@ class Trainer {
   Clock::time_point epoch_begin_;
   int64_t rated_samples_ = 0;
   double rated_seconds_ = 0;
-  double waited_before_feed_s_ = 0;  // of feeds and loaders that are gone
-  double read_before_loader_s_ = 0;
-  double read_s_ = 0;  // these three: when counting began, after the first step
-  ReadTimes reads_;
-  double waited_s_ = 0;
+  double waited_before_s_ = 0;  // these two: for and in loaders that are gone
+  double read_before_s_ = 0;
+  ReadTimes reads_before_;         // when counting began, after the first step
   double trained_s_ = 0;           // since then, without evaluation
   double waited_when_told_s_ = 0;  // at the last step line
 };

@@ -1,0 +1,18 @@
+// Mix: numbers that look random from numbers that do not.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+// What SplitMix64's state grows by: 2^64 over the golden ratio, odd.
+inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
+
+// SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014), one to one.
+inline uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace lockstep

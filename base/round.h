@@ -1,0 +1,14 @@
+// Numbers as a log or a table shows them.
+#pragma once
+
+#include <cmath>
+
+namespace lockstep {
+
+// To `places` decimal places.
+inline double Round(double value, int places) {
+  const double scale = std::pow(10, places);
+  return std::round(value * scale) / scale;
+}
+
+}  // namespace lockstep
