@@ -1,187 +1,199 @@
-// CSV tables of numbers. No quoting: a quoted cell is no number and is refused as such.
+#include "data/csv.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
-#include "data/dataset.h"
-#include "data/in_memory.h"
+#include "data/csv_files.h"
+#include "data/csv_fit.h"
+#include "data/csv_rows.h"
 
 namespace lockstep {
 namespace {
 
-// Where a cell stands, for error lines. Lines and columns count from 1.
-struct Place {
-  const std::string& path;
-  int64_t line;
-  int64_t column;
-};
+using Kind = CsvRole::Kind;
 
-std::string_view Trimmed(std::string_view cell) {
-  while (!cell.empty() && (cell.front() == ' ' || cell.front() == '\t')) cell.remove_prefix(1);
-  while (!cell.empty() && (cell.back() == ' ' || cell.back() == '\t')) cell.remove_suffix(1);
-  return cell;
+// Texts -> their places in a list.
+using Places = std::unordered_map<std::string_view, int64_t>;
+
+Places PlacesOf(const std::vector<std::string>& texts) {
+  Places places;
+  for (size_t i = 0; i < texts.size(); ++i) places.try_emplace(texts[i], i);
+  return places;
 }
 
-float NumberIn(std::string_view cell, const Place& place) {
-  float value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (error != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value)) {
-    throw DataError(
-        "{}:{}: column {}: \"{}\" is no finite number{}", place.path, place.line, place.column,
-        cell.substr(0, 40),
-        place.line == 1 ? "; if the first line holds names, set data.csv.header: true" : "");
-  }
-  return value;
-}
-
-// More classes than this are taken for a mistake unless data.classes asks for them.
-constexpr double kMaxInferredClasses = 1e6;
-
-int64_t LabelIn(std::string_view cell, const Place& place, int64_t classes) {
-  // A double holds every integer that a label can be; a float does not.
-  double value = 0;
-  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  const bool number = error == std::errc() && end == cell.data() + cell.size();
-  if (!number || !(value >= 0) || value != std::floor(value)) {
-    throw DataError("{}:{}: column {}: label \"{}\" is no class number (an integer from 0)",
-                    place.path, place.line, place.column, cell.substr(0, 40));
-  }
-  if (classes > 0 && value >= static_cast<double>(classes)) {
-    throw DataError("{}:{}: column {}: label {} is out of range: data.classes is {}", place.path,
-                    place.line, place.column, cell, classes);
-  }
-  if (classes == 0 && value >= kMaxInferredClasses) {
-    throw DataError(
-        "{}:{}: column {}: label {} is no likely class number: if it is one, set "
-        "data.classes",
-        place.path, place.line, place.column, cell);
-  }
-  return static_cast<int64_t>(value);
-}
-
-// Whether the cell's label applies.
-float FlagIn(std::string_view cell, const Place& place) {
-  const float value = NumberIn(cell, place);
-  if (value == 0 || value == 1) return value;
-  throw DataError("{}:{}: column {}: label \"{}\" is neither 0 nor 1", place.path, place.line,
-                  place.column, cell.substr(0, 40));
-}
-
-class CsvReader {
+// Makes samples of rows.
+class Encoder {
  public:
-  explicit CsvReader(const CsvOptions& options) : options_(options) {
-    if (options.features > 0) SetWidth(options.features + options.label_columns);
+  Encoder(const CsvOptions& options, const CsvFiles& files, const CsvFit& fit)
+      : options_(options), files_(files), fit_(fit) {}
+
+  CsvRows Encode() {
+    const auto is_category = [](const CsvColumn& column) { return !column.categories.empty(); };
+    if (std::any_of(fit_.columns.begin(), fit_.columns.end(), is_category)) {
+      for (const CsvColumn& column : fit_.columns) {
+        category_places_.push_back(PlacesOf(column.categories));
+      }
+    }
+    class_places_ = PlacesOf(fit_.classes);
+    width_ = files_.front().layout.features();
+    CsvRows rows;
+    Reserve(rows);
+    for (const CsvFile& file : files_) {
+      for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) AddRow(rows, file, cells);
+    }
+    return rows;
   }
 
-  void ReadFile(const std::string& path) {
-    const std::string content = ReadWholeFile(path);
-    int64_t line_number = 0;
-    const int64_t rows_before = rows_;
-    for (std::string_view rest = content; !rest.empty();) {
-      std::string_view line = rest.substr(0, rest.find('\n'));
-      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-      ++line_number;
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      if (line_number == 1 && options_.header) continue;
-      if (Trimmed(line).empty()) continue;
-      ReadRow(line, path, line_number);
+  int64_t ClassesOf(const CsvRows& rows) const {
+    if (options_.task != Task::kClassification) return options_.LabelCount();
+    if (options_.label_names) {
+      const auto names = static_cast<int64_t>(fit_.classes.size());
+      if (options_.classes > 0 && options_.classes != names) {
+        throw DataError("{}: {} labels where data.classes is {}", files_.front().path, names,
+                        options_.classes);
+      }
+      return names;
     }
-    if (rows_ == rows_before) throw DataError("{}: the file has no rows", path);
-  }
-
-  std::shared_ptr<const Dataset> Finish() && {
-    SampleSpec spec{.shape = {width_ - options_.label_columns}, .task = options_.task};
-    const bool has_classes = options_.task == Task::kClassification;
-    if (!has_classes) {
-      spec.classes = options_.label_columns;
-    } else if (options_.classes > 0) {
-      spec.classes = options_.classes;
-    } else {
-      spec.classes = 1 + *std::max_element(labels_.begin(), labels_.end());
-    }
-    return MakeInMemory(std::move(spec), BytesOf(features_),
-                        has_classes ? BytesOf(labels_) : BytesOf(numbers_));
+    if (options_.classes > 0) return options_.classes;
+    return 1 + *std::max_element(rows.labels.begin(), rows.labels.end());
   }
 
  private:
-  void SetWidth(int64_t width) {
-    width_ = width;
-    label_column_ = options_.label_column + (options_.label_column < 0 ? width : 0);
-    if (label_column_ < 0 || label_column_ + options_.label_columns > width) {
-      throw DataError(
-          "{}: {} label column{} from data.csv.label_column {} on: outside the {} columns",
-          options_.files.front(), options_.label_columns, options_.label_columns == 1 ? "" : "s",
-          options_.label_column, width);
+  // Memory for as many rows as the files can have.
+  void Reserve(CsvRows& rows) const {
+    int64_t cells = 0;
+    int64_t lines = 0;
+    for (const CsvFile& file : files_) {
+      const int64_t bytes = file.bytes.bytes();
+      const int64_t lines_here = 1 + std::count(file.bytes.data(), file.bytes.data() + bytes, '\n');
+      // Few cells take less than two bytes with their delimiter.
+      cells += std::min(lines_here * file.layout.features(), 1 + bytes / 2);
+      lines += lines_here;
     }
-  }
-
-  void ReadRow(std::string_view line, const std::string& path, int64_t line_number) {
-    const int64_t columns = 1 + std::count(line.begin(), line.end(), options_.delimiter);
-    if (width_ == 0) {
-      if (columns <= options_.label_columns) {
-        throw DataError(
-            "{}:{}: only {} column{}: a row needs a feature and {} label{} (delimiter '{}')", path,
-            line_number, columns, columns == 1 ? "" : "s", options_.label_columns,
-            options_.label_columns == 1 ? "" : "s", options_.delimiter);
-      }
-      SetWidth(columns);
-    }
-    const bool labelled = columns == width_;
-    if (!labelled && !(options_.label_optional && columns == width_ - options_.label_columns)) {
-      throw DataError("{}:{}: {} columns where {} are expected", path, line_number, columns,
-                      width_);
-    }
-
-    for (int64_t column = 0; column < columns; ++column) {
-      const std::string_view cell = Trimmed(line.substr(0, line.find(options_.delimiter)));
-      const Place place{path, line_number, column + 1};
-      const int64_t label = column - label_column_;
-      if (labelled && label >= 0 && label < options_.label_columns) {
-        AddLabel(cell, place);
-      } else {
-        features_.push_back(NumberIn(cell, place) * options_.scale);
-      }
-      line.remove_prefix(std::min(line.size(), line.find(options_.delimiter) + 1));
-    }
-    if (!labelled && options_.task == Task::kClassification) {
-      labels_.push_back(Dataset::kNoLabel);
-    } else if (!labelled) {
-      numbers_.insert(numbers_.end(), options_.label_columns,
-                      std::numeric_limits<float>::quiet_NaN());
-    }
-    ++rows_;
-  }
-
-  void AddLabel(std::string_view cell, const Place& place) {
+    rows.cells.reserve(cells);
     if (options_.task == Task::kClassification) {
-      labels_.push_back(LabelIn(cell, place, options_.classes));
-    } else if (options_.task == Task::kMultiLabel) {
-      numbers_.push_back(FlagIn(cell, place));
+      rows.labels.reserve(lines);
     } else {
-      numbers_.push_back(NumberIn(cell, place));
+      rows.targets.reserve(std::min(lines * options_.LabelCount(), cells));
+    }
+  }
+
+  void AddRow(CsvRows& rows, const CsvFile& file, CsvCells& cells) const {
+    const size_t begin = rows.cells.size();
+    rows.cells.resize(begin + width_);
+    float* row = rows.cells.data() + begin;
+    AddNoLabel(rows);
+    VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
+      switch (role.kind) {
+        case Kind::kNumber:
+          row[role.index] = NumberIn(place, role.index);
+          break;
+        case Kind::kCategory:
+          row[role.index] = CategoryPlace(place, role.index);
+          break;
+        case Kind::kLabel:
+          SetLabel(rows, place, role.index);
+          break;
+        case Kind::kIgnored:
+          break;
+      }
+    });
+    ++rows.count;
+  }
+
+  float NumberIn(const CsvPlace& place, int64_t index) const {
+    const std::string_view text = place.text();
+    float number = 0;
+    if (options_.standardize) {
+      const CsvColumn& column = fit_.columns[index];
+      double wide = 0;
+      if (!ParseNumber(text, wide)) {
+        RequireMissing(options_, place);
+        wide = column.mean;
+      }
+      number = static_cast<float>((wide - column.mean) / column.std);
+    } else {
+      if (!ParseNumber(text, number)) {
+        RequireMissing(options_, place);
+        number = static_cast<float>(fit_.columns[index].mean);
+      }
+      number *= options_.scale;
+    }
+    if (!std::isfinite(number)) {
+      FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(text)));
+    }
+    return number;
+  }
+
+  // The category's place among the trained ones; -1: it is none of them.
+  float CategoryPlace(const CsvPlace& place, int64_t index) const {
+    const Places& places = category_places_[index];
+    const auto found = places.find(CategoryIn(options_, place));
+    return found == places.end() ? -1.0F : static_cast<float>(found->second);
+  }
+
+  // Of the last row.
+  void SetLabel(CsvRows& rows, const CsvPlace& place, int64_t index) const {
+    if (options_.label_optional && IsMissing(place.text())) return;
+    if (options_.task != Task::kClassification) {
+      rows.targets.end()[index - options_.LabelCount()] = TargetIn(options_, place);
+    } else if (options_.label_names) {
+      const auto found = class_places_.find(ClassNameIn(place));
+      if (found == class_places_.end()) {
+        FailAt(place, fmt::format("label {} is none of those in training (data.csv.classes)",
+                                  Quoted(place.text())));
+      }
+      rows.labels.back() = found->second;
+    } else {
+      rows.labels.back() = ClassIn(options_, place);
+    }
+  }
+
+  void AddNoLabel(CsvRows& rows) const {
+    if (options_.task == Task::kClassification) {
+      rows.labels.push_back(Dataset::kNoLabel);
+    } else {
+      rows.targets.resize(rows.targets.size() + options_.LabelCount(),
+                          std::numeric_limits<float>::quiet_NaN());
     }
   }
 
   const CsvOptions& options_;
-  int64_t width_ = 0;  // columns of a labelled row
-  int64_t label_column_ = 0;
-  int64_t rows_ = 0;
-  std::vector<float> features_;
-  std::vector<int64_t> labels_;  // for classes
-  std::vector<float> numbers_;   // otherwise
+  const CsvFiles& files_;
+  const CsvFit& fit_;
+  int64_t width_ = 0;                    // columns of features
+  std::vector<Places> category_places_;  // of each column; empty: there is no category
+  Places class_places_;
 };
+
+std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& layout) {
+  if (!options.labels.empty() || layout.header.empty()) return options.labels;
+  std::vector<std::string> names(options.LabelCount());
+  for (size_t i = 0; i < layout.roles.size(); ++i) {
+    const CsvRole& role = layout.roles[i];
+    if (role.kind == Kind::kLabel) names[role.index] = layout.header[i];
+  }
+  return names;
+}
 
 }  // namespace
 
-std::shared_ptr<const Dataset> ReadCsv(const CsvOptions& options) {
-  CsvReader reader(options);
-  for (const std::string& path : options.files) reader.ReadFile(path);
-  return std::move(reader).Finish();
+CsvTable ReadCsv(const CsvOptions& options) {
+  RequireFitted(options);
+  const CsvFiles files(options);
+  const CsvFit fit = FitCsv(options, files);
+  Encoder encoder(options, files, fit);
+  CsvRows rows = encoder.Encode();
+  SampleSpec spec{
+      .classes = encoder.ClassesOf(rows), .class_names = fit.classes, .task = options.task};
+  return {.dataset = MakeCsvDataset(std::move(spec), std::move(rows), fit.columns),
+          .columns = fit.columns,
+          .labels = LabelNames(options, files.front().layout)};
 }
 
 }  // namespace lockstep

@@ -3,20 +3,17 @@
 // Promise: size() and spec() never change; Read() may be called from many threads at once and gives
 // the same bytes for the same index and epoch every time. The readers below check a whole file when
 // they open it, so that a bad row is an error at the start and not in the middle of a night; images
-// are looked at when they are read (data/image_folder.h).
+// are looked at when they are read (data/image_dataset.h). Tables are in data/csv.h.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset_test.cc)
 //   a file that is missing, empty, truncated or of another kind -> Error (kData) with path
-//     -> Csv.RefusesAnEmptyFile, Mnist.Refuses*, Cifar10.Refuses*
-//   a ragged row, a cell that is no finite number -> Error (kData) with path, line and column
-//     -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber
+//     -> Mnist.Refuses*, Cifar10.Refuses*
 //   an array of another type, order or shape, fewer or more numbers than its header says -> Error
 //     (kData) with path -> Npy.*
 //   a token out of range, a file of tokens that ends in the middle of one -> Error (kData) with path
 //     -> Tokens.*
 //   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1 -> Error
-//     (kData) with path and line or record
-//     -> Csv.RefusesALabelOutOfRange, Csv.RefusesALabelThatIsNot0Or1, Mnist.RefusesALabelOutOfRange
+//     (kData) with path and record -> Mnist.RefusesALabelOutOfRange, Npy.RefusesTargetsThatDoNotFit
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -142,19 +139,6 @@ struct Split {
 // part would be empty.
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
 
-struct CsvOptions {
-  std::vector<std::string> files;  // one data set in this order
-  char delimiter = ',';
-  bool header = false;    // every file's first line holds names
-  int label_column = -1;  // the first, from 0; negative ones count from the end
-  int64_t label_columns = 1;
-  Task task = Task::kClassification;
-  float scale = 1;              // every feature is multiplied by it
-  int64_t classes = 0;          // 0: the greatest label + 1
-  int64_t features = 0;         // 0: what the first row has
-  bool label_optional = false;  // rows of exactly `features` columns have no labels
-};
-
 struct MnistOptions {
   std::string images{};  // idx3-ubyte, uncompressed
   std::string labels{};  // idx1-ubyte, uncompressed; empty: no labels
@@ -186,7 +170,6 @@ struct SyntheticOptions {
 };
 
 // Each holds its samples in memory. Throws Error (kData).
-std::shared_ptr<const Dataset> ReadCsv(const CsvOptions& options);
 std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options);
 std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
 

@@ -4,13 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <span>
 #include <tuple>
 
 #include "base/error.h"
@@ -38,132 +36,6 @@ int64_t ReadImage(const Dataset& dataset, int64_t index, std::vector<std::byte>&
   int64_t label = -2;
   dataset.Read(index, 0, image.data(), reinterpret_cast<std::byte*>(&label));
   return label;
-}
-
-TEST(Csv, ReadsFeaturesAndLabels) {
-  const auto dataset =
-      ReadCsv({.files = {WriteFile("a.csv", "1,2.5,0\r\n3, 4e1 ,2\n\n")}, .scale = 2});
-  EXPECT_EQ(dataset->size(), 2);
-  EXPECT_EQ(dataset->spec().shape, std::vector<int64_t>{2});
-  EXPECT_EQ(dataset->spec().classes, 3);
-  int64_t label = 0;
-  EXPECT_EQ(InputOf(*dataset, 0, &label), (std::vector<float>{2, 5}));
-  EXPECT_EQ(label, 0);
-  EXPECT_EQ(InputOf(*dataset, 1, &label), (std::vector<float>{6, 80}));
-  EXPECT_EQ(label, 2);
-}
-
-TEST(Csv, ReadsSeveralFilesWithHeadersAndAnotherDelimiterAndLabelColumn) {
-  const auto dataset =
-      ReadCsv({.files = {WriteFile("a.csv", "label;x\n1;7\n"), WriteFile("b.csv", "label;x\n0;8")},
-               .delimiter = ';',
-               .header = true,
-               .label_column = 0,
-               .classes = 5});
-  EXPECT_EQ(dataset->size(), 2);
-  EXPECT_EQ(dataset->spec().classes, 5);
-  int64_t label = -1;
-  EXPECT_EQ(InputOf(*dataset, 1, &label), std::vector<float>{8});
-  EXPECT_EQ(label, 0);
-}
-
-TEST(Csv, ReadsRowsWithoutALabelToPredict) {
-  const CsvOptions options{
-      .files = {WriteFile("a.csv", "1,2\n3,4\n")}, .features = 2, .label_optional = true};
-  const auto dataset = ReadCsv(options);
-  int64_t label = 0;
-  EXPECT_EQ(InputOf(*dataset, 1, &label), (std::vector<float>{3, 4}));
-  EXPECT_EQ(label, Dataset::kNoLabel);
-}
-
-TEST(Csv, ReadsSeveralLabels) {
-  CsvOptions options{.files = {WriteFile("l.csv", "1,0.5,7,-2\n0,1,8,3\n")},
-                     .label_column = 2,
-                     .label_columns = 2,
-                     .task = Task::kRegression};
-  const auto dataset = ReadCsv(options);
-  EXPECT_EQ(dataset->spec().shape, std::vector<int64_t>{2});
-  EXPECT_EQ(dataset->spec().classes, 2);
-  EXPECT_EQ(dataset->spec().target_bytes(), 8);
-  std::array<float, 2> input{};
-  std::array<float, 2> target{};
-  dataset->Read(1, 0, std::as_writable_bytes(std::span(input)).data(),
-                std::as_writable_bytes(std::span(target)).data());
-  EXPECT_EQ(input, (std::array<float, 2>{0, 1}));
-  EXPECT_EQ(target, (std::array<float, 2>{8, 3}));
-
-  options.files = {WriteFile("u.csv", "4,5\n")};
-  options.features = 2;
-  options.label_optional = true;
-  ReadCsv(options)->Read(0, 0, std::as_writable_bytes(std::span(input)).data(),
-                         std::as_writable_bytes(std::span(target)).data());
-  EXPECT_EQ(input, (std::array<float, 2>{4, 5}));
-  EXPECT_TRUE(std::isnan(target[0]) && std::isnan(target[1]));
-}
-
-TEST(Csv, RefusesALabelThatIsNot0Or1) {
-  EXPECT_THAT(DataErrorOf([] {
-                ReadCsv({.files = {WriteFile("m.csv", "1,0,1\n2,1,0.5\n")},
-                         .label_column = -2,
-                         .label_columns = 2,
-                         .task = Task::kMultiLabel});
-              }),
-              HasSubstr("m.csv:2: column 3: label \"0.5\" is neither 0 nor 1"));
-}
-
-TEST(Csv, RefusesAMissingFile) {
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {"/nowhere/a.csv"}}); }),
-              HasSubstr("/nowhere/a.csv"));
-}
-
-TEST(Csv, RefusesAnEmptyFile) {
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "")}}); }),
-              HasSubstr("empty"));
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "\n\n")}}); }),
-              HasSubstr("no rows"));
-  EXPECT_THAT(
-      DataErrorOf([] { ReadCsv({.files = {WriteFile("e.csv", "a,b\n")}, .header = true}); }),
-      HasSubstr("no rows"));
-}
-
-TEST(Csv, RefusesARaggedRow) {
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "1,2,0\n1,0\n")}}); }),
-              HasSubstr("r.csv:2: 2 columns where 3 are expected"));
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "1,2,0\n1,2,3,0\n")}}); }),
-              HasSubstr("r.csv:2: 4 columns where 3 are expected"));
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("r.csv", "7\n")}}); }),
-              HasSubstr("only 1 column"));
-}
-
-TEST(Csv, RefusesACellThatIsNoNumber) {
-  for (const char* cell : {"x", "", "1x", "nan", "inf", "1e99", "\"1\""}) {
-    const std::string content = std::string("1,2,0\n1,") + cell + ",0\n";
-    EXPECT_THAT(DataErrorOf([&] { ReadCsv({.files = {WriteFile("n.csv", content)}}); }),
-                HasSubstr("n.csv:2: column 2: \"" + std::string(cell) + "\" is no finite number"));
-  }
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("h.csv", "x,y\n1,0\n")}}); }),
-              HasSubstr("data.csv.header: true"));
-}
-
-TEST(Csv, RefusesALabelOutOfRange) {
-  const auto read = [](const std::string& label) {
-    return DataErrorOf(
-        [&] { ReadCsv({.files = {WriteFile("l.csv", "1,0\n1," + label + "\n")}, .classes = 3}); });
-  };
-  EXPECT_THAT(read("3"),
-              HasSubstr("l.csv:2: column 2: label 3 is out of range: data.classes is 3"));
-  EXPECT_THAT(read("-1"), HasSubstr("no class number"));
-  EXPECT_THAT(read("0.5"), HasSubstr("no class number"));
-  EXPECT_THAT(read("x"), HasSubstr("no class number"));
-  EXPECT_THAT(read("1e30"), HasSubstr("out of range"));
-  EXPECT_THAT(DataErrorOf([] { ReadCsv({.files = {WriteFile("l.csv", "1,0\n1,1e9\n")}}); }),
-              HasSubstr("set data.classes"));
-}
-
-TEST(Csv, RefusesALabelColumnOutsideTheRow) {
-  EXPECT_THAT(
-      DataErrorOf([] { ReadCsv({.files = {WriteFile("c.csv", "1,0\n")}, .label_column = 2}); }),
-      HasSubstr("label_column 2"));
 }
 
 std::string Idx(std::vector<unsigned char> header, size_t items, unsigned char value = 1) {
@@ -261,11 +133,15 @@ TEST(SplitBySeed, RefusesAnEmptyPart) {
 }
 
 TEST(Subset, ReadsTheChosenSamples) {
-  const Subset subset(ReadCsv({.files = {WriteFile("s.csv", "5,0\n6,1\n7,1\n")}}), {2, 0});
+  const auto whole = MakeSynthetic({.spec = {.shape = {1}, .classes = 9}, .samples = 3});
+  const Subset subset(whole, {2, 0});
   EXPECT_EQ(subset.size(), 2);
-  int64_t label = 0;
-  EXPECT_EQ(InputOf(subset, 0, &label), std::vector<float>{7});
-  EXPECT_EQ(InputOf(subset, 1, &label), std::vector<float>{5});
+  int64_t label = -1, expected = -1;
+  for (const auto& [index, in_whole] : {std::pair{0, 2}, std::pair{1, 0}}) {
+    EXPECT_EQ(InputOf(subset, index, &label), InputOf(*whole, in_whole, &expected));
+    EXPECT_EQ(label, expected);
+    EXPECT_EQ(subset.NumberInFiles(index), in_whole);
+  }
 }
 
 // `tokens` as 16-bit numbers, behind llm.c's header where `header`.

@@ -17,6 +17,7 @@ struct DeviceFeed::Gpu {
   struct Slot {
     at::Tensor input;
     at::Tensor target;
+    at::Tensor draws;
     MicroBatch origin;
     Event copied;
     at::cuda::CUDAEvent consumed;
@@ -52,6 +53,7 @@ DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro
   for (Gpu::Slot& slot : gpu_->slots) {
     slot.input = EmptyInputs(spec, max_micro_batch, device);
     slot.target = EmptyTargets(spec, max_micro_batch, device);
+    slot.draws = EmptyDraws(loader.augment(), max_micro_batch, device);
     // The memory may have been another tensor's, whose work is still queued.
     slot.consumed.record(at::cuda::getCurrentCUDAStream(device.index()));
   }
@@ -66,7 +68,7 @@ DeviceBatch DeviceFeed::Next() {
   if (!gpu_) {
     if (std::exchange(lent_, true)) loader_.Release();
     HostBatch batch = loader_.Next();
-    return {std::move(batch.origin), batch.input, batch.target};
+    return {std::move(batch.origin), batch.input, batch.target, batch.draws};
   }
   const at::cuda::CUDAStream current = at::cuda::getCurrentCUDAStream(gpu_->device.index());
   if (gpu_->in_use >= 0) gpu_->slots[gpu_->in_use].consumed.record(current);
@@ -76,7 +78,8 @@ DeviceBatch DeviceFeed::Next() {
   Gpu::Slot& slot = gpu_->slots[gpu_->in_use];
   slot.copied->block(current);
   const auto count = static_cast<int64_t>(slot.origin.indices.size());
-  return {std::move(slot.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count)};
+  return {std::move(slot.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count),
+          slot.draws.defined() ? slot.draws.narrow(0, 0, count) : at::Tensor()};
 }
 
 double DeviceFeed::waited_s() {
@@ -105,6 +108,9 @@ void DeviceFeed::Prefetch() {
     slot.consumed.block(gpu_->stream);
     slot.input.narrow(0, 0, batch.input.size(0)).copy_(batch.input, /*non_blocking=*/true);
     slot.target.narrow(0, 0, batch.target.size(0)).copy_(batch.target, /*non_blocking=*/true);
+    if (slot.draws.defined()) {
+      slot.draws.narrow(0, 0, batch.draws.size(0)).copy_(batch.draws, /*non_blocking=*/true);
+    }
     slot.copied = Gpu::Record(gpu_->stream);
   }
   if (gpu_->in_use >= 0) gpu_->gaps.emplace_back(done, slot.copied);

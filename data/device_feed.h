@@ -28,6 +28,7 @@ struct DeviceBatch {
   MicroBatch origin;
   at::Tensor input;   // [count, shape...] of the data set's dtype
   at::Tensor target;  // [count, spec.target_shape()...]
+  at::Tensor draws;   // float32 [count, kAugmentDraws]; undefined where the loader draws nothing
 };
 
 class DeviceFeed {

@@ -1,5 +1,3 @@
-#include "data/image_folder.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <png.h>
@@ -16,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/message_of.h"
+#include "data/image_dataset.h"
 #include "data/loader.h"
 
 namespace lockstep {
@@ -70,13 +69,13 @@ class ImageFolderTest : public testing::Test {
     std::ofstream(root_ / path) << text;
   }
 
-  std::shared_ptr<const Dataset> Open(ImageFolderOptions options = {}) const {
-    options.folder = root_.string();
+  std::shared_ptr<const Dataset> Open(ImageOptions options = {}) const {
+    options.source.files = {root_.string()};
     options.size = kSize;
-    return OpenImageFolder(options);
+    return OpenImages(options);
   }
 
-  std::string ErrorOfOpening(const ImageFolderOptions& options = {}) const {
+  std::string ErrorOfOpening(const ImageOptions& options = {}) const {
     return DataErrorOf([&] { Open(options); });
   }
 
@@ -107,17 +106,17 @@ TEST_F(ImageFolderTest, LabelsAreTheFoldersInTheOrderOfTheirNames) {
 
 TEST_F(ImageFolderTest, TakesTheClassesOfTraining) {
   WriteImage("dog/a.png", 20, 20);
-  const auto folder = Open({.classes = {"dog", "cat"}});
+  const auto folder = Open({.source = {.classes = {"dog", "cat"}}});
   EXPECT_EQ(folder->spec().classes, 2);
   EXPECT_EQ(SampleOf(*folder, 0).label, 0);
-  EXPECT_THAT(ErrorOfOpening({.classes = {"cat"}}),
+  EXPECT_THAT(ErrorOfOpening({.source = {.classes = {"cat"}}}),
               AllOf(HasSubstr("/dog: no class \"dog\""), HasSubstr("cat")));
 }
 
 TEST_F(ImageFolderTest, ImagesBesideTheClassesHaveNoLabel) {
   WriteImage("2.png", 20, 20, 60);
   WriteImage("1.png", 20, 20, 20);
-  const auto folder = Open({.classes = {"dog"}, .label_optional = true});
+  const auto folder = Open({.source = {.classes = {"dog"}, .label_optional = true}});
   ASSERT_EQ(folder->size(), 2);
   EXPECT_EQ(SampleOf(*folder, 0).label, Dataset::kNoLabel);
   EXPECT_LT(SampleOf(*folder, 0).Mean(), SampleOf(*folder, 1).Mean());

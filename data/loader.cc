@@ -7,16 +7,26 @@
 
 namespace lockstep {
 
-std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads, int threads,
-                    double seconds) {
-  if (threads == 0) {
+LoaderTimes LoaderTimes::operator+(const LoaderTimes& other) const {
+  return {.available = available + other.available,
+          .reading = reading + other.reading,
+          .waiting = waiting + other.waiting};
+}
+
+LoaderTimes LoaderTimes::operator-(const LoaderTimes& other) const {
+  return {.available = available - other.available,
+          .reading = reading - other.reading,
+          .waiting = waiting - other.waiting};
+}
+
+std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads) {
+  if (loader.available == 0) {
     return "the training thread, which reads the samples itself: set loader.threads to 1 or more";
   }
   // Below it a thread is not what the others wait for.
   constexpr double kBusy = 0.8;
-  if (loader.reading < kBusy * threads * seconds) {
-    return "what takes the batches (copy, normalisation or the model): the loader's threads are "
-           "idle "
+  if (loader.reading < kBusy * loader.available) {
+    return "what takes the batches (copy, normalisation or the model): the loader's threads idle "
            "for a part of the time, and more of them would not help";
   }
   if (reads.files > loader.reading / 2) {
@@ -25,8 +35,7 @@ std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads, int threa
   }
   if (reads.decoding > loader.reading / 2) {
     return "cores, which decode: give each rank more of them and loader.threads, or store the "
-           "images "
-           "smaller";
+           "images smaller";
   }
   return "cores, which read samples: give each rank more of them and loader.threads";
 }
@@ -34,23 +43,38 @@ std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads, int threa
 Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptions& options)
     : dataset_(dataset),
       sampler_(sampler),
+      augment_(options.augment),
       at_once_(std::max<int64_t>(
           1, kBytesAtOnce / (dataset.spec().bytes() + dataset.spec().target_bytes()))),
-      slots_(options.slots) {
+      slots_(options.slots),
+      working_(options.threads),
+      taken_at_(SecondsSinceBoot()),
+      tuned_at_(taken_at_) {
   const at::TensorOptions memory = at::TensorOptions().pinned_memory(options.pinned);
   for (Slot& slot : slots_) {
     slot.input = EmptyInputs(dataset.spec(), sampler.max_micro_batch(), memory);
     slot.target = EmptyTargets(dataset.spec(), sampler.max_micro_batch(), memory);
+    slot.draws = EmptyDraws(augment_, sampler.max_micro_batch(), memory);
   }
-  try {
-    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });
-  } catch (...) {  // the system gives no more threads
-    StopThreads();
-    throw;
-  }
+  StartThreads(options);
 }
 
 Loader::~Loader() { StopThreads(); }
+
+void Loader::StartThreads(const LoaderOptions& options) {
+  const int most = options.threads > 0 ? std::max(options.threads, options.most_threads) : 0;
+  try {
+    for (int i = 0; i < most; ++i) threads_.emplace_back([this, i] { Run(i); });
+  } catch (const std::exception&) {
+    // The system gives no more threads: tuning makes do with those that there are.
+    if (static_cast<int>(threads_.size()) < options.threads) {
+      StopThreads();
+      throw;
+    }
+  }
+  const auto started = static_cast<int>(threads_.size());
+  if (started > options.threads) tuner_.emplace(options.threads, started);
+}
 
 void Loader::StopThreads() {
   {
@@ -58,6 +82,7 @@ void Loader::StopThreads() {
     stopping_ = true;
   }
   work_.notify_all();
+  parked_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -73,11 +98,14 @@ HostBatch Loader::Next() {
     ready_.wait(lock, [&] { return slot.ready; });
     slot.ready = false;
     ++taken_;
-    times_.waiting += SecondsSinceBoot() - begin;
+    taken_at_ = SecondsSinceBoot();
+    times_.waiting += taken_at_ - begin;
+    if (tuner_) Tune();
   }
   if (slot.exception) std::rethrow_exception(std::exchange(slot.exception, nullptr));
   return {std::move(slot.origin), slot.input.narrow(0, 0, slot.count),
-          slot.target.narrow(0, 0, slot.count)};
+          slot.target.narrow(0, 0, slot.count),
+          augment_.Any() ? slot.draws.narrow(0, 0, slot.count) : at::Tensor()};
 }
 
 void Loader::Release(std::function<void()> until_unused) {
@@ -90,7 +118,42 @@ void Loader::Release(std::function<void()> until_unused) {
 
 LoaderTimes Loader::times() const {
   const std::lock_guard lock(mutex_);
-  return times_;
+  LoaderTimes times = times_;
+  times.available += working_ * (SecondsSinceBoot() - tuned_at_);
+  return times;
+}
+
+void Loader::Rest() {
+  const std::lock_guard lock(mutex_);
+  times_.available += working_ * (taken_at_ - tuned_at_);
+  BeginWindow(SecondsSinceBoot());
+}
+
+int Loader::threads() const {
+  const std::lock_guard lock(mutex_);
+  return working_;
+}
+
+// Lets more or fewer threads work, where enough has happened to tell.
+void Loader::Tune() {
+  constexpr double kLeast_s = 0.5;
+  const double seconds = taken_at_ - tuned_at_;
+  if (seconds < kLeast_s || taken_ - tuned_taken_ < static_cast<int64_t>(slots_.size())) return;
+  times_.available += working_ * seconds;
+  tuner_->Add({.seconds = seconds,
+               .samples = read_samples_ - tuned_samples_,
+               .reading_s = times_.reading - tuned_times_.reading,
+               .waiting_s = times_.waiting - tuned_times_.waiting});
+  working_ = tuner_->threads();
+  parked_.notify_all();
+  BeginWindow(taken_at_);
+}
+
+void Loader::BeginWindow(double now) {
+  tuned_at_ = now;
+  tuned_times_ = times_;
+  tuned_samples_ = read_samples_;
+  tuned_taken_ = taken_;
 }
 
 bool Loader::CanOpen() const {
@@ -135,6 +198,19 @@ void Loader::Finish(Slot& slot) {
   ready_.notify_one();
 }
 
+// Writes sample `at` of the slot's.
+void Loader::ReadSample(const Slot& slot, int64_t at) const {
+  const SampleSpec& spec = dataset_.spec();
+  const int64_t index = slot.origin.indices[at];
+  dataset_.Read(index, slot.origin.epoch,
+                static_cast<std::byte*>(slot.input.mutable_data_ptr()) + at * spec.bytes(),
+                static_cast<std::byte*>(slot.target.mutable_data_ptr()) + at * spec.target_bytes());
+  if (!augment_.Any()) return;
+  DrawAugmentation(augment_, {.width = spec.shape[2], .height = spec.shape[1]}, slot.origin.epoch,
+                   dataset_.NumberInFiles(index),
+                   slot.draws.mutable_data_ptr<float>() + at * kAugmentDraws);
+}
+
 // Takes the next samples of the slot and writes them.
 void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const int64_t begin = slot.handed_out;
@@ -144,18 +220,11 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   if (SlotToFill() != nullptr || CanOpen()) work_.notify_one();
   lock.unlock();
 
-  const int64_t input_bytes = dataset_.spec().bytes();
-  const int64_t target_bytes = dataset_.spec().target_bytes();
-  auto* inputs = static_cast<std::byte*>(slot.input.mutable_data_ptr());
-  auto* targets = static_cast<std::byte*>(slot.target.mutable_data_ptr());
   const double start = SecondsSinceBoot();
   int64_t at = begin;
   std::exception_ptr exception;
   try {
-    for (; at < end; ++at) {
-      dataset_.Read(slot.origin.indices[at], slot.origin.epoch, inputs + at * input_bytes,
-                    targets + at * target_bytes);
-    }
+    for (; at < end; ++at) ReadSample(slot, at);
   } catch (...) {
     exception = std::current_exception();
   }
@@ -163,6 +232,7 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const double seconds = SecondsSinceBoot() - start;
   lock.lock();
   times_.reading += seconds;
+  read_samples_ += end - begin;
   if (exception && (!slot.exception || at < slot.failed)) {
     slot.exception = exception;
     slot.failed = at;
@@ -171,11 +241,18 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   if (slot.unwritten == 0) Finish(slot);
 }
 
-void Loader::Run() {
+void Loader::Run(int number) {
   std::unique_lock lock(mutex_);
   while (true) {
-    work_.wait(lock, [&] { return stopping_ || SlotToFill() != nullptr || CanOpen(); });
+    if (number >= working_) {
+      work_.notify_one();  // what it opened, or was woken for, is for one that works
+      parked_.wait(lock, [&] { return stopping_ || number < working_; });
+    }
+    work_.wait(lock, [&] {
+      return stopping_ || number >= working_ || SlotToFill() != nullptr || CanOpen();
+    });
     if (stopping_) return;
+    if (number >= working_) continue;
     if (Slot* slot = SlotToFill()) {
       ReadSome(*slot, lock);
     } else {

@@ -13,6 +13,8 @@
 //   3. All slots are allocated in the constructor, pinned if asked for; nothing is allocated later
 //      but the sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
+//   5. Of the threads the first working_ take work, the others are parked. How many that are is tuned
+//      in Next() (thread_tuner.h), from what has been read and waited for since it last was.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/loader_test.cc)
 //   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch; where
@@ -27,35 +29,45 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "data/thread_tuner.h"
 
 namespace lockstep {
 
 struct LoaderOptions {
-  int threads = 0;
-  int slots = 4;        // micro-batches in flight, at least 2
-  bool pinned = false;  // page-locked memory, for asynchronous copies to a GPU
+  int threads = 0;           // 0: the one that calls Next() reads
+  int most_threads = 0;      // that tuning may go to; up to `threads`: there is no tuning
+  int slots = 4;             // micro-batches in flight, at least 2
+  bool pinned = false;       // page-locked memory, for asynchronous copies to a GPU
+  AugmentOptions augment{};  // what to draw for each sample, of pixels
 };
 
 struct HostBatch {
   MicroBatch origin;
   at::Tensor input;   // [count, shape...] of the data set's dtype; a view of the slot
   at::Tensor target;  // [count, spec.target_shape()...] likewise
+  at::Tensor draws;   // float32 [count, kAugmentDraws] likewise; undefined where nothing is drawn
 };
 
 // Where the time went since the loader was made, in seconds.
 struct LoaderTimes {
-  double reading = 0;  // in Dataset::Read, of all threads together
-  double waiting = 0;  // in Next()
+  double available = 0;  // that threads had, all together; with none 0
+  double reading = 0;    // of it in Dataset::Read
+  double waiting = 0;    // in Next()
+
+  LoaderTimes operator+(const LoaderTimes& other) const;
+  LoaderTimes operator-(const LoaderTimes& other) const;
 };
 
-// What keeps a loader of `threads` threads from giving more, in words, from what was done in `seconds`.
-std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads, int threads, double seconds);
+// What keeps a loader from giving more, in words.
+std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads);
 
 class Loader {
  public:
@@ -79,10 +91,20 @@ class Loader {
 
   LoaderTimes times() const;
 
+  // What it draws for each sample.
+  const AugmentOptions& augment() const { return augment_; }
+
+  // That take work now.
+  int threads() const;
+
+  // What was done since the last Next() was something else than using its batch: the time does not count.
+  void Rest();
+
  private:
   struct Slot {
     at::Tensor input;
     at::Tensor target;
+    at::Tensor draws;
     MicroBatch origin;
     int64_t count = 0;       // samples
     int64_t handed_out = 0;  // of them to threads
@@ -97,23 +119,37 @@ class Loader {
   void Open(std::unique_lock<std::mutex>& lock);
   Slot* SlotToFill();
   void Finish(Slot& slot);
+  void ReadSample(const Slot& slot, int64_t at) const;
   void ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock);
-  void Run();
+  void Run(int number);
+  void Tune();
+  void BeginWindow(double now);
+  void StartThreads(const LoaderOptions& options);
   void StopThreads();
 
   const Dataset& dataset_;
   Sampler sampler_;
+  AugmentOptions augment_;
   int64_t at_once_;
   std::vector<Slot> slots_;
 
   mutable std::mutex mutex_;  // guards all that follows, and the slots' state
-  std::condition_variable work_, ready_;
+  std::condition_variable work_, parked_, ready_;
   int64_t opened_ = 0;    // tickets whose samples are handed out, or all were
   int64_t taken_ = 0;     // tickets that Next() returned
   int64_t released_ = 0;  // tickets that Release() gave back
   bool opening_ = false;  // a thread waits until the next slot is unused
   bool stopping_ = false;
   LoaderTimes times_;
+  int64_t read_samples_ = 0;
+  int working_;  // threads
+  std::optional<ThreadTuner> tuner_;
+  double taken_at_;  // when Next() last returned
+  // When tuner_ was last asked, and what had been done then.
+  double tuned_at_;
+  LoaderTimes tuned_times_;
+  int64_t tuned_samples_ = 0;
+  int64_t tuned_taken_ = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 
@@ -126,6 +130,28 @@ TEST_P(LoaderWithThreads, SeveralThreadsFillOneSlot) {
   }
 }
 
+TEST_P(LoaderWithThreads, DrawsForEachSample) {
+  const auto pixels = MakeSynthetic(
+      {.spec = {.shape = {3, 4, 5}, .dtype = at::kByte, .classes = 2}, .samples = 23});
+  const AugmentOptions augment{.brightness = 0.4, .mixup = 1, .cutmix = 1, .seed = 6};
+  const Sampler sampler({.samples = 23, .global_batch = 8, .seed = 4});
+  Loader loader(*pixels, sampler, {.threads = GetParam(), .augment = augment});
+  for (int i = 0; i < 20; ++i) {
+    const HostBatch batch = loader.Next();
+    ASSERT_EQ(batch.draws.size(0), batch.input.size(0));
+    for (size_t row = 0; row < batch.origin.indices.size(); ++row) {
+      std::array<float, kAugmentDraws> expected;
+      DrawAugmentation(augment, {.width = 5, .height = 4}, batch.origin.epoch,
+                       batch.origin.indices[row], expected.data());
+      const auto* draws = batch.draws.const_data_ptr<float>() + row * kAugmentDraws;
+      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), draws));
+    }
+    loader.Release();
+  }
+  Loader plain(*pixels, sampler, {.threads = GetParam()});
+  EXPECT_FALSE(plain.Next().draws.defined());
+}
+
 TEST_P(LoaderWithThreads, StopsInAnyState) {
   const Numbers numbers(40);
   const Sampler sampler({.samples = 40, .global_batch = 4});
@@ -135,6 +161,63 @@ TEST_P(LoaderWithThreads, StopsInAnyState) {
       loader.Next();
       if (i < 3) loader.Release();
     }
+  }
+}
+
+// Samples of a disk that takes its time.
+class OnSlowDisk : public WrappedDataset {
+ public:
+  explicit OnSlowDisk(const Dataset& whole) : WrappedDataset(whole) {}
+
+  void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
+    if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    whole_.Read(index, epoch, input, target);
+  }
+
+  std::atomic<bool> is_slow = true;
+};
+
+TEST(Loader, TakesMoreThreadsForASlowDiskAndFewerAfterwards) {
+  constexpr int kMost = 9;
+  const Numbers numbers(500, {}, kFeaturesOfPieces);
+  OnSlowDisk disk(numbers);
+  Sampler sampler({.samples = 500, .global_batch = 10});
+  Loader loader(disk, sampler, {.threads = 1, .most_threads = kMost, .slots = 3});
+  const auto take_one = [&] {
+    const MicroBatch expected = sampler.Next();
+    const HostBatch batch = loader.Next();
+    for (size_t row = 0; row < expected.indices.size(); ++row) {
+      ASSERT_EQ(batch.input.const_data_ptr<float>()[row * kFeaturesOfPieces],
+                static_cast<float>(expected.indices[row]));
+    }
+    loader.Release();
+  };
+  while (loader.threads() < kMost) take_one();
+  disk.is_slow = false;
+  while (loader.threads() > kMost / 2) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // a model that takes longer
+    take_one();
+  }
+}
+
+// A thread may be laid off while it waits for a slot's copy; what it opens then is for the others.
+TEST(Loader, WhatALaidOffThreadOpenedIsReadByOthers) {
+  const Numbers numbers(500, {}, kFeaturesOfPieces);
+  OnSlowDisk disk(numbers);
+  const Sampler sampler({.samples = 500, .global_batch = 20});
+  Loader loader(disk, sampler, {.threads = 1, .most_threads = 6, .slots = 2});
+  const auto take_one = [&] {
+    loader.Next();
+    loader.Release([&] {
+      if (!disk.is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(4));  // a copy
+    });
+    if (!disk.is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(12));  // a model
+  };
+  for (int changes = 0; changes < 3; ++changes) {
+    disk.is_slow = true;
+    while (loader.threads() < 6) take_one();
+    disk.is_slow = false;
+    while (loader.threads() > 2) take_one();
   }
 }
 

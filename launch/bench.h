@@ -16,7 +16,7 @@ struct BenchOptions {
   std::string dtype = "float32";  // of a collective
   int64_t bytes = 0;              // of a collective; 0: several sizes
   int steps = 50;                 // timed steps
-  std::string images;             // of the loader: folder of classes' folders
+  std::string images;             // of the loader: folder of images, or of shards
   int64_t batch = 256;            // of the loader, on each rank
   int threads = -1;               // of the loader; -1: chosen from the cores
   std::string trace;              // of a step: file for a Chrome trace; empty: none

@@ -23,6 +23,7 @@
 #include "launch/bench.h"
 #include "launch/job.h"
 #include "launch/mpirun.h"
+#include "launch/prepare.h"
 #include "trainer/config.h"
 #include "trainer/together.h"
 #include "trainer/trainer.h"
@@ -270,6 +271,7 @@ int Main(int argc, char** argv, const Models& models) {
   flight->add_option("--last", line.last, "collectives to print")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  PrepareCommand prepare(app);
   CLI::App* bench = app.add_subcommand("bench", "measurements on this machine");
   bench->require_subcommand(1);
   std::vector<std::pair<CLI::App*, Op>> collectives;
@@ -285,7 +287,7 @@ int Main(int argc, char** argv, const Models& models) {
     collectives.emplace_back(collective, op);
   }
   CLI::App* loader = bench->add_subcommand("loader", "images/s of the loader, and its limit");
-  loader->add_option("--images", line.bench.images, "folder with a folder of images for each class")
+  loader->add_option("--images", line.bench.images, "folder of images: of a folder for each class, or of shards")
       ->required();
   loader->add_option("--batch", line.bench.batch, "images of a batch on each rank")
       ->check(CLI::Range(1, 1 << 20))
@@ -331,6 +333,10 @@ int Main(int argc, char** argv, const Models& models) {
     if (scaling->parsed()) return RunBenchScaling(line, argv[0]);
     if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
     if (version->parsed()) PrintVersion();
+    if (prepare.parsed()) {
+      if (line.ranks > 0) throw UsageError("-n: prepare runs in threads of one process: --threads N");
+      prepare.Run();
+    }
     // The others run as ranks.
     std::vector<std::pair<const CLI::App*, std::function<void(Job&)>>> commands{
         {train, [&](Job& job) { RunTrain(line, models, job); }},

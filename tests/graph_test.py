@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(DEVICE != "CUDA", reason="graphs are the GPU's; 
 CSV = f'train: "{DIGITS}" csv {{ scale: 0.0625 }}'
 TOKENS = "format: SYNTHETIC input_shape: 32 classes: 100 synthetic { kind: TOKENS samples: 100 }"
 IMAGES = "format: SYNTHETIC input_shape: [3, 32, 32] classes: 10 synthetic { kind: PIXELS samples: 100 }"
+AUGMENTED = IMAGES + " augment { brightness: 0.4 contrast: 0.4 saturation: 0.4 hue: 0.1 mixup: 0.2 cutmix: 1 }"
 # 1797 digits and 100 samples leave a short last batch; dropout needs the same random numbers.
 CASES = {
     "mlp": (CSV, "mlp { hidden: [64, 64] batch_norm: true dropout: 0.2 }", "epochs: 3 global_batch: 64"),
@@ -33,6 +34,7 @@ CASES = {
         "epochs: 8 global_batch: 16 accumulation: 2 precision: BF16",
     ),
     "vit": (IMAGES, 'name: "vit" vit { patch: 8 layers: 2 heads: 2 width: 32 dropout: 0.1 }', "epochs: 4 global_batch: 16 precision: BF16"),
+    "vit_augmented": (AUGMENTED, 'name: "vit" vit { patch: 8 layers: 2 heads: 2 width: 32 }', "epochs: 4 global_batch: 16 accumulation: 2 precision: BF16"),
     "resnet": (IMAGES, 'name: "resnet" resnet { depth: 18 }', "epochs: 4 global_batch: 16"),
 }
 

@@ -8,11 +8,16 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 import time
 
 LOCKSTEP = os.path.abspath(os.environ["LOCKSTEP"])
 DEVICE = os.environ.get("DEVICE", "CPU")
 DIGITS = pathlib.Path(os.environ.get("DIGITS", "examples/digits/digits.csv")).absolute()
+
+# Where runs keep indexes of images: not in the user's.
+_cache = tempfile.TemporaryDirectory(prefix="lockstep-cache-")
+os.environ["XDG_CACHE_HOME"] = _cache.name
 
 # The exit statuses of docs/design.md.
 DONE, USAGE, DATA, CHECKPOINT, PEER, BUG = 0, 2, 3, 4, 5, 70

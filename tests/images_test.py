@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness import DATA, DONE, USAGE, Run, events, expect_error, write_config
+from harness import DATA, DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
 
 CLASSES = ["blue", "green", "red"]
 
@@ -42,6 +42,7 @@ def folder(tmp_path):
 
 
 def train(folder, data='validation: "test"', *, images="", ranks=None, options=()):
+    skip_without_gpus(ranks)
     config = write_config(folder, CONFIG.format(data=data, images=images))
     return Run(["train", config, "--set", f"run_dir={folder / 'run'}", *options], ranks=ranks)
 
@@ -61,7 +62,7 @@ def test_trains_evaluates_and_predicts(folder, ranks):
     prediction = Run(["predict", folder / "run", "--input", folder / "new", "--output", folder / "p.csv"])
     assert prediction.status == DONE, prediction
     with open(folder / "p.csv") as file:
-        assert [int(row["label"]) for row in csv.DictReader(file)] == [2, 0, 1]
+        assert [row["label"] for row in csv.DictReader(file)] == [CLASSES[label] for label in (2, 0, 1)]
 
 
 def losses(folder):
@@ -150,6 +151,7 @@ def test_bench_loader(folder):
         assert run.status == DONE, run
         line = json.loads(run.out)
         assert line["images_per_s"] > 0 and line["per_core"] > 0 and line["batch"] == 7 and line["first_batch_s"] > 0
+        assert line["first_epoch_images_per_s"] > 0
         shares = [line[f"{phase}_share"] for phase in ("read", "decode", "resize", "normalize", "idle")]
         assert all(0 <= share <= 1 for share in shares) and abs(sum(shares) - 1) < 0.01
     text = Run([*bench, "--batch", "7"])

@@ -23,8 +23,10 @@ cc_library(name = "gtest_main", linkopts = ["-lgtest_main"], deps = [":gtest"])
 cc_library(name = "highway", linkopts = ["-lhwy"])
 cc_library(name = "jpeg", linkopts = ["-ljpeg"])
 cc_library(name = "json")
+cc_library(name = "pcre2", linkopts = ["-lpcre2-8"])
 cc_library(name = "png", linkopts = ["-lpng"])
 cc_library(name = "protobuf", linkopts = ["-lprotobuf", "-lpthread"])
+cc_library(name = "xxhash", defines = ["XXH_INLINE_ALL"])
 """
 
 def _ask_mpicxx(ctx, question):

@@ -6,6 +6,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -13,6 +14,7 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -271,6 +273,9 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     }
   }
   if (field == nullptr) throw UsageError("{}: no field is named before \"=\"", origin);
+  if (field->type() == FieldDescriptor::TYPE_MESSAGE && field->is_repeated()) {
+    throw UsageError("{}: {} is a list of blocks: write them into the config", origin, name);
+  }
   if (field->type() == FieldDescriptor::TYPE_MESSAGE) {
     throw UsageError("{}: {} holds fields: set one of them ({}.{}=...)", origin, name, name,
                      field->message_type()->field(0)->name());
@@ -328,7 +333,7 @@ bool HasMeaning(const Config& config, const std::string& name) {
   for (const auto& [options, format] : kFormatsWithOptions) {
     if (name == options) return config.data().format() == format;
   }
-  return true;
+  return name != "augment" || HoldsPixels(config.data());
 }
 
 enum class Files { kMustExist, kMayBeGone };
@@ -383,11 +388,17 @@ class Checker {
   void CheckFiles(const Message& message, const FieldDescriptor& field,
                   const std::string& name) const {
     if (!field.options().GetExtension(existing_file)) return;
-    const bool folders = config_.data().format() == config::Data::IMAGES &&
-                         (name == "data.train" || name == "data.validation");
+    const bool images = config_.data().format() == config::Data::IMAGES &&
+                        (name == "data.train" || name == "data.validation");
     for (const std::string& file : StringsOf(message, field)) {
-      if (file.empty() || (folders ? fs::is_directory(file) : fs::is_regular_file(file))) continue;
-      Fail(name, fmt::format("no such {}: {}", folders ? "folder" : "file", file));
+      const bool shard = images && file.ends_with(".tar");
+      if (file.empty() || (images && fs::is_directory(file))) continue;
+      if (!fs::is_regular_file(file)) {
+        Fail(name, fmt::format("no such {}: {}", images && !shard ? "folder" : "file", file));
+      }
+      if (images && !shard) {
+        Fail(name, fmt::format("neither a folder nor a .tar file: {}", file));
+      }
     }
   }
 
@@ -421,7 +432,10 @@ class Checker {
     }
     if (!HoldsPixels(data) && data.mean_size() + data.std_size() > 0) {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
-           "is for pixels; for CSV use data.csv.scale");
+           "is for pixels; for CSV use data.csv.standardize");
+    }
+    if (IsSet("data.augment") && !HasMeaning(config_, "augment")) {
+      Fail("data.augment", "is for pixels");
     }
     for (const auto& [options, format] : kFormatsWithOptions) {
       const std::string name = std::string("data.") + options;
@@ -430,28 +444,94 @@ class Checker {
              fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
       }
     }
-    if (data.csv().delimiter().size() != 1) Fail("data.csv.delimiter", "give one character");
+    CheckCsv();
     CheckTask();
+  }
+
+  void CheckImageFiles(const std::string& name,
+                       const google::protobuf::RepeatedPtrField<std::string>& files) const {
+    const auto is_shard = [](const std::string& file) { return file.ends_with(".tar"); };
+    if (files.size() > 1 && !std::all_of(files.begin(), files.end(), is_shard)) {
+      Fail(name,
+           "IMAGES takes one folder, of classes' folders or tar files, or it takes tar files");
+    }
   }
 
   void CheckImages() const {
     const config::Data& data = config_.data();
-    if (data.train_size() > 1) Fail("data.train", "IMAGES takes one folder, of classes' folders");
-    if (data.validation_size() > 1) {
-      Fail("data.validation", "IMAGES takes one folder, of classes' folders");
-    }
+    CheckImageFiles("data.train", data.train());
+    CheckImageFiles("data.validation", data.validation());
     if (data.images().min_area() > data.images().max_area()) {
       Fail("data.images.min_area", "is greater than max_area");
     }
-    std::set<std::string> seen;
-    for (const std::string& name : data.images().classes()) {
-      if (!seen.insert(name).second) Fail("data.images.classes", fmt::format("\"{}\" twice", name));
-    }
+    RequireDistinct("data.images.classes", data.images().classes());
     const int64_t size = data.images().size();
     if (data.input_shape_size() > 0 &&
         std::vector<int64_t>(data.input_shape().begin(), data.input_shape().end()) !=
             std::vector<int64_t>{3, size, size}) {
       Fail("data.input_shape", fmt::format("IMAGES are 3 x {0} x {0}: set data.images.size", size));
+    }
+  }
+
+  void CheckCsv() const {
+    const config::Csv& csv = config_.data().csv();
+    if (csv.delimiter().size() != 1 ||
+        csv.delimiter().find_first_of(std::string_view("\"\n\r\0", 4)) != std::string::npos) {
+      Fail("data.csv.delimiter", "give one character that is no quote and no line break");
+    }
+    if (!csv.header() && !csv.label().empty()) {
+      Fail("data.csv.label", "needs data.csv.header: true; without a header set label_column");
+    }
+    if (!csv.label().empty() && csv.label_column() != config::Csv().label_column()) {
+      Fail("data.csv.label_column", "data.csv.label is given too: choose one of the two");
+    }
+    if (!csv.label().empty() && csv.label_columns() != config::Csv().label_columns()) {
+      Fail("data.csv.label_columns", "data.csv.label is given too: name all label columns there");
+    }
+    RequireDistinct("data.csv.label", csv.label());
+    if (!csv.header()) {
+      RequireNumbers("data.csv.ignore", csv.ignore());
+      RequireNumbers("data.csv.category", csv.category());
+    }
+    if (csv.standardize() && csv.scale() != config::Csv().scale()) {
+      Fail("data.csv.scale", "has no meaning with data.csv.standardize");
+    }
+    if (csv.label_names() && config_.data().task() != config::Data::CLASSIFICATION) {
+      Fail("data.csv.label_names", "is for CLASSIFICATION");
+    }
+    if (!csv.label_names() && csv.classes_size() > 0) {
+      Fail("data.csv.classes", "needs data.csv.label_names: true");
+    }
+    RequireDistinct("data.csv.classes", csv.classes());
+    const bool measured = csv.standardize() || csv.missing() == config::Csv::MEAN;
+    for (const config::Csv::Column& column : csv.column()) {
+      RequireDistinct("data.csv.column", column.category());
+      if (!measured || column.category_size() > 0) continue;
+      // Written so that NaN fails.
+      if (!column.has_mean() || !std::isfinite(column.mean()) || !(column.std() > 0)) {
+        Fail("data.csv.column",
+             fmt::format("\"{}\" has no mean and standard deviation: leave out data.csv.column",
+                         column.name()));
+      }
+    }
+  }
+
+  using Texts = google::protobuf::RepeatedPtrField<std::string>;
+
+  // Without a header columns have no names.
+  void RequireNumbers(const std::string& name, const Texts& columns) const {
+    for (const std::string& column : columns) {
+      if (!column.empty() && column.find_first_not_of("0123456789") == std::string::npos) continue;
+      Fail(name, fmt::format("\"{}\" is no column's number (from 0): names need "
+                             "data.csv.header: true",
+                             column));
+    }
+  }
+
+  void RequireDistinct(const std::string& name, const Texts& texts) const {
+    std::set<std::string> seen;
+    for (const std::string& text : texts) {
+      if (!seen.insert(text).second) Fail(name, fmt::format("\"{}\" twice", text));
     }
   }
 
@@ -467,14 +547,16 @@ class Checker {
     if (!has_classes && !any_task) {
       Fail("data.task", config::Data::Format_Name(data.format()) + " holds classes");
     }
-    if (csv && has_classes && data.csv().label_columns() != 1) {
-      Fail("data.csv.label_columns",
+    const bool by_name = data.csv().label_size() > 0;
+    const int64_t labels = by_name ? data.csv().label_size() : data.csv().label_columns();
+    if (csv && has_classes && labels != 1) {
+      Fail(by_name ? "data.csv.label" : "data.csv.label_columns",
            "CLASSIFICATION has one: set data.task to MULTI_LABEL or REGRESSION");
     }
-    if (csv && !has_classes && data.classes() != 0 &&
-        data.classes() != data.csv().label_columns()) {
-      Fail("data.classes", fmt::format("is {} where data.csv.label_columns is {}: leave it out",
-                                       data.classes(), data.csv().label_columns()));
+    if (csv && !has_classes && data.classes() != 0 && data.classes() != labels) {
+      Fail("data.classes", fmt::format("is {} where data.csv.label{}: leave it out", data.classes(),
+                                       by_name ? fmt::format(" names {}", labels)
+                                               : fmt::format("_columns is {}", labels)));
     }
     if (!has_classes && config_.model().label_smoothing() > 0) {
       Fail("model.label_smoothing", "is for classes");
@@ -716,6 +798,8 @@ std::string PrintConfig(const Config& config) {
 
 std::vector<std::string> FieldLines(Config config) {
   std::vector<std::string> lines;
+  TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
   VisitSetFields(
       config, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
         if (IsNested(field)) return;
@@ -723,11 +807,11 @@ std::vector<std::string> FieldLines(Config config) {
         const int count = field.is_repeated() ? reflection.FieldSize(message, &field) : 1;
         std::vector<std::string> values(count);
         for (int i = 0; i < count; ++i) {
-          TextFormat::PrintFieldValueToString(message, &field, field.is_repeated() ? i : -1,
-                                              &values[i]);
+          printer.PrintFieldValueToString(message, &field, field.is_repeated() ? i : -1,
+                                          &values[i]);
         }
         // A map's order is not defined.
-        std::sort(values.begin(), values.end());
+        if (field.is_map()) std::sort(values.begin(), values.end());
         lines.push_back(fmt::format("{}: {}", name, fmt::join(values, ", ")));
       });
   return lines;

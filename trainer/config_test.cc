@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -140,7 +141,7 @@ TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
   EXPECT_THAT(ErrorOf("data { format: MNIST train: 'train.csv' }"),
               HasSubstr("MNIST takes two files"));
   EXPECT_THAT(ErrorOf("data { train: 'train.csv' mean: 0.5 }"),
-              HasSubstr("for CSV use data.csv.scale"));
+              HasSubstr("for CSV use data.csv.standardize"));
   EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' csv { header: true } }"),
               HasSubstr("data.csv: has no meaning for format CIFAR10"));
   EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' classes: 9 }"),
@@ -165,6 +166,58 @@ TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
               HasSubstr("schedule.every_steps: has no meaning for a rate of type COSINE"));
   EXPECT_THAT(ErrorOf(good + "schedule { type: PLATEAU }"),
               HasSubstr("PLATEAU follows the validation loss"));
+}
+
+TEST_F(ConfigTest, PointsAtImpossibleTables) {
+  const auto error_of = [](const std::string& csv, const std::string& data = "") {
+    return ErrorOf("data { train: 'train.csv' " + data + "\n csv { " + csv + " } }");
+  };
+  EXPECT_THAT(error_of("delimiter: '\"'"), HasSubstr("data.csv.delimiter: give one character"));
+  EXPECT_THAT(error_of("delimiter: '\\0'"), HasSubstr("data.csv.delimiter: give one character"));
+  EXPECT_THAT(error_of("label: 'y'"),
+              HasSubstr("c.pbtxt:2:8: data.csv.label: needs data.csv.header: true"));
+  EXPECT_THAT(error_of("header: true label: 'y' label_column: 2"),
+              HasSubstr("c.pbtxt:2:32: data.csv.label_column: data.csv.label is given too"));
+  EXPECT_THAT(error_of("header: true label: ['y', 'z'] label_columns: 2", "task: REGRESSION"),
+              HasSubstr("c.pbtxt:2:39: data.csv.label_columns: data.csv.label is given too"));
+  EXPECT_THAT(error_of("header: true label: ['y', 'y']", "task: REGRESSION"),
+              HasSubstr("data.csv.label: \"y\" twice"));
+  EXPECT_THAT(error_of("header: true label: ['y', 'z']"),
+              HasSubstr("data.csv.label: CLASSIFICATION has one"));
+  EXPECT_THAT(error_of("header: true label: ['y', 'z']", "task: REGRESSION classes: 3"),
+              HasSubstr("data.classes: is 3 where data.csv.label names 2: leave it out"));
+  EXPECT_THAT(error_of("ignore: ['0', 'Name']"),
+              HasSubstr("data.csv.ignore: \"Name\" is no column's number (from 0): names need "
+                        "data.csv.header: true"));
+  EXPECT_THAT(error_of("category: '-1'"), HasSubstr("data.csv.category: \"-1\" is no column's"));
+  EXPECT_THAT(error_of("standardize: true scale: 2"),
+              HasSubstr("data.csv.scale: has no meaning with data.csv.standardize"));
+  EXPECT_THAT(error_of("label_names: true", "task: REGRESSION"),
+              HasSubstr("data.csv.label_names: is for CLASSIFICATION"));
+  EXPECT_THAT(error_of("classes: 'a'"), HasSubstr("data.csv.classes: needs data.csv.label_names"));
+  EXPECT_THAT(error_of("label_names: true classes: ['a', 'a']"),
+              HasSubstr("data.csv.classes: \"a\" twice"));
+  EXPECT_THAT(error_of("standardize: true column { name: 'x' mean: 1 std: 0 }"),
+              HasSubstr("data.csv.column: \"x\" has no mean and standard deviation"));
+  EXPECT_THAT(error_of("missing: MEAN column { name: 'x' }"), HasSubstr("has no mean"));
+}
+
+TEST_F(ConfigTest, KeepsListsOfBlocks) {
+  const std::string table =
+      "data { train: 'train.csv' csv { header: true standardize: true "
+      "column { name: 'b' mean: 0.1 std: 3 } column { name: 'a\\n' category: ['y', 'x'] } } }";
+  const Config config = Load(table);
+  EXPECT_EQ(PrintConfig(Load(PrintConfig(config))), PrintConfig(config));
+  const std::vector<std::string> lines = FieldLines(config);
+  const auto line = std::find_if(lines.begin(), lines.end(), [](const std::string& text) {
+    return text.starts_with("data.csv.column: ");
+  });
+  ASSERT_NE(line, lines.end());
+  EXPECT_EQ(*line,
+            "data.csv.column: name: \"b\" mean: 0.1 std: 3 , "
+            "name: \"a\\n\" category: \"y\" category: \"x\" ");
+  EXPECT_THAT(ErrorOf(table, {"data.csv.column=[]"}),
+              HasSubstr("data.csv.column is a list of blocks: write them into the config"));
 }
 
 TEST_F(ConfigTest, SetOverridesAnyField) {

@@ -48,7 +48,8 @@ struct ModelSpec {
 
 class Model : public torch::nn::Module {
  public:
-  // input: [count, input_shape...], count >= 1, float32, or int64 where samples are tokens -> output:
+  // input: [count, input_shape...], count >= 1, float32, or int64 where samples are tokens; on a GPU that
+  // trains in BF16 or FP16 pixels are of that type, as autocast hands them to a first layer -> output:
   // [count, classes], logits or numbers; for tokens [count, tokens, classes]. Columns beyond the classes
   // are left out where labels are compared.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
@@ -56,7 +57,8 @@ class Model : public torch::nn::Module {
   // The sum over the targets of their losses, 0-dimensional. By default that of torch.nn.functional with
   // reduction="sum": cross_entropy for classes (in training with the config's label smoothing) and tokens,
   // binary_cross_entropy_with_logits for labels, mse_loss for numbers. target: [count,
-  // SampleSpec::target_shape()...].
+  // SampleSpec::target_shape()...]. Of a mixture (data.augment) it is asked for twice, with either sample's
+  // targets.
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
 
   // Where the state's tensors are kept in another shape than they are saved in: what is saved. By

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <cstdio>
-
 namespace lockstep {
 namespace {
 
@@ -13,14 +10,6 @@ using Clock = std::chrono::steady_clock;
 // A live line is redrawn ten times a second; plain lines come every five seconds.
 constexpr Clock::duration kLivePeriod = std::chrono::milliseconds(100);
 constexpr Clock::duration kPlainPeriod = std::chrono::seconds(5);
-
-std::string Duration(double seconds) {
-  const int64_t total = std::lround(seconds);
-  const int64_t hours = total / 3600;
-  const int64_t minutes = total / 60 % 60;
-  return hours > 0 ? fmt::format("{}h{:02}m", hours, minutes)
-                   : fmt::format("{}m{:02}s", minutes, total % 60);
-}
 
 std::string Rate(double samples_per_s) {
   return samples_per_s < 1e4 ? fmt::format("{:.0f}", samples_per_s)
@@ -31,10 +20,6 @@ std::string Rate(double samples_per_s) {
 
 Progress::Progress(bool live, int64_t epochs, int64_t total_steps, int64_t global_batch)
     : live_(live), epochs_(epochs), total_steps_(total_steps), global_batch_(global_batch) {}
-
-Progress::~Progress() {
-  if (line_is_drawn_) Say("");
-}
 
 void Progress::OnStep(const StepReport& report) {
   const Clock::time_point now = Clock::now();
@@ -47,23 +32,9 @@ void Progress::OnStep(const StepReport& report) {
   if (report.samples_per_s > 0 && report.step < total_steps_) {
     const double left =
         static_cast<double>((total_steps_ - report.step) * global_batch_) / report.samples_per_s;
-    line += fmt::format("  {} left", Duration(left));
+    line += fmt::format("  {} left", DurationText(left));
   }
-  if (!live_) {
-    Say(line);
-    return;
-  }
-  // Carriage return, then the line, then 'erase to the end of the line' (ECMA-48, EL).
-  fmt::print("\r{}\033[K", line);
-  std::fflush(stdout);
-  line_is_drawn_ = true;
-}
-
-void Progress::Say(const std::string& line) {
-  if (line_is_drawn_) fmt::print("\r\033[K");
-  line_is_drawn_ = false;
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  live_ ? line_.Draw(line) : line_.Say(line);
 }
 
 }  // namespace lockstep

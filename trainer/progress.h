@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/live_line.h"
 #include "trainer/ops/step_values.h"
 
 namespace lockstep {
@@ -16,6 +17,7 @@ struct StepReport {
   double lr = 0;
   double samples_per_s = 0;
   double data_wait = 0;  // the share of the time that the device waited for samples
+  int loader_threads = 0;
   std::array<double, ops::kStepFigures> figures{};
 
   double loss() const { return figures[ops::kLoss]; }
@@ -26,22 +28,17 @@ class Progress {
   // `live`: standard output is a terminal that one line may be redrawn on.
   Progress(bool live, int64_t epochs, int64_t total_steps, int64_t global_batch);
 
-  // Ends the live line, if one is drawn.
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
   void OnStep(const StepReport& report);
 
   // A line that stays.
-  void Say(const std::string& line);
+  void Say(const std::string& line) { line_.Say(line); }
 
  private:
   bool live_;
   int64_t epochs_;
   int64_t total_steps_;
   int64_t global_batch_;
-  bool line_is_drawn_ = false;
+  LiveLine line_;
   std::chrono::steady_clock::time_point last_drawn_;
 };
 

@@ -5,8 +5,9 @@
 //     loader_threads
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
 //     batch), lr, samples_per_s (over all ranks, since the line before), data_wait (the share of that
-//     time in which rank 0's device stood still for want of samples), grad_norm (before clipping); in FP16 loss_scale;
-//     skipped_steps (so far, without an update) if there are any
+//     time in which rank 0's device stood still for want of samples), loader_threads (of rank 0, now),
+//     grad_norm (before clipping); in FP16 loss_scale; skipped_steps (so far, without an update) if
+//     there are any
 //   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
 //     tensors took on rank 0's GPU in each phase of the first step
 //   out_of_memory  step (that did not fit), micro_batch, accumulation: what the run goes on with

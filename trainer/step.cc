@@ -92,6 +92,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
     : config_(config),
       model_(model),
       preprocessing_(preprocessing),
+      augment_(AugmentOptionsFor(config)),
       spec_(spec),
       accumulation_(config.accumulation()),
       max_micro_batch_(max_micro_batch),
@@ -180,7 +181,8 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
   if (slots_.empty()) {
     for (int micro = 0; micro < accumulation_; ++micro) {
       slots_.push_back({EmptyInputs(spec_, max_micro_batch_, world_.device),
-                        EmptyTargets(spec_, max_micro_batch_, world_.device)});
+                        EmptyTargets(spec_, max_micro_batch_, world_.device),
+                        EmptyDraws(augment_, max_micro_batch_, world_.device)});
     }
   }
   std::vector<DeviceBatch> micro_batches;
@@ -192,6 +194,10 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
     slot.target.narrow(0, 0, count).copy_(batch.target);
     micro_batches.push_back(
         {std::move(batch.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count)});
+    if (slot.draws.defined()) {
+      micro_batches.back().draws = slot.draws.narrow(0, 0, count);
+      micro_batches.back().draws.copy_(batch.draws);
+    }
     if (micro + 1 < accumulation_) batches.prefetch();
   }
   const auto compute = [&] {
@@ -259,6 +265,22 @@ void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
   reducer_->Finish();
 }
 
+// The sum of a micro-batch's losses, whose backward is going to be called with `gradient`.
+at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient) {
+  const Autocast autocast(world_.device, precision_);
+  const at::Tensor input = preprocessing_(batch.input, batch.draws);
+  // A single sample is mixed with itself.
+  if (!augment_.Mixes() || batch.input.size(0) < 2) {
+    const KnownLossGradient known(model_, gradient);
+    return model_.LossSum(model_.Forward(input), batch.target);
+  }
+  const at::Tensor output = model_.Forward(input);
+  const at::Tensor own = batch.draws[0][kOwnInLoss];
+  // Each with an output of its own: the loss's backward may write its gradient over that.
+  return own * model_.LossSum(output, batch.target) +
+         (1 - own) * model_.LossSum(output.clone(), batch.target.roll(1, 0));
+}
+
 // Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
 void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
   Mark(Phase::kExchange);
@@ -271,12 +293,7 @@ void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
   }
   Mark(Phase::kForward);
   const at::Tensor loss_gradient = share_ * values_[ops::kLossScale];
-  at::Tensor loss_sum;
-  {
-    const Autocast autocast(world_.device, precision_);
-    const KnownLossGradient known(model_, loss_gradient);
-    loss_sum = model_.LossSum(model_.Forward(preprocessing_(batch.input)), batch.target);
-  }
+  const at::Tensor loss_sum = LossSumOf(batch, loss_gradient);
   reducer_->scalars()[kLossScalar].add_(loss_sum.detach() * share_);
   Mark(Phase::kBackward);
   if (last) reducer_->ReduceDuringBackward();

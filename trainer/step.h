@@ -103,6 +103,7 @@ class Step {
   void SetUpGraphs();
   void BeginStep();
   void AccumulateGradients(const NextMicroBatch& micro_batch);
+  at::Tensor LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient);
   void AddMicroBatch(const DeviceBatch& batch, bool last);
   void Update();
   void SetShare(int64_t global_count);
@@ -115,6 +116,7 @@ class Step {
   const config::Config& config_;
   Model& model_;
   const Preprocessing& preprocessing_;
+  AugmentOptions augment_;
   SampleSpec spec_;
   int accumulation_;
   int64_t max_micro_batch_;
@@ -139,6 +141,7 @@ class Step {
   struct Slot {
     at::Tensor input;
     at::Tensor target;
+    at::Tensor draws;
   };
   std::vector<Slot> slots_;
   StepClock* clock_ = nullptr;

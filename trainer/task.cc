@@ -10,11 +10,13 @@
 #include "base/cores.h"
 #include "base/error.h"
 #include "ckpt/safetensors.h"
-#include "data/image_folder.h"
+#include "data/csv.h"
+#include "data/image_dataset.h"
 #include "data/normalized.h"
 #include "data/skip_bad.h"
 #include "trainer/batch_norm.h"
 #include "trainer/config.h"
+#include "trainer/ops/augment_pixels.h"
 #include "trainer/ops/normalize_pixels.h"
 
 namespace lockstep {
@@ -39,27 +41,106 @@ Task TaskOf(const config::Data& config) {
   throw BugError("data.task {}", static_cast<int>(config.task()));
 }
 
+ImageCache CacheOf(const config::Images& images) {
+  switch (images.cache()) {
+    case config::Images::OFF:
+      return ImageCache::kOff;
+    case config::Images::ENCODED:
+      return ImageCache::kEncoded;
+    case config::Images::DECODED:
+      return ImageCache::kDecoded;
+  }
+  throw BugError("data.images.cache {}", static_cast<int>(images.cache()));
+}
+
 std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                                           const std::vector<std::string>& files,
-                                          const SampleSpec& expected, bool label_optional) {
-  if (files.size() != 1) throw UsageError("IMAGES takes one folder, not {}", files.size());
+                                          const SampleSpec& expected, bool label_optional,
+                                          const std::shared_ptr<MemoryBudget>& budget) {
   const config::Images& images = config.data().images();
-  const auto dataset = OpenImageFolder({.folder = files[0],
-                                        .classes = expected.class_names,
-                                        .label_optional = label_optional,
-                                        .size = images.size(),
-                                        .crop = {.min_area = images.min_area(),
-                                                 .max_area = images.max_area(),
-                                                 .max_stretch = images.max_stretch()},
-                                        .mirror = images.mirror(),
-                                        .center = images.center(),
-                                        .seed = config.seed()});
+  const auto dataset = lockstep::OpenImages({.source = {.files = files,
+                                                        .classes = expected.class_names,
+                                                        .class_count = expected.classes,
+                                                        .label_optional = label_optional},
+                                             .size = images.size(),
+                                             .crop = {.min_area = images.min_area(),
+                                                      .max_area = images.max_area(),
+                                                      .max_stretch = images.max_stretch()},
+                                             .mirror = images.mirror(),
+                                             .center = images.center(),
+                                             .seed = config.seed(),
+                                             .cache = CacheOf(images),
+                                             .budget = budget});
   const int64_t classes = dataset->spec().classes;
   if (expected.classes > 0 && expected.classes != classes) {
     throw DataError("{}: {} classes where data.classes says {}", files[0], classes,
                     expected.classes);
   }
   return dataset;
+}
+
+CsvOptions CsvOptionsFor(const config::Csv& csv, const std::vector<std::string>& files,
+                         const SampleSpec& expected, bool label_optional) {
+  CsvOptions options{.files = files,
+                     .delimiter = csv.delimiter()[0],
+                     .header = csv.header(),
+                     .labels = ListOf(csv.label()),
+                     .label_column = csv.label_column(),
+                     .label_columns = csv.label_columns(),
+                     .ignore = ListOf(csv.ignore()),
+                     .category = ListOf(csv.category()),
+                     .mean_if_missing = csv.missing() == config::Csv::MEAN,
+                     .standardize = csv.standardize(),
+                     .scale = static_cast<float>(csv.scale()),
+                     .task = expected.task,
+                     .label_names = csv.label_names(),
+                     .class_names = expected.class_names,
+                     .classes = expected.classes,
+                     .features = expected.shape.empty() ? 0 : expected.shape[0],
+                     .label_optional = label_optional};
+  for (const config::Csv::Column& column : csv.column()) {
+    options.columns.push_back({.name = column.name(),
+                               .mean = column.mean(),
+                               .std = column.has_std() ? column.std() : 1,
+                               .categories = ListOf(column.category())});
+  }
+  return options;
+}
+
+// Writes what the training files held to `csv`, for CsvOptionsFor.
+void Keep(const CsvTable& table, config::Csv& csv) {
+  csv.clear_column();
+  for (const CsvColumn& column : table.columns) {
+    config::Csv::Column& kept = *csv.add_column();
+    if (!column.name.empty()) kept.set_name(column.name);
+    kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
+    const bool measured = csv.standardize() || csv.missing() == config::Csv::MEAN;
+    if (!measured || !column.categories.empty()) continue;
+    kept.set_mean(column.mean);
+    kept.set_std(column.std);
+  }
+  const std::vector<std::string>& classes = table.dataset->spec().class_names;
+  csv.mutable_classes()->Assign(classes.begin(), classes.end());
+  if (table.labels.empty()) return;
+  csv.mutable_label()->Assign(table.labels.begin(), table.labels.end());
+  csv.set_label_column(config::Csv().label_column());
+  csv.set_label_columns(config::Csv().label_columns());
+}
+
+// Opens the training files and writes what they held to the config.
+std::shared_ptr<const Dataset> OpenTrainingTable(config::Config& config,
+                                                 const SampleSpec& expected) {
+  config::Data& data = *config.mutable_data();
+  CsvOptions options =
+      CsvOptionsFor(data.csv(), ListOf(data.train()), expected, /*label_optional=*/false);
+  if (data.validation_fraction() > 0) {
+    options.training_rows = [&](int64_t rows) {
+      return SplitBySeed(rows, data.validation_fraction(), config.seed()).train;
+    };
+  }
+  const CsvTable table = ReadCsv(options);
+  Keep(table, *data.mutable_csv());
+  return table.dataset;
 }
 
 // Of a format whose inputs and targets are two files, the targets'; empty: there is none.
@@ -70,23 +151,16 @@ std::string SecondFile(const config::Data& data, const std::vector<std::string>&
   throw UsageError("{}; not {}", TwoFilesText(data), files.size());
 }
 
-// `expected`: what is known of the samples; no shape and no classes: what the files hold.
+// `expected`: what is known of the samples; no shape and no classes: what the files hold. `budget`: of
+// data.images.cache; null: nothing is kept.
 std::shared_ptr<const Dataset> Open(const config::Config& config,
                                     const std::vector<std::string>& files,
-                                    const SampleSpec& expected, bool label_optional) {
+                                    const SampleSpec& expected, bool label_optional,
+                                    const std::shared_ptr<MemoryBudget>& budget) {
   const config::Data& data = config.data();
   switch (data.format()) {
     case config::Data::CSV:
-      return ReadCsv({.files = files,
-                      .delimiter = data.csv().delimiter()[0],
-                      .header = data.csv().header(),
-                      .label_column = data.csv().label_column(),
-                      .label_columns = data.csv().label_columns(),
-                      .task = expected.task,
-                      .scale = static_cast<float>(data.csv().scale()),
-                      .classes = expected.classes,
-                      .features = expected.shape.empty() ? 0 : expected.shape[0],
-                      .label_optional = label_optional});
+      return ReadCsv(CsvOptionsFor(data.csv(), files, expected, label_optional)).dataset;
     case config::Data::MNIST:
       return ReadMnist({.images = files[0],
                         .labels = SecondFile(data, files, label_optional),
@@ -100,7 +174,7 @@ std::shared_ptr<const Dataset> Open(const config::Config& config,
     case config::Data::CIFAR10:
       return ReadCifar10({.files = files});
     case config::Data::IMAGES:
-      return OpenImages(config, files, expected, label_optional);
+      return OpenImages(config, files, expected, label_optional, budget);
     case config::Data::TOKENS:
       return MapTokens({.files = files,
                         .length = data.tokens().length(),
@@ -126,8 +200,34 @@ std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>&
   return plain ? plain : dataset;
 }
 
+// Throws Error (kUsage) where data.augment asks for colours that images of so many channels have not.
+void CheckColours(const config::Augment& augment, int64_t channels) {
+  if (channels == 3) return;
+  for (const auto& [name, value] : {std::pair{"brightness", augment.brightness()},
+                                    {"contrast", augment.contrast()},
+                                    {"saturation", augment.saturation()},
+                                    {"hue", augment.hue()}}) {
+    if (value == 0) continue;
+    throw UsageError("data.augment.{}: is for images of three channels, not of {}", name, channels);
+  }
+}
+
 std::string ShapeText(const SampleSpec& spec) {
   return fmt::format("[{}]", fmt::join(spec.shape, ", "));
+}
+
+// What OpenFiles() says, with a budget for Open().
+std::shared_ptr<const Dataset> OpenLike(const config::Config& config,
+                                        const std::vector<std::string>& files,
+                                        const SampleSpec& spec, bool label_optional,
+                                        const std::shared_ptr<MemoryBudget>& budget) {
+  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional, budget));
+  if (dataset->spec().shape != spec.shape) {
+    throw DataError("{}: samples of shape {} where the model was made for {}", files.front(),
+                    ShapeText(dataset->spec()), ShapeText(spec));
+  }
+  // Nothing can stand for a sample whose prediction was asked for.
+  return label_optional ? dataset : WithoutBad(config, dataset);
 }
 
 // Copies the tensors of config.init_from into the model; with config.replace_head all but its last
@@ -166,43 +266,52 @@ SampleSpec SpecOf(const config::Data& config) {
     spec.channels_last = true;
     spec.class_names = ListOf(config.images().classes());
   }
+  if (config.format() == config::Data::CSV) spec.class_names = ListOf(config.csv().classes());
   return spec;
 }
 
-TrainingData OpenTrainingData(const config::Config& config) {
+TrainingData OpenTrainingData(const config::Config& given) {
+  config::Config config = given;  // and what the training files hold
   const config::Data& data = config.data();
   SampleSpec expected = SpecOf(data);
   // What training files hold is compared with data.input_shape once they are open.
   if (data.format() != config::Data::SYNTHETIC) expected.shape.clear();
+  const auto budget = std::make_shared<MemoryBudget>(data.images().cache_mib() << 20);
   const std::shared_ptr<const Dataset> all =
-      Open(config, ListOf(data.train()), expected, /*label_optional=*/false);
-  if (data.validation_size() > 0) {
-    return {WithoutBad(config, all),
-            OpenFiles(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false)};
+      data.format() == config::Data::CSV
+          ? OpenTrainingTable(config, expected)
+          : Open(config, ListOf(data.train()), expected, /*label_optional=*/false, budget);
+  TrainingData opened{.csv = data.csv()};
+  if (data.validation_fraction() > 0) {
+    Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
+    const auto part = [&](const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> rows) {
+      return WithoutBad(config, std::make_shared<Subset>(whole, std::move(rows)));
+    };
+    opened.train = part(all, std::move(split.train));
+    opened.validation = part(AsEvaluated(all), std::move(split.validation));
+    return opened;
   }
-  if (data.validation_fraction() == 0) return {WithoutBad(config, all), nullptr};
-  Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
-  return {
-      WithoutBad(config, std::make_shared<Subset>(all, std::move(split.train))),
-      WithoutBad(config, std::make_shared<Subset>(AsEvaluated(all), std::move(split.validation)))};
+  opened.train = WithoutBad(config, all);
+  if (data.validation_size() > 0) {
+    opened.validation =
+        OpenLike(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false, budget);
+  }
+  return opened;
 }
 
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional) {
-  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional));
-  if (dataset->spec().shape != spec.shape) {
-    throw DataError("{}: samples of shape {} where the model was made for {}", files.front(),
-                    ShapeText(dataset->spec()), ShapeText(spec));
-  }
-  // Nothing can stand for a sample whose prediction was asked for.
-  return label_optional ? dataset : WithoutBad(config, dataset);
+  return OpenLike(config, files, spec, label_optional, /*budget=*/nullptr);
 }
 
-Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec,
-                             at::Device device) {
+Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device,
+                             config::Precision precision) {
   if (spec.dtype != at::kByte) return;
   const int64_t channels = spec.shape[0];
+  CheckColours(config.augment(), channels);
+  if (device.is_cuda() && precision == config::BF16) dtype_ = at::kBFloat16;
+  if (device.is_cuda() && precision == config::FP16) dtype_ = at::kHalf;
   const auto per_channel = [&](const google::protobuf::RepeatedField<double>& values,
                                double fallback, const char* name) {
     if (values.size() > 1 && values.size() != channels) {
@@ -229,13 +338,26 @@ std::unique_ptr<const Dataset> Preprocessing::InLoader(const Dataset& dataset) c
   return std::make_unique<Normalized>(dataset, values(scale_), values(shift_));
 }
 
-at::Tensor Preprocessing::operator()(const at::Tensor& input) const {
-  return input.scalar_type() == at::kByte ? ops::NormalizePixels(input, scale_, shift_) : input;
+at::Tensor Preprocessing::operator()(const at::Tensor& input, const at::Tensor& draws) const {
+  if (input.scalar_type() != at::kByte) return input;
+  return draws.defined() ? ops::AugmentPixels(input, draws, scale_, shift_, dtype_)
+                         : ops::NormalizePixels(input, scale_, shift_, dtype_);
+}
+
+AugmentOptions AugmentOptionsFor(const config::Config& config) {
+  const config::Augment& augment = config.data().augment();
+  return {.brightness = augment.brightness(),
+          .contrast = augment.contrast(),
+          .saturation = augment.saturation(),
+          .hue = augment.hue(),
+          .mixup = augment.mixup(),
+          .cutmix = augment.cutmix(),
+          .seed = config.seed()};
 }
 
 Input::Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,
              const LoaderOptions& options, at::Device device)
-    : in_loader(preprocessing.InLoader(dataset)),
+    : in_loader(options.augment.Any() ? nullptr : preprocessing.InLoader(dataset)),
       loader(in_loader ? *in_loader : dataset, sampler, options),
       feed(loader, (in_loader ? *in_loader : dataset).spec(), sampler.max_micro_batch(), device) {}
 
@@ -264,10 +386,17 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
 
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world) {
   // More than decoding for the fastest GPU takes.
-  constexpr int kMaxThreads = 64;
-  const int threads =
-      config.threads() >= 0 ? config.threads() : std::min(CoresPerRank(world) - 1, kMaxThreads);
-  return {.threads = threads, .slots = config.slots(), .pinned = world.device.is_cuda()};
+  constexpr int kMaxCores = 64;
+  // Threads that wait for a slow disk take none of a core's time.
+  constexpr int kMostPerCore = 4;
+  LoaderOptions options{
+      .threads = config.threads(), .slots = config.slots(), .pinned = world.device.is_cuda()};
+  if (config.threads() < 0) {
+    const int cores = std::min(CoresPerRank(world), kMaxCores);
+    options.threads = world.device.is_cuda() ? std::max(1, cores - 1) : cores - 1;
+    options.most_threads = kMostPerCore * cores;
+  }
+  return options;
 }
 
 int CoresPerRank(const World& world) { return std::max(1, UsableCores() / world.local_ranks); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/named_tensor.h"
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "data/device_feed.h"
 #include "data/loader.h"
@@ -19,6 +20,7 @@ namespace lockstep {
 struct TrainingData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation;  // null: none
+  config::Csv csv;  // the config's, completed with what the training files held
 };
 
 // Opens the training and validation sets. Throws Error (kData, kUsage).
@@ -34,23 +36,31 @@ std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional);
 
-// What a data set's inputs become before the model: pixels are scaled, numbers are left alone. On the
-// CPU loader threads do it, on a GPU a kernel after the copy, which then is of bytes.
+// What a data set's inputs become before the model: pixels are augmented in training and scaled,
+// numbers are left alone. On a GPU a kernel does it after the copy, which then is of bytes, and
+// writes what autocast would round to; on the CPU loader threads scale what is not augmented.
 class Preprocessing {
  public:
-  // Throws Error (kUsage) where data.mean or data.std do not fit the channels.
-  Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device);
+  // `precision` is one that the device has. Throws Error (kUsage) where data.mean, data.std or
+  // data.augment do not fit the channels.
+  Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device,
+                config::Precision precision);
 
   // The data set that a loader is to read in place of `dataset`, which it refers to; null: itself.
   std::unique_ptr<const Dataset> InLoader(const Dataset& dataset) const;
 
-  // input: [count, spec.shape...] on the device, as the loader read it -> float32.
-  at::Tensor operator()(const at::Tensor& input) const;
+  // input: [count, spec.shape...] on the device, as the loader read it; draws: what it drew for each
+  // sample, if anything (DeviceBatch) -> numbers as Model::Forward takes them, or tokens as they are.
+  at::Tensor operator()(const at::Tensor& input, const at::Tensor& draws = {}) const;
 
  private:
   at::Tensor scale_;  // float32 [channels]; undefined where inputs are numbers
   at::Tensor shift_;
+  at::ScalarType dtype_ = at::kFloat;  // that pixels become
 };
+
+// What is drawn for each training sample.
+AugmentOptions AugmentOptionsFor(const config::Config& config);
 
 // A data set's micro-batches on the device, as the model takes them once Preprocessing is applied.
 struct Input {
@@ -70,7 +80,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
                                  const Models& models, const World& world);
 
 // The config's loader for this rank. -1 threads: one for each core that the rank has beyond the one
-// that trains, up to 64.
+// that trains, at most 63, and then as many as tuning finds best.
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world);
 
 // Cores that this process may run on, shared among the ranks of this machine; at least 1.

@@ -16,6 +16,7 @@
 #include "ckpt/atomic_file.h"
 #include "ckpt/safetensors.h"
 #include "comm/flight_story.h"
+#include "data/csv_cells.h"
 #include "data/device_feed.h"
 #include "trainer/flops.h"
 #include "trainer/metrics_ring.h"
@@ -56,7 +57,8 @@ SamplerOptions SamplerOptionsFor(const config::Config& config, int accumulation,
 }
 
 // The config as this data resolves it: what it left to the data is written down.
-config::Config Resolved(config::Config config, const SampleSpec& spec) {
+config::Config Resolved(config::Config config, const TrainingData& training) {
+  const SampleSpec& spec = training.train->spec();
   config::Data& data = *config.mutable_data();
   if (data.input_shape_size() > 0 && SpecOf(data).shape != spec.shape) {
     throw DataError("{}: samples of shape [{}] where data.input_shape says [{}]", data.train(0),
@@ -64,24 +66,32 @@ config::Config Resolved(config::Config config, const SampleSpec& spec) {
   }
   data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
   data.set_classes(spec.classes);
-  if (!spec.class_names.empty()) {
+  if (data.format() == config::Data::CSV) *data.mutable_csv() = training.csv;
+  if (data.format() == config::Data::IMAGES) {
     data.mutable_images()->mutable_classes()->Assign(spec.class_names.begin(),
                                                      spec.class_names.end());
   }
   return config;
 }
 
-std::string CsvOf(const Predictions& predictions) {
+// A number of the column `name`; a class by its name, where classes have some, or without a fraction.
+std::string CsvCellOf(const std::string& name, double value,
+                      const std::vector<std::string>& class_names) {
+  if (name == "label") {
+    return class_names.empty() ? fmt::format("{:.0f}", value)
+                               : AsCsvCell(class_names.at(static_cast<size_t>(value)));
+  }
+  // All that float32 holds.
+  return name.starts_with("value") ? fmt::format("{:.9g}", value) : fmt::format("{:.6f}", value);
+}
+
+std::string CsvOf(const Predictions& predictions, const std::vector<std::string>& class_names) {
   std::string csv = fmt::format("index,{}\n", fmt::join(predictions.columns, ","));
   const auto values = predictions.values.accessor<double, 2>();
   for (int64_t i = 0; i < values.size(0); ++i) {
     csv += std::to_string(i);
     for (int64_t column = 0; column < values.size(1); ++column) {
-      const double value = values[i][column];
-      // Classes without a fraction, numbers with all that float32 holds.
-      csv += predictions.columns[column] == "label"             ? fmt::format(",{:.0f}", value)
-             : predictions.columns[column].starts_with("value") ? fmt::format(",{:.9g}", value)
-                                                                : fmt::format(",{:.6f}", value);
+      csv += ',' + CsvCellOf(predictions.columns[column], values[i][column], class_names);
     }
     csv += '\n';
   }
@@ -105,7 +115,7 @@ class Trainer {
       : config_(config),
         world_(world),
         data_(std::move(data)),
-        preprocessing_(config.data(), data_.train->spec(), world.device),
+        preprocessing_(config.data(), data_.train->spec(), world.device, precision_),
         model_(MakeModel(config, data_.train->spec(), models, world)),
         sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world)),
         loader_options_(LoaderOptionsFor(config.loader(), world)),
@@ -269,26 +279,29 @@ class Trainer {
     pinned_batch_ = input_->feed.Next();
     pinned_batch_.input = pinned_batch_.input.clone();
     pinned_batch_.target = pinned_batch_.target.clone();
+    if (pinned_batch_.draws.defined()) pinned_batch_.draws = pinned_batch_.draws.clone();
   }
 
   // Reads from where the sampler stands.
   void Feed() {
     if (input_) {
       waited_before_s_ += input_->feed.waited_s();
-      read_before_s_ += input_->loader.times().reading;
+      loader_before_ = loader_before_ + input_->loader.times();
     }
-    input_.emplace(*data_.train, preprocessing_, sampler_, loader_options_, world_.device);
+    LoaderOptions options = loader_options_;
+    options.augment = AugmentOptionsFor(config_);
+    input_.emplace(*data_.train, preprocessing_, sampler_, options, world_.device);
   }
 
   // ---- Waiting for samples ----------------------------------------------------------------------
 
   // Seconds since CountWaitingFromHere(), of all loaders that there were.
   double WaitedSeconds() { return waited_before_s_ + input_->feed.waited_s(); }
-  double ReadSeconds() const { return read_before_s_ + input_->loader.times().reading; }
+  LoaderTimes TimesOfLoaders() const { return loader_before_ + input_->loader.times(); }
 
   void CountWaitingFromHere() {
     waited_before_s_ = -input_->feed.waited_s();
-    read_before_s_ = -input_->loader.times().reading;
+    loader_before_ = LoaderTimes{} - input_->loader.times();
     reads_before_ = data_.train->times();
     trained_s_ = waited_when_told_s_ = 0;
   }
@@ -338,6 +351,7 @@ class Trainer {
           static_cast<double>(SamplesIn(steps_done) - SamplesIn(last_line_step_)) /
           SecondsSince(last_line_);
       report.data_wait = TakeDataWait(SecondsSince(last_line_));
+      report.loader_threads = input_->loader.threads();
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
       metrics_.Push(report, step_->figures());
@@ -356,7 +370,7 @@ class Trainer {
     ReadTimes reads = data_.train->times();
     reads.files -= reads_before_.files;
     reads.decoding -= reads_before_.decoding;
-    return LimitOf({.reading = ReadSeconds()}, reads, loader_options_.threads, trained_s_);
+    return LimitOf(TimesOfLoaders(), reads);
   }
 
   // Says which samples could not be read, on the rank that tried.
@@ -393,6 +407,7 @@ class Trainer {
                {"lr", report.lr},
                {"samples_per_s", Round(report.samples_per_s, 0)},
                {"data_wait", Round(report.data_wait, 3)},
+               {"loader_threads", report.loader_threads},
                {"grad_norm", figures[ops::kGradNorm]}};
     if (precision_ == config::FP16) event["loss_scale"] = figures[ops::kScale];
     if (figures[ops::kSkipped] > 0) event["skipped_steps"] = figures[ops::kSkipped];
@@ -479,6 +494,7 @@ class Trainer {
     }
     // What is saved at the end is what was evaluated.
     if (averages && !ends) step_->SwapAverages();
+    input_->loader.Rest();
     epoch_begin_ = last_line_ = Clock::now();
     last_line_step_ = steps_done;
     waited_when_told_s_ = WaitedSeconds();
@@ -568,8 +584,8 @@ class Trainer {
   Clock::time_point epoch_begin_;
   int64_t rated_samples_ = 0;
   double rated_seconds_ = 0;
-  double waited_before_s_ = 0;  // these two: for and in loaders that are gone
-  double read_before_s_ = 0;
+  double waited_before_s_ = 0;  // these two: for and of loaders that are gone
+  LoaderTimes loader_before_;
   ReadTimes reads_before_;         // when counting began, after the first step
   double trained_s_ = 0;           // since then, without evaluation
   double waited_when_told_s_ = 0;  // at the last step line
@@ -580,7 +596,7 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const 
                  const World& world) {
   Together(world.host, [&] {
     TrainingData data = OpenTrainingData(config);
-    config = Resolved(std::move(config), data.train->spec());
+    config = Resolved(std::move(config), data);
     SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
     torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
     trainer.emplace(config, std::move(data), models, world);
@@ -625,7 +641,7 @@ LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Model
     run.precision = PrecisionOn(world.device, config.precision());
     SetUpNumerics(run.precision, config.deterministic());
     run.model = MakeModel(config, SpecOf(config.data()), models, world);
-    run.preprocessing.emplace(config.data(), run.dataset->spec(), world.device);
+    run.preprocessing.emplace(config.data(), run.dataset->spec(), world.device, run.precision);
   });
   return run;
 }
@@ -686,7 +702,7 @@ int64_t PredictRun(const std::string& run_dir, const config::Config& config,
       LoaderOptionsFor(config.loader(), world), run.precision, world);
   Together(world.host, [&] {
     if (world.rank() != 0) return;
-    WriteFileAtomically(output, CsvOf(predictions));
+    WriteFileAtomically(output, CsvOf(predictions, run.dataset->spec().class_names));
   });
   return run.dataset->size();
 }

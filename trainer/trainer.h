@@ -70,8 +70,8 @@ RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& conf
                           const World& world);
 
 // Predicts the samples of `files`, whose labels may be left out, with a run's final weights, and
-// writes them to `output` as CSV: the index and the columns of Predictions. Returns their number. Every
-// rank must call it. Throws Error.
+// writes them to `output` as CSV: the index and the columns of Predictions, labels as their names where
+// they have some. Returns their number. Every rank must call it. Throws Error.
 int64_t PredictRun(const std::string& run_dir, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Models& models, const World& world);

@@ -1,5 +1,5 @@
-// A feed's batches arrive on the device whole and in order, while the device is busy with the one
-// before.
+// A feed's batches and draws arrive on the device whole and in order, while the device is busy with
+// the one before.
 
 #include "data/device_feed.h"
 
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Sample i is 256 times the number i, with label i.
+// Sample i is an image of 256 times the number i, with label i.
 class Numbers : public Dataset {
  public:
   int64_t size() const override { return 1000; }
@@ -24,13 +24,26 @@ class Numbers : public Dataset {
   }
 
  private:
-  SampleSpec spec_{.shape = {256}, .classes = 1000};
+  SampleSpec spec_{.shape = {1, 16, 16}, .classes = 1000};
 };
+
+constexpr AugmentOptions kAugment{.brightness = 0.5, .mixup = 1, .seed = 3};
+
+at::Tensor DrawsOf(const MicroBatch& batch) {
+  const auto count = static_cast<int64_t>(batch.indices.size());
+  at::Tensor draws = EmptyDraws(kAugment, count, at::kCPU);
+  for (int64_t i = 0; i < count; ++i) {
+    DrawAugmentation(kAugment, {.width = 16, .height = 16}, batch.epoch, batch.indices[i],
+                     draws[i].mutable_data_ptr<float>());
+  }
+  return draws;
+}
 
 void ExpectEveryBatchWhole(at::Device device, int threads, bool prefetch) {
   const Numbers numbers;
   Sampler sampler({.samples = 1000, .global_batch = 64, .seed = 3});
-  Loader loader(numbers, sampler, {.threads = threads, .slots = 3, .pinned = device.is_cuda()});
+  Loader loader(numbers, sampler,
+                {.threads = threads, .slots = 3, .pinned = device.is_cuda(), .augment = kAugment});
   DeviceFeed feed(loader, numbers.spec(), sampler.max_micro_batch(), device);
   const at::Tensor load = at::randn({2048, 2048}, at::TensorOptions(device));
   at::Tensor wrong = at::zeros({}, at::TensorOptions(device).dtype(at::kLong));
@@ -42,8 +55,9 @@ void ExpectEveryBatchWhole(at::Device device, int threads, bool prefetch) {
     // batches.
     if (device.is_cuda()) wrong += at::mm(load, load).isnan().sum();
     const at::Tensor labels = at::tensor(expected, at::kLong).to(device);
-    wrong +=
-        batch.target.ne(labels).sum() + batch.input.ne(labels.to(at::kFloat).unsqueeze(1)).sum();
+    wrong += batch.target.ne(labels).sum() +
+             batch.input.flatten(1).ne(labels.to(at::kFloat).unsqueeze(1)).sum() +
+             batch.draws.ne(DrawsOf(batch.origin).to(device)).sum();
     if (prefetch) feed.Prefetch();
   }
   EXPECT_EQ(wrong.item<int64_t>(), 0);

@@ -1,0 +1,42 @@
+#include "base/live_line.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+
+namespace lockstep {
+
+std::string DurationText(double seconds) {
+  const int64_t total = std::lround(seconds);
+  const int64_t hours = total / 3600;
+  const int64_t minutes = total / 60 % 60;
+  return hours > 0 ? fmt::format("{}h{:02}m", hours, minutes)
+                   : fmt::format("{}m{:02}s", minutes, total % 60);
+}
+
+LiveLine::~LiveLine() {
+  Remove();
+  std::fflush(stdout);
+}
+
+void LiveLine::Remove() {
+  if (is_drawn_) fmt::print("\r\033[K");
+  is_drawn_ = false;
+}
+
+void LiveLine::Draw(const std::string& line) {
+  // Carriage return, then the line, then 'erase to the end of the line' (ECMA-48, EL).
+  fmt::print("\r{}\033[K", line);
+  std::fflush(stdout);
+  is_drawn_ = true;
+}
+
+void LiveLine::Say(const std::string& line) {
+  Remove();
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+}  // namespace lockstep

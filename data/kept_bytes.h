@@ -1,0 +1,56 @@
+// Bytes of samples that are kept in memory once they have been made.
+//
+// Promise: what is kept never changes and stays until the owner goes; what is kept of a sample is all of
+// it. Budgets are never exceeded, but for the 8 bytes that a table takes for each sample.
+//
+// Invariants: a reader takes no lock: it loads one pointer. Of two threads that make the same bytes one
+// keeps them. A machine without memory left is a budget that is spent.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+// Bytes that several tables may keep together.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(int64_t bytes) : bytes_(bytes) {}
+
+  // False: there are not so many left.
+  bool Take(int64_t bytes);
+  void GiveBack(int64_t bytes) { used_ -= bytes; }
+  int64_t used() const { return used_; }
+
+ private:
+  const int64_t bytes_;
+  std::atomic<int64_t> used_{0};
+};
+
+// For any number of threads at once.
+class KeptBytes {
+ public:
+  // `budget`, null: nothing is kept.
+  KeptBytes(int64_t samples, std::shared_ptr<MemoryBudget> budget);
+  ~KeptBytes();
+  KeptBytes(const KeptBytes&) = delete;
+  KeptBytes& operator=(const KeptBytes&) = delete;
+
+  // What is kept of the sample; empty: nothing.
+  std::span<const std::byte> Find(int64_t sample) const;
+
+  // Keeps `bytes` bytes, which fill(to) writes, if the budget has room for them.
+  void Keep(int64_t sample, size_t bytes, const std::function<void(std::byte*)>& fill);
+
+ private:
+  std::shared_ptr<MemoryBudget> budget_;
+  // Each the number of bytes, then these.
+  std::vector<std::atomic<const std::byte*>> kept_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,12 @@
+// One name for each file, from wherever it is named.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// The absolute path without links, as far as there is something. Throws Error (kData) where that cannot
+// be found out.
+std::string CanonicalPath(const std::string& path);
+
+}  // namespace lockstep

@@ -1,0 +1,95 @@
+#include "prepare/image_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
+#include "base/error.h"
+#include "data/image_source.h"
+#include "prepare/canonical_path.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+ImageFile StatusOf(const fs::path& path, const fs::path& folder) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    throw DataError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path.string());
+  return {.name = path.lexically_relative(folder).native(), .stamp = StampOf(status)};
+}
+
+}  // namespace
+
+std::vector<ImageFile> ListImages(const std::string& folder) {
+  const fs::path root(folder);
+  std::vector<ImageFile> files;
+  const auto add = [&](const fs::directory_entry& entry) {
+    if (IsImageName(entry.path().native()) && !entry.is_directory()) {
+      files.push_back(StatusOf(entry.path(), root));
+    }
+  };
+  try {
+    if (!fs::is_directory(root)) throw DataError("{}: no such folder", folder);
+    for (const fs::directory_entry& entry : fs::directory_iterator(root)) {
+      add(entry);
+      if (!entry.is_directory()) continue;
+      for (const fs::directory_entry& below : fs::recursive_directory_iterator(entry.path())) {
+        add(below);
+      }
+    }
+  } catch (const fs::filesystem_error& error) {
+    const std::string path = error.path1().empty() ? folder : error.path1().string();
+    throw DataError("{}: cannot be listed: {}", path, error.code().message());
+  }
+  if (files.empty()) throw DataError("{}: no .jpg, .jpeg or .png files", folder);
+  std::sort(files.begin(), files.end(),
+            [](const ImageFile& a, const ImageFile& b) { return a.name < b.name; });
+  return files;
+}
+
+std::string SourceLine(const std::string& folder, const std::vector<ImageFile>& files) {
+  std::string text;
+  for (const ImageFile& file : files) {
+    text += fmt::format("{} {} {}\n", file.name, file.stamp.bytes, file.stamp.changed_ns);
+  }
+  return fmt::format("{} ({} images with hash {:016x})", CanonicalPath(folder), files.size(),
+                     std::hash<std::string>()(text));
+}
+
+std::span<const std::byte> ReadImageFile(const std::string& folder, const ImageFile& file,
+                                         std::vector<std::byte>& buffer) {
+  const ReadableFile readable(folder + "/" + file.name);
+  if (readable.stamp() != file.stamp)
+    throw DataError("{}: has changed since the run began", readable.path());
+  const auto bytes = static_cast<size_t>(readable.bytes());
+  if (buffer.size() < bytes) buffer.resize(bytes);
+  if (readable.ReadAt(0, std::span(buffer).first(bytes)) != bytes)
+    throw DataError("{}: has changed since the run began", readable.path());
+  return {buffer.data(), bytes};
+}
+
+void RequireApart(const std::string& source, const std::string& destination) {
+  const std::string from = CanonicalPath(source) + "/";
+  const std::string to = CanonicalPath(destination) + "/";
+  if (from.starts_with(to)) throw UsageError("{}: lies in {}, which is to be made", source, to);
+  if (to.starts_with(from)) throw UsageError("{}: lies in {}, which is read", destination, source);
+}
+
+std::string FolderName(const std::string& path) {
+  std::string name = path;
+  while (name.size() > 1 && name.ends_with('/')) name.pop_back();
+  if (name.empty() || name == "/" || name == "." || name == ".." || name.ends_with("/..") ||
+      name.ends_with("/.")) {
+    throw UsageError("\"{}\": names no folder that can be made", path);
+  }
+  return name;
+}
+
+}  // namespace lockstep

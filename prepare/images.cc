@@ -1,0 +1,202 @@
+#include "prepare/images.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <memory>
+#include <new>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "data/image_decoder.h"
+#include "data/in_threads.h"
+#include "data/jpeg_encoder.h"
+#include "data/resize.h"
+#include "prepare/image_files.h"
+#include "prepare/output_folder.h"
+#include "prepare/pool.h"
+#include "prepare/work_progress.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr JpegKind kKind{.name = "4:2:0", .h_sampling = 2, .v_sampling = 2};
+constexpr size_t kKeptBytes = size_t{128} << 20;  // of a thread's memory, for the next image
+constexpr char kSkippedName[] = "skipped.txt";
+
+// The name that an image has in the result.
+std::string TargetOf(const std::string& name) {
+  fs::path path(name);
+  const std::string extension = path.extension().string();
+  if (std::tolower(static_cast<unsigned char>(extension[1])) == 'p') path.replace_extension(".jpg");
+  return path.native();
+}
+
+std::vector<std::string> TargetsOf(const std::vector<ImageFile>& files) {
+  std::unordered_map<std::string, const std::string*> source_of;
+  std::vector<std::string> targets;
+  for (const ImageFile& file : files) {
+    targets.push_back(TargetOf(file.name));
+    const auto [other, is_new] = source_of.emplace(targets.back(), &file.name);
+    if (!is_new) {
+      throw DataError("{} and {} would both become {}: rename one of them", *other->second,
+                      file.name, targets.back());
+    }
+  }
+  for (const std::string& target : targets) {
+    for (fs::path folder = fs::path(target).parent_path(); !folder.empty();
+         folder = folder.parent_path()) {
+      const auto file = source_of.find(folder.native());
+      if (file == source_of.end()) continue;
+      throw DataError("{} would become a file where folder {} is: rename one of them",
+                      *file->second, folder.native());
+    }
+  }
+  return targets;
+}
+
+bool IsJpeg(std::span<const std::byte> file) {
+  return file.size() >= 2 && file[0] == std::byte{0xff} && file[1] == std::byte{0xd8};
+}
+
+// What a thread keeps from one image to the next.
+struct Workshop {
+  std::vector<std::byte> file;
+  ImageDecoder decoder;
+  Resizer resizer;
+  std::vector<uint8_t> pixels;
+};
+
+// The JPEG file that `file` becomes; empty: itself.
+std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions& options,
+                    Workshop& workshop) {
+  const ImageSize from = workshop.decoder.Open(file);
+  const int64_t shorter = std::min(from.width, from.height);
+  const auto scaled = [&](int64_t side) {
+    return shorter <= options.size ? side : side * options.size / shorter;
+  };
+  const ImageSize to{scaled(from.width), scaled(from.height)};
+  const Box all{0, 0, static_cast<double>(from.width), static_cast<double>(from.height)};
+  const ImageDecoder::Part part = workshop.decoder.Decode(all, to.width, to.height);
+  if (shorter <= options.size && IsJpeg(file)) return "";
+  workshop.pixels.resize(3 * to.width * to.height);
+  workshop.resizer.Resize(part.pixels, part.box, to.width, to.height, /*mirror=*/false,
+                          workshop.pixels.data());
+  return EncodeJpeg(kKind, workshop.pixels.data(), to.width, to.height, options.quality);
+}
+
+// What one thread has done at a time, and does it with.
+struct Part {
+  explicit Part(const OutputFolder& output) : batch(output) {}
+
+  std::unique_ptr<Workshop> workshop{};
+  FileBatch batch;
+  int64_t copied = 0;
+  int64_t written = 0;
+  int64_t bytes_in = 0;
+  int64_t bytes_out = 0;
+  std::set<std::string> skipped{};  // lines
+};
+
+// Reads and converts one image, or says in part.skipped why it cannot.
+void PrepareImage(const PrepareImagesOptions& options, const ImageFile& image,
+                  const std::string& target, Part& part) {
+  if (!part.workshop) part.workshop = std::make_unique<Workshop>();
+  Workshop& workshop = *part.workshop;
+  std::span<const std::byte> file;
+  std::string converted;
+  try {
+    file = ReadImageFile(options.source, image, workshop.file);
+    try {
+      converted = Convert(file, options, workshop);
+    } catch (const Error& error) {
+      throw Error(error.status(),
+                  fmt::format("{}/{}: {}", options.source, image.name, error.what()));
+    }
+  } catch (const std::bad_alloc&) {
+    // The image may be a good one: it is not skipped.
+    throw UsageError("{}/{}: there is not enough memory to decode it: fewer --threads",
+                     options.source, image.name);
+  } catch (const Error& error) {
+    if (!options.skip_bad || error.status() != ExitStatus::kData) throw;
+    part.skipped.insert(fmt::format("{}\t{}\n", image.name, error.what()));
+    part.workshop.reset();  // as below: how much the decoder holds is not known here
+    return;
+  }
+  ++(converted.empty() ? part.copied : part.written);
+  const std::span<const std::byte> content =
+      converted.empty() ? file : std::as_bytes(std::span(converted));
+  part.batch.Add(target, content);
+  part.bytes_in += image.stamp.bytes;
+  part.bytes_out += static_cast<int64_t>(content.size());
+  // One huge image must not cost every thread its memory for good.
+  if (workshop.file.size() + workshop.pixels.size() > kKeptBytes) part.workshop.reset();
+}
+
+}  // namespace
+
+std::string PrepareImages(const PrepareImagesOptions& options) {
+  RequireApart(options.source, options.destination);
+  const std::string destination = FolderName(options.destination);
+  const std::vector<ImageFile> files = ListImages(options.source);
+  const std::vector<std::string> targets = TargetsOf(files);
+  OutputFolder output(
+      destination, {destination},
+      {"prepare images", SourceLine(options.source, files), fmt::format("--size {}", options.size),
+       fmt::format("--quality {}", options.quality)});
+  if (output.is_committed()) return fmt::format("{}: complete", destination);
+
+  std::set<std::string> folders;
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (!output.Has(targets[i])) missing.push_back(i);
+    folders.insert(fs::path(targets[i]).parent_path());
+  }
+  for (const std::string& folder : folders) output.MakeFolder(folder);
+
+  Pool<Part> parts([&] { return std::make_unique<Part>(output); });
+  const auto count = static_cast<int64_t>(missing.size());
+  const auto kept = static_cast<int64_t>(files.size()) - count;
+  WorkProgress progress(options.live, "images", static_cast<double>(files.size()),
+                        static_cast<double>(kept));
+  InThreads(options.threads, count, [&](int64_t item) {
+    const size_t i = missing[item];
+    parts.With([&](Part& part) { PrepareImage(options, files[i], targets[i], part); });
+    progress.Add(1);
+  });
+
+  Part sum(output);
+  for (const std::unique_ptr<Part>& part : parts.TakeAll()) {
+    part->batch.Flush();
+    sum.copied += part->copied;
+    sum.written += part->written;
+    sum.bytes_in += part->bytes_in;
+    sum.bytes_out += part->bytes_out;
+    sum.skipped.merge(part->skipped);
+  }
+  if (sum.skipped.size() == files.size()) {
+    throw DataError("{}: none of {} images can be read: {}", options.source, files.size(),
+                    *sum.skipped.begin());
+  }
+  std::string skipped;
+  for (const std::string& line : sum.skipped) skipped += line;
+  if (!skipped.empty()) WriteOutput(output, kSkippedName, skipped);
+  output.Commit({{"", destination}});
+  return fmt::format(
+      "{}: {} images: {} resized or converted, {} copied{}; {:.1f} MB became {:.1f} MB in {:.2f} "
+      "s{}",
+      destination, sum.written + sum.copied + kept, sum.written, sum.copied,
+      kept > 0 ? fmt::format(", {} there before", kept) : "",
+      1e-6 * static_cast<double>(sum.bytes_in), 1e-6 * static_cast<double>(sum.bytes_out),
+      progress.seconds(),
+      skipped.empty()
+          ? ""
+          : fmt::format("; {} skipped, see {}/{}", sum.skipped.size(), destination, kSkippedName));
+}
+
+}  // namespace lockstep

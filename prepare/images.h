@@ -1,0 +1,45 @@
+// Image folders made ready: each image no larger than training needs it, as JPEG.
+//
+// Promise: DST holds each JPEG or PNG file below SRC under its name, .png as .jpg. Where the shorter side
+// of an image is greater than `size`, it is `size` there and the longer one in proportion, rounded down,
+// as torchvision's Resize has it (with antialiasing, data/resize.h);
+// no image is enlarged. A JPEG that is small enough is copied, byte for byte. Each image was decoded once.
+// The same source and options give the same bytes, whatever the threads and interruptions
+// (prepare/output_folder.h).
+//
+// The files are coded at 4:2:0, as cameras code and as the photographs of ImageNet are. 4:4:4 would keep
+// more of the colours' edges, in files that are 1.22 times as large and take 1.25 times as long to decode
+// (crops of photographs at 256 pixels and quality 90; tests/bench/prepare_against_python.py). Huffman tables
+// of an image's own would make it 2 % smaller, for a second pass over it: they are the standard ones.
+//
+// The orientation in EXIF data is ignored and lost, as training ignores it (data/image_decoder.h).
+//
+// what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
+//   two sources of one name (a.png, a.jpg) -> Error (kData) before anything is written
+//     -> Images.RefusesNamesThatClash
+//   a source that would become a file where a folder is (a.png, a.jpg/b.jpg) -> the same
+//     -> Images.RefusesFilesInThePlaceOfFolders
+//   an image that cannot be decoded -> Error (kData) with its path, or with skip_bad a line in
+//     DST/skipped.txt: name, tab, reason -> Images.StopsOrSkips
+//   not enough memory for the images that are in work -> Error (kUsage), also with skip_bad
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+struct PrepareImagesOptions {
+  std::string source;
+  std::string destination;
+  int64_t size = 0;  // greatest shorter side, in pixels
+  int quality = 90;  // libjpeg's
+  bool skip_bad = false;
+  int threads = 1;
+  bool live = false;  // standard output is a terminal
+};
+
+// Returns what it has done, in a line. Throws Error (kUsage, kData).
+std::string PrepareImages(const PrepareImagesOptions& options);
+
+}  // namespace lockstep

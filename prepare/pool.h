@@ -1,0 +1,51 @@
+// Pool: objects that threads use in turn, each by one thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+// Holds as many objects as were ever in use at once.
+template <typename Object>
+class Pool {
+ public:
+  explicit Pool(std::function<std::unique_ptr<Object>()> make) : make_(std::move(make)) {}
+
+  // Calls use(object) with one that nobody uses. One whose `use` threw is not used again.
+  template <typename Use>
+  void With(const Use& use) {
+    std::unique_ptr<Object> object = Take();
+    use(*object);
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(object));
+  }
+
+  // Those that are not in use.
+  std::vector<std::unique_ptr<Object>> TakeAll() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(free_, {});
+  }
+
+ private:
+  std::unique_ptr<Object> Take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!free_.empty()) {
+        std::unique_ptr<Object> object = std::move(free_.back());
+        free_.pop_back();
+        return object;
+      }
+    }
+    return make_();
+  }
+
+  std::function<std::unique_ptr<Object>()> make_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Object>> free_;
+};
+
+}  // namespace lockstep

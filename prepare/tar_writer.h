@@ -1,0 +1,28 @@
+// TarWriter: files put into a POSIX tar archive (IEEE 1003.1, pax interchange format).
+//
+// Promise: the bytes depend on the members' names and contents alone: time, owner and group are 0, the
+// mode is 0644. tar, Python's tarfile and data/tar_index read it.
+//
+// By hand, not by libarchive: two kinds of block are needed, and what libarchive writes into a pax record
+// is its version's affair, while a shard that is made again must be the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace lockstep {
+
+// What a member of that name and size takes in an archive, in bytes.
+int64_t TarMemberBytes(const std::string& name, int64_t bytes);
+
+// Appends the member to `archive`. A name that does not fit ustar's 100 bytes, or 155 and 100 around a
+// slash, goes into a pax record before it. `content` is less than 8 GiB.
+void AppendTarMember(const std::string& name, std::span<const std::byte> content,
+                     std::string& archive);
+
+// Two blocks of zeros.
+void AppendTarEnd(std::string& archive);
+
+}  // namespace lockstep

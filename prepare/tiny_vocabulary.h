@@ -1,0 +1,20 @@
+// For tests: a vocabulary of all bytes, <|endoftext|> and a few merges, as GPT-2's two files say it.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+struct TinyVocabulary {
+  // Each merge is of two texts that are bytes or results of merges before it; its number is its rank. A
+  // text that two merges give has one token.
+  explicit TinyVocabulary(const std::vector<std::pair<std::string, std::string>>& merges);
+
+  std::string json;
+  std::string merges;
+  std::vector<std::string> texts;  // of each token, in bytes; that of <|endoftext|> is 256
+};
+
+}  // namespace lockstep

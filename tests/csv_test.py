@@ -1,0 +1,311 @@
+"""CSV tables: the cells that Python's csv module finds, and a table of passengers trained, evaluated and predicted with
+what NumPy makes of the same rows."""
+
+import ast
+import csv
+import io
+import math
+import os
+import random
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from harness import DATA, DONE, USAGE, Run, events, expect_error, skip_without_gpus, weights_of, write_config
+from sampler_reference import Permutation
+
+CSV_PRINT = os.path.abspath(os.environ["CSV_PRINT"])
+
+
+def cells_of(path, delimiter):
+    """The rows that Lockstep finds; None: an error."""
+    done = subprocess.run([CSV_PRINT, path, delimiter], capture_output=True)
+    if done.returncode == DATA:
+        assert done.stderr.count(b"\n") == 1 and done.stderr.startswith(os.fsencode(path)), done.stderr
+        return None
+    assert done.returncode == 0, done
+    out, rows = io.BytesIO(done.stdout), []
+    while line := out.readline():
+        rows.append([out.read(int(out.readline())).decode() for _ in range(int(line))])
+    return rows
+
+
+PIECES = ["a", "1", "é", '"', '""', ",", ";", "\t", "|", "\n", "\r\n", "\r", " "]
+
+
+def test_cells_that_python_wrote(tmp_path):
+    rng = random.Random(1)
+    for case in range(300):
+        delimiter, quoting, line_end = rng.choice(",;\t|"), *rng.choice(
+            [(csv.QUOTE_ALL, "\n"), (csv.QUOTE_ALL, "\r\n"), (csv.QUOTE_ALL, "\r"), (csv.QUOTE_MINIMAL, "\r\n")]
+        )
+        width = rng.randint(1, 5)
+        rows = []
+        for _ in range(rng.randint(1, 8)):
+            row = ["".join(rng.choices(PIECES, k=rng.randint(0, 6))) for _ in range(width)]
+            # A cell without quotes has no spaces around it.
+            rows.append(row if quoting == csv.QUOTE_ALL else [cell.strip(" \t") for cell in row])
+        path = tmp_path / "t.csv"
+        with open(path, "w", newline="", encoding=rng.choice(["utf-8", "utf-8-sig"])) as file:
+            for row in rows:
+                csv.writer(file, delimiter=delimiter, quoting=quoting, lineterminator=line_end).writerow(row)
+                file.write(rng.choice(["", "", line_end, " " + line_end]))
+        assert cells_of(path, delimiter) == rows, (case, path.read_bytes())
+
+
+def test_any_text_as_python_reads_it(tmp_path):
+    rng = random.Random(2)
+    refused = 0
+    for case in range(1500):
+        text = "".join(rng.choices(["a", "1", '"', '"', ",", "\n", "\r", "\r\n"], k=rng.randint(1, 16)))
+        path = tmp_path / "t.csv"
+        path.write_text(text, newline="")
+        try:
+            with open(path, newline="") as file:
+                rows = [row for row in csv.reader(file, strict=True) if row]
+        except csv.Error:
+            rows = None
+            refused += 1
+        assert cells_of(path, ",") == rows, (case, text)
+    assert 100 < refused < 1400
+
+
+# ---- Passengers ------------------------------------------------------------------------------------------------------
+
+HEADER = ["PassengerId", "Survived", "Class", "Name", "Sex", "Age", "Fare", "Port"]
+CSV = """header: true label: "Survived" ignore: ["PassengerId", "Name"] category: ["Sex", "Port"]
+  missing: MEAN standardize: true"""
+SEED, FRACTION = 5, 0.2
+
+
+def passengers(rows, seed, label=str):
+    """Rows of a table in which women and the first class survive."""
+    rng = random.Random(seed)
+    table = []
+    for i in range(rows):
+        sex, class_ = rng.choice(["male", "female"]), rng.randint(1, 3)
+        survived = rng.random() < (0.9 if sex == "female" else 0.1) + (0.05 if class_ == 1 else -0.05)
+        age = rng.choice(["", "NA", f"{rng.uniform(0.5, 80):.1f}", f"{rng.uniform(0.5, 80):.1f}"])
+        name = f'Doe, {"Mrs." if sex == "female" else "Mr."} "{i}"'
+        port = rng.choice(["S", "C", "Queens, town", "" if i % 7 == 0 else "S"])
+        table.append([str(i), label(int(survived)), str(class_), name, sex, age, f"{rng.lognormvariate(3, 1):.4f}", port])
+    return table
+
+
+def write_table(path, rows, header=HEADER):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def training_rows(rows):
+    order = Permutation(rows, SEED, 2**64 - 1)
+    return sorted(order[p] for p in range(rows - math.ceil(rows * FRACTION)))
+
+
+class Encoder:
+    """The inputs that the rows become, in NumPy."""
+
+    def __init__(self, rows):
+        self.numbers = {}
+        for name in ("Class", "Age", "Fare"):
+            values = self.values(rows, name)
+            self.numbers[name] = np.nanmean(values), np.nanstd(values)
+        self.texts = {name: sorted({row[HEADER.index(name)] for row in rows}) for name in ("Sex", "Port")}
+
+    @staticmethod
+    def values(rows, name):
+        cells = [row[HEADER.index(name)] for row in rows]
+        return np.array([np.nan if cell in ("", "NA") else float(cell) for cell in cells])
+
+    def __call__(self, rows):
+        columns = []
+        for name in HEADER:
+            if name in self.numbers:
+                mean, std = self.numbers[name]
+                columns.append(np.nan_to_num((self.values(rows, name) - mean) / std))
+            for text in self.texts.get(name, []):
+                columns.append(np.array([float(row[HEADER.index(name)] == text) for row in rows]))
+        return np.stack(columns, axis=1).astype("f4")
+
+
+def kept_columns(run_dir):
+    """What the run's config says of the columns: name -> {field: [values]}."""
+    text = (run_dir / "config.pbtxt").read_text()
+    columns = {}
+    for block in re.findall(r"^ +column \{\n(.*?)^ +\}", text, re.M | re.S):
+        fields = {}
+        for field, value in re.findall(r"^ +(\w+): (.*)$", block, re.M):
+            value = ast.literal_eval("b" + value).decode() if value.startswith('"') else float(value)
+            fields.setdefault(field, []).append(value)
+        columns[fields.pop("name")[0]] = fields
+    return columns
+
+
+def train(folder, csv_text=CSV, data=f"validation_fraction: {FRACTION}", ranks=None, text=""):
+    skip_without_gpus(ranks)
+    config = write_config(
+        folder,
+        f"""seed: {SEED} epochs: 20 global_batch: 32 optimizer {{ lr: 0.02 }} {text}
+        data {{ train: "train.csv" {data} csv {{ {csv_text} }} }}""",
+    )
+    run = Run(["train", config, "--set", f"run_dir={folder / 'run'}"], ranks=ranks)
+    assert run.status == DONE, run
+    return events(folder / "run", "done")[0]
+
+
+def predict(folder, name):
+    run = Run(["predict", folder / "run", "--input", folder / name, "--output", folder / "out.csv"])
+    assert run.status == DONE, run
+    with open(folder / "out.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def linear_layer(run_dir):
+    weights = weights_of(run_dir)
+    assert sorted(value.dim() for value in weights.values()) == [1, 2]
+    return [value.numpy() for value in sorted(weights.values(), key=lambda value: -value.dim())]
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_passengers(tmp_path, ranks):
+    rows = passengers(600, seed=1)
+    # Texts that no training row has, and numbers that would move the means far away.
+    held_back = sorted(set(range(600)) - set(training_rows(600)))
+    rows[held_back[0]][7] = "Atlantis"
+    for i in held_back[1:5]:
+        rows[i][6] = "1e6"
+    write_table(tmp_path / "train.csv", rows)
+    done = train(tmp_path, ranks=ranks)
+    assert done["accuracy"] > 0.8
+
+    encode = Encoder([rows[i] for i in training_rows(600)])
+    kept = kept_columns(tmp_path / "run")
+    assert list(kept) == ["Class", "Sex", "Age", "Fare", "Port"]
+    for name, (mean, std) in encode.numbers.items():
+        np.testing.assert_allclose([*kept[name]["mean"], *kept[name]["std"]], [mean, std], rtol=1e-12)
+    for name, texts in encode.texts.items():
+        assert kept[name] == {"category": texts}
+    assert "" in encode.texts["Port"] and "Atlantis" not in encode.texts["Port"]
+
+    weight, bias = linear_layer(tmp_path / "run")
+
+    def expected(rows):
+        logits = encode(rows) @ weight.T + bias
+        e = np.exp(logits - logits.max(1, keepdims=True))
+        return logits.argmax(1), (e / e.sum(1, keepdims=True)).max(1)
+
+    validation = [rows[i] for i in held_back]
+    labels, _ = expected(validation)
+    right = np.mean([str(label) == row[1] for label, row in zip(labels, validation)])
+    assert done["accuracy"] == pytest.approx(right, abs=1e-6)
+    figures = f"loss {done['loss']:.4f}  accuracy {done['accuracy']:.4f}"
+    assert figures in Run(["evaluate", tmp_path / "run"], ranks=ranks).out
+    write_table(tmp_path / "held_back.csv", validation)
+    assert figures in Run(["evaluate", tmp_path / "run", "--input", tmp_path / "held_back.csv"]).out
+
+    # Without labels and ignored columns, in another order, with texts and gaps of its own.
+    test = passengers(100, seed=2)
+    test[3][7], test[4][5] = "Utopia", "null"
+    order = [HEADER.index(name) for name in ("Port", "Fare", "Age", "Sex", "Class", "PassengerId")]
+    write_table(tmp_path / "test.csv", [[row[i] for i in order] for row in test], [HEADER[i] for i in order])
+    test[4][5] = ""
+    labels, probabilities = expected(test)
+    predictions = predict(tmp_path, "test.csv")
+    assert [p["label"] for p in predictions] == [str(label) for label in labels]
+    np.testing.assert_allclose([float(p["probability"]) for p in predictions], probabilities, atol=2e-6)
+
+
+def test_labels_by_name(tmp_path):
+    names = ["perished, alas", "survived"]
+    write_table(tmp_path / "train.csv", passengers(300, seed=1, label=lambda survived: names[survived]))
+    write_table(tmp_path / "test.csv", passengers(100, seed=2, label=lambda survived: names[survived]))
+    done = train(tmp_path, CSV + " label_names: true", 'validation: "test.csv"')
+    assert done["accuracy"] > 0.8
+    with open(tmp_path / "test.csv", newline="") as file:
+        labels = [row["Survived"] for row in csv.DictReader(file)]
+    predictions = predict(tmp_path, "test.csv")
+    assert {p["label"] for p in predictions} == set(names)
+    right = np.mean([p["label"] == label for p, label in zip(predictions, labels)])
+    assert right == pytest.approx(done["accuracy"], abs=1e-6)
+
+    rows = passengers(3, seed=3, label=lambda survived: "unknown")
+    write_table(tmp_path / "other.csv", rows)
+    run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / "other.csv"])
+    expect_error(run, DATA, 'other.csv:2: column 2 (Survived): label "unknown" is none of those in training')
+    write_table(tmp_path / "other.csv", [[*row[:1], "", *row[2:]] for row in rows])
+    assert len(predict(tmp_path, "other.csv")) == 3
+
+
+def test_house_prices(tmp_path):
+    """Numbers to learn, all rows for training, columns by number."""
+    rng = np.random.default_rng(1)
+    kinds, size = rng.integers(0, 3, 200), rng.uniform(50, 200, 200)
+    price = 0.01 * size + kinds
+    rows = [[f"{s:.6f}", "xyz"[k], f"{p:.6f}"] for s, k, p in zip(size, kinds, price)]
+    (tmp_path / "train.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    (tmp_path / "test.csv").write_text("125,y\n125,z\n300,unknown\n")
+    train(tmp_path, 'category: "1" standardize: true', "task: REGRESSION")
+    weight, bias = linear_layer(tmp_path / "run")
+    size = np.array([float(row[0]) for row in rows])
+    inputs = np.array([[125, 0, 1, 0], [125, 0, 0, 1], [300, 0, 0, 0]], "f8")
+    inputs[:, 0] = (inputs[:, 0] - size.mean()) / size.std()
+    values = [float(p["value"]) for p in predict(tmp_path, "test.csv")]
+    np.testing.assert_allclose(values, (inputs @ weight.T + bias)[:, 0], rtol=1e-4)
+
+
+def test_several_labels_by_name(tmp_path):
+    """Numbers in columns' order at first; other files hold the same columns in another order."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(200, 3))
+    columns = {"a": x[:, 0], "b": x[:, 1], "y1": x[:, 0], "y2": 5 - x[:, 1], "y3": 9 * x[:, 2], "c": x[:, 2]}
+
+    def write(name, names):
+        write_table(tmp_path / name, [[f"{columns[n][i]:.6f}" for n in names] for i in range(len(x))], names)
+
+    write("train.csv", ["a", "b", "y1", "y2", "y3", "c"])
+    write("other.csv", ["y1", "c", "y3", "b", "y2", "a"])
+    write("bare.csv", ["c", "b", "a"])
+    write("lacks.csv", ["c", "b", "a", "y3", "y1"])
+    done = train(tmp_path, "header: true label_column: 2 label_columns: 3", 'validation: "other.csv" task: REGRESSION')
+    config = (tmp_path / "run" / "config.pbtxt").read_text()
+    assert re.findall(r'label: "(\w+)"', config) == ["y1", "y2", "y3"], config
+    predictions = predict(tmp_path, "train.csv")
+    assert list(predictions[0]) == ["index", "value_0", "value_1", "value_2"]
+    assert predictions == predict(tmp_path, "other.csv") == predict(tmp_path, "bare.csv")
+    for name in ["train.csv", "other.csv"]:
+        run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / name])
+        assert run.status == DONE and f"{done['loss']:.4f}" in run.out, run
+    run = Run(["predict", tmp_path / "run", "--input", tmp_path / "lacks.csv"])
+    expect_error(run, DATA, 'lacks.csv: no column "y2", one of the labels')
+
+
+@pytest.mark.parametrize(
+    "csv_text,status,words",
+    [
+        ("", DATA, 'train.csv:1: column 1: "PassengerId" is no finite number; if the first line holds names'),
+        ('header: true label: "Survivd"', DATA, 'data.csv.label: the header has no column "Survivd"; did you mean "Survived"?'),
+        ('header: true label: "Survived"', DATA, 'train.csv:2: column 4 (Name): "Doe, M'),
+        (CSV.replace("missing: MEAN", ""), DATA, "is no value: fill it in, or set data.csv.missing: MEAN"),
+        (CSV + ' ignore: "Sex"', DATA, "column 5 (Sex) is given twice"),
+        (CSV + " scale: 2", USAGE, "data.csv.scale: has no meaning with data.csv.standardize"),
+        (CSV + " label_column: 1", USAGE, "data.csv.label_column: data.csv.label is given too"),
+        ('label: "Survived"', USAGE, "data.csv.label: needs data.csv.header: true"),
+        ('ignore: "Name"', USAGE, 'data.csv.ignore: "Name" is no column\'s number'),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, csv_text, status, words):
+    write_table(tmp_path / "train.csv", passengers(50, seed=1))
+    config = write_config(tmp_path, f'data {{ train: "train.csv" csv {{ {csv_text} }} }}')
+    expect_error(Run(["train", config], cwd=tmp_path), status, words)
+
+
+def test_files_that_do_not_go_together(tmp_path):
+    rows = passengers(60, seed=1)
+    write_table(tmp_path / "train.csv", rows)
+    write_table(tmp_path / "more.csv", rows, [*HEADER[:5], "age", *HEADER[6:]])
+    config = write_config(tmp_path, f'data {{ train: ["train.csv", "more.csv"] csv {{ {CSV} }} }}')
+    expect_error(Run(["train", config], cwd=tmp_path), DATA, 'more.csv:1: column 6 is "age" where ', 'train.csv has "Age"')
+    train(tmp_path)
+    run = Run(["predict", tmp_path / "run", "--input", tmp_path / "more.csv"], cwd=tmp_path)
+    expect_error(run, DATA, 'more.csv: no column "Age", which training had; did you mean "age"?')

@@ -1,0 +1,45 @@
+// Any bytes: either they are no UTF-8, or their tokens' texts are they.
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "prepare/byte_pair_encoder.h"
+#include "prepare/tiny_vocabulary.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  static const TinyVocabulary tiny({{"a", "a"},
+                                    {"aa", "a"},
+                                    {" ", "a"},
+                                    {"a", "b"},
+                                    {"aa", "aa"},
+                                    {" a", "b"},
+                                    {"\xc3", "\xa9"},
+                                    {" ", "\xc3\xa9"}});
+  static BytePairEncoder encoder(
+      std::make_shared<BytePairVocabulary>(tiny.json, "vocab.json", tiny.merges, "merges.txt"));
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  std::vector<uint16_t> tokens;
+  try {
+    encoder.Encode(text, tokens);
+  } catch (const BadText& bad) {
+    if (bad.position >= size) std::abort();
+    return 0;
+  }
+  std::string decoded;
+  for (const uint16_t token : tokens) decoded += tiny.texts[token];
+  if (decoded != text) std::abort();
+  // In two parts the text has the same tokens.
+  for (size_t cut = 1; cut < size; ++cut) {
+    if (!encoder.CutsAt(text, cut)) continue;
+    std::vector<uint16_t> parts;
+    encoder.Encode(text.substr(0, cut), parts);
+    encoder.Encode(text.substr(cut), parts);
+    if (parts != tokens) std::abort();
+    break;
+  }
+  return 0;
+}

@@ -1,0 +1,65 @@
+// CSV tables: the first two bytes choose the options, the rest is the file. What one file holds is then given to
+// read it again as other files are read.
+
+#include <vector>
+
+#include "base/error.h"
+#include "data/csv.h"
+#include "tests/fuzz/memory_file.h"
+
+namespace lockstep {
+namespace {
+
+CsvOptions OptionsOf(uint8_t first, uint8_t second, const std::string& path) {
+  const auto chosen = [](uint8_t byte, int bit) { return (byte >> bit & 1) != 0; };
+  CsvOptions options{.files = {path},
+                     .delimiter = chosen(first, 0) ? ';' : ',',
+                     .header = chosen(first, 1),
+                     .label_column = chosen(first, 2) ? 0 : -1,
+                     .mean_if_missing = chosen(first, 3),
+                     .standardize = chosen(first, 4),
+                     .label_names = chosen(first, 5),
+                     .label_optional = chosen(first, 6)};
+  if (options.header && chosen(first, 7)) options.labels = {"y"};
+  if (chosen(second, 0)) options.category = {options.header ? "c" : "1"};
+  if (chosen(second, 1)) options.ignore = {options.header ? "i" : "2"};
+  if (chosen(second, 2)) options.task = Task::kRegression;
+  if (chosen(second, 3)) options.task = Task::kMultiLabel;
+  if (options.task != Task::kClassification) {
+    options.label_names = false;
+    options.label_columns = 1 + chosen(second, 4);
+  }
+  if (chosen(second, 5)) options.files.push_back(path);
+  if (chosen(second, 6)) options.training_rows = [](int64_t) { return std::vector<int64_t>{0}; };
+  if (chosen(second, 7)) options.features = 2;
+  return options;
+}
+
+void ReadAll(const Dataset& dataset) {
+  std::vector<std::byte> input(dataset.spec().bytes()), target(dataset.spec().target_bytes());
+  for (int64_t i = 0; i < dataset.size(); ++i) dataset.Read(i, 0, input.data(), target.data());
+}
+
+void ReadTwice(CsvOptions options) {
+  const CsvTable table = ReadCsv(options);
+  ReadAll(*table.dataset);
+  options.columns = table.columns;
+  options.class_names = table.dataset->spec().class_names;
+  options.classes = table.dataset->spec().classes;
+  options.features = table.dataset->spec().shape[0];
+  options.labels = table.labels;
+  ReadAll(*ReadCsv(options).dataset);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  const lockstep::MemoryFile file(data + 2, size - 2);
+  try {
+    lockstep::ReadTwice(lockstep::OptionsOf(data[0], data[1], file.path()));
+  } catch (const lockstep::Error&) {  // refused
+  }
+  return 0;
+}

@@ -1,0 +1,14 @@
+// Safetensors files.
+
+#include "base/error.h"
+#include "ckpt/safetensors.h"
+#include "tests/fuzz/memory_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const lockstep::MemoryFile file(data, size);
+  try {
+    lockstep::ReadSafetensors(file.path());
+  } catch (const lockstep::Error&) {  // refused
+  }
+  return 0;
+}

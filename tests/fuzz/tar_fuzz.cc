@@ -1,0 +1,28 @@
+// Any bytes as a tar archive: VisitTar() gives members that lie within them, or throws Error.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "data/readable_file.h"
+#include "data/tar_index.h"
+#include "tests/fuzz/memory_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const lockstep::MemoryFile file(data, size);
+  try {
+    const lockstep::ReadableFile archive(file.path());
+    int64_t end = 0;
+    lockstep::VisitTar(archive, [&](const lockstep::TarMember& member) {
+      // One behind the other, each whole.
+      if (member.offset < end || member.bytes < 0 ||
+          member.bytes > archive.bytes() - member.offset) {
+        std::abort();
+      }
+      end = member.offset + member.bytes;
+      if (member.name.find('\0') != member.name.npos) std::abort();
+    });
+  } catch (const lockstep::Error&) {  // refused
+  }
+  return 0;
+}

@@ -1,0 +1,265 @@
+"""Tar shards end to end: archives as Python's tarfile writes them give the same training as the folder that they were
+made from; WebDataset's convention; damage; the index from one run to the next."""
+
+import csv
+import io
+import os
+import tarfile
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from harness import DATA, DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
+
+CLASSES = ["blue", "green", "red"]
+FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+
+CONFIG = """seed: 1 global_batch: 16 epochs: 3 log {{ every_steps: 1 }}
+    model {{ name: "mlp" mlp {{ hidden: 32 }} }} optimizer {{ lr: 0.003 }}
+    data {{ format: IMAGES {data} images {{ size: 16 {images} }} mean: 0.5 std: 0.25 }}"""
+
+
+def photograph(random, label, side):
+    """The bytes of a JPEG: noise of side x side pixels, brighter in the colour of its class."""
+    pixels = random.integers(0, 120, (side, side + 9, 3))
+    pixels[:, :, 2 - label] += 100
+    file = io.BytesIO()
+    Image.fromarray(pixels.astype(np.uint8)).save(file, "JPEG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """train/, a folder of class folders with 20 images each, and an empty cache for indexes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    random = np.random.default_rng(2)
+    for label, name in enumerate(CLASSES):
+        (tmp_path / "train" / name / "deep").mkdir(parents=True)
+        for i in range(20):
+            path = tmp_path / "train" / name / ("deep" if i % 3 == 0 else "") / f"{i:02}.jpg"
+            path.write_bytes(photograph(random, label, 20 + 3 * i))
+    return tmp_path
+
+
+def members_of(folder):
+    return sorted((str(path.relative_to(folder)), path.read_bytes()) for path in folder.rglob("*.jpg"))
+
+
+def write_tar(path, members, format=tarfile.USTAR_FORMAT):
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w", format=format) as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def write_shards(folder, members, shards=3, format=tarfile.USTAR_FORMAT):
+    """Deals shuffled members out to shards."""
+    order = np.random.default_rng(3).permutation(len(members))
+    for shard in range(shards):
+        write_tar(folder / f"{shard:03}.tar", [members[i] for i in order[shard::shards]], format)
+    return folder
+
+
+def settle(folder, hours=1):
+    """Makes its files so old: what has just changed, or will in the future, is not kept in an index. A folder's time of
+    change is the clock's to set, which has to go on until that is long ago."""
+    then = time.time_ns() - hours * 3600 * 10**9
+    for path in [folder, *folder.rglob("*")]:
+        os.utime(path, ns=(then, then))
+    changed = folder.stat().st_ctime
+    while time.time() < changed + 3:
+        time.sleep(0.05)
+
+
+def train(folder, data, *, name="run", images="", ranks=None, options=()):
+    skip_without_gpus(ranks)
+    config = write_config(folder, CONFIG.format(data=data, images=images))
+    return Run(["train", config, "--set", f"run_dir={folder / 'runs' / name}", *options], ranks=ranks)
+
+
+def losses(folder, data, name, **arguments):
+    run = train(folder, data, name=name, **arguments)
+    assert run.status == DONE, str(run)
+    return [[event["loss"] for event in events(folder / "runs" / name, kind)] for kind in ("step", "eval")]
+
+
+def test_the_same_losses_as_from_a_folder(folder):
+    members = members_of(folder / "train")
+    write_shards(folder / "shards", members)
+    held_back = "validation_fraction: 0.2"
+    expected = losses(folder, f'train: "train" {held_back}', "folder")
+    assert losses(folder, f'train: "shards" {held_back}', "shards") == expected
+    files = " ".join(f'train: "shards/{i:03}.tar"' for i in (2, 0, 1))
+    for threads in (0, 1, 4):
+        options = ["--set", f"loader.threads={threads}"]
+        assert losses(folder, f"{files} {held_back}", f"list{threads}", options=options) == expected
+    assert losses(folder, f'train: "shards" {held_back}', "encoded", images="cache: ENCODED") == expected
+    two_ranks = losses(folder, f'train: "shards" {held_back}', "ranks", ranks=2)
+    np.testing.assert_allclose(two_ranks[0], expected[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("cache", ["ENCODED", "DECODED"])
+def test_what_is_kept_changes_no_loss(folder, cache):
+    data = 'train: "train" validation: "train"'
+    seen = []
+    for mib, threads in ((1, 0), (1, 3), (100, 2)):
+        images = f"cache: {cache} cache_mib: {mib}"
+        options = ["--set", f"loader.threads={threads}"]
+        seen.append(losses(folder, data, f"{mib}-{threads}", images=images, options=options))
+    assert seen[0] == seen[1] == seen[2]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_names_in_every_format(folder, kind):
+    """Long names and others than ASCII, as Python's tarfile writes them: the order of samples depends on each."""
+    random = np.random.default_rng(4)
+    longest = 150 if kind == "ustar" else 1000  # bytes
+    members = []
+    for label, name in enumerate(["a", "b" * 90, "\u00e4\u4e2d" * 9]):
+        for i in range(12):
+            path = name
+            while len(path.encode()) < longest * i / 12 - 60:
+                path += "/" + "d" * int(random.integers(1, 50))
+            members.append((f"{path}/{i}\u00df.jpg", photograph(random, label, 30)))
+    for name, content in members:
+        (folder / "plain" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "plain" / name).write_bytes(content)
+    write_shards(folder / "shards", members, format=FORMATS[kind])
+    assert losses(folder, 'train: "shards"', "shards") == losses(folder, 'train: "plain"', "plain")
+
+
+def test_archives_of_the_tar_program(folder):
+    for option in ("--format=gnu", "--format=posix", "--format=ustar", "--format=v7", "--format=oldgnu"):
+        (folder / option).mkdir()
+        assert os.system(f"tar -C '{folder}/train' {option} -cf '{folder}/{option}/0.tar' .") == 0
+    seen = [losses(folder, f'train: "{path.name}"', f"run{path.name}") for path in folder.glob("--format=*")]
+    assert len(seen) == 5 and all(one == seen[0] for one in seen)
+    assert seen[0] == losses(folder, 'train: "train"', "folder")
+
+
+def test_webdatasets_convention(folder):
+    random = np.random.default_rng(5)
+    members = []
+    for i in range(60):
+        contents = {"jpg": photograph(random, i % 3, 20 + i), "cls": b"%d" % (i % 3), "json": b"{}"}
+        sample = [(f"{i:06}.{kind}", content) for kind, content in contents.items()]
+        members += sample[:: -1 if i % 2 else 1]
+    for shard in range(3):
+        write_tar(folder / f"web/{shard}.tar", members[shard * 60 : shard * 60 + 60], FORMATS[list(FORMATS)[shard]])
+    run = train(folder, 'train: "web" validation: "train"', options=["--set", "epochs=8"])
+    assert run.status == DONE, str(run)
+    assert events(folder / "runs/run", "done")[0]["accuracy"] > 0.95
+    assert "classes: 3" in (folder / "runs/run/config.pbtxt").read_text()
+
+    new = [(f"{i}.jpg", photograph(random, label, 40)) for i, label in enumerate([2, 0, 1])]
+    write_tar(folder / "new/0.tar", new)
+    run = Run(["predict", folder / "runs/run", "--input", folder / "new", "--output", folder / "p.csv"])
+    assert run.status == DONE, str(run)
+    with open(folder / "p.csv") as file:
+        assert [int(row["label"]) for row in csv.DictReader(file)] == [2, 0, 1]
+    run = Run(["evaluate", folder / "runs/run", "--input", folder / "web"])
+    assert run.status == DONE and "(60 samples)" in run.out, run
+
+    expect_error(train(folder, 'train: "web" classes: 2', name="few"), DATA, "000002.jpg: label 2 is out of range")
+    write_tar(folder / "web/3.tar", [("7.jpg", new[0][1])])
+    expect_error(train(folder, 'train: "web"', name="none"), DATA, "3.tar: 7.jpg: no label")
+
+
+def test_predicts_shards_of_classes(folder):
+    write_shards(folder / "shards", members_of(folder / "train"))
+    run = train(folder, 'train: "shards"', options=["--set", "epochs=8"])
+    assert run.status == DONE, str(run)
+    assert 'classes: "blue"' in (folder / "runs/run/config.pbtxt").read_text()
+    for files in ([folder / "train"], [folder / "shards"], sorted((folder / "shards").iterdir())):
+        run = Run(["evaluate", folder / "runs/run", "--input", *files])
+        assert run.status == DONE and "(60 samples)" in run.out and "accuracy 1" in run.out, run
+
+
+def test_damaged_shards(folder):
+    members = members_of(folder / "train")
+    shards = write_shards(folder / "shards", members)
+    whole = (shards / "001.tar").read_bytes()
+    for keep in (len(whole) // 2, 700):
+        (shards / "001.tar").write_bytes(whole[:keep])
+        expect_error(train(folder, 'train: "shards"'), DATA, "shards/001.tar: byte ", f"cut short at {keep} bytes")
+    flipped = bytearray(whole)
+    flipped[3] ^= 1
+    (shards / "001.tar").write_bytes(flipped)
+    expect_error(train(folder, 'train: "shards"'), DATA, "shards/001.tar: no tar archive")
+    # An image in it is no image: the run goes on without it where asked.
+    name, content = members[0]
+    write_tar(shards / "001.tar", [(name, content[:100]), *members[1:]])
+    expect_error(train(folder, 'train: "shards"'), DATA, f"shards/001.tar: {name}: truncated JPEG")
+    run = train(folder, 'train: "shards" bad_samples { policy: SKIP }', name="skip")
+    assert run.status == DONE and f"001.tar: {name}: " in events(folder / "runs/skip", "bad_sample")[0]["reason"], run
+
+
+def test_names_wrong_configs(folder):
+    write_shards(folder / "shards", members_of(folder / "train"))
+    expect_error(train(folder, 'train: "shards/9.tar"'), USAGE, "data.train: no such file: ", "9.tar")
+    expect_error(train(folder, 'train: "shards/000.tar" train: "train"'), USAGE, "data.train: IMAGES takes one folder")
+    expect_error(train(folder, 'train: "shards/000.tar" train: "shards/000.tar"'), USAGE, "the same tar file twice")
+    (folder / "x.tar.gz").write_bytes(b"\x1f\x8b")
+    expect_error(train(folder, 'train: "x.tar.gz"'), USAGE, "neither a folder nor a .tar file: ")
+    (folder / "shards/red").mkdir()
+    expect_error(train(folder, 'train: "shards"'), DATA, 'tar files and the folder "red"')
+
+
+def test_an_index_is_kept_and_checked(folder):
+    members = members_of(folder / "train")
+    shards = write_shards(folder / "shards", members)
+    index = folder / "cache/lockstep/index"
+    for data, changed in (('train: "train"', folder / "train/red/99.jpg"), ('train: "shards"', shards / "9.tar")):
+        number = iter(range(100))
+        settle(folder, hours=-1)
+        first = losses(folder, data, f"a{changed.name}{next(number)}")
+        assert changed.suffix != ".tar" or not index.exists() or not list(index.iterdir())
+        settle(folder / "train")
+        settle(shards)
+        assert losses(folder, data, f"a{changed.name}{next(number)}", ranks=2)[0]
+        (file,) = index.iterdir()
+        whole = file.read_bytes()
+        kept = file.stat()
+        assert losses(folder, data, f"a{changed.name}{next(number)}") == first
+        assert file.stat().st_ino == kept.st_ino  # it was not written anew
+
+        damaged = bytearray(whole)
+        damaged[len(whole) // 2] ^= 4
+        for content in (whole[:-1], b"", damaged):
+            file.write_bytes(content)
+            assert losses(folder, data, f"a{changed.name}{next(number)}") == first
+            assert file.read_bytes() == whole
+
+        # An image more.
+        if changed.suffix == ".tar":
+            write_tar(changed, [("red/99.jpg", members[-1][1])])
+        else:
+            changed.write_bytes(members[-1][1])
+        (folder / "expected").mkdir()
+        os.system(f"cp -r '{folder}/train/.' '{folder}/expected'")
+        (folder / "expected/red/99.jpg").write_bytes(members[-1][1])
+        expected = losses(folder, 'train: "expected"', f"b{changed.name}")
+        assert expected != first
+        assert losses(folder, data, f"a{changed.name}{next(number)}") == expected
+        changed.unlink()
+        settle(folder)
+        assert losses(folder, data, f"a{changed.name}{next(number)}") == first
+        os.system(f"rm -r '{folder}/expected' '{index}'")
+
+
+def test_a_cache_that_cannot_be_written(folder):
+    settle(folder / "train")
+    first = losses(folder, 'train: "train"', "first")
+    for number, place in enumerate(["/proc/nowhere", "/dev/null", "relative", str(folder / "config.pbtxt")]):
+        os.environ["XDG_CACHE_HOME"] = place  # the fixture puts it back
+        assert losses(folder, 'train: "train"', f"run{number}") == first
+
+
+def test_bench_loader_reads_shards(folder):
+    write_shards(folder / "shards", members_of(folder / "train"))
+    run = Run(["bench", "loader", "--images", folder / "shards", "--device", "cpu", "--batch", "7", "--threads", "3"])
+    assert run.status == DONE and "images/s" in run.out, run
