@@ -287,7 +287,9 @@ int Main(int argc, char** argv, const Models& models) {
     collectives.emplace_back(collective, op);
   }
   CLI::App* loader = bench->add_subcommand("loader", "images/s of the loader, and its limit");
-  loader->add_option("--images", line.bench.images, "folder of images: of a folder for each class, or of shards")
+  loader
+      ->add_option("--images", line.bench.images,
+                   "folder of images: of a folder for each class, or of shards")
       ->required();
   loader->add_option("--batch", line.bench.batch, "images of a batch on each rank")
       ->check(CLI::Range(1, 1 << 20))
@@ -334,7 +336,8 @@ int Main(int argc, char** argv, const Models& models) {
     if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
     if (version->parsed()) PrintVersion();
     if (prepare.parsed()) {
-      if (line.ranks > 0) throw UsageError("-n: prepare runs in threads of one process: --threads N");
+      if (line.ranks > 0)
+        throw UsageError("-n: prepare runs in threads of one process: --threads N");
       prepare.Run();
     }
     // The others run as ranks.

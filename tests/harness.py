@@ -50,6 +50,8 @@ class Run:
     def __str__(self):
         return f"status {self.status}\n{self.out}\n{self.err}"
 
+    __repr__ = __str__  # what pytest shows
+
 
 def events(run_dir, kind=None):
     """The objects of a run's log.jsonl, all or those of one event."""
