@@ -26,7 +26,18 @@ void LiveLine::Remove() {
   is_drawn_ = false;
 }
 
-void LiveLine::Draw(const std::string& line) {
+bool LiveLine::IsDue() const {
+  constexpr auto kLivePeriod = std::chrono::milliseconds(100);
+  const Clock::duration period = is_live_ ? Clock::duration(kLivePeriod) : plain_period_;
+  return Clock::now() - shown_at_ >= period;
+}
+
+void LiveLine::Show(const std::string& line) {
+  shown_at_ = Clock::now();
+  if (!is_live_) {
+    Say(line);
+    return;
+  }
   // Carriage return, then the line, then 'erase to the end of the line' (ECMA-48, EL).
   fmt::print("\r{}\033[K", line);
   std::fflush(stdout);

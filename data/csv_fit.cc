@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/inferred_classes.h"
 
 namespace lockstep {
 namespace {
@@ -117,7 +118,7 @@ class Fitter {
   void AddClass(const CsvPlace& place) {
     const std::string_view text = ClassNameIn(place);
     if (classes_.contains(text)) return;
-    if (static_cast<double>(classes_.size()) == kMaxInferredClasses) {
+    if (static_cast<int64_t>(classes_.size()) == kMaxInferredClasses) {
       FailAt(place, fmt::format("more than {} classes", classes_.size()));
     }
     classes_.emplace(text);

@@ -1,6 +1,7 @@
 #include "data/csv_value.h"
 
 #include "base/error.h"
+#include "data/inferred_classes.h"
 
 namespace lockstep {
 
@@ -54,7 +55,7 @@ int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {
     FailAt(place, fmt::format("label {:.40} is out of range: data.classes is {}", place.text(),
                               options.classes));
   }
-  if (options.classes == 0 && value >= kMaxInferredClasses) {
+  if (options.classes == 0 && value >= static_cast<double>(kMaxInferredClasses)) {
     FailAt(place,
            fmt::format("label {:.40} is no likely class number: if it is one, set data.classes",
                        place.text()));

@@ -25,9 +25,6 @@ struct CsvPlace {
   std::string_view text() const { return cells.cell(); }
 };
 
-// More labels than these are taken for a mistake unless data.classes asks for them.
-inline constexpr double kMaxInferredClasses = 1e6;
-
 // Throws an Error (kData) because of the cell. Where the row is ragged its cells are in the wrong
 // columns, and that is said instead.
 [[noreturn]] void FailAt(const CsvPlace& place, const std::string& what);

@@ -1,7 +1,6 @@
 #include "data/image_folder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <utility>
 
@@ -112,13 +111,8 @@ ImageColumns Build(const std::string& root) {
 
 // Whether no entry of a folder came or went since.
 bool IsCurrent(const std::string& root, const ImageIndex& index) {
-  std::atomic<bool> current{true};
-  InThreads(ReadingThreads(), index.sources().size(), [&](int64_t i) {
-    if (current && StampOf(PathOf(root, std::string(index.sources()[i]))) != index.stamps()[i]) {
-      current = false;
-    }
-  });
-  return current;
+  return StampsHold(index,
+                    [&](int64_t i) { return PathOf(root, std::string(index.sources()[i])); });
 }
 
 ImageIndex IndexOf(const std::string& root) {
@@ -134,36 +128,25 @@ std::string NameIn(const std::string& root, const ImageIndex& index, int64_t row
              : fmt::format("{}/{}", root, index.path(row));
 }
 
-class ImageFolder : public ImageSource {
+class ImageFolder : public ListedImages {
  public:
-  ImageFolder(std::string root, ImageList list) : root_(std::move(root)), list_(std::move(list)) {}
+  ImageFolder(std::string root, ImageList list)
+      : ListedImages(std::move(list)), root_(std::move(root)) {}
 
-  int64_t size() const override { return list_.size(); }
-  int64_t classes() const override { return list_.classes(); }
-  const std::vector<std::string>& class_names() const override { return list_.class_names(); }
-  int64_t LabelOf(int64_t i) const override { return list_.LabelOf(i); }
   std::string NameOf(int64_t i) const override {
     return NameIn(root_, list_.index(), list_.RowOf(i));
   }
-  std::string Fingerprint() const override { return list_.Fingerprint(); }
 
   std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const override {
     const ReadableFile file(NameOf(i));
     if (file.bytes() > kMostImageBytes) {
       throw DataError("{}: {} bytes are too many for an image", file.path(), file.bytes());
     }
-    const auto bytes = static_cast<size_t>(file.bytes());
-    if (buffer.size() < bytes) buffer.resize(bytes);
-    const std::span<std::byte> whole = std::span(buffer).first(bytes);
-    if (file.ReadAt(0, whole) < bytes || !file.Unchanged()) {
-      throw DataError("{}: changed while it was read", file.path());
-    }
-    return whole;
+    return file.ReadWhole(buffer);
   }
 
  private:
   std::string root_;
-  ImageList list_;
 };
 
 }  // namespace

@@ -8,14 +8,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/inferred_classes.h"
 
 namespace lockstep {
-namespace {
-
-// More classes than this are taken for a mistake unless data.classes asks for them.
-constexpr int64_t kMostInferredClasses = 1'000'000;
-
-}  // namespace
 
 ImageList::ImageList(ImageIndex index, const ImageSourceOptions& options, const ImageNames& names)
     : index_(std::move(index)), class_names_(options.classes) {
@@ -46,7 +41,7 @@ void ImageList::CheckLabels(const ImageSourceOptions& options, const ImageNames&
     greatest_at = row;
   }
   if (labels.empty()) throw DataError("{}: no .jpg, .jpeg or .png members", names.all);
-  if (limit == 0 && greatest >= kMostInferredClasses) {
+  if (limit == 0 && greatest >= kMaxInferredClasses) {
     throw DataError("{}: label {} is no likely class number: if it is one, set data.classes",
                     names.image(static_cast<int64_t>(greatest_at)), greatest);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/image_index.h"
@@ -46,6 +47,21 @@ class ImageList {
   // Of each class, then of what has none: its first sample, and that one's number in the index.
   std::vector<int64_t> first_;
   std::vector<int64_t> first_row_;
+};
+
+// A source of the images in a list.
+class ListedImages : public ImageSource {
+ public:
+  int64_t size() const override { return list_.size(); }
+  int64_t classes() const override { return list_.classes(); }
+  const std::vector<std::string>& class_names() const override { return list_.class_names(); }
+  int64_t LabelOf(int64_t i) const override { return list_.LabelOf(i); }
+  std::string Fingerprint() const override { return list_.Fingerprint(); }
+
+ protected:
+  explicit ListedImages(ImageList list) : list_(std::move(list)) {}
+
+  const ImageList list_;
 };
 
 }  // namespace lockstep

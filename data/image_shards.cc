@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <filesystem>
 #include <list>
@@ -177,11 +176,7 @@ bool IsCurrent(const TextList& sources, const ImageIndex& index) {
       !std::ranges::equal(index.sources().ends, sources.view().ends)) {
     return false;
   }
-  std::atomic<bool> current{true};
-  InThreads(ReadingThreads(), sources.size(), [&](int64_t i) {
-    if (current && StampOf(std::string(sources[i])) != index.stamps()[i]) current = false;
-  });
-  return current;
+  return StampsHold(index, [&](int64_t i) { return std::string(sources[i]); });
 }
 
 // By absolute paths: a folder's shards share a place in the cache, whichever there are.
@@ -259,19 +254,14 @@ std::string NameIn(const std::vector<std::string>& shards, const ImageIndex& ind
              : fmt::format("{}: {}", shard, index.path(row));
 }
 
-class ImageShards : public ImageSource {
+class ImageShards : public ListedImages {
  public:
   ImageShards(const std::vector<std::string>& shards, ImageList list)
-      : shards_(shards), list_(std::move(list)), open_(shards_) {}
+      : ListedImages(std::move(list)), shards_(shards), open_(shards_) {}
 
-  int64_t size() const override { return list_.size(); }
-  int64_t classes() const override { return list_.classes(); }
-  const std::vector<std::string>& class_names() const override { return list_.class_names(); }
-  int64_t LabelOf(int64_t i) const override { return list_.LabelOf(i); }
   std::string NameOf(int64_t i) const override {
     return NameIn(shards_, list_.index(), list_.RowOf(i));
   }
-  std::string Fingerprint() const override { return list_.Fingerprint(); }
 
   std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const override {
     const ImagePlace& place = list_.index().place(list_.RowOf(i));
@@ -289,7 +279,6 @@ class ImageShards : public ImageSource {
 
  private:
   std::vector<std::string> shards_;
-  ImageList list_;
   mutable OpenShards open_;
 };
 

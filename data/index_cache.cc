@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/in_threads.h"
 
 namespace lockstep {
 namespace {
@@ -131,6 +132,14 @@ ImageIndex CachedIndex(const std::string& key,
   ImageIndex index(build());
   if (folder.empty() || !IsSettled(index, listed_ns)) return index;
   return Kept(std::move(index), path, whole_key);
+}
+
+bool StampsHold(const ImageIndex& index, const std::function<std::string(int64_t)>& path_of) {
+  std::atomic<bool> hold{true};
+  InThreads(ReadingThreads(), index.sources().size(), [&](int64_t i) {
+    if (hold && StampOf(path_of(i)) != index.stamps()[i]) hold = false;
+  });
+  return hold;
 }
 
 }  // namespace lockstep

@@ -23,6 +23,7 @@
 //   someone cuts the file short in place while it is mapped -> SIGBUS (data/mapped_file.h) -> (none)
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -34,5 +35,8 @@ namespace lockstep {
 ImageIndex CachedIndex(const std::string& key,
                        const std::function<bool(const ImageIndex&)>& is_current,
                        const std::function<ImageColumns()>& build);
+
+// Whether each of the index's sources still has its stamp; path_of(i): where source `i` lies.
+bool StampsHold(const ImageIndex& index, const std::function<std::string(int64_t)>& path_of);
 
 }  // namespace lockstep

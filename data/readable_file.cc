@@ -68,6 +68,16 @@ size_t ReadableFile::ReadAt(int64_t offset, std::span<std::byte> to) const {
   return done;
 }
 
+std::span<const std::byte> ReadableFile::ReadWhole(std::vector<std::byte>& buffer) const {
+  const auto size = static_cast<size_t>(bytes());
+  if (buffer.size() < size) buffer.resize(size);
+  const std::span<std::byte> whole = std::span(buffer).first(size);
+  if (ReadAt(0, whole) < size || !Unchanged()) {
+    throw DataError("{}: changed while it was read", path_);
+  }
+  return whole;
+}
+
 bool ReadableFile::Unchanged() const {
   struct stat status {};
   return fstat(descriptor_, &status) == 0 && StampOf(status) == stamp_;

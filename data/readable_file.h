@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -41,6 +42,10 @@ class ReadableFile {
   // Fills `to` from byte `offset` on, as far as the file goes; returns how many bytes that was. Throws
   // Error (kData).
   size_t ReadAt(int64_t offset, std::span<std::byte> to) const;
+
+  // The whole file, in `buffer`, which grows where it is too small. Throws Error (kData), also where the file
+  // changes meanwhile.
+  std::span<const std::byte> ReadWhole(std::vector<std::byte>& buffer) const;
 
   // Whether the file is still what was opened.
   bool Unchanged() const;

@@ -8,23 +8,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/tar_format.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kBlock = 512;
 // Of a name or of pax records: far beyond what any system takes for a path.
 constexpr int64_t kLongestRecords = int64_t{1} << 20;
-
-// A field of a header (pax(1), 'ustar interchange format').
-struct Field {
-  size_t at;
-  size_t length;
-};
-constexpr Field kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kMagic{257, 6}, kPrefix{345, 155};
-constexpr size_t kTypeAt = 156;
-
-int64_t WholeBlocks(int64_t bytes) { return (bytes + kBlock - 1) / kBlock * kBlock; }
 
 const char* CompressionOf(std::string_view bytes) {
   if (bytes.starts_with("\x1f\x8b")) return "gzip";
@@ -67,32 +57,32 @@ class Walk {
 
   // The 512 bytes at at_.
   std::string_view Block() {
-    if (at_ < window_at_ || at_ + kBlock > window_at_ + window_bytes_) {
+    if (at_ < window_at_ || at_ + kTarBlock > window_at_ + window_bytes_) {
       window_at_ = at_;
       window_bytes_ =
           static_cast<int64_t>(archive_.ReadAt(at_, std::as_writable_bytes(std::span(window_))));
     }
     const std::string_view there(&window_[at_ - window_at_],
-                                 std::min(kBlock, window_at_ + window_bytes_ - at_));
+                                 std::min(kTarBlock, window_at_ + window_bytes_ - at_));
     if (at_ == 0) {
       if (const char* compression = CompressionOf(there)) {
         throw DataError("{}: compressed with {}: decompress it (images do not get smaller)",
                         archive_.path(), compression);
       }
     }
-    if (there.size() < kBlock) {
+    if (there.size() < kTarBlock) {
       throw CutShort("a member's header or the end mark, a block of zeros, should be here");
     }
     return there;
   }
 
-  static std::string_view TextOf(std::string_view header, Field field) {
+  static std::string_view TextOf(std::string_view header, TarField field) {
     const std::string_view text = header.substr(field.at, field.length);
     return text.substr(0, text.find('\0'));
   }
 
   // Octal digits, or bits behind a first one that is set. Nothing: it is no number, or too large.
-  static std::optional<int64_t> ParseNumber(std::string_view header, Field field) {
+  static std::optional<int64_t> ParseNumber(std::string_view header, TarField field) {
     std::string_view text = header.substr(field.at, field.length);
     if ((static_cast<unsigned char>(text[0]) & 0x80) != 0) {
       uint64_t number = static_cast<unsigned char>(text[0]) & 0x7f;
@@ -113,7 +103,7 @@ class Walk {
   }
 
   int64_t SizeOf(std::string_view header) const {
-    const std::optional<int64_t> size = ParseNumber(header, kSize);
+    const std::optional<int64_t> size = ParseNumber(header, kTarSize);
     if (!size) throw Damaged("a member's size is no number, or larger than any file");
     return *size;
   }
@@ -122,12 +112,12 @@ class Walk {
     // Some old programs added signed bytes.
     int64_t sum = 0, signed_sum = 0;
     for (size_t i = 0; i < header.size(); ++i) {
-      const bool blank = i >= kChecksum.at && i < kChecksum.at + kChecksum.length;
+      const bool blank = i >= kTarChecksum.at && i < kTarChecksum.at + kTarChecksum.length;
       const char byte = blank ? ' ' : header[i];
       sum += static_cast<unsigned char>(byte);
       signed_sum += static_cast<signed char>(byte);
     }
-    const std::optional<int64_t> expected = ParseNumber(header, kChecksum);
+    const std::optional<int64_t> expected = ParseNumber(header, kTarChecksum);
     if (expected == sum || expected == signed_sum) return;
     if (at_ == 0) throw DataError("{}: no tar archive", archive_.path());
     throw Damaged("a member's header is damaged: its checksum does not match");
@@ -137,7 +127,7 @@ class Walk {
   std::string Records(int64_t bytes) const {
     if (bytes > kLongestRecords) throw Damaged(fmt::format("a name of {} bytes", bytes));
     std::string records(bytes, '\0');
-    const size_t got = archive_.ReadAt(at_ + kBlock, std::as_writable_bytes(std::span(records)));
+    const size_t got = archive_.ReadAt(at_ + kTarBlock, std::as_writable_bytes(std::span(records)));
     if (got < records.size()) throw CutShort("a member's long name should follow");
     return records;
   }
@@ -174,7 +164,7 @@ class Walk {
   }
 
   void Take(std::string_view header) {
-    const char type = header[kTypeAt];
+    const char type = header[kTarType.at];
     if (type == 'x' || type == 'L') {
       const int64_t bytes = SizeOf(header);
       const std::string records = Records(bytes);
@@ -197,7 +187,7 @@ class Walk {
       throw DataError("{}: {}: a sparse file: make the archive without --sparse", archive_.path(),
                       name);
     }
-    if (bytes > archive_.bytes() - at_ - kBlock) {
+    if (bytes > archive_.bytes() - at_ - kTarBlock) {
       throw CutShort(fmt::format("{} should have {} bytes", name, bytes));
     }
     if (is_file) Visit(name, bytes);
@@ -209,9 +199,10 @@ class Walk {
   }
 
   static std::string NameOf(std::string_view header) {
-    const std::string_view name = TextOf(header, kName);
-    const bool posix = header.substr(kMagic.at, kMagic.length) == std::string_view("ustar\0", 6);
-    const std::string_view prefix = posix ? TextOf(header, kPrefix) : "";
+    const std::string_view name = TextOf(header, kTarName);
+    const bool posix =
+        header.substr(kTarMagic.at, kTarMagic.length) == std::string_view("ustar\0", 6);
+    const std::string_view prefix = posix ? TextOf(header, kTarPrefix) : "";
     return prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
   }
 
@@ -219,16 +210,16 @@ class Walk {
     if (name.find('\0') != name.npos) throw Damaged("a member's name holds a zero byte");
     while (name.starts_with("./") || name.starts_with('/'))
       name.remove_prefix(name[0] == '.' ? 2 : 1);
-    visit_({.name = name, .offset = at_ + kBlock, .bytes = bytes});
+    visit_({.name = name, .offset = at_ + kTarBlock, .bytes = bytes});
   }
 
   // A header and as many bytes behind it.
-  void Pass(int64_t bytes) { at_ += kBlock + WholeBlocks(bytes); }
+  void Pass(int64_t bytes) { at_ += kTarBlock + WholeTarBlocks(bytes); }
 
   const ReadableFile& archive_;
   const std::function<void(const TarMember&)>& visit_;
   int64_t at_ = 0;
-  std::array<char, 16 * kBlock> window_{};
+  std::array<char, 16 * kTarBlock> window_{};
   int64_t window_at_ = 0;
   int64_t window_bytes_ = 0;
 

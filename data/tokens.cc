@@ -1,5 +1,5 @@
-// Token files, mapped into memory: 16-bit little-endian numbers, behind llm.c's header of 256 32-bit
-// numbers (magic, version, tokens) where there is one.
+// Token files, mapped into memory: 16-bit little-endian numbers, behind llm.c's header (token_file.h) where
+// there is one.
 
 #include <algorithm>
 #include <cstring>
@@ -7,22 +7,22 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/mapped_file.h"
+#include "data/token_file.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int32_t kMagic = 20240520;
-constexpr int32_t kVersion = 1;
-constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
+constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(TokenFileHeader));
 
 class TokenFile {
  public:
   explicit TokenFile(const std::string& path) : file_(path) {
     int32_t header[3] = {};
     if (file_.bytes() >= kHeaderBytes) std::memcpy(header, file_.data(), sizeof(header));
-    const bool has_header = header[0] == kMagic;
-    if (has_header && header[1] != kVersion) {
-      throw DataError("{}: version {} of llm.c's format; {} is known", path, header[1], kVersion);
+    const bool has_header = header[0] == kTokenFileMagic;
+    if (has_header && header[1] != kTokenFileVersion) {
+      throw DataError("{}: version {} of llm.c's format; {} is known", path, header[1],
+                      kTokenFileVersion);
     }
     begin_ = has_header ? kHeaderBytes : 0;
     const int64_t bytes = file_.bytes() - begin_;

@@ -68,11 +68,7 @@ std::span<const std::byte> ReadImageFile(const std::string& folder, const ImageF
   const ReadableFile readable(folder + "/" + file.name);
   if (readable.stamp() != file.stamp)
     throw DataError("{}: has changed since the run began", readable.path());
-  const auto bytes = static_cast<size_t>(readable.bytes());
-  if (buffer.size() < bytes) buffer.resize(bytes);
-  if (readable.ReadAt(0, std::span(buffer).first(bytes)) != bytes)
-    throw DataError("{}: has changed since the run began", readable.path());
-  return {buffer.data(), bytes};
+  return readable.ReadWhole(buffer);
 }
 
 void RequireApart(const std::string& source, const std::string& destination) {

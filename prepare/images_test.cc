@@ -5,31 +5,14 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/message_of.h"
 #include "data/image_decoder.h"
 #include "data/write_jpeg.h"
+#include "prepare/test_files.h"
 
 namespace lockstep {
 namespace {
-
-std::string NewPath() {
-  static int number = 0;
-  return testing::TempDir() + "/images-" + std::to_string(getpid()) + "-" +
-         std::to_string(number++);
-}
-
-void WriteFile(const std::string& path, const std::string& content) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path, std::ios::binary) << content;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::string Photo(int64_t width, int64_t height) {
   return WriteJpeg(

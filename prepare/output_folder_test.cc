@@ -6,12 +6,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 
 #include "base/message_of.h"
 #include "prepare/output_file.h"
+#include "prepare/test_files.h"
 
 namespace lockstep {
 namespace {
@@ -20,18 +20,6 @@ using testing::EndsWith;
 using testing::HasSubstr;
 
 const std::vector<std::string> kJob{"a job", "--size 3"};
-
-// A path below the test's folder that nothing has.
-std::string NewPath() {
-  static int number = 0;
-  return testing::TempDir() + "/output-folder-" + std::to_string(getpid()) + "-" +
-         std::to_string(number++);
-}
-
-std::string Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 bool Exists(const std::string& path) {
   struct stat status {};
@@ -51,7 +39,7 @@ TEST(OutputFolder, IsThereAtOnceAndWhole) {
   EXPECT_TRUE(output.Has("f69"));
   EXPECT_FALSE(Exists(path));
   output.Commit({{"", path}});
-  EXPECT_EQ(Read(path + "/f69"), "content");
+  EXPECT_EQ(ReadFile(path + "/f69"), "content");
   EXPECT_FALSE(Exists(path + ".partial"));
 }
 
@@ -69,7 +57,7 @@ TEST(OutputFolder, RefusesToReplace) {
                 output.Commit({{"", late}});
               }),
               EndsWith("cannot be written: File exists"));
-  EXPECT_EQ(Read(late), "mine");
+  EXPECT_EQ(ReadFile(late), "mine");
 }
 
 TEST(OutputFolder, IsOneRuns) {
@@ -116,7 +104,7 @@ TEST(OutputFolder, GoesOnWhereItStopped) {
   EXPECT_FALSE(output.Has("lost.tmp"));
   WriteOutput(output, "lost", "2");
   output.Commit({{"", path}});
-  EXPECT_EQ(Read(path + "/done") + Read(path + "/lost"), "12");
+  EXPECT_EQ(ReadFile(path + "/done") + ReadFile(path + "/lost"), "12");
 }
 
 TEST(OutputFolder, HasFilesOnly) {
@@ -159,7 +147,7 @@ TEST(OutputFolder, GoesOnFromAnotherWorkingDirectory) {
   }
   std::filesystem::current_path(before);
   EXPECT_TRUE(OutputFolder(folder + "/dst", {folder + "/dst"}, kJob).is_committed());
-  EXPECT_EQ(Read(folder + "/dst/f"), "content");
+  EXPECT_EQ(ReadFile(folder + "/dst/f"), "content");
 }
 
 TEST(OutputFolder, GoesOnWithItsCommit) {
@@ -176,7 +164,7 @@ TEST(OutputFolder, GoesOnWithItsCommit) {
   }
   const OutputFolder output(path, {a, b}, kJob);
   EXPECT_TRUE(output.is_committed());
-  EXPECT_EQ(Read(a) + Read(b), "AB");
+  EXPECT_EQ(ReadFile(a) + ReadFile(b), "AB");
   EXPECT_FALSE(Exists(path + ".partial"));
   EXPECT_THAT(MessageOf(ExitStatus::kUsage,
                         [&] {

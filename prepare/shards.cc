@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "data/in_threads.h"
 #include "data/permutation.h"
+#include "data/tar_writer.h"
 #include "prepare/image_files.h"
 #include "prepare/output_folder.h"
-#include "prepare/tar_writer.h"
 #include "prepare/work_progress.h"
 
 namespace lockstep {

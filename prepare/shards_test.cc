@@ -3,38 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "base/message_of.h"
 #include "data/tar_index.h"
+#include "data/tar_writer.h"
 #include "prepare/image_files.h"
-#include "prepare/tar_writer.h"
+#include "prepare/test_files.h"
 
 namespace lockstep {
 namespace {
 
 using Contents = std::map<std::string, std::string>;
-
-std::string NewPath() {
-  static int number = 0;
-  return testing::TempDir() + "/shards-" + std::to_string(getpid()) + "-" +
-         std::to_string(number++);
-}
-
-void WriteFile(const std::string& path, const std::string& content) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path, std::ios::binary) << content;
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // The members of an archive, and their names in order.
 std::vector<std::string> ReadTar(const std::string& path, Contents& contents) {

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include "data/in_threads.h"
 #include "data/mapped_file.h"
 #include "data/readable_file.h"
+#include "data/token_file.h"
 #include "prepare/byte_pair_encoder.h"
 #include "prepare/canonical_path.h"
 #include "prepare/output_file.h"
@@ -34,11 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// llm.c's header (data/tokens.cc).
-constexpr int32_t kMagic = 20240520;
-constexpr int32_t kVersion = 1;
-using Header = std::array<int32_t, 256>;
-constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(Header));
+constexpr auto kHeaderBytes = static_cast<int64_t>(sizeof(TokenFileHeader));
 constexpr auto kTokenBytes = static_cast<int64_t>(sizeof(uint16_t));
 
 // A longer text without a place to cut takes too much memory.
@@ -222,7 +218,8 @@ class TokenStream {
     const int64_t shards = (tokens_ + shard_tokens_ - 1) / shard_tokens_;
     for (int64_t i = 0; i < shards; ++i) {
       const int64_t tokens = std::min(shard_tokens_, tokens_ - i * shard_tokens_);
-      const Header header{kMagic, kVersion, static_cast<int32_t>(tokens)};
+      const TokenFileHeader header{kTokenFileMagic, kTokenFileVersion,
+                                   static_cast<int32_t>(tokens)};
       OutputFile file(Path(i));
       file.Write(std::as_bytes(std::span(header)), 0);
       file.Truncate(kHeaderBytes + kTokenBytes * tokens);

@@ -3,14 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <random>
 
 #include "base/message_of.h"
+#include "prepare/test_files.h"
 #include "prepare/tiny_vocabulary.h"
 
 namespace lockstep {
@@ -19,22 +18,15 @@ namespace {
 constexpr uint16_t kEnd = 256;
 using Tokens = std::vector<uint16_t>;
 
-std::string NewPath() {
-  static int number = 0;
-  return testing::TempDir() + "/tokens-" + std::to_string(getpid()) + "-" +
-         std::to_string(number++);
-}
-
 std::string WriteText(const std::string& text) {
   const std::string path = NewPath();
-  std::ofstream(path, std::ios::binary) << text;
+  WriteFile(path, text);
   return path;
 }
 
 // The tokens of a file, whose header must be right.
 Tokens ReadTokens(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string bytes = ReadFile(path);
   int32_t header[256] = {};
   EXPECT_GE(bytes.size(), sizeof(header)) << path;
   if (bytes.size() < sizeof(header)) return {};

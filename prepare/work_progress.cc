@@ -9,15 +9,17 @@
 namespace lockstep {
 namespace {
 
-// A live line is redrawn ten times a second; plain lines come every ten seconds.
-constexpr std::chrono::steady_clock::duration kLivePeriod = std::chrono::milliseconds(100);
-constexpr std::chrono::steady_clock::duration kPlainPeriod = std::chrono::seconds(10);
+constexpr std::chrono::seconds kPlainPeriod{10};
 constexpr int kBarWidth = 30;
 
 }  // namespace
 
 WorkProgress::WorkProgress(bool live, std::string unit, double total, double done)
-    : live_(live), unit_(std::move(unit)), total_(total), done_before_(done), done_(done) {
+    : unit_(std::move(unit)),
+      total_(total),
+      done_before_(done),
+      done_(done),
+      line_(live, kPlainPeriod) {
   if (done > 0) {
     line_.Say(fmt::format("{:.0f} of {:.0f} {} are done already: going on", done, total, unit_));
   }
@@ -30,14 +32,7 @@ double WorkProgress::seconds() const {
 void WorkProgress::Add(double amount) {
   const std::lock_guard lock(mutex_);
   done_ += amount;
-  const Clock::time_point now = Clock::now();
-  if (now - last_drawn_ < (live_ ? kLivePeriod : kPlainPeriod)) return;
-  last_drawn_ = now;
-  if (live_) {
-    line_.Draw(Line());
-  } else {
-    line_.Say(Line());
-  }
+  if (line_.IsDue()) line_.Show(Line());
 }
 
 std::string WorkProgress::Line() const {
@@ -45,7 +40,7 @@ std::string WorkProgress::Line() const {
   const double rate = (done_ - done_before_) / seconds();
   const int filled = static_cast<int>(std::lround(share * kBarWidth));
   const std::string bar =
-      live_ ? fmt::format("[{:#<{}}{:.<{}}]  ", "", filled, "", kBarWidth - filled) : "";
+      line_.is_live() ? fmt::format("[{:#<{}}{:.<{}}]  ", "", filled, "", kBarWidth - filled) : "";
   const std::string left =
       rate > 0 ? "  " + DurationText((total_ - done_) / rate) + " left" : std::string();
   return fmt::format("{}{:.0f}%  {:.0f}/{:.0f} {}  {:.0f} {}/s{}", bar, 100 * share, done_, total_,

@@ -25,14 +25,12 @@ class WorkProgress {
 
   std::string Line() const;
 
-  const bool live_;
   const std::string unit_;
   const double total_;
   const double done_before_;
   const Clock::time_point begin_ = Clock::now();
   std::mutex mutex_;  // guards what follows
   double done_;
-  Clock::time_point last_drawn_ = begin_;
   LiveLine line_;
 };
 

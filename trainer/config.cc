@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "data/image_source.h"
 #include "trainer/config_comments.h"
 
 namespace lockstep {
@@ -391,7 +392,7 @@ class Checker {
     const bool images = config_.data().format() == config::Data::IMAGES &&
                         (name == "data.train" || name == "data.validation");
     for (const std::string& file : StringsOf(message, field)) {
-      const bool shard = images && file.ends_with(".tar");
+      const bool shard = images && IsShardName(file);
       if (file.empty() || (images && fs::is_directory(file))) continue;
       if (!fs::is_regular_file(file)) {
         Fail(name, fmt::format("no such {}: {}", images && !shard ? "folder" : "file", file));
@@ -439,7 +440,7 @@ class Checker {
     }
     for (const auto& [options, format] : kFormatsWithOptions) {
       const std::string name = std::string("data.") + options;
-      if (IsSet(name) && data.format() != format) {
+      if (IsSet(name) && !HasMeaning(config_, options)) {
         Fail(name,
              fmt::format("has no meaning for format {}", config::Data::Format_Name(data.format())));
       }
@@ -450,8 +451,7 @@ class Checker {
 
   void CheckImageFiles(const std::string& name,
                        const google::protobuf::RepeatedPtrField<std::string>& files) const {
-    const auto is_shard = [](const std::string& file) { return file.ends_with(".tar"); };
-    if (files.size() > 1 && !std::all_of(files.begin(), files.end(), is_shard)) {
+    if (files.size() > 1 && !std::all_of(files.begin(), files.end(), IsShardName)) {
       Fail(name,
            "IMAGES takes one folder, of classes' folders or tar files, or it takes tar files");
     }

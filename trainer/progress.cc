@@ -5,11 +5,7 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// A live line is redrawn ten times a second; plain lines come every five seconds.
-constexpr Clock::duration kLivePeriod = std::chrono::milliseconds(100);
-constexpr Clock::duration kPlainPeriod = std::chrono::seconds(5);
+constexpr std::chrono::seconds kPlainPeriod{5};
 
 std::string Rate(double samples_per_s) {
   return samples_per_s < 1e4 ? fmt::format("{:.0f}", samples_per_s)
@@ -19,13 +15,13 @@ std::string Rate(double samples_per_s) {
 }  // namespace
 
 Progress::Progress(bool live, int64_t epochs, int64_t total_steps, int64_t global_batch)
-    : live_(live), epochs_(epochs), total_steps_(total_steps), global_batch_(global_batch) {}
+    : epochs_(epochs),
+      total_steps_(total_steps),
+      global_batch_(global_batch),
+      line_(live, kPlainPeriod) {}
 
 void Progress::OnStep(const StepReport& report) {
-  const Clock::time_point now = Clock::now();
-  if (report.step < total_steps_ && now - last_drawn_ < (live_ ? kLivePeriod : kPlainPeriod))
-    return;
-  last_drawn_ = now;
+  if (report.step < total_steps_ && !line_.IsDue()) return;
   std::string line =
       fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s", report.epoch, epochs_,
                   report.step, total_steps_, report.loss(), Rate(report.samples_per_s));
@@ -34,7 +30,7 @@ void Progress::OnStep(const StepReport& report) {
         static_cast<double>((total_steps_ - report.step) * global_batch_) / report.samples_per_s;
     line += fmt::format("  {} left", DurationText(left));
   }
-  live_ ? line_.Draw(line) : line_.Say(line);
+  line_.Show(line);
 }
 
 }  // namespace lockstep

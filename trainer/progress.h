@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -34,12 +33,10 @@ class Progress {
   void Say(const std::string& line) { line_.Say(line); }
 
  private:
-  bool live_;
   int64_t epochs_;
   int64_t total_steps_;
   int64_t global_batch_;
   LiveLine line_;
-  std::chrono::steady_clock::time_point last_drawn_;
 };
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -20,6 +21,11 @@ int64_t TarMemberBytes(const std::string& name, int64_t bytes);
 // Appends the member to `archive`. A name that does not fit ustar's 100 bytes, or 155 and 100 around a
 // slash, goes into a pax record before it. `content` is less than 8 GiB.
 void AppendTarMember(const std::string& name, std::span<const std::byte> content,
+                     std::string& archive);
+
+// Appends a header of `type` and `content` in whole blocks, which AppendTarMember() makes its members of. Of
+// a name that does not fit the first 100 bytes are kept.
+void AppendTarBlocks(std::string_view name, char type, std::string_view content,
                      std::string& archive);
 
 // Two blocks of zeros.

@@ -1,0 +1,26 @@
+// A tar archive's blocks (POSIX pax(1), 'ustar interchange format'), as tar_index reads and tar_writer writes
+// them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep {
+
+inline constexpr int64_t kTarBlock = 512;
+
+// Of a header.
+struct TarField {
+  size_t at;
+  size_t length;
+};
+inline constexpr TarField kTarName{0, 100}, kTarMode{100, 8}, kTarUser{108, 8}, kTarGroup{116, 8},
+    kTarSize{124, 12}, kTarTime{136, 12}, kTarChecksum{148, 8}, kTarType{156, 1}, kTarMagic{257, 6},
+    kTarVersion{263, 2}, kTarPrefix{345, 155};
+
+// What a member's bytes take, which blocks hold.
+constexpr int64_t WholeTarBlocks(int64_t bytes) {
+  return (bytes + kTarBlock - 1) / kTarBlock * kTarBlock;
+}
+
+}  // namespace lockstep
