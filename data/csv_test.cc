@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -125,22 +126,31 @@ struct Sample {
   int64_t label = -2;
 };
 
+// Sample `index`'s inputs; its target's bytes go to `target`.
+std::vector<float> Read(const CsvTable& table, int64_t index, std::vector<std::byte>& target) {
+  std::vector<float> input(table.dataset->spec().bytes() / sizeof(float));
+  target.resize(table.dataset->spec().target_bytes());
+  table.dataset->Read(index, 0, reinterpret_cast<std::byte*>(input.data()), target.data());
+  return input;
+}
+
 Sample SampleOf(const CsvTable& table, int64_t index) {
-  Sample sample{std::vector<float>(table.dataset->spec().bytes() / sizeof(float))};
-  table.dataset->Read(index, 0, reinterpret_cast<std::byte*>(sample.input.data()),
-                      reinterpret_cast<std::byte*>(&sample.label));
+  std::vector<std::byte> target;
+  Sample sample{Read(table, index, target)};
+  std::memcpy(&sample.label, target.data(), sizeof(sample.label));
   return sample;
 }
 
 std::vector<float> InputOf(const CsvTable& table, int64_t index) {
-  return SampleOf(table, index).input;
+  std::vector<std::byte> target;
+  return Read(table, index, target);
 }
 
 std::vector<float> TargetOf(const CsvTable& table, int64_t index) {
-  std::vector<float> input(table.dataset->spec().bytes() / sizeof(float));
-  std::vector<float> target(table.dataset->spec().classes);
-  table.dataset->Read(index, 0, reinterpret_cast<std::byte*>(input.data()),
-                      reinterpret_cast<std::byte*>(target.data()));
+  std::vector<std::byte> bytes;
+  Read(table, index, bytes);
+  std::vector<float> target(bytes.size() / sizeof(float));
+  std::memcpy(target.data(), bytes.data(), bytes.size());
   return target;
 }
 

@@ -89,11 +89,35 @@ at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions
   return at::empty(BatchShape(count, spec.target_shape()), where.dtype(spec.target_dtype()));
 }
 
+ReadTimes ReadTimes::operator-(const ReadTimes& other) const {
+  return {.files = files - other.files,
+          .decoding = decoding - other.decoding,
+          .resizing = resizing - other.resizing,
+          .gpu = gpu - other.gpu};
+}
+
+void Dataset::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                       std::byte* target) const {
+  for (const int64_t index : indices) {
+    Read(index, epoch, input, target);
+    input += spec().bytes();
+    target += spec().target_bytes();
+  }
+}
+
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
     : WrappedDataset(*whole), owned_(std::move(whole)), indices_(std::move(indices)) {}
 
 void Subset::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const {
   whole_.Read(indices_[index], epoch, input, target);
+}
+
+void Subset::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                      std::byte* target) const {
+  std::vector<int64_t> of_whole;
+  of_whole.reserve(indices.size());
+  for (const int64_t index : indices) of_whole.push_back(indices_[index]);
+  whole_.ReadSome(of_whole, epoch, input, target);
 }
 
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,9 @@ struct ReadTimes {
   double files = 0;
   double decoding = 0;
   double resizing = 0;
+  double gpu = 0;  // waiting for a GPU, which decodes and resizes
+
+  ReadTimes operator-(const ReadTimes& other) const;
 };
 
 class Dataset {
@@ -75,6 +79,15 @@ class Dataset {
   // that is not known is kNoLabel, a number that is not is NaN. Where the data set augments samples at
   // random, each `epoch` sees another variant.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
+
+  // As many calls of Read(): writes the samples `indices`, one behind the other. Throws what the first of
+  // them that fails throws.
+  virtual void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                        std::byte* target) const;
+
+  // How many samples ReadSome() is best asked for. More than 1: something else than the thread that asks
+  // makes them, which two threads keep busy.
+  virtual int64_t samples_at_once() const { return 1; }
 
   // Of a data set as it was opened: the same samples as they are evaluated, without random
   // augmentation; null: they have none.
@@ -119,6 +132,9 @@ class Subset : public WrappedDataset {
 
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
+  void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                std::byte* target) const override;
+  int64_t samples_at_once() const override { return whole_.samples_at_once(); }
   int64_t NumberInFiles(int64_t index) const override {
     return whole_.NumberInFiles(indices_[index]);
   }

@@ -144,6 +144,21 @@ TEST(Subset, ReadsTheChosenSamples) {
   }
 }
 
+TEST(Subset, ReadsSomeOfTheChosenSamples) {
+  const auto whole = MakeSynthetic({.spec = {.shape = {1}, .classes = 9}, .samples = 30});
+  const Subset subset(whole, {20, 0, 7, 7});
+  const std::vector<int64_t> indices = {3, 0, 1};
+  std::vector<float> inputs(indices.size());
+  std::vector<int64_t> labels(indices.size());
+  subset.ReadSome(indices, /*epoch=*/0, reinterpret_cast<std::byte*>(inputs.data()),
+                  reinterpret_cast<std::byte*>(labels.data()));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    int64_t label = -1;
+    EXPECT_EQ(InputOf(subset, indices[i], &label), std::vector{inputs[i]});
+    EXPECT_EQ(labels[i], label);
+  }
+}
+
 // `tokens` as 16-bit numbers, behind llm.c's header where `header`.
 std::string TokenBytes(const std::vector<uint16_t>& tokens, bool header) {
   std::string bytes;

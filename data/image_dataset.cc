@@ -1,15 +1,18 @@
 #include "data/image_dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "data/encoded_cache.h"
+#include "data/gpu_decoder.h"
 #include "data/image_decoder.h"
 #include "data/resize.h"
 #include "data/sample_random.h"
@@ -25,12 +28,15 @@ struct Workshop {
   std::vector<std::byte> file;
   ImageDecoder decoder;
   Resizer resizer;
+  // Of many images at once:
+  std::vector<std::vector<std::byte>> files;
+  std::optional<GpuDecoder> gpu;
 };
 
 // Nanoseconds of all threads.
 struct Clocks {
   using Clock = std::chrono::steady_clock;
-  enum Phase { kReading, kDecoding, kResizing, kPhases };
+  enum Phase { kReading, kDecoding, kResizing, kGpu, kPhases };
   std::array<std::atomic<int64_t>, kPhases> ns{};
 
   // Counts the time since `begin` to `phase`, and begins anew.
@@ -97,40 +103,34 @@ class Images : public Dataset {
   }
 
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
+    ReadSome(std::span(&index, 1), epoch, input, target);
+  }
+
+  void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                std::byte* target) const override {
     static thread_local std::unique_ptr<Workshop> kept;
     if (!kept) kept = std::make_unique<Workshop>();
-    Workshop& workshop = *kept;
-    Clocks::Clock::time_point begin = Clocks::Clock::now();
-
-    SampleRandom random(options_.seed, epoch, index);
-    const auto choose = [&](const ImageSize& image) {
-      return augments_ ? RandomCrop(image, options_.crop, random)
-                       : CenterCrop(image, options_.center);
-    };
-    ImageDecoder::Part part;
-    if (decoded_) part.pixels = decoded_->Find(index);
-    size_t pixel_bytes = 0;  // of the thread's memory
-    if (part.pixels.pixels != nullptr) {
-      part.box = choose({part.pixels.width, part.pixels.height});
-    } else {
-      const std::span<const std::byte> file = Load(index, workshop.file);
-      clocks_.Count(Clocks::kReading, begin);
-      part = Decode(index, file, workshop.decoder, choose);
-      pixel_bytes = part.pixels.stride * part.pixels.height;
-      clocks_.Count(Clocks::kDecoding, begin);
+    std::vector<bool> is_cut(indices.size());
+    if (options_.gpu) {
+      is_cut = CutOnGpu(indices, epoch, *kept, reinterpret_cast<uint8_t*>(input));
     }
-
-    const bool mirrored = augments_ && options_.mirror && random.Uniform() < 0.5;
-    workshop.resizer.Resize(part.pixels, part.box, options_.size, options_.size, mirrored,
-                            reinterpret_cast<uint8_t*>(input));
-    clocks_.Count(Clocks::kResizing, begin);
-
-    const int64_t label = source_->LabelOf(index);
-    static_assert(ImageSource::kNoLabel == kNoLabel);
-    std::memcpy(target, &label, sizeof(label));
+    size_t used = 0;  // of the workshop's memory, for one image
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (!is_cut[i]) {
+        const size_t pixels = Cut(indices[i], epoch, *kept, reinterpret_cast<uint8_t*>(input));
+        used = std::max(used, kept->file.size() + pixels);
+      }
+      const int64_t label = source_->LabelOf(indices[i]);
+      static_assert(ImageSource::kNoLabel == kNoLabel);
+      std::memcpy(target, &label, sizeof(label));
+      input += spec_.bytes();
+      target += spec_.target_bytes();
+    }
     // One huge image must not cost every thread its memory for good.
-    if (workshop.file.size() + pixel_bytes > kKeptBytes) kept.reset();
+    if (used > kKeptBytes) kept.reset();
   }
+
+  int64_t samples_at_once() const override { return options_.gpu ? GpuDecoder::kAtOnce : 1; }
 
   std::string Fingerprint() const override { return source_->Fingerprint(); }
 
@@ -140,10 +140,82 @@ class Images : public Dataset {
     };
     return {.files = seconds(Clocks::kReading),
             .decoding = seconds(Clocks::kDecoding),
-            .resizing = seconds(Clocks::kResizing)};
+            .resizing = seconds(Clocks::kResizing),
+            .gpu = seconds(Clocks::kGpu)};
   }
 
  private:
+  // What is seen of a sample in an epoch. BoxIn() is to be asked first.
+  class View {
+   public:
+    View(const Images& images, int64_t index, int64_t epoch)
+        : images_(images), random_(images.options_.seed, epoch, index) {}
+
+    Box BoxIn(const ImageSize& image) {
+      return images_.augments_ ? RandomCrop(image, images_.options_.crop, random_)
+                               : CenterCrop(image, images_.options_.center);
+    }
+    bool Mirrored() {
+      return images_.augments_ && images_.options_.mirror && random_.Uniform() < 0.5;
+    }
+
+   private:
+    const Images& images_;
+    SampleRandom random_;
+  };
+
+  // Decodes and resizes an image on this thread. Returns how many bytes of pixels the workshop holds of it.
+  size_t Cut(int64_t index, int64_t epoch, Workshop& workshop, uint8_t* input) const {
+    Clocks::Clock::time_point begin = Clocks::Clock::now();
+    View view(*this, index, epoch);
+    ImageDecoder::Part part;
+    if (decoded_) part.pixels = decoded_->Find(index);
+    size_t pixel_bytes = 0;
+    if (part.pixels.pixels != nullptr) {
+      part.box = view.BoxIn({part.pixels.width, part.pixels.height});
+    } else {
+      const std::span<const std::byte> file = Load(index, workshop.file);
+      clocks_.Count(Clocks::kReading, begin);
+      part = Decode(index, file, workshop.decoder, view);
+      pixel_bytes = part.pixels.stride * part.pixels.height;
+      clocks_.Count(Clocks::kDecoding, begin);
+    }
+    workshop.resizer.Resize(part.pixels, part.box, options_.size, options_.size, view.Mirrored(),
+                            input);
+    clocks_.Count(Clocks::kResizing, begin);
+    return pixel_bytes;
+  }
+
+  // Decodes and resizes on the GPU what its decoder takes. Returns which images that are.
+  std::vector<bool> CutOnGpu(std::span<const int64_t> indices, int64_t epoch, Workshop& workshop,
+                             uint8_t* input) const {
+    Clocks::Clock::time_point begin = Clocks::Clock::now();
+    std::vector<GpuDecoder::Job> jobs(indices.size());
+    workshop.files.resize(indices.size());
+    for (size_t i = 0; i < indices.size(); ++i) {
+      try {
+        const std::span<const std::byte> file = Load(indices[i], workshop.files[i]);
+        const ImageSize size = workshop.decoder.Open(file);
+        if (!workshop.decoder.IsPlainJpeg()) continue;
+        if (size.width > GpuDecoder::kMostPixels / size.height) continue;
+        View view(*this, indices[i], epoch);
+        jobs[i] = {.file = file, .size = size, .box = view.BoxIn(size), .mirror = view.Mirrored()};
+      } catch (const Error&) {
+        continue;  // Cut() says why
+      }
+    }
+    clocks_.Count(Clocks::kReading, begin);
+    if (!workshop.gpu || workshop.gpu->device() != *options_.gpu) {
+      workshop.gpu.emplace(*options_.gpu);
+    }
+    std::vector<bool> is_cut = workshop.gpu->Cut(jobs, options_.size, options_.size, input);
+    size_t used = 0;
+    for (const std::vector<std::byte>& file : workshop.files) used += file.size();
+    if (used > kKeptBytes) workshop.files.clear();
+    clocks_.Count(Clocks::kGpu, begin);
+    return is_cut;
+  }
+
   std::span<const std::byte> Load(int64_t index, std::vector<std::byte>& buffer) const {
     try {
       return source_->Load(index, buffer);
@@ -152,14 +224,13 @@ class Images : public Dataset {
     }
   }
 
-  // The part of the image that choose(size) says; with a cache of pixels of the whole image, which is
-  // kept if there is room.
-  template <typename Choose>
+  // The part of the image that is seen; with a cache of pixels of the whole image, which is kept if there
+  // is room.
   ImageDecoder::Part Decode(int64_t index, std::span<const std::byte> file, ImageDecoder& decoder,
-                            const Choose& choose) const {
+                            View& view) const {
     try {
       const ImageSize size = decoder.Open(file);
-      const Box box = choose(size);
+      const Box box = view.BoxIn(size);
       if (!decoded_) return decoder.Decode(box, options_.size, options_.size);
       const Box all = {0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
       const ImageView pixels = decoder.Decode(all, size.width, size.height).pixels;
@@ -183,6 +254,9 @@ class Images : public Dataset {
 }  // namespace
 
 std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options) {
+  if (options.gpu && options.cache == ImageCache::kDecoded) {
+    throw UsageError("images decoded on a GPU are not kept: cache the files");
+  }
   std::shared_ptr<const ImageSource> source = OpenImageSource(options.source);
   std::shared_ptr<DecodedCache> decoded;
   switch (options.cache) {

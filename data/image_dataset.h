@@ -7,7 +7,9 @@
 // the time. Plain() sees the middle. Either is decoded, as far as it is needed, and resized with
 // antialiasing; with ImageCache::kDecoded the whole image is decoded at its own size, kept or not.
 //
-// What a thread needs to decode (data/image_decoder.h, data/resize.h) it keeps.
+// What a thread needs to decode (data/image_decoder.h, data/resize.h) it keeps. With ImageOptions::gpu the
+// files that a GPU's decoder takes are decoded there, many at once (data/gpu_decoder.h); the others, and
+// those that it finds damaged, are for the thread.
 //
 // What a cache is worth is measured in data/image_cache_bench.cc.
 //
@@ -17,8 +19,11 @@
 //     -> ImageFolder.NamesTheFileThatCannotBeRead
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,6 +48,7 @@ struct ImageOptions {
   bool mirror = true;
   double center = 0.875;  // the share of the shorter side that evaluation sees
   uint64_t seed = 0;
+  std::optional<at::Device> gpu{};  // that decodes; not with ImageCache::kDecoded
   ImageCache cache = ImageCache::kOff;
   std::shared_ptr<MemoryBudget> budget{};  // of the cache; null: nothing is kept
 };

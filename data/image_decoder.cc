@@ -278,6 +278,22 @@ void ImageDecoder::OpenJpeg() {
   jpeg.header_read = true;
 }
 
+bool ImageDecoder::IsPlainJpeg() const {
+  if (is_png_ || !jpeg_->header_read) return false;
+  const jpeg_decompress_struct& info = jpeg_->info;
+  if (info.progressive_mode || info.arith_code || info.data_precision != 8 ||
+      info.jpeg_color_space != JCS_YCbCr || info.comps_in_scan != kChannels) {
+    return false;
+  }
+  const jpeg_component_info& luma = info.comp_info[0];
+  if (luma.h_samp_factor > 2 || luma.v_samp_factor > 2) return false;
+  for (int c = 1; c < kChannels; ++c) {
+    const jpeg_component_info& chroma = info.comp_info[c];
+    if (chroma.h_samp_factor != 1 || chroma.v_samp_factor != 1) return false;
+  }
+  return AsText(file_).ends_with("\xff\xd9");
+}
+
 ImageDecoder::Part ImageDecoder::Decode(const Box& box, int64_t width, int64_t height) {
   const bool meets = box.x < static_cast<double>(size_.width) && box.x + box.width > 0 &&
                      box.y < static_cast<double>(size_.height) && box.y + box.height > 0;

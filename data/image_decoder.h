@@ -77,6 +77,10 @@ class ImageDecoder {
   // Error (kData); what it says lacks the path, which the caller adds.
   ImageSize Open(std::span<const std::byte> file);
 
+  // Whether the open file is a JPEG of the kind that every decoder takes: Huffman codes, one scan of 8 bits,
+  // YCbCr with whole chroma or half of it in either direction, and the end's mark where it should be.
+  bool IsPlainJpeg() const;
+
   struct Part {
     ImageView pixels;
     Box box;  // in coordinates of `pixels`

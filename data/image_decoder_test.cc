@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -201,6 +202,21 @@ TEST(JpegDecoder, DecodesAWholeFileAsLibjpegDoes) {
       ASSERT_EQ(image.height, height);
       EXPECT_TRUE(image.rgb == expected.rgb);
     }
+  }
+}
+
+TEST(JpegDecoder, KnowsWhatEveryDecoderTakes) {
+  const std::set<std::string> plain = {"4:4:4", "4:2:2", "4:4:0", "4:2:0", "restart markers 4:2:0"};
+  ImageDecoder decoder;
+  EXPECT_FALSE(decoder.IsPlainJpeg());
+  for (const auto& kind : kKinds) {
+    SCOPED_TRACE(kind.name);
+    const std::string file = WriteJpeg(kind, 33, 16);
+    decoder.Open(Bytes(file));
+    EXPECT_EQ(decoder.IsPlainJpeg(), plain.contains(kind.name));
+    const std::string_view cut = std::string_view(file).substr(0, file.size() - 1);
+    decoder.Open(std::as_bytes(std::span(cut)));
+    EXPECT_FALSE(decoder.IsPlainJpeg()) << "without the end's mark";
   }
 }
 

@@ -1,6 +1,7 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
@@ -29,6 +30,9 @@ std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads) {
     return "what takes the batches (copy, normalisation or the model): the loader's threads idle "
            "for a part of the time, and more of them would not help";
   }
+  if (reads.gpu > loader.reading / 2) {
+    return "the GPU, which decodes: set data.images.decode: CPU where cores are idle";
+  }
   if (reads.files > loader.reading / 2) {
     return "the disk, or a page cache that is not warm yet: keep the files on a faster disk, or "
            "make them smaller";
@@ -45,7 +49,8 @@ Loader::Loader(const Dataset& dataset, const Sampler& sampler, const LoaderOptio
       sampler_(sampler),
       augment_(options.augment),
       at_once_(std::max<int64_t>(
-          1, kBytesAtOnce / (dataset.spec().bytes() + dataset.spec().target_bytes()))),
+          dataset.samples_at_once(),
+          kBytesAtOnce / (dataset.spec().bytes() + dataset.spec().target_bytes()))),
       slots_(options.slots),
       working_(options.threads),
       taken_at_(SecondsSinceBoot()),
@@ -198,33 +203,37 @@ void Loader::Finish(Slot& slot) {
   ready_.notify_one();
 }
 
-// Writes sample `at` of the slot's.
-void Loader::ReadSample(const Slot& slot, int64_t at) const {
+// Writes the slot's samples [begin, end).
+void Loader::ReadSamples(const Slot& slot, int64_t begin, int64_t end) const {
   const SampleSpec& spec = dataset_.spec();
-  const int64_t index = slot.origin.indices[at];
-  dataset_.Read(index, slot.origin.epoch,
-                static_cast<std::byte*>(slot.input.mutable_data_ptr()) + at * spec.bytes(),
-                static_cast<std::byte*>(slot.target.mutable_data_ptr()) + at * spec.target_bytes());
+  const auto indices = std::span(slot.origin.indices).subspan(begin, end - begin);
+  dataset_.ReadSome(
+      indices, slot.origin.epoch,
+      static_cast<std::byte*>(slot.input.mutable_data_ptr()) + begin * spec.bytes(),
+      static_cast<std::byte*>(slot.target.mutable_data_ptr()) + begin * spec.target_bytes());
   if (!augment_.Any()) return;
-  DrawAugmentation(augment_, {.width = spec.shape[2], .height = spec.shape[1]}, slot.origin.epoch,
-                   dataset_.NumberInFiles(index),
-                   slot.draws.mutable_data_ptr<float>() + at * kAugmentDraws);
+  auto* draws = slot.draws.mutable_data_ptr<float>() + begin * kAugmentDraws;
+  for (const int64_t index : indices) {
+    DrawAugmentation(augment_, {.width = spec.shape[2], .height = spec.shape[1]}, slot.origin.epoch,
+                     dataset_.NumberInFiles(index), draws);
+    draws += kAugmentDraws;
+  }
 }
 
 // Takes the next samples of the slot and writes them.
 void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const int64_t begin = slot.handed_out;
-  const int64_t end = std::min(begin + at_once_, slot.count);
+  const int64_t pieces = (slot.count + at_once_ - 1) / at_once_;
+  const int64_t end = std::min(begin + (slot.count + pieces - 1) / pieces, slot.count);
   slot.handed_out = end;
   // Each thread that has found work wakes one for what is left.
   if (SlotToFill() != nullptr || CanOpen()) work_.notify_one();
   lock.unlock();
 
   const double start = SecondsSinceBoot();
-  int64_t at = begin;
   std::exception_ptr exception;
   try {
-    for (; at < end; ++at) ReadSample(slot, at);
+    ReadSamples(slot, begin, end);
   } catch (...) {
     exception = std::current_exception();
   }
@@ -233,9 +242,9 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   lock.lock();
   times_.reading += seconds;
   read_samples_ += end - begin;
-  if (exception && (!slot.exception || at < slot.failed)) {
+  if (exception && (!slot.exception || begin < slot.failed)) {
     slot.exception = exception;
-    slot.failed = at;
+    slot.failed = begin;
   }
   slot.unwritten -= end - begin;
   if (slot.unwritten == 0) Finish(slot);

@@ -7,8 +7,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <random>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "base/error.h"
@@ -128,6 +131,59 @@ TEST_P(LoaderWithThreads, SeveralThreadsFillOneSlot) {
       loader.Release();
     }
   }
+}
+
+// Numbers that are best read 8 at once.
+class NumbersInEights : public WrappedDataset {
+ public:
+  explicit NumbersInEights(const Dataset& whole) : WrappedDataset(whole) {}
+
+  int64_t samples_at_once() const override { return 8; }
+  void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
+    whole_.Read(index, epoch, input, target);
+  }
+  void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                std::byte* target) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      ++read_at_once_[indices.size()];
+    }
+    Dataset::ReadSome(indices, epoch, input, target);
+  }
+
+  std::map<size_t, int> read_at_once() const {
+    const std::lock_guard lock(mutex_);
+    return read_at_once_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<size_t, int> read_at_once_;
+};
+
+TEST_P(LoaderWithThreads, AsksForAsManySamplesAsTheDataSetWants) {
+  const Numbers numbers(100, {77}, kFeaturesOfPieces);
+  const NumbersInEights eights(numbers);
+  Sampler sampler({.samples = 100, .global_batch = 20, .shuffle = false});
+  Loader loader(eights, sampler, {.threads = GetParam(), .slots = 2});
+  for (int64_t batch = 0; batch < 3; ++batch) {
+    const at::Tensor input = loader.Next().input;
+    for (int64_t row = 0; row < 20; ++row) {
+      ASSERT_EQ(input.const_data_ptr<float>()[row * kFeaturesOfPieces], 20.0F * batch + row);
+    }
+    loader.Release();
+  }
+  try {
+    loader.Next();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "sample 77 is bad");
+  }
+  const std::map<size_t, int> read = eights.read_at_once();
+  // 20 are three times eight or fewer, and alike as far as it goes.
+  EXPECT_EQ(read.size(), 2U);
+  EXPECT_GE(read.at(7), 8);
+  EXPECT_GE(read.at(6), 4);
 }
 
 TEST_P(LoaderWithThreads, DrawsForEachSample) {

@@ -25,6 +25,16 @@ void SkipBad::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* ta
   }
 }
 
+void SkipBad::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                       std::byte* target) const {
+  try {
+    whole_.ReadSome(indices, epoch, input, target);
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::kData) throw;
+    Dataset::ReadSome(indices, epoch, input, target);
+  }
+}
+
 void SkipBad::Report(int64_t index, const Error& error) const {
   const std::lock_guard lock(mutex_);
   const bool is_new = bad_.insert(index).second;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ class SkipBad : public WrappedDataset {
   SkipBad(std::shared_ptr<const Dataset> whole, int64_t limit, uint64_t seed);
 
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
+  void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                std::byte* target) const override;
+  int64_t samples_at_once() const override { return whole_.samples_at_once(); }
   std::vector<std::string> TakeReports() const override;
 
  private:

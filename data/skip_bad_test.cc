@@ -109,6 +109,25 @@ TEST(SkipBad, StandInsAreOfTheSamePart) {
   }
 }
 
+TEST(SkipBad, ReadsSomeAsItReadsOne) {
+  const SkipBad dataset(std::make_shared<Numbers>(100, std::set<int64_t>{3, 50}), 2, 7);
+  const std::vector<int64_t> indices = {1, 50, 2, 3, 99};
+  std::vector<float> numbers(indices.size());
+  std::vector<int64_t> labels(indices.size());
+  dataset.ReadSome(indices, /*epoch=*/4, reinterpret_cast<std::byte*>(numbers.data()),
+                   reinterpret_cast<std::byte*>(labels.data()));
+  for (size_t i = 0; i < indices.size(); ++i)
+    EXPECT_EQ(labels[i], LabelRead(dataset, indices[i], 4));
+  EXPECT_THAT(dataset.TakeReports(), SizeIs(2));
+  const std::vector<int64_t> bug = {1, Numbers::kBug};
+  EXPECT_THAT(MessageOf(ExitStatus::kBug,
+                        [&] {
+                          dataset.ReadSome(bug, 0, reinterpret_cast<std::byte*>(numbers.data()),
+                                           reinterpret_cast<std::byte*>(labels.data()));
+                        }),
+              HasSubstr("sample 999"));
+}
+
 TEST(SkipBad, ThrowsWhereNothingIsGood) {
   const SkipBad dataset(std::make_shared<Numbers>(3, std::set<int64_t>{0, 1, 2}), 1000, 7);
   EXPECT_THROW(LabelRead(dataset, 1), Error);

@@ -19,9 +19,10 @@ struct BenchOptions {
   std::string images;             // of the loader: folder of images, or of shards
   int64_t batch = 256;            // of the loader, on each rank
   int threads = -1;               // of the loader; -1: chosen from the cores
-  std::string trace;              // of a step: file for a Chrome trace; empty: none
-  bool json = false;              // a line of JSON for each measurement instead of a table
-  bool weak = false;              // scaling: the same batch for each rank, not for all together
+  config::Images::Decode decode = config::Images::AUTO;  // of the loader
+  std::string trace;  // of a step: file for a Chrome trace; empty: none
+  bool json = false;  // a line of JSON for each measurement instead of a table
+  bool weak = false;  // scaling: the same batch for each rank, not for all together
 };
 
 // Times a collective and prints it on rank 0. Every rank must call it. Throws Error: kUsage for an

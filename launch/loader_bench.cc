@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -52,10 +53,12 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
   std::shared_ptr<const Dataset> folder;
   config::Loader config;
   config.set_threads(bench.threads);
-  const LoaderOptions options = LoaderOptionsFor(config, world);
+  config::Images images;
+  images.set_decode(bench.decode);
   const int64_t global_batch = bench.batch * world.size();
   Together(world.host, [&] {
-    folder = OpenImages({.source = {.files = {bench.images}}});
+    const std::optional<at::Device> gpu = DecodingGpu(images, world);
+    folder = OpenImages({.source = {.files = {bench.images}}, .gpu = gpu});
     if (folder->size() < global_batch) {
       throw UsageError("--batch: {} images where one batch of each rank takes {}", folder->size(),
                        global_batch);
@@ -71,7 +74,8 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
   for (const double std : {0.229, 0.224, 0.225}) data.add_std(std);
   const Preprocessing preprocessing(data, folder->spec(), world.device,
                                     world.device.is_cuda() ? config::BF16 : config::FP32);
-  Input input(*folder, preprocessing, sampler, options, world.device);
+  Input input(*folder, preprocessing, sampler, LoaderOptionsFor(config, *folder, world),
+              world.device);
   double first_batch_s = 0;
   const double start = SecondsSinceBoot();
   const auto run_epoch = [&] {
@@ -89,19 +93,17 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
   const Reading after(*folder, input.loader);
 
   const double wall = after.wall_s - before.wall_s;
-  const auto images = static_cast<double>(kEpochs * sampler.steps_per_epoch() * bench.batch);
+  const auto samples = static_cast<double>(kEpochs * sampler.steps_per_epoch() * bench.batch);
   const LoaderTimes loads = after.loader - before.loader;
-  const ReadTimes reads{.files = after.images.files - before.images.files,
-                        .decoding = after.images.decoding - before.images.decoding,
-                        .resizing = after.images.resizing - before.images.resizing};
+  const ReadTimes reads = after.images - before.images;
   // Without threads the rank's own reads the images.
   const double all = loads.available > 0 ? loads.available : wall;
-  // What threads do with a sample beyond these three: where they normalise, that.
+  // What threads do with a sample beyond these: where they normalise, that.
   const double normalizing =
-      std::max(0.0, loads.reading - reads.files - reads.decoding - reads.resizing);
+      std::max(0.0, loads.reading - reads.files - reads.decoding - reads.resizing - reads.gpu);
   const double idle = std::max(0.0, all - loads.reading);
 
-  const at::Tensor sums = at::tensor({images / wall, images / (after.cpu_s - before.cpu_s)});
+  const at::Tensor sums = at::tensor({samples / wall, samples / (after.cpu_s - before.cpu_s)});
   world.host.AllReduceSum(sums, world.host.MakeLabel("rates")).Wait();
   if (world.rank() != 0) return;
   const double rate = sums[0].item<double>();
@@ -115,10 +117,11 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
       {"per_worker", Round(rate / world.size() * wall / all, 1)},
       {"per_core", Round(sums[1].item<double>() / world.size(), 1)},
       {"first_batch_s", Round(first_batch_s, 6)},
-      {"first_epoch_images_per_s", Round(images / kEpochs * world.size() / first_epoch_s, 1)},
+      {"first_epoch_images_per_s", Round(samples / kEpochs * world.size() / first_epoch_s, 1)},
       {"read_share", Round(reads.files / all, 3)},
       {"decode_share", Round(reads.decoding / all, 3)},
       {"resize_share", Round(reads.resizing / all, 3)},
+      {"gpu_share", Round(reads.gpu / all, 3)},
       {"normalize_share", Round(normalizing / all, 3)},
       {"idle_share", Round(idle / all, 3)},
       {"waited_share", Round(loads.waiting / wall, 3)},
@@ -132,10 +135,10 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
              threads == 1 ? "" : "s", world.size(), world.size() == 1 ? "" : "s", bench.batch);
   fmt::print("{:.0f} for each core that was in use\n", line["per_core"].get<double>());
   fmt::print(
-      "threads: {:.0f}% reading files, {:.0f}% decoding, {:.0f}% resizing, {:.0f}% normalising, "
-      "{:.0f}% idle\n",
+      "threads: {:.0f}% reading files, {:.0f}% decoding, {:.0f}% resizing, {:.0f}% while the GPU "
+      "does both, {:.0f}% normalising, {:.0f}% idle\n",
       100 * reads.files / all, 100 * reads.decoding / all, 100 * reads.resizing / all,
-      100 * normalizing / all, 100 * idle / all);
+      100 * reads.gpu / all, 100 * normalizing / all, 100 * idle / all);
   fmt::print("waiting for a batch: {:.0f}% of the time; the first came after {:.2f} s\n",
              100 * loads.waiting / wall, first_batch_s);
   fmt::print("the first epoch, which also fills caches: {:.0f} images/s\n",

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -297,6 +298,11 @@ int Main(int argc, char** argv, const Models& models) {
   loader->add_option("--threads", line.bench.threads, "of each rank; -1: chosen from its cores")
       ->check(CLI::Range(-1, 256))
       ->capture_default_str();
+  const std::map<std::string, config::Images::Decode> decodes{
+      {"auto", config::Images::AUTO}, {"cpu", config::Images::CPU}, {"gpu", config::Images::GPU}};
+  loader->add_option("--decode", line.bench.decode, "images on the cpu or the gpu, or auto")
+      ->transform(CLI::CheckedTransformer(decodes))
+      ->default_str("auto");
   for (CLI::App* command :
        {collectives[0].first, collectives[1].first, collectives[2].first, loader}) {
     command->add_option("--device", line.device, "cpu, cuda or auto")

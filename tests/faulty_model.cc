@@ -133,12 +133,13 @@ class FaultyDataset : public lockstep::WrappedDataset {
 
 // The linker sends the trainer's calls of lockstep::OpenTrainingData here (--wrap in BUILD).
 extern "C" {
-lockstep::TrainingData __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigE(
-    const lockstep::config::Config& config);
+lockstep::TrainingData __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigERKNS_5WorldE(
+    const lockstep::config::Config& config, const lockstep::World& world);
 
-lockstep::TrainingData __wrap__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigE(
-    const lockstep::config::Config& config) {
-  lockstep::TrainingData data = __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigE(config);
+lockstep::TrainingData __wrap__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigERKNS_5WorldE(
+    const lockstep::config::Config& config, const lockstep::World& world) {
+  lockstep::TrainingData data =
+      __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigERKNS_5WorldE(config, world);
   const lockstep::ModelSpec spec{.config = config.model()};
   if (spec.IntegerOption("fault", kNone) == kUnreadable && IsMeant(spec.IntegerOption("rank", 0))) {
     data.train = std::make_shared<FaultyDataset>(data.train, spec.IntegerOption("at", 0));

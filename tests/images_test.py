@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness import DATA, DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
+from harness import DATA, DEVICE, DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
+
+needs_a_gpu = pytest.mark.skipif(DEVICE != "CUDA", reason="images_test_on_gpus runs it")
 
 CLASSES = ["blue", "green", "red"]
 
@@ -140,6 +142,10 @@ def test_names_wrong_configs_and_folders(folder):
     expect_error(train(folder, options=["--set", "data.train=new"]), USAGE, "data.train: no such folder")
     expect_error(train(folder, options=["--set", f"data.train={folder / 'new'}"]), DATA, "an image beside the classes")
     expect_error(train(folder, images='classes: ["red", "red"]'), USAGE, 'data.images.classes: "red" twice')
+    expect_error(train(folder, images="decode: GPU cache: DECODED", options=["--set", "device=AUTO"]), USAGE,
+                 "data.images.decode: GPU goes with")
+    expect_error(train(folder, images="decode: GPU", options=["--set", "device=CPU"]), USAGE,
+                 "data.images.decode: is GPU where device is CPU")
     (folder / "test/purple").mkdir()
     expect_error(train(folder), DATA, 'test/purple: no class "purple" was trained on')
 
@@ -152,10 +158,39 @@ def test_bench_loader(folder):
         line = json.loads(run.out)
         assert line["images_per_s"] > 0 and line["per_core"] > 0 and line["batch"] == 7 and line["first_batch_s"] > 0
         assert line["first_epoch_images_per_s"] > 0
-        shares = [line[f"{phase}_share"] for phase in ("read", "decode", "resize", "normalize", "idle")]
+        shares = [line[f"{phase}_share"] for phase in ("read", "decode", "resize", "gpu", "normalize", "idle")]
         assert all(0 <= share <= 1 for share in shares) and abs(sum(shares) - 1) < 0.01
     text = Run([*bench, "--batch", "7"])
     assert "images/s" in text.out and "limit: " in text.out
     assert "set loader.threads" in Run([*bench, "--batch", "7", "--threads", "0"]).out
     expect_error(Run([*bench, "--batch", "61"]), USAGE, "--batch: 60 images")
     expect_error(Run(["bench", "loader", "--images", folder / "nowhere"]), DATA, "nowhere: no such folder")
+    expect_error(Run([*bench, "--decode", "gpu"]), USAGE, "data.images.decode: GPU: ranks compute on the CPU")
+
+
+@needs_a_gpu
+def test_bench_loader_with_the_gpus_decoder(folder):
+    bench = ["bench", "loader", "--images", folder / "train", "--device", "cuda", "--batch", "7", "--json"]
+    for decode in ("gpu", "cpu", "auto"):
+        run = Run([*bench, "--decode", decode])
+        assert run.status == DONE, run
+        assert (json.loads(run.out)["gpu_share"] > 0) == (decode == "gpu"), run
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("cache", ["OFF", "ENCODED"])
+def test_decoding_on_the_gpu_trains_the_same_for_any_number_of_threads(folder, cache):
+    damaged = folder / "train/red/07.jpg"
+    damaged.write_bytes(damaged.read_bytes()[:300])
+    seen = []
+    for threads in (0, 1, 3):
+        run = train(folder, 'validation: "test" bad_samples { policy: SKIP }', images=f"decode: GPU cache: {cache}",
+                    options=["--set", f"loader.threads={threads}"])
+        assert run.status == DONE, run
+        assert events(folder / "run", "start")[0]["decode"] == "GPU"
+        assert [event["reason"].count("07.jpg: truncated") for event in events(folder / "run", "bad_sample")] == [1]
+        done = events(folder / "run", "done")[0]
+        assert done["accuracy"] == 1
+        seen.append((losses(folder), done["loss"]))
+        (folder / "run").rename(folder / f"run{threads}")
+    assert seen[0] == seen[1] == seen[2]

@@ -464,6 +464,13 @@ class Checker {
     if (data.images().min_area() > data.images().max_area()) {
       Fail("data.images.min_area", "is greater than max_area");
     }
+    if (data.images().decode() == config::Images::GPU) {
+      if (config_.device() == config::Config::CPU)
+        Fail("data.images.decode", "is GPU where device is CPU");
+      if (data.images().cache() == config::Images::DECODED) {
+        Fail("data.images.decode", "GPU goes with cache: ENCODED or OFF, which keep no pixels");
+      }
+    }
     RequireDistinct("data.images.classes", data.images().classes());
     const int64_t size = data.images().size();
     if (data.input_shape_size() > 0 &&

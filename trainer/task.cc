@@ -1,6 +1,7 @@
 #include "trainer/task.h"
 
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "ckpt/safetensors.h"
 #include "data/csv.h"
+#include "data/gpu_decoder.h"
 #include "data/image_dataset.h"
 #include "data/normalized.h"
 #include "data/skip_bad.h"
@@ -53,10 +55,16 @@ ImageCache CacheOf(const config::Images& images) {
   throw BugError("data.images.cache {}", static_cast<int>(images.cache()));
 }
 
+// What images are read with.
+struct ImageReading {
+  std::optional<at::Device> gpu;         // that decodes
+  std::shared_ptr<MemoryBudget> budget;  // of data.images.cache; null: nothing is kept
+};
+
 std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                                           const std::vector<std::string>& files,
                                           const SampleSpec& expected, bool label_optional,
-                                          const std::shared_ptr<MemoryBudget>& budget) {
+                                          const ImageReading& reading) {
   const config::Images& images = config.data().images();
   const auto dataset = lockstep::OpenImages({.source = {.files = files,
                                                         .classes = expected.class_names,
@@ -69,8 +77,9 @@ std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                                              .mirror = images.mirror(),
                                              .center = images.center(),
                                              .seed = config.seed(),
+                                             .gpu = reading.gpu,
                                              .cache = CacheOf(images),
-                                             .budget = budget});
+                                             .budget = reading.budget});
   const int64_t classes = dataset->spec().classes;
   if (expected.classes > 0 && expected.classes != classes) {
     throw DataError("{}: {} classes where data.classes says {}", files[0], classes,
@@ -151,12 +160,11 @@ std::string SecondFile(const config::Data& data, const std::vector<std::string>&
   throw UsageError("{}; not {}", TwoFilesText(data), files.size());
 }
 
-// `expected`: what is known of the samples; no shape and no classes: what the files hold. `budget`: of
-// data.images.cache; null: nothing is kept.
+// `expected`: what is known of the samples; no shape and no classes: what the files hold.
 std::shared_ptr<const Dataset> Open(const config::Config& config,
                                     const std::vector<std::string>& files,
                                     const SampleSpec& expected, bool label_optional,
-                                    const std::shared_ptr<MemoryBudget>& budget) {
+                                    const ImageReading& reading) {
   const config::Data& data = config.data();
   switch (data.format()) {
     case config::Data::CSV:
@@ -174,7 +182,7 @@ std::shared_ptr<const Dataset> Open(const config::Config& config,
     case config::Data::CIFAR10:
       return ReadCifar10({.files = files});
     case config::Data::IMAGES:
-      return OpenImages(config, files, expected, label_optional, budget);
+      return OpenImages(config, files, expected, label_optional, reading);
     case config::Data::TOKENS:
       return MapTokens({.files = files,
                         .length = data.tokens().length(),
@@ -216,12 +224,12 @@ std::string ShapeText(const SampleSpec& spec) {
   return fmt::format("[{}]", fmt::join(spec.shape, ", "));
 }
 
-// What OpenFiles() says, with a budget for Open().
+// What OpenFiles() says.
 std::shared_ptr<const Dataset> OpenLike(const config::Config& config,
                                         const std::vector<std::string>& files,
                                         const SampleSpec& spec, bool label_optional,
-                                        const std::shared_ptr<MemoryBudget>& budget) {
-  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional, budget));
+                                        const ImageReading& reading) {
+  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional, reading));
   if (dataset->spec().shape != spec.shape) {
     throw DataError("{}: samples of shape {} where the model was made for {}", files.front(),
                     ShapeText(dataset->spec()), ShapeText(spec));
@@ -270,18 +278,44 @@ SampleSpec SpecOf(const config::Data& config) {
   return spec;
 }
 
-TrainingData OpenTrainingData(const config::Config& given) {
+std::optional<at::Device> DecodingGpu(const config::Images& config, const World& world) {
+  // So many decode what ResNet-50 takes on the fastest GPU.
+  constexpr int kManyCores = 4;
+  // GPUs below that train with no more images a second than two cores decode.
+  constexpr int kManyMultiprocessors = 100;
+  switch (config.decode()) {
+    case config::Images::CPU:
+      return std::nullopt;
+    case config::Images::GPU:
+      if (const std::string why = GpuDecoder::Unavailable(world.device); !why.empty()) {
+        throw UsageError("data.images.decode: GPU: {}", why);
+      }
+      return world.device;
+    case config::Images::AUTO:
+      if (config.cache() == config::Images::DECODED || CoresPerRank(world) >= kManyCores ||
+          !GpuDecoder::Unavailable(world.device).empty() ||
+          at::cuda::getDeviceProperties(world.device.index())->multiProcessorCount <
+              kManyMultiprocessors) {
+        return std::nullopt;
+      }
+      return world.device;
+  }
+  throw BugError("data.images.decode {}", static_cast<int>(config.decode()));
+}
+
+TrainingData OpenTrainingData(const config::Config& given, const World& world) {
   config::Config config = given;  // and what the training files hold
   const config::Data& data = config.data();
   SampleSpec expected = SpecOf(data);
   // What training files hold is compared with data.input_shape once they are open.
   if (data.format() != config::Data::SYNTHETIC) expected.shape.clear();
-  const auto budget = std::make_shared<MemoryBudget>(data.images().cache_mib() << 20);
+  ImageReading reading{.budget = std::make_shared<MemoryBudget>(data.images().cache_mib() << 20)};
+  if (data.format() == config::Data::IMAGES) reading.gpu = DecodingGpu(data.images(), world);
   const std::shared_ptr<const Dataset> all =
       data.format() == config::Data::CSV
           ? OpenTrainingTable(config, expected)
-          : Open(config, ListOf(data.train()), expected, /*label_optional=*/false, budget);
-  TrainingData opened{.csv = data.csv()};
+          : Open(config, ListOf(data.train()), expected, /*label_optional=*/false, reading);
+  TrainingData opened{.csv = data.csv(), .decoded_on_gpu = reading.gpu.has_value()};
   if (data.validation_fraction() > 0) {
     Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
     const auto part = [&](const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> rows) {
@@ -294,15 +328,20 @@ TrainingData OpenTrainingData(const config::Config& given) {
   opened.train = WithoutBad(config, all);
   if (data.validation_size() > 0) {
     opened.validation =
-        OpenLike(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false, budget);
+        OpenLike(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false, reading);
   }
   return opened;
 }
 
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
-                                         const SampleSpec& spec, bool label_optional) {
-  return OpenLike(config, files, spec, label_optional, /*budget=*/nullptr);
+                                         const SampleSpec& spec, bool label_optional,
+                                         const World& world) {
+  ImageReading reading;
+  if (config.data().format() == config::Data::IMAGES) {
+    reading.gpu = DecodingGpu(config.data().images(), world);
+  }
+  return OpenLike(config, files, spec, label_optional, reading);
 }
 
 Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device,
@@ -384,7 +423,8 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
   return model;
 }
 
-LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world) {
+LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
+                               const World& world) {
   // More than decoding for the fastest GPU takes.
   constexpr int kMaxCores = 64;
   // Threads that wait for a slow disk take none of a core's time.
@@ -395,6 +435,12 @@ LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world)
     const int cores = std::min(CoresPerRank(world), kMaxCores);
     options.threads = world.device.is_cuda() ? std::max(1, cores - 1) : cores - 1;
     options.most_threads = kMostPerCore * cores;
+    if (dataset.samples_at_once() > 1) {
+      // One waits while the other prepares; what they wait with costs memory.
+      constexpr int kThreads = 2, kMostThreads = 8;
+      options.threads = kThreads;
+      options.most_threads = kMostThreads;
+    }
   }
   return options;
 }

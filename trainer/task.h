@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,15 @@ struct TrainingData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation;  // null: none
   config::Csv csv;  // the config's, completed with what the training files held
+  bool decoded_on_gpu = false;
 };
 
+// The GPU that decodes this rank's images; none: the CPU does. Throws Error (kUsage) where config.decode
+// cannot be.
+std::optional<at::Device> DecodingGpu(const config::Images& config, const World& world);
+
 // Opens the training and validation sets. Throws Error (kData, kUsage).
-TrainingData OpenTrainingData(const config::Config& config);
+TrainingData OpenTrainingData(const config::Config& config, const World& world);
 
 // What the config says of the samples, complete once the data have been opened.
 SampleSpec SpecOf(const config::Data& config);
@@ -34,7 +40,8 @@ SampleSpec SpecOf(const config::Data& config);
 // predictions: data.bad_samples does not count then. Throws Error (kData, kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
-                                         const SampleSpec& spec, bool label_optional);
+                                         const SampleSpec& spec, bool label_optional,
+                                         const World& world);
 
 // What a data set's inputs become before the model: pixels are augmented in training and scaled,
 // numbers are left alone. On a GPU a kernel does it after the copy, which then is of bytes, and
@@ -79,9 +86,11 @@ struct Input {
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
                                  const Models& models, const World& world);
 
-// The config's loader for this rank. -1 threads: one for each core that the rank has beyond the one
-// that trains, at most 63, and then as many as tuning finds best.
-LoaderOptions LoaderOptionsFor(const config::Loader& config, const World& world);
+// The config's loader of `dataset` for this rank. -1 threads: one for each core that the rank has beyond
+// the one that trains, at most 63, and then as many as tuning finds best; two and at most eight where the
+// data set has its samples made many at once.
+LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
+                               const World& world);
 
 // Cores that this process may run on, shared among the ranks of this machine; at least 1.
 int CoresPerRank(const World& world);

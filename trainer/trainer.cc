@@ -118,7 +118,7 @@ class Trainer {
         preprocessing_(config.data(), data_.train->spec(), world.device, precision_),
         model_(MakeModel(config, data_.train->spec(), models, world)),
         sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world)),
-        loader_options_(LoaderOptionsFor(config.loader(), world)),
+        loader_options_(LoaderOptionsFor(config.loader(), *data_.train, world)),
         batches_{.next = [this] { return input_->feed.Next(); },
                  .prefetch = [this] { input_->feed.Prefetch(); }},
         peak_lr_(PeakLearningRate(config)),
@@ -367,10 +367,7 @@ class Trainer {
   }
 
   std::string DataLimit() const {
-    ReadTimes reads = data_.train->times();
-    reads.files -= reads_before_.files;
-    reads.decoding -= reads_before_.decoding;
-    return LimitOf(TimesOfLoaders(), reads);
+    return LimitOf(TimesOfLoaders(), data_.train->times() - reads_before_);
   }
 
   // Says which samples could not be read, on the rank that tried.
@@ -514,16 +511,20 @@ class Trainer {
   void LogStart(const TrainOptions& options) {
     const int64_t elements = ParameterCount();
     const int64_t validation_samples = data_.validation ? data_.validation->size() : 0;
-    folder_->Log({{"event", "start"},
-                  {"version", options.version},
-                  {"world_size", world_.size()},
-                  {"device", world_.device.is_cuda() ? "cuda" : "cpu"},
-                  {"samples", data_.train->size()},
-                  {"validation_samples", validation_samples},
-                  {"steps", total_steps_},
-                  {"precision", config::Precision_Name(precision_)},
-                  {"parameters", elements},
-                  {"loader_threads", loader_options_.threads}});
+    Json event{{"event", "start"},
+               {"version", options.version},
+               {"world_size", world_.size()},
+               {"device", world_.device.is_cuda() ? "cuda" : "cpu"},
+               {"samples", data_.train->size()},
+               {"validation_samples", validation_samples},
+               {"steps", total_steps_},
+               {"precision", config::Precision_Name(precision_)},
+               {"parameters", elements},
+               {"loader_threads", loader_options_.threads}};
+    if (config_.data().format() == config::Data::IMAGES) {
+      event["decode"] = data_.decoded_on_gpu ? "GPU" : "CPU";
+    }
+    folder_->Log(event);
     progress_->Say(fmt::format(
         "{}: {} with {} parameters on {} rank{} ({}), {} samples, {} held back, {} steps of {}",
         folder_->path(), config_.model().name(), elements, world_.size(),
@@ -595,7 +596,7 @@ class Trainer {
 void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const Models& models,
                  const World& world) {
   Together(world.host, [&] {
-    TrainingData data = OpenTrainingData(config);
+    TrainingData data = OpenTrainingData(config, world);
     config = Resolved(std::move(config), data);
     SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
     torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
@@ -680,12 +681,12 @@ RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& conf
                           const World& world) {
   const LoadedRun run = LoadRun(run_dir, config, models, world, [&] {
     return files.empty()
-               ? OpenTrainingData(config).validation
-               : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false);
+               ? OpenTrainingData(config, world).validation
+               : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false, world);
   });
   std::vector<Metric> metrics = Evaluate(
       *run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config, config.accumulation()),
-      LoaderOptionsFor(config.loader(), world), run.precision, world);
+      LoaderOptionsFor(config.loader(), *run.dataset, world), run.precision, world);
   return {.metrics = std::move(metrics),
           .samples = run.dataset->size(),
           .bad_samples = run.dataset->TakeReports()};
@@ -695,11 +696,11 @@ int64_t PredictRun(const std::string& run_dir, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Models& models, const World& world) {
   const LoadedRun run = LoadRun(run_dir, config, models, world, [&] {
-    return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true);
+    return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true, world);
   });
   const Predictions predictions = Predict(
       *run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config, config.accumulation()),
-      LoaderOptionsFor(config.loader(), world), run.precision, world);
+      LoaderOptionsFor(config.loader(), *run.dataset, world), run.precision, world);
   Together(world.host, [&] {
     if (world.rank() != 0) return;
     WriteFileAtomically(output, CsvOf(predictions, run.dataset->spec().class_names));
