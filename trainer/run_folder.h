@@ -2,7 +2,7 @@
 //
 // log.jsonl holds one JSON object a line, each with "event":
 //   start  version, world_size, device, samples, validation_samples, steps, precision, parameters,
-//     loader_threads
+//     loader_threads; of images decode (GPU or CPU)
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
 //     batch), lr, samples_per_s (over all ranks, since the line before), data_wait (the share of that
 //     time in which rank 0's device stood still for want of samples), loader_threads (of rank 0, now),
