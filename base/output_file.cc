@@ -1,4 +1,4 @@
-#include "prepare/output_file.h"
+#include "base/output_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,24 +9,34 @@
 #include <cstring>
 #include <utility>
 
-#include "base/error.h"
-
 namespace lockstep {
 namespace {
 
-[[noreturn]] void Fail(const std::string& path) {
+[[noreturn]] void Fail(const std::string& path, const WriteErrors& errors) {
   const bool is_full = errno == ENOSPC || errno == EDQUOT;
-  throw DataError(
-      "{}: cannot be written: {}{}", path, std::strerror(errno),
-      is_full ? ": make room and give the same command again, it goes on from here" : "");
+  throw Error(errors.status,
+              fmt::format("{}: cannot be written: {}{}{}", path, std::strerror(errno),
+                          is_full ? ": " : "", is_full ? errors.when_full : ""));
+}
+
+// `sync`: fsync or syncfs.
+void SyncWith(int (*sync)(int), const std::string& folder, const WriteErrors& errors) {
+  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) Fail(folder, errors);
+  const int result = sync(descriptor);
+  const int error = errno;
+  close(descriptor);
+  errno = error;
+  if (result != 0) Fail(folder, errors);
 }
 
 }  // namespace
 
-OutputFile::OutputFile(std::string path)
+OutputFile::OutputFile(std::string path, const WriteErrors& errors)
     : path_(std::move(path)),
+      errors_(errors),
       descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) Fail(path_);
+  if (descriptor_ < 0) Fail(path_, errors_);
 }
 
 OutputFile::~OutputFile() {
@@ -37,48 +47,47 @@ void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(descriptor_, bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) Fail(path_);
+    if (written < 0) Fail(path_, errors_);
     bytes = bytes.subspan(written);
     offset += written;
   }
 }
 
 void OutputFile::Truncate(int64_t bytes) {
-  if (ftruncate(descriptor_, bytes) != 0) Fail(path_);
+  if (ftruncate(descriptor_, bytes) != 0) Fail(path_, errors_);
 }
 
 void OutputFile::Sync() {
-  if (fsync(descriptor_) != 0) Fail(path_);
+  if (fsync(descriptor_) != 0) Fail(path_, errors_);
 }
 
 void OutputFile::Close() {
-  if (close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) Fail(path_);
+  if (close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) Fail(path_, errors_);
 }
 
-void RenameFile(const std::string& from, const std::string& to) {
-  if (rename(from.c_str(), to.c_str()) != 0) Fail(to);
+void RenameFile(const std::string& from, const std::string& to, const WriteErrors& errors) {
+  if (rename(from.c_str(), to.c_str()) != 0) Fail(to, errors);
 }
 
-void RenameWithoutReplacing(const std::string& from, const std::string& to) {
+void RenameWithoutReplacing(const std::string& from, const std::string& to,
+                            const WriteErrors& errors) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (errno != EINVAL && errno != ENOSYS) Fail(to);
+  if (errno != EINVAL && errno != ENOSYS) Fail(to, errors);
   // The file system cannot do both in one step: NFS, for one.
   struct stat status {};
   if (lstat(to.c_str(), &status) == 0) {
     errno = EEXIST;
-    Fail(to);
+    Fail(to, errors);
   }
-  RenameFile(from, to);
+  RenameFile(from, to, errors);
 }
 
-void SyncFileSystem(const std::string& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) Fail(folder);
-  const int result = syncfs(descriptor);
-  const int error = errno;
-  close(descriptor);
-  errno = error;
-  if (result != 0) Fail(folder);
+void SyncFolder(const std::string& folder, const WriteErrors& errors) {
+  SyncWith(&fsync, folder, errors);
+}
+
+void SyncFileSystem(const std::string& folder, const WriteErrors& errors) {
+  SyncWith(&syncfs, folder, errors);
 }
 
 }  // namespace lockstep

@@ -1,21 +1,29 @@
 // Files that are written, with errors that name the path and what to do.
 //
-// what can fail -> what the caller sees -> the test that shows it (prepare/output_folder_test.cc)
-//   no permission, disk full, write error -> Error (kData) with the path and the system's reason; when
-//     there is no room, how to go on -> OutputFile.NamesWhatCannotBeWritten, tests/prepare_test.py
+// what can fail -> what the caller sees -> the test that shows it (base/output_file_test.cc)
+//   no permission, disk full, write error -> Error with the path and the system's reason; when there is no
+//     room, what to do -> OutputFile.NamesWhatCannotBeWritten
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 
+#include "base/error.h"
+
 namespace lockstep {
+
+// What is thrown where a file cannot be written.
+struct WriteErrors {
+  ExitStatus status;
+  const char* when_full;  // what to do, where there is no room
+};
 
 // Open for writing until it is destroyed.
 class OutputFile {
  public:
-  // Makes the file or opens the one that is there. Throws Error (kData), as the others do.
-  explicit OutputFile(std::string path);
+  // Makes the file or opens the one that is there. Throws Error, as the others do.
+  OutputFile(std::string path, const WriteErrors& errors);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -34,16 +42,21 @@ class OutputFile {
 
  private:
   std::string path_;
+  WriteErrors errors_;
   int descriptor_;
 };
 
-// Replaces `to`. Throws Error (kData).
-void RenameFile(const std::string& from, const std::string& to);
+// Replaces `to`. Throws Error.
+void RenameFile(const std::string& from, const std::string& to, const WriteErrors& errors);
 
-// Gives `from` its last name, unless something has that name: throws Error (kData) then.
-void RenameWithoutReplacing(const std::string& from, const std::string& to);
+// Gives `from` its last name, unless something has that name: throws Error then.
+void RenameWithoutReplacing(const std::string& from, const std::string& to,
+                            const WriteErrors& errors);
 
-// What was written to the file system that `folder` lies on is on the disk. Throws Error (kData).
-void SyncFileSystem(const std::string& folder);
+// The names in `folder` are on the disk. Throws Error.
+void SyncFolder(const std::string& folder, const WriteErrors& errors);
+
+// What was written to the file system that `folder` lies on is on the disk. Throws Error.
+void SyncFileSystem(const std::string& folder, const WriteErrors& errors);
 
 }  // namespace lockstep

@@ -22,7 +22,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/output_file.h"
+
 namespace lockstep {
+
+inline constexpr WriteErrors kSaving{ExitStatus::kCheckpoint, "make room"};
 
 // Appends bytes to the file.
 using AppendBytes = std::function<void(std::span<const std::byte>)>;

@@ -71,7 +71,7 @@ TEST_F(AtomicFile, AFailureLeavesTheOldFile) {
     message = error.what();
   }
   setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_NE(message.find("write failed: File too large"), std::string::npos) << message;
+  EXPECT_NE(message.find("cannot be written: File too large"), std::string::npos) << message;
   EXPECT_EQ(ContentOf(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);
 

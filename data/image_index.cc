@@ -1,10 +1,10 @@
 #include "data/image_index.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
+
+#include "base/xxh3.h"
 
 namespace lockstep {
 namespace {
@@ -41,18 +41,6 @@ struct Header {
 static_assert(sizeof(Header) == 128);
 static_assert(sizeof(Stamp) == 24 && sizeof(ImagePlace) == 16);
 
-class Hash {
- public:
-  Hash() { XXH3_64bits_reset(&state_); }
-  void Add(std::span<const std::byte> bytes) {
-    XXH3_64bits_update(&state_, bytes.data(), bytes.size());
-  }
-  uint64_t value() const { return XXH3_64bits_digest(&state_); }
-
- private:
-  XXH3_state_t state_;
-};
-
 // What follows a piece of so many bytes, for the next one to be aligned.
 std::span<const std::byte> PaddingOf(size_t bytes) {
   static constexpr std::array<std::byte, kAlignment> kZeros{};
@@ -68,12 +56,12 @@ void ForEach(std::span<const std::span<const std::byte>> pieces, const Add& add)
   }
 }
 
-void AddHeader(Header header, Hash& hash) {
+void AddHeader(Header header, Xxh3& hash) {
   header.facts_hash = 0;
   hash.Add(std::as_bytes(std::span(&header, 1)));
 }
 
-void AddPieces(std::span<const std::span<const std::byte>> pieces, Hash& hash) {
+void AddPieces(std::span<const std::span<const std::byte>> pieces, Xxh3& hash) {
   ForEach(pieces, [&](std::span<const std::byte> bytes) { hash.Add(bytes); });
 }
 
@@ -99,7 +87,7 @@ ImageIndex::ImageIndex(ImageColumns columns)
       places_(columns_->places),
       labels_(columns_->labels) {
   const Pieces pieces = PiecesOf("");
-  Hash content;
+  Xxh3 content;
   AddPieces(std::span(pieces).subspan(kClassEnds), content);
   content_hash_ = content.value();
 }
@@ -126,7 +114,7 @@ void ImageIndex::Write(std::string_view key,
   const Pieces pieces = PiecesOf(key);
   Header header{.layout = layout_, .content_hash = content_hash_};
   for (size_t i = 0; i < kPieces; ++i) header.bytes[i] = pieces[i].size();
-  Hash facts;
+  Xxh3 facts;
   AddHeader(header, facts);
   AddPieces(std::span(pieces).first(kClassEnds), facts);
   header.facts_hash = facts.value();
@@ -154,7 +142,7 @@ std::optional<ImageIndex> ImageIndex::FromFile(MappedFile file, std::string_view
     rest = rest.subspan(bytes + PaddingOf(bytes).size());
   }
   if (!rest.empty() || AsText(pieces[kKey]) != key) return std::nullopt;
-  Hash facts, content;
+  Xxh3 facts, content;
   AddHeader(header, facts);
   facts.Add(all.first(facts_bytes));
   content.Add(all.subspan(facts_bytes));

@@ -162,13 +162,13 @@ std::string OutputFolder::ReadPosition() const {
 }
 
 void OutputFolder::Commit(const Moves& moves) {
-  SyncFileSystem(partial_);
+  SyncFileSystem(partial_, kPreparing);
   std::vector<std::string> lines;
   for (const auto& [from, to] : moves) {
     lines.insert(lines.end(), {from, fs::path(to).filename().native()});
   }
   WriteWhole(commit_, LinesText(lines));
-  SyncFileSystem(partial_);
+  SyncFileSystem(partial_, kPreparing);
   Move();
 }
 
@@ -177,9 +177,9 @@ void OutputFolder::Move() {
   const fs::path folder = fs::path(partial_).parent_path();
   for (size_t i = 0; i + 1 < lines.size(); i += 2) {
     const std::string from = lines[i].empty() ? files_ : files_ + "/" + lines[i];
-    if (Exists(from)) RenameWithoutReplacing(from, folder / lines[i + 1]);
+    if (Exists(from)) RenameWithoutReplacing(from, folder / lines[i + 1], kPreparing);
   }
-  SyncFileSystem(partial_);
+  SyncFileSystem(partial_, kPreparing);
   rmdir(files_.c_str());
   unlink(position_.c_str());
   unlink((partial_ + "/job").c_str());
@@ -189,14 +189,14 @@ void OutputFolder::Move() {
 }
 
 UnfinishedFile::UnfinishedFile(const std::string& path)
-    : OutputFile(path + kTemporary), last_path_(path) {
+    : OutputFile(path + kTemporary, kPreparing), last_path_(path) {
   Truncate(0);
 }
 
 void UnfinishedFile::Finish() {
   Sync();
   Close();
-  RenameFile(path(), last_path_);
+  RenameFile(path(), last_path_, kPreparing);
 }
 
 void FileBatch::Add(const std::string& name, std::span<const std::byte> content) {
@@ -209,10 +209,10 @@ void FileBatch::Add(const std::string& name, std::span<const std::byte> content)
 
 void FileBatch::Flush() {
   if (names_.empty()) return;
-  SyncFileSystem(folder_.files());
+  SyncFileSystem(folder_.files(), kPreparing);
   for (const std::string& name : names_) {
     const std::string path = folder_.files() + "/" + name;
-    RenameFile(path + kTemporary, path);
+    RenameFile(path + kTemporary, path, kPreparing);
   }
   names_.clear();
 }

@@ -38,7 +38,7 @@
 //   another run has the lock -> Error (kUsage) -> OutputFolder.IsOneRuns
 //   the job differs -> Error (kUsage) with the line that does -> OutputFolder.RefusesAnotherJob
 //   killed in the middle -> goes on -> OutputFolder.GoesOn*, tests/prepare_test.py
-//   no permission, disk full -> Error (kData), see prepare/output_file.h -> tests/prepare_test.py
+//   no permission, disk full -> Error (kData), see base/output_file.h -> tests/prepare_test.py
 #pragma once
 
 #include <cstddef>
@@ -47,9 +47,12 @@
 #include <utility>
 #include <vector>
 
-#include "prepare/output_file.h"
+#include "base/output_file.h"
 
 namespace lockstep {
+
+inline constexpr WriteErrors kPreparing{
+    ExitStatus::kData, "make room and give the same command again, it goes on from here"};
 
 class OutputFolder {
  public:

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "base/message_of.h"
-#include "prepare/output_file.h"
 #include "prepare/test_files.h"
 
 namespace lockstep {
@@ -171,17 +170,6 @@ TEST(OutputFolder, GoesOnWithItsCommit) {
                           OutputFolder(path, {a, b}, kJob);
                         }),
               HasSubstr("is there already"));
-}
-
-TEST(OutputFile, NamesWhatCannotBeWritten) {
-  EXPECT_EQ(DataErrorOf([] { OutputFile("/nowhere/x"); }),
-            "/nowhere/x: cannot be written: No such file or directory");
-  OutputFile full("/dev/full");
-  EXPECT_EQ(DataErrorOf([&] { full.Write(Bytes("x"), 0); }),
-            "/dev/full: cannot be written: No space left on device: make room and give the same "
-            "command again, it goes on from here");
-  EXPECT_EQ(DataErrorOf([] { RenameFile("/nowhere/x", "/nowhere/y"); }),
-            "/nowhere/y: cannot be written: No such file or directory");
 }
 
 }  // namespace

@@ -22,7 +22,6 @@
 #include "data/token_file.h"
 #include "prepare/byte_pair_encoder.h"
 #include "prepare/canonical_path.h"
-#include "prepare/output_file.h"
 #include "prepare/output_folder.h"
 #include "prepare/pool.h"
 #include "prepare/tokenizer.h"
@@ -201,7 +200,7 @@ class TokenStream {
 
   void Append(std::span<const uint16_t> tokens) {
     while (!tokens.empty()) {
-      if (!shard_) shard_ = std::make_unique<OutputFile>(Path(tokens_ / shard_tokens_));
+      if (!shard_) shard_ = std::make_unique<OutputFile>(Path(tokens_ / shard_tokens_), kPreparing);
       const int64_t place = tokens_ % shard_tokens_;
       const auto part = tokens.first(std::min<size_t>(tokens.size(), shard_tokens_ - place));
       shard_->Write(std::as_bytes(part), kHeaderBytes + kTokenBytes * place);
@@ -220,7 +219,7 @@ class TokenStream {
       const int64_t tokens = std::min(shard_tokens_, tokens_ - i * shard_tokens_);
       const TokenFileHeader header{kTokenFileMagic, kTokenFileVersion,
                                    static_cast<int32_t>(tokens)};
-      OutputFile file(Path(i));
+      OutputFile file(Path(i), kPreparing);
       file.Write(std::as_bytes(std::span(header)), 0);
       file.Truncate(kHeaderBytes + kTokenBytes * tokens);
       file.Close();
@@ -269,7 +268,7 @@ class Checkpoints {
   void Write(const Position& position) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || position.piece < last_) return;
-    SyncFileSystem(output_.files());
+    SyncFileSystem(output_.files(), kPreparing);
     output_.WritePosition(
         fmt::format("{} {} {}\n", position.piece, position.training, position.validation));
     last_ = position.piece;

@@ -1,0 +1,250 @@
+#include "ckpt/checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/output_file.h"
+#include "base/xxh3.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int32_t kFormat = 1;
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kPartial = ".partial";
+constexpr std::string_view kRemoved = ".removed";
+constexpr const char* kManifest = "/manifest.pb";
+
+std::string FolderOf(const std::string& run_dir) { return run_dir + "/checkpoints"; }
+
+std::string PathOf(const std::string& run_dir, int64_t step) {
+  return fmt::format("{}/{}{:012}", FolderOf(run_dir), kPrefix, step);
+}
+
+// In the name of a committed checkpoint; nothing: it is none's.
+std::optional<int64_t> StepIn(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+[[noreturn]] void Fail(const std::string& path, const char* what) {
+  throw CheckpointError("{}: cannot be {}: {}", path, what, std::strerror(errno));
+}
+
+void MakeFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) Fail(path, "made");
+}
+
+void Unlink(const std::string& path) {
+  if (unlink(path.c_str()) != 0) Fail(path, "removed");
+}
+
+// None where there is no such folder.
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw CheckpointError("{}: cannot be read: {}", folder, error.message());
+  }
+  return names;
+}
+
+void RemoveFolder(const std::string& path) {
+  for (const std::string& name : NamesIn(path)) Unlink(path + "/" + name);
+  if (rmdir(path.c_str()) != 0) Fail(path, "removed");
+}
+
+// Calls `take` with the file's bytes, in pieces. Throws Error (kCheckpoint) where they are not `bytes`;
+// -1: as many as there are.
+void ReadPieces(const std::string& path, int64_t bytes,
+                const std::function<void(std::span<const std::byte>)>& take) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) Fail(path, "opened");
+  struct Closer {
+    int file;
+    ~Closer() { close(file); }
+  } const closer{file};
+  struct stat status {};
+  if (fstat(file, &status) != 0) Fail(path, "read");
+  if (bytes >= 0 && status.st_size != bytes) {
+    throw CheckpointError("{}: has {} bytes where the manifest says {}", path,
+                          static_cast<int64_t>(status.st_size), bytes);
+  }
+  std::vector<std::byte> piece(kPiece);
+  while (true) {
+    const ssize_t got = read(file, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) Fail(path, "read");
+    if (got == 0) return;
+    take(std::span(piece).first(got));
+  }
+}
+
+std::string ReadSmall(const std::string& path) {
+  constexpr size_t kMost = size_t{64} << 20;
+  std::string content;
+  ReadPieces(path, -1, [&](std::span<const std::byte> piece) {
+    content.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    if (content.size() > kMost) throw CheckpointError("{}: is too large", path);
+  });
+  return content;
+}
+
+uint64_t HashOf(const std::string& text) {
+  Xxh3 hash;
+  hash.Add(std::as_bytes(std::span(text)));
+  return hash.value();
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(Options options)
+    : options_(std::move(options)),
+      folder_(fmt::format("{}.{}{}", PathOf(options_.run_dir, options_.step), options_.attempt,
+                          kPartial)) {
+  MakeFolder(FolderOf(options_.run_dir));
+  if (options_.rank == 0) SyncFolder(options_.run_dir, kSaving);
+  MakeFolder(folder_);
+}
+
+std::string CheckpointWriter::PartPath(int rank) const {
+  return fmt::format("{}/part-{}.pb", folder_, rank);
+}
+
+void CheckpointWriter::WriteFile(const std::string& name,
+                                 const std::function<void(const AppendBytes&)>& write) {
+  OutputFile file(folder_ + "/" + name, kSaving);
+  file.Truncate(0);
+  Xxh3 hash;
+  int64_t written = 0;
+  write([&](std::span<const std::byte> bytes) {
+    file.Write(bytes, written);
+    hash.Add(bytes);
+    written += static_cast<int64_t>(bytes.size());
+  });
+  file.Sync();
+  file.Close();
+  checkpoint::File& entry = *part_.add_file();
+  entry.set_name(name);
+  entry.set_bytes(written);
+  entry.set_xxh3(hash.value());
+}
+
+void CheckpointWriter::FinishPart() {
+  WriteFileAtomically(PartPath(options_.rank), part_.SerializeAsString());
+}
+
+bool CheckpointWriter::AllPartsAreFinished() const {
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    if (access(PartPath(rank).c_str(), F_OK) != 0) return false;
+  }
+  return true;
+}
+
+void CheckpointWriter::Commit(checkpoint::Manifest facts) {
+  facts.set_format(kFormat);
+  facts.set_step(options_.step);
+  facts.set_ranks(options_.ranks);
+  facts.clear_file();
+  std::set<std::string> names;
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    checkpoint::Part part;
+    if (!part.ParseFromString(ReadSmall(PartPath(rank)))) {
+      throw CheckpointError("{}: is damaged", PartPath(rank));
+    }
+    for (const checkpoint::File& file : part.file()) {
+      if (!names.insert(file.name()).second) throw BugError("two ranks wrote {}", file.name());
+      *facts.add_file() = file;
+    }
+  }
+  checkpoint::SealedManifest sealed;
+  sealed.set_manifest(facts.SerializeAsString());
+  sealed.set_xxh3(HashOf(sealed.manifest()));
+  for (int rank = 0; rank < options_.ranks; ++rank) Unlink(PartPath(rank));
+  WriteFileAtomically(folder_ + kManifest, sealed.SerializeAsString());
+  RenameWithoutReplacing(folder_, PathOf(options_.run_dir, options_.step), kSaving);
+  SyncFolder(FolderOf(options_.run_dir), kSaving);
+}
+
+std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir) {
+  std::vector<Checkpoint> checkpoints;
+  for (const std::string& name : NamesIn(FolderOf(run_dir))) {
+    if (const std::optional<int64_t> step = StepIn(name)) {
+      checkpoints.push_back({FolderOf(run_dir) + "/" + name, *step});
+    }
+  }
+  std::ranges::sort(checkpoints, std::greater(), &Checkpoint::step);
+  return checkpoints;
+}
+
+checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint) {
+  const std::string path = checkpoint.path + kManifest;
+  checkpoint::SealedManifest sealed;
+  checkpoint::Manifest manifest;
+  if (!sealed.ParseFromString(ReadSmall(path)) || !sealed.has_xxh3() ||
+      HashOf(sealed.manifest()) != sealed.xxh3() || !manifest.ParseFromString(sealed.manifest())) {
+    throw CheckpointError("{}: is damaged", path);
+  }
+  if (manifest.format() > kFormat) {
+    throw CheckpointError(
+        "{}: format {} of Lockstep {}; this is a program for {}: take a newer one", path,
+        manifest.format(), manifest.lockstep_version(), kFormat);
+  }
+  if (manifest.step() != checkpoint.step) {
+    throw CheckpointError("{}: is of step {}: the folder has another one's name", path,
+                          manifest.step());
+  }
+  return manifest;
+}
+
+void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
+  for (const checkpoint::File& file : manifest.file()) {
+    const std::string path = checkpoint.path + "/" + file.name();
+    Xxh3 hash;
+    ReadPieces(path, file.bytes(), [&](std::span<const std::byte> piece) { hash.Add(piece); });
+    if (hash.value() != file.xxh3()) {
+      throw CheckpointError("{}: is damaged: its checksum is not the manifest's", path);
+    }
+  }
+}
+
+void RemoveCheckpoint(const Checkpoint& checkpoint) {
+  const std::string removed = checkpoint.path + std::string(kRemoved);
+  RenameFile(checkpoint.path, removed, kSaving);
+  SyncFolder(fs::path(removed).parent_path().string(), kSaving);
+  RemoveFolder(removed);
+}
+
+void RemoveLeftovers(const std::string& run_dir) {
+  for (const std::string& name : NamesIn(FolderOf(run_dir))) {
+    if (name.ends_with(kPartial) || name.ends_with(kRemoved)) {
+      RemoveFolder(FolderOf(run_dir) + "/" + name);
+    }
+  }
+}
+
+}  // namespace lockstep

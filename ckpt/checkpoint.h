@@ -1,0 +1,106 @@
+// A run's checkpoints: folders that all ranks write and that count from one rename on.
+//
+// Promise: what ListCheckpoints() names was committed: every file of it was on the disk before. Whatever
+// happens to a process or the machine, at any instant, takes nothing from a checkpoint that was committed,
+// and leaves one that was not unlisted. Damage that comes later is found and named by VerifyCheckpoint().
+//
+// Layout, below RUN/checkpoints:
+//   step-000000001000/                   committed, after 1,000 optimizer steps
+//     manifest.pb                        ckpt/manifest.proto: its files, with sizes and checksums (XXH3)
+//     *.safetensors
+//   step-000000002000.ATTEMPT.partial/   being written, or left behind
+//   step-000000000500.removed/           being removed, or left behind
+//
+// Protocol, for each of the ranks. ATTEMPT is one run's own, the same on all of its ranks, so that nobody
+// takes what a run before it left behind for its own:
+//   1. mkdir RUN/checkpoints and the partial folder, whoever comes first; rank 0 fsyncs RUN
+//   2. write this rank's files, fsync each
+//   3. write part-RANK.pb, their names, sizes and checksums, as ckpt/atomic_file.h does: the rank's part is
+//      done once it has its name
+//   and rank 0, once all parts are:
+//   4. read the parts and unlink them
+//   5. write manifest.pb, of all parts, as ckpt/atomic_file.h does, which fsyncs the folder: all names in it
+//      are on the disk
+//   6. rename the folder to its last name: it is committed
+//   7. fsync RUN/checkpoints: it stays committed if the power goes
+// Removing one renames it first and fsyncs RUN/checkpoints, so that no half of it is ever listed, after the
+// power has gone neither.
+//
+// what can fail -> what the caller sees -> the test that shows it (ckpt/checkpoint_test.cc)
+//   no permission, disk full, write error -> Error (kCheckpoint) with path and reason; what was committed
+//     stays -> Checkpoint.AWriteErrorLeavesWhatWasCommitted
+//   a rank dies -> the checkpoint is never committed; RemoveLeftovers() removes it
+//     -> Checkpoint.IsNotListedBeforeAllRanksAreDone
+//   the process is killed, or the power goes, between any two calls -> nothing that was committed is lost
+//     -> Checkpoint.SurvivesAKillAtEachCall, .SurvivesAPowerCutAfterEachCall
+//   a file missing, of another size, a bit flipped in any file or in the manifest, a manifest of a newer
+//     format -> Error (kCheckpoint) that names it -> Checkpoint.NamesAllDamage,
+//     .RefusesANewerFormatAndAnotherStep
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ckpt/atomic_file.h"
+#include "ckpt/manifest.pb.h"
+
+namespace lockstep {
+
+// One rank's part in writing a checkpoint.
+class CheckpointWriter {
+ public:
+  struct Options {
+    std::string run_dir;
+    int64_t step = 0;     // optimizer steps done
+    std::string attempt;  // letters and digits
+    int rank = 0;
+    int ranks = 1;
+  };
+
+  // Throws Error (kCheckpoint), as all do.
+  explicit CheckpointWriter(Options options);
+
+  // A file of this rank's: `write` is called once with the function that appends. No two ranks may give a
+  // file the same name.
+  void WriteFile(const std::string& name, const std::function<void(const AppendBytes&)>& write);
+
+  // All of this rank's files are written.
+  void FinishPart();
+
+  // For rank 0. The other ranks' parts come when they come.
+  bool AllPartsAreFinished() const;
+  // They are. `facts`: the manifest without format, step, ranks and files.
+  void Commit(checkpoint::Manifest facts);
+
+ private:
+  std::string PartPath(int rank) const;
+
+  Options options_;
+  std::string folder_;  // the partial one
+  checkpoint::Part part_;
+};
+
+struct Checkpoint {
+  std::string path;
+  int64_t step = 0;
+};
+
+// Those that were committed, the newest first. Throws Error (kCheckpoint) where the folder cannot be read.
+std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
+
+// Throws Error (kCheckpoint) where it is missing, damaged, of a newer format or of another step.
+checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
+
+// Reads all files that the manifest names. Throws Error (kCheckpoint) naming the first that differs.
+void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
+
+// Throws Error (kCheckpoint).
+void RemoveCheckpoint(const Checkpoint& checkpoint);
+
+// Removes what runs before this one began and did not end. Nobody may be writing. Throws Error
+// (kCheckpoint).
+void RemoveLeftovers(const std::string& run_dir);
+
+}  // namespace lockstep

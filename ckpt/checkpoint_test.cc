@@ -1,0 +1,337 @@
+#include "ckpt/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/message_of.h"
+#include "base/xxh3.h"
+#include "tests/faults/power_cut.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A new, empty folder.
+std::string NewRun() {
+  std::string path = testing::TempDir() + "/run_XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) ADD_FAILURE() << path;
+  return fs::canonical(path).string();
+}
+
+std::string ContentOf(const std::string& path) {
+  std::ostringstream content;
+  content << std::ifstream(path, std::ios::binary).rdbuf();
+  return content.str();
+}
+
+void Replace(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+}
+
+std::vector<int64_t> StepsIn(const std::string& run) {
+  std::vector<int64_t> steps;
+  for (const Checkpoint& checkpoint : ListCheckpoints(run)) steps.push_back(checkpoint.step);
+  return steps;
+}
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+template <typename Act>
+std::string CheckpointErrorOf(const Act& act) {
+  return MessageOf(ExitStatus::kCheckpoint, act);
+}
+
+// A checkpoint of so many ranks, each with one file.
+Checkpoint Write(const std::string& run, int64_t step, int ranks = 1) {
+  std::vector<CheckpointWriter> writers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    writers.emplace_back(CheckpointWriter::Options{
+        .run_dir = run, .step = step, .attempt = "a1", .rank = rank, .ranks = ranks});
+  }
+  // The last rank first.
+  for (int rank = ranks - 1; rank >= 0; --rank) {
+    writers[rank].WriteFile(fmt::format("state-{}.safetensors", rank),
+                            [&](const AppendBytes& append) {
+                              append(std::as_bytes(std::span("some bytes", 10)));
+                              append(std::as_bytes(std::span("and more", 8)));
+                            });
+    writers[rank].FinishPart();
+  }
+  EXPECT_TRUE(writers[0].AllPartsAreFinished());
+  checkpoint::Manifest facts;
+  facts.set_config("seed: 5");
+  facts.set_lockstep_version("1.2.3");
+  writers[0].Commit(facts);
+  return ListCheckpoints(run).front();
+}
+
+TEST(Checkpoint, IsWhatTheRanksWrote) {
+  const std::string run = NewRun();
+  EXPECT_THAT(ListCheckpoints(run), IsEmpty());
+  const Checkpoint checkpoint = Write(run, 1000, 3);
+  EXPECT_EQ(checkpoint.step, 1000);
+  EXPECT_THAT(NamesIn(checkpoint.path), ElementsAre("manifest.pb", "state-0.safetensors",
+                                                    "state-1.safetensors", "state-2.safetensors"));
+  EXPECT_EQ(ContentOf(checkpoint.path + "/state-1.safetensors"), "some bytesand more");
+  const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+  EXPECT_EQ(manifest.step(), 1000);
+  EXPECT_EQ(manifest.ranks(), 3);
+  EXPECT_EQ(manifest.config(), "seed: 5");
+  EXPECT_EQ(manifest.lockstep_version(), "1.2.3");
+  EXPECT_EQ(manifest.file_size(), 3);
+  VerifyCheckpoint(checkpoint, manifest);
+}
+
+TEST(Checkpoint, TheNewestIsFirst) {
+  const std::string run = NewRun();
+  for (const int64_t step : {9L, 100L, 10L, 1'000'000'000'000L}) Write(run, step);
+  EXPECT_THAT(StepsIn(run), ElementsAre(1'000'000'000'000, 100, 10, 9));
+}
+
+TEST(Checkpoint, IsNotListedBeforeAllRanksAreDone) {
+  const std::string run = NewRun();
+  Write(run, 1);
+  std::vector<CheckpointWriter> writers;
+  for (int rank = 0; rank < 2; ++rank) {
+    writers.emplace_back(CheckpointWriter::Options{
+        .run_dir = run, .step = 2, .attempt = "a", .rank = rank, .ranks = 2});
+  }
+  writers[0].FinishPart();
+  EXPECT_FALSE(writers[0].AllPartsAreFinished());
+  EXPECT_THAT(CheckpointErrorOf([&] { writers[0].Commit({}); }), HasSubstr("part-1.pb"));
+  EXPECT_THAT(StepsIn(run), ElementsAre(1));
+  RemoveLeftovers(run);
+  EXPECT_THAT(NamesIn(run + "/checkpoints"), ElementsAre("step-000000000001"));
+}
+
+TEST(Checkpoint, AnotherRunsPartsDoNotCount) {
+  const std::string run = NewRun();
+  CheckpointWriter dead({.run_dir = run, .step = 7, .attempt = "dead", .rank = 1, .ranks = 2});
+  dead.FinishPart();
+  CheckpointWriter alive({.run_dir = run, .step = 7, .attempt = "alive", .rank = 0, .ranks = 2});
+  alive.FinishPart();
+  EXPECT_FALSE(alive.AllPartsAreFinished());
+}
+
+TEST(Checkpoint, NeverReplacesAnother) {
+  const std::string run = NewRun();
+  const Checkpoint checkpoint = Write(run, 3);
+  CheckpointWriter again({.run_dir = run, .step = 3, .attempt = "b", .rank = 0, .ranks = 1});
+  again.FinishPart();
+  EXPECT_THAT(CheckpointErrorOf([&] { again.Commit({}); }), EndsWith("File exists"));
+  VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
+}
+
+TEST(Checkpoint, RemovingOneLeavesTheOthers) {
+  const std::string run = NewRun();
+  const Checkpoint first = Write(run, 1);
+  Write(run, 2, 2);
+  RemoveCheckpoint(first);
+  EXPECT_THAT(NamesIn(run + "/checkpoints"), ElementsAre("step-000000000002"));
+}
+
+// Every bit of every file, and every length.
+TEST(Checkpoint, NamesAllDamage) {
+  const std::string run = NewRun();
+  const Checkpoint checkpoint = Write(run, 1, 2);
+  const auto error = [&] {
+    return CheckpointErrorOf([&] { VerifyCheckpoint(checkpoint, ReadManifest(checkpoint)); });
+  };
+  for (const std::string& name : NamesIn(checkpoint.path)) {
+    const std::string path = checkpoint.path + "/" + name, content = ContentOf(path);
+    for (size_t bit = 0; bit < 8 * content.size(); ++bit) {
+      std::string damaged = content;
+      damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
+      Replace(path, damaged);
+      EXPECT_THAT(error(), AllOf(HasSubstr(path + ": "), HasSubstr("damaged"))) << "bit " << bit;
+    }
+    for (size_t length = 0; length < content.size(); ++length) {
+      Replace(path, content.substr(0, length));
+      EXPECT_THAT(error(), HasSubstr(path + ": ")) << "of length " << length;
+    }
+    fs::remove(path);
+    EXPECT_THAT(error(), EndsWith(name + ": cannot be opened: No such file or directory"));
+    Replace(path, content);
+    VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
+  }
+}
+
+TEST(Checkpoint, RefusesANewerFormatAndAnotherStep) {
+  const std::string run = NewRun();
+  const Checkpoint checkpoint = Write(run, 1);
+  const Checkpoint moved{run + "/checkpoints/step-000000000002", 2};
+  fs::rename(checkpoint.path, moved.path);
+  EXPECT_THAT(CheckpointErrorOf([&] { ReadManifest(moved); }), HasSubstr("is of step 1"));
+
+  checkpoint::Manifest manifest;
+  manifest.set_format(2);
+  manifest.set_lockstep_version("9.0");
+  checkpoint::SealedManifest sealed;
+  sealed.set_manifest(manifest.SerializeAsString());
+  Xxh3 hash;
+  hash.Add(std::as_bytes(std::span(sealed.manifest())));
+  sealed.set_xxh3(hash.value());
+  Replace(moved.path + "/manifest.pb", sealed.SerializeAsString());
+  EXPECT_THAT(CheckpointErrorOf([&] { ReadManifest(moved); }),
+              EndsWith("format 2 of Lockstep 9.0; this is a program for 1: take a newer one"));
+}
+
+// ---- Faults -------------------------------------------------------------------------------------
+
+std::vector<int64_t> NumbersIn(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<int64_t> numbers;
+  for (int64_t number; words >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+struct Outcome {
+  int status = 0;                  // as waitpid() has it
+  std::vector<int64_t> committed;  // as the process said
+};
+
+// checkpoint_cycle with `fault` at the `at`-th change of the file system. `log`: where its calls are
+// recorded; empty: nowhere.
+Outcome RunCycle(const std::string& run, int ranks, int64_t first, int64_t last,
+                 const std::string& fault, int64_t at, const std::string& log = "") {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) ADD_FAILURE() << "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    setenv("LD_PRELOAD", fs::absolute("tests/faults/libfault_at.so").c_str(), 1);
+    setenv("FAULT", fault.c_str(), 1);
+    setenv("FAULT_AT", std::to_string(at).c_str(), 1);
+    if (!log.empty()) setenv("FAULT_LOG", log.c_str(), 1);
+    execl("ckpt/checkpoint_cycle", "checkpoint_cycle", run.c_str(), std::to_string(ranks).c_str(),
+          std::to_string(first).c_str(), std::to_string(last).c_str(), nullptr);
+    _exit(127);
+  }
+  close(ends[1]);
+  std::string said;
+  std::array<char, 1000> buffer{};
+  for (ssize_t got; (got = read(ends[0], buffer.data(), buffer.size())) > 0;) {
+    said.append(buffer.data(), got);
+  }
+  close(ends[0]);
+  Outcome outcome;
+  waitpid(child, &outcome.status, 0);
+  outcome.committed = NumbersIn(said);
+  return outcome;
+}
+
+// What must hold whenever a process has ended: all that is listed is whole; what was committed is listed,
+// but for what was kept two newer ones instead.
+void ExpectNothingLost(const std::string& run, const std::vector<int64_t>& committed) {
+  const std::vector<Checkpoint> listed = ListCheckpoints(run);
+  for (const Checkpoint& checkpoint : listed) {
+    VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
+  }
+  const std::vector<int64_t> steps = StepsIn(run);
+  // It may have ended between the commit and saying so.
+  if (!committed.empty()) {
+    ASSERT_FALSE(steps.empty());
+    EXPECT_GE(steps.front(), committed.back());
+    EXPECT_LE(steps.front(), committed.back() + 1);
+  }
+  EXPECT_GE(steps.size(), std::min<size_t>(committed.size(), 2));
+  EXPECT_LE(steps.size(), 3U);
+}
+
+TEST(Checkpoint, SurvivesAKillAtEachCall) {
+  int cases = 0;
+  for (const int ranks : {1, 2, 3}) {
+    for (int64_t at = 1;; ++at, ++cases) {
+      SCOPED_TRACE(fmt::format("{} ranks, call {}", ranks, at));
+      const std::string run = NewRun();
+      const Outcome outcome = RunCycle(run, ranks, 1, 4, "kill", at);
+      if (WIFEXITED(outcome.status)) {
+        ASSERT_EQ(WEXITSTATUS(outcome.status), 0);
+        break;
+      }
+      ASSERT_EQ(WTERMSIG(outcome.status), SIGKILL);
+      ExpectNothingLost(run, outcome.committed);
+      // The next run goes on behind what it finds.
+      const std::vector<int64_t> before = StepsIn(run);
+      const int64_t next = before.empty() ? 1 : before.front() + 1;
+      const Outcome again = RunCycle(run, ranks, next, 5, "kill", 1'000'000);
+      ASSERT_EQ(again.status, 0);
+      EXPECT_THAT(StepsIn(run), ElementsAre(5, 4));
+      EXPECT_THAT(NamesIn(run + "/checkpoints"),
+                  ElementsAre("step-000000000004", "step-000000000005"));
+      if (HasFailure()) return;
+    }
+  }
+  fmt::print("{} cases\n", cases);
+  EXPECT_GT(cases, 200);
+}
+
+TEST(Checkpoint, SurvivesAPowerCutAfterEachCall) {
+  int cases = 0;
+  std::mt19937 random(1);
+  for (const int ranks : {1, 2, 3}) {
+    const std::string run = NewRun(), log = NewRun() + "/calls";
+    ASSERT_EQ(RunCycle(run, ranks, 1, 4, "none", 1'000'000, log).status, 0);
+    const RecordedCalls calls(log, run);
+    for (size_t count = 0; count <= calls.size(); ++count) {
+      using Kept = RecordedCalls::Kept;
+      for (const Kept kept : {Kept::kNothing, Kept::kAll, Kept::kSome, Kept::kSome, Kept::kSome}) {
+        SCOPED_TRACE(
+            fmt::format("{} ranks, {} calls, kept {}", ranks, count, static_cast<int>(kept)));
+        const std::string restored = NewRun();
+        calls.Restore(count, kept, random, restored);
+        ExpectNothingLost(restored, NumbersIn(calls.SaidIn(count)));
+        ++cases;
+        if (HasFailure()) return;
+      }
+    }
+  }
+  fmt::print("{} cases\n", cases);
+  EXPECT_GT(cases, 1000);
+}
+
+TEST(Checkpoint, AWriteErrorLeavesWhatWasCommitted) {
+  for (const std::string fault : {"ENOSPC", "EIO", "EDQUOT", "EROFS"}) {
+    for (int64_t at = 1;; ++at) {
+      SCOPED_TRACE(fmt::format("{} from call {} on", fault, at));
+      const std::string run = NewRun();
+      const Outcome outcome = RunCycle(run, 2, 1, 3, fault, at);
+      ASSERT_TRUE(WIFEXITED(outcome.status));
+      if (WEXITSTATUS(outcome.status) == 0) break;
+      ASSERT_EQ(WEXITSTATUS(outcome.status), static_cast<int>(ExitStatus::kCheckpoint));
+      ExpectNothingLost(run, outcome.committed);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

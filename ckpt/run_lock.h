@@ -1,0 +1,36 @@
+// RunLock: one job at a time trains in a run folder.
+//
+// Promise: while one process holds it no other gets it, on any machine that sees the folder; it goes with
+// the process, however that ends.
+//
+// How: flock() of RUN/lock, which the system gives up with the process. What the file holds, the process
+// and its machine, is for the error's line only.
+//
+// what can fail -> what the caller sees -> the test that shows it (ckpt/run_lock_test.cc)
+//   another process holds it -> Error (kUsage) naming that one -> RunLock.IsOneProcesss
+//   the holder was killed -> it is free -> RunLock.GoesWithItsProcess
+//   the file system has no locks -> why_not() says so, and nothing is locked -> (none)
+//   no permission, no folder -> Error (kUsage) -> RunLock.NamesWhatIsMissing
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+class RunLock {
+ public:
+  // Throws Error (kUsage).
+  explicit RunLock(const std::string& run_dir);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  // Why two jobs could train in the folder at once; empty: they cannot.
+  const std::string& why_not() const { return why_not_; }
+
+ private:
+  int file_;
+  std::string why_not_;
+};
+
+}  // namespace lockstep

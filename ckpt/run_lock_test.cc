@@ -1,0 +1,80 @@
+#include "ckpt/run_lock.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+
+#include "base/message_of.h"
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+std::string NewRun() {
+  std::string path = testing::TempDir() + "/run_XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) ADD_FAILURE() << path;
+  return path;
+}
+
+// A process that holds the lock until it is killed.
+class Holder {
+ public:
+  explicit Holder(const std::string& run) {
+    std::array<int, 2> ends{};
+    if (pipe(ends.data()) != 0) ADD_FAILURE() << "no pipe";
+    process_ = fork();
+    if (process_ == 0) {
+      const RunLock lock(run);
+      if (write(ends[1], "x", 1) == 1) pause();
+      _exit(1);
+    }
+    close(ends[1]);
+    char locked = 0;
+    EXPECT_EQ(read(ends[0], &locked, 1), 1);
+    close(ends[0]);
+  }
+  ~Holder() { Kill(); }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+
+  pid_t process() const { return process_; }
+
+  void Kill() {
+    if (process_ == 0) return;
+    kill(process_, SIGKILL);
+    waitpid(process_, nullptr, 0);
+    process_ = 0;
+  }
+
+ private:
+  pid_t process_ = 0;
+};
+
+TEST(RunLock, IsOneProcesss) {
+  const std::string run = NewRun();
+  const Holder holder(run);
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunLock{run}; }),
+              HasSubstr(fmt::format("{}: process {} on ", run, holder.process())));
+}
+
+TEST(RunLock, GoesWithItsProcess) {
+  const std::string run = NewRun();
+  Holder holder(run);
+  holder.Kill();
+  const RunLock lock(run);
+  EXPECT_EQ(lock.why_not(), "");
+}
+
+TEST(RunLock, NamesWhatIsMissing) {
+  EXPECT_EQ(MessageOf(ExitStatus::kUsage, [] { RunLock{"/nowhere"}; }),
+            "/nowhere/lock: cannot be opened: No such file or directory");
+}
+
+}  // namespace
+}  // namespace lockstep

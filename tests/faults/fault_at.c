@@ -1,0 +1,193 @@
+// For tests, to be preloaded: something goes wrong at the FAULT_AT-th call (from 1) by which a program
+// changes a file system.
+//   FAULT=kill        the process is killed (SIGKILL) before the call; a write has written half by then
+//   FAULT=ENOSPC, EIO, EDQUOT, EROFS   this call and all after it fail so
+// Calls are counted in all threads together.
+//
+// FAULT_LOG=FILE: each call that succeeded is recorded there, in order, as a line and, for a write, the
+// bytes after it:
+//   create PATH          open() that may make a file
+//   write PATH OFFSET BYTES
+//   truncate PATH BYTES
+//   sync PATH            fsync() of a file or a folder
+//   rename FROM TO | mkdir PATH | unlink PATH | rmdir PATH
+//   say BYTES            written to standard output
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static atomic_long calls;
+
+// 0: nothing is wrong; -1: the process is to be killed; else what errno is to be.
+static int Fault(void) {
+  const char* const at = getenv("FAULT_AT");
+  const char* const kind = getenv("FAULT");
+  if (at == NULL || kind == NULL) return 0;
+  const long call = atomic_fetch_add(&calls, 1) + 1;
+  if (call < atol(at)) return 0;
+  if (strcmp(kind, "ENOSPC") == 0) return ENOSPC;
+  if (strcmp(kind, "EIO") == 0) return EIO;
+  if (strcmp(kind, "EDQUOT") == 0) return EDQUOT;
+  if (strcmp(kind, "EROFS") == 0) return EROFS;
+  return -1;
+}
+
+static void Kill(void) {
+  kill(getpid(), SIGKILL);
+  while (1) pause();
+}
+
+// `bytes`: `count` of them after the line.
+static void Record(const void* bytes, size_t count, const char* format, ...) {
+  const char* const path = getenv("FAULT_LOG");
+  if (path == NULL) return;
+  char line[9000];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(line, sizeof(line), format, arguments);
+  va_end(arguments);
+  // Not by the calls that are watched.
+  const long log = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+  if (log < 0 || syscall(SYS_write, log, line, (size_t)length) != length ||
+      syscall(SYS_write, log, bytes, count) != (long)count) {
+    abort();
+  }
+  syscall(SYS_close, log);
+}
+
+// Of an open file. One at a time.
+static const char* PathOf(int file) {
+  static _Thread_local char path[4097];
+  char link[64];
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(link, path, sizeof(path) - 1);
+  path[length < 0 ? 0 : length] = 0;
+  return path;
+}
+
+#define RECORDED(call, ...)                        \
+  do {                                             \
+    const int result = (int)(call);                \
+    if (result == 0) Record(NULL, 0, __VA_ARGS__); \
+    return result;                                 \
+  } while (0)
+
+#define FAIL_HERE()            \
+  do {                         \
+    const int fault = Fault(); \
+    if (fault < 0) Kill();     \
+    if (fault > 0) {           \
+      errno = fault;           \
+      return -1;               \
+    }                          \
+  } while (0)
+
+static mode_t ModeOf(int flags, va_list arguments) {
+  return (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
+}
+
+#define OPEN(name)                                                                 \
+  int name(const char* path, int flags, ...) {                                     \
+    va_list arguments;                                                             \
+    va_start(arguments, flags);                                                    \
+    const mode_t mode = ModeOf(flags, arguments);                                  \
+    va_end(arguments);                                                             \
+    if ((flags & O_CREAT) != 0) FAIL_HERE();                                       \
+    const int file = REAL(name)(path, flags, mode);                                \
+    if (file >= 0 && (flags & O_CREAT) != 0) Record(NULL, 0, "create %s\n", path); \
+    return file;                                                                   \
+  }
+OPEN(open)
+OPEN(open64)
+
+// Half of it is written where the process is killed.
+#define WRITE(name, offset_type)                                                       \
+  ssize_t name(int file, const void* bytes, size_t count, offset_type offset) {        \
+    const int fault = Fault();                                                         \
+    if (fault < 0) {                                                                   \
+      if (count > 1 && REAL(name)(file, bytes, count / 2, offset) < 0) abort();        \
+      Kill();                                                                          \
+    }                                                                                  \
+    if (fault > 0) {                                                                   \
+      errno = fault;                                                                   \
+      return -1;                                                                       \
+    }                                                                                  \
+    const ssize_t written = REAL(name)(file, bytes, count, offset);                    \
+    if (written > 0) {                                                                 \
+      Record(bytes, (size_t)written, "write %s %ld %ld\n", PathOf(file), (long)offset, \
+             (long)written);                                                           \
+    }                                                                                  \
+    return written;                                                                    \
+  }
+WRITE(pwrite, off_t)
+WRITE(pwrite64, off64_t)
+
+ssize_t write(int file, const void* bytes, size_t count) {
+  const ssize_t written = REAL(write)(file, bytes, count);
+  if (file == STDOUT_FILENO && written > 0)
+    Record(bytes, (size_t)written, "say %ld\n", (long)written);
+  return written;
+}
+
+int fsync(int file) {
+  FAIL_HERE();
+  RECORDED(REAL(fsync)(file), "sync %s\n", PathOf(file));
+}
+
+int fdatasync(int file) {
+  FAIL_HERE();
+  RECORDED(REAL(fdatasync)(file), "sync %s\n", PathOf(file));
+}
+
+int syncfs(int file) {
+  FAIL_HERE();
+  return REAL(syncfs)(file);
+}
+
+int ftruncate(int file, off_t bytes) {
+  FAIL_HERE();
+  RECORDED(REAL(ftruncate)(file, bytes), "truncate %s %ld\n", PathOf(file), (long)bytes);
+}
+
+int ftruncate64(int file, off64_t bytes) {
+  FAIL_HERE();
+  RECORDED(REAL(ftruncate64)(file, bytes), "truncate %s %ld\n", PathOf(file), (long)bytes);
+}
+
+int rename(const char* from, const char* to) {
+  FAIL_HERE();
+  RECORDED(REAL(rename)(from, to), "rename %s %s\n", from, to);
+}
+
+int renameat2(int from_folder, const char* from, int to_folder, const char* to,
+              unsigned int flags) {
+  FAIL_HERE();
+  RECORDED(REAL(renameat2)(from_folder, from, to_folder, to, flags), "rename %s %s\n", from, to);
+}
+
+int mkdir(const char* path, mode_t mode) {
+  FAIL_HERE();
+  RECORDED(REAL(mkdir)(path, mode), "mkdir %s\n", path);
+}
+
+int unlink(const char* path) {
+  FAIL_HERE();
+  RECORDED(REAL(unlink)(path), "unlink %s\n", path);
+}
+
+int rmdir(const char* path) {
+  FAIL_HERE();
+  RECORDED(REAL(rmdir)(path), "rmdir %s\n", path);
+}
