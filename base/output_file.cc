@@ -65,6 +65,11 @@ void OutputFile::Close() {
   if (close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) Fail(path_, errors_);
 }
 
+void MakeFolder(const std::string& path, const WriteErrors& errors) {
+  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
+  throw Error(errors.status, fmt::format("{}: cannot be made: {}", path, std::strerror(errno)));
+}
+
 void RenameFile(const std::string& from, const std::string& to, const WriteErrors& errors) {
   if (rename(from.c_str(), to.c_str()) != 0) Fail(to, errors);
 }

@@ -46,6 +46,9 @@ class OutputFile {
   int descriptor_;
 };
 
+// Where there is none. Throws Error.
+void MakeFolder(const std::string& path, const WriteErrors& errors);
+
 // Replaces `to`. Throws Error.
 void RenameFile(const std::string& from, const std::string& to, const WriteErrors& errors);
 

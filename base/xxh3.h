@@ -1,4 +1,4 @@
-// XXH3 (64 bits) of bytes that come in pieces.
+// XXH3 (64 bits): of a text, and of bytes that come in pieces.
 #pragma once
 
 #include <xxhash.h>
@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace lockstep {
+
+inline uint64_t Xxh3Of(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
 class Xxh3 {
  public:

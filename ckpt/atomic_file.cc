@@ -21,11 +21,8 @@ class Temporary {
 
 }  // namespace
 
-void WriteFileAtomically(const std::string& path,
-                         const std::function<void(const AppendBytes&)>& write) {
-  const std::string temporary = path + ".tmp." + std::to_string(getpid());
-  OutputFile file(temporary, kSaving);
-  const Temporary remove_on_failure(temporary);
+void WriteDurably(const std::string& path, const std::function<void(const AppendBytes&)>& write) {
+  OutputFile file(path, kSaving);
   file.Truncate(0);
   int64_t written = 0;
   write([&](std::span<const std::byte> bytes) {
@@ -34,6 +31,13 @@ void WriteFileAtomically(const std::string& path,
   });
   file.Sync();
   file.Close();
+}
+
+void WriteFileAtomically(const std::string& path,
+                         const std::function<void(const AppendBytes&)>& write) {
+  const std::string temporary = path + ".tmp." + std::to_string(getpid());
+  const Temporary remove_on_failure(temporary);
+  WriteDurably(temporary, write);
   RenameFile(temporary, path, kSaving);
   const std::string parent = std::filesystem::path(path).parent_path().string();
   SyncFolder(parent.empty() ? "." : parent, kSaving);

@@ -31,8 +31,12 @@ inline constexpr WriteErrors kSaving{ExitStatus::kCheckpoint, "make room"};
 // Appends bytes to the file.
 using AppendBytes = std::function<void(std::span<const std::byte>)>;
 
-// `write` is called once with the function that appends. Throws Error (kCheckpoint), and whatever
-// `write` throws.
+// Makes the file, or empties the one that is there, and writes it to the disk; its name, and what is there
+// when that fails, are the caller's concern. `write` is called once with the function that appends. Throws
+// Error (kCheckpoint), and whatever `write` throws.
+void WriteDurably(const std::string& path, const std::function<void(const AppendBytes&)>& write);
+
+// `write` as above. Throws Error (kCheckpoint), and whatever `write` throws.
 void WriteFileAtomically(const std::string& path,
                          const std::function<void(const AppendBytes&)>& write);
 

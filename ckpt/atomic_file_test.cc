@@ -6,10 +6,9 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/test_files.h"
 
 namespace lockstep {
 namespace {
@@ -24,12 +23,6 @@ void Write(const std::string& path, const std::string& content) {
   });
 }
 
-std::string ContentOf(const std::string& path) {
-  std::ostringstream content;
-  content << std::ifstream(path).rdbuf();
-  return content.str();
-}
-
 size_t FilesIn(const std::string& folder) {
   return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
 }
@@ -37,9 +30,7 @@ size_t FilesIn(const std::string& folder) {
 class AtomicFile : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "/atomic_file";
-    fs::remove_all(folder_);
-    fs::create_directory(folder_);
+    folder_ = NewFolder();
     path_ = folder_ + "/file";
   }
 
@@ -49,9 +40,9 @@ class AtomicFile : public testing::Test {
 
 TEST_F(AtomicFile, WritesAndReplacesAWholeFile) {
   Write(path_, "first");
-  EXPECT_EQ(ContentOf(path_), "first");
+  EXPECT_EQ(ReadFile(path_), "first");
   Write(path_, "the second");
-  EXPECT_EQ(ContentOf(path_), "the second");
+  EXPECT_EQ(ReadFile(path_), "the second");
   EXPECT_EQ(FilesIn(folder_), 1u);
 }
 
@@ -72,12 +63,12 @@ TEST_F(AtomicFile, AFailureLeavesTheOldFile) {
   }
   setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_NE(message.find("cannot be written: File too large"), std::string::npos) << message;
-  EXPECT_EQ(ContentOf(path_), "old");
+  EXPECT_EQ(ReadFile(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);
 
   EXPECT_THROW(WriteFileAtomically(path_, [](const AppendBytes&) { throw DataError("no"); }),
                Error);
-  EXPECT_EQ(ContentOf(path_), "old");
+  EXPECT_EQ(ReadFile(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);
 }
 
@@ -89,9 +80,9 @@ TEST_F(AtomicFile, ReadersSeeTheOldFileUntilTheNewOneIsWhole) {
   Write(path_, "old");
   WriteFileAtomically(path_, [&](const AppendBytes& append) {
     append(std::as_bytes(std::span("new", 3)));
-    EXPECT_EQ(ContentOf(path_), "old");
+    EXPECT_EQ(ReadFile(path_), "old");
   });
-  EXPECT_EQ(ContentOf(path_), "new");
+  EXPECT_EQ(ReadFile(path_), "new");
 }
 
 }  // namespace

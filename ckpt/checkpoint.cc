@@ -50,10 +50,6 @@ std::optional<int64_t> StepIn(std::string_view name) {
   throw CheckpointError("{}: cannot be {}: {}", path, what, std::strerror(errno));
 }
 
-void MakeFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) Fail(path, "made");
-}
-
 void Unlink(const std::string& path) {
   if (unlink(path.c_str()) != 0) Fail(path, "removed");
 }
@@ -114,21 +110,15 @@ std::string ReadSmall(const std::string& path) {
   return content;
 }
 
-uint64_t HashOf(const std::string& text) {
-  Xxh3 hash;
-  hash.Add(std::as_bytes(std::span(text)));
-  return hash.value();
-}
-
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(Options options)
     : options_(std::move(options)),
       folder_(fmt::format("{}.{}{}", PathOf(options_.run_dir, options_.step), options_.attempt,
                           kPartial)) {
-  MakeFolder(FolderOf(options_.run_dir));
+  MakeFolder(FolderOf(options_.run_dir), kSaving);
   if (options_.rank == 0) SyncFolder(options_.run_dir, kSaving);
-  MakeFolder(folder_);
+  MakeFolder(folder_, kSaving);
 }
 
 std::string CheckpointWriter::PartPath(int rank) const {
@@ -137,17 +127,15 @@ std::string CheckpointWriter::PartPath(int rank) const {
 
 void CheckpointWriter::WriteFile(const std::string& name,
                                  const std::function<void(const AppendBytes&)>& write) {
-  OutputFile file(folder_ + "/" + name, kSaving);
-  file.Truncate(0);
   Xxh3 hash;
   int64_t written = 0;
-  write([&](std::span<const std::byte> bytes) {
-    file.Write(bytes, written);
-    hash.Add(bytes);
-    written += static_cast<int64_t>(bytes.size());
+  WriteDurably(folder_ + "/" + name, [&](const AppendBytes& append) {
+    write([&](std::span<const std::byte> bytes) {
+      append(bytes);
+      hash.Add(bytes);
+      written += static_cast<int64_t>(bytes.size());
+    });
   });
-  file.Sync();
-  file.Close();
   checkpoint::File& entry = *part_.add_file();
   entry.set_name(name);
   entry.set_bytes(written);
@@ -183,7 +171,7 @@ void CheckpointWriter::Commit(checkpoint::Manifest facts) {
   }
   checkpoint::SealedManifest sealed;
   sealed.set_manifest(facts.SerializeAsString());
-  sealed.set_xxh3(HashOf(sealed.manifest()));
+  sealed.set_xxh3(Xxh3Of(sealed.manifest()));
   for (int rank = 0; rank < options_.ranks; ++rank) Unlink(PartPath(rank));
   WriteFileAtomically(folder_ + kManifest, sealed.SerializeAsString());
   RenameWithoutReplacing(folder_, PathOf(options_.run_dir, options_.step), kSaving);
@@ -206,7 +194,7 @@ checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint) {
   checkpoint::SealedManifest sealed;
   checkpoint::Manifest manifest;
   if (!sealed.ParseFromString(ReadSmall(path)) || !sealed.has_xxh3() ||
-      HashOf(sealed.manifest()) != sealed.xxh3() || !manifest.ParseFromString(sealed.manifest())) {
+      Xxh3Of(sealed.manifest()) != sealed.xxh3() || !manifest.ParseFromString(sealed.manifest())) {
     throw CheckpointError("{}: is damaged", path);
   }
   if (manifest.format() > kFormat) {

@@ -9,13 +9,13 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/message_of.h"
+#include "base/test_files.h"
 #include "base/xxh3.h"
 #include "tests/faults/power_cut.h"
 
@@ -29,23 +29,6 @@ using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// A new, empty folder.
-std::string NewRun() {
-  std::string path = testing::TempDir() + "/run_XXXXXX";
-  if (mkdtemp(path.data()) == nullptr) ADD_FAILURE() << path;
-  return fs::canonical(path).string();
-}
-
-std::string ContentOf(const std::string& path) {
-  std::ostringstream content;
-  content << std::ifstream(path, std::ios::binary).rdbuf();
-  return content.str();
-}
-
-void Replace(const std::string& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
-}
 
 std::vector<int64_t> StepsIn(const std::string& run) {
   std::vector<int64_t> steps;
@@ -92,13 +75,13 @@ Checkpoint Write(const std::string& run, int64_t step, int ranks = 1) {
 }
 
 TEST(Checkpoint, IsWhatTheRanksWrote) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   EXPECT_THAT(ListCheckpoints(run), IsEmpty());
   const Checkpoint checkpoint = Write(run, 1000, 3);
   EXPECT_EQ(checkpoint.step, 1000);
   EXPECT_THAT(NamesIn(checkpoint.path), ElementsAre("manifest.pb", "state-0.safetensors",
                                                     "state-1.safetensors", "state-2.safetensors"));
-  EXPECT_EQ(ContentOf(checkpoint.path + "/state-1.safetensors"), "some bytesand more");
+  EXPECT_EQ(ReadFile(checkpoint.path + "/state-1.safetensors"), "some bytesand more");
   const checkpoint::Manifest manifest = ReadManifest(checkpoint);
   EXPECT_EQ(manifest.step(), 1000);
   EXPECT_EQ(manifest.ranks(), 3);
@@ -109,13 +92,13 @@ TEST(Checkpoint, IsWhatTheRanksWrote) {
 }
 
 TEST(Checkpoint, TheNewestIsFirst) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   for (const int64_t step : {9L, 100L, 10L, 1'000'000'000'000L}) Write(run, step);
   EXPECT_THAT(StepsIn(run), ElementsAre(1'000'000'000'000, 100, 10, 9));
 }
 
 TEST(Checkpoint, IsNotListedBeforeAllRanksAreDone) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   Write(run, 1);
   std::vector<CheckpointWriter> writers;
   for (int rank = 0; rank < 2; ++rank) {
@@ -131,7 +114,7 @@ TEST(Checkpoint, IsNotListedBeforeAllRanksAreDone) {
 }
 
 TEST(Checkpoint, AnotherRunsPartsDoNotCount) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   CheckpointWriter dead({.run_dir = run, .step = 7, .attempt = "dead", .rank = 1, .ranks = 2});
   dead.FinishPart();
   CheckpointWriter alive({.run_dir = run, .step = 7, .attempt = "alive", .rank = 0, .ranks = 2});
@@ -140,7 +123,7 @@ TEST(Checkpoint, AnotherRunsPartsDoNotCount) {
 }
 
 TEST(Checkpoint, NeverReplacesAnother) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   const Checkpoint checkpoint = Write(run, 3);
   CheckpointWriter again({.run_dir = run, .step = 3, .attempt = "b", .rank = 0, .ranks = 1});
   again.FinishPart();
@@ -149,7 +132,7 @@ TEST(Checkpoint, NeverReplacesAnother) {
 }
 
 TEST(Checkpoint, RemovingOneLeavesTheOthers) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   const Checkpoint first = Write(run, 1);
   Write(run, 2, 2);
   RemoveCheckpoint(first);
@@ -158,32 +141,32 @@ TEST(Checkpoint, RemovingOneLeavesTheOthers) {
 
 // Every bit of every file, and every length.
 TEST(Checkpoint, NamesAllDamage) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   const Checkpoint checkpoint = Write(run, 1, 2);
   const auto error = [&] {
     return CheckpointErrorOf([&] { VerifyCheckpoint(checkpoint, ReadManifest(checkpoint)); });
   };
   for (const std::string& name : NamesIn(checkpoint.path)) {
-    const std::string path = checkpoint.path + "/" + name, content = ContentOf(path);
+    const std::string path = checkpoint.path + "/" + name, content = ReadFile(path);
     for (size_t bit = 0; bit < 8 * content.size(); ++bit) {
       std::string damaged = content;
       damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
-      Replace(path, damaged);
+      WriteFile(path, damaged);
       EXPECT_THAT(error(), AllOf(HasSubstr(path + ": "), HasSubstr("damaged"))) << "bit " << bit;
     }
     for (size_t length = 0; length < content.size(); ++length) {
-      Replace(path, content.substr(0, length));
+      WriteFile(path, content.substr(0, length));
       EXPECT_THAT(error(), HasSubstr(path + ": ")) << "of length " << length;
     }
     fs::remove(path);
     EXPECT_THAT(error(), EndsWith(name + ": cannot be opened: No such file or directory"));
-    Replace(path, content);
+    WriteFile(path, content);
     VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
   }
 }
 
 TEST(Checkpoint, RefusesANewerFormatAndAnotherStep) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   const Checkpoint checkpoint = Write(run, 1);
   const Checkpoint moved{run + "/checkpoints/step-000000000002", 2};
   fs::rename(checkpoint.path, moved.path);
@@ -194,10 +177,8 @@ TEST(Checkpoint, RefusesANewerFormatAndAnotherStep) {
   manifest.set_lockstep_version("9.0");
   checkpoint::SealedManifest sealed;
   sealed.set_manifest(manifest.SerializeAsString());
-  Xxh3 hash;
-  hash.Add(std::as_bytes(std::span(sealed.manifest())));
-  sealed.set_xxh3(hash.value());
-  Replace(moved.path + "/manifest.pb", sealed.SerializeAsString());
+  sealed.set_xxh3(Xxh3Of(sealed.manifest()));
+  WriteFile(moved.path + "/manifest.pb", sealed.SerializeAsString());
   EXPECT_THAT(CheckpointErrorOf([&] { ReadManifest(moved); }),
               EndsWith("format 2 of Lockstep 9.0; this is a program for 1: take a newer one"));
 }
@@ -271,7 +252,7 @@ TEST(Checkpoint, SurvivesAKillAtEachCall) {
   for (const int ranks : {1, 2, 3}) {
     for (int64_t at = 1;; ++at, ++cases) {
       SCOPED_TRACE(fmt::format("{} ranks, call {}", ranks, at));
-      const std::string run = NewRun();
+      const std::string run = NewFolder();
       const Outcome outcome = RunCycle(run, ranks, 1, 4, "kill", at);
       if (WIFEXITED(outcome.status)) {
         ASSERT_EQ(WEXITSTATUS(outcome.status), 0);
@@ -298,7 +279,7 @@ TEST(Checkpoint, SurvivesAPowerCutAfterEachCall) {
   int cases = 0;
   std::mt19937 random(1);
   for (const int ranks : {1, 2, 3}) {
-    const std::string run = NewRun(), log = NewRun() + "/calls";
+    const std::string run = NewFolder(), log = NewFolder() + "/calls";
     ASSERT_EQ(RunCycle(run, ranks, 1, 4, "none", 1'000'000, log).status, 0);
     const RecordedCalls calls(log, run);
     for (size_t count = 0; count <= calls.size(); ++count) {
@@ -306,7 +287,7 @@ TEST(Checkpoint, SurvivesAPowerCutAfterEachCall) {
       for (const Kept kept : {Kept::kNothing, Kept::kAll, Kept::kSome, Kept::kSome, Kept::kSome}) {
         SCOPED_TRACE(
             fmt::format("{} ranks, {} calls, kept {}", ranks, count, static_cast<int>(kept)));
-        const std::string restored = NewRun();
+        const std::string restored = NewFolder();
         calls.Restore(count, kept, random, restored);
         ExpectNothingLost(restored, NumbersIn(calls.SaidIn(count)));
         ++cases;
@@ -322,7 +303,7 @@ TEST(Checkpoint, AWriteErrorLeavesWhatWasCommitted) {
   for (const std::string fault : {"ENOSPC", "EIO", "EDQUOT", "EROFS"}) {
     for (int64_t at = 1;; ++at) {
       SCOPED_TRACE(fmt::format("{} from call {} on", fault, at));
-      const std::string run = NewRun();
+      const std::string run = NewFolder();
       const Outcome outcome = RunCycle(run, 2, 1, 3, fault, at);
       ASSERT_TRUE(WIFEXITED(outcome.status));
       if (WEXITSTATUS(outcome.status) == 0) break;

@@ -9,15 +9,10 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace lockstep {
 namespace {
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "?";
-  return name.data();
-}
 
 // What the lock's holder wrote.
 std::string HolderIn(int file) {
@@ -45,8 +40,9 @@ RunLock::RunLock(const std::string& run_dir)
     return;
   }
   const std::string holder = fmt::format("process {} on {}\n", getpid(), HostName());
+  if (ftruncate(file_, 0) != 0) return;
   // For a reader's information only: that it is not there is no error.
-  if (ftruncate(file_, 0) == 0) static_cast<void>(!pwrite(file_, holder.data(), holder.size(), 0));
+  [[maybe_unused]] const ssize_t written = pwrite(file_, holder.data(), holder.size(), 0);
 }
 
 RunLock::~RunLock() { close(file_); }

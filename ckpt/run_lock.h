@@ -7,7 +7,7 @@
 // and its machine, is for the error's line only.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/run_lock_test.cc)
-//   another process holds it -> Error (kUsage) naming that one -> RunLock.IsOneProcesss
+//   another process holds it -> Error (kUsage) naming that one -> RunLock.IsHeldByOneProcess
 //   the holder was killed -> it is free -> RunLock.GoesWithItsProcess
 //   the file system has no locks -> why_not() says so, and nothing is locked -> (none)
 //   no permission, no folder -> Error (kUsage) -> RunLock.NamesWhatIsMissing

@@ -10,17 +10,12 @@
 #include <string>
 
 #include "base/message_of.h"
+#include "base/test_files.h"
 
 namespace lockstep {
 namespace {
 
 using testing::HasSubstr;
-
-std::string NewRun() {
-  std::string path = testing::TempDir() + "/run_XXXXXX";
-  if (mkdtemp(path.data()) == nullptr) ADD_FAILURE() << path;
-  return path;
-}
 
 // A process that holds the lock until it is killed.
 class Holder {
@@ -56,15 +51,15 @@ class Holder {
   pid_t process_ = 0;
 };
 
-TEST(RunLock, IsOneProcesss) {
-  const std::string run = NewRun();
+TEST(RunLock, IsHeldByOneProcess) {
+  const std::string run = NewFolder();
   const Holder holder(run);
   EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunLock{run}; }),
               HasSubstr(fmt::format("{}: process {} on ", run, holder.process())));
 }
 
 TEST(RunLock, GoesWithItsProcess) {
-  const std::string run = NewRun();
+  const std::string run = NewFolder();
   Holder holder(run);
   holder.Kill();
   const RunLock lock(run);

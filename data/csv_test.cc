@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/message_of.h"
+#include "base/test_files.h"
 #include "data/csv_cells.h"
 
 namespace lockstep {
@@ -18,12 +19,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Rows = std::vector<std::vector<std::string>>;
-
-std::string WriteFile(const std::string& name, const std::string& content) {
-  const std::string path = testing::TempDir() + "/" + name;
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
-}
 
 // ---- Cells --------------------------------------------------------------------------------------
 
@@ -156,18 +151,18 @@ std::vector<float> TargetOf(const CsvTable& table, int64_t index) {
 
 // The error of reading `content` with `options`.
 std::string ErrorOf(const std::string& content, CsvOptions options = {}) {
-  options.files = {WriteFile("t.csv", content)};
+  options.files = {WriteTestFile("t.csv", content)};
   return DataErrorOf([&] { ReadCsv(options); });
 }
 
 CsvTable Read(const std::string& content, CsvOptions options = {}) {
-  options.files = {WriteFile("t.csv", content)};
+  options.files = {WriteTestFile("t.csv", content)};
   return ReadCsv(options);
 }
 
 // `options` for a file of `content` as `table`'s training files would see it.
 CsvOptions AsTrained(CsvOptions options, const CsvTable& table, const std::string& content) {
-  options.files = {WriteFile("other.csv", content)};
+  options.files = {WriteTestFile("other.csv", content)};
   options.columns = table.columns;
   options.class_names = table.dataset->spec().class_names;
   options.classes = table.dataset->spec().classes;
@@ -189,12 +184,12 @@ TEST(Csv, ReadsFeaturesAndLabels) {
 }
 
 TEST(Csv, ReadsSeveralFilesWithHeadersAndAnotherDelimiterAndLabelColumn) {
-  const CsvTable table =
-      ReadCsv({.files = {WriteFile("a.csv", "label;x\n1;7\n"), WriteFile("b.csv", "label;x\n0;8")},
-               .delimiter = ';',
-               .header = true,
-               .label_column = 0,
-               .classes = 5});
+  const CsvTable table = ReadCsv(
+      {.files = {WriteTestFile("a.csv", "label;x\n1;7\n"), WriteTestFile("b.csv", "label;x\n0;8")},
+       .delimiter = ';',
+       .header = true,
+       .label_column = 0,
+       .classes = 5});
   EXPECT_EQ(table.dataset->size(), 2);
   EXPECT_EQ(table.dataset->spec().classes, 5);
   EXPECT_THAT(table.labels, ElementsAre("label"));
@@ -274,7 +269,8 @@ TEST(Csv, StandardizesNumbers) {
 
 TEST(Csv, FitsToTheTrainingRowsAlone) {
   CsvOptions options{.category = {"1"}, .mean_if_missing = true, .standardize = true};
-  options.files = {WriteFile("a.csv", "1,a,0\n100,x,1\n"), WriteFile("b.csv", "5,b,1\n200,,0\n")};
+  options.files = {WriteTestFile("a.csv", "1,a,0\n100,x,1\n"),
+                   WriteTestFile("b.csv", "5,b,1\n200,,0\n")};
   options.training_rows = [](int64_t rows) {
     EXPECT_EQ(rows, 4);
     return std::vector<int64_t>{0, 2};
@@ -437,7 +433,8 @@ TEST(Csv, RefusesAnEmptyFile) {
   for (const CsvOptions& options : {header, standardize, category, held_back}) {
     EXPECT_THAT(ErrorOf("a,b\n\n", options), HasSubstr("t.csv: the file has no rows"));
   }
-  const std::vector<std::string> files{WriteFile("a.csv", "1,0\n"), WriteFile("b.csv", "\n")};
+  const std::vector<std::string> files{WriteTestFile("a.csv", "1,0\n"),
+                                       WriteTestFile("b.csv", "\n")};
   EXPECT_THAT(DataErrorOf([&] { ReadCsv({.files = files}); }), HasSubstr("b.csv: the file has no"));
 }
 
@@ -448,8 +445,8 @@ TEST(Csv, RefusesARaggedRow) {
   // A cell in the wrong column is not what is wrong.
   EXPECT_THAT(ErrorOf("x,y\n1,0\n\"1\n\",a,0\n", {.header = true}),
               HasSubstr("t.csv:3: 3 columns where 2 are expected"));
-  const std::vector<std::string> files{WriteFile("a.csv", "1,0\n"),
-                                       WriteFile("b.csv", "\n1,2,0\n")};
+  const std::vector<std::string> files{WriteTestFile("a.csv", "1,0\n"),
+                                       WriteTestFile("b.csv", "\n1,2,0\n")};
   EXPECT_THAT(DataErrorOf([&] { ReadCsv({.files = files}); }),
               HasSubstr("b.csv:2: 3 columns where"));
 }
@@ -575,7 +572,7 @@ TEST(Csv, RefusesAColumnThatIsGivenTwice) {
 TEST(Csv, RefusesAnotherHeader) {
   const auto error = [](const std::string& second) {
     return DataErrorOf([&] {
-      ReadCsv({.files = {WriteFile("a.csv", "x,z,y\n1,2,0\n"), WriteFile("b.csv", second)},
+      ReadCsv({.files = {WriteTestFile("a.csv", "x,z,y\n1,2,0\n"), WriteTestFile("b.csv", second)},
                .header = true});
     });
   };

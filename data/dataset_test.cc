@@ -13,17 +13,12 @@
 
 #include "base/error.h"
 #include "base/message_of.h"
+#include "base/test_files.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string WriteFile(const std::string& name, const std::string& content) {
-  const std::string path = testing::TempDir() + "/" + name;
-  std::ofstream(path, std::ios::binary) << content;
-  return path;
-}
 
 std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {
   std::vector<float> input(dataset.spec().bytes() / sizeof(float));
@@ -48,48 +43,50 @@ const std::vector<unsigned char> kThreeLabels{0, 0, 8, 1, 0, 0, 0, 3};
 TEST(Mnist, ReadsImagesAndLabels) {
   std::string images = Idx(kThreeImagesOf2x2, 12);
   images[16 + 5] = static_cast<char>(200);
-  const auto dataset = ReadMnist(
-      {.images = WriteFile("i", images), .labels = WriteFile("l", Idx(kThreeLabels, 3, 9))});
+  const auto dataset = ReadMnist({.images = WriteTestFile("i", images),
+                                  .labels = WriteTestFile("l", Idx(kThreeLabels, 3, 9))});
   EXPECT_EQ(dataset->size(), 3);
   EXPECT_EQ(dataset->spec().shape, (std::vector<int64_t>{1, 2, 2}));
   EXPECT_EQ(dataset->spec().dtype, at::kByte);
   std::vector<std::byte> image(4);
   EXPECT_EQ(ReadImage(*dataset, 1, image), 9);
   EXPECT_EQ(image[1], std::byte{200});
-  EXPECT_EQ(ReadImage(*ReadMnist({.images = WriteFile("i", images)}), 0, image), Dataset::kNoLabel);
+  EXPECT_EQ(ReadImage(*ReadMnist({.images = WriteTestFile("i", images)}), 0, image),
+            Dataset::kNoLabel);
 }
 
 TEST(Mnist, RefusesATruncatedFile) {
   for (size_t bytes : {0u, 3u, 15u, 16u, 27u, 29u}) {
-    const std::string path = WriteFile("t", Idx(kThreeImagesOf2x2, 20).substr(0, bytes));
+    const std::string path = WriteTestFile("t", Idx(kThreeImagesOf2x2, 20).substr(0, bytes));
     DataErrorOf([&] { ReadMnist({.images = path}); });
   }
   const std::string huge(16, '\xff');
   EXPECT_THAT(
       DataErrorOf([&] {
-        ReadMnist({.images = WriteFile("t", std::string("\0\0\x08\x03", 4) + huge.substr(4))});
+        ReadMnist({.images = WriteTestFile("t", std::string("\0\0\x08\x03", 4) + huge.substr(4))});
       }),
       HasSubstr("truncated"));
 }
 
 TEST(Mnist, RefusesAnotherKindOfFile) {
-  EXPECT_THAT(DataErrorOf([] { ReadMnist({.images = WriteFile("k", Idx(kThreeLabels, 30))}); }),
+  EXPECT_THAT(DataErrorOf([] { ReadMnist({.images = WriteTestFile("k", Idx(kThreeLabels, 30))}); }),
               HasSubstr("exchanged"));
-  EXPECT_THAT(
-      DataErrorOf([] { ReadMnist({.images = WriteFile("k", "\x1f\x8b" + std::string(99, 'x'))}); }),
-      HasSubstr("gunzip"));
+  EXPECT_THAT(DataErrorOf([] {
+                ReadMnist({.images = WriteTestFile("k", "\x1f\x8b" + std::string(99, 'x'))});
+              }),
+              HasSubstr("gunzip"));
 }
 
 TEST(Mnist, RefusesLabelsThatDoNotMatch) {
-  const std::string images = WriteFile("i", Idx(kThreeImagesOf2x2, 12));
-  const std::string two = WriteFile("l", Idx({0, 0, 8, 1, 0, 0, 0, 2}, 2));
+  const std::string images = WriteTestFile("i", Idx(kThreeImagesOf2x2, 12));
+  const std::string two = WriteTestFile("l", Idx({0, 0, 8, 1, 0, 0, 0, 2}, 2));
   EXPECT_THAT(DataErrorOf([&] { ReadMnist({.images = images, .labels = two}); }),
               HasSubstr("2 labels for the 3 images"));
 }
 
 TEST(Mnist, RefusesALabelOutOfRange) {
-  const std::string images = WriteFile("i", Idx(kThreeImagesOf2x2, 12));
-  const std::string labels = WriteFile("l", Idx(kThreeLabels, 3, 10));
+  const std::string images = WriteTestFile("i", Idx(kThreeImagesOf2x2, 12));
+  const std::string labels = WriteTestFile("l", Idx(kThreeLabels, 3, 10));
   EXPECT_THAT(DataErrorOf([&] { ReadMnist({.images = images, .labels = labels}); }),
               HasSubstr("record 0: label 10 is out of range"));
 }
@@ -97,7 +94,8 @@ TEST(Mnist, RefusesALabelOutOfRange) {
 TEST(Cifar10, ReadsRecords) {
   std::string batch;
   for (char label : {3, 9}) batch += label + std::string(3072, static_cast<char>(label * 2));
-  const auto dataset = ReadCifar10({.files = {WriteFile("c1", batch), WriteFile("c2", batch)}});
+  const auto dataset =
+      ReadCifar10({.files = {WriteTestFile("c1", batch), WriteTestFile("c2", batch)}});
   EXPECT_EQ(dataset->size(), 4);
   EXPECT_EQ(dataset->spec().shape, (std::vector<int64_t>{3, 32, 32}));
   std::vector<std::byte> image(3072);
@@ -107,10 +105,11 @@ TEST(Cifar10, ReadsRecords) {
 }
 
 TEST(Cifar10, RefusesATruncatedFileAndALabelOutOfRange) {
-  EXPECT_THAT(DataErrorOf([] { ReadCifar10({.files = {WriteFile("c", std::string(3072, 'x'))}}); }),
-              HasSubstr("3072 bytes"));
   EXPECT_THAT(
-      DataErrorOf([] { ReadCifar10({.files = {WriteFile("c", std::string(3073, '\x0a'))}}); }),
+      DataErrorOf([] { ReadCifar10({.files = {WriteTestFile("c", std::string(3072, 'x'))}}); }),
+      HasSubstr("3072 bytes"));
+  EXPECT_THAT(
+      DataErrorOf([] { ReadCifar10({.files = {WriteTestFile("c", std::string(3073, '\x0a'))}}); }),
       HasSubstr("label 10 is out of range"));
 }
 
@@ -195,8 +194,8 @@ std::string NpyOf(const std::string& descr, const std::string& shape,
 
 TEST(Npy, ReadsNumbersAndLabels) {
   const auto dataset =
-      MapNpy({.inputs = WriteFile("x.npy", NpyOf<double>("<f8", "3, 2", {1, 2.5, -3, 4, 5, 6})),
-              .targets = WriteFile("y.npy", NpyOf<int16_t>("<i2", "3,", {0, 4, 2}))});
+      MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<double>("<f8", "3, 2", {1, 2.5, -3, 4, 5, 6})),
+              .targets = WriteTestFile("y.npy", NpyOf<int16_t>("<i2", "3,", {0, 4, 2}))});
   EXPECT_EQ(dataset->size(), 3);
   EXPECT_EQ(dataset->spec().shape, std::vector<int64_t>{2});
   EXPECT_EQ(dataset->spec().classes, 5);
@@ -217,8 +216,8 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
         std::tuple("2, 12, 5", std::vector<int64_t>{1, 12, 5}, false),
         std::tuple("2, 1, 12, 5", std::vector<int64_t>{1, 12, 5}, false),
         std::tuple("2, 12, 5, 1", std::vector<int64_t>{1, 12, 5}, false)}) {
-    const auto dataset =
-        MapNpy({.inputs = WriteFile("p.npy", NpyOf<uint8_t>("|u1", shape, bytes)), .pixels = true});
+    const auto dataset = MapNpy(
+        {.inputs = WriteTestFile("p.npy", NpyOf<uint8_t>("|u1", shape, bytes)), .pixels = true});
     EXPECT_EQ(dataset->spec().shape, expected);
     EXPECT_EQ(dataset->spec().channels_last, channels_last);
     std::vector<std::byte> image(60);
@@ -226,7 +225,7 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
     EXPECT_EQ(std::memcmp(image.data(), bytes.data() + 60, 60), 0);
   }
   EXPECT_THAT(DataErrorOf([] {
-                MapNpy({.inputs = WriteFile("p.npy", NpyOf<float>("<f4", "1, 2, 1", {1, 2})),
+                MapNpy({.inputs = WriteTestFile("p.npy", NpyOf<float>("<f4", "1, 2, 1", {1, 2})),
                         .pixels = true});
               }),
               HasSubstr("PIXELS are unsigned bytes of 3 or 4 dimensions, not [1, 2, 1]"));
@@ -234,7 +233,7 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
 
 TEST(Npy, RefusesWhatItCannotRead) {
   const auto error_of = [](const std::string& content) {
-    return DataErrorOf([&] { MapNpy({.inputs = WriteFile("bad.npy", content)}); });
+    return DataErrorOf([&] { MapNpy({.inputs = WriteTestFile("bad.npy", content)}); });
   };
   const std::vector<float> four{1, 2, 3, 4};
   const std::string good = NpyOf<float>("<f4", "2, 2", four);
@@ -265,11 +264,11 @@ TEST(Npy, RefusesWhatItCannotRead) {
 }
 
 TEST(Npy, RefusesTargetsThatDoNotFit) {
-  const std::string inputs = WriteFile("x.npy", NpyOf<float>("<f4", "2, 2", {1, 2, 3, 4}));
+  const std::string inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "2, 2", {1, 2, 3, 4}));
   const auto error_of = [&](const std::string& targets, Task task, int64_t classes) {
     return DataErrorOf([&] {
       MapNpy({.inputs = inputs,
-              .targets = WriteFile("y.npy", targets),
+              .targets = WriteTestFile("y.npy", targets),
               .task = task,
               .classes = classes});
     });
@@ -292,8 +291,8 @@ TEST(Npy, RefusesTargetsThatDoNotFit) {
 }
 
 TEST(Tokens, ReadsBothFormats) {
-  const std::string plain = WriteFile("plain.bin", TokenBytes({0, 1, 2, 3, 4, 5, 6}, false));
-  const std::string headed = WriteFile("headed.bin", TokenBytes({7, 65535, 9}, true));
+  const std::string plain = WriteTestFile("plain.bin", TokenBytes({0, 1, 2, 3, 4, 5, 6}, false));
+  const std::string headed = WriteTestFile("headed.bin", TokenBytes({7, 65535, 9}, true));
   const auto dataset = MapTokens({.files = {plain, headed}, .length = 2, .classes = 65536});
   EXPECT_EQ(dataset->size(), 4);
   EXPECT_EQ(TokensOf(*dataset, 0), (std::vector<int64_t>{0, 1, 1, 2}));
@@ -303,7 +302,7 @@ TEST(Tokens, ReadsBothFormats) {
 
 TEST(Tokens, RefusesWhatIsNoTokenFile) {
   const auto error = [](const std::string& bytes) {
-    return DataErrorOf([&] { MapTokens({.files = {WriteFile("t.bin", bytes)}, .length = 2}); });
+    return DataErrorOf([&] { MapTokens({.files = {WriteTestFile("t.bin", bytes)}, .length = 2}); });
   };
   EXPECT_THAT(error(""), HasSubstr("t.bin: the file is empty"));
   EXPECT_THAT(error("abcdefg"), HasSubstr("7 bytes of tokens where an even number"));
@@ -314,7 +313,7 @@ TEST(Tokens, RefusesWhatIsNoTokenFile) {
 }
 
 TEST(Tokens, RefusesATokenOutOfRange) {
-  const std::string path = WriteFile("t.bin", TokenBytes({1, 2, 3, 50, 4}, false));
+  const std::string path = WriteTestFile("t.bin", TokenBytes({1, 2, 3, 50, 4}, false));
   const auto dataset = MapTokens({.files = {path}, .length = 2, .classes = 50});
   EXPECT_THAT(DataErrorOf([&] { TokensOf(*dataset, 1); }), HasSubstr("t.bin: token 3 is 50"));
 }

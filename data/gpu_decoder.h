@@ -17,8 +17,8 @@
 //
 // An H200 decodes, of files of 500 x 375 pixels in 62 KiB, 11,000 a second of 128 at once for two threads,
 // which a file keeps busy for 80 us (a core takes 900 us to decode and resize it). Beside ResNet-50, which
-// it trains with 4,030 images a second from two cores, that is 15 % of its time: 4,760 are trained with
-// where 14 cores decode, 2,050 where two do.
+// it trains with 3,993 images a second from two cores, that is 16 % of its time: 4,743 are trained with
+// where 14 cores decode, 1,998 where two do.
 //
 // Not used: the JPEG engines of an H100 and its like. Alone they decode 24,000 files a second for two
 // threads. But nvJPEG adds kernels for each file, on streams of its own, and each of them waits for those

@@ -110,13 +110,13 @@ class Images : public Dataset {
                 std::byte* target) const override {
     static thread_local std::unique_ptr<Workshop> kept;
     if (!kept) kept = std::make_unique<Workshop>();
-    std::vector<bool> is_cut(indices.size());
+    std::vector<bool> is_cut;  // on the GPU
     if (options_.gpu) {
       is_cut = CutOnGpu(indices, epoch, *kept, reinterpret_cast<uint8_t*>(input));
     }
     size_t used = 0;  // of the workshop's memory, for one image
     for (size_t i = 0; i < indices.size(); ++i) {
-      if (!is_cut[i]) {
+      if (!options_.gpu || !is_cut[i]) {
         const size_t pixels = Cut(indices[i], epoch, *kept, reinterpret_cast<uint8_t*>(input));
         used = std::max(used, kept->file.size() + pixels);
       }

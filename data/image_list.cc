@@ -1,13 +1,13 @@
 #include "data/image_list.h"
 
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "base/error.h"
+#include "base/xxh3.h"
 #include "data/inferred_classes.h"
 
 namespace lockstep {
@@ -117,8 +117,7 @@ int64_t ImageList::LabelOf(int64_t i) const {
 
 std::string ImageList::Fingerprint() const {
   const std::string classes = fmt::format("{}\n{}", classes_, fmt::join(class_names_, "\n"));
-  return fmt::format("images {:016x} of classes {:016x}", index_.content_hash(),
-                     XXH3_64bits(classes.data(), classes.size()));
+  return fmt::format("images {:016x} of classes {:016x}", index_.content_hash(), Xxh3Of(classes));
 }
 
 }  // namespace lockstep

@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -18,6 +16,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/host_name.h"
+#include "base/xxh3.h"
 #include "data/in_threads.h"
 
 namespace lockstep {
@@ -41,11 +41,6 @@ fs::path CacheFolder() {
   fs::path base = absolute("XDG_CACHE_HOME");
   if (base.empty() && !absolute("HOME").empty()) base = absolute("HOME") / ".cache";
   return base.empty() ? base : base / "lockstep" / "index";
-}
-
-std::string MachineName() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 bool IsSettled(const ImageIndex& index, int64_t listed_ns) {
@@ -121,9 +116,8 @@ ImageIndex CachedIndex(const std::string& key,
                        const std::function<bool(const ImageIndex&)>& is_current,
                        const std::function<ImageColumns()>& build) {
   const fs::path folder = CacheFolder();
-  const std::string whole_key = MachineName() + '\0' + key;
-  const fs::path path =
-      folder / fmt::format("{:016x}", XXH3_64bits(whole_key.data(), whole_key.size()));
+  const std::string whole_key = HostName() + '\0' + key;
+  const fs::path path = folder / fmt::format("{:016x}", Xxh3Of(whole_key));
   if (!folder.empty()) {
     std::optional<ImageIndex> cached = Read(path, whole_key);
     if (cached && is_current(*cached)) return *std::move(cached);

@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "base/message_of.h"
+#include "base/test_files.h"
 #include "data/image_decoder.h"
 #include "data/write_jpeg.h"
-#include "prepare/test_files.h"
 
 namespace lockstep {
 namespace {

@@ -28,11 +28,6 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &status) == 0;
 }
 
-void MakeOneFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
-  throw DataError("{}: cannot be made: {}", path, std::strerror(errno));
-}
-
 void WriteWhole(const std::string& path, const std::string& text) {
   UnfinishedFile file(path);
   file.Write(std::as_bytes(std::span(text)), 0);
@@ -77,7 +72,7 @@ OutputFolder::OutputFolder(const std::string& destination, const std::vector<std
       Move();
       return;
     }
-    MakeOneFolder(files_);
+    lockstep::MakeFolder(files_, kPreparing);
     RemoveTemporaries(partial_);
   } catch (const fs::filesystem_error& error) {
     throw DataError("{}: {}", error.path1().string(), error.code().message());
@@ -92,7 +87,7 @@ void OutputFolder::Descriptor::Close() {
 void OutputFolder::Lock(const std::string& destination, const std::vector<std::string>& results) {
   for (;;) {
     RequireNew(results);
-    MakeOneFolder(partial_);
+    lockstep::MakeFolder(partial_, kPreparing);
     lock_.value = open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock_.value < 0) {
       if (errno == ENOENT) continue;

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/message_of.h"
-#include "prepare/test_files.h"
+#include "base/test_files.h"
 
 namespace lockstep {
 namespace {

@@ -8,10 +8,10 @@
 #include <map>
 
 #include "base/message_of.h"
+#include "base/test_files.h"
 #include "data/tar_index.h"
 #include "data/tar_writer.h"
 #include "prepare/image_files.h"
-#include "prepare/test_files.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/message_of.h"
-#include "prepare/test_files.h"
+#include "base/test_files.h"
 #include "prepare/tiny_vocabulary.h"
 
 namespace lockstep {

@@ -465,8 +465,9 @@ class Checker {
       Fail("data.images.min_area", "is greater than max_area");
     }
     if (data.images().decode() == config::Images::GPU) {
-      if (config_.device() == config::Config::CPU)
+      if (config_.device() == config::Config::CPU) {
         Fail("data.images.decode", "is GPU where device is CPU");
+      }
       if (data.images().cache() == config::Images::DECODED) {
         Fail("data.images.decode", "GPU goes with cache: ENCODED or OFF, which keep no pixels");
       }

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/test_files.h"
 
 namespace lockstep {
 namespace {
@@ -18,20 +19,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string WriteFile(const std::string& name, const std::string& content) {
-  const std::string path = testing::TempDir() + "/" + name;
-  std::ofstream(path) << content;
-  return path;
-}
-
 const char kGood[] = "data { train: \"train.csv\" }\n";
 
 class ConfigTest : public testing::Test {
  protected:
-  void SetUp() override { WriteFile("train.csv", "1,0\n"); }
+  void SetUp() override { WriteTestFile("train.csv", "1,0\n"); }
 
   static Config Load(const std::string& text, const std::vector<std::string>& assignments = {}) {
-    return LoadConfig(WriteFile("c.pbtxt", text), assignments);
+    return LoadConfig(WriteTestFile("c.pbtxt", text), assignments);
   }
 
   // The one line that loading ends with.

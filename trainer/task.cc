@@ -55,17 +55,13 @@ ImageCache CacheOf(const config::Images& images) {
   throw BugError("data.images.cache {}", static_cast<int>(images.cache()));
 }
 
-// What images are read with.
-struct ImageReading {
-  std::optional<at::Device> gpu;         // that decodes
-  std::shared_ptr<MemoryBudget> budget;  // of data.images.cache; null: nothing is kept
-};
-
 std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                                           const std::vector<std::string>& files,
                                           const SampleSpec& expected, bool label_optional,
-                                          const ImageReading& reading) {
+                                          const std::shared_ptr<MemoryBudget>& budget,
+                                          const World& world) {
   const config::Images& images = config.data().images();
+  const std::optional<at::Device> gpu = DecodingGpu(images, world);
   const auto dataset = lockstep::OpenImages({.source = {.files = files,
                                                         .classes = expected.class_names,
                                                         .class_count = expected.classes,
@@ -77,9 +73,9 @@ std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                                              .mirror = images.mirror(),
                                              .center = images.center(),
                                              .seed = config.seed(),
-                                             .gpu = reading.gpu,
+                                             .gpu = gpu,
                                              .cache = CacheOf(images),
-                                             .budget = reading.budget});
+                                             .budget = budget});
   const int64_t classes = dataset->spec().classes;
   if (expected.classes > 0 && expected.classes != classes) {
     throw DataError("{}: {} classes where data.classes says {}", files[0], classes,
@@ -160,11 +156,13 @@ std::string SecondFile(const config::Data& data, const std::vector<std::string>&
   throw UsageError("{}; not {}", TwoFilesText(data), files.size());
 }
 
-// `expected`: what is known of the samples; no shape and no classes: what the files hold.
+// `expected`: what is known of the samples; no shape and no classes: what the files hold. `budget`: of
+// data.images.cache; null: nothing is kept.
 std::shared_ptr<const Dataset> Open(const config::Config& config,
                                     const std::vector<std::string>& files,
                                     const SampleSpec& expected, bool label_optional,
-                                    const ImageReading& reading) {
+                                    const std::shared_ptr<MemoryBudget>& budget,
+                                    const World& world) {
   const config::Data& data = config.data();
   switch (data.format()) {
     case config::Data::CSV:
@@ -182,7 +180,7 @@ std::shared_ptr<const Dataset> Open(const config::Config& config,
     case config::Data::CIFAR10:
       return ReadCifar10({.files = files});
     case config::Data::IMAGES:
-      return OpenImages(config, files, expected, label_optional, reading);
+      return OpenImages(config, files, expected, label_optional, budget, world);
     case config::Data::TOKENS:
       return MapTokens({.files = files,
                         .length = data.tokens().length(),
@@ -224,12 +222,13 @@ std::string ShapeText(const SampleSpec& spec) {
   return fmt::format("[{}]", fmt::join(spec.shape, ", "));
 }
 
-// What OpenFiles() says.
+// What OpenFiles() says, with a budget for Open().
 std::shared_ptr<const Dataset> OpenLike(const config::Config& config,
                                         const std::vector<std::string>& files,
                                         const SampleSpec& spec, bool label_optional,
-                                        const ImageReading& reading) {
-  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional, reading));
+                                        const std::shared_ptr<MemoryBudget>& budget,
+                                        const World& world) {
+  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional, budget, world));
   if (dataset->spec().shape != spec.shape) {
     throw DataError("{}: samples of shape {} where the model was made for {}", files.front(),
                     ShapeText(dataset->spec()), ShapeText(spec));
@@ -309,13 +308,12 @@ TrainingData OpenTrainingData(const config::Config& given, const World& world) {
   SampleSpec expected = SpecOf(data);
   // What training files hold is compared with data.input_shape once they are open.
   if (data.format() != config::Data::SYNTHETIC) expected.shape.clear();
-  ImageReading reading{.budget = std::make_shared<MemoryBudget>(data.images().cache_mib() << 20)};
-  if (data.format() == config::Data::IMAGES) reading.gpu = DecodingGpu(data.images(), world);
+  const auto budget = std::make_shared<MemoryBudget>(data.images().cache_mib() << 20);
   const std::shared_ptr<const Dataset> all =
       data.format() == config::Data::CSV
           ? OpenTrainingTable(config, expected)
-          : Open(config, ListOf(data.train()), expected, /*label_optional=*/false, reading);
-  TrainingData opened{.csv = data.csv(), .decoded_on_gpu = reading.gpu.has_value()};
+          : Open(config, ListOf(data.train()), expected, /*label_optional=*/false, budget, world);
+  TrainingData opened{.csv = data.csv()};
   if (data.validation_fraction() > 0) {
     Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
     const auto part = [&](const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> rows) {
@@ -327,8 +325,8 @@ TrainingData OpenTrainingData(const config::Config& given, const World& world) {
   }
   opened.train = WithoutBad(config, all);
   if (data.validation_size() > 0) {
-    opened.validation =
-        OpenLike(config, ListOf(data.validation()), all->spec(), /*label_optional=*/false, reading);
+    opened.validation = OpenLike(config, ListOf(data.validation()), all->spec(),
+                                 /*label_optional=*/false, budget, world);
   }
   return opened;
 }
@@ -337,11 +335,7 @@ std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,
                                          const World& world) {
-  ImageReading reading;
-  if (config.data().format() == config::Data::IMAGES) {
-    reading.gpu = DecodingGpu(config.data().images(), world);
-  }
-  return OpenLike(config, files, spec, label_optional, reading);
+  return OpenLike(config, files, spec, label_optional, /*budget=*/nullptr, world);
 }
 
 Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device,

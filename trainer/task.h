@@ -22,7 +22,6 @@ struct TrainingData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation;  // null: none
   config::Csv csv;  // the config's, completed with what the training files held
-  bool decoded_on_gpu = false;
 };
 
 // The GPU that decodes this rank's images; none: the CPU does. Throws Error (kUsage) where config.decode

@@ -522,7 +522,7 @@ class Trainer {
                {"parameters", elements},
                {"loader_threads", loader_options_.threads}};
     if (config_.data().format() == config::Data::IMAGES) {
-      event["decode"] = data_.decoded_on_gpu ? "GPU" : "CPU";
+      event["decode"] = data_.train->samples_at_once() > 1 ? "GPU" : "CPU";
     }
     folder_->Log(event);
     progress_->Say(fmt::format(

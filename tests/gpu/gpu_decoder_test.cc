@@ -11,14 +11,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/message_of.h"
+#include "base/test_files.h"
 #include "data/image_dataset.h"
 #include "data/image_decoder.h"
 #include "data/resize.h"
@@ -27,8 +26,6 @@
 
 namespace lockstep {
 namespace {
-
-namespace fs = std::filesystem;
 
 const at::Device kGpu(at::kCUDA, 0);
 
@@ -293,24 +290,17 @@ class ImagesOnGpu : public OnGpu {
   void SetUp() override {
     OnGpu::SetUp();
     if (IsSkipped()) return;
-    std::string root = testing::TempDir() + "/images_on_gpu_XXXXXX";
-    ASSERT_NE(mkdtemp(root.data()), nullptr);
-    root_ = root;
+    root_ = NewFolder();
     for (int i = 0; i < 40; ++i) {
       const JpegKind kinds[] = {{"4:2:0", 3, 2, 2}, {"grey", 1}, {"progressive", 3, 2, 2, true},
                                 {"4:1:1", 3, 4, 1}, {"CMYK", 4}, {"4:4:4"}};
-      Write(fmt::format("{}/{:02}.jpg", i % 2 == 0 ? "a" : "b", i),
-            Jpeg(kinds[i % 6], 300, 200 + i));
+      WriteFile(fmt::format("{}/{}/{:02}.jpg", root_, i % 2 == 0 ? "a" : "b", i),
+                Jpeg(kinds[i % 6], 300, 200 + i));
     }
   }
 
-  void Write(const std::string& name, const std::string& bytes) const {
-    fs::create_directories((root_ / name).parent_path());
-    std::ofstream(root_ / name, std::ios::binary) << bytes;
-  }
-
   std::shared_ptr<const Dataset> Open(bool gpu) const {
-    ImageOptions options{.source = {.files = {root_.string()}}, .size = kSide};
+    ImageOptions options{.source = {.files = {root_}}, .size = kSide};
     if (gpu) options.gpu = kGpu;
     return OpenImages(options);
   }
@@ -328,7 +318,7 @@ class ImagesOnGpu : public OnGpu {
     return read;
   }
 
-  fs::path root_;
+  std::string root_;
 };
 
 TEST_F(ImagesOnGpu, AreTheCpusWhateverTheFilesKind) {
@@ -352,7 +342,7 @@ TEST_F(ImagesOnGpu, AreTheCpusWhateverTheFilesKind) {
 
 TEST_F(ImagesOnGpu, NameTheFileThatCannotBeRead) {
   const std::string file = Jpeg(kPlainKinds[3], 300, 200);
-  Write("a/03.jpg", file.substr(0, file.size() / 2));
+  WriteFile(root_ + "/a/03.jpg", file.substr(0, file.size() / 2));
   const auto cpu = Open(false), gpu = Open(true);
   const std::string expected = DataErrorOf([&] { Read(*cpu, 0, cpu->size()); });
   EXPECT_THAT(expected, testing::HasSubstr("a/03.jpg: truncated JPEG file"));

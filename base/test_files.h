@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,14 +15,27 @@ namespace lockstep {
 // A path below the test's folder that nothing has.
 inline std::string NewPath() {
   static int number = 0;
-  return testing::TempDir() + "/prepare-" + std::to_string(getpid()) + "-" +
-         std::to_string(number++);
+  return testing::TempDir() + "/new-" + std::to_string(getpid()) + "-" + std::to_string(number++);
+}
+
+// A new, empty folder.
+inline std::string NewFolder() {
+  std::string path = testing::TempDir() + "/new_XXXXXX";
+  if (mkdtemp(path.data()) == nullptr) ADD_FAILURE() << path;
+  return std::filesystem::canonical(path).string();
 }
 
 // Makes the folder, too.
 inline void WriteFile(const std::string& path, const std::string& content) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path, std::ios::binary) << content;
+}
+
+// A file of that name right below the test's folder. Returns its path.
+inline std::string WriteTestFile(const std::string& name, const std::string& content) {
+  const std::string path = testing::TempDir() + "/" + name;
+  WriteFile(path, content);
+  return path;
 }
 
 inline std::string ReadFile(const std::string& path) {
