@@ -47,6 +47,11 @@ void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(descriptor_, bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
+    // Of a file system that wants greater multiples, or a write that was cut short.
+    if (written < 0 && errno == EINVAL && direct_) {
+      SetDirect(false);
+      continue;
+    }
     if (written < 0) Fail(path_, errors_);
     bytes = bytes.subspan(written);
     offset += written;
@@ -55,6 +60,15 @@ void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
 
 void OutputFile::Truncate(int64_t bytes) {
   if (ftruncate(descriptor_, bytes) != 0) Fail(path_, errors_);
+}
+
+void OutputFile::SetDirect(bool direct) {
+  if (direct == direct_) return;
+  const int flags = fcntl(descriptor_, F_GETFL);
+  if (flags < 0) Fail(path_, errors_);
+  // A file system that cannot says so, and goes on as before.
+  const bool set = fcntl(descriptor_, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+  direct_ = direct && set;
 }
 
 void OutputFile::Sync() {

@@ -34,6 +34,11 @@ class OutputFile {
   void Write(std::span<const std::byte> bytes, int64_t offset);
   void Truncate(int64_t bytes);
 
+  // From now on writes go past the system's page cache, where the file system can, which is faster for much
+  // at once. Their memory, offset and length are multiples of kDirectAlignment then.
+  static constexpr size_t kDirectAlignment = 4096;
+  void SetDirect(bool direct);
+
   // What was written is on the disk.
   void Sync();
 
@@ -44,6 +49,7 @@ class OutputFile {
   std::string path_;
   WriteErrors errors_;
   int descriptor_;
+  bool direct_ = false;
 };
 
 // Where there is none. Throws Error.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -43,6 +44,37 @@ TEST_F(AtomicFile, WritesAndReplacesAWholeFile) {
   EXPECT_EQ(ReadFile(path_), "first");
   Write(path_, "the second");
   EXPECT_EQ(ReadFile(path_), "the second");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+}
+
+// More than is written at once, in pieces of any length.
+TEST_F(AtomicFile, WritesWhatIsLarge) {
+  for (const size_t bytes : {size_t{16} << 20, (size_t{32} << 20) + 1, size_t{50'000'001}}) {
+    std::string content(bytes, '\0');
+    for (size_t i = 0; i < bytes; ++i) content[i] = static_cast<char>(i * 2654435761U >> 13);
+    WriteFileAtomically(path_, [&](const AppendBytes& append) {
+      std::span<const std::byte> rest = std::as_bytes(std::span(content));
+      for (size_t length = 1; !rest.empty(); length = length * 3 + 1) {
+        const size_t taken = std::min(length, rest.size());
+        append(rest.first(taken));
+        rest = rest.subspan(taken);
+      }
+    });
+    EXPECT_TRUE(ReadFile(path_) == content) << bytes;
+  }
+}
+
+// The second of several pieces.
+TEST_F(AtomicFile, AFailureWithinWhatIsLargeLeavesTheOldFile) {
+  Write(path_, "old");
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 20'000'000, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(Write(path_, std::string(80'000'000, 'x')), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(ReadFile(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);
 }
 

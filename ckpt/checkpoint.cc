@@ -153,11 +153,12 @@ bool CheckpointWriter::AllPartsAreFinished() const {
   return true;
 }
 
-void CheckpointWriter::Commit(checkpoint::Manifest facts) {
-  facts.set_format(kFormat);
-  facts.set_step(options_.step);
-  facts.set_ranks(options_.ranks);
-  facts.clear_file();
+void CheckpointWriter::Commit(const checkpoint::Manifest& facts) {
+  checkpoint::Manifest manifest = facts;
+  manifest.set_format(kFormat);
+  manifest.set_step(options_.step);
+  manifest.set_ranks(options_.ranks);
+  manifest.clear_file();
   std::set<std::string> names;
   for (int rank = 0; rank < options_.ranks; ++rank) {
     checkpoint::Part part;
@@ -166,16 +167,20 @@ void CheckpointWriter::Commit(checkpoint::Manifest facts) {
     }
     for (const checkpoint::File& file : part.file()) {
       if (!names.insert(file.name()).second) throw BugError("two ranks wrote {}", file.name());
-      *facts.add_file() = file;
+      *manifest.add_file() = file;
     }
   }
   checkpoint::SealedManifest sealed;
-  sealed.set_manifest(facts.SerializeAsString());
+  sealed.set_manifest(manifest.SerializeAsString());
   sealed.set_xxh3(Xxh3Of(sealed.manifest()));
   for (int rank = 0; rank < options_.ranks; ++rank) Unlink(PartPath(rank));
   WriteFileAtomically(folder_ + kManifest, sealed.SerializeAsString());
   RenameWithoutReplacing(folder_, PathOf(options_.run_dir, options_.step), kSaving);
   SyncFolder(FolderOf(options_.run_dir), kSaving);
+}
+
+Checkpoint CheckpointOf(const std::string& run_dir, int64_t step) {
+  return {PathOf(run_dir, step), step};
 }
 
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir) {
@@ -218,6 +223,14 @@ void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& 
       throw CheckpointError("{}: is damaged: its checksum is not the manifest's", path);
     }
   }
+}
+
+void SetAside(const Checkpoint& checkpoint) {
+  int number = 1;
+  const auto name = [&] { return fmt::format("{}.aside.{}", checkpoint.path, number); };
+  while (fs::exists(name())) ++number;
+  RenameFile(checkpoint.path, name(), kSaving);
+  SyncFolder(fs::path(checkpoint.path).parent_path().string(), kSaving);
 }
 
 void RemoveCheckpoint(const Checkpoint& checkpoint) {

@@ -72,7 +72,7 @@ class CheckpointWriter {
   // For rank 0. The other ranks' parts come when they come.
   bool AllPartsAreFinished() const;
   // They are. `facts`: the manifest without format, step, ranks and files.
-  void Commit(checkpoint::Manifest facts);
+  void Commit(const checkpoint::Manifest& facts);
 
  private:
   std::string PartPath(int rank) const;
@@ -87,6 +87,9 @@ struct Checkpoint {
   int64_t step = 0;
 };
 
+// Where the checkpoint of that step is, or would be.
+Checkpoint CheckpointOf(const std::string& run_dir, int64_t step);
+
 // Those that were committed, the newest first. Throws Error (kCheckpoint) where the folder cannot be read.
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 
@@ -95,6 +98,9 @@ checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
 
 // Reads all files that the manifest names. Throws Error (kCheckpoint) naming the first that differs.
 void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
+
+// Gives it a name that is none's, PATH.aside.N, for somebody to look at. Throws Error (kCheckpoint).
+void SetAside(const Checkpoint& checkpoint);
 
 // Throws Error (kCheckpoint).
 void RemoveCheckpoint(const Checkpoint& checkpoint);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -80,8 +79,9 @@ std::string FirstOf(const std::vector<std::string>& names) {
 
 }  // namespace
 
-void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
+void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const AppendTensor& append_tensor) {
   Json header;
   header["__metadata__"] = metadata;
   uint64_t offset = 0;
@@ -95,32 +95,37 @@ void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& t
   // The tensors begin at a multiple of 8 bytes, so that they can be mapped.
   text.append((8 - text.size() % 8) % 8, ' ');
   const uint64_t length = text.size();
+  append(std::as_bytes(std::span(&length, 1)));
+  append(std::as_bytes(std::span(text)));
+  for (const auto& [name, tensor] : tensors) append_tensor(tensor, append);
+}
+
+void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
   WriteFileAtomically(path, [&](const AppendBytes& append) {
-    append(std::as_bytes(std::span(&length, 1)));
-    append(std::as_bytes(std::span(text)));
-    for (const auto& [name, tensor] : tensors) {
-      const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
-      append({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
-    }
+    AppendSafetensors(
+        append, tensors, metadata, [](const at::Tensor& tensor, const AppendBytes& append) {
+          const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
+          append({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
+        });
   });
 }
 
-std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw CheckpointError("{}: cannot be opened: {}", path, std::strerror(errno));
-  const auto file_bytes = static_cast<uint64_t>(file.tellg());
+SafetensorsFile::SafetensorsFile(std::string path)
+    : path_(std::move(path)), file_(path_, std::ios::binary | std::ios::ate) {
+  if (!file_) throw CheckpointError("{}: cannot be opened: {}", path_, std::strerror(errno));
+  const auto file_bytes = static_cast<uint64_t>(file_.tellg());
   uint64_t length = 0;
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(&length), sizeof(length));
-  if (!file || length > file_bytes - sizeof(length)) {
-    throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path,
+  file_.seekg(0);
+  file_.read(reinterpret_cast<char*>(&length), sizeof(length));
+  if (!file_ || length > file_bytes - sizeof(length)) {
+    throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path_,
                           file_bytes);
   }
   std::string text(length, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(length));
+  file_.read(text.data(), static_cast<std::streamsize>(length));
   const uint64_t data_begin = sizeof(length) + length;
 
-  std::map<std::string, at::Tensor> tensors;
   std::string name;
   try {
     const Json header = Json::parse(text);
@@ -129,17 +134,40 @@ std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
       name = key;
       if (name == "__metadata__") continue;
       const Entry entry = ParseEntry(json, file_bytes - data_begin);
-      const at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
-      file.seekg(static_cast<std::streamoff>(data_begin + entry.begin));
-      file.read(static_cast<char*>(tensor.mutable_data_ptr()),
-                static_cast<std::streamsize>(entry.end - entry.begin));
-      if (!file) throw std::runtime_error("cannot be read");
-      tensors.emplace(name, tensor);
+      places_[name] = {entry.dtype, entry.shape, data_begin + entry.begin, entry.end - entry.begin};
     }
   } catch (const std::exception& error) {
-    throw CheckpointError("{}: damaged safetensors header{}: {}", path,
+    throw CheckpointError("{}: damaged safetensors header{}: {}", path_,
                           name.empty() ? "" : " at \"" + name + "\"", FirstLine(error.what()));
   }
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, place] : places_) names.push_back(name);
+  return names;
+}
+
+at::Tensor SafetensorsFile::Read(const std::string& name) {
+  const Place& place = places_.at(name);
+  at::Tensor tensor;
+  try {
+    tensor = at::empty(place.shape, at::TensorOptions(place.dtype));
+  } catch (const std::exception& error) {
+    throw CheckpointError("{}: damaged safetensors header at \"{}\": {}", path_, name,
+                          FirstLine(error.what()));
+  }
+  file_.seekg(static_cast<std::streamoff>(place.begin));
+  file_.read(static_cast<char*>(tensor.mutable_data_ptr()),
+             static_cast<std::streamsize>(place.bytes));
+  if (!file_) throw CheckpointError("{}: {} cannot be read", path_, name);
+  return tensor;
+}
+
+std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
+  SafetensorsFile file(path);
+  std::map<std::string, at::Tensor> tensors;
+  for (const std::string& name : file.names()) tensors.emplace(name, file.Read(name));
   return tensors;
 }
 

@@ -5,8 +5,8 @@
 // ..., "__metadata__": {"key": "value"}}; then the tensors' bytes, contiguous, offsets counted from
 // the end of the header.
 //
-// Promise: a file is written whole or not at all (ckpt/atomic_file.h). Whatever bytes a file holds,
-// reading it gives tensors or an error.
+// Promise: WriteSafetensors() writes a file whole or not at all (ckpt/atomic_file.h). Whatever bytes a file
+// holds, reading it gives tensors or an error.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/safetensors_test.cc)
 //   a file that is missing, truncated or no safetensors -> Error (kCheckpoint) with path and reason
@@ -15,12 +15,14 @@
 //     -> Safetensors.NamesWhatDoesNotFit
 #pragma once
 
+#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/named_tensor.h"
+#include "ckpt/atomic_file.h"
 
 namespace lockstep {
 
@@ -28,7 +30,40 @@ namespace lockstep {
 void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                       const std::map<std::string, std::string>& metadata);
 
-// The file's tensors on the CPU. Throws Error (kCheckpoint).
+// Appends a tensor's bytes, contiguous.
+using AppendTensor = std::function<void(const at::Tensor&, const AppendBytes&)>;
+
+// Appends what such a file holds, the tensors' bytes by append_tensor. Throws whatever the two throw.
+void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const AppendTensor& append_tensor);
+
+// Open for reading.
+class SafetensorsFile {
+ public:
+  // Throws Error (kCheckpoint).
+  explicit SafetensorsFile(std::string path);
+
+  const std::string& path() const { return path_; }
+  std::vector<std::string> names() const;
+
+  // One of names(), on the CPU. Throws Error (kCheckpoint).
+  at::Tensor Read(const std::string& name);
+
+ private:
+  struct Place {
+    at::ScalarType dtype;
+    std::vector<int64_t> shape;
+    uint64_t begin;  // in the file
+    uint64_t bytes;
+  };
+
+  std::string path_;
+  std::ifstream file_;
+  std::map<std::string, Place> places_;
+};
+
+// All of a file's tensors on the CPU. Throws Error (kCheckpoint).
 std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path);
 
 // Copies `found`, a file's tensors, into `tensors`, converting dtypes. Every name must be there

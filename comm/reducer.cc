@@ -97,8 +97,8 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
   for (const auto& [name, tensor] : parameters)
     slots_.push_back({.name = name, .parameter = tensor});
 
-  std::vector<size_t> reverse(slots_.size());
-  std::iota(reverse.rbegin(), reverse.rend(), size_t{0});
+  std::vector<int64_t> reverse(slots_.size());
+  std::iota(reverse.rbegin(), reverse.rend(), int64_t{0});
   FillBuckets(reverse);
   PointGradientsIntoBuckets();
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -120,12 +120,12 @@ Reducer::~Reducer() {
 
 // ---- Layout -------------------------------------------------------------------------------------
 
-void Reducer::FillBuckets(const std::vector<size_t>& order) {
+void Reducer::FillBuckets(const std::vector<int64_t>& order) {
   buckets_.clear();
   buckets_.push_back({.first_gradient = RoundUp(kScalars, AlignmentOf(at::kFloat))});
   buckets_[0].elements = buckets_[0].first_gradient;
   std::map<at::ScalarType, size_t> open{{at::kFloat, 0}};
-  for (const size_t index : order) {
+  for (const int64_t index : order) {
     Slot& slot = slots_[index];
     const at::ScalarType dtype = slot.parameter.scalar_type();
     const int64_t elements = RoundUp(slot.parameter.numel(), AlignmentOf(dtype));
@@ -177,8 +177,18 @@ void Reducer::PointGradientsIntoBuckets() {
   scalars_ = scalars;
 }
 
-void Reducer::SettleLayout() {
-  const std::vector<size_t> order = AgreedOrder();
+void Reducer::SettleLayout() { SettleLayout(AgreedOrder()); }
+
+void Reducer::SettleLayout(const std::vector<int64_t>& order) {
+  std::vector<int64_t> sorted = order;
+  std::ranges::sort(sorted);
+  std::vector<int64_t> all(slots_.size());
+  std::iota(all.begin(), all.end(), int64_t{0});
+  if (sorted != all) {
+    throw CheckpointError("an order of {} parameters is none of this model's {}", order.size(),
+                          slots_.size());
+  }
+  order_ = order;
   FillBuckets(order);  // the gradients keep their old memory until they have been copied
   PointGradientsIntoBuckets();
   settled_ = true;
@@ -187,7 +197,7 @@ void Reducer::SettleLayout() {
   ListSlices();
 }
 
-std::vector<size_t> Reducer::AgreedOrder() {
+std::vector<int64_t> Reducer::AgreedOrder() {
   const Label label = communicator_.MakeLabel("order of the buckets");
   const at::TensorOptions options =
       at::TensorOptions(slots_.front().parameter.device()).dtype(at::kLong);
@@ -236,8 +246,10 @@ std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
   for (const size_t index : bucket.slots) {
     Slot& slot = slots_[index];
     if (!options_.shard) {
-      shards.push_back(
-          {slot.name, slot.parameter.dim(), slot.parameter.detach(), slot.parameter.grad()});
+      shards.push_back({.name = slot.name,
+                        .dimensions = slot.parameter.dim(),
+                        .parameter = slot.parameter.detach(),
+                        .gradient = slot.parameter.grad()});
       continue;
     }
     const at::Tensor view = ViewLike(slot.parameter, bucket.parameters, slot.offset);
@@ -246,9 +258,12 @@ std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
     const int64_t begin = std::max(slot.offset, slice_begin);
     const int64_t end = std::min(slot.offset + slot.parameter.numel(), slice_begin + slice);
     if (begin >= end) continue;
-    shards.push_back({slot.name, slot.parameter.dim(),
-                      bucket.parameters.narrow(0, begin, end - begin),
-                      bucket.flat.narrow(0, begin, end - begin)});
+    shards.push_back({.name = slot.name,
+                      .dimensions = slot.parameter.dim(),
+                      .parameter = bucket.parameters.narrow(0, begin, end - begin),
+                      .gradient = bucket.flat.narrow(0, begin, end - begin),
+                      .whole = slot.parameter.detach(),
+                      .begin = begin - slot.offset});
   }
   return shards;
 }

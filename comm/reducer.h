@@ -80,6 +80,10 @@ struct Shard {
   int64_t dimensions = 0;  // of the whole parameter
   at::Tensor parameter;    // without gradient history
   at::Tensor gradient;     // of the same shape
+  // Where the job is sharded, and the above are flat: the whole parameter, and how many elements of its
+  // memory lie before these.
+  at::Tensor whole;
+  int64_t begin = 0;
 };
 
 class Reducer {
@@ -112,6 +116,14 @@ class Reducer {
   // no use from the next step on. Every rank must call it, once.
   void SettleLayout();
 
+  // Puts the gradients into buckets in the order that an earlier job settled on, order(), instead.
+  // Nothing is to be on its way. Throws Error (kCheckpoint) where that is no order of these parameters.
+  void SettleLayout(const std::vector<int64_t>& order);
+
+  // The parameters' places in the constructor's list, in the order of the buckets. Once the layout is
+  // settled.
+  const std::vector<int64_t>& order() const { return order_; }
+
   // float32 [kScalars], for whatever else a step has to sum over the ranks.
   const at::Tensor& scalars() const { return scalars_; }
 
@@ -131,9 +143,9 @@ class Reducer {
   struct Bucket;
 
   bool sharding() const { return options_.shard && settled_; }
-  void FillBuckets(const std::vector<size_t>& order);
+  void FillBuckets(const std::vector<int64_t>& order);
   void PointGradientsIntoBuckets();
-  std::vector<size_t> AgreedOrder();
+  std::vector<int64_t> AgreedOrder();
   void MakeStages();
   std::vector<Shard> ShardsOf(Bucket& bucket);
   void WaitForBucket(size_t bucket);
@@ -165,6 +177,7 @@ class Reducer {
   int64_t all_slices_ = 0;
 
   bool settled_ = false;
+  std::vector<int64_t> order_;
   bool reducing_ = false;      // gradients that arrive now count their bucket down
   bool saw_gradient_ = false;  // since Begin()
   size_t launched_ = 0;        // buckets under way

@@ -46,6 +46,7 @@ struct CommandLine {
   std::string run_dir;
   std::vector<std::string> inputs;
   std::string output = "predictions.csv";
+  bool fresh = false;
   bool print_template = false;
   int last = 20;
   std::string device = "auto";
@@ -148,7 +149,9 @@ void RunTrain(const CommandLine& line, const Models& models, Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadConfig(line.config, line.assignments); });
   const World world = Connect(job, config);
-  Train(config, models, world, MakeTrainOptions(job));
+  TrainOptions options = MakeTrainOptions(job);
+  options.fresh = line.fresh;
+  Train(config, models, world, options);
 }
 
 void RunBenchStep(const CommandLine& line, const Models& models, Job& job) {
@@ -249,9 +252,12 @@ int Main(int argc, char** argv, const Models& models) {
   app.add_option("-n,--ranks", line.ranks, "start N ranks on this machine through mpirun")
       ->check(CLI::Range(1, 4096));
 
-  CLI::App* train = app.add_subcommand("train", "train a config into a new run folder");
+  CLI::App* train =
+      app.add_subcommand("train", "train a config, or go on from its newest checkpoint");
   train->add_option("CONFIG", line.config, "config file (lockstep config --template shows one)")
       ->required();
+  train->add_flag("--fresh", line.fresh,
+                  "begin anew: a run that is in the folder is moved to another name");
   CLI::App* evaluate = app.add_subcommand("evaluate", "loss and accuracy of a run's weights");
   evaluate->add_option("RUN", line.run_dir, "run folder")->required();
   evaluate->add_option("--input", line.inputs,

@@ -117,13 +117,6 @@ def test_a_token_that_is_out_of_range(tmp_path):
     expect(run, DATA, "text.bin: token 2 is 9, out of range: data.classes is 9")
 
 
-def test_an_existing_run_folder(tmp_path):
-    (tmp_path / "run").mkdir()
-    run = train(tmp_path, GOOD_DATA)
-    expect(run, USAGE, "the run folder exists already")
-    assert list((tmp_path / "run").iterdir()) == []
-
-
 def test_a_batch_smaller_than_the_ranks(tmp_path):
     run = train(tmp_path, GOOD_DATA + "global_batch: 1")
     expect(run, USAGE, "global_batch 1 is too small for 2 ranks")

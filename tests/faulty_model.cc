@@ -11,7 +11,8 @@
 //   8      a sample cannot be read (`at` counts reads)
 //   9      memory runs out in every forward from then on of more than `fits` samples
 //   10     likewise, in the backward
-// `dropout`: per cent of the outputs that are dropped. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
+// `dropout`: per cent of the outputs that are dropped. `record`: a file to which each training forward adds
+// the first number of each of its samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
 // `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
 // device.
 
@@ -22,6 +23,8 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "base/error.h"
 #include "launch/main.h"
@@ -64,6 +67,7 @@ class FaultyModel : public lockstep::Model {
         fits_(spec.IntegerOption("fits", 0)),
         dropout_(static_cast<double>(spec.IntegerOption("dropout", 0)) / 100),
         waits_(spec.IntegerOption("waits", 0) != 0),
+        record_(spec.Option("record", "")),
         linear_(torch::nn::Linear(spec.input_shape[0], spec.classes)) {
     const bool by_rank = spec.IntegerOption("name_by_rank", 0) != 0;
     register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
@@ -79,6 +83,7 @@ class FaultyModel : public lockstep::Model {
     const bool too_many =
         is_training() && forwards_ >= at_ && IsMeant(rank_) && input.size(0) > fits_;
     if (is_training()) ++forwards_;
+    if (is_training() && !record_.empty()) Record(input.select(1, 0).cpu());
     if (too_many && fault_ == kNoMemory) RunOutOfMemory();
     if (now && fault_ == kThrow) throw std::runtime_error("the model broke\nsecond line");
     if (now && fault_ == kKillRank) kill(getpid(), SIGKILL);
@@ -102,12 +107,19 @@ class FaultyModel : public lockstep::Model {
   }
 
  private:
+  void Record(const at::Tensor& numbers) const {
+    std::ofstream file(record_ + std::to_string(OwnRank()), std::ios::app);
+    for (int64_t i = 0; i < numbers.numel(); ++i) file << numbers[i].item<float>() << ' ';
+    file << std::endl;
+  }
+
   int64_t fault_;
   int64_t rank_;
   int64_t at_;
   int64_t fits_;
   double dropout_;
   bool waits_;
+  std::string record_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;
   std::shared_ptr<lockstep::BatchNorm> norm_;

@@ -27,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using config::existing_file;
 using config::range;
+using config::resumable;
 using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
@@ -823,6 +824,55 @@ std::vector<std::string> FieldLines(Config config) {
         lines.push_back(fmt::format("{}: {}", name, fmt::join(values, ", ")));
       });
   return lines;
+}
+
+Config ParsePrinted(const std::string& text) {
+  Config config;
+  FirstError error(text);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  if (!parser.ParseFromString(text, &config)) {
+    throw UsageError("config of another program: {}", error.explanation());
+  }
+  FillDefaults(config, config);
+  return config;
+}
+
+std::vector<std::string> Differences(const Config& before, const Config& now) {
+  const bool depends_on_length = now.schedule().type() != config::Schedule::CONSTANT &&
+                                 now.schedule().type() != config::Schedule::STEP &&
+                                 now.schedule().type() != config::Schedule::PLATEAU;
+  const auto lines_of = [&](Config config) {
+    VisitSetFields(
+        config, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
+          const bool length = name == "epochs" || name == "max_steps";
+          if (field.options().GetExtension(existing_file) ||
+              field.options().GetExtension(resumable) || (length && !depends_on_length)) {
+            message.GetReflection()->ClearField(&message, &field);
+          }
+        });
+    std::map<std::string, std::string> lines;
+    for (const std::string& line : FieldLines(std::move(config))) {
+      const size_t colon = line.find(": ");
+      lines[line.substr(0, colon)] = line.substr(colon + 2);
+    }
+    return lines;
+  };
+  const std::map<std::string, std::string> old_lines = lines_of(before), new_lines = lines_of(now);
+  const auto value_of = [](const std::map<std::string, std::string>& lines,
+                           const std::string& name) {
+    const auto found = lines.find(name);
+    return found == lines.end() ? std::string("not set") : found->second;
+  };
+  std::set<std::string> names;
+  for (const auto& [name, value] : old_lines) names.insert(name);
+  for (const auto& [name, value] : new_lines) names.insert(name);
+  std::vector<std::string> differences;
+  for (const std::string& name : names) {
+    const std::string was = value_of(old_lines, name), is = value_of(new_lines, name);
+    if (was != is) differences.push_back(fmt::format("{}: {} where it was {}", name, is, was));
+  }
+  return differences;
 }
 
 bool HoldsTokens(const config::Data& data) {

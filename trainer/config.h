@@ -40,6 +40,13 @@ std::string PrintConfig(const Config& config);
 // "optimizer.lr: 0.01" and the like, for every field that is set.
 std::vector<std::string> FieldLines(Config config);
 
+// What PrintConfig() printed, of this program or an older one. Throws Error (kUsage).
+Config ParsePrinted(const std::string& text);
+
+// What the two configs of one run differ in, such that it cannot be one run: "optimizer.lr: 0.1 where it was
+// 0.01".
+std::vector<std::string> Differences(const Config& before, const Config& now);
+
 // Whether the samples are of token numbers, or of pixels; else they are of numbers.
 bool HoldsTokens(const config::Data& data);
 bool HoldsPixels(const config::Data& data);

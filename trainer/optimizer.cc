@@ -45,6 +45,7 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       Group& group = stage[KeepsFromDecay(shard) ? 1 : 0];
       group.parameters.push_back(shard.parameter);
       group.gradients.push_back(shard.gradient);
+      group.shards.push_back(shard);
     }
     std::erase_if(stage, [](const Group& group) { return group.parameters.empty(); });
     for (Group& group : stage) {
@@ -73,6 +74,29 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       }
     }
     stages_.push_back(std::move(stage));
+  }
+}
+
+void Optimizer::AddTo(StateTree& state) const {
+  const auto add = [&](const std::string& what, const Group& group,
+                       const std::vector<at::Tensor>& tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Shard& shard = group.shards[i];
+      const std::string name = what + "." + shard.name;
+      if (shard.whole.defined()) {
+        state.AddPiece(name, tensors[i], shard.begin, shard.whole);
+      } else {
+        state.Add(name, tensors[i]);
+      }
+    }
+  };
+  for (const Stage& stage : stages_) {
+    for (const Group& group : stage) {
+      add("momentum", group, group.momentum);
+      add("exp_avg", group, group.mean);
+      add("exp_avg_sq", group, group.mean_square);
+      add("average", group, group.averages);
+    }
   }
 }
 

@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "ckpt/state_tree.h"
 #include "comm/reducer.h"
 #include "trainer/config.pb.h"
 #include "trainer/ops/adam.h"
@@ -39,10 +40,17 @@ class Optimizer {
   // that.
   void SwapAverages();
 
+  // What the next update depends on, without `values`: of each parameter, or this rank's part of it,
+  //   momentum.NAME                       SGD, LARS
+  //   exp_avg.NAME, exp_avg_sq.NAME       Adam, AdamW, LAMB: moments, under PyTorch's names
+  //   average.NAME                        with ema_decay
+  void AddTo(StateTree& state) const;
+
  private:
   // Parameters with the same rules, as the fused kernels take them: lists of as many tensors each.
   struct Group {
     double weight_decay = 0;
+    std::vector<Shard> shards;
     bool adapts = true;  // LAMB, LARS: to the parameter's norm
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;

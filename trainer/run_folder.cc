@@ -1,27 +1,111 @@
 #include "trainer/run_folder.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 #include "ckpt/atomic_file.h"
 #include "trainer/config.h"
 
 namespace lockstep {
+namespace {
 
-RunFolder::RunFolder(const config::Config& config) : path_(config.run_dir()) {
-  const std::filesystem::path folder = std::filesystem::absolute(path_);
+namespace fs = std::filesystem;
+
+// Gives the run's folder the first of the names RUN.1, RUN.2, ... that is free.
+void MoveAway(const std::string& path) {
+  const RunLock nobody_trains_in_it(path);
+  for (int number = 1;; ++number) {
+    const std::string free = fmt::format("{}.{}", path, number);
+    if (fs::exists(free)) continue;
+    RenameWithoutReplacing(path, free, kSaving);
+    return;
+  }
+}
+
+// What a process that was killed while it wrote leaves behind the last whole line is cut off.
+void CutTornLine(const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(folder.parent_path(), error);
-  // Of two runs that start at once one makes the folder, and the other sees that it did not.
-  const bool made = !error && std::filesystem::create_directory(folder, error);
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+  if (error || bytes == 0) return;
+  std::ifstream file(path, std::ios::binary);
+  int64_t end = bytes;
+  for (char c = 0; end > 0; --end) {
+    file.seekg(end - 1);
+    if (!file.get(c)) throw CheckpointError("{}: cannot be read", path);
+    if (c == '\n') break;
+  }
+  if (end < bytes) fs::resize_file(path, static_cast<uintmax_t>(end));
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const config::Config& config, bool fresh) : path_(config.run_dir()) {
+  const fs::path folder = fs::absolute(path_);
+  std::error_code error;
+  fs::create_directories(folder.parent_path(), error);
+  if (fresh && fs::exists(folder)) MoveAway(path_);
+  const bool made = !error && fs::create_directory(folder, error);
   if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
-  if (!made) {
+  if (made) {
+    SyncFolder(folder.parent_path().string(), kSaving);
+  } else if (!fs::exists(RunConfigPath(path_)) && !fs::exists(path_ + "/lock") &&
+             !fs::is_empty(folder)) {
     throw UsageError(
-        "{}: the run folder exists already: remove it, or choose another with --set run_dir=...",
+        "{}: the folder exists already and is no run's: choose another with --set run_dir=...",
         path_);
   }
+  lock_.emplace(path_);
+  if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
+  if (!made) FindNewest(config);
   WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
-  log_.open(path_ + "/log.jsonl");
+  OpenLog();
+}
+
+void RunFolder::FindNewest(const config::Config& config) {
+  RemoveLeftovers(path_);
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(path_);
+  if (checkpoints.empty() && fs::exists(RunWeightsPath(path_))) {
+    throw UsageError(
+        "{}: the run has ended and left no checkpoint to go on from: begin it anew with --fresh, "
+        "or "
+        "choose another folder with --set run_dir=...",
+        path_);
+  }
+  std::vector<Checkpoint> damaged;
+  checkpoint::Manifest manifest;
+  for (const Checkpoint& checkpoint : checkpoints) {
+    try {
+      manifest = ReadManifest(checkpoint);
+      VerifyCheckpoint(checkpoint, manifest);
+      newest_ = checkpoint;
+      break;
+    } catch (const Error& error) {
+      damaged.push_back(checkpoint);
+      warnings_.emplace_back(error.what());
+    }
+  }
+  if (!newest_) {
+    if (damaged.empty()) return;
+    throw CheckpointError(
+        "{}: none of its {} checkpoints is whole: begin anew with --fresh, which keeps the folder "
+        "under another name",
+        warnings_.front(), damaged.size());
+  }
+  const std::vector<std::string> differences = Differences(ParsePrinted(manifest.config()), config);
+  if (!differences.empty()) {
+    throw UsageError(
+        "{}: the run's checkpoint of step {} is of another config: {}: set it back, choose another "
+        "folder with --set run_dir=..., or begin anew with --fresh",
+        path_, newest_->step, fmt::join(differences, "; "));
+  }
+  for (const Checkpoint& checkpoint : damaged) SetAside(checkpoint);
+}
+
+void RunFolder::OpenLog() {
+  const std::string path = path_ + "/log.jsonl";
+  CutTornLine(path);
+  log_.open(path, std::ios::app);
 }
 
 void RunFolder::Log(const nlohmann::ordered_json& event) {

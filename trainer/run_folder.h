@@ -1,8 +1,10 @@
-// The folder that a run leaves behind: config.pbtxt, log.jsonl and weights.safetensors.
+// The folder of a run: config.pbtxt, log.jsonl, checkpoints and weights.safetensors.
 //
 // log.jsonl holds one JSON object a line, each with "event":
 //   start  version, world_size, device, samples, validation_samples, steps, precision, parameters,
 //     loader_threads; of images decode (GPU or CPU)
+//   resume  step (of the checkpoint that the run goes on from), checkpoint (its path), ranks (that wrote it);
+//     lines of later steps that stand before it were of a process that ended
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
 //     batch), lr, samples_per_s (over all ranks, since the line before), data_wait (the share of that
 //     time in which rank 0's device stood still for want of samples), loader_threads (of rank 0, now),
@@ -14,24 +16,48 @@
 //   no_graph  reason
 //   bad_sample  reason (with the file's path), of rank 0's samples that others stand for
 //   eval   step, epoch, and the task's metrics (trainer/metrics.h) of the validation samples
+//   checkpoint  step, stall_ms (of training on rank 0, for its snapshot), seconds (from then until it was
+//     committed), bytes (of all ranks)
+//   checkpoint_late  step: it was due while the one before was still being written
+//   checkpoint_failed  step, reason
+//   warning  reason
 //   done   step, epoch, the last metrics, first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
 //     total_s, data_wait (over all of training), data_limit (in words, where that is much)
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
+//   the folder is no run's, or a finished one's without checkpoints -> Error (kUsage)
+//     -> test_what_is_no_run_is_left_alone
+//   another process trains in it -> Error (kUsage) -> test_two_runs_at_once
+//   the newest checkpoint is damaged -> a warning, and the one before is taken
+//     -> test_damage_is_named_and_the_one_before_taken
+//   all are -> Error (kCheckpoint) -> test_all_damaged
+//   the config is another run's -> Error (kUsage) with the fields -> test_another_config_is_refused
 #pragma once
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "ckpt/checkpoint.h"
+#include "ckpt/run_lock.h"
 #include "trainer/config.pb.h"
 
 namespace lockstep {
 
 class RunFolder {
  public:
-  // Makes the folder and writes config.pbtxt. Throws Error (kUsage) where it exists or cannot be
-  // made.
-  explicit RunFolder(const config::Config& config);
+  // Makes the folder of config.run_dir, or opens the one that is there, locks it and writes config.pbtxt.
+  // `fresh`: gives one that is there another name first. Throws Error (kUsage, kCheckpoint).
+  RunFolder(const config::Config& config, bool fresh);
+
+  // What to go on from: the newest checkpoint that is whole; nothing: the run begins.
+  const std::optional<Checkpoint>& newest() const { return newest_; }
+
+  // What the user should know of how it was opened.
+  const std::vector<std::string>& warnings() const { return warnings_; }
 
   // Appends one line to log.jsonl. Throws Error (kCheckpoint) when the disk takes no more.
   void Log(const nlohmann::ordered_json& event);
@@ -39,7 +65,13 @@ class RunFolder {
   const std::string& path() const { return path_; }
 
  private:
+  void FindNewest(const config::Config& config);
+  void OpenLog();
+
   std::string path_;
+  std::optional<RunLock> lock_;
+  std::optional<Checkpoint> newest_;
+  std::vector<std::string> warnings_;
   std::ofstream log_;
 };
 

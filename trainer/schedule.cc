@@ -78,4 +78,10 @@ void Plateau::OnValidation(double loss) {
   }
 }
 
+void Plateau::AddTo(StateTree& state) {
+  state.Add("best", best_);
+  state.Add("without_improvement", without_improvement_);
+  state.Add("share", share_);
+}
+
 }  // namespace lockstep

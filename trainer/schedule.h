@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "ckpt/state_tree.h"
 #include "trainer/config.pb.h"
 
 namespace lockstep {
@@ -31,6 +32,8 @@ class Plateau {
 
   void OnValidation(double loss);
   double share() const { return share_; }
+
+  void AddTo(StateTree& state);
 
  private:
   config::Schedule schedule_;

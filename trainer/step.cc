@@ -133,7 +133,7 @@ bool Step::Run(double lr, const MicroBatches& batches) {
 // takes part in the step's collectives, and then all agree on what to say. One that runs out of memory does
 // so in every step.
 bool Step::RunEagerly(double lr, const MicroBatches& batches) {
-  const bool is_first = !optimizer_;
+  const bool is_first = !agreed_;
   const Snapshot before(buffers_, world_.device);
   peak_memory_.Begin();
   int64_t global_count = 0;
@@ -159,22 +159,41 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
     reducer_->Wait();
   }
   if (is_first) AgreeOnErrors(error, world_.host);
-  if (OnAnyRank(out_of_memory, world_.host)) {
+  if (OnAnyRank(out_of_memory, "whether the step had memory enough", world_.host)) {
     reducer_->Wait();
     before.Restore();
     return false;
   }
-  if (is_first) {
+  agreed_ = true;
+  if (!optimizer_) {
     reducer_->Wait();
     Together(world_.host, [&] {
       reducer_->SettleLayout();
-      optimizer_.emplace(config_.optimizer(), *reducer_, values_, rules_.scales_loss);
+      MakeOptimizer();
     });
   }
   if (graphs_) seen_keys_.push_back(global_count);
   optimizer_->SetLearningRate(lr);
   Update();
   return true;
+}
+
+void Step::Resume(const std::vector<int64_t>& order) {
+  reducer_->SettleLayout(order);
+  MakeOptimizer();
+}
+
+void Step::MakeOptimizer() {
+  optimizer_.emplace(config_.optimizer(), *reducer_, values_, rules_.scales_loss);
+}
+
+void Step::AddTo(StateTree& state) const {
+  state.BeginPart("step", 1);
+  state.Add("values", values_);
+  state.Add("figures", figures_);
+  state.Add("bucket_order", at::tensor(reducer_->order(), at::kLong));
+  state.BeginPart("optimizer", 1);
+  optimizer_->AddTo(state);
 }
 
 bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {

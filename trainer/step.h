@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "base/named_tensor.h"
+#include "ckpt/state_tree.h"
 #include "comm/reducer.h"
 #include "data/device_feed.h"
 #include "trainer/config.pb.h"
@@ -69,6 +70,16 @@ class Step {
   // From now on a step is `accumulation` micro-batches of at most `max_micro_batch` samples.
   void SetMicroBatches(int accumulation, int64_t max_micro_batch);
 
+  // Goes on from the parameters and buffers that the model has now, instead of beginning: Run() has not been
+  // called. `order`: the buckets' of the job before. Every rank must call it. Throws Error.
+  void Resume(const std::vector<int64_t>& order);
+
+  // What the next step depends on, without parameters and buffers: the optimizer's part and one of this
+  // class's own. Once a step has run or Resume() was called.
+  void AddTo(StateTree& state) const;
+  // In it: the order that Resume() takes.
+  static constexpr const char* kBucketOrder = "step.bucket_order";
+
   // float64 [ops::kStepFigures] on the device: of the last step.
   const at::Tensor& figures() const { return figures_; }
 
@@ -101,6 +112,7 @@ class Step {
   bool RunEagerly(double lr, const MicroBatches& batches);
   bool RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first);
   void SetUpGraphs();
+  void MakeOptimizer();
   void BeginStep();
   void AccumulateGradients(const NextMicroBatch& micro_batch);
   at::Tensor LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient);
@@ -133,6 +145,8 @@ class Step {
   at::Tensor figures_;
   at::Tensor share_;  // float32: 1 / targets of the global batch
   int64_t share_of_ = 0;
+
+  bool agreed_ = false;  // on errors, in the first step
 
   std::optional<StepGraphs> graphs_;
   std::string why_no_graph_;

@@ -72,10 +72,10 @@ void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {
   throw Error::OnEveryRank(static_cast<ExitStatus>(first->status), rank + first->message);
 }
 
-bool OnAnyRank(bool own, Communicator& host) {
+bool OnAnyRank(bool own, std::string_view what, Communicator& host) {
   if (host.world_size() == 1) return own;
   const at::Tensor ranks = at::full({1}, own ? 1 : 0, at::kInt);
-  host.AllReduceSum(ranks, host.MakeLabel("whether the step had memory enough")).Wait();
+  host.AllReduceSum(ranks, host.MakeLabel(what)).Wait();
   return ranks.item<int>() > 0;
 }
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -16,8 +17,8 @@ namespace lockstep {
 // rank must call it.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
-// Whether `own` is true on any rank. Every rank must call it.
-bool OnAnyRank(bool own, Communicator& host);
+// Whether `own` is true on any rank; `what`: in words, for the flight record. Every rank must call it.
+bool OnAnyRank(bool own, std::string_view what, Communicator& host);
 
 // Compares lines that say what a rank is about to do with rank 0's. Throws Error (kUsage) on every
 // rank where some differ, naming a rank and its first line that does. Every rank must call it.

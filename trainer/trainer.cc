@@ -8,16 +8,20 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mix.h"
 #include "base/round.h"
 #include "ckpt/atomic_file.h"
 #include "ckpt/safetensors.h"
+#include "ckpt/saver.h"
 #include "comm/flight_story.h"
 #include "data/csv_cells.h"
 #include "data/device_feed.h"
+#include "trainer/config.h"
 #include "trainer/flops.h"
 #include "trainer/metrics_ring.h"
 #include "trainer/precision.h"
@@ -43,11 +47,11 @@ void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 }
 
-SamplerOptions SamplerOptionsFor(const config::Config& config, int accumulation, int64_t samples,
-                                 const World& world) {
+SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
+                                 int64_t samples, const World& world) {
   return {.samples = samples,
           .global_batch = config.global_batch(),
-          .accumulation = accumulation,
+          .accumulation = static_cast<int>(accumulation),
           .rank = world.rank(),
           .ranks = world.size(),
           .seed = config.seed(),
@@ -100,15 +104,23 @@ std::string CsvOf(const Predictions& predictions, const std::vector<std::string>
 
 // Samples that all ranks together evaluate at once: as many as they train on at once, which takes more
 // memory.
-int64_t EvaluationBatch(const config::Config& config, int accumulation) {
+int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
   return config.global_batch() / accumulation;
 }
+
+// Where a run begins, the same on all ranks.
+struct RunStart {
+  std::optional<Checkpoint> checkpoint;  // nothing: at its beginning
+  std::string attempt;                   // this job's own name
+};
 
 class Trainer {
   // Below it the gradients overflow whatever the scale.
   static constexpr double kLeastLossScale = 1e-3;
   // A share of the time: waiting for samples more than that is worth a word.
   static constexpr double kMuchWaiting = 0.05;
+  // Optimizer steps between two looks whether a checkpoint that is late can begin.
+  static constexpr int64_t kLateInterval = 8;
 
  public:
   Trainer(const config::Config& config, TrainingData data, const Models& models, const World& world)
@@ -124,7 +136,6 @@ class Trainer {
         peak_lr_(PeakLearningRate(config)),
         plateau_(config.schedule()),
         metrics_(world.device) {
-    Feed();
     total_steps_ = config.epochs() * sampler_.steps_per_epoch();
     if (config.max_steps() > 0) total_steps_ = std::min(total_steps_, config.max_steps());
     // The ranks drew the same initial weights; what a model draws from now on differs, as their
@@ -134,11 +145,9 @@ class Trainer {
 
   // What must be the same on all ranks for their collectives to match.
   std::vector<std::string> Facts() const {
-    std::vector<std::string> facts{fmt::format("{} training samples", data_.train->size())};
-    if (data_.validation)
+    std::vector<std::string> facts = DataFacts();
+    if (data_.validation) {
       facts.push_back(fmt::format("{} validation samples", data_.validation->size()));
-    if (std::string files = data_.train->Fingerprint(); !files.empty()) {
-      facts.push_back(std::move(files));
     }
     for (const auto& [name, tensor] : model_->State()) {
       facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
@@ -150,7 +159,7 @@ class Trainer {
   StepMeasurement Measure(int warmup, int steps, const std::string& trace,
                           const TrainOptions& options) {
     constexpr int kPhaseSteps = 10;
-    Begin();
+    Begin(std::nullopt);
     StepMeasurement measured;
     TrainStep(0);
     WaitForDevice(world_.device);
@@ -203,23 +212,36 @@ class Trainer {
     return measured;
   }
 
-  void Run(const TrainOptions& options, RunFolder* folder) {
+  void Run(const TrainOptions& options, const RunStart& start, RunFolder* folder) {
     folder_ = folder;
-    Begin();
+    const checkpoint::Manifest resumed = Begin(start.checkpoint);
+    checkpoint::Manifest manifest;
+    manifest.set_lockstep_version(options.version);
+    manifest.set_config(PrintConfig(config_));
+    for (const std::string& line : DataFacts()) manifest.add_data(line);
+    saver_.emplace(world_.device, Saver::Options{.run_dir = config_.run_dir(),
+                                                 .attempt = start.attempt,
+                                                 .rank = world_.rank(),
+                                                 .ranks = world_.size(),
+                                                 .keep = config_.checkpoint().keep(),
+                                                 .manifest = manifest});
     if (folder_ != nullptr) {
       progress_.emplace(options.live, config_.epochs(), total_steps_, config_.global_batch());
       LogStart(options);
+      for (const std::string& warning : folder_->warnings()) LogWarning(warning);
+      if (start.checkpoint) LogResume(*start.checkpoint, resumed);
     }
     double first_step_s = 0;
     last_line_ = Clock::now();
-    for (int64_t step = 0; step < total_steps_; ++step) {
+    last_line_step_ = first_step_;
+    for (int64_t step = first_step_; step < total_steps_; ++step) {
       try {
         TrainStep(step);
       } catch (...) {
         TellSkipped(*data_.train);  // it may have been one too many
         throw;
       }
-      if (step == 0) {
+      if (step == first_step_) {
         WaitForDevice(world_.device);
         first_step_s = SecondsSinceBoot() - options.command_start_s;
         LogMemory();
@@ -229,17 +251,223 @@ class Trainer {
       ReportStep(step + 1);
       const bool epoch_ends = (step + 1) % sampler_.steps_per_epoch() == 0;
       if (epoch_ends || step + 1 == total_steps_) EndEpoch(step + 1);
+      if (step + 1 < total_steps_) SaveWhereDue(step + 1, epoch_ends);
     }
     Finish(options, first_step_s);
   }
 
  private:
-  void Begin() {
+  // Returns what `checkpoint` says of itself.
+  checkpoint::Manifest Begin(const std::optional<Checkpoint>& checkpoint) {
+    checkpoint::Manifest manifest;
+    std::vector<int64_t> bucket_order;
+    if (checkpoint) {
+      Together(world_.host, [&] {
+        manifest = ReadManifest(*checkpoint);
+        RequireSameData(*checkpoint, manifest);
+        const at::Tensor order = ReadShared(StateFiles(*checkpoint, manifest), Step::kBucketOrder);
+        bucket_order.assign(order.const_data_ptr<int64_t>(),
+                            order.const_data_ptr<int64_t>() + order.numel());
+        if (world_.rank() != 0) return;
+        const std::string path = ModelFile(*checkpoint);
+        CopyByName(path, ReadSafetensors(path), model_->State());
+      });
+    }
     step_.emplace(config_, *model_, preprocessing_, data_.train->spec(), sampler_.max_micro_batch(),
                   world_);
     model_->train();
     BroadcastFromRankZero(model_->State(), world_.communicator);
+    if (checkpoint) {
+      step_->Resume(bucket_order);
+      Together(world_.host, [&] { Resume(*checkpoint, manifest); });
+    }
+    Together(world_.host, [&] { Feed(); });
+    return manifest;
   }
+
+  // ---- Checkpoints ------------------------------------------------------------------------------
+
+  // All that the next step depends on, but for the model's parameters and buffers and what follows from the
+  // number of steps done. Once a step has run.
+  StateTree State() {
+    StateTree state;
+    state.BeginPart("trainer", 1);
+    state.Add("accumulation", accumulation_);
+    state.BeginPart("schedule", 1);
+    plateau_.AddTo(state);
+    step_->AddTo(state);
+    const auto add_random = [&](const std::string& name, at::Device device) {
+      const at::Generator random = at::globalContext().defaultGenerator(device);
+      state.AddOwn(
+          name, [random] { return random.get_state(); },
+          [random](const at::Tensor& saved) { at::Generator(random).set_state(saved); });
+    };
+    state.BeginPart("random", 1);
+    add_random("cpu", at::kCPU);
+    if (world_.device.is_cuda()) add_random("cuda", world_.device);
+    // The model's file holds rank 0's.
+    state.BeginPart("buffers", 1);
+    for (const auto& [name, tensor] : step_->buffers()) {
+      if (world_.size() == 1) break;
+      const at::Tensor buffer = tensor.detach();
+      state.AddOwn(
+          name, [buffer] { return buffer; },
+          [buffer](const at::Tensor& saved) { buffer.copy_(saved); });
+    }
+    return state;
+  }
+
+  // What a run's data must have in common with those it began with.
+  std::vector<std::string> DataFacts() const {
+    std::vector<std::string> facts{fmt::format("{} training samples", data_.train->size())};
+    if (std::string files = data_.train->Fingerprint(); !files.empty()) {
+      facts.push_back(std::move(files));
+    }
+    return facts;
+  }
+
+  void RequireSameData(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) const {
+    const std::vector<std::string> now = DataFacts();
+    for (int i = 0; i < manifest.data_size(); ++i) {
+      const std::string is = i < std::ssize(now) ? now[i] : "nothing";
+      if (is == manifest.data(i)) continue;
+      throw DataError(
+          "{}: {} where the run's checkpoint of step {} has {}: give it the data it began with, or "
+          "begin anew with --fresh",
+          config_.run_dir(), is, checkpoint.step, manifest.data(i));
+    }
+  }
+
+  void Resume(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
+    first_step_ = checkpoint.step;
+    if (first_step_ > total_steps_) {
+      throw UsageError(
+          "{}: the run's newest checkpoint is of step {}, and {} steps are all: raise epochs or "
+          "max_steps, or begin anew with --fresh",
+          config_.run_dir(), first_step_, total_steps_);
+    }
+    const bool as_many_ranks = manifest.ranks() == world_.size();
+    // Other ranks go on with random numbers that none has drawn yet.
+    if (!as_many_ranks) {
+      at::manual_seed(Mix(config_.seed() + static_cast<uint64_t>(first_step_)) ^
+                      Mix(uint64_t{1} + world_.rank()));
+    }
+    Restore(State(), StateFiles(checkpoint, manifest),
+            {manifest.part_version().begin(), manifest.part_version().end()}, world_.rank(),
+            as_many_ranks);
+    for (const checkpoint::Metric& metric : manifest.metric()) {
+      evaluation_.push_back({metric.name(), metric.value()});
+    }
+    // As many micro-batches as memory was found to need, unless the user has a mind of his own.
+    if (ParsePrinted(manifest.config()).accumulation() != config_.accumulation()) {
+      accumulation_ = config_.accumulation();
+    }
+    accumulation_ = std::min(accumulation_, config_.global_batch() / world_.size());
+    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
+    sampler_.Seek(first_step_);
+    step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
+  }
+
+  void SaveWhereDue(int64_t steps_done, bool epoch_ended) {
+    TellSaved();
+    const config::Checkpoint& when = config_.checkpoint();
+    const bool due =
+        (when.every_steps() > 0 && steps_done % when.every_steps() == 0) ||
+        (when.every_epochs() > 0 && epoch_ended && EpochOf(steps_done) % when.every_epochs() == 0);
+    if (!due && !(late_ && steps_done % kLateInterval == 0)) return;
+    if (OnAnyRank(save_failed_, "whether a checkpoint failed", world_.host)) saver_->Abandon();
+    if (OnAnyRank(saver_->busy(), "whether a checkpoint is being written", world_.host)) {
+      if (!std::exchange(late_, true) && folder_ != nullptr) {
+        folder_->Log({{"event", "checkpoint_late"}, {"step", steps_done}});
+        progress_->Say(fmt::format(
+            "step {}: the checkpoint before is still being written; the next begins after it",
+            steps_done));
+      }
+      return;
+    }
+    Save(steps_done);
+  }
+
+  void Save(int64_t steps_done) {
+    TellSaved();
+    save_failed_ = late_ = false;
+    step_->WaitForParameters();
+    std::vector<checkpoint::Metric> metrics;
+    for (const Metric& metric : evaluation_) {
+      checkpoint::Metric& saved = metrics.emplace_back();
+      saved.set_name(metric.name);
+      saved.set_value(metric.value);
+    }
+    saver_->Save(steps_done, model_->State(), State(), metrics);
+    // What the figures say of this step decides whether it is committed.
+    metrics_.Push({.told = false, .saved = true, .step = steps_done}, step_->figures());
+  }
+
+  // The state at the end of the run, unless it was resumed from that. Returns once it is committed. Throws
+  // Error on every rank.
+  void SaveLast() {
+    EmitAll();
+    FinishSaving();
+    if (first_step_ == total_steps_) return;
+    Save(total_steps_);
+    EmitAll();
+    const bool gave_up = FinishSaving();
+    Together(world_.host, [&] {
+      const std::optional<Saver::Outcome> outcome = saver_->TakeOutcome();
+      if (!outcome) return;
+      // Where rank 0 gave up another rank says why.
+      const bool reason_is_here = world_.rank() != 0 || !gave_up;
+      if (!outcome->error.empty() && reason_is_here) throw CheckpointError("{}", outcome->error);
+      if (outcome->error.empty()) TellSaved(*outcome);
+    });
+  }
+
+  // Returns once nothing is being written any more; true: because a rank could not write its part.
+  bool FinishSaving() {
+    if (world_.rank() != 0) saver_->Wait();
+    const bool failed = world_.rank() != 0 && (saver_->failed() || save_failed_);
+    const bool gives_up = OnAnyRank(failed, "whether a checkpoint failed", world_.host);
+    if (gives_up) saver_->Abandon();
+    saver_->Wait();
+    return gives_up;
+  }
+
+  void TellSaved() {
+    if (const std::optional<Saver::Outcome> outcome = saver_->TakeOutcome()) TellSaved(*outcome);
+  }
+
+  void TellSaved(const Saver::Outcome& outcome) {
+    if (!outcome.error.empty()) save_failed_ = true;
+    if (folder_ == nullptr) {
+      if (outcome.error.empty()) return;
+      fmt::print(stderr, "lockstep: warning: rank {}: no checkpoint of step {}: {}\n",
+                 world_.rank(), outcome.step, outcome.error);
+      return;
+    }
+    if (!outcome.error.empty()) {
+      folder_->Log(
+          {{"event", "checkpoint_failed"}, {"step", outcome.step}, {"reason", outcome.error}});
+      Warn(fmt::format("no checkpoint of step {}: {}", outcome.step, outcome.error));
+      return;
+    }
+    folder_->Log({{"event", "checkpoint"},
+                  {"step", outcome.step},
+                  {"stall_ms", Round(1e3 * outcome.snapshot_s, 2)},
+                  {"seconds", Round(outcome.seconds, 3)},
+                  {"bytes", outcome.bytes}});
+    if (!outcome.warning.empty()) LogWarning(outcome.warning);
+  }
+
+  void LogWarning(const std::string& reason) {
+    folder_->Log({{"event", "warning"}, {"reason", reason}});
+    Warn(reason);
+  }
+
+  static void Warn(const std::string& reason) {
+    fmt::print(stderr, "lockstep: warning: {}\n", reason);
+  }
+
+  // ---- Steps ------------------------------------------------------------------------------------
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
@@ -257,7 +485,7 @@ class Trainer {
                       kLessMemory));
     }
     const int64_t too_many = sampler_.max_micro_batch();
-    accumulation_ = std::min(2 * accumulation_, most);
+    accumulation_ = std::min<int64_t>(2 * accumulation_, most);
     sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
     sampler_.Seek(step);
     Feed();
@@ -382,6 +610,11 @@ class Trainer {
     }
   }
 
+  // Waits for the device.
+  void EmitAll() {
+    while (const std::optional<StepReport> report = metrics_.PopAnyway()) EmitStep(*report);
+  }
+
   void EmitStep(const StepReport& report) {
     const auto& figures = report.figures;
     if (figures[ops::kBadStep] > 0 && config_.anomaly().policy() != config::Anomaly::SKIP) {
@@ -396,7 +629,8 @@ class Trainer {
               "lower optimizer.lr, or set precision: BF16 or FP32",
               report.step, figures[ops::kScale], figures[ops::kSkipped]));
     }
-    if (folder_ == nullptr) return;
+    if (report.saved) saver_->Release(report.step);
+    if (folder_ == nullptr || !report.told) return;
     Json event{{"event", "step"},
                {"step", report.step},
                {"epoch", report.epoch},
@@ -456,21 +690,21 @@ class Trainer {
     trained_s_ += seconds;
     const int64_t epoch = EpochOf(steps_done);
     const int64_t epoch_first_step = (epoch - 1) * sampler_.steps_per_epoch();
-    // The first epoch counts only while there is no other, and without its first step, which warms
+    // This process's first epoch counts only while there is no other, and without its first step, which warms
     // up.
-    if (epoch <= 2) {
+    if (epoch <= EpochOf(first_step_ + 1) + 1) {
       rated_samples_ = 0;
       rated_seconds_ = 0;
     }
-    rated_samples_ += SamplesIn(steps_done) - SamplesIn(std::max<int64_t>(epoch_first_step, 1));
+    rated_samples_ +=
+        SamplesIn(steps_done) - SamplesIn(std::max(epoch_first_step, first_step_ + 1));
     rated_seconds_ += seconds;
-    while (const std::optional<StepReport> report = metrics_.PopAnyway()) EmitStep(*report);
+    EmitAll();
 
     // Buffers follow each rank's own samples (BatchNorm's statistics); what is evaluated and saved is
     // rank 0's, on every rank.
     BroadcastFromRankZero(step_->buffers(), world_.communicator);
-    const bool ends = steps_done == total_steps_;
-    const bool averages = config_.optimizer().ema_decay() > 0 && (data_.validation || ends);
+    const bool averages = config_.optimizer().ema_decay() > 0 && data_.validation;
     if (averages) step_->SwapAverages();
     if (data_.validation) {
       evaluation_ =
@@ -485,12 +719,13 @@ class Trainer {
                                    config_.epochs(), steps_done, total_steps_,
                                    MetricsText(evaluation_)));
       }
-      if (config_.schedule().type() == config::Schedule::PLATEAU) {
+      // Not where a run ends within an epoch, from where it may go on.
+      if (config_.schedule().type() == config::Schedule::PLATEAU &&
+          steps_done % sampler_.steps_per_epoch() == 0) {
         plateau_.OnValidation(evaluation_.front().value);
       }
     }
-    // What is saved at the end is what was evaluated.
-    if (averages && !ends) step_->SwapAverages();
+    if (averages) step_->SwapAverages();
     input_->loader.Rest();
     epoch_begin_ = last_line_ = Clock::now();
     last_line_step_ = steps_done;
@@ -533,8 +768,19 @@ class Trainer {
     TellWhyNoGraph();
   }
 
+  void LogResume(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
+    folder_->Log({{"event", "resume"},
+                  {"step", checkpoint.step},
+                  {"checkpoint", checkpoint.path},
+                  {"ranks", manifest.ranks()}});
+    progress_->Say(fmt::format("going on from {}", checkpoint.path));
+  }
+
   void Finish(const TrainOptions& options, double first_step_s) {
     Together(world_.host, [&] { CheckSameOnAllRanks(step_->parameters(), world_.communicator); });
+    SaveLast();
+    // The weights that were evaluated.
+    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
     if (folder_ == nullptr) return;
     WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
                      {{"format", "pt"}, {"lockstep_version", options.version}});
@@ -565,7 +811,7 @@ class Trainer {
   Preprocessing preprocessing_;
   std::shared_ptr<Model> model_;
   std::optional<Step> step_;
-  int accumulation_ = config_.accumulation();
+  int64_t accumulation_ = config_.accumulation();
   Sampler sampler_;
   LoaderOptions loader_options_;
   std::optional<Input> input_;
@@ -574,8 +820,13 @@ class Trainer {
   double peak_lr_;
   Plateau plateau_;
   MetricsRing metrics_;
+  int64_t first_step_ = 0;  // that this process runs
   int64_t total_steps_ = 0;
   bool told_why_no_graph_ = false;
+
+  std::optional<Saver> saver_;
+  bool save_failed_ = false;  // on this rank, and the others do not know yet
+  bool late_ = false;         // a checkpoint is due
 
   RunFolder* folder_ = nullptr;  // rank 0's
   std::optional<Progress> progress_;
@@ -603,6 +854,20 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const 
     trainer.emplace(config, std::move(data), models, world);
   });
   RequireSame(trainer->Facts(), world.host);
+}
+
+// What rank 0 found in its folder and named this job, for every rank.
+RunStart AgreeOnStart(const std::optional<RunFolder>& folder, const config::Config& config,
+                      const World& world) {
+  // The step to go on from, or -1, and the attempt.
+  const at::Tensor facts = at::full({2}, int64_t{-1}, at::kLong);
+  auto* fact = facts.mutable_data_ptr<int64_t>();
+  if (folder && folder->newest()) fact[0] = folder->newest()->step;
+  fact[1] = static_cast<int64_t>(std::random_device()());
+  world.host.Broadcast(facts, 0, world.host.MakeLabel("where the run begins")).Wait();
+  RunStart start{.checkpoint = std::nullopt, .attempt = fmt::format("{:08x}", fact[1])};
+  if (fact[0] >= 0) start.checkpoint = CheckpointOf(config.run_dir(), fact[0]);
+  return start;
 }
 
 // Calls `act`. An error of this rank alone ends the process here: what `act` works on must not be
@@ -663,8 +928,9 @@ void Train(config::Config config, const Models& models, const World& world,
   MakeTrainer(trainer, config, models, world);
   std::optional<RunFolder> folder;
   Together(world.host, [&] {
-    if (world.rank() == 0) folder.emplace(config);
+    if (world.rank() == 0) folder.emplace(config, options.fresh);
   });
+  const RunStart start = AgreeOnStart(folder, config, world);
   if (world.flight != nullptr) {
     // On every machine: where they share no disk, each keeps its own ranks' records.
     Together(world.host, [&] {
@@ -673,7 +939,7 @@ void Train(config::Config config, const Models& models, const World& world,
       world.watchdog->SetRunFolder(config.run_dir());
     });
   }
-  OrLeave(options, [&] { trainer->Run(options, folder ? &*folder : nullptr); });
+  OrLeave(options, [&] { trainer->Run(options, start, folder ? &*folder : nullptr); });
 }
 
 RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,

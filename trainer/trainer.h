@@ -9,7 +9,9 @@
 //   a rank throws in the first step -> its error on every rank -> test_a_rank_that_throws
 //   a rank throws later -> options.leave, which ends the others, too
 //     -> tests/fault_test.py, test_a_rank_that_throws
-//   the disk is full -> Error (kCheckpoint) on rank 0 -> ckpt/atomic_file_test.cc
+//   a checkpoint cannot be written -> the log says so, and the run goes on; the last one: Error (kCheckpoint)
+//     on every rank -> tests/resume_test.py, test_a_full_disk
+//   the run folder is not this run's -> trainer/run_folder.h
 #pragma once
 
 #include <array>
@@ -29,12 +31,13 @@ namespace lockstep {
 struct TrainOptions {
   std::string version;         // of the program, for the log
   bool live = false;           // standard output is a terminal
+  bool fresh = false;          // a run that is in the folder is moved away
   double command_start_s = 0;  // when the user's command began, on the clock of base/clock.h
   // Says what went wrong on this rank alone and ends the process.
   std::function<void(const std::exception&)> leave;
 };
 
-// Trains `config` into a new run folder. Every rank must call it. Throws Error.
+// Trains `config` into its run folder, from the newest checkpoint there, if there is one. Every rank must call it. Throws Error.
 void Train(config::Config config, const Models& models, const World& world,
            const TrainOptions& options);
 

@@ -3,6 +3,9 @@
 //   FAULT=kill        the process is killed (SIGKILL) before the call; a write has written half by then
 //   FAULT=ENOSPC, EIO, EDQUOT, EROFS   this call and all after it fail so
 // Calls are counted in all threads together.
+//   FAULT_PATH=TEXT    only calls on files whose path holds it; only then write() counts, too
+//   FAULT_RANK=RANK    only in that rank's process under mpirun
+//   FAULT_COUNT=FILE   a process that ends by itself leaves the number of its calls there
 //
 // FAULT_LOG=FILE: each call that succeeded is recorded there, in order, as a line and, for a write, the
 // bytes after it:
@@ -30,11 +33,30 @@
 
 static atomic_long calls;
 
-// 0: nothing is wrong; -1: the process is to be killed; else what errno is to be.
-static int Fault(void) {
+// Of an open file. One at a time.
+static const char* PathOf(int file) {
+  static _Thread_local char path[4097];
+  char link[64];
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
+  const ssize_t length = readlink(link, path, sizeof(path) - 1);
+  path[length < 0 ? 0 : length] = 0;
+  return path;
+}
+
+static int IsMeantRank(void) {
+  const char* const rank = getenv("FAULT_RANK");
+  const char* const own = getenv("OMPI_COMM_WORLD_RANK");
+  return rank == NULL || (own != NULL && strcmp(rank, own) == 0);
+}
+
+// Of a call on `path`, or on the open `file` where that is NULL. 0: nothing is wrong; -1: the process is to
+// be killed; else what errno is to be.
+static int Fault(const char* path, int file) {
   const char* const at = getenv("FAULT_AT");
   const char* const kind = getenv("FAULT");
-  if (at == NULL || kind == NULL) return 0;
+  const char* const text = getenv("FAULT_PATH");
+  if (at == NULL || kind == NULL || !IsMeantRank()) return 0;
+  if (text != NULL && strstr(path == NULL ? PathOf(file) : path, text) == NULL) return 0;
   const long call = atomic_fetch_add(&calls, 1) + 1;
   if (call < atol(at)) return 0;
   if (strcmp(kind, "ENOSPC") == 0) return ENOSPC;
@@ -42,6 +64,16 @@ static int Fault(void) {
   if (strcmp(kind, "EDQUOT") == 0) return EDQUOT;
   if (strcmp(kind, "EROFS") == 0) return EROFS;
   return -1;
+}
+
+__attribute__((destructor)) static void TellCount(void) {
+  const char* const path = getenv("FAULT_COUNT");
+  if (path == NULL || !IsMeantRank()) return;
+  char line[32];
+  const int length = snprintf(line, sizeof(line), "%ld\n", atomic_load(&calls));
+  const long file = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (file < 0 || syscall(SYS_write, file, line, (size_t)length) != length) abort();
+  syscall(SYS_close, file);
 }
 
 static void Kill(void) {
@@ -67,16 +99,6 @@ static void Record(const void* bytes, size_t count, const char* format, ...) {
   syscall(SYS_close, log);
 }
 
-// Of an open file. One at a time.
-static const char* PathOf(int file) {
-  static _Thread_local char path[4097];
-  char link[64];
-  snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
-  const ssize_t length = readlink(link, path, sizeof(path) - 1);
-  path[length < 0 ? 0 : length] = 0;
-  return path;
-}
-
 #define RECORDED(call, ...)                        \
   do {                                             \
     const int result = (int)(call);                \
@@ -84,14 +106,14 @@ static const char* PathOf(int file) {
     return result;                                 \
   } while (0)
 
-#define FAIL_HERE()            \
-  do {                         \
-    const int fault = Fault(); \
-    if (fault < 0) Kill();     \
-    if (fault > 0) {           \
-      errno = fault;           \
-      return -1;               \
-    }                          \
+#define FAIL_HERE(path, file)            \
+  do {                                   \
+    const int fault = Fault(path, file); \
+    if (fault < 0) Kill();               \
+    if (fault > 0) {                     \
+      errno = fault;                     \
+      return -1;                         \
+    }                                    \
   } while (0)
 
 static mode_t ModeOf(int flags, va_list arguments) {
@@ -104,7 +126,7 @@ static mode_t ModeOf(int flags, va_list arguments) {
     va_start(arguments, flags);                                                    \
     const mode_t mode = ModeOf(flags, arguments);                                  \
     va_end(arguments);                                                             \
-    if ((flags & O_CREAT) != 0) FAIL_HERE();                                       \
+    if ((flags & O_CREAT) != 0) FAIL_HERE(path, -1);                               \
     const int file = REAL(name)(path, flags, mode);                                \
     if (file >= 0 && (flags & O_CREAT) != 0) Record(NULL, 0, "create %s\n", path); \
     return file;                                                                   \
@@ -115,7 +137,7 @@ OPEN(open64)
 // Half of it is written where the process is killed.
 #define WRITE(name, offset_type)                                                       \
   ssize_t name(int file, const void* bytes, size_t count, offset_type offset) {        \
-    const int fault = Fault();                                                         \
+    const int fault = Fault(NULL, file);                                               \
     if (fault < 0) {                                                                   \
       if (count > 1 && REAL(name)(file, bytes, count / 2, offset) < 0) abort();        \
       Kill();                                                                          \
@@ -135,6 +157,7 @@ WRITE(pwrite, off_t)
 WRITE(pwrite64, off64_t)
 
 ssize_t write(int file, const void* bytes, size_t count) {
+  if (getenv("FAULT_PATH") != NULL) FAIL_HERE(NULL, file);
   const ssize_t written = REAL(write)(file, bytes, count);
   if (file == STDOUT_FILENO && written > 0)
     Record(bytes, (size_t)written, "say %ld\n", (long)written);
@@ -142,52 +165,52 @@ ssize_t write(int file, const void* bytes, size_t count) {
 }
 
 int fsync(int file) {
-  FAIL_HERE();
+  FAIL_HERE(NULL, file);
   RECORDED(REAL(fsync)(file), "sync %s\n", PathOf(file));
 }
 
 int fdatasync(int file) {
-  FAIL_HERE();
+  FAIL_HERE(NULL, file);
   RECORDED(REAL(fdatasync)(file), "sync %s\n", PathOf(file));
 }
 
 int syncfs(int file) {
-  FAIL_HERE();
+  FAIL_HERE(NULL, file);
   return REAL(syncfs)(file);
 }
 
 int ftruncate(int file, off_t bytes) {
-  FAIL_HERE();
+  FAIL_HERE(NULL, file);
   RECORDED(REAL(ftruncate)(file, bytes), "truncate %s %ld\n", PathOf(file), (long)bytes);
 }
 
 int ftruncate64(int file, off64_t bytes) {
-  FAIL_HERE();
+  FAIL_HERE(NULL, file);
   RECORDED(REAL(ftruncate64)(file, bytes), "truncate %s %ld\n", PathOf(file), (long)bytes);
 }
 
 int rename(const char* from, const char* to) {
-  FAIL_HERE();
+  FAIL_HERE(to, -1);
   RECORDED(REAL(rename)(from, to), "rename %s %s\n", from, to);
 }
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to,
               unsigned int flags) {
-  FAIL_HERE();
+  FAIL_HERE(to, -1);
   RECORDED(REAL(renameat2)(from_folder, from, to_folder, to, flags), "rename %s %s\n", from, to);
 }
 
 int mkdir(const char* path, mode_t mode) {
-  FAIL_HERE();
+  FAIL_HERE(path, -1);
   RECORDED(REAL(mkdir)(path, mode), "mkdir %s\n", path);
 }
 
 int unlink(const char* path) {
-  FAIL_HERE();
+  FAIL_HERE(path, -1);
   RECORDED(REAL(unlink)(path), "unlink %s\n", path);
 }
 
 int rmdir(const char* path) {
-  FAIL_HERE();
+  FAIL_HERE(path, -1);
   RECORDED(REAL(rmdir)(path), "rmdir %s\n", path);
 }

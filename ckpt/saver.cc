@@ -1,0 +1,186 @@
+#include "ckpt/saver.h"
+
+#include <c10/core/DeviceGuard.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "ckpt/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kModel[] = "model.safetensors";
+constexpr char kStatePrefix[] = "state-";
+
+// Rank 0 looks that often whether the other ranks' parts are there, which may lie on another machine's
+// side of the file system.
+constexpr std::chrono::milliseconds kPartsInterval{5};
+
+}  // namespace
+
+Saver::Saver(at::Device device, Options options)
+    : options_(std::move(options)),
+      device_(device),
+      snapshot_(device),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+Saver::~Saver() { Abandon(); }
+
+bool Saver::busy() const {
+  const std::lock_guard lock(mutex_);
+  return busy_;
+}
+
+void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
+                 const std::vector<checkpoint::Metric>& metrics) {
+  if (busy()) throw BugError("checkpoint of step {} while one is being written", step);
+  int64_t model_bytes = 0;
+  for (const NamedTensor& named : model) model_bytes += static_cast<int64_t>(named.tensor.nbytes());
+  std::vector<NamedTensor> tensors;
+  if (options_.rank == 0) tensors = model;
+  model_tensors_ = tensors.size();
+  for (NamedTensor& part : PartOf(state, options_.rank, options_.ranks, model_bytes)) {
+    tensors.push_back(std::move(part));
+  }
+  snapshot_.Take(tensors);
+  step_ = step;
+  taken_s_ = SecondsSinceBoot();
+  manifest_ = options_.manifest;
+  for (const auto& [part, version] : state.versions()) {
+    (*manifest_.mutable_part_version())[part] = version;
+  }
+  for (const checkpoint::Metric& metric : metrics) *manifest_.add_metric() = metric;
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = true;
+    abandoned_ = false;
+    released_ = -1;
+    outcome_.reset();
+  }
+  changed_.notify_all();
+}
+
+void Saver::Release(int64_t step) {
+  const std::lock_guard lock(mutex_);
+  released_ = step;
+}
+
+bool Saver::released() const {
+  const std::lock_guard lock(mutex_);
+  return released_ == step_;
+}
+
+bool Saver::failed() const {
+  const std::lock_guard lock(mutex_);
+  return outcome_ && !outcome_->error.empty();
+}
+
+void Saver::Wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
+}
+
+void Saver::Abandon() {
+  std::unique_lock lock(mutex_);
+  abandoned_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return !busy_; });
+}
+
+std::optional<Saver::Outcome> Saver::TakeOutcome() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(outcome_, std::nullopt);
+}
+
+void Saver::Run(const std::stop_token& stop) {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait(lock, stop, [&] { return busy_; })) return;
+    }
+    Outcome outcome;
+    try {
+      outcome = Write(stop);
+    } catch (const std::exception& error) {
+      outcome.error = error.what();
+    }
+    outcome.step = step_;
+    {
+      const std::lock_guard lock(mutex_);
+      outcome_ = std::move(outcome);
+      busy_ = false;
+    }
+    changed_.notify_all();
+  }
+}
+
+Saver::Outcome Saver::Write(const std::stop_token& stop) {
+  const c10::DeviceGuard guard(device_);
+  CheckpointWriter writer({.run_dir = options_.run_dir,
+                           .step = step_,
+                           .attempt = options_.attempt,
+                           .rank = options_.rank,
+                           .ranks = options_.ranks});
+  const std::vector<NamedTensor>& tensors = snapshot_.tensors();
+  const auto write = [&](const std::string& name, auto begin, auto end) {
+    writer.WriteFile(name, [&](const AppendBytes& append) {
+      AppendSafetensors(append, {begin, end}, {{"format", "pt"}},
+                        [&](const at::Tensor& tensor, const AppendBytes& append_bytes) {
+                          snapshot_.Append(tensor, append_bytes);
+                        });
+    });
+  };
+  const auto model_end = tensors.begin() + static_cast<std::ptrdiff_t>(model_tensors_);
+  if (options_.rank == 0) write(kModel, tensors.begin(), model_end);
+  write(fmt::format("{}{}.safetensors", kStatePrefix, options_.rank), model_end, tensors.end());
+  writer.FinishPart();
+
+  Outcome outcome;
+  outcome.snapshot_s = snapshot_.seconds();
+  if (options_.rank != 0) return outcome;
+  while (!released() || !writer.AllPartsAreFinished()) {
+    if (!Pause(stop)) throw CheckpointError("another rank could not write its part");
+  }
+  writer.Commit(manifest_);
+  outcome.seconds = SecondsSinceBoot() - taken_s_;
+  KeepSome(outcome);
+  return outcome;
+}
+
+// False: there is nothing more to wait for.
+bool Saver::Pause(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, stop, kPartsInterval, [&] { return abandoned_; });
+  return !abandoned_ && !stop.stop_requested();
+}
+
+void Saver::KeepSome(Outcome& outcome) const {
+  try {
+    const std::vector<Checkpoint> checkpoints = ListCheckpoints(options_.run_dir);
+    for (const Checkpoint& checkpoint : checkpoints) {
+      if (checkpoint.step != step_) continue;
+      const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+      for (const checkpoint::File& file : manifest.file()) outcome.bytes += file.bytes();
+    }
+    for (size_t i = options_.keep; i < checkpoints.size(); ++i) RemoveCheckpoint(checkpoints[i]);
+  } catch (const std::exception& error) {
+    outcome.warning = error.what();
+  }
+}
+
+std::vector<std::string> StateFiles(const Checkpoint& checkpoint,
+                                    const checkpoint::Manifest& manifest) {
+  std::vector<std::string> files;
+  for (const checkpoint::File& file : manifest.file()) {
+    if (file.name().starts_with(kStatePrefix)) files.push_back(checkpoint.path + "/" + file.name());
+  }
+  return files;
+}
+
+std::string ModelFile(const Checkpoint& checkpoint) { return checkpoint.path + "/" + kModel; }
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// Saver: writes checkpoints while training goes on.
+//
+// Promise: Save() takes a snapshot and returns; a thread of its own writes and, on rank 0, commits it once
+// every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound, and then removes
+// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it.
+//
+// Each rank has one. All ranks must Save() the same steps, and only once none of them is busy.
+//
+// What one holds:
+//   model.safetensors           the model's parameters and buffers, by rank 0
+//   state-RANK.safetensors      everything else (ckpt/state_tree.h), about as much by each rank
+//   manifest.pb                 the rest, and checksums of these
+//
+// what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
+//   a file cannot be written -> an outcome with the reason; the others' parts wait for Abandon()
+//     -> Saver.SaysWhatFailed
+//   the process ends while it writes -> no checkpoint -> Saver.TheNextOneFollowsAnAbandonedOne
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/named_tensor.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/snapshot.h"
+#include "ckpt/state_tree.h"
+
+namespace lockstep {
+
+class Saver {
+ public:
+  struct Options {
+    std::string run_dir;
+    std::string attempt;  // letters and digits, the same on all ranks and no other run's
+    int rank = 0;
+    int ranks = 1;
+    int keep = 1;  // committed checkpoints that are left of this run's and earlier ones
+    checkpoint::Manifest manifest;  // what is the same in all of them
+  };
+
+  // What has become of a checkpoint, as far as this rank has to do with it.
+  struct Outcome {
+    int64_t step = 0;
+    double snapshot_s = 0;  // that training stood still for
+    double seconds = 0;     // on rank 0, from then until it was committed
+    int64_t bytes = 0;      // on rank 0: of all ranks
+    std::string error;      // empty: it is written; on rank 0 committed, too
+    std::string warning;    // committed, but an old one could not be removed
+  };
+
+  Saver(at::Device device, Options options);
+  // Gives up what is not written.
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // Whether the last one is still being written, or, on rank 0, not committed.
+  bool busy() const;
+
+  // The state after `step` optimizer steps, of this rank, which is not busy. `metrics`: of the last
+  // evaluation. What is queued on the current stream belongs to it.
+  void Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
+            const std::vector<checkpoint::Metric>& metrics);
+
+  // Whether the last one came to nothing, and TakeOutcome() has not said so yet.
+  bool failed() const;
+
+  // The state after `step` steps is one to go on from: what the device found out about them is known. For
+  // rank 0, where nothing is committed before; others may call it, too.
+  void Release(int64_t step);
+
+  // Returns once it is not busy. On rank 0: the step was released.
+  void Wait();
+
+  // Gives up what is not written: another rank cannot write its part.
+  void Abandon();
+
+  // Of the last one, once it is known; given out once.
+  std::optional<Outcome> TakeOutcome();
+
+ private:
+  void Run(const std::stop_token& stop);
+  Outcome Write(const std::stop_token& stop);
+  void KeepSome(Outcome& outcome) const;
+  bool released() const;
+  bool Pause(const std::stop_token& stop);
+
+  Options options_;
+  at::Device device_;
+  StateSnapshot snapshot_;
+  size_t model_tensors_ = 0;  // the snapshot's first, on rank 0
+  checkpoint::Manifest manifest_;
+  int64_t step_ = 0;
+  double taken_s_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  int64_t released_ = -1;  // these four: guarded by mutex_
+  bool busy_ = false;
+  bool abandoned_ = false;
+  std::optional<Outcome> outcome_;
+  std::jthread thread_;
+};
+
+// The files of a committed checkpoint that Restore() takes.
+std::vector<std::string> StateFiles(const Checkpoint& checkpoint,
+                                    const checkpoint::Manifest& manifest);
+std::string ModelFile(const Checkpoint& checkpoint);
+
+}  // namespace lockstep

@@ -1,0 +1,158 @@
+#include "ckpt/saver.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+
+#include "base/test_files.h"
+#include "ckpt/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SaverTest : public testing::Test {
+ protected:
+  std::unique_ptr<Saver> Make(int rank = 0, int ranks = 1, int keep = 2) const {
+    Saver::Options options{
+        .run_dir = run_, .attempt = "a1", .rank = rank, .ranks = ranks, .keep = keep};
+    options.manifest.set_config("seed: 1");
+    return std::make_unique<Saver>(at::Device(at::kCPU), std::move(options));
+  }
+
+  void Save(Saver& saver, int64_t step) {
+    StateTree state;
+    state.BeginPart("part", 3);
+    state.Add("moments", moments_);
+    checkpoint::Metric metric;
+    metric.set_name("loss");
+    metric.set_value(0.5);
+    saver.Save(step, {{"weight", weight_}}, state, {metric});
+    if (releases_) saver.Release(step);
+  }
+
+  std::vector<int64_t> Steps() const {
+    std::vector<int64_t> steps;
+    for (const Checkpoint& checkpoint : ListCheckpoints(run_)) steps.push_back(checkpoint.step);
+    return steps;
+  }
+
+  bool releases_ = true;
+  std::string run_ = NewFolder();
+  at::Tensor weight_ = at::ones({3, 2}).t();
+  at::Tensor moments_ = at::full({1000}, 2.0);
+};
+
+TEST_F(SaverTest, KeepsWhatWasThereWhenItWasAsked) {
+  const auto saver = Make();
+  Save(*saver, 7);
+  weight_.zero_();
+  moments_.zero_();
+  saver->Wait();
+  EXPECT_FALSE(saver->busy());
+  const auto outcome = saver->TakeOutcome();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->error, "");
+  EXPECT_EQ(outcome->step, 7);
+  EXPECT_FALSE(saver->TakeOutcome());
+
+  const Checkpoint checkpoint = CheckpointOf(run_, 7);
+  const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+  VerifyCheckpoint(checkpoint, manifest);
+  EXPECT_EQ(manifest.config(), "seed: 1");
+  EXPECT_EQ(manifest.part_version().at("part"), 3);
+  EXPECT_EQ(manifest.metric(0).value(), 0.5);
+  EXPECT_TRUE(at::equal(ReadSafetensors(ModelFile(checkpoint)).at("weight"), at::ones({2, 3})));
+  EXPECT_TRUE(at::equal(ReadSafetensors(StateFiles(checkpoint, manifest).at(0)).at("part.moments"),
+                        at::full({1000}, 2.0)));
+  int64_t bytes = 0;
+  for (const checkpoint::File& file : manifest.file()) bytes += file.bytes();
+  EXPECT_EQ(outcome->bytes, bytes);
+}
+
+TEST_F(SaverTest, KeepsTheNewest) {
+  const auto saver = Make();
+  for (const int64_t step : {3, 6, 9, 12}) {
+    Save(*saver, step);
+    saver->Wait();
+  }
+  EXPECT_THAT(Steps(), ElementsAre(12, 9));
+}
+
+TEST_F(SaverTest, CommitsOnceAllRanksHaveWritten) {
+  const auto first = Make(0, 2), second = Make(1, 2);
+  Save(*first, 5);
+  EXPECT_TRUE(first->busy());
+  EXPECT_THAT(Steps(), ElementsAre());
+  Save(*second, 5);
+  second->Wait();
+  first->Wait();
+  EXPECT_THAT(Steps(), ElementsAre(5));
+}
+
+TEST_F(SaverTest, CommitsOnceTheStepIsReleased) {
+  const auto saver = Make();
+  releases_ = false;
+  Save(*saver, 5);
+  saver->Release(4);
+  saver->Abandon();
+  EXPECT_THAT(Steps(), ElementsAre());
+  Save(*saver, 6);
+  saver->Release(6);
+  saver->Wait();
+  EXPECT_THAT(Steps(), ElementsAre(6));
+}
+
+TEST_F(SaverTest, TheNextOneFollowsAnAbandonedOne) {
+  const auto first = Make(0, 2), second = Make(1, 2);
+  Save(*first, 5);
+  first->Abandon();
+  EXPECT_FALSE(first->busy());
+  EXPECT_TRUE(first->failed());
+  EXPECT_EQ(first->TakeOutcome()->error, "another rank could not write its part");
+  Save(*first, 6);
+  Save(*second, 6);
+  first->Wait();
+  second->Wait();
+  EXPECT_THAT(Steps(), ElementsAre(6));
+}
+
+TEST_F(SaverTest, GivesUpWhenItIsDestroyed) {
+  auto first = Make(0, 2);
+  Save(*first, 5);
+  first.reset();
+  EXPECT_THAT(Steps(), ElementsAre());
+}
+
+TEST_F(SaverTest, SaysWhatFailed) {
+  const auto saver = Make();
+  Save(*saver, 5);
+  saver->Wait();
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  Save(*saver, 6);
+  saver->Wait();
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_TRUE(saver->failed());
+  EXPECT_THAT(saver->TakeOutcome()->error,
+              HasSubstr("model.safetensors: cannot be written: File too large"));
+  EXPECT_THAT(Steps(), ElementsAre(5));
+  Save(*saver, 7);
+  saver->Wait();
+  EXPECT_THAT(Steps(), ElementsAre(7, 5));
+}
+
+}  // namespace
+}  // namespace lockstep

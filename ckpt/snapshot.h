@@ -1,0 +1,55 @@
+// StateSnapshot: tensors as they were at one moment, for a thread that writes them while training goes on.
+//
+// Promise: Take() queues copies behind what is queued on the current stream and returns: the host does not
+// wait, the device only for the copies. They lie on the device, or, where its memory does not suffice, in
+// pinned memory of the host. From the second Take() of the same tensors on nothing is allocated.
+//
+// Append() brings a tensor's bytes to the host in pieces, on a stream of its own, two on their way at once.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   no memory for the copies, on the device nor on the host -> c10::OutOfMemoryError or std::bad_alloc from
+//     Take() -> tests/gpu/snapshot_test.cc, for the device's
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/named_tensor.h"
+#include "ckpt/atomic_file.h"
+
+namespace lockstep {
+
+class StateSnapshot {
+ public:
+  explicit StateSnapshot(at::Device device);
+  ~StateSnapshot();
+  StateSnapshot(const StateSnapshot&) = delete;
+  StateSnapshot& operator=(const StateSnapshot&) = delete;
+
+  // Nobody may be reading the last one's tensors.
+  void Take(const std::vector<NamedTensor>& tensors);
+
+  // In the order in which they were given, contiguous. To be read by Append() alone.
+  const std::vector<NamedTensor>& tensors() const { return copies_; }
+
+  // How long the device stood still for the copies, or the host where it is the CPU. Waits for them.
+  double seconds() const;
+
+  // For one thread at a time, any one.
+  void Append(const at::Tensor& tensor, const AppendBytes& append);
+
+ private:
+  struct Gpu;  // streams and pinned pieces; none on the CPU
+
+  at::Tensor MemoryLike(const at::Tensor& tensor);
+
+  at::Device device_;
+  std::vector<NamedTensor> copies_;
+  double host_s_ = 0;
+  std::unique_ptr<Gpu> gpu_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,281 @@
+#include "ckpt/state_tree.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "ckpt/safetensors.h"
+
+namespace lockstep {
+namespace {
+
+// What follows a piece's name, "[0:500]".
+std::string RangeText(int64_t begin, int64_t end) { return fmt::format("[{}:{}]", begin, end); }
+
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Takes a piece's range off its name; nothing: it is none.
+std::optional<Range> TakeRange(std::string& name) {
+  const size_t open = name.rfind('[');
+  if (open == std::string::npos || !name.ends_with(']')) return std::nullopt;
+  Range range;
+  const char* const last = name.data() + name.size() - 1;
+  const auto [colon, first_error] = std::from_chars(name.data() + open + 1, last, range.begin);
+  if (first_error != std::errc() || colon == last || *colon != ':') return std::nullopt;
+  const auto [end, second_error] = std::from_chars(colon + 1, last, range.end);
+  if (second_error != std::errc() || end != last) return std::nullopt;
+  name.resize(open);
+  return range;
+}
+
+std::string OwnName(const std::string& name, int rank) { return fmt::format("{}.{}", name, rank); }
+
+std::string ShapeText(const at::Tensor& tensor) {
+  return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
+                     fmt::join(tensor.sizes(), ", "));
+}
+
+template <typename Value>
+StateEntry EntryOf(const std::string& name, Value& value, at::ScalarType dtype) {
+  return {.name = name,
+          .get = [&value, dtype] { return at::scalar_tensor(value, at::TensorOptions(dtype)); },
+          .set = [&value](const at::Tensor& tensor) { value = tensor.item<Value>(); }};
+}
+
+void CopyInto(const at::Tensor& target, const at::Tensor& source) {
+  const at::NoGradGuard no_grad;
+  target.copy_(source);
+}
+
+// The tensors of several files, by name.
+class SavedTensors {
+ public:
+  explicit SavedTensors(const std::vector<std::string>& paths) {
+    files_.reserve(paths.size());
+    for (const std::string& path : paths) {
+      SafetensorsFile& file = files_.emplace_back(path);
+      for (std::string name : file.names()) {
+        const std::string whole_name = name;
+        if (const std::optional<Range> range = TakeRange(name)) {
+          pieces_[name].push_back({*range, whole_name, &file});
+        } else {
+          whole_[name] = &file;
+        }
+      }
+    }
+  }
+
+  // Throws Error (kCheckpoint) where there is none of that name, dtype and shape.
+  at::Tensor Read(const std::string& name, const at::Tensor& like) {
+    const auto found = whole_.find(name);
+    if (found == whole_.end()) throw CheckpointError("{}: {} is not in it", Place(), name);
+    used_.insert(name);
+    const at::Tensor tensor = found->second->Read(name);
+    RequireLike(tensor, like, name);
+    return tensor;
+  }
+
+  bool Has(const std::string& name) const { return whole_.contains(name); }
+
+  // A whole tensor of entry's sizes and strides, from what there is of it.
+  at::Tensor ReadWhole(const StateEntry& entry, const at::Tensor& like) {
+    at::Tensor whole =
+        at::empty_strided(entry.whole_sizes, entry.whole_strides, like.scalar_type());
+    if (Has(entry.name)) return whole.copy_(Read(entry.name, whole));
+    const auto pieces = pieces_.find(entry.name);
+    if (pieces == pieces_.end()) {
+      throw CheckpointError("{}: {} is not in it", Place(), entry.name);
+    }
+    used_.insert(entry.name);
+    std::vector<Piece>& list = pieces->second;
+    std::ranges::sort(list, {}, [](const Piece& piece) { return piece.range.begin; });
+    const at::Tensor flat = whole.as_strided({whole.numel()}, {1}, 0);
+    int64_t end = 0;
+    for (const Piece& piece : list) {
+      const auto [from, to] = piece.range;
+      if (from != end || to < from || to > whole.numel()) break;
+      const at::Tensor tensor = piece.file->Read(piece.name);
+      RequireLike(tensor, flat.narrow(0, from, to - from), piece.name);
+      flat.narrow(0, from, to - from).copy_(tensor);
+      end = to;
+    }
+    if (end != whole.numel()) {
+      throw CheckpointError("{}: {} is not whole: elements from {} on are missing", Place(),
+                            entry.name, end);
+    }
+    return whole;
+  }
+
+  // Names that nobody has read, without own ones, which end in a rank.
+  void RequireAllUsed(const std::set<std::string>& own) const {
+    const auto require = [&](const std::string& name) {
+      if (used_.contains(name) || own.contains(name.substr(0, name.rfind('.')))) return;
+      throw CheckpointError("{}: {}: this program has no place for it", Place(), name);
+    };
+    for (const auto& [name, file] : whole_) require(name);
+    for (const auto& [name, pieces] : pieces_) require(name);
+  }
+
+ private:
+  struct Piece {
+    Range range;
+    std::string name;
+    SafetensorsFile* file;
+  };
+
+  std::string Place() const { return files_.empty() ? "checkpoint" : files_.front().path(); }
+
+  void RequireLike(const at::Tensor& tensor, const at::Tensor& like,
+                   const std::string& name) const {
+    if (tensor.scalar_type() == like.scalar_type() && tensor.sizes() == like.sizes()) return;
+    throw CheckpointError("{}: {} is {} where this run has {}", Place(), name, ShapeText(tensor),
+                          ShapeText(like));
+  }
+
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, SafetensorsFile*> whole_;
+  std::map<std::string, std::vector<Piece>> pieces_;
+  std::set<std::string> used_;
+};
+
+void RequireKnownVersions(const std::map<std::string, int>& known,
+                          const std::map<std::string, int>& saved) {
+  for (const auto& [part, version] : saved) {
+    const auto found = known.find(part);
+    if (found == known.end() || version > found->second) {
+      throw CheckpointError(
+          "the checkpoint's {} is of version {}; this program's is {}: take a newer program", part,
+          version, found == known.end() ? 0 : found->second);
+    }
+  }
+}
+
+}  // namespace
+
+void StateTree::BeginPart(const std::string& part, int version) {
+  part_ = part;
+  if (!versions_.emplace(part, version).second) throw BugError("two parts of state are {}", part);
+}
+
+void StateTree::Add(StateEntry entry) {
+  entry.name = part_ + "." + entry.name;
+  for (const StateEntry& other : entries_) {
+    if (other.name == entry.name) throw BugError("two pieces of state are {}", entry.name);
+  }
+  entries_.push_back(std::move(entry));
+}
+
+void StateTree::Add(const std::string& name, const at::Tensor& tensor) {
+  Add({.name = name,
+       .get = [tensor] { return tensor; },
+       .set = [tensor](const at::Tensor& saved) { CopyInto(tensor, saved); }});
+}
+
+void StateTree::Add(const std::string& name, int64_t& value) {
+  Add(EntryOf(name, value, at::kLong));
+}
+
+void StateTree::Add(const std::string& name, double& value) {
+  Add(EntryOf(name, value, at::kDouble));
+}
+
+void StateTree::AddOwn(const std::string& name, std::function<at::Tensor()> get,
+                       std::function<void(const at::Tensor&)> set) {
+  Add({.name = name, .kind = StateEntry::Kind::kOwn, .get = std::move(get), .set = std::move(set)});
+}
+
+void StateTree::AddPiece(const std::string& name, const at::Tensor& tensor, int64_t begin,
+                         const at::Tensor& whole) {
+  Add({.name = name,
+       .kind = StateEntry::Kind::kPiece,
+       .get = [tensor] { return tensor; },
+       .set = [tensor](const at::Tensor& saved) { CopyInto(tensor, saved); },
+       .begin = begin,
+       .whole_sizes = whole.sizes().vec(),
+       .whole_strides = whole.strides().vec()});
+}
+
+std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int64_t first_bytes) {
+  std::vector<NamedTensor> part;
+  std::vector<int64_t> load(ranks);
+  load[0] = first_bytes;
+  for (const StateEntry& entry : state.entries()) {
+    const at::Tensor tensor = entry.get();
+    switch (entry.kind) {
+      case StateEntry::Kind::kOwn:
+        part.push_back({OwnName(entry.name, rank), tensor});
+        break;
+      case StateEntry::Kind::kPiece:
+        part.push_back({entry.name + RangeText(entry.begin, entry.begin + tensor.numel()), tensor});
+        break;
+      case StateEntry::Kind::kShared: {
+        const auto least = std::ranges::min_element(load);
+        if (least - load.begin() == rank) part.push_back({entry.name, tensor});
+        *least += static_cast<int64_t>(tensor.nbytes());
+        break;
+      }
+    }
+  }
+  return part;
+}
+
+at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& name) {
+  for (const std::string& path : files) {
+    SafetensorsFile file(path);
+    if (std::ranges::count(file.names(), name) > 0) return file.Read(name);
+  }
+  throw CheckpointError("{}: {} is not in it", files.empty() ? "checkpoint" : files.front(), name);
+}
+
+void Restore(const StateTree& state, const std::vector<std::string>& files,
+             const std::map<std::string, int>& versions, int rank, bool as_many_ranks) {
+  RequireKnownVersions(state.versions(), versions);
+  SavedTensors saved(files);
+  std::set<std::string> own;
+  std::vector<std::pair<const StateEntry*, at::Tensor>> found;
+  for (const StateEntry& entry : state.entries()) {
+    const at::Tensor like = entry.get();
+    switch (entry.kind) {
+      case StateEntry::Kind::kOwn: {
+        own.insert(entry.name);
+        const std::string name = OwnName(entry.name, rank);
+        if (as_many_ranks) found.emplace_back(&entry, saved.Read(name, like));
+        break;
+      }
+      case StateEntry::Kind::kPiece:
+        found.emplace_back(
+            &entry,
+            saved.ReadWhole(entry, like).as_strided({like.numel()}, {1}, entry.begin).clone());
+        break;
+      case StateEntry::Kind::kShared: {
+        // A whole tensor where the run that saved it had pieces of it.
+        StateEntry whole = entry;
+        whole.whole_sizes = like.sizes().vec();
+        whole.whole_strides = like.strides().vec();
+        found.emplace_back(&entry, saved.Has(entry.name) ? saved.Read(entry.name, like)
+                                                         : saved.ReadWhole(whole, like));
+        break;
+      }
+    }
+  }
+  // Of pieces this rank asks for its own only.
+  const bool asks_for_all = std::ranges::none_of(state.entries(), [](const StateEntry& entry) {
+    return entry.kind == StateEntry::Kind::kPiece;
+  });
+  if (asks_for_all) saved.RequireAllUsed(own);
+  for (const auto& [entry, tensor] : found) entry->set(tensor);
+}
+
+}  // namespace lockstep

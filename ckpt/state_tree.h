@@ -1,0 +1,88 @@
+// StateTree: all that the next step depends on, by name.
+//
+// Promise: what is added here is what a checkpoint holds and what resuming gives back. Nothing is restored
+// before all of it is known to fit.
+//
+// A name is of one of three kinds:
+//   shared  the same on all ranks; one of them writes it
+//   own     each rank's (its random numbers): RANK is part of its name in the file, "random.cpu.3". Given
+//           back only in a job of as many ranks
+//   piece   a part of a tensor that the ranks hold together (optimizer.shard), flat, in the order of the
+//           whole's memory: "optimizer.exp_avg.fc.weight[0:500]". Whole or in whatever pieces it was
+//           saved, it is given back in whatever pieces it is asked for
+//
+// what can fail -> what the caller sees -> the test that shows it (ckpt/state_tree_test.cc)
+//   a name that the checkpoint lacks, one that nobody asks for, another dtype or shape, a newer part
+//     -> Error (kCheckpoint) naming it -> StateTree.NamesWhatDoesNotFit
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/named_tensor.h"
+
+namespace lockstep {
+
+struct StateEntry {
+  enum class Kind { kShared, kOwn, kPiece };
+
+  std::string name;
+  Kind kind = Kind::kShared;
+  // What is saved: a tensor of any device, which still changes.
+  std::function<at::Tensor()> get;
+  // What is given back: a tensor on the CPU, like get()'s.
+  std::function<void(const at::Tensor&)> set;
+  // kPiece: elements of the whole's memory before it, and the whole.
+  int64_t begin = 0;
+  std::vector<int64_t> whole_sizes;
+  std::vector<int64_t> whole_strides;
+};
+
+class StateTree {
+ public:
+  // What is added from now on belongs to it. `version` grows with every change of what the part's names
+  // mean.
+  void BeginPart(const std::string& part, int version);
+
+  // Shared. Restoring writes into what is referred to.
+  void Add(const std::string& name, const at::Tensor& tensor);
+  void Add(const std::string& name, int64_t& value);
+  void Add(const std::string& name, double& value);
+
+  void AddOwn(const std::string& name, std::function<at::Tensor()> get,
+              std::function<void(const at::Tensor&)> set);
+
+  // `tensor`: flat, the elements from `begin` on of a tensor of `whole`'s sizes and strides, which is dense.
+  void AddPiece(const std::string& name, const at::Tensor& tensor, int64_t begin,
+                const at::Tensor& whole);
+
+  const std::vector<StateEntry>& entries() const { return entries_; }
+  // Of each part, by its name.
+  const std::map<std::string, int>& versions() const { return versions_; }
+
+ private:
+  void Add(StateEntry entry);
+
+  std::string part_;
+  std::vector<StateEntry> entries_;
+  std::map<std::string, int> versions_;
+};
+
+// What `rank` of `ranks` writes of it: own entries and pieces, and of the shared ones those that make all
+// ranks write about as much. `first_bytes`: what rank 0 has to write besides.
+std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int64_t first_bytes);
+
+// A shared entry of such files. Throws Error (kCheckpoint).
+at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& name);
+
+// Gives the state back from `files`, safetensors that PartOf() of all of `ranks` ranks went into. `versions`:
+// of the parts when they were written. Throws Error (kCheckpoint).
+void Restore(const StateTree& state, const std::vector<std::string>& files,
+             const std::map<std::string, int>& versions, int rank, bool as_many_ranks);
+
+}  // namespace lockstep

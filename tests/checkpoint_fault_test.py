@@ -1,0 +1,138 @@
+"""A run that is killed at any call that changes the file system goes on as if it had not been, and one whose disk
+fails says so and loses nothing.
+
+tests/faults/fault_at.c, preloaded, kills one rank at its k-th such call in the run's folder, or lets that call and all
+after it fail. The calls are those of a run that writes four checkpoints and keeps two: everything from the making of
+its folder to its last line. Each case here is a sample drawn by a seed; the sweep over all calls is
+
+  SWEEP=all python3 -m pytest tests/checkpoint_fault_test.py -s
+
+and PART=2/8 besides takes every eighth of them, for as many processes.
+"""
+
+import json
+import os
+import random
+import re
+
+import pytest
+
+from harness import CHECKPOINT, DEVICE, DIGITS, DONE, LOCKSTEP, Run, events, skip_without_gpus, write_config
+
+FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
+SWEEP = os.environ.get("SWEEP", "4")
+PART, PARTS = map(int, os.environ.get("PART", "0/1").split("/"))
+EVERY, STEPS = 5, 20
+
+
+def config_in(folder):
+    return write_config(
+        folder,
+        f"""deterministic: true log {{ every_steps: 1 }} global_batch: 1024 max_steps: {STEPS}
+        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}
+        model {{ name: "mlp" mlp {{ hidden: [512, 512] dropout: 0.2 }} }} optimizer {{ lr: 0.003 }} checkpoint {{ every_steps: {EVERY} every_epochs: 0 keep: 2 }}""",
+    )
+
+
+def train(config, run_dir, ranks=None, **env):
+    return Run(["train", config, "--set", f"run_dir={run_dir}"], ranks=ranks, env=env)
+
+
+def fault(run_dir, kind, at, rank=None, **more):
+    env = {"LD_PRELOAD": FAULT_AT, "FAULT": kind, "FAULT_AT": str(at), "FAULT_PATH": str(run_dir), **more}
+    if rank is not None:
+        env["FAULT_RANK"] = str(rank)
+    return env
+
+
+def losses(run_dir):
+    return {e["step"]: (e["loss"], e["grad_norm"]) for e in events(run_dir, "step")}
+
+
+def whole_lines(run_dir):
+    """Of the log of a run that was killed: the last line may be torn."""
+    log = run_dir / "log.jsonl"
+    text = log.read_text() if log.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def checkpoints(run_dir):
+    folder = run_dir / "checkpoints"
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
+
+
+def sample(calls, name):
+    every = range(1, calls + 1)
+    return every[PART::PARTS] if SWEEP == "all" else sorted(random.Random(name).sample(every, min(int(SWEEP), calls)))
+
+
+def newest_of(run_dir):
+    steps = checkpoints(run_dir)
+    return steps[-1] if steps else 0
+
+
+@pytest.mark.parametrize("ranks,victim", [(None, None), (2, 0), (2, 1), (3, 0), (3, 2)])
+def test_killed_at_any_call(tmp_path, ranks, victim):
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path)
+    whole = tmp_path / "whole"
+    count = tmp_path / "count"
+    run = train(config, whole, ranks, **fault(whole, "kill", 10**9, victim, FAULT_COUNT=str(count)))
+    assert run.status == DONE, run
+    assert len(events(whole, "checkpoint")) >= 3
+    calls = int(count.read_text())
+    killed = 0
+    for k in sample(calls, f"{ranks} {victim}"):
+        run_dir = tmp_path / f"at-{k}"
+        run = train(config, run_dir, ranks, **fault(run_dir, "kill", k, victim))
+        # Threads take their calls in no fixed order: the last ones may not come to be.
+        assert run.status != DONE or k > calls - 10, f"call {k} of {calls}: {run}"
+        killed += run.status != DONE
+        lines = whole_lines(run_dir)
+        newest = newest_of(run_dir)
+        announced = [e["step"] for e in lines if e["event"] == "checkpoint"]
+        assert all(step <= newest for step in announced), f"call {k}: {announced} announced, {newest} there"
+        done = max([e["step"] for e in lines if e["event"] == "step"], default=0)
+        # One interval, and what was trained while the next was being written.
+        late = [e for e in lines if e["event"] == "checkpoint_late"]
+        assert late or done - newest < 2 * EVERY, f"call {k}: {done} steps done, the newest checkpoint is of {newest}"
+
+        run = train(config, run_dir, ranks)
+        assert run.status == DONE, f"after call {k}: {run}"
+        assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else []), f"after call {k}"
+        assert losses(run_dir) == losses(whole), f"after call {k}"
+        assert newest_of(run_dir) == STEPS, f"after call {k}"
+        assert not [name for name in os.listdir(run_dir / "checkpoints") if not re.fullmatch(r"step-\d+", name)]
+        weights = [(folder / "weights.safetensors").read_bytes() for folder in (run_dir, whole)]
+        assert weights[0] == weights[1], f"after call {k}"
+    print(f"{killed} kills of rank {victim or 0} of {ranks or 1}, {calls} calls")
+    assert killed > 0
+
+
+@pytest.mark.parametrize("ranks,victim", [(None, None), (2, 0), (2, 1)])
+@pytest.mark.parametrize(
+    "kind,reason", [("ENOSPC", "No space left"), ("EIO", "Input/output"), ("EDQUOT", "quota"), ("EROFS", "Read-only")]
+)
+def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
+    """From one call in the checkpoints' folder on: training goes on to the end, whose checkpoint fails the run."""
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path)
+    whole, run_dir = tmp_path / "whole", tmp_path / "run"
+    assert train(config, whole, ranks).status == DONE
+    env = fault(run_dir, kind, random.Random(f"{kind} {ranks} {victim}").randrange(14, 40), victim)
+    run = train(config, run_dir, ranks, **dict(env, FAULT_PATH=f"{run_dir}/checkpoints/"))
+    assert run.status == CHECKPOINT, run
+    assert reason in run.error_lines[-1] and str(run_dir) in run.error_lines[-1], run
+    assert list(losses(run_dir)) == list(range(1, STEPS + 1))
+    if victim == 1:
+        assert any("warning: rank 1: no checkpoint of step " in line for line in run.error_lines), run
+    failed = events(run_dir, "checkpoint_failed")
+    assert failed and all(reason in e["reason"] or "another rank" in e["reason"] for e in failed)
+    newest = newest_of(run_dir)
+    assert newest == max((e["step"] for e in events(run_dir, "checkpoint")), default=0)
+
+    run = train(config, run_dir, ranks)
+    assert run.status == DONE, run
+    assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else [])
+    assert losses(run_dir) == losses(whole)

@@ -1,0 +1,111 @@
+// A snapshot holds what the tensors held when it was taken, whatever the device is busy with and whatever
+// becomes of them, on the device and, where that has no room, in pinned memory.
+
+#include "ckpt/snapshot.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace lockstep {
+namespace {
+
+const at::Device kGpu(at::kCUDA, 0);
+
+// True: the device has no room for the copies.
+class Snapshot : public testing::TestWithParam<bool> {
+ protected:
+  void SetUp() override {
+    if (!at::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
+  }
+
+  static std::vector<NamedTensor> Tensors() {
+    const at::TensorOptions on_gpu(kGpu);
+    const at::Tensor image = at::randn({8, 16, 7, 7}, on_gpu);
+    return {{"large", at::randn({5'000'001}, on_gpu)},  // some pieces, not all of them whole
+            {"transposed", at::randn({300, 200}, on_gpu).t()},
+            {"channels last", image.contiguous(at::MemoryFormat::ChannelsLast)},
+            {"half", at::randn({33}, on_gpu).to(at::kHalf)},
+            {"empty", at::empty({0, 4}, on_gpu)},
+            {"scalar", at::full({}, 7, on_gpu.dtype(at::kLong))},
+            {"host", at::randn({100})}};
+  }
+
+  // While it lives the caching allocator gets no more memory than it has.
+  class NoRoom {
+   public:
+    NoRoom() {
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(kGpu.index());
+      const auto total = static_cast<double>(at::cuda::getDeviceProperties(0)->totalGlobalMem);
+      const double held = static_cast<double>(stats.reserved_bytes[0].current);
+      c10::cuda::CUDACachingAllocator::setMemoryFraction(held / total, kGpu.index());
+    }
+    ~NoRoom() { c10::cuda::CUDACachingAllocator::setMemoryFraction(1, kGpu.index()); }
+    NoRoom(const NoRoom&) = delete;
+    NoRoom& operator=(const NoRoom&) = delete;
+  };
+
+  static void Take(StateSnapshot& snapshot, const std::vector<NamedTensor>& tensors) {
+    std::optional<NoRoom> no_room;
+    if (GetParam()) no_room.emplace();
+    snapshot.Take(tensors);
+  }
+};
+
+TEST_P(Snapshot, HoldsWhatWasThere) {
+  const std::vector<NamedTensor> tensors = Tensors();
+  StateSnapshot snapshot(kGpu);
+  const at::Tensor work = at::randn({4096, 4096}, kGpu);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<at::Tensor> expected;
+    for (const auto& [name, tensor] : tensors) {
+      if (tensor.is_floating_point()) tensor.add_(1);
+      expected.push_back(tensor.cpu().clone(at::MemoryFormat::Contiguous));
+    }
+    // The device is behind the host: what follows is queued.
+    at::Tensor product = work;
+    for (int i = 0; i < 20; ++i) product = product.mm(work);
+    Take(snapshot, tensors);
+    for (const auto& [name, tensor] : tensors) tensor.zero_();
+    std::thread([&] {
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const at::Tensor& copy = snapshot.tensors()[i].tensor;
+        std::string bytes;
+        snapshot.Append(copy, [&](std::span<const std::byte> more) {
+          bytes.append(reinterpret_cast<const char*>(more.data()), more.size());
+        });
+        ASSERT_EQ(bytes.size(), expected[i].nbytes()) << tensors[i].name;
+        EXPECT_EQ(std::memcmp(bytes.data(), expected[i].const_data_ptr(), bytes.size()), 0)
+            << tensors[i].name << " in round " << round;
+      }
+    }).join();
+    EXPECT_EQ(snapshot.tensors()[0].tensor.is_cuda(), !GetParam());
+    EXPECT_GT(snapshot.seconds(), 0);
+  }
+}
+
+TEST_P(Snapshot, AllocatesNothingTheSecondTime) {
+  const std::vector<NamedTensor> tensors = Tensors();
+  StateSnapshot snapshot(kGpu);
+  Take(snapshot, tensors);
+  std::vector<const void*> memory;
+  for (const NamedTensor& copy : snapshot.tensors()) memory.push_back(copy.tensor.const_data_ptr());
+  Take(snapshot, tensors);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    EXPECT_EQ(snapshot.tensors()[i].tensor.const_data_ptr(), memory[i]) << tensors[i].name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Where, Snapshot, testing::Bool(), [](const auto& info) {
+  return info.param ? "InPinnedMemory" : "OnTheDevice";
+});
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,459 @@
+"""A run goes on from its newest checkpoint as if it had never ended: the same bits with as many ranks, the same
+samples and the same losses but for rounding with more or fewer.
+
+A run that was never interrupted leaves its checkpoints behind; each is put into a folder of its own, from which
+a second run goes on, and both must end alike. What ends a run for real (kill -9, a full disk) is planted
+(tests/faulty_model.cc).
+"""
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import safetensors.torch
+
+from harness import (
+    CHECKPOINT,
+    DATA,
+    DEVICE,
+    DIGITS,
+    DONE,
+    LOCKSTEP,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    noisy_digits,
+    skip_without_gpus,
+    write_config,
+)
+
+FAULTY = os.path.abspath(os.environ["FAULTY"])
+# How many of a run's checkpoints a run goes on from; 50 for the whole sweep.
+SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
+
+DATA_OF_DIGITS = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} %s }}'
+COMMON = "deterministic: true log { every_steps: 1 } "
+
+
+def digits(data="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }', optimizer="type: ADAMW lr: 0.003", more=""):
+    """A config of 56 steps, with dropout."""
+    return (
+        COMMON
+        + DATA_OF_DIGITS % data
+        + f" model {{ {model} }} optimizer {{ {optimizer} }} global_batch: 64 epochs: 2 {more}"
+        + " checkpoint { every_steps: 1 keep: 100 }"
+    )
+
+
+def train(config, run_dir, *arguments, ranks=None, program=LOCKSTEP, env=None):
+    return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], ranks=ranks, program=program, env=env)
+
+
+def sets(**fields):
+    return [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+
+
+def losses(run_dir):
+    """By step; of lines of one step the last counts."""
+    return {e["step"]: (e["loss"], e["grad_norm"]) for e in events(run_dir, "step")}
+
+
+def checkpoints(run_dir):
+    return sorted(int(name[5:]) for name in os.listdir(run_dir / "checkpoints") if re.fullmatch(r"step-\d+", name))
+
+
+def folder_of(run_dir, step):
+    return run_dir / "checkpoints" / f"step-{step:012}"
+
+
+def with_checkpoint_only(run_dir, step, target):
+    """A run folder as it would be had the run ended right after the checkpoint of `step`."""
+    (target / "checkpoints").mkdir(parents=True)
+    shutil.copytree(folder_of(run_dir, step), folder_of(target, step))
+    shutil.copy(run_dir / "config.pbtxt", target)
+    lines = (run_dir / "log.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if json.loads(line).get("step", 0) <= step]
+    (target / "log.jsonl").write_text("".join(kept))
+    return target
+
+
+def expect_same_end(run_dir, expected):
+    """Both runs ended in the same bits."""
+    assert losses(run_dir) == losses(expected)
+    last = checkpoints(expected)[-1]
+    for name in sorted(os.listdir(folder_of(expected, last))):
+        # The manifest holds the run folder's name and the program's.
+        if name != "manifest.pb":
+            assert (folder_of(run_dir, last) / name).read_bytes() == (folder_of(expected, last) / name).read_bytes()
+    assert (run_dir / "weights.safetensors").read_bytes() == (expected / "weights.safetensors").read_bytes()
+    for done, expected_done in zip(events(run_dir, "done"), events(expected, "done"), strict=True):
+        timings = ("first_step_s", "samples_per_s", "total_s", "data_wait", "data_limit")
+        assert {k: v for k, v in done.items() if k not in timings} == {
+            k: v for k, v in expected_done.items() if k not in timings
+        }
+
+
+def expect_bitwise(tmp_path, config_text, ranks=None):
+    skip_without_gpus(ranks)
+    config = write_config(tmp_path, config_text)
+    whole = tmp_path / "whole"
+    run = train(config, whole, ranks=ranks)
+    assert run.status == DONE, run
+    # A step that is faster than the disk leaves some out.
+    steps = checkpoints(whole)[:-1]
+    assert steps
+    for step in random.Random(config_text).sample(steps, min(SAMPLES, len(steps))):
+        part = with_checkpoint_only(whole, step, tmp_path / f"from-{step}")
+        run = train(config, part, ranks=ranks)
+        assert run.status == DONE, run
+        assert [e["step"] for e in events(part, "resume")] == [step]
+        expect_same_end(part, whole)
+
+
+def values_of(message):
+    """Of the field `type` of a message in the config, whatever there is today."""
+    template = Run(["config", "--template"]).out
+    return re.search(rf"\n{message} {{\n  # One of (.*)\.\n  type:", template)[1].split(", ")
+
+
+@pytest.mark.parametrize("optimizer", values_of("optimizer"))
+def test_every_optimizer(tmp_path, optimizer):
+    expect_bitwise(
+        tmp_path,
+        digits(
+            optimizer=f"type: {optimizer} lr: 0.003 ema_decay: 0.9 clip_norm: 0.5 weight_decay: 0.01"
+            + (" momentum: 0.9" if optimizer in ("SGD", "LARS") else "")
+        ),
+    )
+
+
+@pytest.mark.parametrize("schedule", values_of("schedule"))
+def test_every_schedule(tmp_path, schedule):
+    """The rate is so high that PLATEAU has something to do."""
+    own = {"STEP": "every_steps: 9", "PLATEAU": "patience: 1"}.get(schedule, "")
+    expect_bitwise(
+        tmp_path,
+        digits(
+            data="validation_fraction: 0.2",
+            optimizer="type: SGD lr: 0.9 momentum: 0.9",
+            more=f"schedule {{ type: {schedule} warmup_steps: 5 {own} }}",
+        ).replace("epochs: 2", "epochs: 6"),
+    )
+
+
+@pytest.mark.parametrize(
+    "ranks,optimizer",
+    [(2, "type: ADAM"), (3, "type: ADAMW shard: true"), (2, "type: SGD momentum: 0.9 shard: true")],
+)
+def test_several_ranks(tmp_path, ranks, optimizer):
+    """Random numbers are each rank's own, and with `shard` moments and averages are, too."""
+    expect_bitwise(
+        tmp_path,
+        digits(optimizer=f"{optimizer} lr: 0.003 ema_decay: 0.9", more="accumulation: 2 ddp { bucket_bytes: 4096 }"),
+        ranks=ranks,
+    )
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_augmented_images_through_batch_norm(tmp_path, ranks):
+    """Each rank's statistics are its own until the epoch's end."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (320, 3073), dtype=np.uint8)
+    images[:, 0] %= 10
+    images.tofile(tmp_path / "train.bin")
+    expect_bitwise(
+        tmp_path,
+        COMMON
+        + """data { format: CIFAR10 train: "train.bin"
+          augment { mixup: 0.3 brightness: 0.2 } }
+        model { name: "resnet" resnet { depth: 18 } } optimizer { type: SGD lr: 0.05 momentum: 0.9 }
+        global_batch: 32 epochs: 2 max_steps: 16 checkpoint { every_steps: 1 keep: 100 }""",
+        ranks=ranks,
+    )
+
+
+@pytest.mark.skipif(DEVICE != "CUDA", reason="FP16 is for GPUs: its loss scale lives there")
+def test_loss_scale(tmp_path):
+    expect_bitwise(tmp_path, digits(more="precision: FP16 loss_scale { growth_interval: 7 }"))
+
+
+# ---- Other numbers of ranks ---------------------------------------------------------------------
+
+
+def faulty(**options):
+    return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
+
+
+def test_another_number_of_ranks_and_accumulation(tmp_path):
+    """4 -> 2 -> 3 -> 1 ranks: every epoch takes each sample once, and the losses are those of one rank all along."""
+    skip_without_gpus(4)
+    samples, batch = 480, 48
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([np.arange(samples), rng.normal(size=(samples, 7)), rng.integers(0, 3, samples)])
+    rows[:, 0] /= samples  # a sample's number, so that the model can tell
+    np.savetxt(tmp_path / "train.csv", rows, fmt=["%.9g"] * 8 + ["%d"], delimiter=",")
+    text = f"""global_batch: {batch} epochs: 4 log {{ every_steps: 1 }}
+    data {{ train: "train.csv" }} optimizer {{ type: ADAM lr: 0.01 }} model {{ %s }}"""
+    config = write_config(tmp_path, text % faulty(record=tmp_path / "record-"))
+    whole = tmp_path / "whole"
+    run = train(config, whole, program=FAULTY)
+    assert run.status == DONE, run
+
+    part = tmp_path / "part"
+    taken = []  # numbers of samples, step by step
+    first = 0
+    for (ranks, accumulation), last in zip([(4, 1), (2, 3), (3, 2), (None, 1)], [7, 17, 31, 40], strict=True):
+        for file in tmp_path.glob("record-*"):
+            file.unlink()
+        run = train(config, part, *sets(accumulation=accumulation, max_steps=last), ranks=ranks, program=FAULTY)
+        assert run.status == DONE, run
+        lines = [(tmp_path / f"record-{rank}").read_text().splitlines() for rank in range(ranks or 1)]
+        for step in range(last - first):
+            micro = range(step * accumulation, (step + 1) * accumulation)
+            numbers = [float(word) for of_rank in lines for i in micro for word in of_rank[i].split()]
+            taken.append([round(samples * number) for number in numbers])
+        first = last
+    steps_per_epoch = samples // batch
+    for epoch in range(4):
+        of_epoch = sum(taken[epoch * steps_per_epoch : (epoch + 1) * steps_per_epoch], [])
+        assert sorted(of_epoch) == list(range(samples)), epoch
+    assert [e["ranks"] for e in events(part, "resume")] == [4, 2, 3]
+    expected, found = losses(whole), losses(part)
+    assert list(found) == list(expected)
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "before,after",
+    [((2, "true"), (3, "true")), ((2, "true"), (None, "false")), ((None, "false"), (2, "true"))],
+)
+def test_sharded_state_is_cut_anew(tmp_path, before, after):
+    """Moments and averages of 2 ranks' pieces, as 3 ranks' or whole, and the other way round."""
+    skip_without_gpus(3)
+    text = digits(model='name: "mlp" mlp { hidden: [24] }', optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
+    config = write_config(tmp_path, text)
+    whole = tmp_path / "whole"
+    run = train(config, whole, *sets(**{"optimizer.shard": before[1]}), ranks=before[0])
+    assert run.status == DONE, run
+    step = checkpoints(whole)[1]
+    part = with_checkpoint_only(whole, step, tmp_path / "part")
+    run = train(config, part, *sets(**{"optimizer.shard": after[1]}), ranks=after[0])
+    assert run.status == DONE, run
+    np.testing.assert_allclose(list(losses(part).values()), list(losses(whole).values()), rtol=1e-4, atol=1e-5)
+    ends = [safetensors.torch.load_file(run_dir / "weights.safetensors") for run_dir in (part, whole)]
+    for name, tensor in ends[0].items():
+        np.testing.assert_allclose(tensor, ends[1][name], rtol=1e-3, atol=1e-5)
+
+
+# ---- Ends of every kind -------------------------------------------------------------------------
+
+
+def test_a_run_that_has_ended_ends_again(tmp_path):
+    config = write_config(tmp_path, digits())
+    run_dir = tmp_path / "run"
+    assert train(config, run_dir).status == DONE
+    before = losses(run_dir)
+    weights = (run_dir / "weights.safetensors").read_bytes()
+    (run_dir / "weights.safetensors").unlink()
+    assert train(config, run_dir).status == DONE
+    assert losses(run_dir) == before
+    assert (run_dir / "weights.safetensors").read_bytes() == weights
+
+
+def test_more_epochs(tmp_path):
+    config = write_config(tmp_path, digits())
+    run_dir, whole = tmp_path / "run", tmp_path / "whole"
+    assert train(config, run_dir).status == DONE
+    assert train(config, run_dir, *sets(epochs=3)).status == DONE
+    assert train(config, whole, *sets(epochs=3)).status == DONE
+    assert losses(run_dir) == losses(whole)
+    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
+
+
+def test_fresh_begins_anew_and_keeps_the_old(tmp_path):
+    config = write_config(tmp_path, digits())
+    run_dir = tmp_path / "run"
+    for number in (1, 2):
+        assert train(config, run_dir).status == DONE
+        assert train(config, run_dir, "--fresh").status == DONE
+        assert events(run_dir, "resume") == []
+        assert losses(tmp_path / f"run.{number}") == losses(run_dir)
+        assert checkpoints(tmp_path / f"run.{number}")[-1] == checkpoints(run_dir)[-1]
+
+
+# ---- Damage -------------------------------------------------------------------------------------
+
+
+STEPS_PER_EPOCH = 29  # of 1,797 samples, 64 a step
+
+
+def trained(tmp_path):
+    config = write_config(tmp_path, digits().replace("every_steps: 1 keep: 100", "every_epochs: 1 keep: 3"))
+    run_dir = tmp_path / "run"
+    # At its end it waits for the checkpoint; within, one may be left out.
+    for epochs in (1, 2, 3):
+        assert train(config, run_dir, *sets(epochs=epochs)).status == DONE
+    assert checkpoints(run_dir) == [STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH, 3 * STEPS_PER_EPOCH]
+    (run_dir / "log.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events(run_dir) if e["event"] != "resume"))
+    return config, run_dir
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size - 1)
+
+
+DAMAGE = {
+    "bit": ("model.safetensors", flip_a_bit, "its checksum is not the manifest's"),
+    "state": ("state-0.safetensors", flip_a_bit, "its checksum is not the manifest's"),
+    "cut": ("state-0.safetensors", cut, "bytes where the manifest says"),
+    "missing": ("model.safetensors", lambda path: path.unlink(), "cannot be opened: No such file"),
+    "manifest": ("manifest.pb", flip_a_bit, "is damaged"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_named_and_the_one_before_taken(tmp_path, damage):
+    config, run_dir = trained(tmp_path)
+    before = losses(run_dir)
+    steps = checkpoints(run_dir)
+    name, act, reason = DAMAGE[damage]
+    path = folder_of(run_dir, steps[-1]) / name
+    act(path)
+    run = train(config, run_dir, *sets(epochs=3))
+    assert run.status == DONE, run
+    assert len(run.error_lines) == 1 and run.error_lines[0].startswith(f"lockstep: warning: {path}"), run
+    assert reason in run.error_lines[0], run
+    assert [e["step"] for e in events(run_dir, "resume")] == [steps[-2]]
+    assert reason in events(run_dir, "warning")[0]["reason"]
+    assert losses(run_dir) == before
+    assert checkpoints(run_dir) == steps
+    assert (run_dir / "checkpoints" / f"step-{steps[-1]:012}.aside.1").is_dir()
+
+
+def test_all_damaged(tmp_path):
+    config, run_dir = trained(tmp_path)
+    for step in checkpoints(run_dir):
+        flip_a_bit(folder_of(run_dir, step) / "model.safetensors")
+    steps = checkpoints(run_dir)
+    expect_error(train(config, run_dir, *sets(epochs=3)), CHECKPOINT, "none of its 3 checkpoints is whole", "--fresh")
+    assert checkpoints(run_dir) == steps
+
+
+def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
+    """No update takes place after one, and the host learns of it at its next step line: what was saved between is
+    not what to go on from."""
+    noisy_digits(tmp_path, 640, planted=[64 * 6 + 1])
+    config = write_config(
+        tmp_path,
+        f"""deterministic: true global_batch: 64 epochs: 3 log {{ every_steps: 9 }} data {{ train: "train.csv" shuffle: false }}
+        model {{ name: "mlp" mlp {{ hidden: [16] }} }} optimizer {{ lr: 0.01 }} checkpoint {{ every_steps: 1 keep: 100 }}""",
+    )
+    run_dir = tmp_path / "run"
+    expect_error(train(config, run_dir), USAGE, "step 7: the loss is")
+    assert checkpoints(run_dir)[-1] in (1, 2, 3, 4, 5, 6)
+    # From there it comes to the same.
+    expect_error(train(config, run_dir), USAGE, "step 7: the loss is")
+
+
+def test_fewer_steps_than_there_were(tmp_path):
+    config, run_dir = trained(tmp_path)
+    expect_error(train(config, run_dir, *sets(epochs=2)), USAGE, "is of step 87, and 58 steps are all")
+
+
+# ---- What is not this run's ---------------------------------------------------------------------
+
+
+def test_another_config_is_refused(tmp_path):
+    config, run_dir = trained(tmp_path)
+    run = train(config, run_dir, *sets(epochs=3, seed=8, **{"optimizer.lr": 0.1}))
+    expect_error(run, USAGE, "optimizer.lr: 0.1 where it was 0.003", "seed: 8 where it was 1", "--fresh")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"log.every_steps": 5},
+        {"loader.threads": 0},
+        {"watchdog.collective_timeout_s": 9},
+        {"checkpoint.keep": 1},
+        {"graph": "false"},
+    ],
+)
+def test_what_changes_no_result_may_change(tmp_path, fields):
+    config, run_dir = trained(tmp_path)
+    assert train(config, run_dir, *sets(epochs=4, **fields)).status == DONE
+
+
+def test_other_data_are_refused(tmp_path):
+    lines = DIGITS.read_text().splitlines(keepends=True)
+    (tmp_path / "some.csv").write_text("".join(lines[:400]))
+    config = write_config(tmp_path, digits().replace(str(DIGITS), str(tmp_path / "some.csv")))
+    run_dir = tmp_path / "run"
+    assert train(config, run_dir).status == DONE
+    # Somewhere else they may lie.
+    (tmp_path / "some.csv").rename(tmp_path / "moved.csv")
+    config = write_config(tmp_path, digits().replace(str(DIGITS), str(tmp_path / "moved.csv")))
+    assert train(config, run_dir, *sets(epochs=3)).status == DONE
+    (tmp_path / "moved.csv").write_text("".join(lines[:401]))
+    run = train(config, run_dir, *sets(epochs=4))
+    expect_error(run, DATA, "401 training samples", "400 training samples")
+
+
+def test_what_is_no_run_is_left_alone(tmp_path):
+    config = write_config(tmp_path, digits())
+    folder = tmp_path / "thesis"
+    folder.mkdir()
+    (folder / "chapter1.txt").write_text("precious")
+    expect_error(train(config, folder), USAGE, "is no run's")
+    assert os.listdir(folder) == ["chapter1.txt"]
+
+
+def test_a_finished_run_without_checkpoints_is_left_alone(tmp_path):
+    config, run_dir = trained(tmp_path)
+    shutil.rmtree(run_dir / "checkpoints")
+    weights = (run_dir / "weights.safetensors").read_bytes()
+    expect_error(train(config, run_dir), USAGE, "left no checkpoint to go on from", "--fresh")
+    assert (run_dir / "weights.safetensors").read_bytes() == weights
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path):
+    config, run_dir = trained(tmp_path)
+    expected = losses(run_dir)
+    shutil.rmtree(run_dir / "checkpoints")
+    (run_dir / "weights.safetensors").unlink()
+    assert train(config, run_dir, *sets(epochs=3)).status == DONE
+    assert losses(run_dir) == expected and events(run_dir, "resume") == []
+
+
+def test_two_runs_at_once(tmp_path):
+    """The second is refused while the first trains, and not once it has been killed."""
+    config = write_config(tmp_path, digits(more="").replace("epochs: 2", "epochs: 100000"))
+    run_dir = tmp_path / "run"
+    first = subprocess.Popen(
+        [LOCKSTEP, "train", config, "--set", f"run_dir={run_dir}"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        for line in first.stdout:
+            if "loss" in line:
+                break
+        expect_error(train(config, run_dir), USAGE, f"process {first.pid} on ", "trains in it")
+        expect_error(train(config, run_dir, "--fresh"), USAGE, f"process {first.pid} on ")
+    finally:
+        first.kill()
+        first.wait()
+    # With no steps left to make it ends at once.
+    newest = checkpoints(run_dir)[-1] if (run_dir / "checkpoints").is_dir() else 0
+    run = train(config, run_dir, *sets(max_steps=newest + 2))
+    assert run.status == DONE, run
