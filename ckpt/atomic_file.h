@@ -10,8 +10,9 @@
 //   3. fsync the file: the name must not come before the content
 //   4. rename it to PATH
 //   5. fsync the folder: only then is the new name on the disk
-// What is large goes past the page cache in pieces (O_DIRECT), each while the next is being made: 1.49 GB to
-// an SSD that `dd oflag=direct` writes at 1.9 GB/s.
+// What is large goes past the page cache in pieces (O_DIRECT), each while the next is being made: 1.49 GB
+// from a GPU in 0.80 to 0.86 s where `dd bs=16M oflag=direct` takes 0.83 to 0.84 s, and with the page cache
+// 1.4 to 1.7 s.
 // A process that is killed between 1 and 4 leaves PATH.tmp.PID behind.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/atomic_file_test.cc)

@@ -22,6 +22,7 @@
 #include "base/nearest.h"
 #include "comm/flight_story.h"
 #include "launch/bench.h"
+#include "launch/checkpoints.h"
 #include "launch/job.h"
 #include "launch/mpirun.h"
 #include "launch/prepare.h"
@@ -278,6 +279,11 @@ int Main(int argc, char** argv, const Models& models) {
   flight->add_option("--last", line.last, "collectives to print")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  CLI::App* checkpoints = app.add_subcommand("checkpoints", "a run's checkpoints");
+  CLI::App* verify = app.add_subcommand("verify", "whether a run's checkpoints are whole");
+  for (CLI::App* command : {checkpoints, verify}) {
+    command->add_option("RUN", line.run_dir, "run folder")->required();
+  }
   PrepareCommand prepare(app);
   CLI::App* bench = app.add_subcommand("bench", "measurements on this machine");
   bench->require_subcommand(1);
@@ -346,6 +352,8 @@ int Main(int argc, char** argv, const Models& models) {
     app.parse(argc, argv);
     if (scaling->parsed()) return RunBenchScaling(line, argv[0]);
     if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
+    if (checkpoints->parsed()) PrintCheckpoints(line.run_dir);
+    if (verify->parsed()) VerifyCheckpoints(line.run_dir);
     if (version->parsed()) PrintVersion();
     if (prepare.parsed()) {
       if (line.ranks > 0)

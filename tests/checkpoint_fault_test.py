@@ -30,7 +30,8 @@ def config_in(folder):
         folder,
         f"""deterministic: true log {{ every_steps: 1 }} global_batch: 1024 max_steps: {STEPS}
         data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}
-        model {{ name: "mlp" mlp {{ hidden: [512, 512] dropout: 0.2 }} }} optimizer {{ lr: 0.003 }} checkpoint {{ every_steps: {EVERY} every_epochs: 0 keep: 2 }}""",
+        model {{ name: "mlp" mlp {{ hidden: [512, 512] dropout: 0.2 }} }}
+        optimizer {{ lr: 0.003 }} checkpoint {{ every_steps: {EVERY} every_epochs: 0 keep: 2 }}""",
     )
 
 
@@ -80,7 +81,7 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     count = tmp_path / "count"
     run = train(config, whole, ranks, **fault(whole, "kill", 10**9, victim, FAULT_COUNT=str(count)))
     assert run.status == DONE, run
-    assert len(events(whole, "checkpoint")) >= 3
+    assert len(events(whole, "checkpoint")) >= 2
     calls = int(count.read_text())
     killed = 0
     for k in sample(calls, f"{ranks} {victim}"):
@@ -94,9 +95,11 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
         announced = [e["step"] for e in lines if e["event"] == "checkpoint"]
         assert all(step <= newest for step in announced), f"call {k}: {announced} announced, {newest} there"
         done = max([e["step"] for e in lines if e["event"] == "step"], default=0)
-        # One interval, and what was trained while the next was being written.
+        # One interval, and what was trained while the next was being written; on a GPU the host learns eight steps
+        # later whether it may be committed.
         late = [e for e in lines if e["event"] == "checkpoint_late"]
-        assert late or done - newest < 2 * EVERY, f"call {k}: {done} steps done, the newest checkpoint is of {newest}"
+        lag = 8 if DEVICE == "CUDA" else 0
+        assert late or done - newest < 2 * EVERY + lag, f"call {k}: {done} steps done, the newest is of {newest}"
 
         run = train(config, run_dir, ranks)
         assert run.status == DONE, f"after call {k}: {run}"

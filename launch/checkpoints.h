@@ -1,0 +1,16 @@
+// What a user asks of a run's checkpoints.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation
+// before it. Throws Error (kCheckpoint) where there are none.
+void PrintCheckpoints(const std::string& run_dir);
+
+// Reads all bytes of all and prints a line for each. Throws Error (kCheckpoint) where one is damaged, or
+// there are none.
+void VerifyCheckpoints(const std::string& run_dir);
+
+}  // namespace lockstep
