@@ -46,6 +46,10 @@ std::optional<int64_t> StepIn(std::string_view name) {
   return step;
 }
 
+std::string PartialPathOf(const std::string& run_dir, int64_t step, const std::string& attempt) {
+  return fmt::format("{}.{}{}", PathOf(run_dir, step), attempt, kPartial);
+}
+
 [[noreturn]] void Fail(const std::string& path, const char* what) {
   throw CheckpointError("{}: cannot be {}: {}", path, what, std::strerror(errno));
 }
@@ -114,8 +118,7 @@ std::string ReadSmall(const std::string& path) {
 
 CheckpointWriter::CheckpointWriter(Options options)
     : options_(std::move(options)),
-      folder_(fmt::format("{}.{}{}", PathOf(options_.run_dir, options_.step), options_.attempt,
-                          kPartial)) {
+      folder_(PartialPathOf(options_.run_dir, options_.step, options_.attempt)) {
   MakeFolder(FolderOf(options_.run_dir), kSaving);
   if (options_.rank == 0) SyncFolder(options_.run_dir, kSaving);
   MakeFolder(folder_, kSaving);
@@ -238,6 +241,11 @@ void RemoveCheckpoint(const Checkpoint& checkpoint) {
   RenameFile(checkpoint.path, removed, kSaving);
   SyncFolder(fs::path(removed).parent_path().string(), kSaving);
   RemoveFolder(removed);
+}
+
+void RemovePartial(const std::string& run_dir, int64_t step, const std::string& attempt) {
+  const std::string path = PartialPathOf(run_dir, step, attempt);
+  if (fs::exists(path)) RemoveFolder(path);
 }
 
 void RemoveLeftovers(const std::string& run_dir) {

@@ -105,6 +105,10 @@ void SetAside(const Checkpoint& checkpoint);
 // Throws Error (kCheckpoint).
 void RemoveCheckpoint(const Checkpoint& checkpoint);
 
+// Removes what a checkpoint that came to nothing left behind. No rank may be writing it any more. Throws
+// Error (kCheckpoint).
+void RemovePartial(const std::string& run_dir, int64_t step, const std::string& attempt);
+
 // Removes what runs before this one began and did not end. Nobody may be writing. Throws Error
 // (kCheckpoint).
 void RemoveLeftovers(const std::string& run_dir);

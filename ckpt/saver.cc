@@ -20,6 +20,12 @@ constexpr char kStatePrefix[] = "state-";
 // side of the file system.
 constexpr std::chrono::milliseconds kPartsInterval{5};
 
+int64_t BytesOf(const checkpoint::Manifest& manifest) {
+  int64_t bytes = 0;
+  for (const checkpoint::File& file : manifest.file()) bytes += file.bytes();
+  return bytes;
+}
+
 }  // namespace
 
 Saver::Saver(at::Device device, Options options)
@@ -28,7 +34,10 @@ Saver::Saver(at::Device device, Options options)
       snapshot_(device),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
-Saver::~Saver() { Abandon(); }
+Saver::~Saver() {
+  Abandon();
+  Wait();
+}
 
 bool Saver::busy() const {
   const std::lock_guard lock(mutex_);
@@ -85,10 +94,11 @@ void Saver::Wait() {
 }
 
 void Saver::Abandon() {
-  std::unique_lock lock(mutex_);
-  abandoned_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
   changed_.notify_all();
-  changed_.wait(lock, [&] { return !busy_; });
 }
 
 std::optional<Saver::Outcome> Saver::TakeOutcome() {
@@ -107,6 +117,7 @@ void Saver::Run(const std::stop_token& stop) {
       outcome = Write(stop);
     } catch (const std::exception& error) {
       outcome.error = error.what();
+      given_up_ = step_;
     }
     outcome.step = step_;
     {
@@ -120,6 +131,8 @@ void Saver::Run(const std::stop_token& stop) {
 
 Saver::Outcome Saver::Write(const std::stop_token& stop) {
   const c10::DeviceGuard guard(device_);
+  Outcome outcome;
+  RemoveRemains(outcome);
   CheckpointWriter writer({.run_dir = options_.run_dir,
                            .step = step_,
                            .attempt = options_.attempt,
@@ -139,7 +152,6 @@ Saver::Outcome Saver::Write(const std::stop_token& stop) {
   write(fmt::format("{}{}.safetensors", kStatePrefix, options_.rank), model_end, tensors.end());
   writer.FinishPart();
 
-  Outcome outcome;
   outcome.snapshot_s = snapshot_.seconds();
   if (options_.rank != 0) return outcome;
   while (!released() || !writer.AllPartsAreFinished()) {
@@ -158,17 +170,25 @@ bool Saver::Pause(const std::stop_token& stop) {
   return !abandoned_ && !stop.stop_requested();
 }
 
-void Saver::KeepSome(Outcome& outcome) const {
+// Where a disk is full, they are the room for the next.
+void Saver::RemoveRemains(Outcome& outcome) {
+  if (options_.rank != 0 || !given_up_) return;
   try {
-    const std::vector<Checkpoint> checkpoints = ListCheckpoints(options_.run_dir);
-    for (const Checkpoint& checkpoint : checkpoints) {
-      if (checkpoint.step != step_) continue;
-      const checkpoint::Manifest manifest = ReadManifest(checkpoint);
-      for (const checkpoint::File& file : manifest.file()) outcome.bytes += file.bytes();
-    }
-    for (size_t i = options_.keep; i < checkpoints.size(); ++i) RemoveCheckpoint(checkpoints[i]);
+    RemovePartial(options_.run_dir, *std::exchange(given_up_, std::nullopt), options_.attempt);
   } catch (const std::exception& error) {
     outcome.warning = error.what();
+  }
+}
+
+void Saver::KeepSome(Outcome& outcome) const {
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(options_.run_dir);
+  for (size_t i = 0; i < checkpoints.size(); ++i) {
+    try {
+      if (checkpoints[i].step == step_) outcome.bytes = BytesOf(ReadManifest(checkpoints[i]));
+      if (i >= static_cast<size_t>(options_.keep)) RemoveCheckpoint(checkpoints[i]);
+    } catch (const std::exception& error) {
+      outcome.warning = error.what();
+    }
   }
 }
 

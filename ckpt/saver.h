@@ -2,7 +2,8 @@
 //
 // Promise: Save() takes a snapshot and returns; a thread of its own writes and, on rank 0, commits it once
 // every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound, and then removes
-// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it.
+// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it, and its remains are removed before the next is
+// written.
 //
 // Each rank has one. All ranks must Save() the same steps, and only once none of them is busy.
 //
@@ -13,8 +14,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
 //   a file cannot be written -> an outcome with the reason; the others' parts wait for Abandon()
-//     -> Saver.SaysWhatFailed
-//   the process ends while it writes -> no checkpoint -> Saver.TheNextOneFollowsAnAbandonedOne
+//     -> SaverTest.SaysWhatFailed, .TheNextOneFollowsAnAbandonedOne
+//   the process ends while it writes -> no checkpoint -> SaverTest.GivesUpWhenItIsDestroyed
 #pragma once
 
 #include <condition_variable>
@@ -77,7 +78,7 @@ class Saver {
   // Returns once it is not busy. On rank 0: the step was released.
   void Wait();
 
-  // Gives up what is not written: another rank cannot write its part.
+  // What is not written is to be given up: another rank cannot write its part. Returns at once.
   void Abandon();
 
   // Of the last one, once it is known; given out once.
@@ -86,6 +87,7 @@ class Saver {
  private:
   void Run(const std::stop_token& stop);
   Outcome Write(const std::stop_token& stop);
+  void RemoveRemains(Outcome& outcome);
   void KeepSome(Outcome& outcome) const;
   bool released() const;
   bool Pause(const std::stop_token& stop);
@@ -96,6 +98,7 @@ class Saver {
   size_t model_tensors_ = 0;  // the snapshot's first, on rank 0
   checkpoint::Manifest manifest_;
   int64_t step_ = 0;
+  std::optional<int64_t> given_up_;  // on rank 0: the step whose remains are to be removed
   double taken_s_ = 0;
 
   mutable std::mutex mutex_;

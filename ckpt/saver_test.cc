@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "base/test_files.h"
@@ -44,6 +45,12 @@ class SaverTest : public testing::Test {
     std::vector<int64_t> steps;
     for (const Checkpoint& checkpoint : ListCheckpoints(run_)) steps.push_back(checkpoint.step);
     return steps;
+  }
+
+  // Of checkpoints, and what else lies beside them.
+  int64_t NamesInFolder() const {
+    const fs::directory_iterator names(run_ + "/checkpoints");
+    return std::distance(fs::begin(names), fs::end(names));
   }
 
   bool releases_ = true;
@@ -105,6 +112,7 @@ TEST_F(SaverTest, CommitsOnceTheStepIsReleased) {
   Save(*saver, 5);
   saver->Release(4);
   saver->Abandon();
+  saver->Wait();
   EXPECT_THAT(Steps(), ElementsAre());
   Save(*saver, 6);
   saver->Release(6);
@@ -116,7 +124,7 @@ TEST_F(SaverTest, TheNextOneFollowsAnAbandonedOne) {
   const auto first = Make(0, 2), second = Make(1, 2);
   Save(*first, 5);
   first->Abandon();
-  EXPECT_FALSE(first->busy());
+  first->Wait();
   EXPECT_TRUE(first->failed());
   EXPECT_EQ(first->TakeOutcome()->error, "another rank could not write its part");
   Save(*first, 6);
@@ -124,6 +132,7 @@ TEST_F(SaverTest, TheNextOneFollowsAnAbandonedOne) {
   first->Wait();
   second->Wait();
   EXPECT_THAT(Steps(), ElementsAre(6));
+  EXPECT_EQ(NamesInFolder(), 1);
 }
 
 TEST_F(SaverTest, GivesUpWhenItIsDestroyed) {
@@ -152,6 +161,7 @@ TEST_F(SaverTest, SaysWhatFailed) {
   Save(*saver, 7);
   saver->Wait();
   EXPECT_THAT(Steps(), ElementsAre(7, 5));
+  EXPECT_EQ(NamesInFolder(), 2);
 }
 
 }  // namespace

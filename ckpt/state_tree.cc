@@ -40,7 +40,11 @@ std::optional<Range> TakeRange(std::string& name) {
   return range;
 }
 
-std::string OwnName(const std::string& name, int rank) { return fmt::format("{}.{}", name, rank); }
+constexpr char kOwnMark = '@';
+
+std::string OwnName(const std::string& name, int rank) {
+  return fmt::format("{}{}{}", name, kOwnMark, rank);
+}
 
 std::string ShapeText(const at::Tensor& tensor) {
   return fmt::format("{} [{}]", c10::toString(tensor.scalar_type()),
@@ -118,10 +122,10 @@ class SavedTensors {
     return whole;
   }
 
-  // Names that nobody has read, without own ones, which end in a rank.
-  void RequireAllUsed(const std::set<std::string>& own) const {
+  // Throws Error (kCheckpoint) where nobody has read a name that is not some rank's own.
+  void RequireAllUsed() const {
     const auto require = [&](const std::string& name) {
-      if (used_.contains(name) || own.contains(name.substr(0, name.rfind('.')))) return;
+      if (used_.contains(name) || name.find(kOwnMark) != std::string::npos) return;
       throw CheckpointError("{}: {}: this program has no place for it", Place(), name);
     };
     for (const auto& [name, file] : whole_) require(name);
@@ -240,18 +244,18 @@ at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& 
 }
 
 void Restore(const StateTree& state, const std::vector<std::string>& files,
-             const std::map<std::string, int>& versions, int rank, bool as_many_ranks) {
+             const std::map<std::string, int>& versions, const RestoreOptions& options) {
   RequireKnownVersions(state.versions(), versions);
   SavedTensors saved(files);
-  std::set<std::string> own;
   std::vector<std::pair<const StateEntry*, at::Tensor>> found;
   for (const StateEntry& entry : state.entries()) {
     const at::Tensor like = entry.get();
     switch (entry.kind) {
       case StateEntry::Kind::kOwn: {
-        own.insert(entry.name);
-        const std::string name = OwnName(entry.name, rank);
-        if (as_many_ranks) found.emplace_back(&entry, saved.Read(name, like));
+        const std::string name = OwnName(entry.name, options.rank);
+        if (options.as_many_ranks && saved.Has(name)) {
+          found.emplace_back(&entry, saved.Read(name, like));
+        }
         break;
       }
       case StateEntry::Kind::kPiece:
@@ -270,11 +274,7 @@ void Restore(const StateTree& state, const std::vector<std::string>& files,
       }
     }
   }
-  // Of pieces this rank asks for its own only.
-  const bool asks_for_all = std::ranges::none_of(state.entries(), [](const StateEntry& entry) {
-    return entry.kind == StateEntry::Kind::kPiece;
-  });
-  if (asks_for_all) saved.RequireAllUsed(own);
+  if (!options.sharded) saved.RequireAllUsed();
   for (const auto& [entry, tensor] : found) entry->set(tensor);
 }
 

@@ -5,8 +5,9 @@
 //
 // A name is of one of three kinds:
 //   shared  the same on all ranks; one of them writes it
-//   own     each rank's (its random numbers): RANK is part of its name in the file, "random.cpu.3". Given
-//           back only in a job of as many ranks
+//   own     each rank's (its random numbers): RANK is part of its name in the file, "random.cpu@3". Given
+//           back only in a job of as many ranks, and where it was saved (of a GPU's there are none where the
+//           CPU trained)
 //   piece   a part of a tensor that the ranks hold together (optimizer.shard), flat, in the order of the
 //           whole's memory: "optimizer.exp_avg.fc.weight[0:500]". Whole or in whatever pieces it was
 //           saved, it is given back in whatever pieces it is asked for
@@ -81,8 +82,14 @@ std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int
 at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& name);
 
 // Gives the state back from `files`, safetensors that PartOf() of all of `ranks` ranks went into. `versions`:
-// of the parts when they were written. Throws Error (kCheckpoint).
+// of the parts when they were written. `sharded`: other ranks ask for pieces that this one does not. Throws
+// Error (kCheckpoint).
+struct RestoreOptions {
+  int rank = 0;
+  bool as_many_ranks = true;  // as when it was saved
+  bool sharded = false;
+};
 void Restore(const StateTree& state, const std::vector<std::string>& files,
-             const std::map<std::string, int>& versions, int rank, bool as_many_ranks);
+             const std::map<std::string, int>& versions, const RestoreOptions& options);
 
 }  // namespace lockstep

@@ -71,7 +71,8 @@ class StateTreeTest : public testing::Test {
   }
 
   void RestoreInto(Rank& rank, int number = 0, bool as_many_ranks = true) const {
-    Restore(rank.Tree(), files_, versions_, number, as_many_ranks);
+    Restore(rank.Tree(), files_, versions_,
+            {.rank = number, .as_many_ranks = as_many_ranks, .sharded = true});
   }
 
   // The error of restoring `rank`, whose count stays what it is.
@@ -145,7 +146,7 @@ TEST_F(StateTreeTest, PutsPiecesTogetherAndTakesWholesApart) {
   tree.BeginPart("random", 1);
   tree.AddOwn(
       "cpu", [&] { return rest.own; }, [](const at::Tensor&) {});
-  Restore(tree, files_, versions_, 0, true);
+  Restore(tree, files_, versions_, {});
   EXPECT_TRUE(at::equal(whole, at::arange(10).view({2, 5}).t().to(at::kFloat)));
 
   const std::string file = folder_ + "/whole";
@@ -195,7 +196,7 @@ TEST_F(StateTreeTest, NamesWhatDoesNotFit) {
   at::Tensor a = at::zeros({3});
   tree.Add("a", a);
   WriteSafetensors(files_[0], {{"numbers.a", at::ones({3})}, {"numbers.z", at::ones({3})}}, {});
-  const auto restore = [&] { Restore(tree, files_, versions_, 0, true); };
+  const auto restore = [&] { Restore(tree, files_, versions_, {}); };
   EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, restore),
               HasSubstr("numbers.z: this program has no place for it"));
   EXPECT_TRUE(at::equal(a, at::zeros({3})));

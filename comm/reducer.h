@@ -1,8 +1,8 @@
 // Reducer: the gradients of all ranks, summed while backward is still running.
 //
 // Promise: after Wait() every parameter's gradient, and scalars(), hold the sum over all ranks of
-// what each rank accumulated since Begin(), the same bits on every rank. With `shard`, from the
-// second step on, a rank holds only its part of that sum: the gradients of its shards().
+// what each rank accumulated since Begin(), the same bits on every rank. With `shard`, once the
+// layout is settled, a rank holds only its part of that sum: the gradients of its shards().
 //
 // Invariants:
 //   1. Every parameter's .grad is a view into a flat bucket, from construction on.

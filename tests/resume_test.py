@@ -2,8 +2,7 @@
 samples and the same losses but for rounding with more or fewer.
 
 A run that was never interrupted leaves its checkpoints behind; each is put into a folder of its own, from which
-a second run goes on, and both must end alike. What ends a run for real (kill -9, a full disk) is planted
-(tests/faulty_model.cc).
+a second run goes on, and both must end alike. (checkpoint_fault_test.py ends runs for real.)
 """
 
 import json
@@ -178,6 +177,17 @@ def test_augmented_images_through_batch_norm(tmp_path, ranks):
     )
 
 
+def test_batch_norm_on_another_number_of_ranks(tmp_path):
+    """The buffers of ranks that are no more are left."""
+    skip_without_gpus(2)
+    config = write_config(tmp_path, digits(model=faulty(norm=1)))
+    run_dir = tmp_path / "run"
+    for epochs, ranks in ((1, 2), (2, None), (3, 2)):
+        run = train(config, run_dir, *sets(epochs=epochs), ranks=ranks, program=FAULTY)
+        assert run.status == DONE, run
+    assert [e["ranks"] for e in events(run_dir, "resume")] == [2, 1]
+
+
 @pytest.mark.skipif(DEVICE != "CUDA", reason="FP16 is for GPUs: its loss scale lives there")
 def test_loss_scale(tmp_path):
     expect_bitwise(tmp_path, digits(more="precision: FP16 loss_scale { growth_interval: 7 }"))
@@ -281,7 +291,9 @@ def test_fresh_begins_anew_and_keeps_the_old(tmp_path):
     run_dir = tmp_path / "run"
     for number in (1, 2):
         assert train(config, run_dir).status == DONE
-        assert train(config, run_dir, "--fresh").status == DONE
+        run = train(config, run_dir, "--fresh")
+        assert run.status == DONE
+        assert run.error_lines == [f"lockstep: warning: {run_dir}: the run that was there is now {run_dir}.{number}"]
         assert events(run_dir, "resume") == []
         assert losses(tmp_path / f"run.{number}") == losses(run_dir)
         assert checkpoints(tmp_path / f"run.{number}")[-1] == checkpoints(run_dir)[-1]
@@ -435,8 +447,11 @@ def test_what_is_no_run_is_left_alone(tmp_path):
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter1.txt").write_text("precious")
-    expect_error(train(config, folder), USAGE, "is no run's")
-    assert os.listdir(folder) == ["chapter1.txt"]
+    for arguments in ([], ["--fresh"]):
+        expect_error(train(config, folder, *arguments), USAGE, f"{folder}: exists already and is no run's")
+        assert os.listdir(folder) == ["chapter1.txt"]
+    expect_error(train(config, folder / "chapter1.txt"), USAGE, "exists already and is no run's")
+    assert sorted(os.listdir(tmp_path)) == ["config.pbtxt", "thesis"]
 
 
 def test_a_finished_run_without_checkpoints_is_left_alone(tmp_path):

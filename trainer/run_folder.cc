@@ -12,14 +12,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Gives the run's folder the first of the names RUN.1, RUN.2, ... that is free.
-void MoveAway(const std::string& path) {
+// Gives the run's folder the first of the names RUN.1, RUN.2, ... that is free, and returns it.
+std::string MoveAway(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   const RunLock nobody_trains_in_it(path);
   for (int number = 1;; ++number) {
     const std::string free = fmt::format("{}.{}", path, number);
     if (fs::exists(free)) continue;
     RenameWithoutReplacing(path, free, kSaving);
-    return;
+    return free;
   }
 }
 
@@ -44,22 +45,29 @@ RunFolder::RunFolder(const config::Config& config, bool fresh) : path_(config.ru
   const fs::path folder = fs::absolute(path_);
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
-  if (fresh && fs::exists(folder)) MoveAway(path_);
+  if (fs::exists(folder) && !fs::exists(RunConfigPath(path_)) && !fs::exists(path_ + "/lock") &&
+      !(fs::is_directory(folder) && fs::is_empty(folder))) {
+    throw UsageError(
+        "{}: exists already and is no run's: choose another folder with --set run_dir=...", path_);
+  }
+  if (fresh && fs::exists(folder)) {
+    warnings_.push_back(
+        fmt::format("{}: the run that was there is now {}", path_, MoveAway(path_)));
+  }
   const bool made = !error && fs::create_directory(folder, error);
   if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
-  if (made) {
-    SyncFolder(folder.parent_path().string(), kSaving);
-  } else if (!fs::exists(RunConfigPath(path_)) && !fs::exists(path_ + "/lock") &&
-             !fs::is_empty(folder)) {
-    throw UsageError(
-        "{}: the folder exists already and is no run's: choose another with --set run_dir=...",
-        path_);
-  }
+  if (made) SyncFolder(folder.parent_path().string(), kSaving);
   lock_.emplace(path_);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
   if (!made) FindNewest(config);
+}
+
+void RunFolder::Begin(const config::Config& config) {
+  for (const Checkpoint& checkpoint : damaged_) SetAside(checkpoint);
   WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
-  OpenLog();
+  const std::string log = path_ + "/log.jsonl";
+  CutTornLine(log);
+  log_.open(log, std::ios::app);
 }
 
 void RunFolder::FindNewest(const config::Config& config) {
@@ -72,7 +80,6 @@ void RunFolder::FindNewest(const config::Config& config) {
         "choose another folder with --set run_dir=...",
         path_);
   }
-  std::vector<Checkpoint> damaged;
   checkpoint::Manifest manifest;
   for (const Checkpoint& checkpoint : checkpoints) {
     try {
@@ -81,16 +88,16 @@ void RunFolder::FindNewest(const config::Config& config) {
       newest_ = checkpoint;
       break;
     } catch (const Error& error) {
-      damaged.push_back(checkpoint);
+      damaged_.push_back(checkpoint);
       warnings_.emplace_back(error.what());
     }
   }
   if (!newest_) {
-    if (damaged.empty()) return;
+    if (damaged_.empty()) return;
     throw CheckpointError(
         "{}: none of its {} checkpoints is whole: begin anew with --fresh, which keeps the folder "
         "under another name",
-        warnings_.front(), damaged.size());
+        warnings_.front(), damaged_.size());
   }
   const std::vector<std::string> differences = Differences(ParsePrinted(manifest.config()), config);
   if (!differences.empty()) {
@@ -99,13 +106,6 @@ void RunFolder::FindNewest(const config::Config& config) {
         "folder with --set run_dir=..., or begin anew with --fresh",
         path_, newest_->step, fmt::join(differences, "; "));
   }
-  for (const Checkpoint& checkpoint : damaged) SetAside(checkpoint);
-}
-
-void RunFolder::OpenLog() {
-  const std::string path = path_ + "/log.jsonl";
-  CutTornLine(path);
-  log_.open(path, std::ios::app);
 }
 
 void RunFolder::Log(const nlohmann::ordered_json& event) {

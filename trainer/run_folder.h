@@ -49,9 +49,13 @@ namespace lockstep {
 
 class RunFolder {
  public:
-  // Makes the folder of config.run_dir, or opens the one that is there, locks it and writes config.pbtxt.
-  // `fresh`: gives one that is there another name first. Throws Error (kUsage, kCheckpoint).
+  // Makes the folder of config.run_dir, or opens the one that is there, and locks it. `fresh`: gives one that
+  // is there another name first. Throws Error (kUsage, kCheckpoint).
   RunFolder(const config::Config& config, bool fresh);
+
+  // The run begins or goes on: writes config.pbtxt, sets aside what is damaged, and opens the log. To be
+  // called once, before the others. Throws Error (kCheckpoint).
+  void Begin(const config::Config& config);
 
   // What to go on from: the newest checkpoint that is whole; nothing: the run begins.
   const std::optional<Checkpoint>& newest() const { return newest_; }
@@ -66,11 +70,11 @@ class RunFolder {
 
  private:
   void FindNewest(const config::Config& config);
-  void OpenLog();
 
   std::string path_;
   std::optional<RunLock> lock_;
   std::optional<Checkpoint> newest_;
+  std::vector<Checkpoint> damaged_;
   std::vector<std::string> warnings_;
   std::ofstream log_;
 };

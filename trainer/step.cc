@@ -105,6 +105,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
       norm_decides_(rules_.max_norm > 0 || config.optimizer().clip_value() > 0 ||
                     rules_.scales_loss || !rules_.stops || world.size() == 1),
       parameters_(TrainedParametersOf(model)),
+      scales_loss_(rules_.scales_loss),
       peak_memory_(world.device) {
   for (const auto& item : model.named_buffers()) buffers_.push_back({item.key(), item.value()});
   reducer_.emplace(parameters_, world.communicator, ReducerOptionsFor(config));
@@ -187,13 +188,26 @@ void Step::MakeOptimizer() {
   optimizer_.emplace(config_.optimizer(), *reducer_, values_, rules_.scales_loss);
 }
 
-void Step::AddTo(StateTree& state) const {
+void Step::AddTo(StateTree& state) {
   state.BeginPart("step", 1);
+  state.Add("scales_loss", scales_loss_);
   state.Add("values", values_);
   state.Add("figures", figures_);
   state.Add("bucket_order", at::tensor(reducer_->order(), at::kLong));
   state.BeginPart("optimizer", 1);
   optimizer_->AddTo(state);
+}
+
+void Step::AfterRestore() {
+  const bool scaled = std::exchange(scales_loss_, rules_.scales_loss) != 0;
+  if (scaled != rules_.scales_loss) {
+    values_[ops::kLossScale].fill_(rules_.scales_loss ? config_.loss_scale().initial() : 1.0);
+    values_[ops::kGrowthTracker].zero_();
+  }
+  // Of a job that left such steps out.
+  for (const ops::StepFigure figure : {ops::kBadStep, ops::kBadLoss, ops::kBadGradNorm}) {
+    figures_[figure].zero_();
+  }
 }
 
 bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {

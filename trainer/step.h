@@ -5,7 +5,8 @@
 // targets in the global batch.
 //
 // Invariants:
-//   1. The first step runs eagerly; in it ranks agree on errors, and the reducer's layout settles. A
+//   1. The first step runs eagerly; in it ranks agree on errors, and the reducer's layout settles, unless
+//      Resume() has settled it. A
 //      batch shape (the global batch's count, from which each rank's counts follow) that is seen for the
 //      first time runs eagerly, which sets up all that a capture needs; from the second time on it is a
 //      graph. So all ranks replay the same step or none does.
@@ -76,7 +77,9 @@ class Step {
 
   // What the next step depends on, without parameters and buffers: the optimizer's part and one of this
   // class's own. Once a step has run or Resume() was called.
-  void AddTo(StateTree& state) const;
+  void AddTo(StateTree& state);
+  // What was restored is made to fit this job's precision and rules. Once AddTo()'s were.
+  void AfterRestore();
   // In it: the order that Resume() takes.
   static constexpr const char* kBucketOrder = "step.bucket_order";
 
@@ -147,6 +150,7 @@ class Step {
   int64_t share_of_ = 0;
 
   bool agreed_ = false;  // on errors, in the first step
+  int64_t scales_loss_;  // rules_.scales_loss, or the saved job's
 
   std::optional<StepGraphs> graphs_;
   std::string why_no_graph_;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "base/clock.h"
@@ -215,6 +216,9 @@ class Trainer {
   void Run(const TrainOptions& options, const RunStart& start, RunFolder* folder) {
     folder_ = folder;
     const checkpoint::Manifest resumed = Begin(start.checkpoint);
+    Together(world_.host, [&] {
+      if (folder_ != nullptr) folder_->Begin(config_);
+    });
     checkpoint::Manifest manifest;
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
@@ -288,7 +292,7 @@ class Trainer {
   // ---- Checkpoints ------------------------------------------------------------------------------
 
   // All that the next step depends on, but for the model's parameters and buffers and what follows from the
-  // number of steps done. Once a step has run.
+  // number of steps done. Once a step has run, or was resumed.
   StateTree State() {
     StateTree state;
     state.BeginPart("trainer", 1);
@@ -353,8 +357,11 @@ class Trainer {
                       Mix(uint64_t{1} + world_.rank()));
     }
     Restore(State(), StateFiles(checkpoint, manifest),
-            {manifest.part_version().begin(), manifest.part_version().end()}, world_.rank(),
-            as_many_ranks);
+            {manifest.part_version().begin(), manifest.part_version().end()},
+            {.rank = world_.rank(),
+             .as_many_ranks = as_many_ranks,
+             .sharded = config_.optimizer().shard()});
+    step_->AfterRestore();
     for (const checkpoint::Metric& metric : manifest.metric()) {
       evaluation_.push_back({metric.name(), metric.value()});
     }
@@ -422,14 +429,20 @@ class Trainer {
     });
   }
 
-  // Returns once nothing is being written any more; true: because a rank could not write its part.
+  // Returns once nothing is being written any more; true: because a rank could not write its part. The ranks
+  // wait together, so that none seems stuck to the watchdog.
   bool FinishSaving() {
-    if (world_.rank() != 0) saver_->Wait();
-    const bool failed = world_.rank() != 0 && (saver_->failed() || save_failed_);
-    const bool gives_up = OnAnyRank(failed, "whether a checkpoint failed", world_.host);
-    if (gives_up) saver_->Abandon();
-    saver_->Wait();
-    return gives_up;
+    constexpr std::chrono::milliseconds kInterval{5};
+    bool gave_up = false;
+    while (OnAnyRank(saver_->busy(), "whether a checkpoint is being written", world_.host)) {
+      const bool failed = world_.rank() != 0 && (saver_->failed() || save_failed_);
+      if (OnAnyRank(failed, "whether a checkpoint failed", world_.host)) {
+        gave_up = true;
+        saver_->Abandon();
+      }
+      std::this_thread::sleep_for(kInterval);
+    }
+    return gave_up;
   }
 
   void TellSaved() {

@@ -10,7 +10,7 @@
 //   a rank throws later -> options.leave, which ends the others, too
 //     -> tests/fault_test.py, test_a_rank_that_throws
 //   a checkpoint cannot be written -> the log says so, and the run goes on; the last one: Error (kCheckpoint)
-//     on every rank -> tests/resume_test.py, test_a_full_disk
+//     on every rank -> tests/checkpoint_fault_test.py, test_a_disk_that_fails
 //   the run folder is not this run's -> trainer/run_folder.h
 #pragma once
 
