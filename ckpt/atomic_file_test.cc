@@ -1,10 +1,8 @@
 #include "ckpt/atomic_file.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 
@@ -67,33 +65,24 @@ TEST_F(AtomicFile, WritesWhatIsLarge) {
 // The second of several pieces.
 TEST_F(AtomicFile, AFailureWithinWhatIsLargeLeavesTheOldFile) {
   Write(path_, "old");
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit small{.rlim_cur = 20'000'000, .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_THROW(Write(path_, std::string(80'000'000, 'x')), Error);
-  setrlimit(RLIMIT_FSIZE, &before);
+  {
+    const LimitedFileSize limit(20'000'000);
+    EXPECT_THROW(Write(path_, std::string(80'000'000, 'x')), Error);
+  }
   EXPECT_EQ(ReadFile(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);
 }
 
 TEST_F(AtomicFile, AFailureLeavesTheOldFile) {
   Write(path_, "old");
-  // The disk is full after four bytes, as far as this process can tell.
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit limit{.rlim_cur = 4, .rlim_max = before.rlim_max};
-  signal(SIGXFSZ, SIG_IGN);
-  setrlimit(RLIMIT_FSIZE, &limit);
   std::string message;
   try {
+    const LimitedFileSize limit(4);
     Write(path_, "too long by far");
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), ExitStatus::kCheckpoint);
     message = error.what();
   }
-  setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_NE(message.find("cannot be written: File too large"), std::string::npos) << message;
   EXPECT_EQ(ReadFile(path_), "old");
   EXPECT_EQ(FilesIn(folder_), 1u);

@@ -156,7 +156,7 @@ bool CheckpointWriter::AllPartsAreFinished() const {
   return true;
 }
 
-void CheckpointWriter::Commit(const checkpoint::Manifest& facts) {
+checkpoint::Manifest CheckpointWriter::Commit(const checkpoint::Manifest& facts) {
   checkpoint::Manifest manifest = facts;
   manifest.set_format(kFormat);
   manifest.set_step(options_.step);
@@ -180,6 +180,7 @@ void CheckpointWriter::Commit(const checkpoint::Manifest& facts) {
   WriteFileAtomically(folder_ + kManifest, sealed.SerializeAsString());
   RenameWithoutReplacing(folder_, PathOf(options_.run_dir, options_.step), kSaving);
   SyncFolder(FolderOf(options_.run_dir), kSaving);
+  return manifest;
 }
 
 Checkpoint CheckpointOf(const std::string& run_dir, int64_t step) {
@@ -217,6 +218,12 @@ checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint) {
   return manifest;
 }
 
+int64_t BytesOf(const checkpoint::Manifest& manifest) {
+  int64_t bytes = 0;
+  for (const checkpoint::File& file : manifest.file()) bytes += file.bytes();
+  return bytes;
+}
+
 void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
   for (const checkpoint::File& file : manifest.file()) {
     const std::string path = checkpoint.path + "/" + file.name();
@@ -241,6 +248,19 @@ void RemoveCheckpoint(const Checkpoint& checkpoint) {
   RenameFile(checkpoint.path, removed, kSaving);
   SyncFolder(fs::path(removed).parent_path().string(), kSaving);
   RemoveFolder(removed);
+}
+
+void KeepNewest(const std::string& run_dir, size_t count) {
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
+  std::optional<Error> first_error;
+  for (size_t i = count; i < checkpoints.size(); ++i) {
+    try {
+      RemoveCheckpoint(checkpoints[i]);
+    } catch (const Error& error) {
+      if (!first_error) first_error = error;
+    }
+  }
+  if (first_error) throw *first_error;
 }
 
 void RemovePartial(const std::string& run_dir, int64_t step, const std::string& attempt) {

@@ -71,8 +71,8 @@ class CheckpointWriter {
 
   // For rank 0. The other ranks' parts come when they come.
   bool AllPartsAreFinished() const;
-  // They are. `facts`: the manifest without format, step, ranks and files.
-  void Commit(const checkpoint::Manifest& facts);
+  // They are. `facts`: the manifest without format, step, ranks and files. Returns the whole one.
+  checkpoint::Manifest Commit(const checkpoint::Manifest& facts);
 
  private:
   std::string PartPath(int rank) const;
@@ -96,6 +96,9 @@ std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 // Throws Error (kCheckpoint) where it is missing, damaged, of a newer format or of another step.
 checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
 
+// Of all files that it names.
+int64_t BytesOf(const checkpoint::Manifest& manifest);
+
 // Reads all files that the manifest names. Throws Error (kCheckpoint) naming the first that differs.
 void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
 
@@ -104,6 +107,10 @@ void SetAside(const Checkpoint& checkpoint);
 
 // Throws Error (kCheckpoint).
 void RemoveCheckpoint(const Checkpoint& checkpoint);
+
+// Removes all but the newest `count`. One that cannot be removed keeps none of the others from it. Throws Error
+// (kCheckpoint), the first one's, in the end.
+void KeepNewest(const std::string& run_dir, size_t count);
 
 // Removes what a checkpoint that came to nothing left behind. No rank may be writing it any more. Throws
 // Error (kCheckpoint).

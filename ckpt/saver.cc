@@ -2,7 +2,6 @@
 
 #include <c10/core/DeviceGuard.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -20,12 +19,6 @@ constexpr char kStatePrefix[] = "state-";
 // side of the file system.
 constexpr std::chrono::milliseconds kPartsInterval{5};
 
-int64_t BytesOf(const checkpoint::Manifest& manifest) {
-  int64_t bytes = 0;
-  for (const checkpoint::File& file : manifest.file()) bytes += file.bytes();
-  return bytes;
-}
-
 }  // namespace
 
 Saver::Saver(at::Device device, Options options)
@@ -34,10 +27,7 @@ Saver::Saver(at::Device device, Options options)
       snapshot_(device),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
-Saver::~Saver() {
-  Abandon();
-  Wait();
-}
+Saver::~Saver() { Abandon(); }
 
 bool Saver::busy() const {
   const std::lock_guard lock(mutex_);
@@ -114,10 +104,10 @@ void Saver::Run(const std::stop_token& stop) {
     }
     Outcome outcome;
     try {
-      outcome = Write(stop);
+      outcome = Write();
     } catch (const std::exception& error) {
       outcome.error = error.what();
-      given_up_ = step_;
+      if (options_.rank == 0) given_up_ = step_;
     }
     outcome.step = step_;
     {
@@ -129,10 +119,25 @@ void Saver::Run(const std::stop_token& stop) {
   }
 }
 
-Saver::Outcome Saver::Write(const std::stop_token& stop) {
+// Calls `act`, which the checkpoint does not depend on.
+template <typename Act>
+void Saver::OrWarn(Outcome& outcome, const Act& act) {
+  try {
+    act();
+  } catch (const std::exception& error) {
+    outcome.warning = error.what();
+  }
+}
+
+Saver::Outcome Saver::Write() {
   const c10::DeviceGuard guard(device_);
   Outcome outcome;
-  RemoveRemains(outcome);
+  // Where a disk is full, that is the room for this one.
+  if (given_up_) {
+    OrWarn(outcome, [&] {
+      RemovePartial(options_.run_dir, *std::exchange(given_up_, std::nullopt), options_.attempt);
+    });
+  }
   CheckpointWriter writer({.run_dir = options_.run_dir,
                            .step = step_,
                            .attempt = options_.attempt,
@@ -155,41 +160,18 @@ Saver::Outcome Saver::Write(const std::stop_token& stop) {
   outcome.snapshot_s = snapshot_.seconds();
   if (options_.rank != 0) return outcome;
   while (!released() || !writer.AllPartsAreFinished()) {
-    if (!Pause(stop)) throw CheckpointError("another rank could not write its part");
+    if (!Pause()) throw CheckpointError("another rank could not write its part");
   }
-  writer.Commit(manifest_);
+  outcome.bytes = BytesOf(writer.Commit(manifest_));
   outcome.seconds = SecondsSinceBoot() - taken_s_;
-  KeepSome(outcome);
+  OrWarn(outcome, [&] { KeepNewest(options_.run_dir, options_.keep); });
   return outcome;
 }
 
 // False: there is nothing more to wait for.
-bool Saver::Pause(const std::stop_token& stop) {
+bool Saver::Pause() {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, stop, kPartsInterval, [&] { return abandoned_; });
-  return !abandoned_ && !stop.stop_requested();
-}
-
-// Where a disk is full, they are the room for the next.
-void Saver::RemoveRemains(Outcome& outcome) {
-  if (options_.rank != 0 || !given_up_) return;
-  try {
-    RemovePartial(options_.run_dir, *std::exchange(given_up_, std::nullopt), options_.attempt);
-  } catch (const std::exception& error) {
-    outcome.warning = error.what();
-  }
-}
-
-void Saver::KeepSome(Outcome& outcome) const {
-  const std::vector<Checkpoint> checkpoints = ListCheckpoints(options_.run_dir);
-  for (size_t i = 0; i < checkpoints.size(); ++i) {
-    try {
-      if (checkpoints[i].step == step_) outcome.bytes = BytesOf(ReadManifest(checkpoints[i]));
-      if (i >= static_cast<size_t>(options_.keep)) RemoveCheckpoint(checkpoints[i]);
-    } catch (const std::exception& error) {
-      outcome.warning = error.what();
-    }
-  }
+  return !changed_.wait_for(lock, kPartsInterval, [&] { return abandoned_; });
 }
 
 std::vector<std::string> StateFiles(const Checkpoint& checkpoint,

@@ -2,8 +2,8 @@
 //
 // Promise: Save() takes a snapshot and returns; a thread of its own writes and, on rank 0, commits it once
 // every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound, and then removes
-// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it, and its remains are removed before the next is
-// written.
+// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it, and its
+// remains are removed before the next is written.
 //
 // Each rank has one. All ranks must Save() the same steps, and only once none of them is busy.
 //
@@ -86,11 +86,11 @@ class Saver {
 
  private:
   void Run(const std::stop_token& stop);
-  Outcome Write(const std::stop_token& stop);
-  void RemoveRemains(Outcome& outcome);
-  void KeepSome(Outcome& outcome) const;
+  Outcome Write();
+  template <typename Act>
+  static void OrWarn(Outcome& outcome, const Act& act);
   bool released() const;
-  bool Pause(const std::stop_token& stop);
+  bool Pause();
 
   Options options_;
   at::Device device_;
@@ -107,7 +107,7 @@ class Saver {
   bool busy_ = false;
   bool abandoned_ = false;
   std::optional<Outcome> outcome_;
-  std::jthread thread_;
+  std::jthread thread_;  // last, so that it ends before what it works on
 };
 
 // The files of a committed checkpoint that Restore() takes.

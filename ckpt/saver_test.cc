@@ -3,9 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -146,14 +144,11 @@ TEST_F(SaverTest, SaysWhatFailed) {
   const auto saver = Make();
   Save(*saver, 5);
   saver->Wait();
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit small{.rlim_cur = 100, .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  Save(*saver, 6);
-  saver->Wait();
-  setrlimit(RLIMIT_FSIZE, &before);
+  {
+    const LimitedFileSize limit(100);
+    Save(*saver, 6);
+    saver->Wait();
+  }
   EXPECT_TRUE(saver->failed());
   EXPECT_THAT(saver->TakeOutcome()->error,
               HasSubstr("model.safetensors: cannot be written: File too large"));

@@ -58,9 +58,14 @@ StateEntry EntryOf(const std::string& name, Value& value, at::ScalarType dtype) 
           .set = [&value](const at::Tensor& tensor) { value = tensor.item<Value>(); }};
 }
 
-void CopyInto(const at::Tensor& target, const at::Tensor& source) {
-  const at::NoGradGuard no_grad;
-  target.copy_(source);
+StateEntry EntryOf(const std::string& name, const at::Tensor& tensor) {
+  return {.name = name,
+          .get = [tensor] { return tensor; },
+          .set =
+              [tensor](const at::Tensor& saved) {
+                const at::NoGradGuard no_grad;
+                tensor.copy_(saved);
+              }};
 }
 
 // The tensors of several files, by name.
@@ -81,28 +86,28 @@ class SavedTensors {
     }
   }
 
-  // Throws Error (kCheckpoint) where there is none of that name, dtype and shape.
-  at::Tensor Read(const std::string& name, const at::Tensor& like) {
+  // Throws Error (kCheckpoint) where there is none of that name.
+  at::Tensor Read(const std::string& name) {
     const auto found = whole_.find(name);
     if (found == whole_.end()) throw CheckpointError("{}: {} is not in it", Place(), name);
     used_.insert(name);
-    const at::Tensor tensor = found->second->Read(name);
+    return found->second->Read(name);
+  }
+
+  // Nor of that dtype and shape.
+  at::Tensor Read(const std::string& name, const at::Tensor& like) {
+    const at::Tensor tensor = Read(name);
     RequireLike(tensor, like, name);
     return tensor;
   }
 
   bool Has(const std::string& name) const { return whole_.contains(name); }
 
-  // A whole tensor of entry's sizes and strides, from what there is of it.
-  at::Tensor ReadWhole(const StateEntry& entry, const at::Tensor& like) {
-    at::Tensor whole =
-        at::empty_strided(entry.whole_sizes, entry.whole_strides, like.scalar_type());
-    if (Has(entry.name)) return whole.copy_(Read(entry.name, whole));
-    const auto pieces = pieces_.find(entry.name);
-    if (pieces == pieces_.end()) {
-      throw CheckpointError("{}: {} is not in it", Place(), entry.name);
-    }
-    used_.insert(entry.name);
+  // Fills `whole`, a tensor on the CPU, from what there is of it.
+  at::Tensor ReadInto(const at::Tensor& whole, const std::string& name) {
+    const auto pieces = pieces_.find(name);
+    if (pieces == pieces_.end()) return whole.copy_(Read(name, whole));
+    used_.insert(name);
     std::vector<Piece>& list = pieces->second;
     std::ranges::sort(list, {}, [](const Piece& piece) { return piece.range.begin; });
     const at::Tensor flat = whole.as_strided({whole.numel()}, {1}, 0);
@@ -116,8 +121,8 @@ class SavedTensors {
       end = to;
     }
     if (end != whole.numel()) {
-      throw CheckpointError("{}: {} is not whole: elements from {} on are missing", Place(),
-                            entry.name, end);
+      throw CheckpointError("{}: {} is not whole: elements from {} on are missing", Place(), name,
+                            end);
     }
     return whole;
   }
@@ -182,9 +187,7 @@ void StateTree::Add(StateEntry entry) {
 }
 
 void StateTree::Add(const std::string& name, const at::Tensor& tensor) {
-  Add({.name = name,
-       .get = [tensor] { return tensor; },
-       .set = [tensor](const at::Tensor& saved) { CopyInto(tensor, saved); }});
+  Add(EntryOf(name, tensor));
 }
 
 void StateTree::Add(const std::string& name, int64_t& value) {
@@ -195,6 +198,12 @@ void StateTree::Add(const std::string& name, double& value) {
   Add(EntryOf(name, value, at::kDouble));
 }
 
+void StateTree::AddOwn(const std::string& name, const at::Tensor& tensor) {
+  StateEntry entry = EntryOf(name, tensor);
+  entry.kind = StateEntry::Kind::kOwn;
+  Add(std::move(entry));
+}
+
 void StateTree::AddOwn(const std::string& name, std::function<at::Tensor()> get,
                        std::function<void(const at::Tensor&)> set) {
   Add({.name = name, .kind = StateEntry::Kind::kOwn, .get = std::move(get), .set = std::move(set)});
@@ -202,13 +211,12 @@ void StateTree::AddOwn(const std::string& name, std::function<at::Tensor()> get,
 
 void StateTree::AddPiece(const std::string& name, const at::Tensor& tensor, int64_t begin,
                          const at::Tensor& whole) {
-  Add({.name = name,
-       .kind = StateEntry::Kind::kPiece,
-       .get = [tensor] { return tensor; },
-       .set = [tensor](const at::Tensor& saved) { CopyInto(tensor, saved); },
-       .begin = begin,
-       .whole_sizes = whole.sizes().vec(),
-       .whole_strides = whole.strides().vec()});
+  StateEntry entry = EntryOf(name, tensor);
+  entry.kind = StateEntry::Kind::kPiece;
+  entry.begin = begin;
+  entry.whole_sizes = whole.sizes().vec();
+  entry.whole_strides = whole.strides().vec();
+  Add(std::move(entry));
 }
 
 std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int64_t first_bytes) {
@@ -236,11 +244,7 @@ std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int
 }
 
 at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& name) {
-  for (const std::string& path : files) {
-    SafetensorsFile file(path);
-    if (std::ranges::count(file.names(), name) > 0) return file.Read(name);
-  }
-  throw CheckpointError("{}: {} is not in it", files.empty() ? "checkpoint" : files.front(), name);
+  return SavedTensors(files).Read(name);
 }
 
 void Restore(const StateTree& state, const std::vector<std::string>& files,
@@ -258,18 +262,23 @@ void Restore(const StateTree& state, const std::vector<std::string>& files,
         }
         break;
       }
-      case StateEntry::Kind::kPiece:
+      case StateEntry::Kind::kPiece: {
+        const at::Tensor whole =
+            at::empty_strided(entry.whole_sizes, entry.whole_strides, like.scalar_type());
         found.emplace_back(
             &entry,
-            saved.ReadWhole(entry, like).as_strided({like.numel()}, {1}, entry.begin).clone());
+            saved.ReadInto(whole, entry.name).as_strided({like.numel()}, {1}, entry.begin).clone());
         break;
+      }
       case StateEntry::Kind::kShared: {
-        // A whole tensor where the run that saved it had pieces of it.
-        StateEntry whole = entry;
-        whole.whole_sizes = like.sizes().vec();
-        whole.whole_strides = like.strides().vec();
-        found.emplace_back(&entry, saved.Has(entry.name) ? saved.Read(entry.name, like)
-                                                         : saved.ReadWhole(whole, like));
+        if (saved.Has(entry.name)) {
+          found.emplace_back(&entry, saved.Read(entry.name, like));
+          break;
+        }
+        // The run that saved it had pieces of it.
+        const at::Tensor whole =
+            at::empty_strided(like.sizes(), like.strides(), like.scalar_type());
+        found.emplace_back(&entry, saved.ReadInto(whole, entry.name));
         break;
       }
     }

@@ -55,6 +55,7 @@ class StateTree {
   void Add(const std::string& name, int64_t& value);
   void Add(const std::string& name, double& value);
 
+  void AddOwn(const std::string& name, const at::Tensor& tensor);
   void AddOwn(const std::string& name, std::function<at::Tensor()> get,
               std::function<void(const at::Tensor&)> set);
 

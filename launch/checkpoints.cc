@@ -37,10 +37,9 @@ void PrintEach(const std::string& run_dir,
 void PrintCheckpoints(const std::string& run_dir) {
   PrintEach(run_dir, [](const Checkpoint& checkpoint) {
     const checkpoint::Manifest manifest = ReadManifest(checkpoint);
-    int64_t bytes = 0;
-    for (const checkpoint::File& file : manifest.file()) bytes += file.bytes();
-    std::string line = fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, bytes,
-                                   manifest.ranks(), manifest.ranks() == 1 ? "" : "s");
+    std::string line =
+        fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, BytesOf(manifest),
+                    manifest.ranks(), manifest.ranks() == 1 ? "" : "s");
     for (const checkpoint::Metric& metric : manifest.metric()) {
       line += fmt::format("  {} {:.4f}", metric.name(), metric.value());
     }

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from harness import CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, expect_error, processes_with, write_config
+from harness import CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, expect_error, faulty_model, processes_with, write_config
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 RANKS = 2
@@ -135,8 +135,7 @@ def test_weights_of_another_model(tmp_path):
 
 
 def faulty(folder, fault, **options):
-    options = "".join(f'option {{ key: "{k}" value: "{v}" }} ' for k, v in {"fault": fault, **options}.items())
-    return train(folder, GOOD_DATA + f'model {{ name: "faulty" {options} }}', program=FAULTY)
+    return train(folder, GOOD_DATA + f"model {{ {faulty_model(fault=fault, **options)} }}", program=FAULTY)
 
 
 def test_a_parameter_without_gradient_is_named(tmp_path):
@@ -155,10 +154,9 @@ def test_a_parameter_without_gradient_may_be_zero(tmp_path):
 
 def trained_with(folder, **options):
     """The last loss of a faulty program that has no fault but these options, and its run folder."""
-    options = "".join(f'option {{ key: "{k}" value: "{v}" }} ' for k, v in options.items())
     folder.mkdir()
     text = f'epochs: 2 data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}\n'
-    run = train(folder, text + f'model {{ name: "faulty" {options} }}', program=FAULTY)
+    run = train(folder, text + f"model {{ {faulty_model(**options)} }}", program=FAULTY)
     assert run.status == DONE, run
     return events(folder / "run", "done")[0]["loss"], folder / "run"
 

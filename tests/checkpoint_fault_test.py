@@ -17,7 +17,18 @@ import re
 
 import pytest
 
-from harness import CHECKPOINT, DEVICE, DIGITS, DONE, LOCKSTEP, Run, events, skip_without_gpus, write_config
+from harness import (
+    CHECKPOINT,
+    DEVICE,
+    DIGITS,
+    DONE,
+    Run,
+    checkpoints,
+    events,
+    losses_by_step,
+    skip_without_gpus,
+    write_config,
+)
 
 FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
 SWEEP = os.environ.get("SWEEP", "4")
@@ -46,21 +57,11 @@ def fault(run_dir, kind, at, rank=None, **more):
     return env
 
 
-def losses(run_dir):
-    return {e["step"]: (e["loss"], e["grad_norm"]) for e in events(run_dir, "step")}
-
-
 def whole_lines(run_dir):
     """Of the log of a run that was killed: the last line may be torn."""
     log = run_dir / "log.jsonl"
     text = log.read_text() if log.exists() else ""
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def checkpoints(run_dir):
-    folder = run_dir / "checkpoints"
-    names = os.listdir(folder) if folder.is_dir() else []
-    return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
 
 
 def sample(calls, name):
@@ -69,8 +70,7 @@ def sample(calls, name):
 
 
 def newest_of(run_dir):
-    steps = checkpoints(run_dir)
-    return steps[-1] if steps else 0
+    return max(checkpoints(run_dir), default=0)
 
 
 @pytest.mark.parametrize("ranks,victim", [(None, None), (2, 0), (2, 1), (3, 0), (3, 2)])
@@ -103,7 +103,7 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
         run = train(config, run_dir, ranks)
         assert run.status == DONE, f"after call {k}: {run}"
         assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else []), f"after call {k}"
-        assert losses(run_dir) == losses(whole), f"after call {k}"
+        assert losses_by_step(run_dir) == losses_by_step(whole), f"after call {k}"
         assert newest_of(run_dir) == STEPS, f"after call {k}"
         assert not [name for name in os.listdir(run_dir / "checkpoints") if not re.fullmatch(r"step-\d+", name)]
         weights = [(folder / "weights.safetensors").read_bytes() for folder in (run_dir, whole)]
@@ -126,7 +126,7 @@ def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
     run = train(config, run_dir, ranks, **dict(env, FAULT_PATH=f"{run_dir}/checkpoints/"))
     assert run.status == CHECKPOINT, run
     assert reason in run.error_lines[-1] and str(run_dir) in run.error_lines[-1], run
-    assert list(losses(run_dir)) == list(range(1, STEPS + 1))
+    assert list(losses_by_step(run_dir)) == list(range(1, STEPS + 1))
     if victim == 1:
         assert any("warning: rank 1: no checkpoint of step " in line for line in run.error_lines), run
     reasons = [e["reason"] for e in events(run_dir, "checkpoint_failed")]
@@ -137,4 +137,4 @@ def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
     run = train(config, run_dir, ranks)
     assert run.status == DONE, run
     assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else [])
-    assert losses(run_dir) == losses(whole)
+    assert losses_by_step(run_dir) == losses_by_step(whole)

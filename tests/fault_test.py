@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import BUG, DATA, DIGITS, DONE, LOCKSTEP, PEER, USAGE, Run, processes_with, write_config
+from harness import BUG, DATA, DIGITS, DONE, LOCKSTEP, PEER, USAGE, Run, faulty_model, processes_with, write_config
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 RANKS = int(os.environ.get("RANKS", "2"))
@@ -28,13 +28,12 @@ def repeat(request):
 
 def config_of(folder, model="", more="", name="config.pbtxt", graph="false"):
     """Without a CUDA graph, because the model fails in its forward, which a graph's replays do not call."""
-    options = "".join(f'option {{ key: "{key}" value: "{value}" }} ' for key, value in model.items())
     path = write_config(
         folder,
         f"""run_dir: "{folder}/run" epochs: 1000000 graph: {graph} {more}
         data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}
         watchdog {{ collective_timeout_s: {LIMIT_S} heartbeat_timeout_s: {LIMIT_S} }}
-        model {{ name: "faulty" {options} }}""",
+        model {{ {faulty_model(**model)} }}""",
     )
     return path.rename(path.with_name(name))
 

@@ -7,6 +7,7 @@ machine that has only the binaries: `LOCKSTEP=... DEVICE=CUDA python3 -m pytest 
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -57,6 +58,23 @@ def events(run_dir, kind=None):
     """The objects of a run's log.jsonl, all or those of one event."""
     lines = (pathlib.Path(run_dir) / "log.jsonl").read_text().splitlines()
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
+
+
+def losses_by_step(run_dir):
+    """Loss and gradient's norm; of lines of one step the last counts: the others are of a process that ended."""
+    return {e["step"]: (e["loss"], e["grad_norm"]) for e in events(run_dir, "step")}
+
+
+def checkpoints(run_dir):
+    """The steps that a run has committed checkpoints of."""
+    folder = pathlib.Path(run_dir) / "checkpoints"
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
+
+
+def faulty_model(**options):
+    """What a config says of the model in tests/faulty_model.cc."""
+    return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
 
 
 def expect_error(run, status, *parts):

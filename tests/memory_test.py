@@ -19,6 +19,7 @@ from harness import (
     events,
     expect_close_weights,
     expect_error,
+    faulty_model,
     skip_without_gpus,
     weights_of,
     write_config,
@@ -38,8 +39,7 @@ def train(folder, name, model, ranks=None, more="", optimizer=""):
 
 
 def faulty(fault=0, rank=0, at=0, fits=0, **more):
-    options = dict(fault=fault, rank=rank, at=at, fits=fits, **more)
-    return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
+    return faulty_model(fault=fault, rank=rank, at=at, fits=fits, **more)
 
 
 def losses(run_dir):

@@ -25,8 +25,11 @@ from harness import (
     LOCKSTEP,
     USAGE,
     Run,
+    checkpoints,
     events,
     expect_error,
+    faulty_model,
+    losses_by_step,
     noisy_digits,
     skip_without_gpus,
     write_config,
@@ -58,15 +61,6 @@ def sets(**fields):
     return [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
 
 
-def losses(run_dir):
-    """By step; of lines of one step the last counts."""
-    return {e["step"]: (e["loss"], e["grad_norm"]) for e in events(run_dir, "step")}
-
-
-def checkpoints(run_dir):
-    return sorted(int(name[5:]) for name in os.listdir(run_dir / "checkpoints") if re.fullmatch(r"step-\d+", name))
-
-
 def folder_of(run_dir, step):
     return run_dir / "checkpoints" / f"step-{step:012}"
 
@@ -84,7 +78,7 @@ def with_checkpoint_only(run_dir, step, target):
 
 def expect_same_end(run_dir, expected):
     """Both runs ended in the same bits."""
-    assert losses(run_dir) == losses(expected)
+    assert losses_by_step(run_dir) == losses_by_step(expected)
     last = checkpoints(expected)[-1]
     for name in sorted(os.listdir(folder_of(expected, last))):
         # The manifest holds the run folder's name and the program's.
@@ -180,7 +174,7 @@ def test_augmented_images_through_batch_norm(tmp_path, ranks):
 def test_batch_norm_on_another_number_of_ranks(tmp_path):
     """The buffers of ranks that are no more are left."""
     skip_without_gpus(2)
-    config = write_config(tmp_path, digits(model=faulty(norm=1)))
+    config = write_config(tmp_path, digits(model=faulty_model(norm=1)))
     run_dir = tmp_path / "run"
     for epochs, ranks in ((1, 2), (2, None), (3, 2)):
         run = train(config, run_dir, *sets(epochs=epochs), ranks=ranks, program=FAULTY)
@@ -196,10 +190,6 @@ def test_loss_scale(tmp_path):
 # ---- Other numbers of ranks ---------------------------------------------------------------------
 
 
-def faulty(**options):
-    return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
-
-
 def test_another_number_of_ranks_and_accumulation(tmp_path):
     """4 -> 2 -> 3 -> 1 ranks: every epoch takes each sample once, and the losses are those of one rank all along."""
     skip_without_gpus(4)
@@ -210,7 +200,7 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     np.savetxt(tmp_path / "train.csv", rows, fmt=["%.9g"] * 8 + ["%d"], delimiter=",")
     text = f"""global_batch: {batch} epochs: 4 log {{ every_steps: 1 }}
     data {{ train: "train.csv" }} optimizer {{ type: ADAM lr: 0.01 }} model {{ %s }}"""
-    config = write_config(tmp_path, text % faulty(record=tmp_path / "record-"))
+    config = write_config(tmp_path, text % faulty_model(record=tmp_path / "record-"))
     whole = tmp_path / "whole"
     run = train(config, whole, program=FAULTY)
     assert run.status == DONE, run
@@ -234,7 +224,7 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
         of_epoch = sum(taken[epoch * steps_per_epoch : (epoch + 1) * steps_per_epoch], [])
         assert sorted(of_epoch) == list(range(samples)), epoch
     assert [e["ranks"] for e in events(part, "resume")] == [4, 2, 3]
-    expected, found = losses(whole), losses(part)
+    expected, found = losses_by_step(whole), losses_by_step(part)
     assert list(found) == list(expected)
     np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-5, atol=1e-6)
 
@@ -255,7 +245,7 @@ def test_sharded_state_is_cut_anew(tmp_path, before, after):
     part = with_checkpoint_only(whole, step, tmp_path / "part")
     run = train(config, part, *sets(**{"optimizer.shard": after[1]}), ranks=after[0])
     assert run.status == DONE, run
-    np.testing.assert_allclose(list(losses(part).values()), list(losses(whole).values()), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(list(losses_by_step(part).values()), list(losses_by_step(whole).values()), rtol=1e-4, atol=1e-5)
     ends = [safetensors.torch.load_file(run_dir / "weights.safetensors") for run_dir in (part, whole)]
     for name, tensor in ends[0].items():
         np.testing.assert_allclose(tensor, ends[1][name], rtol=1e-3, atol=1e-5)
@@ -268,11 +258,11 @@ def test_a_run_that_has_ended_ends_again(tmp_path):
     config = write_config(tmp_path, digits())
     run_dir = tmp_path / "run"
     assert train(config, run_dir).status == DONE
-    before = losses(run_dir)
+    before = losses_by_step(run_dir)
     weights = (run_dir / "weights.safetensors").read_bytes()
     (run_dir / "weights.safetensors").unlink()
     assert train(config, run_dir).status == DONE
-    assert losses(run_dir) == before
+    assert losses_by_step(run_dir) == before
     assert (run_dir / "weights.safetensors").read_bytes() == weights
 
 
@@ -282,7 +272,7 @@ def test_more_epochs(tmp_path):
     assert train(config, run_dir).status == DONE
     assert train(config, run_dir, *sets(epochs=3)).status == DONE
     assert train(config, whole, *sets(epochs=3)).status == DONE
-    assert losses(run_dir) == losses(whole)
+    assert losses_by_step(run_dir) == losses_by_step(whole)
     assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
 
 
@@ -295,7 +285,7 @@ def test_fresh_begins_anew_and_keeps_the_old(tmp_path):
         assert run.status == DONE
         assert run.error_lines == [f"lockstep: warning: {run_dir}: the run that was there is now {run_dir}.{number}"]
         assert events(run_dir, "resume") == []
-        assert losses(tmp_path / f"run.{number}") == losses(run_dir)
+        assert losses_by_step(tmp_path / f"run.{number}") == losses_by_step(run_dir)
         assert checkpoints(tmp_path / f"run.{number}")[-1] == checkpoints(run_dir)[-1]
 
 
@@ -352,7 +342,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_named_and_the_one_before_taken(tmp_path, damage):
     config, run_dir = trained(tmp_path)
-    before = losses(run_dir)
+    before = losses_by_step(run_dir)
     steps = checkpoints(run_dir)
     name, act, reason = DAMAGE[damage]
     path = folder_of(run_dir, steps[-1]) / name
@@ -367,7 +357,7 @@ def test_damage_is_named_and_the_one_before_taken(tmp_path, damage):
     assert reason in run.error_lines[0], run
     assert [e["step"] for e in events(run_dir, "resume")] == [steps[-2]]
     assert reason in events(run_dir, "warning")[0]["reason"]
-    assert losses(run_dir) == before
+    assert losses_by_step(run_dir) == before
     assert checkpoints(run_dir) == steps
     assert (run_dir / "checkpoints" / f"step-{steps[-1]:012}.aside.1").is_dir()
 
@@ -464,11 +454,11 @@ def test_a_finished_run_without_checkpoints_is_left_alone(tmp_path):
 
 def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path):
     config, run_dir = trained(tmp_path)
-    expected = losses(run_dir)
+    expected = losses_by_step(run_dir)
     shutil.rmtree(run_dir / "checkpoints")
     (run_dir / "weights.safetensors").unlink()
     assert train(config, run_dir, *sets(epochs=3)).status == DONE
-    assert losses(run_dir) == expected and events(run_dir, "resume") == []
+    assert losses_by_step(run_dir) == expected and events(run_dir, "resume") == []
 
 
 def test_two_runs_at_once(tmp_path):
@@ -488,6 +478,6 @@ def test_two_runs_at_once(tmp_path):
         first.kill()
         first.wait()
     # With no steps left to make it ends at once.
-    newest = checkpoints(run_dir)[-1] if (run_dir / "checkpoints").is_dir() else 0
+    newest = max(checkpoints(run_dir), default=0)
     run = train(config, run_dir, *sets(max_steps=newest + 2))
     assert run.status == DONE, run

@@ -842,7 +842,13 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
   const bool depends_on_length = now.schedule().type() != config::Schedule::CONSTANT &&
                                  now.schedule().type() != config::Schedule::STEP &&
                                  now.schedule().type() != config::Schedule::PLATEAU;
-  const auto lines_of = [&](Config config) {
+  // Of each field, by its name.
+  struct Values {
+    std::string before = "not set";
+    std::string now = "not set";
+  };
+  std::map<std::string, Values> fields;
+  const auto collect = [&](Config config, std::string Values::*value) {
     VisitSetFields(
         config, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
           const bool length = name == "epochs" || name == "max_steps";
@@ -851,26 +857,17 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
             message.GetReflection()->ClearField(&message, &field);
           }
         });
-    std::map<std::string, std::string> lines;
     for (const std::string& line : FieldLines(std::move(config))) {
       const size_t colon = line.find(": ");
-      lines[line.substr(0, colon)] = line.substr(colon + 2);
+      fields[line.substr(0, colon)].*value = line.substr(colon + 2);
     }
-    return lines;
   };
-  const std::map<std::string, std::string> old_lines = lines_of(before), new_lines = lines_of(now);
-  const auto value_of = [](const std::map<std::string, std::string>& lines,
-                           const std::string& name) {
-    const auto found = lines.find(name);
-    return found == lines.end() ? std::string("not set") : found->second;
-  };
-  std::set<std::string> names;
-  for (const auto& [name, value] : old_lines) names.insert(name);
-  for (const auto& [name, value] : new_lines) names.insert(name);
+  collect(before, &Values::before);
+  collect(now, &Values::now);
   std::vector<std::string> differences;
-  for (const std::string& name : names) {
-    const std::string was = value_of(old_lines, name), is = value_of(new_lines, name);
-    if (was != is) differences.push_back(fmt::format("{}: {} where it was {}", name, is, was));
+  for (const auto& [name, values] : fields) {
+    if (values.before == values.now) continue;
+    differences.push_back(fmt::format("{}: {} where it was {}", name, values.now, values.before));
   }
   return differences;
 }

@@ -75,8 +75,7 @@ void RunFolder::FindNewest(const config::Config& config) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(path_);
   if (checkpoints.empty() && fs::exists(RunWeightsPath(path_))) {
     throw UsageError(
-        "{}: the run has ended and left no checkpoint to go on from: begin it anew with --fresh, "
-        "or "
+        "{}: the run has ended and left no checkpoint to go on from: begin it anew with --fresh, or "
         "choose another folder with --set run_dir=...",
         path_);
   }

@@ -313,10 +313,7 @@ class Trainer {
     state.BeginPart("buffers", 1);
     for (const auto& [name, tensor] : step_->buffers()) {
       if (world_.size() == 1) break;
-      const at::Tensor buffer = tensor.detach();
-      state.AddOwn(
-          name, [buffer] { return buffer; },
-          [buffer](const at::Tensor& saved) { buffer.copy_(saved); });
+      state.AddOwn(name, tensor.detach());
     }
     return state;
   }
@@ -453,8 +450,8 @@ class Trainer {
     if (!outcome.error.empty()) save_failed_ = true;
     if (folder_ == nullptr) {
       if (outcome.error.empty()) return;
-      fmt::print(stderr, "lockstep: warning: rank {}: no checkpoint of step {}: {}\n",
-                 world_.rank(), outcome.step, outcome.error);
+      Warn(fmt::format("rank {}: no checkpoint of step {}: {}", world_.rank(), outcome.step,
+                       outcome.error));
       return;
     }
     if (!outcome.error.empty()) {
@@ -615,7 +612,7 @@ class Trainer {
   void TellSkipped(const Dataset& dataset) {
     for (const std::string& why : dataset.TakeReports()) {
       if (folder_ == nullptr) {
-        fmt::print(stderr, "lockstep: warning: rank {}: {}\n", world_.rank(), why);
+        Warn(fmt::format("rank {}: {}", world_.rank(), why));
         continue;
       }
       folder_->Log({{"event", "bad_sample"}, {"reason", why}});
