@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/in_threads.h"
 #include "data/image_dataset.h"
-#include "data/in_threads.h"
 #include "data/kept_bytes.h"
 #include "data/write_jpeg.h"
 #include "data/write_tar.h"

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/in_threads.h"
 #include "data/directory.h"
 #include "data/image_list.h"
-#include "data/in_threads.h"
 #include "data/index_cache.h"
 #include "data/readable_file.h"
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/in_threads.h"
 #include "data/image_list.h"
-#include "data/in_threads.h"
 #include "data/index_cache.h"
 #include "data/readable_file.h"
 #include "data/tar_index.h"

@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "base/host_name.h"
+#include "base/in_threads.h"
 #include "base/xxh3.h"
-#include "data/in_threads.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/in_threads.h"
 #include "data/image_decoder.h"
-#include "data/in_threads.h"
 #include "data/jpeg_encoder.h"
 #include "data/resize.h"
 #include "prepare/image_files.h"

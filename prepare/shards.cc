@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/in_threads.h"
+#include "base/in_threads.h"
 #include "data/permutation.h"
 #include "data/tar_writer.h"
 #include "prepare/image_files.h"

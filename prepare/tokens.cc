@@ -16,7 +16,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "data/in_threads.h"
+#include "base/in_threads.h"
 #include "data/mapped_file.h"
 #include "data/readable_file.h"
 #include "data/token_file.h"

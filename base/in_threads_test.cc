@@ -1,4 +1,4 @@
-#include "data/in_threads.h"
+#include "base/in_threads.h"
 
 #include <gtest/gtest.h>
 
