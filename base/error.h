@@ -16,11 +16,13 @@ namespace lockstep {
 // The exit statuses of docs/design.md, 'Starting and stopping'.
 enum class ExitStatus {
   kDone = 0,
-  kUsage = 2,       // command line or config
-  kData = 3,        // a data set that cannot be read or trained on
-  kCheckpoint = 4,  // weights or a checkpoint that cannot be read or written
-  kPeer = 5,        // another rank died, or a collective failed
-  kBug = 70,        // an error that nobody foresaw
+  kUsage = 2,          // command line or config
+  kData = 3,           // a data set that cannot be read or trained on
+  kCheckpoint = 4,     // weights or a checkpoint that cannot be read or written
+  kPeer = 5,           // another rank died, or a collective failed
+  kBug = 70,           // an error that nobody foresaw
+  kStopped = 75,       // asked to stop early: the same command goes on
+  kInterrupted = 130,  // likewise, by SIGINT
 };
 
 class Error : public std::runtime_error {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -16,6 +17,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
+#include "base/in_threads.h"
 #include "base/output_file.h"
 #include "base/xxh3.h"
 
@@ -82,26 +85,42 @@ void RemoveFolder(const std::string& path) {
 void ReadPieces(const std::string& path, int64_t bytes,
                 const std::function<void(std::span<const std::byte>)>& take) {
   constexpr size_t kPiece = size_t{1} << 20;
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) Fail(path, "opened");
-  struct Closer {
-    int file;
-    ~Closer() { close(file); }
-  } const closer{file};
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) Fail(path, "opened");
   struct stat status {};
-  if (fstat(file, &status) != 0) Fail(path, "read");
+  if (fstat(file.get(), &status) != 0) Fail(path, "read");
   if (bytes >= 0 && status.st_size != bytes) {
     throw CheckpointError("{}: has {} bytes where the manifest says {}", path,
                           static_cast<int64_t>(status.st_size), bytes);
   }
   std::vector<std::byte> piece(kPiece);
   while (true) {
-    const ssize_t got = read(file, piece.data(), piece.size());
+    const ssize_t got = read(file.get(), piece.data(), piece.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) Fail(path, "read");
     if (got == 0) return;
     take(std::span(piece).first(got));
   }
+}
+
+void VerifyFile(const std::string& path, const checkpoint::File& file) {
+  Xxh3 hash;
+  ReadPieces(path, file.bytes(), [&](std::span<const std::byte> piece) { hash.Add(piece); });
+  if (hash.value() != file.xxh3()) {
+    throw CheckpointError("{}: is damaged: its checksum is not the manifest's", path);
+  }
+}
+
+// That a checkpoint's own state had, of which greater is better; nothing: it had none that is a number. Throws Error
+// (kCheckpoint).
+std::optional<double> ScoreOf(const Checkpoint& checkpoint, const Retention& retention) {
+  const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+  if (manifest.metric_step() != manifest.step()) return std::nullopt;
+  for (const checkpoint::Metric& metric : manifest.metric()) {
+    if (metric.name() != retention.best || std::isnan(metric.value())) continue;
+    return retention.greater_is_better ? metric.value() : -metric.value();
+  }
+  return std::nullopt;
 }
 
 std::string ReadSmall(const std::string& path) {
@@ -128,10 +147,15 @@ std::string CheckpointWriter::PartPath(int rank) const {
   return fmt::format("{}/part-{}.pb", folder_, rank);
 }
 
+std::string CheckpointWriter::GivenUpPath(int rank) const {
+  return fmt::format("{}/part-{}.given_up", folder_, rank);
+}
+
 void CheckpointWriter::WriteFile(const std::string& name,
                                  const std::function<void(const AppendBytes&)>& write) {
   Xxh3 hash;
   int64_t written = 0;
+  begun_.push_back(folder_ + "/" + name);
   WriteDurably(folder_ + "/" + name, [&](const AppendBytes& append) {
     write([&](std::span<const std::byte> bytes) {
       append(bytes);
@@ -147,6 +171,19 @@ void CheckpointWriter::WriteFile(const std::string& name,
 
 void CheckpointWriter::FinishPart() {
   WriteFileAtomically(PartPath(options_.rank), part_.SerializeAsString());
+}
+
+void CheckpointWriter::GiveUp() noexcept {
+  for (const std::string& path : begun_) unlink(path.c_str());
+  const FileDescriptor told(
+      open(GivenUpPath(options_.rank).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+}
+
+bool CheckpointWriter::AnyPartIsGivenUp() const {
+  for (int rank = 0; rank < options_.ranks; ++rank) {
+    if (access(GivenUpPath(rank).c_str(), F_OK) == 0) return true;
+  }
+  return false;
 }
 
 bool CheckpointWriter::AllPartsAreFinished() const {
@@ -187,6 +224,8 @@ Checkpoint CheckpointOf(const std::string& run_dir, int64_t step) {
   return {PathOf(run_dir, step), step};
 }
 
+std::string RequestPath(const std::string& run_dir) { return run_dir + "/checkpoint.request"; }
+
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir) {
   std::vector<Checkpoint> checkpoints;
   for (const std::string& name : NamesIn(FolderOf(run_dir))) {
@@ -224,15 +263,21 @@ int64_t BytesOf(const checkpoint::Manifest& manifest) {
   return bytes;
 }
 
-void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
-  for (const checkpoint::File& file : manifest.file()) {
-    const std::string path = checkpoint.path + "/" + file.name();
-    Xxh3 hash;
-    ReadPieces(path, file.bytes(), [&](std::span<const std::byte> piece) { hash.Add(piece); });
-    if (hash.value() != file.xxh3()) {
-      throw CheckpointError("{}: is damaged: its checksum is not the manifest's", path);
-    }
-  }
+void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest, int part,
+                      int parts) {
+  const int files = (manifest.file_size() - part + parts - 1) / parts;
+  InThreads(ReadingThreads(), files, [&](int64_t i) {
+    const checkpoint::File& file = manifest.file(part + static_cast<int>(i) * parts);
+    VerifyFile(checkpoint.path + "/" + file.name(), file);
+  });
+}
+
+void ReadAhead(const Checkpoint& checkpoint) {
+  // posix_fadvise() would have it read the first megabyte only.
+  const std::vector<std::string> names = NamesIn(checkpoint.path);
+  InThreads(ReadingThreads(), std::ssize(names), [&](int64_t i) {
+    ReadPieces(checkpoint.path + "/" + names[i], -1, [](std::span<const std::byte>) {});
+  });
 }
 
 void SetAside(const Checkpoint& checkpoint) {
@@ -250,10 +295,28 @@ void RemoveCheckpoint(const Checkpoint& checkpoint) {
   RemoveFolder(removed);
 }
 
-void KeepNewest(const std::string& run_dir, size_t count) {
+void RemoveOthers(const std::string& run_dir, const Retention& retention) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
   std::optional<Error> first_error;
-  for (size_t i = count; i < checkpoints.size(); ++i) {
+  std::optional<double> best;
+  int64_t best_step = -1;
+  std::set<int64_t> unknown;  // which may be the best
+  for (const Checkpoint& checkpoint : checkpoints) {
+    if (retention.best.empty()) break;
+    try {
+      const std::optional<double> score = ScoreOf(checkpoint, retention);
+      if (!score || (best && *score <= *best)) continue;
+      best = score;
+      best_step = checkpoint.step;
+    } catch (const Error& error) {
+      unknown.insert(checkpoint.step);
+      if (!first_error) first_error = error;
+    }
+  }
+  for (size_t i = retention.newest; i < checkpoints.size(); ++i) {
+    const int64_t step = checkpoints[i].step;
+    if (step == best_step || unknown.contains(step)) continue;
+    if (retention.every_steps > 0 && step % retention.every_steps == 0) continue;
     try {
       RemoveCheckpoint(checkpoints[i]);
     } catch (const Error& error) {

@@ -11,6 +11,8 @@
 //   step-000000002000.ATTEMPT.partial/   being written, or left behind
 //   step-000000000500.removed/           being removed, or left behind
 //
+// A rank that gives up instead leaves part-RANK.given_up, an empty file.
+//
 // Protocol, for each of the ranks. ATTEMPT is one run's own, the same on all of its ranks, so that nobody
 // takes what a run before it left behind for its own:
 //   1. mkdir RUN/checkpoints and the partial folder, whoever comes first; rank 0 fsyncs RUN
@@ -29,6 +31,7 @@
 // what can fail -> what the caller sees -> the test that shows it (ckpt/checkpoint_test.cc)
 //   no permission, disk full, write error -> Error (kCheckpoint) with path and reason; what was committed
 //     stays -> Checkpoint.AWriteErrorLeavesWhatWasCommitted
+//   a rank cannot write its part -> AnyPartIsGivenUp() on rank 0 -> Checkpoint.WhatARankGivesUpIsRemoved
 //   a rank dies -> the checkpoint is never committed; RemoveLeftovers() removes it
 //     -> Checkpoint.IsNotListedBeforeAllRanksAreDone
 //   the process is killed, or the power goes, between any two calls -> nothing that was committed is lost
@@ -69,16 +72,23 @@ class CheckpointWriter {
   // All of this rank's files are written.
   void FinishPart();
 
+  // This rank cannot write its part, or nobody wants it any more: gives the disk back what its files take, and
+  // tells rank 0, as far as the disk lets us. Not once the part is finished.
+  void GiveUp() noexcept;
+
   // For rank 0. The other ranks' parts come when they come.
   bool AllPartsAreFinished() const;
+  bool AnyPartIsGivenUp() const;
   // They are. `facts`: the manifest without format, step, ranks and files. Returns the whole one.
   checkpoint::Manifest Commit(const checkpoint::Manifest& facts);
 
  private:
   std::string PartPath(int rank) const;
+  std::string GivenUpPath(int rank) const;
 
   Options options_;
-  std::string folder_;  // the partial one
+  std::string folder_;              // the partial one
+  std::vector<std::string> begun_;  // this rank's files
   checkpoint::Part part_;
 };
 
@@ -90,6 +100,10 @@ struct Checkpoint {
 // Where the checkpoint of that step is, or would be.
 Checkpoint CheckpointOf(const std::string& run_dir, int64_t step);
 
+// Where whoever wants a checkpoint of a job that is training leaves an empty file; the job removes it once one
+// is committed, or cannot be.
+std::string RequestPath(const std::string& run_dir);
+
 // Those that were committed, the newest first. Throws Error (kCheckpoint) where the folder cannot be read.
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 
@@ -99,8 +113,14 @@ checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
 // Of all files that it names.
 int64_t BytesOf(const checkpoint::Manifest& manifest);
 
-// Reads all files that the manifest names. Throws Error (kCheckpoint) naming the first that differs.
-void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
+// Reads the files that the manifest names, several at once: all, or one part of `parts`, which together are
+// all. Throws Error (kCheckpoint) naming the first that differs.
+void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest,
+                      int part = 0, int parts = 1);
+
+// Reads the files, so that the system has them in its memory for whoever reads them next. Throws Error
+// (kCheckpoint).
+void ReadAhead(const Checkpoint& checkpoint);
 
 // Gives it a name that is none's, PATH.aside.N, for somebody to look at. Throws Error (kCheckpoint).
 void SetAside(const Checkpoint& checkpoint);
@@ -108,9 +128,17 @@ void SetAside(const Checkpoint& checkpoint);
 // Throws Error (kCheckpoint).
 void RemoveCheckpoint(const Checkpoint& checkpoint);
 
-// Removes all but the newest `count`. One that cannot be removed keeps none of the others from it. Throws Error
+// Which checkpoints are kept.
+struct Retention {
+  size_t newest = 1;
+  int64_t every_steps = 0;        // for good: those of multiples of it; 0: none
+  std::string best;               // the one with the best such metric, of its own step; empty: none
+  bool greater_is_better = true;  // of that metric
+};
+
+// Removes the others. One that cannot be removed keeps none of the others from it. Throws Error
 // (kCheckpoint), the first one's, in the end.
-void KeepNewest(const std::string& run_dir, size_t count);
+void RemoveOthers(const std::string& run_dir, const Retention& retention);
 
 // Removes what a checkpoint that came to nothing left behind. No rank may be writing it any more. Throws
 // Error (kCheckpoint).

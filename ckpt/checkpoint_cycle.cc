@@ -38,7 +38,7 @@ void Run(const std::string& run_dir, int ranks, int64_t first, int64_t last) {
     writers[0].Commit(facts);
     const std::string line = fmt::format("{}\n", step);
     if (write(STDOUT_FILENO, line.data(), line.size()) < 0) throw BugError("no standard output");
-    KeepNewest(run_dir, kKept);
+    RemoveOthers(run_dir, {.newest = kKept});
   }
 }
 

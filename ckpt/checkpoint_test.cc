@@ -9,8 +9,10 @@
 #include <array>
 #include <csignal>
 #include <filesystem>
+#include <limits>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -95,6 +97,82 @@ TEST(Checkpoint, TheNewestIsFirst) {
   const std::string run = NewFolder();
   for (const int64_t step : {9L, 100L, 10L, 1'000'000'000'000L}) Write(run, step);
   EXPECT_THAT(StepsIn(run), ElementsAre(1'000'000'000'000, 100, 10, 9));
+}
+
+// Like Write(), with a metric of the last validation, after `metric_step` steps.
+void WriteWithMetric(const std::string& run, int64_t step, int64_t metric_step, double accuracy) {
+  CheckpointWriter writer({.run_dir = run, .step = step, .attempt = "a1"});
+  writer.FinishPart();
+  checkpoint::Manifest facts;
+  facts.set_metric_step(metric_step);
+  checkpoint::Metric& metric = *facts.add_metric();
+  metric.set_name("accuracy");
+  metric.set_value(accuracy);
+  writer.Commit(facts);
+}
+
+TEST(Checkpoint, TheOthersAreRemoved) {
+  const std::string run = NewFolder();
+  for (int64_t step = 1; step <= 9; ++step) Write(run, step);
+  RemoveOthers(run, {.newest = 2, .every_steps = 3});
+  EXPECT_THAT(StepsIn(run), ElementsAre(9, 8, 6, 3));
+  RemoveOthers(run, {.newest = 10});
+  EXPECT_THAT(StepsIn(run), ElementsAre(9, 8, 6, 3));
+  RemoveOthers(run, {.newest = 1});
+  EXPECT_THAT(StepsIn(run), ElementsAre(9));
+}
+
+TEST(Checkpoint, TheBestIsKept) {
+  const std::string run = NewFolder();
+  WriteWithMetric(run, 1, 1, 0.5);
+  WriteWithMetric(run, 2, 2, 0.7);
+  WriteWithMetric(run, 3, 2, 0.9);  // not of its own state
+  WriteWithMetric(run, 4, 4, std::numeric_limits<double>::quiet_NaN());
+  WriteWithMetric(run, 5, 5, 0.6);
+  Write(run, 6);
+  RemoveOthers(run, {.newest = 2, .best = "accuracy"});
+  EXPECT_THAT(StepsIn(run), ElementsAre(6, 5, 2));
+  // Of two that are alike the newer.
+  WriteWithMetric(run, 7, 7, 0.7);
+  RemoveOthers(run, {.newest = 1, .best = "accuracy"});
+  EXPECT_THAT(StepsIn(run), ElementsAre(7));
+  WriteWithMetric(run, 8, 8, 0.8);
+  RemoveOthers(run, {.newest = 1, .best = "accuracy", .greater_is_better = false});
+  EXPECT_THAT(StepsIn(run), ElementsAre(8, 7));
+  // One that cannot be read may be it.
+  WriteWithMetric(run, 9, 9, 0.9);
+  fs::rename(run + "/checkpoints/step-000000000007/manifest.pb", run + "/manifest.pb");
+  EXPECT_THAT(CheckpointErrorOf([&] { RemoveOthers(run, {.newest = 1, .best = "accuracy"}); }),
+              HasSubstr("step-000000000007/manifest.pb"));
+  EXPECT_THAT(StepsIn(run), ElementsAre(9, 7));
+}
+
+TEST(Checkpoint, WhatARankGivesUpIsRemoved) {
+  const std::string run = NewFolder();
+  CheckpointWriter writer({.run_dir = run, .step = 1, .attempt = "a"});
+  writer.WriteFile(
+      "one", [](const AppendBytes& append) { append(std::as_bytes(std::span("some bytes", 10))); });
+  EXPECT_ANY_THROW(writer.WriteFile("two", [](const AppendBytes& append) {
+    append(std::as_bytes(std::span("some bytes", 10)));
+    throw std::runtime_error("no more");
+  }));
+  EXPECT_FALSE(writer.AnyPartIsGivenUp());
+  writer.GiveUp();
+  EXPECT_TRUE(writer.AnyPartIsGivenUp());
+  EXPECT_THAT(NamesIn(run + "/checkpoints/step-000000000001.a.partial"),
+              ElementsAre("part-0.given_up"));
+}
+
+TEST(Checkpoint, SeveralVerifyTheirPartsEach) {
+  const std::string run = NewFolder();
+  const Checkpoint checkpoint = Write(run, 1, 5);
+  const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+  fs::remove(checkpoint.path + "/state-3.safetensors");
+  VerifyCheckpoint(checkpoint, manifest, 0, 2);
+  EXPECT_THAT(CheckpointErrorOf([&] { VerifyCheckpoint(checkpoint, manifest, 1, 2); }),
+              HasSubstr("state-3.safetensors"));
+  EXPECT_THAT(CheckpointErrorOf([&] { VerifyCheckpoint(checkpoint, manifest); }),
+              HasSubstr("state-3.safetensors"));
 }
 
 TEST(Checkpoint, IsNotListedBeforeAllRanksAreDone) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/host_name.h"
 
 namespace lockstep {
@@ -22,29 +23,44 @@ std::string HolderIn(int file) {
   return holder.empty() ? "another process" : FirstLine(holder);
 }
 
+std::string LockPath(const std::string& run_dir) { return run_dir + "/lock"; }
+
+FileDescriptor OpenLock(const std::string& run_dir) {
+  return FileDescriptor(open(LockPath(run_dir).c_str(), O_RDONLY | O_CLOEXEC));
+}
+
 }  // namespace
 
-RunLock::RunLock(const std::string& run_dir)
-    : file_(open((run_dir + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (file_ < 0) {
+RunLock::RunLock(const std::string& run_dir, const std::string& job)
+    : file_(open(LockPath(run_dir).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (file_.get() < 0) {
     throw UsageError("{}/lock: cannot be opened: {}", run_dir, std::strerror(errno));
   }
-  if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+  if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
-      const std::string holder = HolderIn(file_);
-      close(file_);
+      const std::string holder = HolderIn(file_.get());
       throw UsageError("{}: {} trains in it: wait until it has ended, or choose another run_dir",
                        run_dir, holder);
     }
     why_not_ = fmt::format("{}/lock: {}", run_dir, std::strerror(errno));
-    return;
   }
-  const std::string holder = fmt::format("process {} on {}\n", getpid(), HostName());
-  if (ftruncate(file_, 0) != 0) return;
-  // For a reader's information only: that it is not there is no error.
-  [[maybe_unused]] const ssize_t written = pwrite(file_, holder.data(), holder.size(), 0);
+  const std::string holder = fmt::format("process {} on {} (job {})\n", getpid(), HostName(), job);
+  // Other machines see it once it is written out.
+  const int file = file_.get();
+  if (ftruncate(file, 0) != 0 || pwrite(file, holder.data(), holder.size(), 0) < 0 ||
+      fsync(file) != 0) {
+    throw UsageError("{}: cannot be written: {}", LockPath(run_dir), std::strerror(errno));
+  }
 }
 
-RunLock::~RunLock() { close(file_); }
+bool RunLock::IsHeld(const std::string& run_dir) {
+  const FileDescriptor file = OpenLock(run_dir);
+  return file.get() >= 0 && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool RunLock::IsOf(const std::string& run_dir, const std::string& job) {
+  const FileDescriptor file = OpenLock(run_dir);
+  return file.get() >= 0 && HolderIn(file.get()).ends_with(fmt::format("(job {})", job));
+}
 
 }  // namespace lockstep

@@ -3,8 +3,8 @@
 // Promise: while one process holds it no other gets it, on any machine that sees the folder; it goes with
 // the process, however that ends.
 //
-// How: flock() of RUN/lock, which the system gives up with the process. What the file holds, the process
-// and its machine, is for the error's line only.
+// How: flock() of RUN/lock, which the system gives up with the process. What the file holds, the process,
+// its machine and its job, is for the error's line, and for other ranks to see that they have the same folder.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/run_lock_test.cc)
 //   another process holds it -> Error (kUsage) naming that one -> RunLock.IsHeldByOneProcess
@@ -15,21 +15,26 @@
 
 #include <string>
 
+#include "base/file_descriptor.h"
+
 namespace lockstep {
 
 class RunLock {
  public:
-  // Throws Error (kUsage).
-  explicit RunLock(const std::string& run_dir);
-  ~RunLock();
-  RunLock(const RunLock&) = delete;
-  RunLock& operator=(const RunLock&) = delete;
+  // `job`: a name that is no other job's. Throws Error (kUsage).
+  RunLock(const std::string& run_dir, const std::string& job);
+
+  // Whether some process holds it.
+  static bool IsHeld(const std::string& run_dir);
+
+  // Whether that job was the last to take it, as far as this machine sees.
+  static bool IsOf(const std::string& run_dir, const std::string& job);
 
   // Why two jobs could train in the folder at once; empty: they cannot.
   const std::string& why_not() const { return why_not_; }
 
  private:
-  int file_;
+  FileDescriptor file_;
   std::string why_not_;
 };
 

@@ -25,7 +25,7 @@ class Holder {
     if (pipe(ends.data()) != 0) ADD_FAILURE() << "no pipe";
     process_ = fork();
     if (process_ == 0) {
-      const RunLock lock(run);
+      const RunLock lock(run, "a1");
       if (write(ends[1], "x", 1) == 1) pause();
       _exit(1);
     }
@@ -54,7 +54,7 @@ class Holder {
 TEST(RunLock, IsHeldByOneProcess) {
   const std::string run = NewFolder();
   const Holder holder(run);
-  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunLock{run}; }),
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunLock(run, "b2"); }),
               HasSubstr(fmt::format("{}: process {} on ", run, holder.process())));
 }
 
@@ -62,12 +62,27 @@ TEST(RunLock, GoesWithItsProcess) {
   const std::string run = NewFolder();
   Holder holder(run);
   holder.Kill();
-  const RunLock lock(run);
+  const RunLock lock(run, "a1");
   EXPECT_EQ(lock.why_not(), "");
 }
 
+TEST(RunLock, TellsWhetherItIsHeldAndByWhom) {
+  const std::string run = NewFolder();
+  EXPECT_FALSE(RunLock::IsHeld(run));
+  EXPECT_FALSE(RunLock::IsOf(run, "a1"));
+  {
+    const RunLock lock(run, "a1");
+    EXPECT_TRUE(RunLock::IsHeld(run));
+    EXPECT_TRUE(RunLock::IsOf(run, "a1"));
+    EXPECT_FALSE(RunLock::IsOf(run, "1"));
+  }
+  EXPECT_FALSE(RunLock::IsHeld(run));
+  const RunLock lock(run, "b2");
+  EXPECT_TRUE(RunLock::IsOf(run, "b2"));
+}
+
 TEST(RunLock, NamesWhatIsMissing) {
-  EXPECT_EQ(MessageOf(ExitStatus::kUsage, [] { RunLock{"/nowhere"}; }),
+  EXPECT_EQ(MessageOf(ExitStatus::kUsage, [] { RunLock("/nowhere", "a1"); }),
             "/nowhere/lock: cannot be opened: No such file or directory");
 }
 

@@ -2,15 +2,20 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "base/in_threads.h"
 #include "ckpt/atomic_file.h"
 
 namespace lockstep {
@@ -77,6 +82,20 @@ std::string FirstOf(const std::vector<std::string>& names) {
   return text;
 }
 
+// False: the file has not as many bytes there, or cannot be read.
+bool ReadAt(int file, void* memory, uint64_t bytes, uint64_t offset) {
+  auto* to = static_cast<char*>(memory);
+  while (bytes > 0) {
+    const ssize_t got = pread(file, to, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    to += got;
+    offset += static_cast<uint64_t>(got);
+    bytes -= static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
 }  // namespace
 
 void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>& tensors,
@@ -112,18 +131,21 @@ void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& t
 }
 
 SafetensorsFile::SafetensorsFile(std::string path)
-    : path_(std::move(path)), file_(path_, std::ios::binary | std::ios::ate) {
-  if (!file_) throw CheckpointError("{}: cannot be opened: {}", path_, std::strerror(errno));
-  const auto file_bytes = static_cast<uint64_t>(file_.tellg());
+    : path_(std::move(path)), file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  struct stat status {};
+  if (file_.get() < 0 || fstat(file_.get(), &status) != 0) {
+    throw CheckpointError("{}: cannot be opened: {}", path_, std::strerror(errno));
+  }
+  const auto file_bytes = static_cast<uint64_t>(status.st_size);
   uint64_t length = 0;
-  file_.seekg(0);
-  file_.read(reinterpret_cast<char*>(&length), sizeof(length));
-  if (!file_ || length > file_bytes - sizeof(length)) {
+  if (!ReadAt(file_.get(), &length, sizeof(length), 0) || length > file_bytes - sizeof(length)) {
     throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path_,
                           file_bytes);
   }
   std::string text(length, '\0');
-  file_.read(text.data(), static_cast<std::streamsize>(length));
+  if (!ReadAt(file_.get(), text.data(), length, sizeof(length))) {
+    throw CheckpointError("{}: cannot be read", path_);
+  }
   const uint64_t data_begin = sizeof(length) + length;
 
   std::string name;
@@ -132,7 +154,10 @@ SafetensorsFile::SafetensorsFile(std::string path)
     if (!header.is_object()) throw std::runtime_error("not a JSON object");
     for (const auto& [key, json] : header.items()) {
       name = key;
-      if (name == "__metadata__") continue;
+      if (name == "__metadata__") {
+        metadata_ = json.get<std::map<std::string, std::string>>();
+        continue;
+      }
       const Entry entry = ParseEntry(json, file_bytes - data_begin);
       places_[name] = {entry.dtype, entry.shape, data_begin + entry.begin, entry.end - entry.begin};
     }
@@ -148,7 +173,7 @@ std::vector<std::string> SafetensorsFile::names() const {
   return names;
 }
 
-at::Tensor SafetensorsFile::Read(const std::string& name) {
+at::Tensor SafetensorsFile::Read(const std::string& name) const {
   const Place& place = places_.at(name);
   at::Tensor tensor;
   try {
@@ -157,17 +182,19 @@ at::Tensor SafetensorsFile::Read(const std::string& name) {
     throw CheckpointError("{}: damaged safetensors header at \"{}\": {}", path_, name,
                           FirstLine(error.what()));
   }
-  file_.seekg(static_cast<std::streamoff>(place.begin));
-  file_.read(static_cast<char*>(tensor.mutable_data_ptr()),
-             static_cast<std::streamsize>(place.bytes));
-  if (!file_) throw CheckpointError("{}: {} cannot be read", path_, name);
+  if (!ReadAt(file_.get(), tensor.mutable_data_ptr(), place.bytes, place.begin)) {
+    throw CheckpointError("{}: {} cannot be read", path_, name);
+  }
   return tensor;
 }
 
 std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
-  SafetensorsFile file(path);
+  const SafetensorsFile file(path);
+  const std::vector<std::string> names = file.names();
+  std::vector<at::Tensor> read(names.size());
+  InThreads(ReadingThreads(), std::ssize(names), [&](int64_t i) { read[i] = file.Read(names[i]); });
   std::map<std::string, at::Tensor> tensors;
-  for (const std::string& name : file.names()) tensors.emplace(name, file.Read(name));
+  for (size_t i = 0; i < names.size(); ++i) tensors.emplace(names[i], read[i]);
   return tensors;
 }
 

@@ -15,12 +15,12 @@
 //     -> Safetensors.NamesWhatDoesNotFit
 #pragma once
 
-#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/named_tensor.h"
 #include "ckpt/atomic_file.h"
 
@@ -46,9 +46,10 @@ class SafetensorsFile {
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // One of names(), on the CPU. Throws Error (kCheckpoint).
-  at::Tensor Read(const std::string& name);
+  // One of names(), on the CPU. From any thread. Throws Error (kCheckpoint).
+  at::Tensor Read(const std::string& name) const;
 
  private:
   struct Place {
@@ -59,8 +60,9 @@ class SafetensorsFile {
   };
 
   std::string path_;
-  std::ifstream file_;
+  FileDescriptor file_;
   std::map<std::string, Place> places_;
+  std::map<std::string, std::string> metadata_;
 };
 
 // All of a file's tensors on the CPU. Throws Error (kCheckpoint).

@@ -2,7 +2,10 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
 #include <chrono>
+#include <span>
+#include <stdexcept>
 #include <utility>
 
 #include "base/clock.h"
@@ -18,6 +21,11 @@ constexpr char kStatePrefix[] = "state-";
 // Rank 0 looks that often whether the other ranks' parts are there, which may lie on another machine's
 // side of the file system.
 constexpr std::chrono::milliseconds kPartsInterval{5};
+
+// There is no more use in going on, for another rank's sake.
+class GivenUp : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 }  // namespace
 
@@ -35,7 +43,7 @@ bool Saver::busy() const {
 }
 
 void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
-                 const std::vector<checkpoint::Metric>& metrics) {
+                 const checkpoint::Manifest& facts) {
   if (busy()) throw BugError("checkpoint of step {} while one is being written", step);
   int64_t model_bytes = 0;
   for (const NamedTensor& named : model) model_bytes += static_cast<int64_t>(named.tensor.nbytes());
@@ -45,19 +53,23 @@ void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const Stat
   for (NamedTensor& part : PartOf(state, options_.rank, options_.ranks, model_bytes)) {
     tensors.push_back(std::move(part));
   }
-  snapshot_.Take(tensors);
   step_ = step;
   taken_s_ = SecondsSinceBoot();
+  try {
+    snapshot_.Take(tensors);
+  } catch (const std::exception& error) {
+    Fail(error, /*given_up=*/false);
+    return;
+  }
   manifest_ = options_.manifest;
+  manifest_.MergeFrom(facts);
   for (const auto& [part, version] : state.versions()) {
     (*manifest_.mutable_part_version())[part] = version;
   }
-  for (const checkpoint::Metric& metric : metrics) *manifest_.add_metric() = metric;
   {
     const std::lock_guard lock(mutex_);
     busy_ = true;
     abandoned_ = false;
-    released_ = -1;
     outcome_.reset();
   }
   changed_.notify_all();
@@ -65,12 +77,12 @@ void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const Stat
 
 void Saver::Release(int64_t step) {
   const std::lock_guard lock(mutex_);
-  released_ = step;
+  released_ = std::max(released_, step);
 }
 
 bool Saver::released() const {
   const std::lock_guard lock(mutex_);
-  return released_ == step_;
+  return released_ >= step_;
 }
 
 bool Saver::failed() const {
@@ -102,21 +114,26 @@ void Saver::Run(const std::stop_token& stop) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [&] { return busy_; })) return;
     }
-    Outcome outcome;
     try {
-      outcome = Write();
-    } catch (const std::exception& error) {
-      outcome.error = error.what();
-      if (options_.rank == 0) given_up_ = step_;
-    }
-    outcome.step = step_;
-    {
+      Outcome outcome = Write();
       const std::lock_guard lock(mutex_);
       outcome_ = std::move(outcome);
       busy_ = false;
+    } catch (const GivenUp& error) {
+      Fail(error, /*given_up=*/true);
+    } catch (const std::exception& error) {
+      Fail(error, /*given_up=*/false);
     }
     changed_.notify_all();
   }
+}
+
+// The checkpoint of step_ comes to nothing.
+void Saver::Fail(const std::exception& error, bool given_up) {
+  if (options_.rank == 0) given_up_ = step_;
+  const std::lock_guard lock(mutex_);
+  outcome_ = Outcome{.step = step_, .error = FirstLine(error.what()), .given_up = given_up};
+  busy_ = false;
 }
 
 // Calls `act`, which the checkpoint does not depend on.
@@ -143,10 +160,42 @@ Saver::Outcome Saver::Write() {
                            .attempt = options_.attempt,
                            .rank = options_.rank,
                            .ranks = options_.ranks});
+  try {
+    WriteFiles(writer);
+  } catch (...) {
+    writer.GiveUp();
+    throw;
+  }
+  // From here on rank 0 may commit it.
+  writer.FinishPart();
+  outcome.step = step_;
+  outcome.snapshot_s = snapshot_.seconds();
+  if (options_.rank != 0) return outcome;
+  while (!released() || !writer.AllPartsAreFinished()) {
+    if (!writer.AnyPartIsGivenUp() && Pause(std::chrono::steady_clock::now() + kPartsInterval)) {
+      continue;
+    }
+    writer.GiveUp();
+    throw GivenUp("another rank could not write its part");
+  }
+  outcome.bytes = BytesOf(writer.Commit(manifest_));
+  outcome.seconds = SecondsSinceBoot() - taken_s_;
+  OrWarn(outcome, [&] { RemoveOthers(options_.run_dir, options_.retention); });
+  return outcome;
+}
+
+void Saver::WriteFiles(CheckpointWriter& writer) {
+  written_ = 0;
+  begun_ = std::chrono::steady_clock::now();
   const std::vector<NamedTensor>& tensors = snapshot_.tensors();
   const auto write = [&](const std::string& name, auto begin, auto end) {
     writer.WriteFile(name, [&](const AppendBytes& append) {
-      AppendSafetensors(append, {begin, end}, {{"format", "pt"}},
+      const auto append_paced = [&](std::span<const std::byte> bytes) {
+        append(bytes);
+        written_ += static_cast<int64_t>(bytes.size());
+        if (options_.bytes_per_s > 0) Pace();
+      };
+      AppendSafetensors(append_paced, {begin, end}, {{"format", "pt"}},
                         [&](const at::Tensor& tensor, const AppendBytes& append_bytes) {
                           snapshot_.Append(tensor, append_bytes);
                         });
@@ -155,23 +204,30 @@ Saver::Outcome Saver::Write() {
   const auto model_end = tensors.begin() + static_cast<std::ptrdiff_t>(model_tensors_);
   if (options_.rank == 0) write(kModel, tensors.begin(), model_end);
   write(fmt::format("{}{}.safetensors", kStatePrefix, options_.rank), model_end, tensors.end());
-  writer.FinishPart();
+}
 
-  outcome.snapshot_s = snapshot_.seconds();
-  if (options_.rank != 0) return outcome;
-  while (!released() || !writer.AllPartsAreFinished()) {
-    if (!Pause()) throw CheckpointError("another rank could not write its part");
+void Saver::RemoveRemains() noexcept {
+  if (!given_up_) return;
+  try {
+    RemovePartial(options_.run_dir, *given_up_, options_.attempt);
+    given_up_.reset();
+  } catch (const std::exception&) {
+    // As a later run will.
   }
-  outcome.bytes = BytesOf(writer.Commit(manifest_));
-  outcome.seconds = SecondsSinceBoot() - taken_s_;
-  OrWarn(outcome, [&] { KeepNewest(options_.run_dir, options_.keep); });
-  return outcome;
+}
+
+// Waits until what was written may have been.
+void Saver::Pace() {
+  const std::chrono::duration<double> least(static_cast<double>(written_) / options_.bytes_per_s);
+  const auto until =
+      begun_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(least);
+  if (!Pause(until)) throw GivenUp("it was given up");
 }
 
 // False: there is nothing more to wait for.
-bool Saver::Pause() {
+bool Saver::Pause(std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
-  return !changed_.wait_for(lock, kPartsInterval, [&] { return abandoned_; });
+  return !changed_.wait_until(lock, until, [&] { return abandoned_; });
 }
 
 std::vector<std::string> StateFiles(const Checkpoint& checkpoint,

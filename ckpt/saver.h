@@ -2,8 +2,8 @@
 //
 // Promise: Save() takes a snapshot and returns; a thread of its own writes and, on rank 0, commits it once
 // every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound, and then removes
-// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it, and its
-// remains are removed before the next is written.
+// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it; what this
+// rank has written of it is removed at once, and the rest before the next is written.
 //
 // Each rank has one. All ranks must Save() the same steps, and only once none of them is busy.
 //
@@ -13,11 +13,14 @@
 //   manifest.pb                 the rest, and checksums of these
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
-//   a file cannot be written -> an outcome with the reason; the others' parts wait for Abandon()
-//     -> SaverTest.SaysWhatFailed, .TheNextOneFollowsAnAbandonedOne
+//   a file cannot be written, or memory for the snapshot is lacking -> an outcome with the reason; rank 0 gives up
+//     -> SaverTest.SaysWhatFailed, .RankZeroGivesUpWithoutAnothersPart
+//   a rank cannot even tell that it failed -> rank 0 waits for Abandon()
+//     -> SaverTest.TheNextOneFollowsAnAbandonedOne
 //   the process ends while it writes -> no checkpoint -> SaverTest.GivesUpWhenItIsDestroyed
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -40,7 +43,8 @@ class Saver {
     std::string attempt;  // letters and digits, the same on all ranks and no other run's
     int rank = 0;
     int ranks = 1;
-    int keep = 1;  // committed checkpoints that are left of this run's and earlier ones
+    Retention retention;            // of this run's checkpoints and earlier ones
+    double bytes_per_s = 0;         // that this rank writes at most; 0: what the disk can
     checkpoint::Manifest manifest;  // what is the same in all of them
   };
 
@@ -51,6 +55,7 @@ class Saver {
     double seconds = 0;     // on rank 0, from then until it was committed
     int64_t bytes = 0;      // on rank 0: of all ranks
     std::string error;      // empty: it is written; on rank 0 committed, too
+    bool given_up = false;  // where there is an error: it was another rank's
     std::string warning;    // committed, but an old one could not be removed
   };
 
@@ -63,17 +68,21 @@ class Saver {
   // Whether the last one is still being written, or, on rank 0, not committed.
   bool busy() const;
 
-  // The state after `step` optimizer steps, of this rank, which is not busy. `metrics`: of the last
-  // evaluation. What is queued on the current stream belongs to it.
+  // The state after `step` optimizer steps, of this rank, which is not busy. `facts`: of the manifest, what
+  // is of this step. What is queued on the current stream belongs to it.
   void Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
-            const std::vector<checkpoint::Metric>& metrics);
+            const checkpoint::Manifest& facts);
 
   // Whether the last one came to nothing, and TakeOutcome() has not said so yet.
   bool failed() const;
 
-  // The state after `step` steps is one to go on from: what the device found out about them is known. For
-  // rank 0, where nothing is committed before; others may call it, too.
+  // The states after the first `step` steps are ones to go on from: what the device found out about them is
+  // known. For rank 0, where nothing is committed before; others may call it, too.
   void Release(int64_t step);
+
+  // Whether the snapshot lies in the device's memory, and: from now on it does not. It is not busy.
+  bool holds_device_memory() const { return snapshot_.holds_device_memory(); }
+  void LeaveDeviceMemory() { snapshot_.LeaveDeviceMemory(); }
 
   // Returns once it is not busy. On rank 0: the step was released.
   void Wait();
@@ -81,16 +90,22 @@ class Saver {
   // What is not written is to be given up: another rank cannot write its part. Returns at once.
   void Abandon();
 
+  // Of one that came to nothing: what all ranks have written. No rank is busy.
+  void RemoveRemains() noexcept;
+
   // Of the last one, once it is known; given out once.
   std::optional<Outcome> TakeOutcome();
 
  private:
   void Run(const std::stop_token& stop);
   Outcome Write();
+  void WriteFiles(CheckpointWriter& writer);
   template <typename Act>
   static void OrWarn(Outcome& outcome, const Act& act);
+  void Fail(const std::exception& error, bool given_up);
   bool released() const;
-  bool Pause();
+  bool Pause(std::chrono::steady_clock::time_point until);
+  void Pace();
 
   Options options_;
   at::Device device_;
@@ -98,6 +113,8 @@ class Saver {
   size_t model_tensors_ = 0;  // the snapshot's first, on rank 0
   checkpoint::Manifest manifest_;
   int64_t step_ = 0;
+  int64_t written_ = 0;  // bytes of it
+  std::chrono::steady_clock::time_point begun_;
   std::optional<int64_t> given_up_;  // on rank 0: the step whose remains are to be removed
   double taken_s_ = 0;
 

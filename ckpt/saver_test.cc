@@ -21,9 +21,14 @@ using testing::HasSubstr;
 
 class SaverTest : public testing::Test {
  protected:
-  std::unique_ptr<Saver> Make(int rank = 0, int ranks = 1, int keep = 2) const {
-    Saver::Options options{
-        .run_dir = run_, .attempt = "a1", .rank = rank, .ranks = ranks, .keep = keep};
+  std::unique_ptr<Saver> Make(int rank = 0, int ranks = 1, size_t keep = 2,
+                              double bytes_per_s = 0) const {
+    Saver::Options options{.run_dir = run_,
+                           .attempt = "a1",
+                           .rank = rank,
+                           .ranks = ranks,
+                           .retention = {.newest = keep},
+                           .bytes_per_s = bytes_per_s};
     options.manifest.set_config("seed: 1");
     return std::make_unique<Saver>(at::Device(at::kCPU), std::move(options));
   }
@@ -32,10 +37,11 @@ class SaverTest : public testing::Test {
     StateTree state;
     state.BeginPart("part", 3);
     state.Add("moments", moments_);
-    checkpoint::Metric metric;
+    checkpoint::Manifest facts;
+    checkpoint::Metric& metric = *facts.add_metric();
     metric.set_name("loss");
     metric.set_value(0.5);
-    saver.Save(step, {{"weight", weight_}}, state, {metric});
+    saver.Save(step, {{"weight", weight_}}, state, facts);
     if (releases_) saver.Release(step);
   }
 
@@ -116,6 +122,38 @@ TEST_F(SaverTest, CommitsOnceTheStepIsReleased) {
   saver->Release(6);
   saver->Wait();
   EXPECT_THAT(Steps(), ElementsAre(6));
+  saver->Release(7);
+  Save(*saver, 7);
+  saver->Wait();
+  EXPECT_THAT(Steps(), ElementsAre(7, 6));
+}
+
+TEST_F(SaverTest, APacedOneIsGivenUpAtOnce) {
+  const auto saver = Make(0, 1, 2, /*bytes_per_s=*/1);
+  Save(*saver, 5);
+  saver->Abandon();
+  saver->Wait();
+  EXPECT_EQ(saver->TakeOutcome()->error, "it was given up");
+  EXPECT_THAT(Steps(), ElementsAre());
+}
+
+TEST_F(SaverTest, RankZeroGivesUpWithoutAnothersPart) {
+  const auto first = Make(0, 2), second = Make(1, 2);
+  // Where its file would be.
+  fs::create_directories(run_ + "/checkpoints/step-000000000005.a1.partial/state-1.safetensors");
+  Save(*second, 5);
+  Save(*first, 5);
+  second->Wait();
+  first->Wait();
+  const auto outcome = first->TakeOutcome();
+  EXPECT_EQ(outcome->error, "another rank could not write its part");
+  EXPECT_TRUE(outcome->given_up);
+  const auto reason = second->TakeOutcome();
+  EXPECT_THAT(reason->error, HasSubstr("state-1.safetensors"));
+  EXPECT_FALSE(reason->given_up);
+  fs::remove(run_ + "/checkpoints/step-000000000005.a1.partial/state-1.safetensors");
+  first->RemoveRemains();
+  EXPECT_EQ(NamesInFolder(), 0);
 }
 
 TEST_F(SaverTest, TheNextOneFollowsAnAbandonedOne) {
@@ -153,6 +191,8 @@ TEST_F(SaverTest, SaysWhatFailed) {
   EXPECT_THAT(saver->TakeOutcome()->error,
               HasSubstr("model.safetensors: cannot be written: File too large"));
   EXPECT_THAT(Steps(), ElementsAre(5));
+  EXPECT_TRUE(fs::exists(run_ + "/checkpoints/step-000000000006.a1.partial"));
+  EXPECT_FALSE(fs::exists(run_ + "/checkpoints/step-000000000006.a1.partial/model.safetensors"));
   Save(*saver, 7);
   saver->Wait();
   EXPECT_THAT(Steps(), ElementsAre(7, 5));

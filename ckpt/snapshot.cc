@@ -4,6 +4,7 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
@@ -14,6 +15,20 @@
 #include "base/clock.h"
 
 namespace lockstep {
+namespace {
+
+// Whether copies of `bytes` leave enough for what a step or an evaluation may want later.
+bool HasRoomFor(int64_t bytes, at::Device device) {
+  constexpr double kLeftFree = 0.1;
+  const c10::cuda::CUDAGuard guard(device);
+  size_t free = 0, total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  // What LibTorch's allocator keeps is mostly its graphs', and theirs alone.
+  return static_cast<double>(free) - static_cast<double>(bytes) >
+         kLeftFree * static_cast<double>(total);
+}
+
+}  // namespace
 
 struct StateSnapshot::Gpu {
   static constexpr int64_t kPieceBytes = int64_t{16} << 20;
@@ -67,6 +82,11 @@ void StateSnapshot::Take(const std::vector<NamedTensor>& tensors) {
       });
   if (!as_before) {
     copies_.clear();
+    int64_t device_bytes = 0;
+    for (const auto& [name, tensor] : tensors) {
+      if (tensor.is_cuda()) device_bytes += static_cast<int64_t>(tensor.nbytes());
+    }
+    if (gpu_ && gpu_->on_device) gpu_->on_device = HasRoomFor(device_bytes, device_);
     for (const auto& [name, tensor] : tensors) {
       at::Tensor memory = MemoryLike(tensor);
       copies_.push_back({name, std::move(memory)});
@@ -95,6 +115,16 @@ double StateSnapshot::seconds() const {
   if (!gpu_) return host_s_;
   gpu_->taken.synchronize();
   return gpu_->begun.elapsed_time(gpu_->taken) / 1e3;
+}
+
+bool StateSnapshot::holds_device_memory() const {
+  return gpu_ && gpu_->on_device && !copies_.empty();
+}
+
+void StateSnapshot::LeaveDeviceMemory() {
+  if (!holds_device_memory()) return;
+  gpu_->on_device = false;
+  copies_.clear();
 }
 
 void StateSnapshot::Append(const at::Tensor& tensor, const AppendBytes& append) {

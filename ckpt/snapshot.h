@@ -1,8 +1,8 @@
 // StateSnapshot: tensors as they were at one moment, for a thread that writes them while training goes on.
 //
 // Promise: Take() queues copies behind what is queued on the current stream and returns: the host does not
-// wait, the device only for the copies. They lie on the device, or, where its memory does not suffice, in
-// pinned memory of the host. From the second Take() of the same tensors on nothing is allocated, but for those
+// wait, the device only for the copies. They lie on the device, or, where that would leave less than a tenth
+// of its memory free, in pinned memory of the host. From the second Take() of the same tensors on nothing is allocated, but for those
 // that are not contiguous where the copies are pinned memory.
 //
 // Append() brings a tensor's bytes to the host in pieces, on a stream of its own, two on their way at once.
@@ -32,6 +32,11 @@ class StateSnapshot {
 
   // Nobody may be reading the last one's tensors.
   void Take(const std::vector<NamedTensor>& tensors);
+
+  // Whether the copies lie on the device. They can leave it for good while nobody reads them, where its
+  // memory is needed.
+  bool holds_device_memory() const;
+  void LeaveDeviceMemory();
 
   // In the order in which they were given, contiguous. To be read by Append() alone.
   const std::vector<NamedTensor>& tensors() const { return copies_; }

@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/in_threads.h"
 #include "ckpt/safetensors.h"
 
 namespace lockstep {
@@ -68,13 +70,13 @@ StateEntry EntryOf(const std::string& name, const at::Tensor& tensor) {
               }};
 }
 
-// The tensors of several files, by name.
+// The tensors of several files, by name. Read from any threads.
 class SavedTensors {
  public:
   explicit SavedTensors(const std::vector<std::string>& paths) {
     files_.reserve(paths.size());
     for (const std::string& path : paths) {
-      SafetensorsFile& file = files_.emplace_back(path);
+      const SafetensorsFile& file = files_.emplace_back(path);
       for (std::string name : file.names()) {
         const std::string whole_name = name;
         if (const std::optional<Range> range = TakeRange(name)) {
@@ -84,13 +86,16 @@ class SavedTensors {
         }
       }
     }
+    for (auto& [name, list] : pieces_) {
+      std::ranges::sort(list, {}, [](const Piece& piece) { return piece.range.begin; });
+    }
   }
 
   // Throws Error (kCheckpoint) where there is none of that name.
   at::Tensor Read(const std::string& name) {
     const auto found = whole_.find(name);
     if (found == whole_.end()) throw CheckpointError("{}: {} is not in it", Place(), name);
-    used_.insert(name);
+    MarkUsed(name);
     return found->second->Read(name);
   }
 
@@ -107,12 +112,10 @@ class SavedTensors {
   at::Tensor ReadInto(const at::Tensor& whole, const std::string& name) {
     const auto pieces = pieces_.find(name);
     if (pieces == pieces_.end()) return whole.copy_(Read(name, whole));
-    used_.insert(name);
-    std::vector<Piece>& list = pieces->second;
-    std::ranges::sort(list, {}, [](const Piece& piece) { return piece.range.begin; });
+    MarkUsed(name);
     const at::Tensor flat = whole.as_strided({whole.numel()}, {1}, 0);
     int64_t end = 0;
-    for (const Piece& piece : list) {
+    for (const Piece& piece : pieces->second) {
       const auto [from, to] = piece.range;
       if (from != end || to < from || to > whole.numel()) break;
       const at::Tensor tensor = piece.file->Read(piece.name);
@@ -141,8 +144,13 @@ class SavedTensors {
   struct Piece {
     Range range;
     std::string name;
-    SafetensorsFile* file;
+    const SafetensorsFile* file;
   };
+
+  void MarkUsed(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    used_.insert(name);
+  }
 
   std::string Place() const { return files_.empty() ? "checkpoint" : files_.front().path(); }
 
@@ -154,9 +162,10 @@ class SavedTensors {
   }
 
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, SafetensorsFile*> whole_;
+  std::map<std::string, const SafetensorsFile*> whole_;
   std::map<std::string, std::vector<Piece>> pieces_;
-  std::set<std::string> used_;
+  std::mutex mutex_;
+  std::set<std::string> used_;  // guarded by mutex_
 };
 
 void RequireKnownVersions(const std::map<std::string, int>& known,
@@ -251,40 +260,47 @@ void Restore(const StateTree& state, const std::vector<std::string>& files,
              const std::map<std::string, int>& versions, const RestoreOptions& options) {
   RequireKnownVersions(state.versions(), versions);
   SavedTensors saved(files);
-  std::vector<std::pair<const StateEntry*, at::Tensor>> found;
+  struct Found {
+    const StateEntry* entry;
+    std::function<at::Tensor()> read;
+    at::Tensor tensor;
+  };
+  std::vector<Found> found;
+  const auto find = [&](const StateEntry& entry, std::function<at::Tensor()> read) {
+    found.push_back({&entry, std::move(read), {}});
+  };
   for (const StateEntry& entry : state.entries()) {
     const at::Tensor like = entry.get();
     switch (entry.kind) {
       case StateEntry::Kind::kOwn: {
         const std::string name = OwnName(entry.name, options.rank);
-        if (options.as_many_ranks && saved.Has(name)) {
-          found.emplace_back(&entry, saved.Read(name, like));
-        }
+        if (!options.as_many_ranks || !saved.Has(name)) break;
+        find(entry, [&saved, name, like] { return saved.Read(name, like); });
         break;
       }
-      case StateEntry::Kind::kPiece: {
-        const at::Tensor whole =
-            at::empty_strided(entry.whole_sizes, entry.whole_strides, like.scalar_type());
-        found.emplace_back(
-            &entry,
-            saved.ReadInto(whole, entry.name).as_strided({like.numel()}, {1}, entry.begin).clone());
+      case StateEntry::Kind::kPiece:
+        find(entry, [&saved, &entry, like] {
+          const at::Tensor whole =
+              at::empty_strided(entry.whole_sizes, entry.whole_strides, like.scalar_type());
+          return saved.ReadInto(whole, entry.name)
+              .as_strided({like.numel()}, {1}, entry.begin)
+              .clone();
+        });
         break;
-      }
-      case StateEntry::Kind::kShared: {
-        if (saved.Has(entry.name)) {
-          found.emplace_back(&entry, saved.Read(entry.name, like));
-          break;
-        }
-        // The run that saved it had pieces of it.
-        const at::Tensor whole =
-            at::empty_strided(like.sizes(), like.strides(), like.scalar_type());
-        found.emplace_back(&entry, saved.ReadInto(whole, entry.name));
+      case StateEntry::Kind::kShared:
+        find(entry, [&saved, &entry, like] {
+          if (saved.Has(entry.name)) return saved.Read(entry.name, like);
+          // The run that saved it had pieces of it.
+          return saved.ReadInto(at::empty_strided(like.sizes(), like.strides(), like.scalar_type()),
+                                entry.name);
+        });
         break;
-      }
     }
   }
+  InThreads(ReadingThreads(), std::ssize(found),
+            [&](int64_t i) { found[i].tensor = found[i].read(); });
   if (!options.sharded) saved.RequireAllUsed();
-  for (const auto& [entry, tensor] : found) entry->set(tensor);
+  for (const Found& one : found) one.entry->set(one.tensor);
 }
 
 }  // namespace lockstep

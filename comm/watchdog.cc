@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "comm/flight_story.h"
 #include "comm/watchdog.pb.h"
 
@@ -50,25 +51,6 @@ constexpr uint32_t kMaxMessage = 16 << 20;  // bytes
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-// A file descriptor that is closed.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 // A socket's address, as it travels from the hub to the others.
 struct Address {
@@ -109,12 +91,17 @@ std::vector<Address> NetworkAddresses(in_port_t port) {
 // Waits until `fd` has one of `events`, or `deadline`.
 bool WaitFor(int fd, short events, double deadline) {
   pollfd entry{.fd = fd, .events = events, .revents = 0};
-  const double left = deadline - Now();
-  return left > 0 && poll(&entry, 1, static_cast<int>(left * 1e3) + 1) > 0;
+  while (true) {
+    const double left = deadline - Now();
+    if (left <= 0) return false;
+    const int ready = poll(&entry, 1, static_cast<int>(left * 1e3) + 1);
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
 }
 
-Fd ConnectTo(const Address& address, double deadline) {
-  Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+FileDescriptor ConnectTo(const Address& address, double deadline) {
+  FileDescriptor fd(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0) return {};
   const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
   while (connect(fd.get(), name, address.length) != 0) {
@@ -233,17 +220,18 @@ Flight FlightOf(const Message& message, int rank) {
 class Watchdog::Impl {
  public:
   Impl(Communicator& host, bool one_machine, FlightRecorder& recorder,
-       std::function<void(const std::string&)> say)
+       std::function<void(const std::string&)> say, std::function<bool()> take_term)
       : rank_(host.rank()),
         world_size_(host.world_size()),
         recorder_(recorder),
         say_(std::move(say)),
+        take_term_(std::move(take_term)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     Connect(host, one_machine);
     sigset_t term;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
-    signals_ = Fd(signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK));
+    signals_ = FileDescriptor(signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK));
     last_tick_ = Now();
     for (Peer& peer : peers_) peer.heard = last_tick_;
     thread_ = std::thread([this] { Run(); });
@@ -303,7 +291,7 @@ class Watchdog::Impl {
  private:
   struct Peer {
     int rank = 0;
-    Fd fd;
+    FileDescriptor fd;
     std::string inbox;
     double heard = 0;    // when the last message came
     bool left = false;   // done well
@@ -333,7 +321,7 @@ class Watchdog::Impl {
       uint64_t token = 0;
       Address addresses[kMaxAddresses];
     } meeting;
-    Fd listener;
+    FileDescriptor listener;
     if (is_hub()) {
       std::random_device random;
       meeting.token = uint64_t{random()} << 32 | random();
@@ -358,7 +346,7 @@ class Watchdog::Impl {
         Accept(listener.get(), meeting.token, deadline);
       }
     } else {
-      Fd fd;
+      FileDescriptor fd;
       for (uint64_t i = 0; i < meeting.count && fd.get() < 0; ++i) {
         fd = Greet(meeting.addresses[i], meeting.token, std::min(deadline, Now() + 10));
       }
@@ -371,8 +359,8 @@ class Watchdog::Impl {
 
   // Connects to `address` and makes sure that the hub is there: another machine's address may be one
   // of this machine's own, too (a bridge's), with somebody else behind it.
-  Fd Greet(const Address& address, uint64_t token, double deadline) const {
-    Fd fd = ConnectTo(address, deadline);
+  FileDescriptor Greet(const Address& address, uint64_t token, double deadline) const {
+    FileDescriptor fd = ConnectTo(address, deadline);
     if (fd.get() < 0) return {};
     Message hello = New(Message::HELLO);
     hello.set_token(token);
@@ -381,17 +369,17 @@ class Watchdog::Impl {
     const std::optional<Message> answer = AwaitMessage(fd.get(), inbox, deadline);
     // The hub says nothing more before all have come.
     const bool is_hub = answer && answer->type() == Message::HELLO && answer->token() == token;
-    return is_hub ? std::move(fd) : Fd();
+    return is_hub ? std::move(fd) : FileDescriptor();
   }
 
-  std::vector<Address> Listen(bool one_machine, uint64_t token, Fd& listener) const {
+  std::vector<Address> Listen(bool one_machine, uint64_t token, FileDescriptor& listener) const {
     Address own = UnixAddress(token);
     if (!one_machine) {
       own = {};
       own.storage.ss_family = AF_INET;
       own.length = sizeof(sockaddr_in);
     }
-    listener = Fd(socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    listener = FileDescriptor(socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     auto* name = reinterpret_cast<sockaddr*>(&own.storage);
     if (listener.get() < 0 || bind(listener.get(), name, own.length) != 0 ||
         listen(listener.get(), world_size_) != 0) {
@@ -403,7 +391,7 @@ class Watchdog::Impl {
   }
 
   void Accept(int listener, uint64_t token, double deadline) {
-    Fd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    FileDescriptor fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd.get() < 0) return;
     std::string inbox;
     const std::optional<Message> hello =
@@ -463,7 +451,9 @@ class Watchdog::Impl {
 
   void TakeSignal(double now) {
     signalfd_siginfo signal{};
-    if (read(signals_.get(), &signal, sizeof(signal)) > 0 && !term_at_) term_at_ = now;
+    if (read(signals_.get(), &signal, sizeof(signal)) > 0 && !term_at_ && !take_term_()) {
+      term_at_ = now;
+    }
     if (!term_at_ || now - *term_at_ < kTermS) return;
     Message farewell = New(Message::FAREWELL);
     farewell.set_status(128 + SIGTERM);
@@ -709,6 +699,7 @@ class Watchdog::Impl {
   const int world_size_;
   FlightRecorder& recorder_;
   const std::function<void(const std::string&)> say_;
+  const std::function<bool()> take_term_;
 
   std::atomic<bool> stopping_ = false;
 
@@ -724,8 +715,8 @@ class Watchdog::Impl {
   std::string run_dir_;
   bool leaving_ = false;
   std::vector<Peer> peers_;  // the hub's: all others; another's: the hub
-  Fd wake_;
-  Fd signals_;
+  FileDescriptor wake_;
+  FileDescriptor signals_;
 
   double last_tick_ = 0;
   double next_beat_ = 0;
@@ -747,8 +738,9 @@ class Watchdog::Impl {
 };
 
 Watchdog::Watchdog(Communicator& host, bool one_machine, FlightRecorder& recorder,
-                   std::function<void(const std::string&)> say)
-    : impl_(std::make_unique<Impl>(host, one_machine, recorder, std::move(say))) {}
+                   std::function<void(const std::string&)> say, std::function<bool()> take_term)
+    : impl_(std::make_unique<Impl>(host, one_machine, recorder, std::move(say),
+                                   std::move(take_term))) {}
 
 Watchdog::~Watchdog() = default;
 

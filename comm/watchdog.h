@@ -19,8 +19,9 @@
 //      is lost, rank 1 says it, and whoever still lives two seconds later.
 // A rank that ends with an error of its own tells the others, which then end without a word.
 //
-// SIGTERM, which mpirun sends to all as soon as one rank has died, is taken here: it ends the process
-// as it always does, but half a second later, so that the verdict is not lost to it.
+// SIGTERM, which mpirun sends to all as soon as one rank has died, is taken here. Where the process has a use
+// for it (`take_term`) it goes on, and whoever sent it ends it if need be; else it ends as it always does, but half
+// a second later, so that the verdict is not lost to it.
 //
 // what can fail -> what the user sees -> the test that shows it (tests/fault_test.py)
 //   a rank is killed -> "rank 1 died: ..." -> test_a_rank_that_is_killed
@@ -30,6 +31,8 @@
 //   a rank never comes to a collective -> "rank 1 has not come to ..." -> test_a_rank_that_is_late
 //   rank 0, the hub, is killed or stopped -> the same, from rank 1 -> the same tests
 //   a rank ends with its own error -> that error alone -> test_an_exception_in_one_ranks_loader
+//   SIGTERM that the process has a use for -> nothing
+//     -> tests/stop_test.py, test_a_signal_stops_all_ranks_after_the_same_step
 //   this process was itself stopped, and goes on -> nothing: its own late clock blames nobody
 //     -> test_a_job_that_is_stopped_whole_goes_on
 #pragma once
@@ -52,10 +55,10 @@ struct WatchdogLimits {
 class Watchdog {
  public:
   // Connects the ranks over `host`; every rank must call it. `one_machine`: they all share one.
-  // `say` prints an error to the user. Keeps references to all. SIGTERM must be blocked in every
-  // thread. Throws Error (kPeer).
+  // `say` prints an error to the user. `take_term`: whether SIGTERM, which has come, leaves the process
+  // running. Keeps references to all. SIGTERM must be blocked in every thread. Throws Error (kPeer).
   Watchdog(Communicator& host, bool one_machine, FlightRecorder& recorder,
-           std::function<void(const std::string&)> say);
+           std::function<void(const std::string&)> say, std::function<bool()> take_term);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

@@ -19,8 +19,9 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
   pthread_sigmask(SIG_BLOCK, &term, nullptr);
   std::atomic<int> said = 0;
   for (int time = 0; time < 3; ++time) {
-    Watchdog watchdog(World(), /*one_machine=*/true, Recorder(),
-                      [&](const std::string&) { ++said; });
+    Watchdog watchdog(
+        World(), /*one_machine=*/true, Recorder(), [&](const std::string&) { ++said; },
+        [] { return false; });
     watchdog.SetLimits({.collective_s = 5, .heartbeat_s = 5});
     watchdog.Watch(&World());
     const at::Tensor tensor = at::ones({1000});
@@ -36,7 +37,8 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
 
 // Between machines it is TCP; one machine's own address will do to see that it works.
 TEST(Watchdog, MeetsOverTheNetwork) {
-  Watchdog watchdog(World(), /*one_machine=*/false, Recorder(), [](const std::string&) {});
+  Watchdog watchdog(
+      World(), /*one_machine=*/false, Recorder(), [](const std::string&) {}, [] { return false; });
   World().Barrier({});
   watchdog.Leave();
   World().Barrier({});

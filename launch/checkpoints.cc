@@ -1,11 +1,16 @@
 #include "launch/checkpoints.h"
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/output_file.h"
+#include "ckpt/atomic_file.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/run_lock.h"
 
 namespace lockstep {
 namespace {
@@ -52,6 +57,30 @@ void VerifyCheckpoints(const std::string& run_dir) {
     VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
     return fmt::format("{}: whole", checkpoint.path);
   });
+}
+
+void RequestCheckpoint(const std::string& run_dir) {
+  constexpr std::chrono::milliseconds kInterval{50};
+  const auto newest_step = [&] {
+    const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
+    return checkpoints.empty() ? -1 : checkpoints.front().step;
+  };
+  const int64_t before = newest_step();
+  if (!RunLock::IsHeld(run_dir)) {
+    throw UsageError("{}: no job trains in it now, or its file system has no locks", run_dir);
+  }
+  const std::string request = RequestPath(run_dir);
+  OutputFile(request, kSaving).Close();
+  while (std::filesystem::exists(request) && RunLock::IsHeld(run_dir)) {
+    std::this_thread::sleep_for(kInterval);
+  }
+  std::filesystem::remove(request);
+  const int64_t after = newest_step();
+  if (after <= before) {
+    throw CheckpointError("{}: there is no new checkpoint: {}/log.jsonl says why", run_dir,
+                          run_dir);
+  }
+  fmt::print("{}\n", CheckpointOf(run_dir, after).path);
 }
 
 }  // namespace lockstep

@@ -13,4 +13,8 @@ void PrintCheckpoints(const std::string& run_dir);
 // there are none.
 void VerifyCheckpoints(const std::string& run_dir);
 
+// Has the job that trains in the folder save its state, and returns once that is committed; prints its path.
+// Throws Error (kUsage) where none trains there, (kCheckpoint) where it could not.
+void RequestCheckpoint(const std::string& run_dir);
+
 }  // namespace lockstep

@@ -14,6 +14,7 @@
 
 #include "comm/alone.h"
 #include "comm/nccl_communicator.h"
+#include "launch/stop_signals.h"
 #include "trainer/task.h"
 #include "trainer/together.h"
 
@@ -42,7 +43,8 @@ Job::Job() {
   mpi_ = mpi.get();
   host_ = std::move(mpi);
   flight_.SetRank(host_->rank(), host_->world_size());
-  watchdog_.emplace(*host_, mpi_->local_ranks() == mpi_->world_size(), flight_, PrintError);
+  watchdog_.emplace(*host_, mpi_->local_ranks() == mpi_->world_size(), flight_, PrintError,
+                    StopSignals::TakeTerm);
 }
 
 World Job::Connect(config::Config::Device wanted) {

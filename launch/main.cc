@@ -20,12 +20,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/warn.h"
+#include "ckpt/weights.h"
 #include "comm/flight_story.h"
 #include "launch/bench.h"
 #include "launch/checkpoints.h"
 #include "launch/job.h"
 #include "launch/mpirun.h"
 #include "launch/prepare.h"
+#include "launch/stop_signals.h"
+#include "launch/weights.h"
 #include "trainer/config.h"
 #include "trainer/together.h"
 #include "trainer/trainer.h"
@@ -48,6 +52,10 @@ struct CommandLine {
   std::vector<std::string> inputs;
   std::string output = "predictions.csv";
   bool fresh = false;
+  std::string from;
+  std::vector<std::string> weights;
+  std::string weights_output;
+  std::string dtype;
   bool print_template = false;
   int last = 20;
   std::string device = "auto";
@@ -102,7 +110,7 @@ int StartRanks(const CommandLine& line, int argc, char** argv) {
   if (Job::IsRank())
     throw UsageError("-n inside mpirun or srun: leave it out, this process is a rank already");
   if (!line.config.empty()) LoadConfig(line.config, line.assignments);
-  if (!line.run_dir.empty()) LoadRunConfig(line.run_dir);
+  if (!line.run_dir.empty()) LoadRunConfig(ParseRunPoint(line.run_dir).run_dir);
   setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), /*overwrite=*/0);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
   const std::vector<std::string> command =
@@ -146,13 +154,24 @@ World Connect(Job& job, const Config& config) {
   return job.Connect(config.device());
 }
 
-void RunTrain(const CommandLine& line, const Models& models, Job& job) {
+ExitStatus RunTrain(const CommandLine& line, const Models& models, StopSignals& signals, Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadConfig(line.config, line.assignments); });
+  RequireSame({"--from " + line.from}, job.host());
   const World world = Connect(job, config);
   TrainOptions options = MakeTrainOptions(job);
   options.fresh = line.fresh;
-  Train(config, models, world, options);
+  options.from = line.from;
+  options.asked_to_stop = [&signals] { return signals.Asked(); };
+  switch (Train(config, models, world, options)) {
+    case StopRequest::kNone:
+      break;
+    case StopRequest::kStop:
+      return ExitStatus::kStopped;
+    case StopRequest::kInterrupt:
+      return ExitStatus::kInterrupted;
+  }
+  return ExitStatus::kDone;
 }
 
 void RunBenchStep(const CommandLine& line, const Models& models, Job& job) {
@@ -192,20 +211,22 @@ int RunBenchScaling(const CommandLine& line, const char* program) {
 
 void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
   Config config;
-  Together(job.host(), [&] { config = LoadRunConfig(line.run_dir); });
+  Together(job.host(), [&] { config = LoadRunConfig(ParseRunPoint(line.run_dir).run_dir); });
   const World world = Connect(job, config);
   const RunEvaluation evaluation = EvaluateRun(line.run_dir, config, line.inputs, models, world);
   for (const std::string& why : evaluation.bad_samples) {
-    fmt::print(stderr, "lockstep: warning: rank {}: {}\n", world.rank(), why);
+    Warn(fmt::format("rank {}: {}", world.rank(), why));
   }
   if (world.rank() == 0) {
-    fmt::print("{}  ({} samples)\n", MetricsText(evaluation.metrics), evaluation.samples);
+    const bool ended = evaluation.weights == RunWeightsPath(line.run_dir);
+    fmt::print("{}  ({} samples{}{})\n", MetricsText(evaluation.metrics), evaluation.samples,
+               ended ? "" : ", weights of ", ended ? "" : evaluation.weights);
   }
 }
 
 void RunPredict(const CommandLine& line, const Models& models, Job& job) {
   Config config;
-  Together(job.host(), [&] { config = LoadRunConfig(line.run_dir); });
+  Together(job.host(), [&] { config = LoadRunConfig(ParseRunPoint(line.run_dir).run_dir); });
   const World world = Connect(job, config);
   const int64_t rows = PredictRun(line.run_dir, config, line.inputs, line.output, models, world);
   if (world.rank() == 0) fmt::print("{}: {} predictions\n", line.output, rows);
@@ -217,17 +238,16 @@ void PrintVersion() {
 }
 
 // Runs `command` as this rank of its job and returns the exit status.
-template <typename Command>
-int RunAsRank(const std::string& name, const Command& command) {
+int RunAsRank(const std::string& name, const std::function<ExitStatus(Job&)>& command) {
   // Outside the try block: the communicators must outlive what fails.
   std::optional<Job> job;
   try {
     job.emplace();
     RequireSame({ProgramText(), "command " + name}, job->host());
-    command(*job);
+    const ExitStatus status = command(*job);
     std::fflush(stdout);
     job->Leave();
-    return static_cast<int>(ExitStatus::kDone);
+    return static_cast<int>(status);
   } catch (const std::exception& exception) {
     const Error error = ErrorOf(exception);
     if (!job) {
@@ -259,12 +279,15 @@ int Main(int argc, char** argv, const Models& models) {
       ->required();
   train->add_flag("--fresh", line.fresh,
                   "begin anew: a run that is in the folder is moved to another name");
+  train->add_option("--from", line.from,
+                    "RUN@STEP: another run's checkpoint to begin from where this one has none");
+  constexpr char kRunPoint[] = "run folder; RUN@STEP for one of its checkpoints";
   CLI::App* evaluate = app.add_subcommand("evaluate", "loss and accuracy of a run's weights");
-  evaluate->add_option("RUN", line.run_dir, "run folder")->required();
+  evaluate->add_option("RUN", line.run_dir, kRunPoint)->required();
   evaluate->add_option("--input", line.inputs,
                        "files to evaluate on instead of the samples held back");
   CLI::App* predict = app.add_subcommand("predict", "predictions of a run's weights, as CSV");
-  predict->add_option("RUN", line.run_dir, "run folder")->required();
+  predict->add_option("RUN", line.run_dir, kRunPoint)->required();
   predict->add_option("--input", line.inputs, "files to predict, with or without labels")
       ->required();
   predict->add_option("--output", line.output, "CSV file to write")->capture_default_str();
@@ -281,8 +304,24 @@ int Main(int argc, char** argv, const Models& models) {
       ->capture_default_str();
   CLI::App* checkpoints = app.add_subcommand("checkpoints", "a run's checkpoints");
   CLI::App* verify = app.add_subcommand("verify", "whether a run's checkpoints are whole");
-  for (CLI::App* command : {checkpoints, verify}) {
+  CLI::App* checkpoint =
+      app.add_subcommand("checkpoint", "have the job that trains in a run folder save its state");
+  for (CLI::App* command : {checkpoints, verify, checkpoint}) {
     command->add_option("RUN", line.run_dir, "run folder")->required();
+  }
+  CLI::App* export_weights =
+      app.add_subcommand("export", "weights of a run or a checkpoint, for other programs");
+  export_weights->add_option("SOURCE", line.weights, "RUN, RUN@STEP, or a safetensors file")
+      ->required()
+      ->expected(1);
+  CLI::App* average = app.add_subcommand("average", "the mean of several weights");
+  average->add_option("SOURCE", line.weights, "RUN, RUN@STEP, or a safetensors file, each")
+      ->required()
+      ->expected(2, 1 << 20);
+  for (CLI::App* command : {export_weights, average}) {
+    command->add_option("--output", line.weights_output, "safetensors file to write")->required();
+    command->add_option("--dtype", line.dtype, "float32, bfloat16 or float16; as it is without")
+        ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
   }
   PrepareCommand prepare(app);
   CLI::App* bench = app.add_subcommand("bench", "measurements on this machine");
@@ -354,6 +393,10 @@ int Main(int argc, char** argv, const Models& models) {
     if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
     if (checkpoints->parsed()) PrintCheckpoints(line.run_dir);
     if (verify->parsed()) VerifyCheckpoints(line.run_dir);
+    if (checkpoint->parsed()) RequestCheckpoint(line.run_dir);
+    if (export_weights->parsed() || average->parsed()) {
+      ExportWeights(line.weights, line.weights_output, line.dtype);
+    }
     if (version->parsed()) PrintVersion();
     if (prepare.parsed()) {
       if (line.ranks > 0)
@@ -361,19 +404,28 @@ int Main(int argc, char** argv, const Models& models) {
       prepare.Run();
     }
     // The others run as ranks.
-    std::vector<std::pair<const CLI::App*, std::function<void(Job&)>>> commands{
-        {train, [&](Job& job) { RunTrain(line, models, job); }},
-        {evaluate, [&](Job& job) { RunEvaluate(line, models, job); }},
-        {predict, [&](Job& job) { RunPredict(line, models, job); }},
-        {loader, [&](Job& job) { RunBenchLoader(line, job); }},
-        {step, [&](Job& job) { RunBenchStep(line, models, job); }}};
+    std::optional<StopSignals> signals;
+    const auto until_done = [](std::function<void(Job&)> run) {
+      return [run = std::move(run)](Job& job) {
+        run(job);
+        return ExitStatus::kDone;
+      };
+    };
+    std::vector<std::pair<const CLI::App*, std::function<ExitStatus(Job&)>>> commands{
+        {train, [&](Job& job) { return RunTrain(line, models, *signals, job); }},
+        {evaluate, until_done([&](Job& job) { RunEvaluate(line, models, job); })},
+        {predict, until_done([&](Job& job) { RunPredict(line, models, job); })},
+        {loader, until_done([&](Job& job) { RunBenchLoader(line, job); })},
+        {step, until_done([&](Job& job) { RunBenchStep(line, models, job); })}};
     for (const auto& [command, op] : collectives) {
-      commands.emplace_back(command,
-                            [&line, op = op](Job& job) { RunBenchCollective(op, line, job); });
+      commands.emplace_back(
+          command, until_done([&line, op = op](Job& job) { RunBenchCollective(op, line, job); }));
     }
     for (const auto& [command, run] : commands) {
       if (!command->parsed()) continue;
-      return line.ranks > 0 ? StartRanks(line, argc, argv) : RunAsRank(command->get_name(), run);
+      if (line.ranks > 0) return StartRanks(line, argc, argv);
+      if (train->parsed()) signals.emplace();
+      return RunAsRank(command->get_name(), run);
     }
     if (config->parsed()) {
       if (line.print_template == !line.config.empty())

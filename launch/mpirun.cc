@@ -124,6 +124,7 @@ int Supervise(const std::vector<std::string>& command, std::string* output) {
   if (code == kNotStarted) throw UsageError("{} cannot be started", command[0]);
   // What a signal ended has 1 from mpirun, or 128 + the signal that a rank died of.
   if (ended_by != 0 && (code == 1 || code > 128)) return 128 + ended_by;
+  if (code == static_cast<int>(ExitStatus::kInterrupted)) return code;
   return code > 128 ? static_cast<int>(ExitStatus::kPeer) : code;
 }
 

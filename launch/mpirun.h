@@ -15,7 +15,7 @@ std::vector<std::string> MpirunCommand(int ranks, const std::string& program,
 std::string ShellText(const std::vector<std::string>& command);
 
 // Runs mpirun's `command` and returns the exit status that the job owes its user: the ranks', or
-// kPeer where a signal killed a rank or mpirun itself, for which mpirun has a status of its own. Passes
+// kPeer where a signal other than SIGINT killed a rank or mpirun itself, for which mpirun has a status of its own. Passes
 // on the signals that it gets, and ends mpirun when it is killed itself. `output`: gets what the
 // ranks print; null: it goes where this process's does. Throws Error (kUsage) where mpirun cannot be
 // started.

@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import subprocess
 
 import pytest
 
@@ -22,9 +23,12 @@ from harness import (
     DEVICE,
     DIGITS,
     DONE,
+    LOCKSTEP,
+    USAGE,
     Run,
     checkpoints,
     events,
+    expect_error,
     losses_by_step,
     skip_without_gpus,
     write_config,
@@ -46,8 +50,8 @@ def config_in(folder):
     )
 
 
-def train(config, run_dir, ranks=None, **env):
-    return Run(["train", config, "--set", f"run_dir={run_dir}"], ranks=ranks, env=env)
+def train(config, run_dir, ranks=None, *arguments, **env):
+    return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], ranks=ranks, env=env)
 
 
 def fault(run_dir, kind, at, rank=None, **more):
@@ -131,10 +135,46 @@ def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
         assert any("warning: rank 1: no checkpoint of step " in line for line in run.error_lines), run
     reasons = [e["reason"] for e in events(run_dir, "checkpoint_failed")]
     assert all(reason in text or "another rank" in text for text in reasons), reasons
+    # What was trained is there, whatever became of its state.
+    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
     newest = newest_of(run_dir)
     assert newest == max((e["step"] for e in events(run_dir, "checkpoint")), default=0)
 
     run = train(config, run_dir, ranks)
+    if newest == 0:
+        # Beginning anew would overwrite the weights.
+        expect_error(run, USAGE, "the run has ended and left no checkpoint to go on from", "--fresh")
+        run = train(config, run_dir, ranks, "--fresh")
     assert run.status == DONE, run
     assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else [])
     assert losses_by_step(run_dir) == losses_by_step(whole)
+
+
+def test_a_log_that_cannot_be_written(tmp_path):
+    """The run goes on without it, and says so once."""
+    config = config_in(tmp_path)
+    whole, run_dir = tmp_path / "whole", tmp_path / "run"
+    assert train(config, whole).status == DONE
+    run = train(config, run_dir, **dict(fault(run_dir, "ENOSPC", 8), FAULT_PATH=f"{run_dir}/log.jsonl"))
+    assert run.status == DONE, run
+    assert len(run.error_lines) == 1, run
+    assert f"{run_dir}/log.jsonl: cannot be written: No space left" in run.error_lines[0], run
+    assert 0 < len(whole_lines(run_dir)) < len(whole_lines(whole))
+    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
+    assert newest_of(run_dir) == STEPS
+
+
+def test_a_disk_that_is_full(tmp_path):
+    """A real one, which holds the weights once what was written of a checkpoint is gone again."""
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True).returncode != 0:
+        pytest.skip("this user may not mount a disk")
+    config = config_in(tmp_path)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = f"mount -t tmpfs -o size=3m none {disk} && {LOCKSTEP} train {config} --set run_dir={disk}/run"
+    run = Run(["-m", "sh", "-c", f"{command}; status=$?; ls {disk}/run {disk}/run/checkpoints; exit $status"], program="unshare")
+    assert run.status == CHECKPOINT, run
+    assert "No space left" in run.error_lines[-1], run
+    assert f"step {STEPS}/{STEPS}" in run.out and "weights.safetensors" in run.out.split(), run
+    left = run.out.split(f"{disk}/run/checkpoints:")[1].split()
+    assert all(name.endswith(".partial") for name in left), run

@@ -10,7 +10,20 @@ import time
 
 import pytest
 
-from harness import BUG, DATA, DIGITS, DONE, LOCKSTEP, PEER, USAGE, Run, faulty_model, processes_with, write_config
+from harness import (
+    BUG,
+    DATA,
+    DIGITS,
+    DONE,
+    LOCKSTEP,
+    PEER,
+    USAGE,
+    Run,
+    faulty_model,
+    processes_with,
+    wait_until,
+    write_config,
+)
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 RANKS = int(os.environ.get("RANKS", "2"))
@@ -36,13 +49,6 @@ def config_of(folder, model="", more="", name="config.pbtxt", graph="false"):
         model {{ {faulty_model(**model)} }}""",
     )
     return path.rename(path.with_name(name))
-
-
-def wait_until(condition, seconds):
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        os.sched_yield()
-    assert condition()
 
 
 def expect_end(run, folder, status, *parts, lines=1):

@@ -21,7 +21,7 @@ _cache = tempfile.TemporaryDirectory(prefix="lockstep-cache-")
 os.environ["XDG_CACHE_HOME"] = _cache.name
 
 # The exit statuses of docs/design.md.
-DONE, USAGE, DATA, CHECKPOINT, PEER, BUG = 0, 2, 3, 4, 5, 70
+DONE, USAGE, DATA, CHECKPOINT, PEER, BUG, STOPPED, INTERRUPTED = 0, 2, 3, 4, 5, 70, 75, 130
 
 
 class Run:
@@ -137,6 +137,13 @@ def split_digits(folder, train=1437):
     order = np.random.default_rng(0).permutation(len(rows))
     for name, part in (("train.csv", order[:train]), ("test.csv", order[train:])):
         (pathlib.Path(folder) / name).write_text("".join(rows[i] + "\n" for i in part))
+
+
+def wait_until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        os.sched_yield()
+    assert condition()
 
 
 def processes_with(text):

@@ -372,8 +372,8 @@ def test_all_damaged(tmp_path):
 
 
 def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
-    """No update takes place after one, and the host learns of it at its next step line: what was saved between is
-    not what to go on from."""
+    """No update takes place after one, and on a GPU the host learns of it eight steps later: what was saved between
+    is not what to go on from."""
     noisy_digits(tmp_path, 1700, planted=[64 * 20 + 1])
     config = write_config(
         tmp_path,
@@ -481,3 +481,182 @@ def test_two_runs_at_once(tmp_path):
     newest = max(checkpoints(run_dir), default=0)
     run = train(config, run_dir, *sets(max_steps=newest + 2))
     assert run.status == DONE, run
+
+
+def test_machines_that_share_no_disk(tmp_path):
+    """Each rank has a folder of its own under the run's name; neither is touched beyond rank 0's."""
+    config = write_config(tmp_path, digits())
+    words = []
+    for rank in (0, 1):
+        (tmp_path / f"machine-{rank}").mkdir()
+        words += [":"] if words else []
+        words += ["-n", "1", "-wdir", tmp_path / f"machine-{rank}", LOCKSTEP, "train", config, "--set", "run_dir=run"]
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-quiet"]
+    run = Run(mpirun[1:] + words, program=mpirun[0])
+    expect_error(run, USAGE, "rank 1: ", "is not the one that rank 0 has", "a disk that their machines share")
+    assert os.listdir(tmp_path / "machine-1") == []
+
+
+# ---- Which are kept -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric,better", [("accuracy", max), ("loss", min)])
+def test_the_best_is_kept(tmp_path, metric, better):
+    """One after each validation, of which the newest and the best stay."""
+    text = digits(data="validation_fraction: 0.2", more="").replace("epochs: 2", "epochs: 8").replace("0.003", "0.03")
+    when = f'checkpoint {{ every_epochs: 0 keep: 1 keep_best: "{metric}" }}'
+    config = write_config(tmp_path, text.replace("checkpoint { every_steps: 1 keep: 100 }", when))
+    run_dir = tmp_path / "run"
+    assert train(config, run_dir).status == DONE
+    evaluated = {e["step"]: e[metric] for e in events(run_dir, "eval")}
+    made = [e["step"] for e in events(run_dir, "checkpoint")]
+    assert made[-1] == max(evaluated) and set(made) <= set(evaluated)
+    best = max(step for step in made if evaluated[step] == better(evaluated[s] for s in made))
+    assert checkpoints(run_dir) == sorted({best, made[-1]})
+
+
+@pytest.mark.parametrize(
+    "data,name,parts",
+    [
+        ("validation_fraction: 0.2", "acuracy", ['no metric "acuracy"; did you mean "accuracy"?', "loss, accuracy, top5, f1"]),
+        ("validation_fraction: 0.2", "auc", ['no metric "auc"', "loss, accuracy, top5, f1"]),
+        ("", "loss", ["no samples are held back", "data.validation_fraction"]),
+    ],
+)
+def test_the_best_by_what_there_is_not(tmp_path, data, name, parts):
+    config = write_config(tmp_path, digits(data=data))
+    run = train(config, tmp_path / "run", *sets(**{"checkpoint.keep_best": name}))
+    expect_error(run, USAGE, "checkpoint.keep_best", *parts)
+
+
+def test_every_so_manieth_is_kept(tmp_path):
+    config = write_config(tmp_path, digits())
+    run_dir = tmp_path / "run"
+    fields = {"checkpoint.every_steps": 4, "checkpoint.keep": 1, "checkpoint.keep_every_steps": 8}
+    assert train(config, run_dir, *sets(**fields)).status == DONE
+    made = [e["step"] for e in events(run_dir, "checkpoint")]
+    assert checkpoints(run_dir) == [step for step in made if step % 8 == 0 or step == made[-1]]
+
+
+def test_a_slow_disk_makes_checkpoints_late(tmp_path):
+    """As slow as max_mb_per_s lets it be: the run is faster, and says so."""
+    config = write_config(tmp_path, digits(model='name: "mlp" mlp { hidden: [512] }'))
+    run_dir = tmp_path / "run"
+    run = train(config, run_dir, *sets(**{"checkpoint.max_mb_per_s": 10}))
+    assert run.status == DONE, run
+    assert events(run_dir, "checkpoint_late") and "is still being written" in run.out
+    made = events(run_dir, "checkpoint")
+    assert 2 <= len(made) < 28 and made[-1]["step"] == 58
+    assert all(e["seconds"] >= e["bytes"] / 10e6 for e in made)
+
+
+# ---- From another run ---------------------------------------------------------------------------
+
+
+def test_from_another_runs_checkpoint(tmp_path):
+    config, source = trained(tmp_path)
+    run_dir = tmp_path / "branch"
+    step = checkpoints(source)[1]
+    run = train(config, run_dir, "--from", f"{source}@{step}", *sets(epochs=3))
+    assert run.status == DONE, run
+    (resumed,) = events(run_dir, "resume")
+    assert (resumed["step"], resumed["checkpoint"]) == (step, str(folder_of(source, step)))
+    assert resumed["differences"] == []
+    expected = {s: loss for s, loss in losses_by_step(source).items() if s > step}
+    assert losses_by_step(run_dir) == expected
+    # What it was begun from is not what it goes on from.
+    assert train(config, run_dir, "--from", f"{source}@{step}", *sets(epochs=3)).status == DONE
+    assert [e["step"] for e in events(run_dir, "resume")] == [step, max(expected)]
+
+
+def test_from_another_config(tmp_path):
+    config, source = trained(tmp_path)
+    run_dir = tmp_path / "branch"
+    run = train(config, run_dir, "--from", source, *sets(epochs=4, **{"optimizer.lr": 0.001}))
+    assert run.status == DONE, run
+    assert events(run_dir, "resume")[0]["differences"] == ["optimizer.lr: 0.001 where it was 0.003"]
+    assert "optimizer.lr: 0.001 where it was 0.003" in run.out
+    assert events(run_dir, "step")[0]["lr"] == 0.001
+    # As another model it does not fit, and leaves nothing that a later start would take for a run's.
+    run = train(config, tmp_path / "other", "--from", source, *sets(epochs=4, **{"model.mlp.hidden": "[25]"}))
+    expect_error(run, CHECKPOINT, "has shape [24, 64] where the model has [25, 64]")
+    run = train(config, tmp_path / "other", *sets(epochs=1))
+    assert run.status == DONE and events(tmp_path / "other", "resume") == []
+
+
+def test_from_a_run_that_has_ended(tmp_path):
+    """There is no step to make, and still an end."""
+    config, source = trained(tmp_path)
+    run_dir = tmp_path / "branch"
+    run = train(config, run_dir, "--from", source, *sets(epochs=3))
+    assert run.status == DONE, run
+    assert (run_dir / "weights.safetensors").read_bytes() == (source / "weights.safetensors").read_bytes()
+    assert checkpoints(run_dir) == checkpoints(source)[-1:]
+    run = train(config, tmp_path / "other", "--from", source, *sets(epochs=2))
+    expect_error(run, USAGE, f"{folder_of(source, 87)}: is of step 87, and 58 steps are all", "without --from")
+
+
+def test_from_what_cannot_be_gone_on_from(tmp_path):
+    config, source = trained(tmp_path)
+    step = checkpoints(source)[-1]
+    run_dir = tmp_path / "branch"
+    expect_error(train(config, run_dir, "--from", tmp_path / "none"), CHECKPOINT, "none: no run with checkpoints")
+    expect_error(train(config, run_dir, "--from", f"{source}@1234"), CHECKPOINT, "no checkpoint of step 1234")
+    model = folder_of(source, step) / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:-1])
+    expect_error(train(config, run_dir, "--from", f"{source}@{step}"), CHECKPOINT, "model.safetensors: has ")
+    lines = DIGITS.read_text().splitlines(keepends=True)
+    (tmp_path / "some.csv").write_text("".join(lines[:400]))
+    run = train(config, run_dir, "--from", f"{source}@{checkpoints(source)[-2]}", *sets(**{"data.train": tmp_path / "some.csv"}))
+    expect_error(run, DATA, "400 training samples", "1797 training samples", "init_from")
+    assert not (run_dir / "log.jsonl").exists()
+
+
+# ---- Weights alone ------------------------------------------------------------------------------
+
+
+def load(path):
+    return safetensors.torch.load_file(path)
+
+
+def test_weights_of_a_run_that_has_not_ended(tmp_path):
+    """Its newest checkpoint's averages, as its final weights would be."""
+    config = write_config(
+        tmp_path, digits(data="validation_fraction: 0.2", optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
+    )
+    run_dir = tmp_path / "run"
+    assert train(config, run_dir).status == DONE
+    final = load(run_dir / "weights.safetensors")
+    evaluated = Run(["evaluate", run_dir]).out
+    (run_dir / "weights.safetensors").unlink()
+    last = checkpoints(run_dir)[-1]
+    for source in (run_dir, f"{run_dir}@{last}"):
+        run = Run(["evaluate", source])
+        assert run.out == evaluated.replace(")", f", weights of {folder_of(run_dir, last)})"), run
+        assert Run(["export", source, "--output", tmp_path / "weights.safetensors"]).status == DONE
+        exported = load(tmp_path / "weights.safetensors")
+        assert exported.keys() == final.keys()
+        assert all((exported[name] == final[name]).all() for name in final)
+    assert Run(["predict", run_dir, "--input", DIGITS, "--output", tmp_path / "p.csv"]).status == DONE
+    expect_error(Run(["evaluate", f"{run_dir}@7777"]), CHECKPOINT, "no checkpoint of step 7777")
+
+
+def test_export_and_average(tmp_path):
+    config, run_dir = trained(tmp_path)
+    first, last = checkpoints(run_dir)[0], checkpoints(run_dir)[-1]
+    one, other = (load(folder_of(run_dir, step) / "model.safetensors") for step in (first, last))
+    out = tmp_path / "out.safetensors"
+    for dtype in ("float32", "bfloat16", "float16"):
+        run = Run(["export", f"{run_dir}@{first}", "--output", out, "--dtype", dtype])
+        assert run.status == DONE and run.out == f"{out}: 4 tensors of {folder_of(run_dir, first)}\n", run
+        for name, tensor in load(out).items():
+            assert (tensor == one[name].to(tensor.dtype)).all() and str(tensor.dtype) == f"torch.{dtype}"
+    run = Run(["average", f"{run_dir}@{first}", f"{run_dir}@{last}", "--output", out])
+    assert run.status == DONE, run
+    for name, tensor in load(out).items():
+        assert (tensor == ((one[name].double() + other[name].double()) / 2).float()).all()
+    # It is weights to start from, and to evaluate.
+    assert train(config, tmp_path / "again", *sets(init_from=out)).status == DONE
+    expect_error(Run(["average", run_dir, tmp_path / "none", "--output", out]), CHECKPOINT, "none: no run")
+    expect_error(Run(["export", run_dir, "--output", tmp_path / "no" / "out"]), CHECKPOINT, "No such file")
+    expect_error(Run(["export", run_dir, "--output", out, "--dtype", "int8"]), USAGE, "--dtype")

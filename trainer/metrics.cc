@@ -161,6 +161,24 @@ std::vector<Metric> Metrics::Finish() {
   return metrics;
 }
 
+std::vector<std::string> MetricNames(const SampleSpec& spec) {
+  switch (spec.task) {
+    case Task::kRegression:
+      return {"loss", "rmse", "mae"};
+    case Task::kLanguage:
+      return {"loss", "perplexity", "accuracy"};
+    case Task::kMultiLabel:
+      return {"loss", "accuracy", "f1", "auc"};
+    case Task::kClassification:
+      break;
+  }
+  std::vector<std::string> names{"loss", "accuracy"};
+  if (spec.classes > kTop) names.push_back("top5");
+  names.push_back("f1");
+  if (spec.classes == 2) names.push_back("auc");
+  return names;
+}
+
 double AreaUnderCurve(const at::Tensor& scores, const at::Tensor& truths) {
   const at::Tensor score = scores.contiguous();
   const at::Tensor truth = truths.contiguous();

@@ -61,6 +61,9 @@ class Metrics {
   at::Tensor truths_;  // likewise: 0 or 1
 };
 
+// The names of those that samples of `spec` have.
+std::vector<std::string> MetricNames(const SampleSpec& spec);
+
 // The area under the receiver operating characteristic: scores, truths: float32 [samples] on the CPU,
 // truths 0 or 1. NaN where all truths are the same or a score is NaN.
 double AreaUnderCurve(const at::Tensor& scores, const at::Tensor& truths);

@@ -60,7 +60,12 @@ class MetricsTest : public testing::Test {
                   at::full({}, loss * static_cast<double>(count * spec.targets())));
     }
     std::map<std::string, double> values;
-    for (const Metric& metric : metrics.Finish()) values[metric.name] = metric.value;
+    std::vector<std::string> names;
+    for (const Metric& metric : metrics.Finish()) {
+      values[metric.name] = metric.value;
+      names.push_back(metric.name);
+    }
+    EXPECT_EQ(names, MetricNames(spec));
     return values;
   }
 

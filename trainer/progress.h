@@ -11,10 +11,9 @@
 namespace lockstep {
 
 struct StepReport {
-  bool told = true;    // to the user; else only for what the figures say
-  bool saved = false;  // a checkpoint is of this step
-  int64_t step = 0;    // optimizer steps done
-  int64_t epoch = 0;   // from 1
+  bool told = false;  // to the user; else only for what the figures say
+  int64_t step = 0;   // optimizer steps done
+  int64_t epoch = 0;  // from 1
   double lr = 0;
   double samples_per_s = 0;
   double data_wait = 0;  // the share of the time that the device waited for samples

@@ -1,10 +1,14 @@
 #include "trainer/run_folder.h"
 
 #include <filesystem>
+#include <fstream>
+#include <span>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/warn.h"
 #include "ckpt/atomic_file.h"
+#include "ckpt/weights.h"
 #include "trainer/config.h"
 
 namespace lockstep {
@@ -13,9 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Gives the run's folder the first of the names RUN.1, RUN.2, ... that is free, and returns it.
-std::string MoveAway(std::string path) {
+std::string MoveAway(std::string path, const std::string& job) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  const RunLock nobody_trains_in_it(path);
+  const RunLock nobody_trains_in_it(path, job);
   for (int number = 1;; ++number) {
     const std::string free = fmt::format("{}.{}", path, number);
     if (fs::exists(free)) continue;
@@ -41,7 +45,8 @@ void CutTornLine(const std::string& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(const config::Config& config, bool fresh) : path_(config.run_dir()) {
+RunFolder::RunFolder(const config::Config& config, const std::string& job, bool fresh)
+    : path_(config.run_dir()) {
   const fs::path folder = fs::absolute(path_);
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
@@ -52,14 +57,53 @@ RunFolder::RunFolder(const config::Config& config, bool fresh) : path_(config.ru
   }
   if (fresh && fs::exists(folder)) {
     warnings_.push_back(
-        fmt::format("{}: the run that was there is now {}", path_, MoveAway(path_)));
+        fmt::format("{}: the run that was there is now {}", path_, MoveAway(path_, job)));
   }
   const bool made = !error && fs::create_directory(folder, error);
   if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
   if (made) SyncFolder(folder.parent_path().string(), kSaving);
-  lock_.emplace(path_);
+  lock_.emplace(path_, job);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
-  if (!made) FindNewest(config);
+  if (made) return;
+  if (CheckpointIsRequested()) AnswerRequest();  // it was asked of a job that has ended
+  RemoveLeftovers(path_);
+  checkpoints_ = ListCheckpoints(path_);
+}
+
+std::optional<Checkpoint> RunFolder::newest() const {
+  if (damaged_.size() == checkpoints_.size()) return std::nullopt;
+  return checkpoints_[damaged_.size()];
+}
+
+void RunFolder::Reject(const std::string& why) {
+  damaged_.push_back(*newest());
+  warnings_.push_back(why);
+}
+
+void RunFolder::Accept(const config::Config& config) const {
+  const std::optional<Checkpoint> checkpoint = newest();
+  if (!checkpoint && !damaged_.empty()) {
+    throw CheckpointError(
+        "{}: none of its {} checkpoints is whole: begin anew with --fresh, which keeps the folder "
+        "under another name",
+        warnings_[warnings_.size() - damaged_.size()], damaged_.size());
+  }
+  if (!checkpoint && fs::exists(RunWeightsPath(path_))) {
+    throw UsageError(
+        "{}: the run has ended and left no checkpoint to go on from: begin it anew with --fresh, "
+        "or "
+        "choose another folder with --set run_dir=...",
+        path_);
+  }
+  if (!checkpoint) return;
+  const std::vector<std::string> differences =
+      Differences(ParsePrinted(ReadManifest(*checkpoint).config()), config);
+  if (!differences.empty()) {
+    throw UsageError(
+        "{}: the run's checkpoint of step {} is of another config: {}: set it back, choose another "
+        "folder with --set run_dir=..., or begin anew with --fresh",
+        path_, checkpoint->step, fmt::join(differences, "; "));
+  }
 }
 
 void RunFolder::Begin(const config::Config& config) {
@@ -67,53 +111,36 @@ void RunFolder::Begin(const config::Config& config) {
   WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
   const std::string log = path_ + "/log.jsonl";
   CutTornLine(log);
-  log_.open(log, std::ios::app);
-}
-
-void RunFolder::FindNewest(const config::Config& config) {
-  RemoveLeftovers(path_);
-  const std::vector<Checkpoint> checkpoints = ListCheckpoints(path_);
-  if (checkpoints.empty() && fs::exists(RunWeightsPath(path_))) {
-    throw UsageError(
-        "{}: the run has ended and left no checkpoint to go on from: begin it anew with --fresh, or "
-        "choose another folder with --set run_dir=...",
-        path_);
-  }
-  checkpoint::Manifest manifest;
-  for (const Checkpoint& checkpoint : checkpoints) {
-    try {
-      manifest = ReadManifest(checkpoint);
-      VerifyCheckpoint(checkpoint, manifest);
-      newest_ = checkpoint;
-      break;
-    } catch (const Error& error) {
-      damaged_.push_back(checkpoint);
-      warnings_.emplace_back(error.what());
-    }
-  }
-  if (!newest_) {
-    if (damaged_.empty()) return;
-    throw CheckpointError(
-        "{}: none of its {} checkpoints is whole: begin anew with --fresh, which keeps the folder "
-        "under another name",
-        warnings_.front(), damaged_.size());
-  }
-  const std::vector<std::string> differences = Differences(ParsePrinted(manifest.config()), config);
-  if (!differences.empty()) {
-    throw UsageError(
-        "{}: the run's checkpoint of step {} is of another config: {}: set it back, choose another "
-        "folder with --set run_dir=..., or begin anew with --fresh",
-        path_, newest_->step, fmt::join(differences, "; "));
-  }
+  log_.emplace(log, kSaving);
+  log_bytes_ = static_cast<int64_t>(fs::file_size(log));
 }
 
 void RunFolder::Log(const nlohmann::ordered_json& event) {
+  const bool failed_before = !unwritten_.empty();
   // A file's name may be no UTF-8.
-  log_ << event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n'
-       << std::flush;
-  if (!log_) throw CheckpointError("{}/log.jsonl: cannot be written: is the disk full?", path_);
+  unwritten_ += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  try {
+    log_->Write(std::as_bytes(std::span(unwritten_)), log_bytes_);
+    log_bytes_ += static_cast<int64_t>(unwritten_.size());
+    unwritten_.clear();
+  } catch (const Error& error) {
+    if (!failed_before) Warn(fmt::format("{}: its lines wait until it can be", error.what()));
+  }
 }
 
-std::string RunWeightsPath(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
+void RunFolder::LogWarning(const std::string& reason) {
+  Log({{"event", "warning"}, {"reason", reason}});
+  Warn(reason);
+}
+
+bool RunFolder::CheckpointIsRequested() const {
+  std::error_code ignored;
+  return fs::exists(RequestPath(path_), ignored);
+}
+
+void RunFolder::AnswerRequest() {
+  std::error_code ignored;
+  fs::remove(RequestPath(path_), ignored);
+}
 
 }  // namespace lockstep

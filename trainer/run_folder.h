@@ -3,7 +3,8 @@
 // log.jsonl holds one JSON object a line, each with "event":
 //   start  version, world_size, device, samples, validation_samples, steps, precision, parameters,
 //     loader_threads; of images decode (GPU or CPU)
-//   resume  step (of the checkpoint that the run goes on from), checkpoint (its path), ranks (that wrote it);
+//   resume  step (of the checkpoint that the run goes on from), checkpoint (its path), ranks (that wrote it),
+//     and, where it is another run's, differences of the configs;
 //     lines of later steps that stand before it were of a process that ended
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
 //     batch), lr, samples_per_s (over all ranks, since the line before), data_wait (the share of that
@@ -20,6 +21,7 @@
 //     committed), bytes (of all ranks)
 //   checkpoint_late  step: it was due while the one before was still being written
 //   checkpoint_failed  step, reason
+//   stopped  step, epoch: the run was asked to stop there, and goes on from there when it is started again
 //   warning  reason
 //   done   step, epoch, the last metrics, first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
@@ -33,14 +35,16 @@
 //     -> test_damage_is_named_and_the_one_before_taken
 //   all are -> Error (kCheckpoint) -> test_all_damaged
 //   the config is another run's -> Error (kUsage) with the fields -> test_another_config_is_refused
+//   the disk takes no more lines -> one warning; they follow when it does
+//     -> tests/checkpoint_fault_test.py, test_a_log_that_cannot_be_written
 #pragma once
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/output_file.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
 #include "trainer/config.pb.h"
@@ -49,37 +53,47 @@ namespace lockstep {
 
 class RunFolder {
  public:
-  // Makes the folder of config.run_dir, or opens the one that is there, and locks it. `fresh`: gives one that
-  // is there another name first. Throws Error (kUsage, kCheckpoint).
-  RunFolder(const config::Config& config, bool fresh);
+  // Makes the folder of config.run_dir, or opens the one that is there, and locks it for `job`, a name that is
+  // no other job's. `fresh`: gives one that is there another name first. Throws Error (kUsage, kCheckpoint).
+  RunFolder(const config::Config& config, const std::string& job, bool fresh);
+
+  // What to go on from: the newest checkpoint that was not rejected; nothing: there is none.
+  std::optional<Checkpoint> newest() const;
+
+  // That one is damaged.
+  void Reject(const std::string& why);
+
+  // It is whole, or there is none and the run begins. Throws Error (kUsage, kCheckpoint) where it must not go
+  // on from there.
+  void Accept(const config::Config& config) const;
 
   // The run begins or goes on: writes config.pbtxt, sets aside what is damaged, and opens the log. To be
   // called once, before the others. Throws Error (kCheckpoint).
   void Begin(const config::Config& config);
 
-  // What to go on from: the newest checkpoint that is whole; nothing: the run begins.
-  const std::optional<Checkpoint>& newest() const { return newest_; }
-
   // What the user should know of how it was opened.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // Appends one line to log.jsonl. Throws Error (kCheckpoint) when the disk takes no more.
+  // Appends one line to log.jsonl. What the disk does not take is written with a later line.
   void Log(const nlohmann::ordered_json& event);
+  // ... and says it on standard error.
+  void LogWarning(const std::string& reason);
+
+  // Whether somebody wants a checkpoint (ckpt/checkpoint.h, RequestPath()), and: it was made, or cannot be.
+  bool CheckpointIsRequested() const;
+  void AnswerRequest();
 
   const std::string& path() const { return path_; }
 
  private:
-  void FindNewest(const config::Config& config);
-
   std::string path_;
   std::optional<RunLock> lock_;
-  std::optional<Checkpoint> newest_;
-  std::vector<Checkpoint> damaged_;
+  std::vector<Checkpoint> checkpoints_;  // the newest first
+  std::vector<Checkpoint> damaged_;      // the first of them
   std::vector<std::string> warnings_;
-  std::ofstream log_;
+  std::optional<OutputFile> log_;
+  int64_t log_bytes_ = 0;
+  std::string unwritten_;  // of the log
 };
-
-// Where a run's final weights lie.
-std::string RunWeightsPath(const std::string& run_dir);
 
 }  // namespace lockstep

@@ -17,6 +17,8 @@
 namespace lockstep {
 namespace {
 
+static_assert(Reducer::kScalars == ops::kStepSums);
+
 // A parameter that a model registers under several names is trained once.
 std::vector<NamedTensor> TrainedParametersOf(const Model& model) {
   std::vector<NamedTensor> trained;
@@ -113,6 +115,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
   values_ = at::zeros({ops::kStepValues}, on_device.dtype(at::kFloat));
   values_[ops::kLossScale].fill_(rules_.scales_loss ? config.loss_scale().initial() : 1.0);
   figures_ = at::zeros({ops::kStepFigures}, on_device.dtype(at::kDouble));
+  requests_ = at::zeros({ops::kStepSums}, on_device.dtype(at::kFloat));
   share_ = at::zeros({}, on_device.dtype(at::kFloat));
   SetUpGraphs();
 }
@@ -179,6 +182,13 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
   return true;
 }
 
+void Step::Ask(const Requests& requests) {
+  if (std::exchange(asked_, requests) == requests) return;
+  requests_[ops::kSaveSum].fill_(requests.saves);
+  requests_[ops::kStopSum].fill_(requests.stop ? 1 : 0);
+  requests_[ops::kInterruptSum].fill_(requests.interrupt ? 1 : 0);
+}
+
 void Step::Resume(const std::vector<int64_t>& order) {
   reducer_->SettleLayout(order);
   MakeOptimizer();
@@ -192,7 +202,7 @@ void Step::AddTo(StateTree& state) {
   state.BeginPart("step", 1);
   state.Add("scales_loss", scales_loss_);
   state.Add("values", values_);
-  state.Add("figures", figures_);
+  state.Add("figures", figures_.narrow(0, 0, ops::kLastingFigures));
   state.Add("bucket_order", at::tensor(reducer_->order(), at::kLong));
   state.BeginPart("optimizer", 1);
   optimizer_->AddTo(state);
@@ -288,6 +298,7 @@ void Step::SetUpGraphs() {
 void Step::BeginStep() {
   if (config_.ddp().broadcast_buffers()) BroadcastFromRankZero(buffers_, world_.communicator);
   reducer_->Begin();
+  reducer_->scalars().copy_(requests_);
 }
 
 void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
@@ -327,7 +338,7 @@ void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
   Mark(Phase::kForward);
   const at::Tensor loss_gradient = share_ * values_[ops::kLossScale];
   const at::Tensor loss_sum = LossSumOf(batch, loss_gradient);
-  reducer_->scalars()[kLossScalar].add_(loss_sum.detach() * share_);
+  reducer_->scalars()[ops::kLossSum].add_(loss_sum.detach() * share_);
   Mark(Phase::kBackward);
   if (last) reducer_->ReduceDuringBackward();
   try {
@@ -339,16 +350,16 @@ void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
 }
 
 void Step::Update() {
-  const at::Tensor loss = reducer_->scalars()[kLossScalar];
+  const at::Tensor sums = reducer_->scalars();
   Mark(Phase::kExchange);
   if (norm_decides_) {
     reducer_->Wait();
     Mark(Phase::kUpdate);
-    ops::DecideStep(values_, figures_, loss, reducer_->Norm(), rules_);
+    ops::DecideStep(values_, figures_, sums, reducer_->Norm(), rules_);
   } else {
     reducer_->Wait(0);
     Mark(Phase::kUpdate);
-    ops::DecideStep(values_, figures_, loss, {}, rules_);
+    ops::DecideStep(values_, figures_, sums, {}, rules_);
   }
   for (size_t stage = 0; stage < reducer_->stages(); ++stage) {
     Mark(Phase::kExchange);

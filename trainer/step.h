@@ -57,6 +57,15 @@ struct MicroBatches {
   std::function<void()> prefetch;
 };
 
+// What a rank asks all for.
+struct Requests {
+  int64_t saves = 0;  // checkpoints so far, counted by rank 0; the others leave it
+  bool stop = false;
+  bool interrupt = false;
+
+  bool operator==(const Requests&) const = default;
+};
+
 class Step {
  public:
   // `config`, `model`, `preprocessing` and `world` must outlive it. Every rank must call it.
@@ -67,6 +76,9 @@ class Step {
   // gives it smaller micro-batches then (SetMicroBatches). Every rank must call it, and gets the same.
   // Throws Error.
   bool Run(double lr, const MicroBatches& batches);
+
+  // From the next step on this rank asks for that: figures() says what all of them do, the same on all.
+  void Ask(const Requests& requests);
 
   // From now on a step is `accumulation` micro-batches of at most `max_micro_batch` samples.
   void SetMicroBatches(int accumulation, int64_t max_micro_batch);
@@ -107,9 +119,6 @@ class Step {
   const PeakMemory& peak_memory() const { return peak_memory_; }
 
  private:
-  // The reducer's scalars: the step's loss.
-  static constexpr int kLossScalar = 0;
-
   using NextMicroBatch = std::function<DeviceBatch(int micro)>;
 
   bool RunEagerly(double lr, const MicroBatches& batches);
@@ -146,6 +155,8 @@ class Step {
   std::optional<Optimizer> optimizer_;  // from the first step's gradients on
   at::Tensor values_;                   // float32 [ops::kStepValues]
   at::Tensor figures_;
+  at::Tensor requests_;  // float32 [ops::kStepSums]: asked_, without a loss
+  Requests asked_;
   at::Tensor share_;  // float32: 1 / targets of the global batch
   int64_t share_of_ = 0;
 

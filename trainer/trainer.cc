@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <random>
 #include <thread>
@@ -14,14 +15,21 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host_name.h"
 #include "base/mix.h"
+#include "base/nearest.h"
 #include "base/round.h"
+#include "base/warn.h"
 #include "ckpt/atomic_file.h"
+#include "ckpt/run_lock.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/saver.h"
+#include "ckpt/state_tree.h"
+#include "ckpt/weights.h"
 #include "comm/flight_story.h"
 #include "data/csv_cells.h"
 #include "data/device_feed.h"
+#include "trainer/checkpointing.h"
 #include "trainer/config.h"
 #include "trainer/flops.h"
 #include "trainer/metrics_ring.h"
@@ -112,16 +120,31 @@ int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
 // Where a run begins, the same on all ranks.
 struct RunStart {
   std::optional<Checkpoint> checkpoint;  // nothing: at its beginning
-  std::string attempt;                   // this job's own name
+  checkpoint::Manifest manifest;         // the checkpoint's
+  bool is_of_another_run = false;        // the checkpoint
+  std::vector<std::string> differences;  // of its config from this run's, then
+  std::string job;                       // this job's own name
 };
+
+void RequireMetric(const std::string& metric, const TrainingData& data) {
+  if (metric.empty()) return;
+  if (!data.validation) {
+    throw UsageError(
+        "checkpoint.keep_best: no samples are held back to find the best {} on: set "
+        "data.validation_fraction or data.validation",
+        metric);
+  }
+  const std::vector<std::string> known = MetricNames(data.validation->spec());
+  if (std::ranges::find(known, metric) != known.end()) return;
+  throw UsageError("checkpoint.keep_best: no metric \"{}\"{} (of this task: {})", metric,
+                   DidYouMean(metric, known), fmt::join(known, ", "));
+}
 
 class Trainer {
   // Below it the gradients overflow whatever the scale.
   static constexpr double kLeastLossScale = 1e-3;
   // A share of the time: waiting for samples more than that is worth a word.
   static constexpr double kMuchWaiting = 0.05;
-  // Optimizer steps between two looks whether a checkpoint that is late can begin.
-  static constexpr int64_t kLateInterval = 8;
 
  public:
   Trainer(const config::Config& config, TrainingData data, const Models& models, const World& world)
@@ -160,7 +183,7 @@ class Trainer {
   StepMeasurement Measure(int warmup, int steps, const std::string& trace,
                           const TrainOptions& options) {
     constexpr int kPhaseSteps = 10;
-    Begin(std::nullopt);
+    Begin({});
     StepMeasurement measured;
     TrainStep(0);
     WaitForDevice(world_.device);
@@ -213,9 +236,10 @@ class Trainer {
     return measured;
   }
 
-  void Run(const TrainOptions& options, const RunStart& start, RunFolder* folder) {
+  // Returns what the run was stopped by.
+  StopRequest Run(const TrainOptions& options, const RunStart& start, RunFolder* folder) {
     folder_ = folder;
-    const checkpoint::Manifest resumed = Begin(start.checkpoint);
+    Begin(start);
     Together(world_.host, [&] {
       if (folder_ != nullptr) folder_->Begin(config_);
     });
@@ -223,22 +247,22 @@ class Trainer {
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
     for (const std::string& line : DataFacts()) manifest.add_data(line);
-    saver_.emplace(world_.device, Saver::Options{.run_dir = config_.run_dir(),
-                                                 .attempt = start.attempt,
-                                                 .rank = world_.rank(),
-                                                 .ranks = world_.size(),
-                                                 .keep = config_.checkpoint().keep(),
-                                                 .manifest = manifest});
     if (folder_ != nullptr) {
       progress_.emplace(options.live, config_.epochs(), total_steps_, config_.global_batch());
       LogStart(options);
-      for (const std::string& warning : folder_->warnings()) LogWarning(warning);
-      if (start.checkpoint) LogResume(*start.checkpoint, resumed);
+      for (const std::string& warning : folder_->warnings()) folder_->LogWarning(warning);
+      if (start.checkpoint) LogResume(start);
     }
+    checkpointing_.emplace(config_, world_, folder_, progress_ ? &*progress_ : nullptr, start.job,
+                           manifest, ResumedStep(start), [this] { return State(); });
     double first_step_s = 0;
     last_line_ = Clock::now();
     last_line_step_ = first_step_;
     for (int64_t step = first_step_; step < total_steps_; ++step) {
+      const StopRequest asked = options.asked_to_stop();
+      step_->Ask({.saves = checkpointing_->Asked(),
+                  .stop = asked == StopRequest::kStop,
+                  .interrupt = asked == StopRequest::kInterrupt});
       try {
         TrainStep(step);
       } catch (...) {
@@ -255,21 +279,30 @@ class Trainer {
       ReportStep(step + 1);
       const bool epoch_ends = (step + 1) % sampler_.steps_per_epoch() == 0;
       if (epoch_ends || step + 1 == total_steps_) EndEpoch(step + 1);
-      if (step + 1 < total_steps_) SaveWhereDue(step + 1, epoch_ends);
+      if (step + 1 == total_steps_) break;
+      if (stop_ != StopRequest::kNone) return StopAfter(step + 1);
+      checkpointing_->AfterStep(step + 1, epoch_ends ? EpochOf(step + 1) : 0,
+                                epoch_ends && data_.validation);
     }
     Finish(options, first_step_s);
+    return StopRequest::kNone;
   }
 
  private:
-  // Returns what `checkpoint` says of itself.
-  checkpoint::Manifest Begin(const std::optional<Checkpoint>& checkpoint) {
-    checkpoint::Manifest manifest;
+  // The step of the run's own checkpoint that it goes on from.
+  static std::optional<int64_t> ResumedStep(const RunStart& start) {
+    if (!start.checkpoint || start.is_of_another_run) return std::nullopt;
+    return start.checkpoint->step;
+  }
+
+  void Begin(const RunStart& start) {
+    const std::optional<Checkpoint>& checkpoint = start.checkpoint;
     std::vector<int64_t> bucket_order;
     if (checkpoint) {
       Together(world_.host, [&] {
-        manifest = ReadManifest(*checkpoint);
-        RequireSameData(*checkpoint, manifest);
-        const at::Tensor order = ReadShared(StateFiles(*checkpoint, manifest), Step::kBucketOrder);
+        RequireSameData(start);
+        const at::Tensor order =
+            ReadShared(StateFiles(*checkpoint, start.manifest), Step::kBucketOrder);
         bucket_order.assign(order.const_data_ptr<int64_t>(),
                             order.const_data_ptr<int64_t>() + order.numel());
         if (world_.rank() != 0) return;
@@ -283,17 +316,28 @@ class Trainer {
     BroadcastFromRankZero(model_->State(), world_.communicator);
     if (checkpoint) {
       step_->Resume(bucket_order);
-      Together(world_.host, [&] { Resume(*checkpoint, manifest); });
+      Together(world_.host, [&] { Resume(*checkpoint, start.manifest); });
     }
     Together(world_.host, [&] { Feed(); });
-    return manifest;
   }
 
   // ---- Checkpoints ------------------------------------------------------------------------------
 
+  RunState State() {
+    step_->WaitForParameters();
+    RunState state{.model = model_->State(), .tree = Tree()};
+    state.facts.set_metric_step(evaluated_step_);
+    for (const Metric& metric : evaluation_) {
+      checkpoint::Metric& saved = *state.facts.add_metric();
+      saved.set_name(metric.name);
+      saved.set_value(metric.value);
+    }
+    return state;
+  }
+
   // All that the next step depends on, but for the model's parameters and buffers and what follows from the
   // number of steps done. Once a step has run, or was resumed.
-  StateTree State() {
+  StateTree Tree() {
     StateTree state;
     state.BeginPart("trainer", 1);
     state.Add("accumulation", accumulation_);
@@ -327,15 +371,16 @@ class Trainer {
     return facts;
   }
 
-  void RequireSameData(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) const {
+  void RequireSameData(const RunStart& start) const {
     const std::vector<std::string> now = DataFacts();
-    for (int i = 0; i < manifest.data_size(); ++i) {
+    for (int i = 0; i < start.manifest.data_size(); ++i) {
       const std::string is = i < std::ssize(now) ? now[i] : "nothing";
-      if (is == manifest.data(i)) continue;
+      if (is == start.manifest.data(i)) continue;
       throw DataError(
-          "{}: {} where the run's checkpoint of step {} has {}: give it the data it began with, or "
-          "begin anew with --fresh",
-          config_.run_dir(), is, checkpoint.step, manifest.data(i));
+          "{}: {} where the run's checkpoint has {}: give it the data it began with, {}",
+          start.checkpoint->path, is, start.manifest.data(i),
+          start.is_of_another_run ? "or begin from its weights alone, with init_from"
+                                  : "or begin anew with --fresh");
     }
   }
 
@@ -343,9 +388,9 @@ class Trainer {
     first_step_ = checkpoint.step;
     if (first_step_ > total_steps_) {
       throw UsageError(
-          "{}: the run's newest checkpoint is of step {}, and {} steps are all: raise epochs or "
-          "max_steps, or begin anew with --fresh",
-          config_.run_dir(), first_step_, total_steps_);
+          "{}: is of step {}, and {} steps are all: raise epochs or max_steps, or begin anew, with "
+          "--fresh or without --from",
+          checkpoint.path, first_step_, total_steps_);
     }
     const bool as_many_ranks = manifest.ranks() == world_.size();
     // Other ranks go on with random numbers that none has drawn yet.
@@ -353,12 +398,13 @@ class Trainer {
       at::manual_seed(Mix(config_.seed() + static_cast<uint64_t>(first_step_)) ^
                       Mix(uint64_t{1} + world_.rank()));
     }
-    Restore(State(), StateFiles(checkpoint, manifest),
+    Restore(Tree(), StateFiles(checkpoint, manifest),
             {manifest.part_version().begin(), manifest.part_version().end()},
             {.rank = world_.rank(),
              .as_many_ranks = as_many_ranks,
              .sharded = config_.optimizer().shard()});
     step_->AfterRestore();
+    evaluated_step_ = manifest.metric_step();
     for (const checkpoint::Metric& metric : manifest.metric()) {
       evaluation_.push_back({metric.name(), metric.value()});
     }
@@ -372,119 +418,35 @@ class Trainer {
     step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
   }
 
-  void SaveWhereDue(int64_t steps_done, bool epoch_ended) {
-    TellSaved();
-    const config::Checkpoint& when = config_.checkpoint();
-    const bool due =
-        (when.every_steps() > 0 && steps_done % when.every_steps() == 0) ||
-        (when.every_epochs() > 0 && epoch_ended && EpochOf(steps_done) % when.every_epochs() == 0);
-    if (!due && !(late_ && steps_done % kLateInterval == 0)) return;
-    if (OnAnyRank(save_failed_, "whether a checkpoint failed", world_.host)) saver_->Abandon();
-    if (OnAnyRank(saver_->busy(), "whether a checkpoint is being written", world_.host)) {
-      if (!std::exchange(late_, true) && folder_ != nullptr) {
-        folder_->Log({{"event", "checkpoint_late"}, {"step", steps_done}});
-        progress_->Say(fmt::format(
-            "step {}: the checkpoint before is still being written; the next begins after it",
-            steps_done));
-      }
-      return;
-    }
-    Save(steps_done);
-  }
-
-  void Save(int64_t steps_done) {
-    TellSaved();
-    save_failed_ = late_ = false;
-    step_->WaitForParameters();
-    std::vector<checkpoint::Metric> metrics;
-    for (const Metric& metric : evaluation_) {
-      checkpoint::Metric& saved = metrics.emplace_back();
-      saved.set_name(metric.name);
-      saved.set_value(metric.value);
-    }
-    saver_->Save(steps_done, model_->State(), State(), metrics);
-    // What the figures say of this step decides whether it is committed.
-    metrics_.Push({.told = false, .saved = true, .step = steps_done}, step_->figures());
-  }
-
-  // The state at the end of the run, unless it was resumed from that. Returns once it is committed. Throws
-  // Error on every rank.
-  void SaveLast() {
-    EmitAll();
-    FinishSaving();
-    if (first_step_ == total_steps_) return;
-    Save(total_steps_);
-    EmitAll();
-    const bool gave_up = FinishSaving();
-    Together(world_.host, [&] {
-      const std::optional<Saver::Outcome> outcome = saver_->TakeOutcome();
-      if (!outcome) return;
-      // Where rank 0 gave up another rank says why.
-      const bool reason_is_here = world_.rank() != 0 || !gave_up;
-      if (!outcome->error.empty() && reason_is_here) throw CheckpointError("{}", outcome->error);
-      if (outcome->error.empty()) TellSaved(*outcome);
-    });
-  }
-
-  // Returns once nothing is being written any more; true: because a rank could not write its part. The ranks
-  // wait together, so that none seems stuck to the watchdog.
-  bool FinishSaving() {
-    constexpr std::chrono::milliseconds kInterval{5};
-    bool gave_up = false;
-    while (OnAnyRank(saver_->busy(), "whether a checkpoint is being written", world_.host)) {
-      const bool failed = world_.rank() != 0 && (saver_->failed() || save_failed_);
-      if (OnAnyRank(failed, "whether a checkpoint failed", world_.host)) {
-        gave_up = true;
-        saver_->Abandon();
-      }
-      std::this_thread::sleep_for(kInterval);
-    }
-    return gave_up;
-  }
-
-  void TellSaved() {
-    if (const std::optional<Saver::Outcome> outcome = saver_->TakeOutcome()) TellSaved(*outcome);
-  }
-
-  void TellSaved(const Saver::Outcome& outcome) {
-    if (!outcome.error.empty()) save_failed_ = true;
-    if (folder_ == nullptr) {
-      if (outcome.error.empty()) return;
-      Warn(fmt::format("rank {}: no checkpoint of step {}: {}", world_.rank(), outcome.step,
-                       outcome.error));
-      return;
-    }
-    if (!outcome.error.empty()) {
-      folder_->Log(
-          {{"event", "checkpoint_failed"}, {"step", outcome.step}, {"reason", outcome.error}});
-      Warn(fmt::format("no checkpoint of step {}: {}", outcome.step, outcome.error));
-      return;
-    }
-    folder_->Log({{"event", "checkpoint"},
-                  {"step", outcome.step},
-                  {"stall_ms", Round(1e3 * outcome.snapshot_s, 2)},
-                  {"seconds", Round(outcome.seconds, 3)},
-                  {"bytes", outcome.bytes}});
-    if (!outcome.warning.empty()) LogWarning(outcome.warning);
-  }
-
-  void LogWarning(const std::string& reason) {
-    folder_->Log({{"event", "warning"}, {"reason", reason}});
-    Warn(reason);
-  }
-
-  static void Warn(const std::string& reason) {
-    fmt::print(stderr, "lockstep: warning: {}\n", reason);
-  }
-
   // ---- Steps ------------------------------------------------------------------------------------
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
-    while (!step_->Run(LearningRateOf(step), batches_)) HalveMicroBatches(step);
+    while (!step_->Run(LearningRateOf(step), batches_)) MakeRoom(step);
   }
 
-  // `step` did not fit into memory: from it on, the same samples in smaller pieces.
+  // `step` did not fit into memory.
+  void MakeRoom(int64_t step) {
+    if (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); })) {
+      HalveMicroBatches(step);
+      return;
+    }
+    BeginAgain(step);
+    if (folder_ == nullptr) return;
+    progress_->Say(fmt::format(
+        "step {}: out of memory; from here on checkpoints are copied to the host's", step + 1));
+  }
+
+  // From `step` on, whose samples were taken already.
+  void BeginAgain(int64_t step) {
+    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
+    sampler_.Seek(step);
+    Feed();
+    if (pinned_batch_.input.defined()) PinBatch();
+    step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
+  }
+
+  // From `step` on the same samples in smaller pieces.
   void HalveMicroBatches(int64_t step) {
     const auto most = static_cast<int>(config_.global_batch() / world_.size());
     if (accumulation_ >= most) {
@@ -496,11 +458,7 @@ class Trainer {
     }
     const int64_t too_many = sampler_.max_micro_batch();
     accumulation_ = std::min<int64_t>(2 * accumulation_, most);
-    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
-    sampler_.Seek(step);
-    Feed();
-    if (pinned_batch_.input.defined()) PinBatch();
-    step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
+    BeginAgain(step);
     if (folder_ == nullptr) return;
     folder_->Log({{"event", "out_of_memory"},
                   {"step", step + 1},
@@ -582,9 +540,11 @@ class Trainer {
   void ReportStep(int64_t steps_done) {
     const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 ||
                      steps_done == total_steps_;
+    StepReport report{.told = due,
+                      .step = steps_done,
+                      .epoch = EpochOf(steps_done),
+                      .lr = LearningRateOf(steps_done - 1)};
     if (due) {
-      StepReport report{
-          .step = steps_done, .epoch = EpochOf(steps_done), .lr = LearningRateOf(steps_done - 1)};
       report.samples_per_s =
           static_cast<double>(SamplesIn(steps_done) - SamplesIn(last_line_step_)) /
           SecondsSince(last_line_);
@@ -592,8 +552,8 @@ class Trainer {
       report.loader_threads = input_->loader.threads();
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
-      metrics_.Push(report, step_->figures());
     }
+    metrics_.Push(report, step_->figures());
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
     if (due) TellSkipped(*data_.train);
   }
@@ -639,7 +599,9 @@ class Trainer {
               "lower optimizer.lr, or set precision: BF16 or FP32",
               report.step, figures[ops::kScale], figures[ops::kSkipped]));
     }
-    if (report.saved) saver_->Release(report.step);
+    if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
+    if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
+    checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
     if (folder_ == nullptr || !report.told) return;
     Json event{{"event", "step"},
                {"step", report.step},
@@ -720,6 +682,7 @@ class Trainer {
       evaluation_ =
           Evaluate(*model_, preprocessing_, *data_.validation,
                    EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
+      evaluated_step_ = steps_done;
       TellSkipped(*data_.validation);
       if (folder_ != nullptr) {
         Json event{{"event", "eval"}, {"step", steps_done}, {"epoch", epoch}};
@@ -778,22 +741,41 @@ class Trainer {
     TellWhyNoGraph();
   }
 
-  void LogResume(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
-    folder_->Log({{"event", "resume"},
-                  {"step", checkpoint.step},
-                  {"checkpoint", checkpoint.path},
-                  {"ranks", manifest.ranks()}});
-    progress_->Say(fmt::format("going on from {}", checkpoint.path));
+  void LogResume(const RunStart& start) {
+    Json event{{"event", "resume"},
+               {"step", start.checkpoint->step},
+               {"checkpoint", start.checkpoint->path},
+               {"ranks", start.manifest.ranks()}};
+    if (start.is_of_another_run) event["differences"] = start.differences;
+    folder_->Log(event);
+    progress_->Say(fmt::format("going on from {}{}{}", start.checkpoint->path,
+                               start.differences.empty() ? "" : ", with ",
+                               fmt::join(start.differences, "; ")));
+  }
+
+  // The state is committed, from which the run goes on another time.
+  StopRequest StopAfter(int64_t steps_done) {
+    checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
+    if (folder_ != nullptr) {
+      folder_->Log({{"event", "stopped"}, {"step", steps_done}, {"epoch", EpochOf(steps_done)}});
+      progress_->Say(fmt::format("stopped after step {} of {}: the same command goes on from there",
+                                 steps_done, total_steps_));
+    }
+    return stop_;
   }
 
   void Finish(const TrainOptions& options, double first_step_s) {
     Together(world_.host, [&] { CheckSameOnAllRanks(step_->parameters(), world_.communicator); });
-    SaveLast();
-    // The weights that were evaluated.
-    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
+    std::optional<Error> not_saved;
+    try {
+      checkpointing_->SaveLast(total_steps_, [this] { EmitAll(); });
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kCheckpoint) throw;
+      not_saved = error;
+    }
+    WriteWeights(options);
+    if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
-    WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
-                     {{"format", "pt"}, {"lockstep_version", options.version}});
     const double samples_per_s =
         rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
     Json event{{"event", "done"}, {"step", total_steps_}, {"epoch", EpochOf(total_steps_)}};
@@ -812,6 +794,18 @@ class Trainer {
     folder_->Log(event);
     progress_->Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}",
                                samples_per_s, first_step_s, RunWeightsPath(folder_->path())));
+  }
+
+  // The weights that were evaluated.
+  void WriteWeights(const TrainOptions& options) {
+    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
+    Together(world_.host, [&] {
+      if (folder_ == nullptr) return;
+      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
+                       {{"format", "pt"},
+                        {"lockstep_version", options.version},
+                        {kStepOfWeights, std::to_string(total_steps_)}});
+    });
   }
 
   const config::Config& config_;
@@ -834,13 +828,13 @@ class Trainer {
   int64_t total_steps_ = 0;
   bool told_why_no_graph_ = false;
 
-  std::optional<Saver> saver_;
-  bool save_failed_ = false;  // on this rank, and the others do not know yet
-  bool late_ = false;         // a checkpoint is due
-
   RunFolder* folder_ = nullptr;  // rank 0's
   std::optional<Progress> progress_;
+  std::optional<Checkpointing> checkpointing_;
+  StopRequest stop_ = StopRequest::kNone;  // what all ranks are asked for
+
   std::vector<Metric> evaluation_;  // the last
+  int64_t evaluated_step_ = 0;      // steps done by then
   Clock::time_point last_line_;
   int64_t last_line_step_ = 0;
   Clock::time_point epoch_begin_;
@@ -861,22 +855,90 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const 
     config = Resolved(std::move(config), data);
     SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
     torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
+    RequireMetric(config.checkpoint().keep_best(), data);
     trainer.emplace(config, std::move(data), models, world);
   });
   RequireSame(trainer->Facts(), world.host);
 }
 
-// What rank 0 found in its folder and named this job, for every rank.
-RunStart AgreeOnStart(const std::optional<RunFolder>& folder, const config::Config& config,
-                      const World& world) {
-  // The step to go on from, or -1, and the attempt.
-  const at::Tensor facts = at::full({2}, int64_t{-1}, at::kLong);
-  auto* fact = facts.mutable_data_ptr<int64_t>();
-  if (folder && folder->newest()) fact[0] = folder->newest()->step;
-  fact[1] = static_cast<int64_t>(std::random_device()());
-  world.host.Broadcast(facts, 0, world.host.MakeLabel("where the run begins")).Wait();
-  RunStart start{.checkpoint = std::nullopt, .attempt = fmt::format("{:08x}", fact[1])};
-  if (fact[0] >= 0) start.checkpoint = CheckpointOf(config.run_dir(), fact[0]);
+// A name that no other job has, the same on all ranks.
+std::string NameJob(const World& world) {
+  const at::Tensor number = at::full({1}, static_cast<int64_t>(std::random_device()()), at::kLong);
+  world.host.Broadcast(number, 0, world.host.MakeLabel("the job's name")).Wait();
+  return fmt::format("{:08x}", number.item<int64_t>());
+}
+
+// All ranks must see the folder that rank 0 has locked, as they write into it. Every rank must call it. Throws
+// Error on every rank.
+void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world) {
+  // A network's file system may show names late.
+  constexpr std::chrono::seconds kLate{10};
+  constexpr std::chrono::milliseconds kInterval{50};
+  Together(world.host, [&] {
+    const auto deadline = Clock::now() + kLate;
+    while (!RunLock::IsOf(run_dir, job)) {
+      if (Clock::now() > deadline) {
+        throw UsageError(
+            "{}: the folder of that name on {} is not the one that rank 0 has: give all ranks one "
+            "that lies on a disk that their machines share, with --set run_dir=...",
+            run_dir, HostName());
+      }
+      std::this_thread::sleep_for(kInterval);
+    }
+  });
+}
+
+// Reads the checkpoint, each rank a part of it. Every rank must call it. Throws Error (kCheckpoint) on every
+// rank where it is not whole.
+checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) {
+  checkpoint::Manifest manifest;
+  Together(world.host, [&] {
+    manifest = ReadManifest(checkpoint);
+    VerifyCheckpoint(checkpoint, manifest, world.rank(), world.size());
+  });
+  return manifest;
+}
+
+// The step of rank 0's newest checkpoint, on every rank; nothing: it has none.
+std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const World& world) {
+  const at::Tensor step = at::full({1}, int64_t{-1}, at::kLong);
+  if (folder && folder->newest()) step.fill_(folder->newest()->step);
+  world.host.Broadcast(step, 0, world.host.MakeLabel("the checkpoint to go on from")).Wait();
+  const auto newest = step.item<int64_t>();
+  return newest < 0 ? std::nullopt : std::optional(newest);
+}
+
+// The run folder's newest checkpoint that is whole, or `from`. Every rank must call it. Throws Error on every
+// rank.
+RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
+                   const std::string& from, const std::string& job, const World& world) {
+  RunStart start{.job = job};
+  while (const std::optional<int64_t> step = NewestStep(folder, world)) {
+    start.checkpoint = CheckpointOf(config.run_dir(), *step);
+    try {
+      start.manifest = Verified(*start.checkpoint, world);
+      break;
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kCheckpoint) throw;
+      start.checkpoint.reset();
+      if (folder) folder->Reject(error.what());
+    }
+  }
+  Together(world.host, [&] {
+    if (folder) folder->Accept(config);
+  });
+  if (start.checkpoint || from.empty()) return start;
+  // The other run may be training, and its newest one rank's alone.
+  const at::Tensor step = at::zeros({1}, at::kLong);
+  Together(world.host, [&] {
+    if (world.rank() == 0) step.fill_(FindCheckpoint(from).step);
+  });
+  world.host.Broadcast(step, 0, world.host.MakeLabel("the checkpoint to begin from")).Wait();
+  start.checkpoint = CheckpointOf(ParseRunPoint(from).run_dir, step.item<int64_t>());
+  start.manifest = Verified(*start.checkpoint, world);
+  start.is_of_another_run = true;
+  Together(world.host,
+           [&] { start.differences = Differences(ParsePrinted(start.manifest.config()), config); });
   return start;
 }
 
@@ -893,8 +955,9 @@ auto OrLeave(const TrainOptions& options, const Act& act) {
   }
 }
 
-// A run's model with its final weights, and the samples that it is to be used on.
+// A run's model with its weights, and the samples that it is to be used on.
 struct LoadedRun {
+  std::string weights;  // on rank 0: where they were
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
@@ -904,22 +967,29 @@ struct LoadedRun {
 // `open` returns the samples, or null where there are none. Every rank must call it. Throws Error on
 // every rank.
 template <typename Open>
-LoadedRun LoadRun(const std::string& run_dir, config::Config config, const Models& models,
+LoadedRun LoadRun(const std::string& run, config::Config config, const Models& models,
                   const World& world, const Open& open) {
-  LoadedRun run;
+  LoadedRun loaded;
   Together(world.host, [&] {
-    run.dataset = open();
-    if (!run.dataset) {
-      throw UsageError("{}: the run held no samples back: name some with --input", run_dir);
+    loaded.dataset = open();
+    if (!loaded.dataset) {
+      throw UsageError("{}: the run held no samples back: name some with --input", run);
     }
-    config.set_init_from(RunWeightsPath(run_dir));
+    config.clear_init_from();
     config.set_replace_head(false);
-    run.precision = PrecisionOn(world.device, config.precision());
-    SetUpNumerics(run.precision, config.deterministic());
-    run.model = MakeModel(config, SpecOf(config.data()), models, world);
-    run.preprocessing.emplace(config.data(), run.dataset->spec(), world.device, run.precision);
+    loaded.precision = PrecisionOn(world.device, config.precision());
+    SetUpNumerics(loaded.precision, config.deterministic());
+    loaded.model = MakeModel(config, SpecOf(config.data()), models, world);
+    if (world.rank() == 0) {
+      const Weights weights = ReadWeights(run);
+      CopyByName(weights.path, weights.tensors, loaded.model->State());
+      loaded.weights = weights.path;
+    }
+    loaded.preprocessing.emplace(config.data(), loaded.dataset->spec(), world.device,
+                                 loaded.precision);
   });
-  return run;
+  BroadcastFromRankZero(loaded.model->State(), world.communicator);
+  return loaded;
 }
 
 }  // namespace
@@ -932,56 +1002,69 @@ StepMeasurement MeasureSteps(config::Config config, const Models& models, const 
   return OrLeave(options, [&] { return trainer->Measure(warmup, steps, trace, options); });
 }
 
-void Train(config::Config config, const Models& models, const World& world,
-           const TrainOptions& options) {
+StopRequest Train(config::Config config, const Models& models, const World& world,
+                  const TrainOptions& options) {
+  // While the model is being made.
+  const std::future<void> reading = std::async(std::launch::async, [run_dir = config.run_dir()] {
+    try {
+      ReadAhead(FindCheckpoint(run_dir));
+    } catch (const std::exception&) {
+      // There is none, or whoever needs it will say what is wrong with it.
+    }
+  });
   std::optional<Trainer> trainer;
   MakeTrainer(trainer, config, models, world);
+  const std::string job = NameJob(world);
   std::optional<RunFolder> folder;
   Together(world.host, [&] {
-    if (world.rank() == 0) folder.emplace(config, options.fresh);
+    if (world.rank() == 0) folder.emplace(config, job, options.fresh);
   });
-  const RunStart start = AgreeOnStart(folder, config, world);
+  RequireSharedFolder(config.run_dir(), job, world);
+  const RunStart start = FindStart(folder, config, options.from, job, world);
   if (world.flight != nullptr) {
-    // On every machine: where they share no disk, each keeps its own ranks' records.
     Together(world.host, [&] {
       std::filesystem::create_directories(config.run_dir() + "/flight");
       world.flight->MoveTo(FlightPath(config.run_dir(), world.rank()));
       world.watchdog->SetRunFolder(config.run_dir());
     });
   }
-  OrLeave(options, [&] { trainer->Run(options, start, folder ? &*folder : nullptr); });
+  return OrLeave(options,
+                 [&] { return trainer->Run(options, start, folder ? &*folder : nullptr); });
 }
 
-RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,
+RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
                           const std::vector<std::string>& files, const Models& models,
                           const World& world) {
-  const LoadedRun run = LoadRun(run_dir, config, models, world, [&] {
+  const LoadedRun loaded = LoadRun(run, config, models, world, [&] {
     return files.empty()
                ? OpenTrainingData(config, world).validation
                : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false, world);
   });
-  std::vector<Metric> metrics = Evaluate(
-      *run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config, config.accumulation()),
-      LoaderOptionsFor(config.loader(), *run.dataset, world), run.precision, world);
-  return {.metrics = std::move(metrics),
-          .samples = run.dataset->size(),
-          .bad_samples = run.dataset->TakeReports()};
+  std::vector<Metric> metrics =
+      Evaluate(*loaded.model, *loaded.preprocessing, *loaded.dataset,
+               EvaluationBatch(config, config.accumulation()),
+               LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
+  return {.weights = loaded.weights,
+          .metrics = std::move(metrics),
+          .samples = loaded.dataset->size(),
+          .bad_samples = loaded.dataset->TakeReports()};
 }
 
-int64_t PredictRun(const std::string& run_dir, const config::Config& config,
+int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Models& models, const World& world) {
-  const LoadedRun run = LoadRun(run_dir, config, models, world, [&] {
+  const LoadedRun loaded = LoadRun(run, config, models, world, [&] {
     return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true, world);
   });
-  const Predictions predictions = Predict(
-      *run.model, *run.preprocessing, *run.dataset, EvaluationBatch(config, config.accumulation()),
-      LoaderOptionsFor(config.loader(), *run.dataset, world), run.precision, world);
+  const Predictions predictions =
+      Predict(*loaded.model, *loaded.preprocessing, *loaded.dataset,
+              EvaluationBatch(config, config.accumulation()),
+              LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
   Together(world.host, [&] {
     if (world.rank() != 0) return;
-    WriteFileAtomically(output, CsvOf(predictions, run.dataset->spec().class_names));
+    WriteFileAtomically(output, CsvOf(predictions, loaded.dataset->spec().class_names));
   });
-  return run.dataset->size();
+  return loaded.dataset->size();
 }
 
 }  // namespace lockstep

@@ -11,7 +11,10 @@
 //     -> tests/fault_test.py, test_a_rank_that_throws
 //   a checkpoint cannot be written -> the log says so, and the run goes on; the last one: Error (kCheckpoint)
 //     on every rank -> tests/checkpoint_fault_test.py, test_a_disk_that_fails
-//   the run folder is not this run's -> trainer/run_folder.h
+//   the run folder is not this run's, or not the same on all machines -> trainer/run_folder.h,
+//     tests/resume_test.py, test_machines_that_share_no_disk
+//   the checkpoint to begin from is missing, damaged, or of other data -> Error (kCheckpoint, kData) on every
+//     rank -> tests/resume_test.py, test_from_what_cannot_be_gone_on_from
 #pragma once
 
 #include <array>
@@ -28,18 +31,31 @@
 
 namespace lockstep {
 
+// What a run is asked for from outside, while it trains.
+enum class StopRequest {
+  kNone,
+  kStop,       // to go on another time
+  kInterrupt,  // by its user
+};
+
 struct TrainOptions {
-  std::string version;         // of the program, for the log
-  bool live = false;           // standard output is a terminal
-  bool fresh = false;          // a run that is in the folder is moved away
+  std::string version;  // of the program, for the log
+  bool live = false;    // standard output is a terminal
+  bool fresh = false;   // a run that is in the folder is moved away
+  // The checkpoint to begin from where the run folder has none: RUN, its newest, or RUN@STEP; empty: none.
+  std::string from;
   double command_start_s = 0;  // when the user's command began, on the clock of base/clock.h
+  // This rank's; all ranks obey what one is asked for. Called in each step.
+  std::function<StopRequest()> asked_to_stop = [] { return StopRequest::kNone; };
   // Says what went wrong on this rank alone and ends the process.
   std::function<void(const std::exception&)> leave;
 };
 
-// Trains `config` into its run folder, from the newest checkpoint there, if there is one. Every rank must call it. Throws Error.
-void Train(config::Config config, const Models& models, const World& world,
-           const TrainOptions& options);
+// Trains `config` into its run folder, from the newest checkpoint there, if there is one, to its end or until a
+// rank is asked to stop: then the state is committed and what it was asked for is returned. Every rank must call
+// it, and gets the same. Throws Error.
+StopRequest Train(config::Config config, const Models& models, const World& world,
+                  const TrainOptions& options);
 
 struct StepMeasurement {
   std::vector<double> step_ms;  // of each timed step
@@ -61,21 +77,21 @@ StepMeasurement MeasureSteps(config::Config config, const Models& models, const 
                              int warmup, int steps, const std::string& trace,
                              const TrainOptions& options);
 
-// Evaluates a run's final weights on `files`, or without any on the run's validation samples.
+// Evaluates the weights of `run` (ckpt/weights.h) on `files`, or without any on the run's validation samples.
 // `samples` is their number. Every rank must call it. Throws Error.
 struct RunEvaluation {
+  std::string weights;  // on rank 0: where they were
   std::vector<Metric> metrics;
   int64_t samples = 0;
   std::vector<std::string> bad_samples;  // why others stood for some of this rank's, a line each
 };
-RunEvaluation EvaluateRun(const std::string& run_dir, const config::Config& config,
+RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
                           const std::vector<std::string>& files, const Models& models,
                           const World& world);
 
-// Predicts the samples of `files`, whose labels may be left out, with a run's final weights, and
-// writes them to `output` as CSV: the index and the columns of Predictions, labels as their names where
+// Predicts the samples of `files`, whose labels may be left out, with the weights of `run`, and writes them to `output` as CSV: the index and the columns of Predictions, labels as their names where
 // they have some. Returns their number. Every rank must call it. Throws Error.
-int64_t PredictRun(const std::string& run_dir, const config::Config& config,
+int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Models& models, const World& world);
 

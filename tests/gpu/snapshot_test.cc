@@ -103,6 +103,32 @@ TEST_P(Snapshot, AllocatesNothingTheSecondTime) {
   }
 }
 
+TEST_P(Snapshot, LeavesTheDevicesMemoryWhenAsked) {
+  const std::vector<NamedTensor> tensors = Tensors();
+  StateSnapshot snapshot(kGpu);
+  Take(snapshot, tensors);
+  EXPECT_EQ(snapshot.holds_device_memory(), !GetParam());
+  snapshot.LeaveDeviceMemory();
+  snapshot.Take(tensors);
+  EXPECT_FALSE(snapshot.holds_device_memory());
+  EXPECT_FALSE(snapshot.tensors()[0].tensor.is_cuda());
+}
+
+TEST(SnapshotAlone, LeavesATenthOfTheMemoryFree) {
+  if (!at::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  size_t free = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  const auto most = static_cast<int64_t>(free - total / 20);
+  {
+    const at::Tensor other = at::empty({most}, at::TensorOptions(kGpu).dtype(at::kByte));
+    StateSnapshot snapshot(kGpu);
+    snapshot.Take({{"small", at::ones({1000}, at::TensorOptions(kGpu))}});
+    EXPECT_FALSE(snapshot.holds_device_memory());
+  }
+  c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
 INSTANTIATE_TEST_SUITE_P(Where, Snapshot, testing::Bool(), [](const auto& info) {
   return info.param ? "InPinnedMemory" : "OnTheDevice";
 });

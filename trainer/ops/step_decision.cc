@@ -8,17 +8,17 @@
 
 namespace lockstep::ops {
 
-void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::Tensor& loss,
+void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::Tensor& sums,
                 const at::Tensor& norm, const StepRules& rules) {
   const float* norm_data = norm.defined() ? norm.const_data_ptr<float>() : nullptr;
   if (!values.is_cuda()) {
     Decide(values.mutable_data_ptr<float>(), figures.mutable_data_ptr<double>(),
-           *loss.const_data_ptr<float>(), norm_data, rules);
+           sums.const_data_ptr<float>(), norm_data, rules);
     return;
   }
   const c10::cuda::CUDAGuard guard(values.device());
   LaunchDecide(values.mutable_data_ptr<float>(), figures.mutable_data_ptr<double>(),
-               loss.const_data_ptr<float>(), norm_data, rules, StreamOf(values));
+               sums.const_data_ptr<float>(), norm_data, rules, StreamOf(values));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -12,9 +12,9 @@
 namespace lockstep::ops {
 
 // To be called once all gradients are there. values: float32 [kStepValues], figures: float64
-// [kStepFigures]; loss, norm: 0-dimensional float32 on the same device, norm being that of the scaled
-// gradients. An undefined norm is taken for finite, and JudgeNorm() gets it later.
-void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::Tensor& loss,
+// [kStepFigures]; sums: float32 [kStepSums]; norm: 0-dimensional float32 on the same device, that of the
+// scaled gradients. An undefined norm is taken for finite, and JudgeNorm() gets it later.
+void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::Tensor& sums,
                 const at::Tensor& norm, const StepRules& rules);
 
 // The norm of a step that DecideStep() let pass without it.

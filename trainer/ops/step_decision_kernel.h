@@ -26,8 +26,9 @@ LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
 }
 
 // `norm`: null where it is not known yet.
-LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, float loss,
+LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const float* sums,
                                         const float* norm, const StepRules& rules) {
+  const float loss = sums[kLossSum];
   const float scale = values[kLossScale];
   const float true_norm = norm == nullptr ? 0 : *norm / scale;
   const bool finite = IsFinite(loss) && IsFinite(true_norm);
@@ -35,6 +36,9 @@ LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, float lo
   figures[kLoss] = loss;
   figures[kGradNorm] = true_norm;
   figures[kScale] = scale;
+  figures[kSavesAsked] = sums[kSaveSum];
+  figures[kStopsAsked] = sums[kStopSum];
+  figures[kInterruptsAsked] = sums[kInterruptSum];
   if (!finite && !rules.scales_loss) NoteAnomaly(figures);
   const bool skip = !finite || (rules.stops && figures[kBadStep] > 0);
   figures[kSkipped] += skip;
@@ -62,7 +66,7 @@ LOCKSTEP_HOST_DEVICE inline void Judge(double* figures, float norm) {
   if (!IsFinite(norm)) NoteAnomaly(figures);
 }
 
-void LaunchDecide(float* values, double* figures, const float* loss, const float* norm,
+void LaunchDecide(float* values, double* figures, const float* sums, const float* norm,
                   const StepRules& rules, cudaStream_t stream);
 void LaunchJudge(double* figures, const float* norm, cudaStream_t stream);
 

@@ -23,8 +23,13 @@ class StepDecision : public testing::TestWithParam<at::DeviceType> {
   }
 
   at::Tensor Scalar(float value) const { return at::full({}, value, values_.options()); }
+  at::Tensor Sums(float loss) const {
+    at::Tensor sums = at::zeros({kStepSums}, values_.options());
+    sums[kLossSum].fill_(loss);
+    return sums;
+  }
   void Decide(float loss, float norm, const StepRules& rules) {
-    DecideStep(values_, figures_, Scalar(loss), Scalar(norm), rules);
+    DecideStep(values_, figures_, Sums(loss), Scalar(norm), rules);
   }
   float value(StepValue place) const { return values_[place].item<float>(); }
   double figure(StepFigure place) const { return figures_[place].item<double>(); }
@@ -79,13 +84,26 @@ TEST_P(StepDecision, SkipsWhereAsked) {
   EXPECT_EQ(figure(kBadStep), 1);
 }
 
+TEST_P(StepDecision, TellsWhatRanksAskFor) {
+  at::Tensor sums = Sums(1);
+  sums[kSaveSum].fill_(2);
+  sums[kStopSum].fill_(3);
+  sums[kInterruptSum].fill_(4);
+  DecideStep(values_, figures_, sums, Scalar(1), {});
+  EXPECT_EQ(figure(kSavesAsked), 2);
+  EXPECT_EQ(figure(kStopsAsked), 3);
+  EXPECT_EQ(figure(kInterruptsAsked), 4);
+  Decide(1, 1, {});
+  EXPECT_EQ(figure(kStopsAsked), 0);
+}
+
 TEST_P(StepDecision, TakesANormThatComesLater) {
-  DecideStep(values_, figures_, Scalar(1), {}, {});
+  DecideStep(values_, figures_, Sums(1), {}, {});
   EXPECT_EQ(value(kSkip), 0);
   JudgeNorm(figures_, Scalar(5));
   EXPECT_EQ(figure(kGradNorm), 5);
   EXPECT_EQ(figure(kBadStep), 0);
-  DecideStep(values_, figures_, Scalar(1), {}, {});
+  DecideStep(values_, figures_, Sums(1), {}, {});
   JudgeNorm(figures_, Scalar(kNan));
   EXPECT_EQ(figure(kBadStep), 2);
 }

@@ -5,6 +5,15 @@
 
 namespace lockstep::ops {
 
+// Places in what a step sums over the ranks, float32.
+enum StepSum {
+  kLossSum,       // the mean loss of the global batch, once each rank's share is in it
+  kSaveSum,       // checkpoints that were asked for so far (rank 0 alone counts them)
+  kStopSum,       // ranks that were asked to stop, to go on another time
+  kInterruptSum,  // ranks whose user ends the run
+  kStepSums
+};
+
 // Places in `values`, float32.
 enum StepValue {
   kLossScale,      // what the loss is multiplied by
@@ -23,8 +32,13 @@ enum StepFigure {
   kSteps,     // so far, with this one
   kSkipped,   // steps without update so far
   kBadStep,  // the first whose loss or gradient was not finite where that is an anomaly, from 1; 0: none
-  kBadLoss,      // of that step
-  kBadGradNorm,  // of that step
+  kBadLoss,         // of that step
+  kBadGradNorm,     // of that step
+  kLastingFigures,  // those before it are a part of the run's state
+
+  kSavesAsked = kLastingFigures,  // these three: as of StepSum
+  kStopsAsked,
+  kInterruptsAsked,
   kStepFigures
 };
 

@@ -1,0 +1,124 @@
+#include "ckpt/weights.h"
+
+#include <ATen/ops/zeros_like.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "base/error.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/saver.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The weights' names in a checkpoint's state begin with it.
+constexpr std::string_view kAverage = "optimizer.average.";
+
+// `average` as a model saves `weight`: without rows that fill up its matrices.
+at::Tensor AsSaved(at::Tensor average, const at::Tensor& weight) {
+  for (int64_t i = 0; i < weight.dim(); ++i) average = average.narrow(i, 0, weight.size(i));
+  return average.contiguous();
+}
+
+Weights WeightsOf(const Checkpoint& checkpoint) {
+  const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+  VerifyCheckpoint(checkpoint, manifest);
+  Weights weights{.path = checkpoint.path, .tensors = ReadSafetensors(ModelFile(checkpoint))};
+  for (const std::string& path : StateFiles(checkpoint, manifest)) {
+    SafetensorsFile file(path);
+    for (const std::string& entry : file.names()) {
+      if (!entry.starts_with(kAverage)) continue;
+      const auto weight = weights.tensors.find(entry.substr(kAverage.size()));
+      if (weight == weights.tensors.end()) {
+        throw CheckpointError(
+            "{}: {}: the averages lie in pieces of {} ranks (optimizer.shard), and only the run "
+            "itself can join them: take its final weights",
+            path, entry, manifest.ranks());
+      }
+      weight->second = AsSaved(file.Read(entry), weight->second);
+    }
+  }
+  return weights;
+}
+
+// Than its final weights: the run goes on.
+bool HasLaterCheckpoint(const std::string& run_dir) {
+  const SafetensorsFile weights(RunWeightsPath(run_dir));
+  const auto step = weights.metadata().find(kStepOfWeights);
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
+  return step != weights.metadata().end() && !checkpoints.empty() &&
+         checkpoints.front().step > std::atoll(step->second.c_str());
+}
+
+bool IsLike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
+}
+
+}  // namespace
+
+RunPoint ParseRunPoint(const std::string& text) {
+  const size_t at = text.rfind('@');
+  if (at == std::string::npos || fs::exists(text)) return {text, std::nullopt};
+  int64_t step = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + at + 1, end, step);
+  if (error != std::errc() || rest != end || step < 0) return {text, std::nullopt};
+  return {text.substr(0, at), step};
+}
+
+Checkpoint FindCheckpoint(const std::string& point) {
+  const RunPoint wanted = ParseRunPoint(point);
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(wanted.run_dir);
+  if (checkpoints.empty()) throw CheckpointError("{}: no run with checkpoints", wanted.run_dir);
+  if (!wanted.step) return checkpoints.front();
+  std::vector<int64_t> steps;
+  for (const Checkpoint& checkpoint : checkpoints) {
+    if (checkpoint.step == *wanted.step) return checkpoint;
+    steps.push_back(checkpoint.step);
+  }
+  throw CheckpointError("{}: there is no checkpoint of step {} (there are {})", wanted.run_dir,
+                        *wanted.step, fmt::join(steps, ", "));
+}
+
+std::string RunWeightsPath(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
+
+Weights ReadWeights(const std::string& source) {
+  if (fs::is_regular_file(source)) return {.path = source, .tensors = ReadSafetensors(source)};
+  const RunPoint point = ParseRunPoint(source);
+  const std::string final_weights = RunWeightsPath(point.run_dir);
+  if (!point.step && fs::exists(final_weights) && !HasLaterCheckpoint(point.run_dir)) {
+    return {.path = final_weights, .tensors = ReadSafetensors(final_weights)};
+  }
+  return WeightsOf(FindCheckpoint(source));
+}
+
+TensorsByName MeanOf(const std::vector<Weights>& weights) {
+  TensorsByName means = weights.back().tensors;
+  for (const Weights& one : weights) {
+    for (const auto& [name, tensor] : one.tensors) {
+      const auto other = means.find(name);
+      if (other == means.end() || !IsLike(other->second, tensor)) {
+        throw CheckpointError("{}: {} is not what it is in {}: they are of different models",
+                              one.path, name, weights.back().path);
+      }
+    }
+    if (one.tensors.size() != means.size()) {
+      throw CheckpointError("{}: has {} tensors where {} has {}: they are of different models",
+                            one.path, one.tensors.size(), weights.back().path, means.size());
+    }
+  }
+  for (auto& [name, mean] : means) {
+    if (!mean.is_floating_point()) continue;
+    at::Tensor sum = at::zeros_like(mean, at::TensorOptions(at::kDouble));
+    for (const Weights& one : weights) sum.add_(one.tensors.at(name));
+    mean = sum.div_(static_cast<double>(weights.size())).to(mean.scalar_type());
+  }
+  return means;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// Weights out of runs, checkpoints and files, and what becomes of them without training.
+//
+// Where weights are named by a user:
+//   RUN         a run's final weights, or its newest checkpoint's, where that is of a later step or there are none
+//   RUN@STEP    those of one checkpoint
+//   FILE        a safetensors file
+// Of a run that keeps averages of its weights (optimizer.ema_decay) those are taken from checkpoints, too, as its
+// final weights are.
+//
+// what can fail -> what the caller sees -> the test that shows it (ckpt/weights_test.cc)
+//   no such run, checkpoint or file, or a damaged one -> Error (kCheckpoint) naming it
+//     -> Weights.NamesWhatIsNotThere, .RefusesADamagedCheckpoint
+//   averages that lie in pieces of several ranks -> Error (kCheckpoint) -> Weights.RefusesAveragesInPieces
+//   models that differ -> Error (kCheckpoint) naming the tensor -> Weights.MeansAreOfOneModel
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/checkpoint.h"
+
+namespace lockstep {
+
+// RUN or RUN@STEP.
+struct RunPoint {
+  std::string run_dir;
+  std::optional<int64_t> step;
+};
+RunPoint ParseRunPoint(const std::string& text);
+
+// The checkpoint that is meant, of RUN the newest. Throws Error (kCheckpoint) where there is none.
+Checkpoint FindCheckpoint(const std::string& point);
+
+// Where a run's final weights lie.
+std::string RunWeightsPath(const std::string& run_dir);
+
+// In that file's metadata: optimizer steps done.
+inline constexpr char kStepOfWeights[] = "step";
+
+using TensorsByName = std::map<std::string, at::Tensor>;
+
+// On the CPU. Throws Error (kCheckpoint).
+struct Weights {
+  std::string path;  // that they are from
+  TensorsByName tensors;
+};
+Weights ReadWeights(const std::string& source);
+
+// The mean of each floating-point tensor, in its dtype; of others the last one's. Throws Error (kCheckpoint).
+TensorsByName MeanOf(const std::vector<Weights>& weights);
+
+}  // namespace lockstep

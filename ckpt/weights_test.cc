@@ -1,0 +1,129 @@
+#include "ckpt/weights.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/message_of.h"
+#include "base/test_files.h"
+#include "ckpt/safetensors.h"
+#include "ckpt/saver.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::HasSubstr;
+
+std::string ErrorOfReading(const std::string& source) {
+  return MessageOf(ExitStatus::kCheckpoint, [&] { ReadWeights(source); });
+}
+
+// A checkpoint whose weight "w" is [2, 2] of `value`, and in training one row larger.
+void Save(const std::string& run, int64_t step, float value, bool averages = false,
+          bool in_pieces = false) {
+  Saver saver(at::kCPU, {.run_dir = run, .attempt = "a", .retention = {.newest = 9}});
+  const at::Tensor whole = at::full({3, 2}, value);
+  const at::Tensor average = at::full({3, 2}, 10 * value);
+  StateTree state;
+  state.BeginPart("optimizer", 1);
+  if (averages && !in_pieces) state.Add("average.w", average);
+  if (in_pieces) state.AddPiece("average.w", average.flatten(), 0, whole);
+  saver.Save(step, {{"w", whole.narrow(0, 0, 2)}, {"count", at::full({}, step, at::kLong)}}, state,
+             {});
+  saver.Release(step);
+  saver.Wait();
+  ASSERT_EQ(saver.TakeOutcome()->error, "");
+}
+
+float ValueOf(const std::string& source) {
+  const at::Tensor w = ReadWeights(source).tensors.at("w");
+  EXPECT_EQ(w.sizes(), (std::vector<int64_t>{2, 2}));
+  EXPECT_TRUE(at::equal(w, at::full_like(w, w[0][0].item<float>())));
+  return w[0][0].item<float>();
+}
+
+TEST(Weights, AreTheFinalOnesOrTheNewest) {
+  const std::string run = NewFolder();
+  Save(run, 5, 0.5);
+  Save(run, 6, 0.6F);
+  EXPECT_EQ(ValueOf(run), 0.6F);
+  EXPECT_EQ(ValueOf(run + "@5"), 0.5F);
+  WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {});
+  EXPECT_EQ(ValueOf(run), 7);
+  EXPECT_EQ(ValueOf(RunWeightsPath(run)), 7);
+  EXPECT_EQ(ValueOf(run + "@6"), 0.6F);
+  EXPECT_EQ(ReadWeights(run + "@6").path, FindCheckpoint(run).path);
+  // A run that goes on from its end.
+  WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "6"}});
+  EXPECT_EQ(ValueOf(run), 7);
+  Save(run, 7, 0.75);
+  EXPECT_EQ(ValueOf(run), 0.75);
+}
+
+TEST(Weights, AreTheAveragesWhereThereAreSome) {
+  const std::string run = NewFolder();
+  Save(run, 5, 0.5, /*averages=*/true);
+  EXPECT_EQ(ValueOf(run), 5);
+}
+
+TEST(Weights, RefusesAveragesInPieces) {
+  const std::string run = NewFolder();
+  Save(run, 5, 0.5, /*averages=*/true, /*in_pieces=*/true);
+  EXPECT_THAT(ErrorOfReading(run), HasSubstr("averages lie in pieces of 1 ranks"));
+}
+
+TEST(Weights, ARunsNameMayHoldAnAt) {
+  const std::string run = NewFolder() + "/a@3";
+  fs::create_directory(run);
+  Save(run, 5, 0.5);
+  EXPECT_EQ(ValueOf(run), 0.5F);
+  EXPECT_EQ(ValueOf(run + "@5"), 0.5F);
+}
+
+TEST(Weights, NamesWhatIsNotThere) {
+  const std::string run = NewFolder();
+  EXPECT_THAT(ErrorOfReading("/nowhere"), HasSubstr("/nowhere: no run with checkpoints"));
+  EXPECT_THAT(ErrorOfReading(run), HasSubstr("no run with checkpoints"));
+  EXPECT_THAT(ErrorOfReading(run + "@x"), HasSubstr("@x: no run"));
+  Save(run, 5, 0.5);
+  Save(run, 6, 0.5);
+  EXPECT_THAT(ErrorOfReading(run + "@7"), HasSubstr("no checkpoint of step 7 (there are 6, 5)"));
+}
+
+TEST(Weights, RefusesADamagedCheckpoint) {
+  const std::string run = NewFolder();
+  Save(run, 5, 0.5);
+  std::ofstream(ModelFile(FindCheckpoint(run)), std::ios::app) << "x";
+  EXPECT_THAT(ErrorOfReading(run), HasSubstr("model.safetensors: has "));
+}
+
+TEST(Weights, MeansAreOfFloatingPointTensors) {
+  const std::string run = NewFolder();
+  Save(run, 5, 0.5);
+  Save(run, 6, 1.5);
+  const TensorsByName mean = MeanOf({ReadWeights(run + "@5"), ReadWeights(run + "@6")});
+  EXPECT_TRUE(at::equal(mean.at("w"), at::ones({2, 2})));
+  EXPECT_EQ(mean.at("count").item<int64_t>(), 6);
+}
+
+TEST(Weights, MeansAreOfOneModel) {
+  const at::Tensor w = at::ones({2});
+  const Weights one{.path = "one", .tensors = {{"w", w}}};
+  const auto error_with = [&](const TensorsByName& tensors) {
+    return MessageOf(ExitStatus::kCheckpoint, [&] {
+      MeanOf({one, {.path = "two", .tensors = tensors}});
+    });
+  };
+  EXPECT_THAT(error_with({{"v", w}}), HasSubstr("one: w is not what it is in two"));
+  EXPECT_THAT(error_with({{"w", at::ones({3})}}), HasSubstr("one: w is not what"));
+  EXPECT_THAT(error_with({{"w", w.to(at::kHalf)}}), HasSubstr("one: w is not what"));
+  EXPECT_THAT(error_with({{"w", w}, {"v", w}}), HasSubstr("one: has 1 tensors where two has 2"));
+}
+
+}  // namespace
+}  // namespace lockstep
