@@ -1,8 +1,12 @@
-// A file descriptor that is closed with its owner.
+// A file descriptor that is closed with its owner, and reading at any place of its file.
 #pragma once
 
 #include <unistd.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <utility>
 
 namespace lockstep {
@@ -26,5 +30,9 @@ class FileDescriptor {
  private:
   int number_ = -1;
 };
+
+// Fills `to` from byte `offset` on, as far as the file goes. Returns how many bytes that was; nothing: it cannot be
+// read (errno).
+std::optional<size_t> ReadAt(const FileDescriptor& file, int64_t offset, std::span<std::byte> to);
 
 }  // namespace lockstep

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file_descriptor.h"
+
 namespace lockstep {
 namespace {
 
@@ -21,13 +23,8 @@ namespace {
 
 // `sync`: fsync or syncfs.
 void SyncWith(int (*sync)(int), const std::string& folder, const WriteErrors& errors) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) Fail(folder, errors);
-  const int result = sync(descriptor);
-  const int error = errno;
-  close(descriptor);
-  errno = error;
-  if (result != 0) Fail(folder, errors);
+  const FileDescriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0 || sync(descriptor.get()) != 0) Fail(folder, errors);
 }
 
 }  // namespace

@@ -94,12 +94,11 @@ void ReadPieces(const std::string& path, int64_t bytes,
                           static_cast<int64_t>(status.st_size), bytes);
   }
   std::vector<std::byte> piece(kPiece);
-  while (true) {
-    const ssize_t got = read(file.get(), piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) Fail(path, "read");
-    if (got == 0) return;
-    take(std::span(piece).first(got));
+  std::optional<size_t> got = kPiece;
+  for (int64_t offset = 0; *got == kPiece; offset += kPiece) {
+    got = ReadAt(file, offset, piece);
+    if (!got) Fail(path, "read");
+    take(std::span(piece).first(*got));
   }
 }
 
@@ -109,6 +108,17 @@ void VerifyFile(const std::string& path, const checkpoint::File& file) {
   if (hash.value() != file.xxh3()) {
     throw CheckpointError("{}: is damaged: its checksum is not the manifest's", path);
   }
+}
+
+// Calls act(path, file) for one part of `parts` of the files, for several at once.
+template <typename Act>
+void ForPart(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest, int part,
+             int parts, const Act& act) {
+  const int files = (manifest.file_size() - part + parts - 1) / parts;
+  InThreads(ReadingThreads(), files, [&](int64_t i) {
+    const checkpoint::File& file = manifest.file(part + static_cast<int>(i) * parts);
+    act(checkpoint.path + "/" + file.name(), file);
+  });
 }
 
 // That a checkpoint's own state had, of which greater is better; nothing: it had none that is a number. Throws Error
@@ -265,19 +275,15 @@ int64_t BytesOf(const checkpoint::Manifest& manifest) {
 
 void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest, int part,
                       int parts) {
-  const int files = (manifest.file_size() - part + parts - 1) / parts;
-  InThreads(ReadingThreads(), files, [&](int64_t i) {
-    const checkpoint::File& file = manifest.file(part + static_cast<int>(i) * parts);
-    VerifyFile(checkpoint.path + "/" + file.name(), file);
-  });
+  ForPart(checkpoint, manifest, part, parts, VerifyFile);
 }
 
-void ReadAhead(const Checkpoint& checkpoint) {
-  // posix_fadvise() would have it read the first megabyte only.
-  const std::vector<std::string> names = NamesIn(checkpoint.path);
-  InThreads(ReadingThreads(), std::ssize(names), [&](int64_t i) {
-    ReadPieces(checkpoint.path + "/" + names[i], -1, [](std::span<const std::byte>) {});
-  });
+void ReadAhead(const Checkpoint& checkpoint, int part, int parts) {
+  // posix_fadvise() would have the system read the first megabyte only.
+  ForPart(checkpoint, ReadManifest(checkpoint), part, parts,
+          [](const std::string& path, const checkpoint::File& file) {
+            ReadPieces(path, file.bytes(), [](std::span<const std::byte>) {});
+          });
 }
 
 void SetAside(const Checkpoint& checkpoint) {

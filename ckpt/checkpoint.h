@@ -118,9 +118,9 @@ int64_t BytesOf(const checkpoint::Manifest& manifest);
 void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest,
                       int part = 0, int parts = 1);
 
-// Reads the files, so that the system has them in its memory for whoever reads them next. Throws Error
+// Reads the files that VerifyCheckpoint() would, so that the system has them in its memory. Throws Error
 // (kCheckpoint).
-void ReadAhead(const Checkpoint& checkpoint);
+void ReadAhead(const Checkpoint& checkpoint, int part, int parts);
 
 // Gives it a name that is none's, PATH.aside.N, for somebody to look at. Throws Error (kCheckpoint).
 void SetAside(const Checkpoint& checkpoint);

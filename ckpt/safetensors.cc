@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 #include "base/in_threads.h"
@@ -83,17 +83,8 @@ std::string FirstOf(const std::vector<std::string>& names) {
 }
 
 // False: the file has not as many bytes there, or cannot be read.
-bool ReadAt(int file, void* memory, uint64_t bytes, uint64_t offset) {
-  auto* to = static_cast<char*>(memory);
-  while (bytes > 0) {
-    const ssize_t got = pread(file, to, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    to += got;
-    offset += static_cast<uint64_t>(got);
-    bytes -= static_cast<uint64_t>(got);
-  }
-  return true;
+bool ReadAll(const FileDescriptor& file, uint64_t offset, std::span<std::byte> to) {
+  return ReadAt(file, static_cast<int64_t>(offset), to) == to.size();
 }
 
 }  // namespace
@@ -138,12 +129,13 @@ SafetensorsFile::SafetensorsFile(std::string path)
   }
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
   uint64_t length = 0;
-  if (!ReadAt(file_.get(), &length, sizeof(length), 0) || length > file_bytes - sizeof(length)) {
+  if (!ReadAll(file_, 0, std::as_writable_bytes(std::span(&length, 1))) ||
+      length > file_bytes - sizeof(length)) {
     throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path_,
                           file_bytes);
   }
   std::string text(length, '\0');
-  if (!ReadAt(file_.get(), text.data(), length, sizeof(length))) {
+  if (!ReadAll(file_, sizeof(length), std::as_writable_bytes(std::span(text)))) {
     throw CheckpointError("{}: cannot be read", path_);
   }
   const uint64_t data_begin = sizeof(length) + length;
@@ -182,7 +174,8 @@ at::Tensor SafetensorsFile::Read(const std::string& name) const {
     throw CheckpointError("{}: damaged safetensors header at \"{}\": {}", path_, name,
                           FirstLine(error.what()));
   }
-  if (!ReadAt(file_.get(), tensor.mutable_data_ptr(), place.bytes, place.begin)) {
+  if (!ReadAll(file_, place.begin,
+               {static_cast<std::byte*>(tensor.mutable_data_ptr()), place.bytes})) {
     throw CheckpointError("{}: {} cannot be read", path_, name);
   }
   return tensor;

@@ -55,11 +55,11 @@ void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const Stat
   }
   step_ = step;
   taken_s_ = SecondsSinceBoot();
+  not_taken_ = nullptr;
   try {
     snapshot_.Take(tensors);
-  } catch (const std::exception& error) {
-    Fail(error, /*given_up=*/false);
-    return;
+  } catch (const std::exception&) {
+    not_taken_ = std::current_exception();
   }
   manifest_ = options_.manifest;
   manifest_.MergeFrom(facts);
@@ -114,26 +114,22 @@ void Saver::Run(const std::stop_token& stop) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [&] { return busy_; })) return;
     }
+    Outcome outcome;
     try {
-      Outcome outcome = Write();
+      outcome = Write();
+    } catch (const std::exception& error) {
+      outcome.error = FirstLine(error.what());
+      outcome.given_up = dynamic_cast<const GivenUp*>(&error) != nullptr;
+      if (options_.rank == 0) given_up_ = step_;
+    }
+    outcome.step = step_;
+    {
       const std::lock_guard lock(mutex_);
       outcome_ = std::move(outcome);
       busy_ = false;
-    } catch (const GivenUp& error) {
-      Fail(error, /*given_up=*/true);
-    } catch (const std::exception& error) {
-      Fail(error, /*given_up=*/false);
     }
     changed_.notify_all();
   }
-}
-
-// The checkpoint of step_ comes to nothing.
-void Saver::Fail(const std::exception& error, bool given_up) {
-  if (options_.rank == 0) given_up_ = step_;
-  const std::lock_guard lock(mutex_);
-  outcome_ = Outcome{.step = step_, .error = FirstLine(error.what()), .given_up = given_up};
-  busy_ = false;
 }
 
 // Calls `act`, which the checkpoint does not depend on.
@@ -150,17 +146,14 @@ Saver::Outcome Saver::Write() {
   const c10::DeviceGuard guard(device_);
   Outcome outcome;
   // Where a disk is full, that is the room for this one.
-  if (given_up_) {
-    OrWarn(outcome, [&] {
-      RemovePartial(options_.run_dir, *std::exchange(given_up_, std::nullopt), options_.attempt);
-    });
-  }
+  OrWarn(outcome, [&] { RemoveRemains(); });
   CheckpointWriter writer({.run_dir = options_.run_dir,
                            .step = step_,
                            .attempt = options_.attempt,
                            .rank = options_.rank,
                            .ranks = options_.ranks});
   try {
+    if (not_taken_) std::rethrow_exception(not_taken_);
     WriteFiles(writer);
   } catch (...) {
     writer.GiveUp();
@@ -168,7 +161,6 @@ Saver::Outcome Saver::Write() {
   }
   // From here on rank 0 may commit it.
   writer.FinishPart();
-  outcome.step = step_;
   outcome.snapshot_s = snapshot_.seconds();
   if (options_.rank != 0) return outcome;
   while (!released() || !writer.AllPartsAreFinished()) {
@@ -206,14 +198,9 @@ void Saver::WriteFiles(CheckpointWriter& writer) {
   write(fmt::format("{}{}.safetensors", kStatePrefix, options_.rank), model_end, tensors.end());
 }
 
-void Saver::RemoveRemains() noexcept {
+void Saver::RemoveRemains() {
   if (!given_up_) return;
-  try {
-    RemovePartial(options_.run_dir, *given_up_, options_.attempt);
-    given_up_.reset();
-  } catch (const std::exception&) {
-    // As a later run will.
-  }
+  RemovePartial(options_.run_dir, *std::exchange(given_up_, std::nullopt), options_.attempt);
 }
 
 // Waits until what was written may have been.

@@ -14,7 +14,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
 //   a file cannot be written, or memory for the snapshot is lacking -> an outcome with the reason; rank 0 gives up
-//     -> SaverTest.SaysWhatFailed, .RankZeroGivesUpWithoutAnothersPart
+//     -> SaverTest.SaysWhatFailed, .SaysThatMemoryWasLacking, .RankZeroGivesUpWithoutAnothersPart
 //   a rank cannot even tell that it failed -> rank 0 waits for Abandon()
 //     -> SaverTest.TheNextOneFollowsAnAbandonedOne
 //   the process ends while it writes -> no checkpoint -> SaverTest.GivesUpWhenItIsDestroyed
@@ -23,6 +23,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -90,8 +91,8 @@ class Saver {
   // What is not written is to be given up: another rank cannot write its part. Returns at once.
   void Abandon();
 
-  // Of one that came to nothing: what all ranks have written. No rank is busy.
-  void RemoveRemains() noexcept;
+  // Of one that came to nothing: what all ranks have written. No rank is busy. Throws Error (kCheckpoint).
+  void RemoveRemains();
 
   // Of the last one, once it is known; given out once.
   std::optional<Outcome> TakeOutcome();
@@ -102,7 +103,6 @@ class Saver {
   void WriteFiles(CheckpointWriter& writer);
   template <typename Act>
   static void OrWarn(Outcome& outcome, const Act& act);
-  void Fail(const std::exception& error, bool given_up);
   bool released() const;
   bool Pause(std::chrono::steady_clock::time_point until);
   void Pace();
@@ -115,6 +115,7 @@ class Saver {
   int64_t step_ = 0;
   int64_t written_ = 0;  // bytes of it
   std::chrono::steady_clock::time_point begun_;
+  std::exception_ptr not_taken_;     // why there is no snapshot of it
   std::optional<int64_t> given_up_;  // on rank 0: the step whose remains are to be removed
   double taken_s_ = 0;
 

@@ -137,6 +137,20 @@ TEST_F(SaverTest, APacedOneIsGivenUpAtOnce) {
   EXPECT_THAT(Steps(), ElementsAre());
 }
 
+TEST_F(SaverTest, SaysThatMemoryWasLacking) {
+  const auto saver = Make();
+  moments_ = at::zeros({1}).expand({int64_t{1} << 50});
+  Save(*saver, 5);
+  saver->Wait();
+  EXPECT_THAT(saver->TakeOutcome()->error, HasSubstr("allocate memory"));
+  EXPECT_THAT(Steps(), ElementsAre());
+  moments_ = at::ones({10});
+  Save(*saver, 6);
+  saver->Wait();
+  EXPECT_THAT(Steps(), ElementsAre(6));
+  EXPECT_EQ(NamesInFolder(), 1);
+}
+
 TEST_F(SaverTest, RankZeroGivesUpWithoutAnothersPart) {
   const auto first = Make(0, 2), second = Make(1, 2);
   // Where its file would be.

@@ -14,6 +14,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/mix.h"
 
 namespace lockstep {
@@ -158,23 +159,20 @@ void FlightRecorder::MoveTo(const std::string& path) {
   };
   // One of a run before, where this machine shares no disk with rank 0's, which makes the folder anew.
   unlink(path.c_str());
-  const int file = open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
-  if (file < 0) fail();
+  const FileDescriptor file(open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644));
+  if (file.get() < 0) fail();
   // Every byte is written, so that a full disk is an error here and not a SIGBUS later.
   const auto* bytes = reinterpret_cast<const char*>(memory_);
   size_t written = 0;
   while (written < sizeof(Memory)) {
-    const ssize_t count = write(file, bytes + written, sizeof(Memory) - written);
+    const ssize_t count = write(file.get(), bytes + written, sizeof(Memory) - written);
     if (count < 0) break;
     written += count;
   }
   // In the place of the memory that it is a copy of.
   const bool mapped =
       written == sizeof(Memory) && mmap(memory_, sizeof(Memory), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
-  const int error = errno;
-  close(file);
-  errno = error;
+                                        MAP_SHARED | MAP_FIXED, file.get(), 0) != MAP_FAILED;
   if (!mapped) fail();
 }
 

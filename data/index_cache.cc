@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/host_name.h"
 #include "base/in_threads.h"
 #include "base/xxh3.h"
@@ -55,22 +56,21 @@ class NewFile {
   explicit NewFile(const fs::path& path) : path_(path) {
     static std::atomic<int> number{0};
     temporary_ = fmt::format("{}.{}.{}", path.string(), getpid(), number++);
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    descriptor_ =
+        FileDescriptor(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   }
   ~NewFile() {
-    if (descriptor_ < 0) return;
-    close(descriptor_);
-    if (!committed_) unlink(temporary_.c_str());
+    if (descriptor_.get() >= 0 && !committed_) unlink(temporary_.c_str());
   }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
   const std::string& temporary() const { return temporary_; }
-  bool good() const { return descriptor_ >= 0 && good_; }
+  bool good() const { return descriptor_.get() >= 0 && good_; }
 
   void Write(std::span<const std::byte> bytes) {
     while (good() && !bytes.empty()) {
-      const ssize_t written = write(descriptor_, bytes.data(), bytes.size());
+      const ssize_t written = write(descriptor_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
       good_ = written > 0;
       if (good_) bytes = bytes.subspan(written);
@@ -82,7 +82,7 @@ class NewFile {
  private:
   fs::path path_;
   std::string temporary_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
   bool good_ = true;
   bool committed_ = false;
 };

@@ -38,34 +38,21 @@ std::optional<Stamp> StampOf(const std::string& path) {
   return StampOf(status);
 }
 
-ReadableFile::ReadableFile(std::string path) : path_(std::move(path)) {
-  // Not blocking: a pipe would wait for its writer.
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+// Not blocking: a pipe would wait for its writer.
+ReadableFile::ReadableFile(std::string path)
+    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status {};
-  if (descriptor_ < 0) throw Failure(path_, "opened");
-  const bool found = fstat(descriptor_, &status) == 0;
-  if (found && S_ISREG(status.st_mode)) {
-    stamp_ = StampOf(status);
-    return;
+  if (descriptor_.get() < 0 || fstat(descriptor_.get(), &status) != 0) {
+    throw Failure(path_, "opened");
   }
-  const Error error = found ? DataError("{}: not a regular file", path_) : Failure(path_, "opened");
-  close(descriptor_);
-  throw error;
+  if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path_);
+  stamp_ = StampOf(status);
 }
 
-ReadableFile::~ReadableFile() { close(descriptor_); }
-
 size_t ReadableFile::ReadAt(int64_t offset, std::span<std::byte> to) const {
-  size_t done = 0;
-  while (done < to.size()) {
-    const ssize_t got = pread(descriptor_, to.data() + done, to.size() - done,
-                              static_cast<off_t>(offset + static_cast<int64_t>(done)));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Failure(path_, "read");
-    if (got == 0) break;
-    done += got;
-  }
-  return done;
+  const std::optional<size_t> read = lockstep::ReadAt(descriptor_, offset, to);
+  if (!read) throw Failure(path_, "read");
+  return *read;
 }
 
 std::span<const std::byte> ReadableFile::ReadWhole(std::vector<std::byte>& buffer) const {
@@ -80,7 +67,7 @@ std::span<const std::byte> ReadableFile::ReadWhole(std::vector<std::byte>& buffe
 
 bool ReadableFile::Unchanged() const {
   struct stat status {};
-  return fstat(descriptor_, &status) == 0 && StampOf(status) == stamp_;
+  return fstat(descriptor_.get(), &status) == 0 && StampOf(status) == stamp_;
 }
 
 }  // namespace lockstep

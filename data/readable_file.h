@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
+
 namespace lockstep {
 
 // What changes when a file's content does, or when entries of a folder come or go.
@@ -31,9 +33,6 @@ class ReadableFile {
   // Throws Error: kData where it cannot be opened or is no regular file, kUsage where this process has
   // too many open.
   explicit ReadableFile(std::string path);
-  ~ReadableFile();
-  ReadableFile(const ReadableFile&) = delete;
-  ReadableFile& operator=(const ReadableFile&) = delete;
 
   const std::string& path() const { return path_; }
   const Stamp& stamp() const { return stamp_; }  // as it was opened
@@ -52,7 +51,7 @@ class ReadableFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
   Stamp stamp_;
 };
 

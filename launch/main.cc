@@ -104,13 +104,17 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
+Config ConfigOfRun(const CommandLine& line) {
+  return LoadRunConfig(ParseRunPoint(line.run_dir).run_dir);
+}
+
 // Starts this command again, as ranks, and returns their exit status. What is wrong with the config
 // is said first, once and fast.
 int StartRanks(const CommandLine& line, int argc, char** argv) {
   if (Job::IsRank())
     throw UsageError("-n inside mpirun or srun: leave it out, this process is a rank already");
   if (!line.config.empty()) LoadConfig(line.config, line.assignments);
-  if (!line.run_dir.empty()) LoadRunConfig(ParseRunPoint(line.run_dir).run_dir);
+  if (!line.run_dir.empty()) ConfigOfRun(line);
   setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), /*overwrite=*/0);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
   const std::vector<std::string> command =
@@ -211,7 +215,7 @@ int RunBenchScaling(const CommandLine& line, const char* program) {
 
 void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
   Config config;
-  Together(job.host(), [&] { config = LoadRunConfig(ParseRunPoint(line.run_dir).run_dir); });
+  Together(job.host(), [&] { config = ConfigOfRun(line); });
   const World world = Connect(job, config);
   const RunEvaluation evaluation = EvaluateRun(line.run_dir, config, line.inputs, models, world);
   for (const std::string& why : evaluation.bad_samples) {
@@ -226,7 +230,7 @@ void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
 
 void RunPredict(const CommandLine& line, const Models& models, Job& job) {
   Config config;
-  Together(job.host(), [&] { config = LoadRunConfig(ParseRunPoint(line.run_dir).run_dir); });
+  Together(job.host(), [&] { config = ConfigOfRun(line); });
   const World world = Connect(job, config);
   const int64_t rows = PredictRun(line.run_dir, config, line.inputs, line.output, models, world);
   if (world.rank() == 0) fmt::print("{}: {} predictions\n", line.output, rows);

@@ -79,33 +79,28 @@ OutputFolder::OutputFolder(const std::string& destination, const std::vector<std
   }
 }
 
-void OutputFolder::Descriptor::Close() {
-  if (value >= 0) close(value);
-  value = -1;
-}
-
 void OutputFolder::Lock(const std::string& destination, const std::vector<std::string>& results) {
   for (;;) {
     RequireNew(results);
     lockstep::MakeFolder(partial_, kPreparing);
-    lock_.value = open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock_.value < 0) {
+    lock_ = FileDescriptor(open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (lock_.get() < 0) {
       if (errno == ENOENT) continue;
       throw DataError("{}: cannot be opened: {}", partial_, std::strerror(errno));
     }
-    if (flock(lock_.value, LOCK_EX | LOCK_NB) != 0) {
+    if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK)
         throw UsageError("{}: another run is making it at this moment", destination);
       throw DataError("{}: cannot be locked: {}", partial_, std::strerror(errno));
     }
     struct stat locked {
     }, named{};
-    if (fstat(lock_.value, &locked) == 0 && stat(partial_.c_str(), &named) == 0 &&
+    if (fstat(lock_.get(), &locked) == 0 && stat(partial_.c_str(), &named) == 0 &&
         locked.st_ino == named.st_ino && locked.st_dev == named.st_dev) {
       RequireNew(results);
       return;
     }
-    lock_.Close();
+    lock_ = {};
   }
 }
 
@@ -114,7 +109,7 @@ void OutputFolder::RequireNew(const std::vector<std::string>& results) const {
   for (const std::string& result : results) {
     if (!Exists(result)) continue;
     // Where the run that made the result has left an empty folder, or this one has made it too late.
-    if (lock_.value >= 0) rmdir(partial_.c_str());
+    if (lock_.get() >= 0) rmdir(partial_.c_str());
     throw UsageError("{}: is there already: delete it or name another", result);
   }
 }

@@ -47,6 +47,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/output_file.h"
 
 namespace lockstep {
@@ -85,13 +86,6 @@ class OutputFolder {
   void Commit(const Moves& moves);
 
  private:
-  // An open folder; none: -1.
-  struct Descriptor {
-    int value = -1;
-    ~Descriptor() { Close(); }
-    void Close();
-  };
-
   void Lock(const std::string& destination, const std::vector<std::string>& results);
   void RequireNew(const std::vector<std::string>& results) const;
   void CheckJob(const std::vector<std::string>& job);
@@ -101,7 +95,7 @@ class OutputFolder {
   std::string files_;
   std::string position_;
   std::string commit_;
-  Descriptor lock_;
+  FileDescriptor lock_;
   bool is_committed_ = false;
 };
 

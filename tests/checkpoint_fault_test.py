@@ -31,6 +31,7 @@ from harness import (
     expect_error,
     losses_by_step,
     skip_without_gpus,
+    train,
     write_config,
 )
 
@@ -48,10 +49,6 @@ def config_in(folder):
         model {{ name: "mlp" mlp {{ hidden: [512, 512] dropout: 0.2 }} }}
         optimizer {{ lr: 0.003 }} checkpoint {{ every_steps: {EVERY} every_epochs: 0 keep: 2 }}""",
     )
-
-
-def train(config, run_dir, ranks=None, *arguments, **env):
-    return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], ranks=ranks, env=env)
 
 
 def fault(run_dir, kind, at, rank=None, **more):
@@ -83,14 +80,14 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     config = config_in(tmp_path)
     whole = tmp_path / "whole"
     count = tmp_path / "count"
-    run = train(config, whole, ranks, **fault(whole, "kill", 10**9, victim, FAULT_COUNT=str(count)))
+    run = train(config, whole, ranks=ranks, env=fault(whole, "kill", 10**9, victim, FAULT_COUNT=str(count)))
     assert run.status == DONE, run
     assert len(events(whole, "checkpoint")) >= 2
     calls = int(count.read_text())
     killed = 0
     for k in sample(calls, f"{ranks} {victim}"):
         run_dir = tmp_path / f"at-{k}"
-        run = train(config, run_dir, ranks, **fault(run_dir, "kill", k, victim))
+        run = train(config, run_dir, ranks=ranks, env=fault(run_dir, "kill", k, victim))
         # A disk that is slow makes fewer checkpoints, and calls: the last ones may not come to be.
         killed += run.status != DONE
         lines = whole_lines(run_dir)
@@ -104,7 +101,7 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
         lag = 8 if DEVICE == "CUDA" else 0
         assert late or done - newest < 2 * EVERY + lag, f"call {k}: {done} steps done, the newest is of {newest}"
 
-        run = train(config, run_dir, ranks)
+        run = train(config, run_dir, ranks=ranks)
         assert run.status == DONE, f"after call {k}: {run}"
         assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else []), f"after call {k}"
         assert losses_by_step(run_dir) == losses_by_step(whole), f"after call {k}"
@@ -125,9 +122,9 @@ def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     whole, run_dir = tmp_path / "whole", tmp_path / "run"
-    assert train(config, whole, ranks).status == DONE
+    assert train(config, whole, ranks=ranks).status == DONE
     env = fault(run_dir, kind, random.Random(f"{kind} {ranks} {victim}").randrange(3, 26), victim)
-    run = train(config, run_dir, ranks, **dict(env, FAULT_PATH=f"{run_dir}/checkpoints/"))
+    run = train(config, run_dir, ranks=ranks, env=dict(env, FAULT_PATH=f"{run_dir}/checkpoints/"))
     assert run.status == CHECKPOINT, run
     assert reason in run.error_lines[-1] and str(run_dir) in run.error_lines[-1], run
     assert list(losses_by_step(run_dir)) == list(range(1, STEPS + 1))
@@ -140,11 +137,11 @@ def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
     newest = newest_of(run_dir)
     assert newest == max((e["step"] for e in events(run_dir, "checkpoint")), default=0)
 
-    run = train(config, run_dir, ranks)
+    run = train(config, run_dir, ranks=ranks)
     if newest == 0:
         # Beginning anew would overwrite the weights.
         expect_error(run, USAGE, "the run has ended and left no checkpoint to go on from", "--fresh")
-        run = train(config, run_dir, ranks, "--fresh")
+        run = train(config, run_dir, "--fresh", ranks=ranks)
     assert run.status == DONE, run
     assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else [])
     assert losses_by_step(run_dir) == losses_by_step(whole)
@@ -155,7 +152,7 @@ def test_a_log_that_cannot_be_written(tmp_path):
     config = config_in(tmp_path)
     whole, run_dir = tmp_path / "whole", tmp_path / "run"
     assert train(config, whole).status == DONE
-    run = train(config, run_dir, **dict(fault(run_dir, "ENOSPC", 8), FAULT_PATH=f"{run_dir}/log.jsonl"))
+    run = train(config, run_dir, env=dict(fault(run_dir, "ENOSPC", 8), FAULT_PATH=f"{run_dir}/log.jsonl"))
     assert run.status == DONE, run
     assert len(run.error_lines) == 1, run
     assert f"{run_dir}/log.jsonl: cannot be written: No space left" in run.error_lines[0], run

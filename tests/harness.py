@@ -54,6 +54,10 @@ class Run:
     __repr__ = __str__  # what pytest shows
 
 
+def train(config, run_dir, *arguments, ranks=None, program=LOCKSTEP, env=None):
+    return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], ranks=ranks, program=program, env=env)
+
+
 def events(run_dir, kind=None):
     """The objects of a run's log.jsonl, all or those of one event."""
     lines = (pathlib.Path(run_dir) / "log.jsonl").read_text().splitlines()

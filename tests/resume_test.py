@@ -32,6 +32,7 @@ from harness import (
     losses_by_step,
     noisy_digits,
     skip_without_gpus,
+    train,
     write_config,
 )
 
@@ -51,10 +52,6 @@ def digits(data="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }', optim
         + f" model {{ {model} }} optimizer {{ {optimizer} }} global_batch: 64 epochs: 2 {more}"
         + " checkpoint { every_steps: 1 keep: 100 }"
     )
-
-
-def train(config, run_dir, *arguments, ranks=None, program=LOCKSTEP, env=None):
-    return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], ranks=ranks, program=program, env=env)
 
 
 def sets(**fields):

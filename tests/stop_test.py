@@ -25,6 +25,7 @@ from harness import (
     losses_by_step,
     processes_with,
     skip_without_gpus,
+    train,
     wait_until,
     write_config,
 )
@@ -88,6 +89,11 @@ class Started:
                 continue
         raise AssertionError(f"no rank {number}")
 
+    def stop(self):
+        """Asks it to, and waits for its end."""
+        os.kill(self.process.pid, signal.SIGUSR2)
+        return self.end()
+
     def end(self):
         out, err = self.process.communicate(timeout=LONG_S)
         wait_until(lambda: not processes_with(str(self.run_dir)), LONG_S)
@@ -104,7 +110,7 @@ def expect_goes_on(tmp_path, config, run_dir, ranks, step):
     whole = tmp_path / "whole"
     more = ["--set", f"max_steps={step + 20}"]
     for folder in (run_dir, whole):
-        run = Run(["train", config, "--set", f"run_dir={folder}", *more], ranks=ranks)
+        run = train(config, folder, *more, ranks=ranks)
         assert run.status == DONE, run
     assert [e["step"] for e in events(run_dir, "resume")] == [step]
     assert losses_by_step(run_dir) == losses_by_step(whole)
@@ -192,8 +198,7 @@ def test_a_checkpoint_on_demand(tmp_path, ranks):
             assert len(checkpoints(job.run_dir)) >= count
         assert Run(["verify", job.run_dir]).status == DONE
         assert not (job.run_dir / "checkpoint.request").exists()
-        os.kill(job.process.pid, signal.SIGUSR2)
-        assert job.end()[0] == STOPPED
+        assert job.stop()[0] == STOPPED
     # It trains on without further ones.
     made = [e["step"] for e in events(job.run_dir, "checkpoint")]
     assert made == checkpoints(job.run_dir) and len(made) <= 5, made
@@ -207,8 +212,7 @@ def test_a_checkpoint_on_demand_that_cannot_be_written(tmp_path):
         job.wait_for("step", 3)
         expect_error(Run(["checkpoint", run_dir]), CHECKPOINT, "there is no new checkpoint", "log.jsonl says why")
         assert "No space left" in events(run_dir, "checkpoint_failed")[0]["reason"]
-        os.kill(job.process.pid, signal.SIGUSR2)
-        status, _, err = job.end()
+        status, _, err = job.stop()
         assert status == CHECKPOINT and "No space left" in err.splitlines()[-1], err
 
 
@@ -218,7 +222,6 @@ def test_by_the_clock(tmp_path, ranks):
     config = config_in(tmp_path, "every_minutes: 0.001")
     with Started(config, tmp_path / "run", ranks) as job:
         job.wait_for("checkpoint", 3)
-        os.kill(job.process.pid, signal.SIGUSR2)
-        assert job.end()[0] == STOPPED
+        assert job.stop()[0] == STOPPED
     (stopped,) = events(job.run_dir, "stopped")
     assert checkpoints(job.run_dir)[-1] == stopped["step"]

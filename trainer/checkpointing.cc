@@ -130,7 +130,11 @@ void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& se
       Tell(*outcome);
       return;
     }
-    saver_.RemoveRemains();
+    try {
+      saver_.RemoveRemains();
+    } catch (const Error& error) {
+      Warn(error.what());
+    }
     // Else another rank says why.
     if (!outcome->given_up) throw CheckpointError("{}", outcome->error);
   });

@@ -71,33 +71,29 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
 }
 
 std::optional<Checkpoint> RunFolder::newest() const {
-  if (damaged_.size() == checkpoints_.size()) return std::nullopt;
-  return checkpoints_[damaged_.size()];
+  if (damaged_ == checkpoints_.size()) return std::nullopt;
+  return checkpoints_[damaged_];
 }
 
 void RunFolder::Reject(const std::string& why) {
-  damaged_.push_back(*newest());
+  ++damaged_;
   warnings_.push_back(why);
 }
 
-void RunFolder::Accept(const config::Config& config) const {
+void RunFolder::Accept(const std::vector<std::string>& differences) const {
   const std::optional<Checkpoint> checkpoint = newest();
-  if (!checkpoint && !damaged_.empty()) {
+  if (!checkpoint && damaged_ > 0) {
     throw CheckpointError(
         "{}: none of its {} checkpoints is whole: begin anew with --fresh, which keeps the folder "
         "under another name",
-        warnings_[warnings_.size() - damaged_.size()], damaged_.size());
+        warnings_[warnings_.size() - damaged_], damaged_);
   }
   if (!checkpoint && fs::exists(RunWeightsPath(path_))) {
     throw UsageError(
         "{}: the run has ended and left no checkpoint to go on from: begin it anew with --fresh, "
-        "or "
-        "choose another folder with --set run_dir=...",
+        "or choose another folder with --set run_dir=...",
         path_);
   }
-  if (!checkpoint) return;
-  const std::vector<std::string> differences =
-      Differences(ParsePrinted(ReadManifest(*checkpoint).config()), config);
   if (!differences.empty()) {
     throw UsageError(
         "{}: the run's checkpoint of step {} is of another config: {}: set it back, choose another "
@@ -107,7 +103,7 @@ void RunFolder::Accept(const config::Config& config) const {
 }
 
 void RunFolder::Begin(const config::Config& config) {
-  for (const Checkpoint& checkpoint : damaged_) SetAside(checkpoint);
+  for (size_t i = 0; i < damaged_; ++i) SetAside(checkpoints_[i]);
   WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
   const std::string log = path_ + "/log.jsonl";
   CutTornLine(log);

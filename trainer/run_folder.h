@@ -63,9 +63,9 @@ class RunFolder {
   // That one is damaged.
   void Reject(const std::string& why);
 
-  // It is whole, or there is none and the run begins. Throws Error (kUsage, kCheckpoint) where it must not go
-  // on from there.
-  void Accept(const config::Config& config) const;
+  // It is whole, or there is none and the run begins. `differences`: of this run's config from its. Throws Error
+  // (kUsage, kCheckpoint) where it must not go on from there.
+  void Accept(const std::vector<std::string>& differences) const;
 
   // The run begins or goes on: writes config.pbtxt, sets aside what is damaged, and opens the log. To be
   // called once, before the others. Throws Error (kCheckpoint).
@@ -89,7 +89,7 @@ class RunFolder {
   std::string path_;
   std::optional<RunLock> lock_;
   std::vector<Checkpoint> checkpoints_;  // the newest first
-  std::vector<Checkpoint> damaged_;      // the first of them
+  size_t damaged_ = 0;                   // of them, the first
   std::vector<std::string> warnings_;
   std::optional<OutputFile> log_;
   int64_t log_bytes_ = 0;

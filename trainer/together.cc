@@ -72,6 +72,12 @@ void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {
   throw Error::OnEveryRank(static_cast<ExitStatus>(first->status), rank + first->message);
 }
 
+int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host) {
+  const at::Tensor shared = at::full({1}, value, at::kLong);
+  host.Broadcast(shared, 0, host.MakeLabel(what)).Wait();
+  return shared.item<int64_t>();
+}
+
 bool OnAnyRank(bool own, std::string_view what, Communicator& host) {
   if (host.world_size() == 1) return own;
   const at::Tensor ranks = at::full({1}, own ? 1 : 0, at::kInt);

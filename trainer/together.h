@@ -1,6 +1,7 @@
 // Doing something on all ranks, or failing on all of them.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -19,6 +20,9 @@ void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
 // Whether `own` is true on any rank; `what`: in words, for the flight record. Every rank must call it.
 bool OnAnyRank(bool own, std::string_view what, Communicator& host);
+
+// Rank 0's `value`, on every rank; `what`: in words, for the flight record. Every rank must call it.
+int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host);
 
 // Compares lines that say what a rank is about to do with rank 0's. Throws Error (kUsage) on every
 // rank where some differ, naming a rank and its first line that does. Every rank must call it.

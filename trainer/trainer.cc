@@ -122,7 +122,7 @@ struct RunStart {
   std::optional<Checkpoint> checkpoint;  // nothing: at its beginning
   checkpoint::Manifest manifest;         // the checkpoint's
   bool is_of_another_run = false;        // the checkpoint
-  std::vector<std::string> differences;  // of its config from this run's, then
+  std::vector<std::string> differences;  // of its config from this run's; of the run's own: none
   std::string job;                       // this job's own name
 };
 
@@ -413,9 +413,7 @@ class Trainer {
       accumulation_ = config_.accumulation();
     }
     accumulation_ = std::min(accumulation_, config_.global_batch() / world_.size());
-    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
-    sampler_.Seek(first_step_);
-    step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
+    SeekTo(first_step_);
   }
 
   // ---- Steps ------------------------------------------------------------------------------------
@@ -439,10 +437,15 @@ class Trainer {
 
   // From `step` on, whose samples were taken already.
   void BeginAgain(int64_t step) {
-    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
-    sampler_.Seek(step);
+    SeekTo(step);
     Feed();
     if (pinned_batch_.input.defined()) PinBatch();
+  }
+
+  // What Feed() gives from then on are the micro-batches of `step` and those after it.
+  void SeekTo(int64_t step) {
+    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
+    sampler_.Seek(step);
     step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
   }
 
@@ -863,9 +866,8 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const 
 
 // A name that no other job has, the same on all ranks.
 std::string NameJob(const World& world) {
-  const at::Tensor number = at::full({1}, static_cast<int64_t>(std::random_device()()), at::kLong);
-  world.host.Broadcast(number, 0, world.host.MakeLabel("the job's name")).Wait();
-  return fmt::format("{:08x}", number.item<int64_t>());
+  const auto number = static_cast<int64_t>(std::random_device()());
+  return fmt::format("{:08x}", FromRankZero(number, "the job's name", world.host));
 }
 
 // All ranks must see the folder that rank 0 has locked, as they write into it. Every rank must call it. Throws
@@ -901,10 +903,9 @@ checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) 
 
 // The step of rank 0's newest checkpoint, on every rank; nothing: it has none.
 std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const World& world) {
-  const at::Tensor step = at::full({1}, int64_t{-1}, at::kLong);
-  if (folder && folder->newest()) step.fill_(folder->newest()->step);
-  world.host.Broadcast(step, 0, world.host.MakeLabel("the checkpoint to go on from")).Wait();
-  const auto newest = step.item<int64_t>();
+  const std::optional<Checkpoint> own = folder ? folder->newest() : std::nullopt;
+  const int64_t newest =
+      FromRankZero(own ? own->step : -1, "the checkpoint to go on from", world.host);
   return newest < 0 ? std::nullopt : std::optional(newest);
 }
 
@@ -924,21 +925,25 @@ RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& confi
       if (folder) folder->Reject(error.what());
     }
   }
+  const auto compare = [&] {
+    if (!start.checkpoint) return;
+    start.differences = Differences(ParsePrinted(start.manifest.config()), config);
+  };
   Together(world.host, [&] {
-    if (folder) folder->Accept(config);
+    compare();
+    if (folder) folder->Accept(start.differences);
   });
   if (start.checkpoint || from.empty()) return start;
   // The other run may be training, and its newest one rank's alone.
-  const at::Tensor step = at::zeros({1}, at::kLong);
+  int64_t step = 0;
   Together(world.host, [&] {
-    if (world.rank() == 0) step.fill_(FindCheckpoint(from).step);
+    if (world.rank() == 0) step = FindCheckpoint(from).step;
   });
-  world.host.Broadcast(step, 0, world.host.MakeLabel("the checkpoint to begin from")).Wait();
-  start.checkpoint = CheckpointOf(ParseRunPoint(from).run_dir, step.item<int64_t>());
+  step = FromRankZero(step, "the checkpoint to begin from", world.host);
+  start.checkpoint = CheckpointOf(ParseRunPoint(from).run_dir, step);
   start.manifest = Verified(*start.checkpoint, world);
   start.is_of_another_run = true;
-  Together(world.host,
-           [&] { start.differences = Differences(ParsePrinted(start.manifest.config()), config); });
+  Together(world.host, compare);
   return start;
 }
 
@@ -1005,13 +1010,14 @@ StepMeasurement MeasureSteps(config::Config config, const Models& models, const 
 StopRequest Train(config::Config config, const Models& models, const World& world,
                   const TrainOptions& options) {
   // While the model is being made.
-  const std::future<void> reading = std::async(std::launch::async, [run_dir = config.run_dir()] {
-    try {
-      ReadAhead(FindCheckpoint(run_dir));
-    } catch (const std::exception&) {
-      // There is none, or whoever needs it will say what is wrong with it.
-    }
-  });
+  const std::future<void> reading =
+      std::async(std::launch::async, [&world, run_dir = config.run_dir()] {
+        try {
+          ReadAhead(FindCheckpoint(run_dir), world.rank(), world.size());
+        } catch (const std::exception&) {
+          // There is none, or whoever needs it will say what is wrong with it.
+        }
+      });
   std::optional<Trainer> trainer;
   MakeTrainer(trainer, config, models, world);
   const std::string job = NameJob(world);
