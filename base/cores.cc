@@ -53,12 +53,16 @@ double CgroupCores(std::istream& groups, const std::string& root) {
   return cores;
 }
 
+double CoresOfTime() {
+  std::ifstream groups("/proc/self/cgroup");
+  return CgroupCores(groups, "/sys/fs/cgroup");
+}
+
 int UsableCores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   sched_getaffinity(0, sizeof(mask), &mask);
-  std::ifstream groups("/proc/self/cgroup");
-  const double cores = std::min<double>(CPU_COUNT(&mask), CgroupCores(groups, "/sys/fs/cgroup"));
+  const double cores = std::min<double>(CPU_COUNT(&mask), CoresOfTime());
   return std::max(1, static_cast<int>(std::ceil(cores)));
 }
 

@@ -10,6 +10,9 @@ namespace lockstep {
 // up; at least 1.
 int UsableCores();
 
+// The cores' worth of CPU time that this process's control groups allow it; infinity: as much as there is.
+double CoresOfTime();
+
 // The cores' worth of CPU time that a process gets whose /proc/PID/cgroup is `groups`, where the
 // control groups lie in `root` (versions 1 and 2; of a group and all that it lies in the least);
 // infinity: as much as there is.

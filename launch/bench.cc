@@ -2,21 +2,30 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 #include "base/nearest.h"
 #include "base/round.h"
+#include "launch/child_process.h"
 #include "launch/mpirun.h"
+#include "launch/scratch_folder.h"
+#include "launch/supervisor.h"
 #include "trainer/together.h"
 
 namespace lockstep {
@@ -82,6 +91,23 @@ double PeakFlops(at::Device device, config::Precision precision) {
     return (precision == config::TF32 ? gpu.tf32 : gpu.half) * 1e12;
   }
   return 0;
+}
+
+// Appends to `output` what a job prints, and returns its status. The terminal's Ctrl-C reaches both.
+int RunAndRead(const std::vector<std::string>& command, std::string& output) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw BugError("no pipe: {}", std::strerror(errno));
+  const FileDescriptor reading(ends[0]);
+  FileDescriptor writing(ends[1]);
+  sigset_t none;
+  sigemptyset(&none);
+  ChildProcess job(command, ChildProcess::Group::kOurs, writing.get(), none);
+  writing = {};
+  char bytes[4096];
+  ssize_t count = 0;
+  while ((count = read(reading.get(), bytes, sizeof(bytes))) > 0) output.append(bytes, count);
+  const ChildProcess::End end = job.Wait();
+  return end.signal != 0 ? static_cast<int>(ExitStatus::kPeer) : JobStatus(end.code);
 }
 
 }  // namespace
@@ -187,6 +213,9 @@ int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
   std::vector<int> counts;
   for (int count = 1; count < ranks; count *= 2) counts.push_back(count);
   counts.push_back(ranks);
+  RequireMpirun();
+  const ScratchFolder scratch;
+  KeepMpirunsFilesIn(scratch.path());
   Json first;
   for (const int count : counts) {
     std::vector<std::string> words{"bench", "step"};
@@ -196,7 +225,7 @@ int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
       words.insert(words.end(), {"--set", fmt::format("global_batch={}", global_batch * count)});
     }
     std::string output;
-    const int status = Supervise(MpirunCommand(count, program, words), &output);
+    const int status = RunAndRead(MpirunCommand(count, MachinesHere(), program, words), output);
     if (status != 0) return status;
     Json line = Json::parse(output);
     if (first.empty()) {

@@ -11,9 +11,31 @@
 #include "ckpt/atomic_file.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
+#include "trainer/run_folder.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::chrono::milliseconds kInterval{50};
+
+// -1: there is none.
+int64_t NewestStep(const std::string& run_dir) {
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
+  return checkpoints.empty() ? -1 : checkpoints.front().step;
+}
+
+// Makes the file `request`, and waits until the job that trains in the folder has removed it, or ended. Throws Error
+// (kUsage) where none does.
+void Ask(const std::string& run_dir, const std::string& request) {
+  if (!RunLock::IsHeld(run_dir)) {
+    throw UsageError("{}: no job trains in it now, or its file system has no locks", run_dir);
+  }
+  OutputFile(request, kSaving).Close();
+  while (std::filesystem::exists(request) && RunLock::IsHeld(run_dir)) {
+    std::this_thread::sleep_for(kInterval);
+  }
+  std::filesystem::remove(request);
+}
 
 // Prints what `line_of` says of each checkpoint, or its error. Throws Error where there were some.
 void PrintEach(const std::string& run_dir,
@@ -60,27 +82,21 @@ void VerifyCheckpoints(const std::string& run_dir) {
 }
 
 void RequestCheckpoint(const std::string& run_dir) {
-  constexpr std::chrono::milliseconds kInterval{50};
-  const auto newest_step = [&] {
-    const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
-    return checkpoints.empty() ? -1 : checkpoints.front().step;
-  };
-  const int64_t before = newest_step();
-  if (!RunLock::IsHeld(run_dir)) {
-    throw UsageError("{}: no job trains in it now, or its file system has no locks", run_dir);
-  }
-  const std::string request = RequestPath(run_dir);
-  OutputFile(request, kSaving).Close();
-  while (std::filesystem::exists(request) && RunLock::IsHeld(run_dir)) {
-    std::this_thread::sleep_for(kInterval);
-  }
-  std::filesystem::remove(request);
-  const int64_t after = newest_step();
+  const int64_t before = NewestStep(run_dir);
+  Ask(run_dir, RequestPath(run_dir));
+  const int64_t after = NewestStep(run_dir);
   if (after <= before) {
     throw CheckpointError("{}: there is no new checkpoint: {}/log.jsonl says why", run_dir,
                           run_dir);
   }
   fmt::print("{}\n", CheckpointOf(run_dir, after).path);
+}
+
+void RequestStop(const std::string& run_dir) {
+  Ask(run_dir, StopPath(run_dir));
+  while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
+  const int64_t newest = NewestStep(run_dir);
+  if (newest >= 0) fmt::print("{}\n", CheckpointOf(run_dir, newest).path);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What a user asks of a run's checkpoints.
+// What a user asks of a run: about its checkpoints, and of the job that trains it.
 #pragma once
 
 #include <string>
@@ -16,5 +16,9 @@ void VerifyCheckpoints(const std::string& run_dir);
 // Has the job that trains in the folder save its state, and returns once that is committed; prints its path.
 // Throws Error (kUsage) where none trains there, (kCheckpoint) where it could not.
 void RequestCheckpoint(const std::string& run_dir);
+
+// Has the job that trains in the folder save its state and end, and returns once it has; prints the checkpoint's path.
+// Throws Error (kUsage) where none trains there.
+void RequestStop(const std::string& run_dir);
 
 }  // namespace lockstep

@@ -1,35 +1,59 @@
 #include "launch/job.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
+#include "base/cores.h"
+#include "base/say.h"
 #include "comm/alone.h"
 #include "comm/nccl_communicator.h"
+#include "launch/driver.h"
+#include "launch/launcher.h"
 #include "launch/stop_signals.h"
-#include "trainer/task.h"
 #include "trainer/together.h"
 
 namespace lockstep {
 
-bool Job::IsRank() {
-  // mpirun of Open MPI, and srun --mpi=pmix.
-  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
+namespace {
+
+// What Open MPI's ranks of one machine exchange lies there, and it dies where it does not fit.
+constexpr int64_t kSharedMemoryPerRank = 5 << 20;  // bytes
+
+void RequireSharedMemory(int local_ranks) {
+  constexpr char kFolder[] = "/dev/shm";
+  struct statvfs status {};
+  if (statvfs(kFolder, &status) != 0) return;
+  const auto free = static_cast<int64_t>(status.f_bavail * status.f_frsize);
+  const int64_t needed = local_ranks * kSharedMemoryPerRank;
+  if (local_ranks < 2 || free >= needed) return;
+  throw UsageError(
+      "{} has {} MiB left, and {} ranks need {}: in a container start it with --shm-size=1g, "
+      "elsewhere mount -o remount,size=1g {}",
+      kFolder, free >> 20, local_ranks, needed >> 20, kFolder);
 }
+
+}  // namespace
+
+bool Job::IsRank() { return FindLauncher(std::getenv) != Launcher::kNone; }
 
 Job::Job() {
   if (!IsRank()) {
     host_ = MakeAlone(at::kCPU);
     return;
   }
+  RequireSharedMemory(LocalRanks(std::getenv));
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The parent may have died before the line above.
@@ -50,22 +74,23 @@ Job::Job() {
 World Job::Connect(config::Config::Device wanted) {
   std::optional<at::Device> device;
   Together(*host_, [&] { device = ChooseDevice(wanted); });
-
-  const at::Tensor ranks_with_gpu = at::full({1}, device->is_cuda() ? 1 : 0, at::kInt);
-  host_->AllReduceSum(ranks_with_gpu, host_->MakeLabel("ranks with a GPU")).Wait();
-  const int with_gpu = ranks_with_gpu.item<int>();
-  if (with_gpu != 0 && with_gpu != host_->world_size()) {
-    throw Error::OnEveryRank(
-        ExitStatus::kUsage,
-        fmt::format("{} of {} ranks have a GPU: use machines that are alike, or set device: CPU",
-                    with_gpu, host_->world_size()));
+  const std::vector<Place> places = Places(*device);
+  // All ranks know all places, and throw the same.
+  try {
+    RequireOwnGpus(places);
+  } catch (const Error& error) {
+    throw Error::OnEveryRank(error.status(), error.what());
   }
-  const int local_ranks = mpi_ != nullptr ? mpi_->local_ranks() : 1;
+  if (const std::string what =
+          WhatIsNarrow(places, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+      host_->rank() == 0 && !what.empty()) {
+    Warn(what);
+  }
+  const int cores = CoresOf(places, host_->rank());
   FlightRecorder* const flight = mpi_ != nullptr ? &flight_ : nullptr;
   if (!device->is_cuda()) {
-    const World world{*device, *host_, *host_, local_ranks, flight, watchdog()};
-    at::set_num_threads(CoresPerRank(world));
-    return world;
+    at::set_num_threads(cores);
+    return {*device, *host_, *host_, cores, flight, watchdog()};
   }
   Together(*host_, [&] {
     c10::cuda::set_device(device->index());
@@ -75,23 +100,43 @@ World Job::Connect(config::Config::Device wanted) {
   // Its ranks wait for each other, so a rank on which this fails cannot stay to agree on the error.
   gpus_ = host_->world_size() > 1 ? MakeNccl(*device, *host_, flight_) : MakeAlone(*device);
   if (watchdog_) watchdog_->Watch(gpus_.get());
-  return {*device, *gpus_, *host_, local_ranks, flight, watchdog()};
+  return {*device, *gpus_, *host_, cores, flight, watchdog()};
 }
 
 at::Device Job::ChooseDevice(config::Config::Device wanted) const {
   if (wanted == config::Config::CPU) return at::kCPU;
-  const int gpus = c10::cuda::device_count();
+  const int gpus = VisibleGpus();
   const int local_ranks = mpi_ != nullptr ? mpi_->local_ranks() : 1;
   const int local_rank = mpi_ != nullptr ? mpi_->local_rank() : 0;
   if (gpus == 0 && wanted == config::Config::AUTO) return at::kCPU;
-  if (gpus < local_ranks) {
+  if (gpus == 0) {
     throw UsageError(
-        "{} rank{} but {} visible GPU{} on this machine: start fewer ranks, set device: CPU, or "
-        "see "
-        "nvidia-smi and CUDA_VISIBLE_DEVICES",
-        local_ranks, local_ranks == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
+        "{} rank{} but 0 visible GPUs on this machine: set device: CPU, or see nvidia-smi and "
+        "CUDA_VISIBLE_DEVICES",
+        local_ranks, local_ranks == 1 ? "" : "s");
   }
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)};
+  // Whoever started the ranks may have given each a GPU, which it then sees as its only one. Where there are too few
+  // RequireOwnGpus() says so.
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank % gpus)};
+}
+
+// Of all ranks.
+std::vector<Place> Job::Places(at::Device device) {
+  Place own;
+  gethostname(own.machine, sizeof(own.machine) - 1);
+  sched_getaffinity(0, sizeof(own.cores), &own.cores);
+  own.most_cores = CoresOfTime();
+  if (device.is_cuda()) {
+    own.visible_gpus = VisibleGpus();
+    own.gpu = UuidOf(device.index());
+  }
+  std::vector<Place> places(host_->world_size());
+  const at::Tensor sent = at::zeros({sizeof(Place)}, at::kByte);
+  std::memcpy(sent.mutable_data_ptr(), &own, sizeof(own));
+  const at::Tensor all = at::zeros({host_->world_size() * sent.numel()}, at::kByte);
+  host_->AllGather(all, sent, host_->MakeLabel("where the ranks are")).Wait();
+  std::memcpy(places.data(), all.const_data_ptr(), all.nbytes());
+  return places;
 }
 
 void Job::Leave() {
@@ -111,10 +156,6 @@ void Job::Fail(const Error& error) {
   PrintError(alone ? error.what() : fmt::format("rank {}: {}", host_->rank(), error.what()));
   if (watchdog_) watchdog_->EndAll(error);
   std::_Exit(static_cast<int>(error.status()));
-}
-
-void PrintError(const std::string& message) {
-  fmt::print(stderr, "lockstep: error: {}\n", message);
 }
 
 }  // namespace lockstep

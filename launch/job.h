@@ -13,7 +13,11 @@
 // what can fail -> what the caller sees -> the test that shows it
 //   more ranks than GPUs, or CUDA asked for where there is none -> Error (kUsage) on every rank
 //     -> tests/bad_input_test.py, test_more_ranks_than_gpus
-//   some machines have GPUs and others not -> Error (kUsage) on every rank -> (needs two machines)
+//   ranks that cannot meet, or share a GPU -> launch/launcher.h, launch/placement.h
+//   too little shared memory for the ranks of a machine -> Error (kUsage), before MPI is initialised, which would
+//     die of it -> tests/start_test.py, test_little_shared_memory
+//   the NVIDIA driver is too old for this CUDA -> Error (kUsage), no silent fallback to the CPU
+//     -> launch/driver_test.cc
 //   mpirun is killed -> the kernel kills its ranks (PR_SET_PDEATHSIG)
 //     -> tests/fault_test.py, test_mpirun_is_killed
 //   a collective fails -> the watchdog's verdict -> tests/fault_test.py
@@ -22,12 +26,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "comm/communicator.h"
 #include "comm/flight_recorder.h"
 #include "comm/mpi_communicator.h"
 #include "comm/watchdog.h"
+#include "launch/placement.h"
 #include "trainer/config.pb.h"
 #include "trainer/world.h"
 
@@ -35,10 +41,10 @@ namespace lockstep {
 
 class Job {
  public:
-  // Whether mpirun or Slurm started this process.
+  // Whether mpirun or Slurm started this process. Throws Error (kUsage).
   static bool IsRank();
 
-  // Joins the other ranks, if there are any. Throws Error (kPeer).
+  // Joins the other ranks, if there are any. Throws Error (kUsage, kPeer).
   Job();
 
   // For CPU tensors.
@@ -58,6 +64,7 @@ class Job {
 
  private:
   at::Device ChooseDevice(config::Config::Device wanted) const;
+  std::vector<Place> Places(at::Device device);
 
   FlightRecorder flight_;
   MpiCommunicator* mpi_ = nullptr;  // host_, where it is MPI's
@@ -65,8 +72,5 @@ class Job {
   std::unique_ptr<Communicator> gpus_;
   std::optional<Watchdog> watchdog_;
 };
-
-// One line on standard error.
-void PrintError(const std::string& message);
 
 }  // namespace lockstep

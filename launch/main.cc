@@ -2,6 +2,7 @@
 
 #include <c10/cuda/CUDAFunctions.h>
 #include <nccl.h>
+#include <signal.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -9,10 +10,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,15 +23,20 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nearest.h"
-#include "base/warn.h"
+#include "base/say.h"
 #include "ckpt/weights.h"
 #include "comm/flight_story.h"
 #include "launch/bench.h"
 #include "launch/checkpoints.h"
+#include "launch/child_process.h"
 #include "launch/job.h"
 #include "launch/mpirun.h"
 #include "launch/prepare.h"
+#include "launch/scratch_folder.h"
+#include "launch/slurm.h"
 #include "launch/stop_signals.h"
+#include "launch/stop_time.h"
+#include "launch/supervised_job.h"
 #include "launch/weights.h"
 #include "trainer/config.h"
 #include "trainer/together.h"
@@ -46,6 +54,7 @@ constexpr char kLive[] = "LOCKSTEP_LIVE";                     // its standard ou
 
 struct CommandLine {
   int ranks = 0;  // 0: -n was not given
+  int restarts = 0;
   std::string config;
   std::vector<std::string> assignments;
   std::string run_dir;
@@ -53,6 +62,8 @@ struct CommandLine {
   std::string output = "predictions.csv";
   bool fresh = false;
   std::string from;
+  std::string time_budget;
+  std::string stop_at;
   std::vector<std::string> weights;
   std::string weights_output;
   std::string dtype;
@@ -62,14 +73,15 @@ struct CommandLine {
   BenchOptions bench;
 };
 
-// The words of the command line without -n N, for the ranks.
-std::vector<std::string> WithoutRanks(int argc, char** argv) {
+// The words of the command line that are for the ranks, too: all but -n N and --restarts R.
+std::vector<std::string> WordsForRanks(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "-n" || word == "--ranks") {
+    if (word == "-n" || word == "--ranks" || word == "--restarts") {
       ++i;
-    } else if (!(word.starts_with("-n") && word.size() > 2) && !word.starts_with("--ranks=")) {
+    } else if (!(word.starts_with("-n") && word.size() > 2) && !word.starts_with("--ranks=") &&
+               !word.starts_with("--restarts=")) {
       words.push_back(word);
     }
   }
@@ -108,19 +120,51 @@ Config ConfigOfRun(const CommandLine& line) {
   return LoadRunConfig(ParseRunPoint(line.run_dir).run_dir);
 }
 
-// Starts this command again, as ranks, and returns their exit status. What is wrong with the config
-// is said first, once and fast.
-int StartRanks(const CommandLine& line, int argc, char** argv) {
-  if (Job::IsRank())
-    throw UsageError("-n inside mpirun or srun: leave it out, this process is a rank already");
-  if (!line.config.empty()) LoadConfig(line.config, line.assignments);
+// Starts this command again, as ranks, or where -n was not given as one process, and returns the job's exit status.
+// What is wrong with the config is said first, once and fast.
+int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
+  if (Job::IsRank()) {
+    throw UsageError("{} inside mpirun or srun: leave it out, this process is a rank already",
+                     line.ranks > 0 ? "-n" : "--restarts");
+  }
+  if (line.restarts > 0 && !trains) throw UsageError("--restarts: only train goes on by itself");
+  SupervisedJob job{.restarts = line.restarts};
+  if (!line.config.empty()) {
+    const Config config = LoadConfig(line.config, line.assignments);
+    if (trains) job.run_dir = config.run_dir();
+  }
   if (!line.run_dir.empty()) ConfigOfRun(line);
   setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), /*overwrite=*/0);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
-  const std::vector<std::string> command =
-      MpirunCommand(line.ranks, ProgramPath(argv[0]), WithoutRanks(argc, argv));
-  fmt::print(stderr, "{}\n", ShellText(command));
-  return Supervise(command, /*output=*/nullptr);
+  const std::string program = ProgramPath(argv[0]);
+  const std::vector<std::string> words = WordsForRanks(argc, argv);
+  std::optional<ScratchFolder> scratch;
+  if (line.ranks > 0) {
+    RequireMpirun();
+    const Machines machines = MachinesHere();
+    // Other machines have no such folder.
+    if (machines == Machines::kThis) KeepMpirunsFilesIn(scratch.emplace().path());
+    job.program = {.command = MpirunCommand(line.ranks, machines, program, words),
+                   .name = "mpirun",
+                   .end_at_once = SIGTERM};
+    fmt::print(stderr, "{}\n", ShellText(job.program.command));
+  } else {
+    job.program = {.command = words, .name = "lockstep", .end_at_once = SIGKILL};
+    job.program.command.insert(job.program.command.begin(), program);
+  }
+  return RunSupervised(job);
+}
+
+// When the run is to have ended, on the clock of base/clock.h.
+double EndBy(const CommandLine& line, double command_start_s) {
+  double end_by_s = std::numeric_limits<double>::infinity();
+  if (!line.time_budget.empty()) end_by_s = command_start_s + ParseDuration(line.time_budget);
+  if (!line.stop_at.empty()) {
+    const std::time_t now = std::time(nullptr);
+    const double left = std::difftime(ParseClockTime(line.stop_at, now), now);
+    end_by_s = std::min(end_by_s, SecondsSinceBoot() + left);
+  }
+  return end_by_s;
 }
 
 // Ends this rank for an error of its own, while others may be waiting for it.
@@ -167,6 +211,9 @@ ExitStatus RunTrain(const CommandLine& line, const Models& models, StopSignals& 
   options.fresh = line.fresh;
   options.from = line.from;
   options.asked_to_stop = [&signals] { return signals.Asked(); };
+  options.end_by_s = EndBy(line, options.command_start_s);
+  if (const char* name = std::getenv(kJobName)) options.job = name;
+  if (const char* restarts = std::getenv(kJobRestarts)) options.restarts = std::atoll(restarts);
   switch (Train(config, models, world, options)) {
     case StopRequest::kNone:
       break;
@@ -276,6 +323,9 @@ int Main(int argc, char** argv, const Models& models) {
   app.fallthrough();
   app.add_option("-n,--ranks", line.ranks, "start N ranks on this machine through mpirun")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--restarts", line.restarts,
+                 "of train: start a job that failed again, so often, from its newest checkpoint")
+      ->check(CLI::Range(0, 1'000'000));
 
   CLI::App* train =
       app.add_subcommand("train", "train a config, or go on from its newest checkpoint");
@@ -286,6 +336,10 @@ int Main(int argc, char** argv, const Models& models) {
   train->add_option("--from", line.from,
                     "RUN@STEP: another run's checkpoint to begin from where this one has none");
   constexpr char kRunPoint[] = "run folder; RUN@STEP for one of its checkpoints";
+  train->add_option("--time-budget", line.time_budget,
+                    "8h30m: stop in time for the command to have ended after that, with status 75");
+  train->add_option("--stop-at", line.stop_at,
+                    "18:30 or \"2026-12-01 18:30\": the same, by the clock");
   CLI::App* evaluate = app.add_subcommand("evaluate", "loss and accuracy of a run's weights");
   evaluate->add_option("RUN", line.run_dir, kRunPoint)->required();
   evaluate->add_option("--input", line.inputs,
@@ -310,7 +364,9 @@ int Main(int argc, char** argv, const Models& models) {
   CLI::App* verify = app.add_subcommand("verify", "whether a run's checkpoints are whole");
   CLI::App* checkpoint =
       app.add_subcommand("checkpoint", "have the job that trains in a run folder save its state");
-  for (CLI::App* command : {checkpoints, verify, checkpoint}) {
+  CLI::App* stop =
+      app.add_subcommand("stop", "have the job that trains in a run folder save its state and end");
+  for (CLI::App* command : {checkpoints, verify, checkpoint, stop}) {
     command->add_option("RUN", line.run_dir, "run folder")->required();
   }
   CLI::App* export_weights =
@@ -327,6 +383,7 @@ int Main(int argc, char** argv, const Models& models) {
     command->add_option("--dtype", line.dtype, "float32, bfloat16 or float16; as it is without")
         ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
   }
+  SlurmCommand slurm(app);
   PrepareCommand prepare(app);
   CLI::App* bench = app.add_subcommand("bench", "measurements on this machine");
   bench->require_subcommand(1);
@@ -391,17 +448,19 @@ int Main(int argc, char** argv, const Models& models) {
   }
 
   try {
-    CheckCommandName(app, WithoutRanks(argc, argv));
+    CheckCommandName(app, WordsForRanks(argc, argv));
     app.parse(argc, argv);
     if (scaling->parsed()) return RunBenchScaling(line, argv[0]);
     if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
     if (checkpoints->parsed()) PrintCheckpoints(line.run_dir);
     if (verify->parsed()) VerifyCheckpoints(line.run_dir);
     if (checkpoint->parsed()) RequestCheckpoint(line.run_dir);
+    if (stop->parsed()) RequestStop(line.run_dir);
     if (export_weights->parsed() || average->parsed()) {
       ExportWeights(line.weights, line.weights_output, line.dtype);
     }
     if (version->parsed()) PrintVersion();
+    if (slurm.parsed()) slurm.Run(ProgramPath(argv[0]));
     if (prepare.parsed()) {
       if (line.ranks > 0)
         throw UsageError("-n: prepare runs in threads of one process: --threads N");
@@ -427,7 +486,8 @@ int Main(int argc, char** argv, const Models& models) {
     }
     for (const auto& [command, run] : commands) {
       if (!command->parsed()) continue;
-      if (line.ranks > 0) return StartRanks(line, argc, argv);
+      if (train->parsed()) EndBy(line, SecondsSinceBoot());  // says what is wrong with it
+      if (line.ranks > 0 || line.restarts > 0) return StartJob(line, train->parsed(), argc, argv);
       if (train->parsed()) signals.emplace();
       return RunAsRank(command->get_name(), run);
     }

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int kSignals[] = {SIGUSR2, SIGTERM, SIGINT};
+constexpr int kSignals[] = {SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 
 std::atomic<bool> trains{false};
 std::atomic<bool> stop{false};
@@ -24,7 +24,7 @@ void OnSignal(int number) {
     stop = true;
   } else if (!trains) {
     EndBy(number);
-  } else if (number == SIGTERM) {
+  } else if (number == SIGTERM || number == SIGHUP) {
     stop = true;
   } else if (interrupt.exchange(true)) {
     EndBy(number);

@@ -1,9 +1,9 @@
 // StopSignals: what the signals that this process gets ask its run for.
 //
 //   SIGUSR2        stop after a step, to go on another time (from before the ranks have met)
-//   SIGTERM        the same, while the run trains
+//   SIGTERM        the same, while the run trains; so does SIGHUP, of a terminal that is closed
 //   SIGINT         the same as its user's wish, while the run trains; the second ends the process
-// Before a run trains SIGTERM and SIGINT end the process, as ever.
+// Before a run trains these three end the process, as ever.
 //
 // Where a watchdog takes SIGTERM (comm/watchdog.h) it asks TakeTerm().
 #pragma once

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/warn.h"
+#include "base/say.h"
 #include "ckpt/safetensors.h"
 #include "ckpt/weights.h"
 

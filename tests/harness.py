@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -46,12 +47,89 @@ class Run:
     @property
     def error_lines(self):
         """Standard error without the mpirun command that `-n` announces."""
-        return [line for line in self.err.splitlines() if line.strip() and not line.startswith("mpirun ")]
+        return [line for line in self.err.splitlines() if line.strip() and not line.startswith("env OMPI_MCA")]
 
     def __str__(self):
         return f"status {self.status}\n{self.out}\n{self.err}"
 
     __repr__ = __str__  # what pytest shows
+
+
+class Started:
+    """A command that trains until it is told otherwise. What it prints goes to files beside its run folder."""
+
+    LONG_S = 60  # for anything to happen that does
+
+    def __init__(self, config, run_dir, ranks=None, words=(), program=LOCKSTEP, env=None, launcher=()):
+        self.run_dir = pathlib.Path(run_dir)
+        command = [*launcher, program] + (["-n", ranks] if ranks else [])
+        command += [*words, "train", config, "--set", f"run_dir={run_dir}"]
+        self.outputs = [self.run_dir.with_name(self.run_dir.name + suffix) for suffix in (".out", ".err")]
+        with open(self.outputs[0], "w") as out, open(self.outputs[1], "w") as err:
+            self.process = subprocess.Popen(
+                list(map(str, command)),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=dict(os.environ, **(env or {})),
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def texts(self):
+        """What it has printed, and said on standard error."""
+        return [path.read_text(errors="replace") for path in self.outputs]
+
+    def wait_for(self, kind, count=1):
+        """Until the log has so many lines of that event."""
+
+        def there():
+            assert self.process.poll() is None, self.texts()
+            log = self.run_dir / "log.jsonl"
+            return log.exists() and log.read_text().count(f'{{"event":"{kind}",') >= count
+
+        wait_until(there, self.LONG_S)
+
+    def wait_for_text(self, text):
+        """Until it is on standard error."""
+
+        def there():
+            assert self.process.poll() is None, self.texts()
+            return text in self.texts()[1]
+
+        wait_until(there, self.LONG_S)
+
+    def child(self):
+        """The process that it started."""
+        (pid,) = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return int(pid)
+
+    def rank(self, number):
+        """Its process."""
+        for pid in processes_of(self.run_dir):
+            try:
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
+            except OSError:  # it has ended
+                continue
+            if f"OMPI_COMM_WORLD_RANK={number}\0" in environment:
+                return pid
+        raise AssertionError(f"no rank {number}")
+
+    def stop(self):
+        """Asks it to, and waits for its end."""
+        os.kill(self.process.pid, signal.SIGUSR2)
+        return self.end()
+
+    def end(self):
+        status = self.process.wait(timeout=self.LONG_S)
+        wait_until(lambda: not processes_with(str(self.run_dir)), self.LONG_S)
+        return [status, *self.texts()]
 
 
 def train(config, run_dir, *arguments, ranks=None, program=LOCKSTEP, env=None):
@@ -150,9 +228,9 @@ def wait_until(condition, seconds):
     assert condition()
 
 
-def processes_with(text):
-    """Command lines of this machine's living processes that hold `text`."""
-    found = []
+def processes_of(text):
+    """The ids and command lines of this machine's living processes whose command lines hold `text`."""
+    found = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -160,6 +238,10 @@ def processes_with(text):
                 zombie = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
             except OSError:  # it has ended meanwhile
                 continue
-            if text in command and not zombie:
-                found.append(command)
+            if str(text) in command and not zombie:
+                found[int(entry.name)] = command
     return found
+
+
+def processes_with(text):
+    return list(processes_of(text).values())

@@ -1,11 +1,11 @@
 """A run that is asked to stop, by a signal to any of its processes, ends after the same step on all ranks with its
 state committed, and goes on as if it had not; one that is asked for a checkpoint makes it and trains on."""
 
+import datetime
 import os
 import pathlib
 import re
 import signal
-import subprocess
 
 import pytest
 
@@ -14,16 +14,15 @@ from harness import (
     DIGITS,
     DONE,
     INTERRUPTED,
-    LOCKSTEP,
     STOPPED,
     USAGE,
     Run,
+    Started,
     checkpoints,
     events,
     expect_error,
     faulty_model,
     losses_by_step,
-    processes_with,
     skip_without_gpus,
     train,
     wait_until,
@@ -42,62 +41,6 @@ def config_in(folder, more="", model='name: "mlp" mlp { hidden: [24] dropout: 0.
         data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} optimizer {{ type: ADAMW lr: 0.003 }}
         model {{ {model} }} checkpoint {{ every_epochs: 0 {more} }}""",
     )
-
-
-class Started:
-    """A job that trains until it is told otherwise."""
-
-    def __init__(self, config, run_dir, ranks=None, program=LOCKSTEP, env=None):
-        self.run_dir = run_dir
-        command = [program] + (["-n", str(ranks)] if ranks else []) + ["train", config, "--set", f"run_dir={run_dir}"]
-        self.process = subprocess.Popen(
-            list(map(str, command)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=dict(os.environ, **(env or {})),
-        )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.communicate()
-
-    def wait_for(self, kind, count=1):
-        """Until the log has so many lines of that event."""
-
-        def there():
-            assert self.process.poll() is None, self.process.communicate()
-            log = self.run_dir / "log.jsonl"
-            return log.exists() and log.read_text().count(f'{{"event":"{kind}",') >= count
-
-        wait_until(there, LONG_S)
-
-    def rank(self, number):
-        """Its process."""
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if f"OMPI_COMM_WORLD_RANK={number}\0" not in (entry / "environ").read_text(errors="replace"):
-                    continue
-                if str(self.run_dir) in (entry / "cmdline").read_text(errors="replace"):
-                    return int(entry.name)
-            except OSError:  # no process, or one that has ended
-                continue
-        raise AssertionError(f"no rank {number}")
-
-    def stop(self):
-        """Asks it to, and waits for its end."""
-        os.kill(self.process.pid, signal.SIGUSR2)
-        return self.end()
-
-    def end(self):
-        out, err = self.process.communicate(timeout=LONG_S)
-        wait_until(lambda: not processes_with(str(self.run_dir)), LONG_S)
-        return self.process.returncode, out, err
 
 
 def signals_in(pid, field):
@@ -135,8 +78,12 @@ def expect_stopped(tmp_path, config, job, ranks, status):
     [
         (None, None, signal.SIGUSR2, STOPPED),
         (None, None, signal.SIGTERM, STOPPED),
+        (None, None, signal.SIGHUP, STOPPED),
         (None, None, signal.SIGINT, INTERRUPTED),
         (2, None, signal.SIGUSR2, STOPPED),
+        (2, None, signal.SIGTERM, STOPPED),
+        (2, None, signal.SIGHUP, STOPPED),
+        (2, None, signal.SIGINT, INTERRUPTED),
         (2, 0, signal.SIGTERM, STOPPED),
         (2, 1, signal.SIGTERM, STOPPED),
         (2, 1, signal.SIGUSR2, STOPPED),
@@ -145,7 +92,7 @@ def expect_stopped(tmp_path, config, job, ranks, status):
     ],
 )
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path, ranks, target, number, status):
-    """`target`: a rank's process, or the one that the user started, which passes SIGUSR2 on."""
+    """`target`: a rank's process, or the one that the user started."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", ranks) as job:
@@ -160,6 +107,85 @@ def test_a_signal_before_the_first_step(tmp_path):
         wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigCgt"), LONG_S)
         os.kill(job.process.pid, signal.SIGUSR2)
         expect_stopped(tmp_path, config, job, None, STOPPED)
+
+
+def test_a_signal_before_the_ranks_have_met(tmp_path):
+    """mpirun would die of it, or its ranks: it waits until they can take it."""
+    skip_without_gpus(2)
+    config = config_in(tmp_path)
+    with Started(config, tmp_path / "run", 2) as job:
+        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigBlk"), LONG_S)
+        os.kill(job.process.pid, signal.SIGUSR2)
+        expect_stopped(tmp_path, config, job, 2, STOPPED)
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.parametrize("by", ["file", "command"])
+def test_its_user_stops_it(tmp_path, ranks, by):
+    """From any machine that sees the run folder; whoever starts jobs again is to leave this one alone: status 130."""
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path)
+    with Started(config, tmp_path / "run", ranks) as job:
+        job.wait_for("step", 7)
+        if by == "file":
+            (job.run_dir / "STOP").touch()
+        else:
+            run = Run(["stop", job.run_dir])
+            assert run.status == DONE, run
+            (step,) = checkpoints(job.run_dir)
+            assert run.out.strip() == f"{job.run_dir}/checkpoints/step-{step:012}"
+        expect_stopped(tmp_path, config, job, ranks, INTERRUPTED)
+    assert events(job.run_dir, "stopped")[0]["why"] == "its user's STOP"
+    assert not (job.run_dir / "STOP").exists()
+    expect_error(Run(["stop", job.run_dir]), USAGE, f"{job.run_dir}: no job trains in it now")
+
+
+def test_a_stop_that_was_left_for_the_next_start(tmp_path):
+    """A job that waits to be started again gets it, too."""
+    config = config_in(tmp_path)
+    with Started(config, tmp_path / "run") as job:
+        job.wait_for("step", 7)
+        assert job.stop()[0] == STOPPED
+    before = checkpoints(job.run_dir)[-1]
+    (job.run_dir / "STOP").touch()
+    assert train(config, job.run_dir).status == INTERRUPTED
+    assert checkpoints(job.run_dir)[-1] == before + 1
+    assert not (job.run_dir / "STOP").exists()
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.parametrize("limit", ["budget", "clock"])
+def test_a_time_limit(tmp_path, ranks, limit):
+    """It has ended by then, which needs no timing here: Slurm's kill at the limit would be a status of its own."""
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path)
+    if limit == "budget":
+        words = ["--time-budget", "3s"]
+    else:
+        words = ["--stop-at", f"{datetime.datetime.now() + datetime.timedelta(seconds=3):%Y-%m-%d %H:%M:%S}"]
+    run = train(config, tmp_path / "run", *words, ranks=ranks)
+    assert run.status == STOPPED, run
+    (stopped,) = events(tmp_path / "run", "stopped")
+    assert stopped["why"] == "its time is over"
+    assert checkpoints(tmp_path / "run") == [stopped["step"]]
+    expect_goes_on(tmp_path, config, tmp_path / "run", ranks, stopped["step"])
+
+
+def test_no_time_at_all(tmp_path):
+    """A step is made, so that each start gets further."""
+    config = config_in(tmp_path)
+    for step in (1, 2):
+        run = train(config, tmp_path / "run", "--stop-at", "2026-01-01 00:00")
+        assert run.status == STOPPED, run
+        assert checkpoints(tmp_path / "run")[-1] == step
+
+
+@pytest.mark.parametrize("words,part", [(["--time-budget", "8"], "\"8\" is no length of time"), (["--stop-at", "noon"], "is no time")])
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_time_that_is_none(tmp_path, words, part, ranks):
+    run = train(config_in(tmp_path), tmp_path / "run", *words, ranks=ranks)
+    expect_error(run, USAGE, part)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_second_interrupt_ends_the_process(tmp_path):

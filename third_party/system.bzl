@@ -2,13 +2,15 @@
 
 Why the system's: MPI must be the one that the user's mpirun belongs to, and the others are well kept
 in Debian and Ubuntu. Their headers are found through the compiler's own search path, so no target
-lists them; only MPI's lie elsewhere, and mpicxx knows where.
+lists them; only MPI's lie elsewhere, and mpicc knows where.
 """
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "mpi",
+    # The C functions alone: Open MPI 5 has no others, and then the program runs with either.
+    defines = ["OMPI_SKIP_MPICXX"],
     hdrs = glob({headers}),
     includes = {includes},
     linkopts = {linkopts},
@@ -29,15 +31,15 @@ cc_library(name = "protobuf", linkopts = ["-lprotobuf", "-lpthread"])
 cc_library(name = "xxhash", defines = ["XXH_INLINE_ALL"])
 """
 
-def _ask_mpicxx(ctx, question):
-    result = ctx.execute(["mpicxx", "--showme:" + question])
+def _ask_mpicc(ctx, question):
+    result = ctx.execute(["mpicc", "--showme:" + question])
     if result.return_code:
-        fail("mpicxx does not answer: install what third_party/apt-packages.txt lists")
+        fail("mpicc does not answer: install what third_party/apt-packages.txt lists")
     return [word for word in result.stdout.strip().split(" ") if word]
 
 def _system_packages_impl(ctx):
     includes = []
-    for directory in _ask_mpicxx(ctx, "incdirs"):
+    for directory in _ask_mpicc(ctx, "incdirs"):
         name = "mpi_include_%d" % len(includes)
         ctx.symlink(directory, name)
         includes.append(name)
@@ -45,8 +47,8 @@ def _system_packages_impl(ctx):
         headers = repr([name + "/**/*.h" for name in includes]),
         includes = repr(includes),
         linkopts = repr(
-            ["-L" + directory for directory in _ask_mpicxx(ctx, "libdirs")] +
-            ["-l" + library for library in _ask_mpicxx(ctx, "libs")],
+            ["-L" + directory for directory in _ask_mpicc(ctx, "libdirs")] +
+            ["-l" + library for library in _ask_mpicc(ctx, "libs")],
         ),
     ))
 

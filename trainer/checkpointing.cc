@@ -1,5 +1,6 @@
 #include "trainer/checkpointing.h"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -7,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/round.h"
-#include "base/warn.h"
+#include "base/say.h"
 #include "trainer/together.h"
 
 namespace lockstep {
@@ -181,6 +182,7 @@ void Checkpointing::Tell(const Saver::Outcome& outcome) {
     Warn(fmt::format("no checkpoint of step {}: {}", outcome.step, outcome.error));
     return;
   }
+  slowest_s_ = std::max(slowest_s_.value_or(0), outcome.seconds);
   folder_->Log({{"event", "checkpoint"},
                 {"step", outcome.step},
                 {"stall_ms", Round(1e3 * outcome.snapshot_s, 2)},

@@ -46,6 +46,9 @@ class Checkpointing {
                 const checkpoint::Manifest& manifest, std::optional<int64_t> resumed_step,
                 std::function<RunState()> state);
 
+  // Of those that were committed, from the snapshot on; nothing: there are none. On rank 0.
+  std::optional<double> slowest_s() const { return slowest_s_; }
+
   // On rank 0: how many checkpoints its clock and its user have asked for so far; on the others 0.
   int64_t Asked();
 
@@ -84,6 +87,7 @@ class Checkpointing {
   int64_t asked_ = 0;             // what Asked() says
   int64_t heard_ = 0;             // what OnFigures() was told
   bool wanted_ = false;           // one was asked for
+  std::optional<double> slowest_s_;
   // On rank 0: the user waits for one, and for that which is being written.
   bool user_waits_ = false;
   bool user_waits_for_this_ = false;

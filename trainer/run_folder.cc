@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/warn.h"
+#include "base/say.h"
 #include "ckpt/atomic_file.h"
 #include "ckpt/weights.h"
 #include "trainer/config.h"
@@ -138,5 +138,17 @@ void RunFolder::AnswerRequest() {
   std::error_code ignored;
   fs::remove(RequestPath(path_), ignored);
 }
+
+bool RunFolder::StopIsRequested() const {
+  std::error_code ignored;
+  return fs::exists(StopPath(path_), ignored);
+}
+
+void RunFolder::AnswerStop() {
+  std::error_code ignored;
+  fs::remove(StopPath(path_), ignored);
+}
+
+std::string StopPath(const std::string& run_dir) { return run_dir + "/STOP"; }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // The folder of a run: config.pbtxt, log.jsonl, checkpoints and weights.safetensors.
 //
 // log.jsonl holds one JSON object a line, each with "event":
-//   start  version, world_size, device, samples, validation_samples, steps, precision, parameters,
+//   start  restarts (after failures, by --restarts), version, world_size, device, samples, validation_samples, steps, precision, parameters,
 //     loader_threads; of images decode (GPU or CPU)
 //   resume  step (of the checkpoint that the run goes on from), checkpoint (its path), ranks (that wrote it),
 //     and, where it is another run's, differences of the configs;
@@ -21,7 +21,7 @@
 //     committed), bytes (of all ranks)
 //   checkpoint_late  step: it was due while the one before was still being written
 //   checkpoint_failed  step, reason
-//   stopped  step, epoch: the run was asked to stop there, and goes on from there when it is started again
+//   stopped  step, epoch, why: the run was asked to stop there, and goes on from there when it is started again
 //   warning  reason
 //   done   step, epoch, the last metrics, first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
@@ -83,6 +83,10 @@ class RunFolder {
   bool CheckpointIsRequested() const;
   void AnswerRequest();
 
+  // Whether its user wants the run to end (StopPath()), and: it has.
+  bool StopIsRequested() const;
+  void AnswerStop();
+
   const std::string& path() const { return path_; }
 
  private:
@@ -95,5 +99,8 @@ class RunFolder {
   int64_t log_bytes_ = 0;
   std::string unwritten_;  // of the log
 };
+
+// A file that a user makes to have the run end after a step.
+std::string StopPath(const std::string& run_dir);
 
 }  // namespace lockstep

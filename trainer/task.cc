@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/cores.h"
 #include "base/error.h"
 #include "ckpt/safetensors.h"
 #include "data/csv.h"
@@ -291,7 +290,7 @@ std::optional<at::Device> DecodingGpu(const config::Images& config, const World&
       }
       return world.device;
     case config::Images::AUTO:
-      if (config.cache() == config::Images::DECODED || CoresPerRank(world) >= kManyCores ||
+      if (config.cache() == config::Images::DECODED || world.cores >= kManyCores ||
           !GpuDecoder::Unavailable(world.device).empty() ||
           at::cuda::getDeviceProperties(world.device.index())->multiProcessorCount <
               kManyMultiprocessors) {
@@ -426,7 +425,7 @@ LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& data
   LoaderOptions options{
       .threads = config.threads(), .slots = config.slots(), .pinned = world.device.is_cuda()};
   if (config.threads() < 0) {
-    const int cores = std::min(CoresPerRank(world), kMaxCores);
+    const int cores = std::min(world.cores, kMaxCores);
     options.threads = world.device.is_cuda() ? std::max(1, cores - 1) : cores - 1;
     options.most_threads = kMostPerCore * cores;
     if (dataset.samples_at_once() > 1) {
@@ -438,7 +437,5 @@ LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& data
   }
   return options;
 }
-
-int CoresPerRank(const World& world) { return std::max(1, UsableCores() / world.local_ranks); }
 
 }  // namespace lockstep

@@ -91,7 +91,4 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
                                const World& world);
 
-// Cores that this process may run on, shared among the ranks of this machine; at least 1.
-int CoresPerRank(const World& world);
-
 }  // namespace lockstep

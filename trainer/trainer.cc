@@ -19,7 +19,7 @@
 #include "base/mix.h"
 #include "base/nearest.h"
 #include "base/round.h"
-#include "base/warn.h"
+#include "base/say.h"
 #include "ckpt/atomic_file.h"
 #include "ckpt/run_lock.h"
 #include "ckpt/safetensors.h"
@@ -47,6 +47,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
+
+// In a checkpoint: a weight and AdamW's two moments, as float32.
+constexpr int64_t kStateBytesPerParameter = 12;
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -255,11 +258,12 @@ class Trainer {
     }
     checkpointing_.emplace(config_, world_, folder_, progress_ ? &*progress_ : nullptr, start.job,
                            manifest, ResumedStep(start), [this] { return State(); });
+    if (folder_ != nullptr) stopping_.emplace(StoppingFor(options));
     double first_step_s = 0;
     last_line_ = Clock::now();
     last_line_step_ = first_step_;
     for (int64_t step = first_step_; step < total_steps_; ++step) {
-      const StopRequest asked = options.asked_to_stop();
+      const StopRequest asked = AskedToStop(step, options);
       step_->Ask({.saves = checkpointing_->Asked(),
                   .stop = asked == StopRequest::kStop,
                   .interrupt = asked == StopRequest::kInterrupt});
@@ -319,6 +323,24 @@ class Trainer {
       Together(world_.host, [&] { Resume(*checkpoint, start.manifest); });
     }
     Together(world_.host, [&] { Feed(); });
+  }
+
+  Stopping::Options StoppingFor(const TrainOptions& options) const {
+    return {.end_by_s = options.end_by_s,
+            .state_bytes = kStateBytesPerParameter * ParameterCount(),
+            .global_batch = config_.global_batch(),
+            .validation_samples = data_.validation ? data_.validation->size() : 0,
+            .user_stops = [this] { return folder_->StopIsRequested(); }};
+  }
+
+  // What this rank knows of it before `step`.
+  StopRequest AskedToStop(int64_t step, const TrainOptions& options) {
+    const StopRequest asked = options.asked_to_stop();
+    if (!stopping_) return asked;
+    const int64_t per_epoch = sampler_.steps_per_epoch();
+    const StopRequest found = stopping_->Asked(SecondsSinceBoot(), per_epoch - step % per_epoch,
+                                               checkpointing_->slowest_s());
+    return std::max(asked, found);
   }
 
   // ---- Checkpoints ------------------------------------------------------------------------------
@@ -682,10 +704,12 @@ class Trainer {
     const bool averages = config_.optimizer().ema_decay() > 0 && data_.validation;
     if (averages) step_->SwapAverages();
     if (data_.validation) {
+      const double begin_s = SecondsSinceBoot();
       evaluation_ =
           Evaluate(*model_, preprocessing_, *data_.validation,
                    EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
       evaluated_step_ = steps_done;
+      if (stopping_) stopping_->OnEvaluation(SecondsSinceBoot() - begin_s);
       TellSkipped(*data_.validation);
       if (folder_ != nullptr) {
         Json event{{"event", "eval"}, {"step", steps_done}, {"epoch", epoch}};
@@ -723,6 +747,7 @@ class Trainer {
     const int64_t elements = ParameterCount();
     const int64_t validation_samples = data_.validation ? data_.validation->size() : 0;
     Json event{{"event", "start"},
+               {"restarts", options.restarts},
                {"version", options.version},
                {"world_size", world_.size()},
                {"device", world_.device.is_cuda() ? "cuda" : "cpu"},
@@ -760,9 +785,15 @@ class Trainer {
   StopRequest StopAfter(int64_t steps_done) {
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
     if (folder_ != nullptr) {
-      folder_->Log({{"event", "stopped"}, {"step", steps_done}, {"epoch", EpochOf(steps_done)}});
-      progress_->Say(fmt::format("stopped after step {} of {}: the same command goes on from there",
-                                 steps_done, total_steps_));
+      folder_->AnswerStop();
+      const std::string why = stopping_->why().empty() ? "a signal" : stopping_->why();
+      folder_->Log({{"event", "stopped"},
+                    {"step", steps_done},
+                    {"epoch", EpochOf(steps_done)},
+                    {"why", why}});
+      progress_->Say(
+          fmt::format("stopped after step {} of {} ({}): the same command goes on from there",
+                      steps_done, total_steps_, why));
     }
     return stop_;
   }
@@ -779,6 +810,7 @@ class Trainer {
     WriteWeights(options);
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
+    folder_->AnswerStop();  // too late for it
     const double samples_per_s =
         rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
     Json event{{"event", "done"}, {"step", total_steps_}, {"epoch", EpochOf(total_steps_)}};
@@ -834,6 +866,7 @@ class Trainer {
   RunFolder* folder_ = nullptr;  // rank 0's
   std::optional<Progress> progress_;
   std::optional<Checkpointing> checkpointing_;
+  std::optional<Stopping> stopping_;       // rank 0's
   StopRequest stop_ = StopRequest::kNone;  // what all ranks are asked for
 
   std::vector<Metric> evaluation_;  // the last
@@ -864,9 +897,10 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const 
   RequireSame(trainer->Facts(), world.host);
 }
 
-// A name that no other job has, the same on all ranks.
-std::string NameJob(const World& world) {
-  const auto number = static_cast<int64_t>(std::random_device()());
+// A name that no other job has, the same on all ranks; rank 0's `given`, if it has one.
+std::string NameJob(const std::string& given, const World& world) {
+  const auto number =
+      given.empty() ? static_cast<int64_t>(std::random_device()()) : std::stoll(given, nullptr, 16);
   return fmt::format("{:08x}", FromRankZero(number, "the job's name", world.host));
 }
 
@@ -1020,7 +1054,7 @@ StopRequest Train(config::Config config, const Models& models, const World& worl
       });
   std::optional<Trainer> trainer;
   MakeTrainer(trainer, config, models, world);
-  const std::string job = NameJob(world);
+  const std::string job = NameJob(options.job, world);
   std::optional<RunFolder> folder;
   Together(world.host, [&] {
     if (world.rank() == 0) folder.emplace(config, job, options.fresh);

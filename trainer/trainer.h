@@ -18,8 +18,10 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -27,16 +29,10 @@
 #include "trainer/evaluate.h"
 #include "trainer/model.h"
 #include "trainer/step_clock.h"
+#include "trainer/stopping.h"
 #include "trainer/world.h"
 
 namespace lockstep {
-
-// What a run is asked for from outside, while it trains.
-enum class StopRequest {
-  kNone,
-  kStop,       // to go on another time
-  kInterrupt,  // by its user
-};
 
 struct TrainOptions {
   std::string version;  // of the program, for the log
@@ -44,7 +40,11 @@ struct TrainOptions {
   bool fresh = false;   // a run that is in the folder is moved away
   // The checkpoint to begin from where the run folder has none: RUN, its newest, or RUN@STEP; empty: none.
   std::string from;
-  double command_start_s = 0;  // when the user's command began, on the clock of base/clock.h
+  // These two on the clock of base/clock.h: when the user's command began, and when it is to have ended.
+  double command_start_s = 0;
+  double end_by_s = std::numeric_limits<double>::infinity();
+  int64_t restarts = 0;  // of the job so far, after failures
+  std::string job;       // its name, which no other has, if it has one: on rank 0
   // This rank's; all ranks obey what one is asked for. Called in each step.
   std::function<StopRequest()> asked_to_stop = [] { return StopRequest::kNone; };
   // Says what went wrong on this rank alone and ends the process.

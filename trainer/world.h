@@ -12,7 +12,7 @@ struct World {
   at::Device device;                 // what this rank computes on
   Communicator& communicator;        // for tensors of `device`
   Communicator& host;                // for CPU tensors; the same one where `device` is the CPU
-  int local_ranks = 1;               // ranks on this machine, which share its cores
+  int cores = 1;                     // that this rank's threads have to themselves
   FlightRecorder* flight = nullptr;  // these two: null for a rank that is alone
   Watchdog* watchdog = nullptr;
 

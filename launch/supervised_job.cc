@@ -1,0 +1,43 @@
+#include "launch/supervised_job.h"
+
+#include <cstdlib>
+#include <random>
+
+#include "base/error.h"
+#include "base/say.h"
+#include "ckpt/run_lock.h"
+#include "launch/restarts.h"
+
+namespace lockstep {
+
+int RunSupervised(const SupervisedJob& job) {
+  Supervisor supervisor;
+  Restarts restarts(job.restarts);
+  while (true) {
+    const std::string name = fmt::format("{:08x}", std::random_device()());
+    setenv(kJobName, name.c_str(), 1);
+    setenv(kJobRestarts, std::to_string(restarts.count()).c_str(), 1);
+    const auto has_met = [&] { return !job.run_dir.empty() && RunLock::IsOf(job.run_dir, name); };
+    const Supervisor::End end = supervisor.Run(job.program, has_met);
+    if (!end.error.empty()) PrintError(end.error);
+    if (end.status == 0 || end.by_user || job.restarts == 0 ||
+        end.status == static_cast<int>(ExitStatus::kStopped) ||
+        end.status == static_cast<int>(ExitStatus::kInterrupted)) {
+      return end.status;
+    }
+    const int64_t step = has_met() ? FurthestStep(job.run_dir) : 0;
+    const Restarts::Decision decision = restarts.After(end.status, step);
+    const std::string failed =
+        fmt::format("the job failed with status {} {}", end.status,
+                    step > 0 ? fmt::format("at step {}", step) : "before its first step");
+    if (!decision.again) {
+      PrintError(fmt::format("{}; {}", failed, decision.why));
+      return end.status;
+    }
+    Warn(fmt::format("{}; restart {} of {} follows in {:.0f} s", failed, restarts.count(),
+                     job.restarts, decision.delay_s));
+    if (const auto ended = supervisor.Pause(decision.delay_s)) return ended->status;
+  }
+}
+
+}  // namespace lockstep

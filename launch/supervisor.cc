@@ -1,0 +1,115 @@
+#include "launch/supervisor.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Between two looks whether a job that was asked to stop can.
+constexpr double kLookInterval = 0.02;
+constexpr double kLongTime = 3600;
+
+constexpr int kTaken[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
+
+// The signal of `taken` that came; 0: none did, for so many seconds.
+int WaitForSignal(const sigset_t& taken, double seconds) {
+  const timespec time{.tv_sec = static_cast<time_t>(seconds),
+                      .tv_nsec = static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
+  return std::max(0, sigtimedwait(&taken, nullptr, &time));
+}
+
+}  // namespace
+
+Supervisor::Supervisor() {
+  sigemptyset(&taken_);
+  // It says that the job has ended, even where whoever started this process did not want to know of its own.
+  signal(SIGCHLD, SIG_DFL);
+  for (const int number : kTaken) {
+    struct sigaction action {};
+    sigaction(number, nullptr, &action);
+    // What is ignored (nohup) stays so.
+    if (action.sa_handler != SIG_IGN) sigaddset(&taken_, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &taken_, &before_);
+}
+
+Supervisor::~Supervisor() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+Supervisor::End Supervisor::Run(const Program& program, const std::function<bool()>& can_stop) {
+  ChildProcess job(program.command, ChildProcess::Group::kOwn, /*output=*/-1, before_);
+  bool told = false;
+  int ends = 0;  // that the job was told of
+  std::optional<ChildProcess::End> end;
+  while (!(end = job.Poll())) {
+    const int signal = WaitForSignal(taken_, asked_ && !told ? kLookInterval : kLongTime);
+    if (signal == SIGUSR1) job.Send(signal);
+    if (signal != 0) OnSignal(signal, can_stop());
+    if (ends_ > ends) {
+      job.Send(ends == 0 ? program.end_at_once : SIGKILL);
+      ends = ends_;
+    } else if (asked_ && !told && can_stop()) {
+      job.Send(SIGUSR2);
+      told = true;
+    }
+  }
+  const bool by_user = asked_ || ended_by_ != 0;
+  if (end->signal != 0 && ended_by_ == 0) {
+    return {.status = static_cast<int>(ExitStatus::kPeer),
+            .error = fmt::format("{} was killed by signal {} ({}), and all of the job with it",
+                                 program.name, end->signal, strsignal(end->signal)),
+            .by_user = by_user};
+  }
+  return {.status = StatusOf(*end), .error = "", .by_user = by_user};
+}
+
+std::optional<Supervisor::End> Supervisor::Pause(double seconds) {
+  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  while (Clock::now() < until) {
+    const double left = std::chrono::duration<double>(until - Clock::now()).count();
+    if (const int signal = WaitForSignal(taken_, std::max(left, 0.0)); signal != 0) {
+      OnSignal(signal, /*can_stop=*/true);
+    }
+    if (asked_ || ended_by_ != 0) {
+      return End{.status = StatusOf({.code = static_cast<int>(ExitStatus::kStopped)}),
+                 .error = "",
+                 .by_user = true};
+    }
+  }
+  return std::nullopt;
+}
+
+void Supervisor::OnSignal(int signal, bool can_stop) {
+  if (signal == SIGCHLD || signal == SIGUSR1) return;
+  const bool demands = signal == SIGTERM || signal == SIGINT;
+  if (demands) ++demands_;
+  // A terminal that closes sends SIGHUP twice.
+  const bool at_once = signal == SIGQUIT || (demands && demands_ > 1);
+  if (at_once || (!can_stop && signal != SIGUSR2)) {
+    ended_by_ = signal;
+    ++ends_;
+  }
+  asked_ = true;
+  if (signal == SIGINT) interrupted_ = true;
+}
+
+int Supervisor::StatusOf(const ChildProcess::End& end) const {
+  if (end.signal != 0) return 128 + ended_by_;
+  // What is ended at once has 1 from mpirun, or 128 + the signal that a rank died of.
+  if (ended_by_ != 0 && (end.code == 1 || end.code > 128)) return 128 + ended_by_;
+  if (interrupted_ && end.code == static_cast<int>(ExitStatus::kStopped)) {
+    return static_cast<int>(ExitStatus::kInterrupted);
+  }
+  return JobStatus(end.code);
+}
+
+int JobStatus(int code) {
+  if (code == static_cast<int>(ExitStatus::kInterrupted)) return code;
+  return code > 128 ? static_cast<int>(ExitStatus::kPeer) : code;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,203 @@
+"""Every way in which a job can end, at random moments, on 1, 2 and 4 ranks: the same command goes on, and in the end
+each loss and weight is the one of a run that nothing happened to; no process and no file is left over; the exit status
+is the README's. $ENDINGS: how often each; $SEED."""
+
+import fcntl
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import termios
+import time
+
+import pytest
+
+from harness import (
+    DIGITS,
+    DONE,
+    INTERRUPTED,
+    LOCKSTEP,
+    PEER,
+    STOPPED,
+    checkpoints,
+    events,
+    losses_by_step,
+    processes_of,
+    processes_with,
+    skip_without_gpus,
+    train,
+    wait_until,
+    write_config,
+)
+
+ENDINGS = int(os.environ.get("ENDINGS", "1"))
+SEED = int(os.environ.get("SEED", "0"))
+LONG_S = 60  # for anything to happen that does
+STEPS = {1: 4000, 2: 2000, 4: 300}  # about two seconds of them
+MPIRUN = "mpirun --allow-run-as-root --oversubscribe --bind-to none -quiet --mca plm isolated -n"
+
+
+class Job:
+    """A job on a terminal of its own."""
+
+    def __init__(self, config, run_dir, ranks, words=(), own_mpirun=False):
+        command = [*MPIRUN.split(), ranks, LOCKSTEP] if own_mpirun else [LOCKSTEP]
+        if ranks > 1 and not own_mpirun:
+            command += ["-n", ranks]
+        command += ["train", config, "--set", f"run_dir={run_dir}", *words]
+        self.run_dir = run_dir
+        self.keyboard, terminal = os.openpty()
+        self.output = run_dir.with_name(run_dir.name + ".output")
+        with open(self.output, "w") as output:
+            self.process = subprocess.Popen(
+                list(map(str, command)),
+                stdin=terminal,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )
+        os.close(terminal)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for pid in processes_of(self.run_dir):
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self.keyboard)
+
+    def type(self, text):
+        os.write(self.keyboard, text)
+
+    def programs(self, name):
+        """Those of its processes that are `name`."""
+        return [pid for pid, command in processes_of(self.run_dir).items() if command.split()[0].endswith(name)]
+
+    def ranks(self):
+        """Its ranks' processes: those of the program that are no other's parents, or the one that there is."""
+        mine = self.programs("lockstep")
+        return [pid for pid in mine if pid != self.process.pid] or mine
+
+    def scratch(self):
+        """Folders in memory that it keeps files in."""
+        found = set()
+        for pid in processes_of(self.run_dir):
+            try:
+                variables = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+            except OSError:  # it has ended
+                continue
+            found |= {v.split("=")[1] for v in variables if "_tmpdir_base=/dev/shm/lockstep-" in v}
+        return found
+
+    def status(self):
+        """Of its end, as a shell has it."""
+        code = self.process.wait(timeout=LONG_S)
+        return code if code >= 0 else 128 - code
+
+
+def kill(pids, number, dice=None):
+    """All of them, or one that is drawn."""
+    for pid in [dice.choice(list(pids))] if dice and pids else pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:  # it has ended
+            pass
+
+
+# What happens to a job, and which statuses it may have then; 0: it had ended before.
+ENDS = {
+    "Ctrl-C": (lambda job, dice: job.type(b"\x03"), {INTERRUPTED}),
+    "Ctrl-C twice": (lambda job, dice: job.type(b"\x03\x03"), {INTERRUPTED}),
+    "SIGTERM": (lambda job, dice: kill([job.process.pid], signal.SIGTERM), {STOPPED, 128 + signal.SIGTERM}),
+    "SIGTERM to a rank": (
+        lambda job, dice: kill(job.ranks(), signal.SIGTERM, dice),
+        {STOPPED, PEER, 128 + signal.SIGTERM},
+    ),
+    "SIGTERM to mpirun": (lambda job, dice: kill(job.programs("mpirun"), signal.SIGTERM), {STOPPED, 1, 143}),
+    "SIGHUP": (lambda job, dice: kill([job.process.pid], signal.SIGHUP), {STOPPED, 128 + signal.SIGHUP}),
+    "SIGUSR2": (lambda job, dice: kill([job.process.pid], signal.SIGUSR2), {STOPPED, 128 + signal.SIGUSR2}),
+    "STOP": (lambda job, dice: stop_file(job), {INTERRUPTED}),
+    "time budget": (None, {STOPPED}),
+    "kill -9 of a rank": (lambda job, dice: kill(job.ranks(), signal.SIGKILL, dice), {PEER, 128 + 9}),
+    "kill -9 of mpirun": (lambda job, dice: kill(job.programs("mpirun"), signal.SIGKILL), {PEER, 128 + 9}),
+    "kill -9 of the command": (lambda job, dice: kill([job.process.pid], signal.SIGKILL), {128 + 9}),
+    "kill -9 of everything": (lambda job, dice: kill(processes_of(job.run_dir), signal.SIGKILL), {128 + 9}),
+}
+OF_MPIRUN = {"SIGTERM to mpirun", "kill -9 of mpirun"}
+
+
+def stop_file(job):
+    if job.run_dir.is_dir():
+        (job.run_dir / "STOP").touch()
+
+
+def config_in(folder, ranks):
+    return write_config(
+        folder,
+        f"""deterministic: true log {{ every_steps: 1 }} global_batch: 64 epochs: 100000 max_steps: {STEPS[ranks]}
+        data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }} optimizer {{ type: ADAMW lr: 0.003 }}
+        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 50 }}""",
+    )
+
+
+def names_in(folder):
+    """But for checkpoints that are whole: which were made depends on the disk's speed."""
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*")]
+    return sorted(name for name in names if not re.fullmatch(r"checkpoints/step-\d{12}(/[^/]*)?", name))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """By ranks: config, run folder and seconds of a run that nothing happens to."""
+    runs = {}
+
+    def run_of(ranks):
+        if ranks not in runs:
+            folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
+            config = config_in(folder, ranks)
+            run = train(config, folder / "run", ranks=ranks if ranks > 1 else None)
+            assert run.status == DONE, run
+            runs[ranks] = config, folder / "run", run.seconds
+        return runs[ranks]
+
+    return run_of
+
+
+@pytest.mark.parametrize("number", range(ENDINGS))
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("end", ENDS)
+def test_an_ending(end, ranks, number, tmp_path, undisturbed):
+    if end in OF_MPIRUN and ranks == 1:
+        pytest.skip("a process that is alone has no mpirun")
+    skip_without_gpus(ranks)
+    dice = random.Random(f"{SEED} {end} {ranks} {number}")
+    config, whole, seconds = undisturbed(ranks)
+    moment = dice.uniform(0, seconds)  # not to wait for something: when it happens
+    act, statuses = ENDS[end]
+    run_dir = tmp_path / "run"
+    words = [] if act else ["--time-budget", f"{1 + moment:.3f}s"]
+    with Job(config, run_dir, ranks, words, own_mpirun=end == "SIGTERM to mpirun") as job:
+        time.sleep(moment)
+        scratch = job.scratch()
+        if act:
+            act(job, dice)
+        status = job.status()
+        what = f"{end} after {moment:.3f} s: status {status}\n{''.join(job.output.read_text().splitlines(True)[-6:])}"
+        assert status in statuses | {DONE}, what
+        wait_until(lambda: not processes_with(str(run_dir)), LONG_S)
+    stopped = events(run_dir, "stopped") if (run_dir / "log.jsonl").exists() else []
+    if stopped and status == STOPPED:
+        assert checkpoints(run_dir)[-1] == stopped[-1]["step"], what
+
+    again = train(config, run_dir, ranks=ranks if ranks > 1 else None)
+    if "STOP" in end and again.status == INTERRUPTED:  # it came too late for the first
+        again = train(config, run_dir, ranks=ranks if ranks > 1 else None)
+    assert again.status == DONE, f"{what}\n{again}"
+    assert losses_by_step(run_dir) == losses_by_step(whole), what
+    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes(), what
+    assert names_in(run_dir) == names_in(whole), what
+    assert [path for path in scratch if os.path.exists(path)] == [], what

@@ -1,0 +1,120 @@
+"""Jobs that fail are started again by --restarts, from their newest checkpoint, unless that is of no use."""
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from harness import (
+    BUG,
+    DATA,
+    DIGITS,
+    DONE,
+    PEER,
+    STOPPED,
+    USAGE,
+    Run,
+    Started,
+    events,
+    expect_error,
+    faulty_model,
+    losses_by_step,
+    skip_without_gpus,
+    train,
+    wait_until,
+    write_config,
+)
+
+FAULTY = os.path.abspath(os.environ["FAULTY"])
+LONG_S = 60  # for anything to happen that does
+THROW, UNREADABLE = 1, 8
+
+
+def config_in(folder, more="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }'):
+    """Without a CUDA graph, whose replays do not call the model that fails."""
+    return write_config(
+        folder,
+        f"""deterministic: true graph: false log {{ every_steps: 1 }} global_batch: 64 epochs: 100000
+        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ {model} }} {more}""",
+    )
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_job_goes_on_by_itself(tmp_path, ranks):
+    """Twice, after its processes were killed; then it is stopped, and what it did is what an undisturbed run does."""
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path, "checkpoint { every_steps: 20 }")
+    run_dir = tmp_path / "run"
+    with Started(config, run_dir, ranks, ["--restarts", "5"]) as job:
+        for starts in (1, 2):
+            job.wait_for("start", starts)
+            job.wait_for("checkpoint", 2 * starts)
+            os.kill(job.rank(0) if ranks else job.child(), signal.SIGKILL)
+        job.wait_for("start", 3)
+        job.wait_for("checkpoint", 6)
+        status, _, err = job.stop()
+    assert status == STOPPED, err
+    assert [e["restarts"] for e in events(run_dir, "start")] == [0, 1, 2]
+    assert len(events(run_dir, "resume")) == 2
+    assert err.count("lockstep: warning: the job failed with status 5 at step ") == 2, err
+    for number in (1, 2):
+        assert f"; restart {number} of 5 follows in 1 s" in err, err
+    (stopped,) = events(run_dir, "stopped")
+    whole = train(config, tmp_path / "whole", "--set", f"max_steps={stopped['step']}", ranks=ranks)
+    assert whole.status == DONE, whole
+    assert losses_by_step(run_dir) == losses_by_step(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_a_job_that_gets_no_further(tmp_path, ranks):
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
+    run = train(config, tmp_path / "run", "--restarts", "100", ranks=ranks, program=FAULTY)
+    assert run.status == BUG, run
+    assert len(events(tmp_path / "run", "start")) == 3
+    assert run.err.count("the model broke") == 3, run
+    last = run.error_lines[-1]
+    assert last.startswith("lockstep: error: the job failed with status 70 at step 3"), run
+    assert "; not started again, as it failed 3 times and came no further than step 3" in last, run
+    assert "restart 2 of 100 follows in 5 s" in run.err, run
+
+
+def test_all_restarts_are_used_up(tmp_path):
+    config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
+    run = train(config, tmp_path / "run", "--restarts=1", program=FAULTY)
+    assert run.status == BUG, run
+    assert len(events(tmp_path / "run", "start")) == 2
+    assert run.error_lines[-1].endswith("; not started again, as --restarts allows no more than 1"), run
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_what_is_wrong_for_good_is_not_repeated(tmp_path, ranks):
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path, "loader { threads: 1 }", faulty_model(fault=UNREADABLE, at=2000))
+    run = train(config, tmp_path / "run", "--restarts", "3", ranks=ranks, program=FAULTY)
+    assert run.status == DATA, run
+    assert len(events(tmp_path / "run", "start")) == 1
+    assert run.error_lines[-1].endswith("; not started again, as status 3 would come again"), run
+
+
+def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
+    """It is over then, and goes on another time."""
+    config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
+    run_dir = tmp_path / "run"
+    with Started(config, run_dir, None, ["--restarts", "9"], program=FAULTY) as job:
+        job.wait_for_text("restart 2 of 9 follows in 5 s")
+        status, _, err = job.stop()
+    assert status == STOPPED, err
+    assert len(events(run_dir, "start")) == 2
+
+
+def test_only_training_is_repeated(tmp_path):
+    expect_error(Run(["--restarts", "2", "evaluate", tmp_path]), USAGE, "--restarts: only train goes on by itself")
+
+
+def test_inside_mpirun(tmp_path):
+    config = config_in(tmp_path)
+    words = ["--allow-run-as-root", "--bind-to", "none", "-quiet", "--mca", "plm", "isolated", "-n", "1"]
+    run = Run([*words, os.environ["LOCKSTEP"], "--restarts", "2", "train", config], program="mpirun")
+    expect_error(run, USAGE, "--restarts inside mpirun or srun: leave it out")

@@ -1,0 +1,150 @@
+"""A real Slurm on this machine, for tests: munge, a controller and two nodes, each in a UTS and a mount namespace with a
+hostname and a /dev/shm of its own. All of it lies in one folder; nothing of the system is changed, no service is used."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import tempfile
+
+from harness import wait_until
+
+LONG_S = 60
+PROGRAMS = ["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "unshare"]
+NODES = ["n1", "n2"]
+
+
+def why_not():
+    """Why there can be none here; empty: there can."""
+    missing = [name for name in PROGRAMS if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
+    if missing:
+        return f"needs a Slurm to start: {', '.join(missing)} are missing (apt-get install slurm-wlm munge)"
+    if os.geteuid() != 0:
+        return "needs to be root, to give two nodes namespaces of their own"
+    if subprocess.run(["unshare", "--uts", "--mount", "true"], capture_output=True).returncode != 0:
+        return "needs namespaces, which this machine does not allow"
+    return ""
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class Cluster:
+    def __init__(self, cpus=4):
+        # munge wants all users to be able to come to its socket.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        for name in ("munge", "state", *(f"{use}.{node}" for use in ("spool", "tmp") for node in NODES)):
+            (self.folder / name).mkdir(mode=0o711)
+        controller, *of_nodes = free_ports(1 + len(NODES))
+        key = self.folder / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        host = socket.gethostname()
+        lines = [
+            "ClusterName=test",
+            f"SlurmctldHost={host}(127.0.0.1)",
+            f"SlurmctldPort={controller}",
+            "SlurmUser=root",
+            "SlurmdUser=root",
+            "AuthType=auth/munge",
+            "CredType=cred/munge",
+            # Requeued jobs wait as long as a credential lives, and five seconds is the least.
+            f"AuthInfo=socket={self.folder}/munge/socket,cred_expire=5",
+            f"StateSaveLocation={self.folder}/state",
+            f"SlurmctldPidFile={self.folder}/slurmctld.pid",
+            f"SlurmctldLogFile={self.folder}/slurmctld.log",
+            f"SlurmdPidFile={self.folder}/slurmd.%n.pid",
+            f"SlurmdSpoolDir={self.folder}/spool.%n",
+            f"SlurmdLogFile={self.folder}/slurmd.%n.log",
+            f"TmpFS={self.folder}/tmp.%n",
+            "ProctrackType=proctrack/linuxproc",
+            "TaskPlugin=task/none",
+            "JobAcctGatherType=jobacct_gather/none",
+            "AccountingStorageType=accounting_storage/none",
+            "SwitchType=switch/none",
+            "MpiDefault=none",
+            "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_CPU",
+            "SchedulerType=sched/backfill",
+            "SchedulerParameters=bf_interval=1,sched_interval=1,sched_min_interval=0,batch_sched_delay=0",
+            "ReturnToService=2",
+            "SlurmdTimeout=15",
+            "KillWait=5",
+            "MinJobAge=600",
+            "JobRequeue=1",
+            "PropagateResourceLimits=NONE",
+            "SlurmdParameters=config_overrides",
+        ]
+        for node, port in zip(NODES, of_nodes):
+            lines.append(f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=2000")
+        lines.append("PartitionName=p Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
+        self.config = self.folder / "slurm.conf"
+        self.config.write_text("\n".join(lines) + "\n")
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        (self.folder / "hosts").write_text(
+            f"127.0.0.1 localhost {host}\n" + "".join(f"127.0.0.1 {node}\n" for node in NODES)
+        )
+        path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+        self.environment = dict(os.environ, PATH=path, SLURM_CONF=str(self.config))
+
+    def __enter__(self):
+        munge = self.folder / "munge"
+        self.run(
+            "munged",
+            *(f"--{name}-file={munge}/{file}" for name, file in [("key", "key"), ("pid", "pid"), ("seed", "seed"), ("log", "log")]),
+            f"--socket={munge}/socket",
+        )
+        self.run("slurmctld", "-f", self.config, "-c")
+        for node in NODES:
+            script = f"""hostname {node}; mount --make-rprivate /; mount --bind {self.folder}/hosts /etc/hosts
+                mount -t tmpfs tmpfs /dev/shm; exec slurmd -f {self.config} -N {node}"""
+            self.run("unshare", "--uts", "--mount", "sh", "-ec", script)
+        wait_until(lambda: self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split() == NODES, LONG_S)
+        return self
+
+    def __exit__(self, *unused):
+        for state in ("PENDING", "RUNNING"):
+            self.run("scancel", "-Q", f"--state={state}", check=False)
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self.run("squeue", "-h", check=False), 15)
+        for pid in (*self.folder.glob("slurmd.*.pid"), self.folder / "slurmctld.pid", self.folder / "munge" / "pid"):
+            subprocess.run(["kill", pid.read_text().strip()], check=False, capture_output=True)
+        wait_until(lambda: not self.processes(), LONG_S)
+        shutil.rmtree(self.folder)
+
+    def run(self, *words, check=True, cwd=None):
+        done = subprocess.run(
+            list(map(str, words)), env=self.environment, cwd=cwd, capture_output=True, text=True, timeout=LONG_S
+        )
+        assert not check or done.returncode == 0, done
+        return done.stdout
+
+    def processes(self):
+        """Slurm's own, of this cluster."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and str(self.folder).encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:  # it has ended meanwhile
+                continue
+        return found
+
+    def submit(self, script, cwd):
+        return self.run("sbatch", "--parsable", script, cwd=cwd).strip()
+
+    def of(self, job, field):
+        """What Slurm says of it."""
+        words = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)
+        return words[field]
+
+    def wait_for(self, job, state):
+        wait_until(lambda: self.of(job, "JobState") == state, LONG_S)

@@ -1,0 +1,199 @@
+"""The job script of `lockstep slurm` in a real Slurm of two nodes (slurm_cluster.py), a rank on each: whatever ends the
+job, it goes on by itself or with the next sbatch, and in the end each loss is that of a run that nothing happened to."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from harness import (
+    DEVICE,
+    DIGITS,
+    DONE,
+    INTERRUPTED,
+    LOCKSTEP,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    losses_by_step,
+    processes_of,
+    train,
+    wait_until,
+    write_config,
+)
+from slurm_cluster import Cluster, why_not
+
+LONG_S = 60
+STEPS = 150
+
+pytestmark = pytest.mark.skipif(DEVICE == "CUDA", reason="the two nodes are one machine, whose GPUs they would share")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    if why_not():
+        pytest.skip(why_not())
+    with Cluster() as cluster:
+        yield cluster
+
+
+def config_in(folder, name="config"):
+    path = write_config(
+        folder,
+        f"""deterministic: true log {{ every_steps: 1 }} global_batch: 64 epochs: 100000 max_steps: {STEPS}
+        run_dir: "{folder}/{name}" data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} optimizer {{ type: ADAMW lr: 0.003 }}
+        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 10 }}""",
+    )
+    return path.rename(folder / f"{name}.pbtxt")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The losses of a run that nothing happens to."""
+    folder = tmp_path_factory.mktemp("whole")
+    run = train(config_in(folder), folder / "run", ranks=2)
+    assert run.status == DONE, run
+    return losses_by_step(folder / "run")
+
+
+class Job:
+    """A job of two nodes that trains, with the script's name and its run folder."""
+
+    def __init__(self, cluster, folder, *words):
+        self.cluster, self.folder, self.run_dir = cluster, folder, folder / "config"
+        config = config_in(folder)
+        options = ["--nodes", 2, "--gpus", 0, "--time", "10:00", "--warning", 60, *words]
+        made = Run(["slurm", *options, config])
+        assert made.status == DONE, made
+        self.script = folder / "job.sh"
+        self.script.write_text(made.out)
+        self.submit()
+
+    def submit(self):
+        self.id = self.cluster.submit(self.script, self.folder)
+
+    def is_at(self, step):
+        log = self.run_dir / "log.jsonl"
+        return log.exists() and f'"event":"step","step":{step},' in log.read_text()
+
+    def wait_for_step(self, step):
+        wait_until(lambda: self.is_at(step), LONG_S)
+
+    def expect_done(self, whole, starts):
+        self.cluster.wait_for(self.id, "COMPLETED")
+        assert losses_by_step(self.run_dir) == whole
+        assert len(events(self.run_dir, "start")) == starts
+        self.expect_nothing_left()
+
+    def expect_nothing_left(self):
+        wait_until(lambda: not processes_of(self.run_dir), LONG_S)
+
+    def said(self):
+        return "".join(path.read_text() for path in self.folder.glob("slurm-*.out"))
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
+def test_a_job_whose_time_is_nearly_over(cluster, tmp_path, whole, launcher):
+    """Slurm warns its script, as --signal=B:USR2 has it: the job is put into the queue again, and goes on."""
+    job = Job(cluster, tmp_path, "--launcher", launcher)
+    job.wait_for_step(20)
+    cluster.run("scancel", "--batch", "--signal=USR2", job.id)
+    job.expect_done(whole, starts=2)
+    assert cluster.of(job.id, "Restarts") == "1"
+    (stopped,) = events(job.run_dir, "stopped")
+    assert [e["step"] for e in events(job.run_dir, "resume")] == [stopped["step"]]
+
+
+def test_scancel(cluster, tmp_path, whole):
+    """It stays ended; submitted again it goes on."""
+    job = Job(cluster, tmp_path)
+    job.wait_for_step(20)
+    cluster.run("scancel", job.id)
+    cluster.wait_for(job.id, "CANCELLED")
+    job.expect_nothing_left()
+    job.submit()
+    job.expect_done(whole, starts=2)
+
+
+def test_scontrol_requeue(cluster, tmp_path, whole):
+    """As when a job of higher priority takes its nodes."""
+    job = Job(cluster, tmp_path)
+    job.wait_for_step(20)
+    cluster.run("scontrol", "requeue", job.id)
+    job.expect_done(whole, starts=2)
+
+
+def test_a_rank_is_killed(cluster, tmp_path, whole):
+    """The job starts it again within its time."""
+    job = Job(cluster, tmp_path)
+    job.wait_for_step(20)
+    ranks = [pid for pid, command in processes_of(job.run_dir.parent).items() if command.startswith(LOCKSTEP + " train")]
+    os.kill(sorted(ranks)[-1], signal.SIGKILL)
+    job.expect_done(whole, starts=2)
+    assert "restart 1 of 3 follows" in job.said(), job.said()
+
+
+def test_its_user_stops_it(cluster, tmp_path, whole):
+    """For good, though Slurm would start it again."""
+    job = Job(cluster, tmp_path)
+    job.wait_for_step(20)
+    assert Run(["stop", job.run_dir]).status == DONE
+    cluster.wait_for(job.id, "FAILED")
+    assert cluster.of(job.id, "ExitCode") == f"{INTERRUPTED}:0"
+    assert cluster.of(job.id, "Restarts") == "0"
+    job.expect_nothing_left()
+
+
+def test_an_array_of_configs(cluster, tmp_path):
+    configs = [config_in(tmp_path, name) for name in ("a", "b")]
+    made = Run(["slurm", "--gpus", 0, "--time", "10:00", *configs, "--set", "max_steps=20"])
+    assert made.status == DONE, made
+    assert "#SBATCH --array=0-1" in made.out
+    (tmp_path / "job.sh").write_text(made.out)
+    job = cluster.submit(tmp_path / "job.sh", tmp_path)
+    for number, name in enumerate("ab"):
+        cluster.wait_for(f"{job}_{number}", "COMPLETED")
+        assert len(events(tmp_path / name, "step")) == 20
+
+
+def test_srun_without_pmix(cluster, tmp_path):
+    """Each of its tasks would take itself for the only one."""
+    config = config_in(tmp_path)
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n#SBATCH --nodes=2 --ntasks-per-node=1\nsrun --mpi=none {LOCKSTEP} train {config}\n")
+    job = cluster.submit(script, tmp_path)
+    cluster.wait_for(job, "FAILED")
+    said = (tmp_path / f"slurm-{job}.out").read_text()
+    assert "lockstep: error: srun started 2 tasks that cannot find each other: use srun --mpi=pmix" in said, said
+    assert not (tmp_path / "config").exists()
+
+
+# These need no Slurm.
+
+
+def test_the_script_says_what_it_was_asked_for(tmp_path):
+    config = config_in(tmp_path)
+    words = ["--nodes", 2, "--gpus", 8, "--time", "4:00:00", "--sbatch=--partition=big one", "--set", "seed=3"]
+    run = Run(["slurm", *words, config])
+    assert run.status == DONE, run
+    for line in (
+        "#SBATCH --nodes=2",
+        "#SBATCH --ntasks-per-node=8",
+        "#SBATCH --gpus-per-node=8",
+        "#SBATCH --time=4:00:00",
+        "#SBATCH --signal=B:USR2@300",
+        "#SBATCH --requeue",
+        "#SBATCH --partition=big one",
+    ):
+        assert f"{line}\n" in run.out, run
+    assert re.search(r'^start=\("\$program" -n 16 --restarts 3 train "\$config" --set seed=3\)$', run.out, re.M), run
+
+
+def test_what_no_script_can_be_made_of(tmp_path):
+    config = config_in(tmp_path)
+    expect_error(Run(["slurm", "--time", "1:00", tmp_path / "none.pbtxt"]), USAGE, "none.pbtxt")
+    expect_error(Run(["slurm", config]), USAGE, "--time is required")
+    twice = Run(["slurm", "--time", "1:00", config, config])
+    expect_error(twice, USAGE, "train in the same folder", "give each a run_dir of its own")

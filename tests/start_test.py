@@ -1,0 +1,110 @@
+"""How ranks are started, well and badly: by other launchers, bound to cores and GPUs, with little shared memory."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from harness import (
+    DEVICE,
+    DIGITS,
+    DONE,
+    LOCKSTEP,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    skip_without_gpus,
+    write_config,
+)
+
+MPIRUN = "--allow-run-as-root --oversubscribe -quiet --mca plm isolated".split()
+
+
+def config_in(folder):
+    return write_config(
+        folder,
+        f"""run_dir: "{folder}/run" max_steps: 5 model {{ name: "mlp" }}
+        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}""",
+    )
+
+
+def started_by_mpirun(folder, ranks, *words, script=None):
+    """`script`: a shell's, which starts "$@", for each rank."""
+    program = ["sh", "-c", script, "rank", LOCKSTEP] if script else [LOCKSTEP]
+    return Run([*MPIRUN, "-n", ranks, *words, *program, "train", config_in(folder)], program="mpirun")
+
+
+@pytest.mark.parametrize("variables", [{"PMI_RANK": "0", "PMI_SIZE": "4"}, {"MV2_COMM_WORLD_SIZE": "4"}])
+def test_mpich(tmp_path, variables):
+    """Through Open MPI's library each of its ranks would be alone."""
+    run = Run(["train", config_in(tmp_path)], env=variables)
+    expect_error(run, USAGE, "one of 4 ranks by an mpiexec that is not Open MPI's", "lockstep -n 4")
+
+
+def test_ranks_that_are_bound_to_one_core(tmp_path):
+    if os.cpu_count() < 2:
+        pytest.skip("this machine has one core only")
+    run = started_by_mpirun(tmp_path, 1, "--bind-to", "core")
+    assert run.status == DONE, run
+    assert f"warning: 1 of 1 ranks is bound to one core of {os.cpu_count()}" in run.err, run
+    assert "mpirun --bind-to none" in run.err, run
+
+
+def test_ranks_that_are_not(tmp_path):
+    skip_without_gpus(2)
+    run = started_by_mpirun(tmp_path, 2, "--bind-to", "none")
+    assert run.status == DONE and "bound" not in run.err, run
+
+
+def test_cores_that_ranks_are_bound_to_are_their_own(tmp_path):
+    """Not divided once more by the number of ranks: the loader has its share of threads."""
+    cores = len(os.sched_getaffinity(0)) // 2 * 2
+    if cores < 4:
+        pytest.skip("needs four cores, for two ranks to have more than one each")
+    skip_without_gpus(2)
+    half = f"half=$(({cores // 2})); taskset -c $((OMPI_COMM_WORLD_RANK * half))-$(((OMPI_COMM_WORLD_RANK + 1) * half - 1))"
+    run = started_by_mpirun(tmp_path, 2, "--bind-to", "none", script=half + ' "$@"')
+    assert run.status == DONE, run
+    assert events(tmp_path / "run", "start")[0]["loader_threads"] == cores // 2 - 1
+
+
+def test_little_shared_memory(tmp_path):
+    """As a container has it by default: MPI would die of it with a signal."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+        pytest.skip("needs root and mount namespaces, to have another /dev/shm")
+    script = f"""mount --make-rprivate / && mount -t tmpfs -o size=4m tmpfs /dev/shm &&
+        exec {shutil.which("mpirun")} {" ".join(MPIRUN)} -n 2 {LOCKSTEP} train {config_in(tmp_path)}"""
+    run = Run(["--mount", "sh", "-c", script], program="unshare")
+    assert run.status == USAGE, run
+    assert "error: /dev/shm has 4 MiB left, and 2 ranks need 10: in a container start it with --shm-size=1g" in run.err
+
+
+# Each rank sees the GPUs that its variables let it see.
+
+
+def needs_gpus(count):
+    if DEVICE != "CUDA":
+        pytest.skip("needs GPUs: this is the test on CPUs")
+    skip_without_gpus(count)
+
+
+def test_a_gpu_of_its_own_for_each_rank(tmp_path):
+    """As Slurm's --gpus-per-task gives it: each sees its own as its only one."""
+    needs_gpus(2)
+    run = started_by_mpirun(tmp_path, 2, script='CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"')
+    assert run.status == DONE, run
+
+
+def test_two_ranks_with_one_gpu(tmp_path):
+    needs_gpus(1)
+    run = started_by_mpirun(tmp_path, 2, script='CUDA_VISIBLE_DEVICES=0 exec "$@"')
+    assert run.status == USAGE and "2 ranks but 1 visible GPU on " in run.err, run
+
+
+def test_the_same_gpu_twice(tmp_path):
+    needs_gpus(2)
+    order = '[ "$OMPI_COMM_WORLD_LOCAL_RANK" = 0 ] && devices=0,1 || devices=1,0'
+    run = started_by_mpirun(tmp_path, 2, script=order + '; CUDA_VISIBLE_DEVICES=$devices exec "$@"')
+    assert run.status == USAGE and "ranks 0 and 1 on " in run.err and "have the same GPU" in run.err, run
