@@ -2,28 +2,22 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
 #include "base/nearest.h"
 #include "base/round.h"
 #include "launch/child_process.h"
-#include "launch/mpirun.h"
 #include "launch/scratch_folder.h"
 #include "launch/supervisor.h"
 #include "trainer/together.h"
@@ -93,23 +87,6 @@ double PeakFlops(at::Device device, config::Precision precision) {
   return 0;
 }
 
-// Appends to `output` what a job prints, and returns its status. The terminal's Ctrl-C reaches both.
-int RunAndRead(const std::vector<std::string>& command, std::string& output) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw BugError("no pipe: {}", std::strerror(errno));
-  const FileDescriptor reading(ends[0]);
-  FileDescriptor writing(ends[1]);
-  sigset_t none;
-  sigemptyset(&none);
-  ChildProcess job(command, ChildProcess::Group::kOurs, writing.get(), none);
-  writing = {};
-  char bytes[4096];
-  ssize_t count = 0;
-  while ((count = read(reading.get(), bytes, sizeof(bytes))) > 0) output.append(bytes, count);
-  const ChildProcess::End end = job.Wait();
-  return end.signal != 0 ? static_cast<int>(ExitStatus::kPeer) : JobStatus(end.code);
-}
-
 }  // namespace
 
 void BenchCollective(Op op, const BenchOptions& options, const World& world) {
@@ -156,11 +133,11 @@ void BenchCollective(Op op, const BenchOptions& options, const World& world) {
   }
 }
 
-void BenchStep(const config::Config& config, const BenchOptions& bench, const Models& models,
-               const World& world, const TrainOptions& options) {
+void BenchStep(const config::Config& config, const BenchOptions& bench,
+               const Extensions& extensions, const World& world, const TrainOptions& options) {
   constexpr int kWarmup = 15;
   const StepMeasurement measured =
-      MeasureSteps(config, models, world, kWarmup, bench.steps, bench.trace, options);
+      MeasureSteps(config, extensions, world, kWarmup, bench.steps, bench.trace, options);
   if (world.rank() != 0) return;
   const double step_ms = PercentileOf(measured.step_ms, 0.5);
   const double per_s = 1e3 / step_ms;
@@ -208,14 +185,15 @@ void BenchStep(const config::Config& config, const BenchOptions& bench, const Mo
   }
 }
 
-int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
-                 const std::vector<std::string>& arguments, const BenchOptions& bench) {
+int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
+                 const std::string& program, const std::vector<std::string>& arguments,
+                 const BenchOptions& bench) {
   std::vector<int> counts;
   for (int count = 1; count < ranks; count *= 2) counts.push_back(count);
   counts.push_back(ranks);
   RequireMpirun();
-  const ScratchFolder scratch;
-  KeepMpirunsFilesIn(scratch.path());
+  std::optional<ScratchFolder> scratch;
+  if (machines.one()) KeepMpirunsFilesIn(scratch.emplace().path());
   Json first;
   for (const int count : counts) {
     std::vector<std::string> words{"bench", "step"};
@@ -225,8 +203,10 @@ int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
       words.insert(words.end(), {"--set", fmt::format("global_batch={}", global_batch * count)});
     }
     std::string output;
-    const int status = RunAndRead(MpirunCommand(count, MachinesHere(), program, words), output);
-    if (status != 0) return status;
+    const ChildProcess::End end =
+        RunAndRead(MpirunCommand(count, machines, program, words, {}), output);
+    if (end.signal != 0) return static_cast<int>(ExitStatus::kPeer);
+    if (end.code != 0) return JobStatus(end.code);
     Json line = Json::parse(output);
     if (first.empty()) {
       first = line;

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "comm/collective_bench.h"
+#include "launch/mpirun.h"
 #include "trainer/config.pb.h"
-#include "trainer/model.h"
+#include "trainer/extensions.h"
 #include "trainer/trainer.h"
 #include "trainer/world.h"
 
@@ -34,13 +35,14 @@ void BenchCollective(Op op, const BenchOptions& bench, const World& world);
 void BenchLoader(const BenchOptions& bench, const World& world);
 
 // Times steps of `config` and prints what it finds on rank 0. Every rank must call it.
-void BenchStep(const config::Config& config, const BenchOptions& bench, const Models& models,
-               const World& world, const TrainOptions& options);
+void BenchStep(const config::Config& config, const BenchOptions& bench,
+               const Extensions& extensions, const World& world, const TrainOptions& options);
 
-// Runs `lockstep bench step ARGUMENTS` (program and arguments given) on 1, 2, 4, ... and `ranks` ranks
-// and prints how the step's time changes. `global_batch`: the config's. Returns the exit status of the
+// Runs `lockstep bench step ARGUMENTS` (program and arguments given) on 1, 2, 4, ... and `ranks` ranks on
+// `machines` and prints how the step's time changes. `global_batch`: the config's. Returns the exit status of the
 // first run that fails. Throws Error.
-int BenchScaling(int ranks, int64_t global_batch, const std::string& program,
-                 const std::vector<std::string>& arguments, const BenchOptions& bench);
+int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
+                 const std::string& program, const std::vector<std::string>& arguments,
+                 const BenchOptions& bench);
 
 }  // namespace lockstep

@@ -64,6 +64,11 @@ void ChildProcess::Send(int signal) const {
   if (!end_) kill(pid_, signal);
 }
 
+void ChildProcess::Abandon() {
+  Send(SIGKILL);
+  end_ = Poll().value_or(End{.signal = SIGKILL});
+}
+
 std::optional<ChildProcess::End> ChildProcess::Poll() { return WaitWith(WNOHANG); }
 
 ChildProcess::End ChildProcess::Wait() { return *WaitWith(0); }
@@ -78,6 +83,21 @@ std::optional<ChildProcess::End> ChildProcess::WaitWith(int options) {
   if (ended < 0) throw BugError("the child process is lost: {}", std::strerror(errno));
   end_ = WIFSIGNALED(status) ? End{.signal = WTERMSIG(status)} : End{.code = WEXITSTATUS(status)};
   return end_;
+}
+
+ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::string& output) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw BugError("no pipe: {}", std::strerror(errno));
+  const FileDescriptor reading(ends[0]);
+  FileDescriptor writing(ends[1]);
+  sigset_t none;
+  sigemptyset(&none);
+  ChildProcess child(command, ChildProcess::Group::kOurs, writing.get(), none);
+  writing = {};
+  char bytes[4096];
+  ssize_t count = 0;
+  while ((count = read(reading.get(), bytes, sizeof(bytes))) > 0) output.append(bytes, count);
+  return child.Wait();
 }
 
 std::string ShellText(const std::vector<std::string>& command) {

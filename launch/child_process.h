@@ -39,6 +39,9 @@ class ChildProcess {
 
   void Send(int signal) const;
 
+  // Kills it, and does not wait for its end.
+  void Abandon();
+
   // How it ended; nothing: it has not.
   std::optional<End> Poll();
 
@@ -50,6 +53,10 @@ class ChildProcess {
   pid_t pid_ = 0;
   std::optional<End> end_;
 };
+
+// Runs `command` to its end, appending to `output` what it writes to its standard output. The terminal's Ctrl-C
+// reaches both. Throws Error (kUsage).
+ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::string& output);
 
 // The command as a shell would take it.
 std::string ShellText(const std::vector<std::string>& command);

@@ -1,11 +1,16 @@
 #include "launch/driver.h"
 
 #include <cuda_runtime_api.h>
+#include <hwloc.h>
+#include <hwloc/linux.h>
 
+#include <cctype>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
+#include <type_traits>
 
 #include "base/error.h"
 
@@ -41,6 +46,24 @@ std::array<unsigned char, 16> UuidOf(int gpu) {
   return uuid;
 }
 
+cpu_set_t CoresBeside(int gpu) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  std::array<char, 32> bus_id{};
+  if (cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), gpu) != cudaSuccess) return cores;
+  // In lower case: "0000:1b:00.0".
+  for (char& c : bus_id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string path = fmt::format("/sys/bus/pci/devices/{}/local_cpus", bus_id.data());
+  const std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, decltype(&hwloc_bitmap_free)> mask(
+      hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  if (hwloc_linux_read_path_as_cpumask(path.c_str(), mask.get()) != 0) return cores;
+  int core = -1;
+  while ((core = hwloc_bitmap_next(mask.get(), core)) >= 0 && core < CPU_SETSIZE) {
+    CPU_SET(core, &cores);
+  }
+  return cores;
+}
+
 std::string DriverVersion(const std::string& version_file) {
   // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ..."
   std::istringstream words(version_file.substr(0, version_file.find('\n')));
@@ -51,6 +74,8 @@ std::string DriverVersion(const std::string& version_file) {
   }
   return "";
 }
+
+std::string InstalledDriver() { return DriverVersion(VersionFile()); }
 
 void RequireWorkingDriver(int code, const std::string& version_file) {
   // Without a driver CUDA calls it too old.

@@ -8,12 +8,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/cores.h"
 #include "base/say.h"
@@ -21,6 +22,7 @@
 #include "comm/nccl_communicator.h"
 #include "launch/driver.h"
 #include "launch/launcher.h"
+#include "launch/shared_memory.h"
 #include "launch/stop_signals.h"
 #include "trainer/together.h"
 
@@ -28,20 +30,20 @@ namespace lockstep {
 
 namespace {
 
-// What Open MPI's ranks of one machine exchange lies there, and it dies where it does not fit.
-constexpr int64_t kSharedMemoryPerRank = 5 << 20;  // bytes
-
 void RequireSharedMemory(int local_ranks) {
-  constexpr char kFolder[] = "/dev/shm";
-  struct statvfs status {};
-  if (statvfs(kFolder, &status) != 0) return;
-  const auto free = static_cast<int64_t>(status.f_bavail * status.f_frsize);
+  const std::optional<int64_t> free = FreeSharedMemory();
   const int64_t needed = local_ranks * kSharedMemoryPerRank;
-  if (local_ranks < 2 || free >= needed) return;
-  throw UsageError(
-      "{} has {} MiB left, and {} ranks need {}: in a container start it with --shm-size=1g, "
-      "elsewhere mount -o remount,size=1g {}",
-      kFolder, free >> 20, local_ranks, needed >> 20, kFolder);
+  if (local_ranks < 2 || !free || *free >= needed) return;
+  throw UsageError("/dev/shm has {} MiB left, and {} ranks need {}: {}", *free >> 20, local_ranks,
+                   needed >> 20, kMoreSharedMemory);
+}
+
+// All threads of this process, and those that they will start.
+void KeepTo(const cpu_set_t& cores) {
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    sched_setaffinity(std::atoi(thread.path().filename().c_str()), sizeof(cores), &cores);
+  }
 }
 
 }  // namespace
@@ -74,19 +76,17 @@ Job::Job() {
 World Job::Connect(config::Config::Device wanted) {
   std::optional<at::Device> device;
   Together(*host_, [&] { device = ChooseDevice(wanted); });
-  const std::vector<Place> places = Places(*device);
+  FindPlaces(*device);
   // All ranks know all places, and throw the same.
   try {
-    RequireOwnGpus(places);
+    RequireOwnGpus(places_);
   } catch (const Error& error) {
     throw Error::OnEveryRank(error.status(), error.what());
   }
-  if (const std::string what =
-          WhatIsNarrow(places, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-      host_->rank() == 0 && !what.empty()) {
-    Warn(what);
-  }
-  const int cores = CoresOf(places, host_->rank());
+  what_is_narrow_ = WhatIsNarrow(places_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  places_ = BesideTheirGpus(places_);
+  KeepTo(places_[host_->rank()].cores);
+  const int cores = CoresOf(places_, host_->rank());
   FlightRecorder* const flight = mpi_ != nullptr ? &flight_ : nullptr;
   if (!device->is_cuda()) {
     at::set_num_threads(cores);
@@ -106,22 +106,19 @@ World Job::Connect(config::Config::Device wanted) {
 at::Device Job::ChooseDevice(config::Config::Device wanted) const {
   if (wanted == config::Config::CPU) return at::kCPU;
   const int gpus = VisibleGpus();
-  const int local_ranks = mpi_ != nullptr ? mpi_->local_ranks() : 1;
-  const int local_rank = mpi_ != nullptr ? mpi_->local_rank() : 0;
   if (gpus == 0 && wanted == config::Config::AUTO) return at::kCPU;
   if (gpus == 0) {
     throw UsageError(
         "{} rank{} but 0 visible GPUs on this machine: set device: CPU, or see nvidia-smi and "
         "CUDA_VISIBLE_DEVICES",
-        local_ranks, local_ranks == 1 ? "" : "s");
+        local_ranks(), local_ranks() == 1 ? "" : "s");
   }
   // Whoever started the ranks may have given each a GPU, which it then sees as its only one. Where there are too few
   // RequireOwnGpus() says so.
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank % gpus)};
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank() % gpus)};
 }
 
-// Of all ranks.
-std::vector<Place> Job::Places(at::Device device) {
+void Job::FindPlaces(at::Device device) {
   Place own;
   gethostname(own.machine, sizeof(own.machine) - 1);
   sched_getaffinity(0, sizeof(own.cores), &own.cores);
@@ -129,14 +126,14 @@ std::vector<Place> Job::Places(at::Device device) {
   if (device.is_cuda()) {
     own.visible_gpus = VisibleGpus();
     own.gpu = UuidOf(device.index());
+    own.beside_gpu = CoresBeside(device.index());
   }
-  std::vector<Place> places(host_->world_size());
+  places_.resize(host_->world_size());
   const at::Tensor sent = at::zeros({sizeof(Place)}, at::kByte);
   std::memcpy(sent.mutable_data_ptr(), &own, sizeof(own));
   const at::Tensor all = at::zeros({host_->world_size() * sent.numel()}, at::kByte);
   host_->AllGather(all, sent, host_->MakeLabel("where the ranks are")).Wait();
-  std::memcpy(places.data(), all.const_data_ptr(), all.nbytes());
-  return places;
+  std::memcpy(places_.data(), all.const_data_ptr(), all.nbytes());
 }
 
 void Job::Leave() {

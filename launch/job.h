@@ -54,6 +54,16 @@ class Job {
   // Throws Error on every rank.
   World Connect(config::Config::Device device);
 
+  // What of this machine is in the way of the ranks, after Connect(); empty: nothing.
+  const std::string& what_is_narrow() const { return what_is_narrow_; }
+
+  // After Connect(). Where all ranks are.
+  const std::vector<Place>& places() const { return places_; }
+
+  // Among the ranks on this machine.
+  int local_rank() const { return mpi_ != nullptr ? mpi_->local_rank() : 0; }
+  int local_ranks() const { return mpi_ != nullptr ? mpi_->local_ranks() : 1; }
+
   // null for a process that is alone.
   Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
 
@@ -64,13 +74,15 @@ class Job {
 
  private:
   at::Device ChooseDevice(config::Config::Device wanted) const;
-  std::vector<Place> Places(at::Device device);
+  void FindPlaces(at::Device device);
 
   FlightRecorder flight_;
   MpiCommunicator* mpi_ = nullptr;  // host_, where it is MPI's
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> gpus_;
   std::optional<Watchdog> watchdog_;
+  std::vector<Place> places_;
+  std::string what_is_narrow_;
 };
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,12 @@
 #include "ckpt/weights.h"
 #include "comm/flight_story.h"
 #include "launch/bench.h"
+#include "launch/bundle.h"
 #include "launch/checkpoints.h"
 #include "launch/child_process.h"
+#include "launch/doctor.h"
+#include "launch/elastic.h"
+#include "launch/hosts.h"
 #include "launch/job.h"
 #include "launch/mpirun.h"
 #include "launch/prepare.h"
@@ -54,7 +59,9 @@ constexpr char kLive[] = "LOCKSTEP_LIVE";                     // its standard ou
 
 struct CommandLine {
   int ranks = 0;  // 0: -n was not given
+  std::string hosts;
   int restarts = 0;
+  bool elastic = false;
   std::string config;
   std::vector<std::string> assignments;
   std::string run_dir;
@@ -69,23 +76,42 @@ struct CommandLine {
   std::string dtype;
   bool print_template = false;
   int last = 20;
-  std::string device = "auto";
+  Config::Device device = Config::AUTO;  // of commands that have no config
   BenchOptions bench;
 };
 
-// The words of the command line that are for the ranks, too: all but -n N and --restarts R.
+// The words of the command line that are for the ranks, too: all but those about starting them.
 std::vector<std::string> WordsForRanks(int argc, char** argv) {
+  static const std::set<std::string> kWithValue{"-n", "--ranks", "--hosts", "--restarts"};
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "-n" || word == "--ranks" || word == "--restarts") {
+    if (kWithValue.contains(word)) {
       ++i;
-    } else if (!(word.starts_with("-n") && word.size() > 2) && !word.starts_with("--ranks=") &&
-               !word.starts_with("--restarts=")) {
+    } else if (word != "--elastic" && !word.starts_with("-n") &&
+               !kWithValue.contains(word.substr(0, word.find('=')))) {
       words.push_back(word);
     }
   }
   return words;
+}
+
+int RanksOn(const std::string& hosts) {
+  int ranks = 0;
+  for (const Host& host : ParseHosts(hosts)) ranks += host.ranks;
+  return ranks;
+}
+
+// How many ranks are wanted; 0: this process alone.
+int RanksWanted(const CommandLine& line) {
+  if (line.hosts.empty()) return line.ranks;
+  const int most = RanksOn(line.hosts);
+  if (line.ranks > most) {
+    throw UsageError(
+        "-n {}: the machines of --hosts \"{}\" are for {} ranks: write node1:8,node2:8", line.ranks,
+        line.hosts, most);
+  }
+  return line.ranks > 0 ? line.ranks : most;
 }
 
 // Says which command was meant where the first word is none.
@@ -125,9 +151,12 @@ Config ConfigOfRun(const CommandLine& line) {
 int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
   if (Job::IsRank()) {
     throw UsageError("{} inside mpirun or srun: leave it out, this process is a rank already",
-                     line.ranks > 0 ? "-n" : "--restarts");
+                     line.restarts > 0 ? "--restarts" : "-n or --hosts");
   }
   if (line.restarts > 0 && !trains) throw UsageError("--restarts: only train goes on by itself");
+  if (line.elastic && line.restarts == 0) {
+    throw UsageError("--elastic says how a job goes on: add --restarts 10, say");
+  }
   SupervisedJob job{.restarts = line.restarts};
   if (!line.config.empty()) {
     const Config config = LoadConfig(line.config, line.assignments);
@@ -138,19 +167,51 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
   const std::string program = ProgramPath(argv[0]);
   const std::vector<std::string> words = WordsForRanks(argc, argv);
+  const Machines machines = MachinesFor(line.hosts);
+  if (line.elastic && machines.kind == Machines::Kind::kSlurmJob) {
+    throw UsageError("--elastic in a Slurm job of several machines: leave it to Slurm (--requeue)");
+  }
+  const auto start = [&](int ranks, const Machines& on) {
+    std::vector<std::string> variables{kJobName, kJobRestarts};
+    if (std::getenv(kLive) != nullptr) variables.push_back(kLive);
+    Supervisor::Program job{.command = MpirunCommand(ranks, on, program, words, variables),
+                            .name = "mpirun",
+                            .end_at_once = SIGTERM};
+    fmt::print(stderr, "{}\n", ShellText(job.command));
+    return job;
+  };
   std::optional<ScratchFolder> scratch;
-  if (line.ranks > 0) {
+  const int ranks = RanksWanted(line);
+  if (ranks > 0) {
     RequireMpirun();
-    const Machines machines = MachinesHere();
     // Other machines have no such folder.
-    if (machines == Machines::kThis) KeepMpirunsFilesIn(scratch.emplace().path());
-    job.program = {.command = MpirunCommand(line.ranks, machines, program, words),
-                   .name = "mpirun",
-                   .end_at_once = SIGTERM};
-    fmt::print(stderr, "{}\n", ShellText(job.program.command));
+    if (machines.one()) KeepMpirunsFilesIn(scratch.emplace().path());
+    job.program = start(ranks, machines);
   } else {
     job.program = {.command = words, .name = "lockstep", .end_at_once = SIGKILL};
     job.program.command.insert(job.program.command.begin(), program);
+  }
+  if (machines.kind == Machines::Kind::kListed) {
+    job.on_other_machines = true;
+    job.why_no_start = [&] { return WhyNoStart(machines.hosts); };
+  }
+  if (line.elastic && machines.kind == Machines::Kind::kListed) {
+    job.what_is_left = [&]() -> std::optional<Supervisor::Program> {
+      const Machines left{.kind = Machines::Kind::kListed, .hosts = ReachableHosts(machines.hosts)};
+      if (left.hosts.empty()) return std::nullopt;
+      if (left.hosts != machines.hosts) Warn(fmt::format("going on with {} alone", left.hosts));
+      return start(std::min(ranks, RanksOn(left.hosts)), left);
+    };
+  } else if (const std::vector<std::string> gpus = GpusHere(); line.elastic && !gpus.empty()) {
+    job.what_is_left = [&, gpus]() -> std::optional<Supervisor::Program> {
+      const std::vector<std::string> left = WorkingGpus(gpus, program);
+      if (left.empty()) return std::nullopt;
+      const std::string list = fmt::format("{}", fmt::join(left, ","));
+      if (left != gpus) Warn(fmt::format("going on with GPU {} alone", list));
+      setenv("CUDA_VISIBLE_DEVICES", list.c_str(), 1);
+      return ranks > 0 ? start(std::min(ranks, static_cast<int>(left.size())), machines)
+                       : job.program;
+    };
   }
   return RunSupervised(job);
 }
@@ -190,6 +251,12 @@ TrainOptions MakeTrainOptions(Job& job) {
           .leave = [&job](const std::exception& exception) { LeaveAlone(job, exception); }};
 }
 
+// `world`, after a line about what of the machine is in its way.
+World WithWarnings(const Job& job, const World& world) {
+  if (world.rank() == 0 && !job.what_is_narrow().empty()) Warn(job.what_is_narrow());
+  return world;
+}
+
 // Connects the devices of ranks that have the same config.
 World Connect(Job& job, const Config& config) {
   RequireSame(FieldLines(config), job.host());
@@ -199,10 +266,11 @@ World Connect(Job& job, const Config& config) {
   }
   // Read by CUDA when it is first used, which is now.
   if (config.debug().launch_blocking()) setenv("CUDA_LAUNCH_BLOCKING", "1", /*overwrite=*/1);
-  return job.Connect(config.device());
+  return WithWarnings(job, job.Connect(config.device()));
 }
 
-ExitStatus RunTrain(const CommandLine& line, const Models& models, StopSignals& signals, Job& job) {
+ExitStatus RunTrain(const CommandLine& line, const Extensions& extensions, StopSignals& signals,
+                    Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadConfig(line.config, line.assignments); });
   RequireSame({"--from " + line.from}, job.host());
@@ -214,7 +282,7 @@ ExitStatus RunTrain(const CommandLine& line, const Models& models, StopSignals& 
   options.end_by_s = EndBy(line, options.command_start_s);
   if (const char* name = std::getenv(kJobName)) options.job = name;
   if (const char* restarts = std::getenv(kJobRestarts)) options.restarts = std::atoll(restarts);
-  switch (Train(config, models, world, options)) {
+  switch (Train(config, extensions, world, options)) {
     case StopRequest::kNone:
       break;
     case StopRequest::kStop:
@@ -225,26 +293,24 @@ ExitStatus RunTrain(const CommandLine& line, const Models& models, StopSignals& 
   return ExitStatus::kDone;
 }
 
-void RunBenchStep(const CommandLine& line, const Models& models, Job& job) {
+void RunBenchStep(const CommandLine& line, const Extensions& extensions, Job& job) {
   Config config;
   Together(job.host(), [&] { config = LoadConfig(line.config, line.assignments); });
   const World world = Connect(job, config);
-  BenchStep(config, line.bench, models, world, MakeTrainOptions(job));
+  BenchStep(config, line.bench, extensions, world, MakeTrainOptions(job));
 }
 
 // Connects a command that has no config.
-World Connect(Job& job, const std::string& device) {
-  return job.Connect(device == "cpu"    ? Config::CPU
-                     : device == "cuda" ? Config::CUDA
-                                        : Config::AUTO);
+World Connect(Job& job, const CommandLine& line) {
+  return WithWarnings(job, job.Connect(line.device));
 }
 
 void RunBenchCollective(Op op, const CommandLine& line, Job& job) {
-  BenchCollective(op, line.bench, Connect(job, line.device));
+  BenchCollective(op, line.bench, Connect(job, line));
 }
 
 void RunBenchLoader(const CommandLine& line, Job& job) {
-  BenchLoader(line.bench, Connect(job, line.device));
+  BenchLoader(line.bench, Connect(job, line));
 }
 
 int RunBenchScaling(const CommandLine& line, const char* program) {
@@ -252,19 +318,22 @@ int RunBenchScaling(const CommandLine& line, const char* program) {
     throw UsageError("bench scaling inside mpirun or srun: it starts ranks itself");
   const Config config = LoadConfig(line.config, line.assignments);
   const int gpus = config.device() == Config::CPU ? 0 : c10::cuda::device_count();
-  const int ranks = line.ranks > 0 ? line.ranks : (gpus > 0 ? gpus : 2);
+  const int wanted = RanksWanted(line);
+  const int ranks = wanted > 0 ? wanted : (gpus > 0 ? gpus : 2);
   std::vector<std::string> arguments{line.config};
   for (const std::string& assignment : line.assignments) {
     arguments.insert(arguments.end(), {"--set", assignment});
   }
-  return BenchScaling(ranks, config.global_batch(), ProgramPath(program), arguments, line.bench);
+  return BenchScaling(ranks, MachinesFor(line.hosts), config.global_batch(), ProgramPath(program),
+                      arguments, line.bench);
 }
 
-void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
+void RunEvaluate(const CommandLine& line, const Extensions& extensions, Job& job) {
   Config config;
   Together(job.host(), [&] { config = ConfigOfRun(line); });
   const World world = Connect(job, config);
-  const RunEvaluation evaluation = EvaluateRun(line.run_dir, config, line.inputs, models, world);
+  const RunEvaluation evaluation =
+      EvaluateRun(line.run_dir, config, line.inputs, extensions, world);
   for (const std::string& why : evaluation.bad_samples) {
     Warn(fmt::format("rank {}: {}", world.rank(), why));
   }
@@ -275,11 +344,12 @@ void RunEvaluate(const CommandLine& line, const Models& models, Job& job) {
   }
 }
 
-void RunPredict(const CommandLine& line, const Models& models, Job& job) {
+void RunPredict(const CommandLine& line, const Extensions& extensions, Job& job) {
   Config config;
   Together(job.host(), [&] { config = ConfigOfRun(line); });
   const World world = Connect(job, config);
-  const int64_t rows = PredictRun(line.run_dir, config, line.inputs, line.output, models, world);
+  const int64_t rows =
+      PredictRun(line.run_dir, config, line.inputs, line.output, extensions, world);
   if (world.rank() == 0) fmt::print("{}: {} predictions\n", line.output, rows);
 }
 
@@ -315,7 +385,8 @@ int RunAsRank(const std::string& name, const std::function<ExitStatus(Job&)>& co
 
 }  // namespace
 
-int Main(int argc, char** argv, const Models& models) {
+int Main(int argc, char** argv, Models models, Datasets datasets) {
+  const Extensions extensions{.models = std::move(models), .datasets = std::move(datasets)};
   CommandLine line;
   CLI::App app("Lockstep trains PyTorch-style models on every GPU that mpirun gives it.",
                "lockstep");
@@ -323,6 +394,10 @@ int Main(int argc, char** argv, const Models& models) {
   app.fallthrough();
   app.add_option("-n,--ranks", line.ranks, "start N ranks on this machine through mpirun")
       ->check(CLI::Range(1, 4096));
+  app.add_option("--hosts", line.hosts,
+                 "node1:8,node2:8: start so many ranks on each of these machines, through ssh");
+  app.add_flag("--elastic", line.elastic,
+               "with --restarts: go on without machines and GPUs that have failed");
   app.add_option("--restarts", line.restarts,
                  "of train: start a job that failed again, so often, from its newest checkpoint")
       ->check(CLI::Range(0, 1'000'000));
@@ -385,6 +460,7 @@ int Main(int argc, char** argv, const Models& models) {
   }
   SlurmCommand slurm(app);
   PrepareCommand prepare(app);
+  BundleCommand bundle(app);
   CLI::App* bench = app.add_subcommand("bench", "measurements on this machine");
   bench->require_subcommand(1);
   std::vector<std::pair<CLI::App*, Op>> collectives;
@@ -415,11 +491,18 @@ int Main(int argc, char** argv, const Models& models) {
   loader->add_option("--decode", line.bench.decode, "images on the cpu or the gpu, or auto")
       ->transform(CLI::CheckedTransformer(decodes))
       ->default_str("auto");
+  DoctorOptions examined{.version = kVersion};
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "whether this machine, or with -n each rank, has all it needs");
+  doctor->add_option("--folder", examined.folder, "where runs will be")->capture_default_str();
+  doctor->add_flag("--json", examined.json, "a line of JSON for each finding of each rank");
+  const std::map<std::string, Config::Device> devices{
+      {"auto", Config::AUTO}, {"cpu", Config::CPU}, {"cuda", Config::CUDA}};
   for (CLI::App* command :
-       {collectives[0].first, collectives[1].first, collectives[2].first, loader}) {
+       {collectives[0].first, collectives[1].first, collectives[2].first, loader, doctor}) {
     command->add_option("--device", line.device, "cpu, cuda or auto")
-        ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
-        ->capture_default_str();
+        ->transform(CLI::CheckedTransformer(devices))
+        ->default_str("auto");
   }
   CLI::App* scaling =
       bench->add_subcommand("scaling", "step time of a config on 1, 2, 4, ... ranks, up to -n");
@@ -441,6 +524,8 @@ int Main(int argc, char** argv, const Models& models) {
   }
   CLI::App* version =
       app.add_subcommand("version", "print the version and those of what it stands on");
+  // For other processes of this program.
+  CLI::App* probe_gpu = app.add_subcommand(kProbeGpu)->group("");
   for (CLI::App* command : {train, config, scaling, step}) {
     command->add_option("--set", line.assignments, "override a field: --set optimizer.lr=0.01")
         ->allow_extra_args(false)
@@ -460,9 +545,11 @@ int Main(int argc, char** argv, const Models& models) {
       ExportWeights(line.weights, line.weights_output, line.dtype);
     }
     if (version->parsed()) PrintVersion();
-    if (slurm.parsed()) slurm.Run(ProgramPath(argv[0]));
+    if (probe_gpu->parsed()) return ProbeGpu();
+    if (slurm.parsed()) slurm.Run(StartScriptOr(ProgramPath(argv[0])));
+    if (bundle.parsed()) bundle.Run(kVersion);
     if (prepare.parsed()) {
-      if (line.ranks > 0)
+      if (line.ranks > 0 || !line.hosts.empty())
         throw UsageError("-n: prepare runs in threads of one process: --threads N");
       prepare.Run();
     }
@@ -475,11 +562,15 @@ int Main(int argc, char** argv, const Models& models) {
       };
     };
     std::vector<std::pair<const CLI::App*, std::function<ExitStatus(Job&)>>> commands{
-        {train, [&](Job& job) { return RunTrain(line, models, *signals, job); }},
-        {evaluate, until_done([&](Job& job) { RunEvaluate(line, models, job); })},
-        {predict, until_done([&](Job& job) { RunPredict(line, models, job); })},
+        {train, [&](Job& job) { return RunTrain(line, extensions, *signals, job); }},
+        {evaluate, until_done([&](Job& job) { RunEvaluate(line, extensions, job); })},
+        {predict, until_done([&](Job& job) { RunPredict(line, extensions, job); })},
         {loader, until_done([&](Job& job) { RunBenchLoader(line, job); })},
-        {step, until_done([&](Job& job) { RunBenchStep(line, models, job); })}};
+        {step, until_done([&](Job& job) { RunBenchStep(line, extensions, job); })},
+        {doctor, [&](Job& job) {
+           examined.device = line.device;
+           return RunDoctor(examined, job);
+         }}};
     for (const auto& [command, op] : collectives) {
       commands.emplace_back(
           command, until_done([&line, op = op](Job& job) { RunBenchCollective(op, line, job); }));
@@ -487,7 +578,9 @@ int Main(int argc, char** argv, const Models& models) {
     for (const auto& [command, run] : commands) {
       if (!command->parsed()) continue;
       if (train->parsed()) EndBy(line, SecondsSinceBoot());  // says what is wrong with it
-      if (line.ranks > 0 || line.restarts > 0) return StartJob(line, train->parsed(), argc, argv);
+      if (line.ranks > 0 || !line.hosts.empty() || line.restarts > 0 || line.elastic) {
+        return StartJob(line, train->parsed(), argc, argv);
+      }
       if (train->parsed()) signals.emplace();
       return RunAsRank(command->get_name(), run);
     }

@@ -1,9 +1,11 @@
-// The whole command line, for a program that brings its own models.
+// The whole command line, for a program that brings its own models and data sets.
 //
 //   int main(int argc, char** argv) {
 //     lockstep::Models models = lockstep::BuiltInModels();
 //     models.Add<MyNet>("my_net");
-//     return lockstep::Main(argc, argv, models);
+//     lockstep::Datasets datasets;
+//     datasets.Add<MyData>("my_data");
+//     return lockstep::Main(argc, argv, models, datasets);
 //   }
 //
 // what can fail -> what the user sees -> the test that shows it
@@ -12,12 +14,13 @@
 //     -> tests/bad_input_test.py
 #pragma once
 
+#include "trainer/datasets.h"
 #include "trainer/model.h"
 #include "trainer/models/built_in.h"
 
 namespace lockstep {
 
 // Runs the command line and returns the exit status (docs/design.md, 'Starting and stopping').
-int Main(int argc, char** argv, const Models& models);
+int Main(int argc, char** argv, Models models, Datasets datasets = {});
 
 }  // namespace lockstep

@@ -6,18 +6,30 @@
 
 namespace lockstep {
 
-enum class Machines {
-  kThis,
-  kSlurmJob,  // those of the Slurm job that this process belongs to
+// That a job's ranks run on.
+struct Machines {
+  enum class Kind {
+    kThis,
+    kSlurmJob,  // those of the Slurm job that this process belongs to
+    kListed,    // through ssh
+  };
+  Kind kind = Kind::kThis;
+  std::string hosts;  // kListed: "node1:8,node2:8", with the ranks of each
+
+  bool one() const { return kind == Kind::kThis; }
 };
 
-// A Slurm job's, where this process is part of one of several machines.
-Machines MachinesHere();
+// Those in `hosts`, or where it is empty a Slurm job's, where this process is part of one of several machines.
+Machines MachinesFor(const std::string& hosts);
 
 // The command that runs `program` with `arguments` as `ranks` ranks: with the flags that it needs in a container, as
-// root, without ssh, and with more ranks than cores, where this is so.
-std::vector<std::string> MpirunCommand(int ranks, Machines machines, const std::string& program,
-                                       const std::vector<std::string>& arguments);
+// root, without ssh, and with more ranks than cores, where this is so; of kListed with the network that connects the
+// machines, and so that it notices where one is gone. Ranks on other machines get this process's
+// environment variables that begin with NCCL_, and `variables`, which may not be set yet.
+std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
+                                       const std::string& program,
+                                       const std::vector<std::string>& arguments,
+                                       const std::vector<std::string>& variables);
 
 // Throws Error (kUsage) where there is none.
 void RequireMpirun();

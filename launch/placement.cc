@@ -1,6 +1,7 @@
 #include "launch/placement.h"
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -18,6 +19,12 @@ int64_t RanksOn(const Place& machine, const std::vector<Place>& places) {
 }
 
 }  // namespace
+
+size_t MachinesOf(const std::vector<Place>& places) {
+  std::set<std::string> names;
+  for (const Place& place : places) names.insert(place.machine);
+  return names.size();
+}
 
 void RequireOwnGpus(const std::vector<Place>& places) {
   const auto with_gpu = std::count_if(places.begin(), places.end(),
@@ -60,6 +67,25 @@ int CoresOf(const std::vector<Place>& places, int rank) {
   // A third of a core, three times, is one.
   constexpr double kRounding = 1e-6;
   return std::max(1, static_cast<int>(std::min(cores, time) + kRounding));
+}
+
+std::vector<Place> BesideTheirGpus(std::vector<Place> places) {
+  std::vector<Place> beside = places;
+  for (Place& place : beside) CPU_AND(&place.cores, &place.cores, &place.beside_gpu);
+  std::vector<bool> gains(places.size());
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    gains[rank] = CPU_COUNT(&beside[rank].cores) > 0 && CoresOf(beside, static_cast<int>(rank)) >=
+                                                            CoresOf(places, static_cast<int>(rank));
+  }
+  std::vector<Place> chosen = places;
+  for (size_t rank = 0; rank < places.size(); ++rank) {
+    bool all = true;
+    for (size_t other = 0; other < places.size(); ++other) {
+      if (OnOneMachine(places[rank], places[other])) all = all && gains[other];
+    }
+    if (all) chosen[rank].cores = beside[rank].cores;
+  }
+  return chosen;
 }
 
 std::string WhatIsNarrow(const std::vector<Place>& places, int cores_of_machine) {

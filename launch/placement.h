@@ -22,16 +22,24 @@ struct Place {
   int32_t visible_gpus = 0;
   std::array<unsigned char, 16> gpu{};  // the UUID of its own; zeros: it has none
   cpu_set_t cores{};                    // it may run on
-  double most_cores = 0;                // it and the others of its machine get the time of together
+  cpu_set_t beside_gpu{};  // those of its GPU's part of the machine; none: it is not known
+  double most_cores = 0;   // it and the others of its machine get the time of together
 
   bool has_gpu() const { return gpu != std::array<unsigned char, 16>{}; }
 };
+
+// How many machines they are on.
+size_t MachinesOf(const std::vector<Place>& places);
 
 // Throws Error (kUsage), the same for all ranks, where they cannot train so.
 void RequireOwnGpus(const std::vector<Place>& places);
 
 // The cores' worth of time that `rank` has for its threads, where those that may run on a core share it. At least 1.
 int CoresOf(const std::vector<Place>& places, int rank);
+
+// The same places with each rank on cores beside its GPU, on those machines where all ranks have such and none has
+// fewer cores for it.
+std::vector<Place> BesideTheirGpus(std::vector<Place> places);
 
 // What keeps ranks from their machines' cores, for the user to change; empty: nothing.
 std::string WhatIsNarrow(const std::vector<Place>& places, int cores_of_machine);

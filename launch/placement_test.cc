@@ -75,5 +75,42 @@ TEST(Placement, NoticesRanksOnOneCore) {
   EXPECT_EQ(WhatIsNarrow({On("a", 0, 0, {0, 1}), On("a", 0, 0, {0, 1})}, 64), "");
 }
 
+// With its GPU beside `cores`.
+Place Beside(Place place, const std::vector<int>& cores) {
+  for (const int core : cores) CPU_SET(core, &place.beside_gpu);
+  return place;
+}
+
+std::vector<int> CoresIn(const cpu_set_t& set) {
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+TEST(Placement, RanksKeepBesideTheirGpus) {
+  const std::vector<int> all{0, 1, 2, 3};
+  const std::vector<Place> places = BesideTheirGpus(
+      {Beside(On("a", 2, 1, all), {0, 1}), Beside(On("a", 2, 2, all), {2, 3})});
+  EXPECT_EQ(CoresIn(places[0].cores), (std::vector<int>{0, 1}));
+  EXPECT_EQ(CoresIn(places[1].cores), (std::vector<int>{2, 3}));
+}
+
+TEST(Placement, NoRankLosesCoresToBeBesideItsGpu) {
+  const std::vector<int> all{0, 1, 2, 3};
+  // Both GPUs are on one half of the machine: the other would lie idle.
+  std::vector<Place> places =
+      BesideTheirGpus({Beside(On("a", 2, 1, all), {0, 1}), Beside(On("a", 2, 2, all), {0, 1})});
+  EXPECT_EQ(CoresIn(places[0].cores), all);
+  // A user's binding stands, even far from the GPU.
+  places = BesideTheirGpus({Beside(On("a", 1, 1, {2, 3}), {0, 1})});
+  EXPECT_EQ(CoresIn(places[0].cores), (std::vector<int>{2, 3}));
+  // It is not known where the GPU is; other machines know.
+  places = BesideTheirGpus({On("a", 1, 1, all), Beside(On("b", 1, 2, all), all)});
+  EXPECT_EQ(CoresIn(places[0].cores), all);
+  EXPECT_EQ(CoresIn(places[1].cores), all);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 //   it fails in one place -> it stays ended, and a line says so -> test_a_job_that_gets_no_further
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "launch/supervisor.h"
@@ -15,6 +16,11 @@ struct SupervisedJob {
   Supervisor::Program program;
   std::string run_dir;  // that it trains in; empty: it does not train
   int restarts = 0;     // that are allowed after failures
+  bool on_other_machines = false;
+  // Why a job whose launcher failed before its ranks had met came to nothing.
+  std::function<std::string()> why_no_start;
+  // What to start after a failure, where that may be something else; nothing: there is nothing left to run on.
+  std::function<std::optional<Supervisor::Program>()> what_is_left;
 };
 
 // Environment variables that a job finds: its name, which is no other's and which the run folder's lock has as

@@ -14,6 +14,11 @@ using Clock = std::chrono::steady_clock;
 constexpr double kLookInterval = 0.02;
 constexpr double kLongTime = 3600;
 
+// Between two looks whether a job's rank 0 is there, and how long mpirun may live after it: ranks of a job that ends
+// in order leave within a second, and those of one that does not are ended within five.
+constexpr double kHeldInterval = 1;
+constexpr double kAlone = 10;
+
 constexpr int kTaken[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
 
 // The signal of `taken` that came; 0: none did, for so many seconds.
@@ -44,9 +49,25 @@ Supervisor::End Supervisor::Run(const Program& program, const std::function<bool
   ChildProcess job(program.command, ChildProcess::Group::kOwn, /*output=*/-1, before_);
   bool told = false;
   int ends = 0;  // that the job was told of
+  bool was_held = false;
+  auto held_at = Clock::now();
   std::optional<ChildProcess::End> end;
   while (!(end = job.Poll())) {
-    const int signal = WaitForSignal(taken_, asked_ && !told ? kLookInterval : kLongTime);
+    const double interval = asked_ && !told   ? kLookInterval
+                            : program.is_held ? kHeldInterval
+                                              : kLongTime;
+    const int signal = WaitForSignal(taken_, interval);
+    const bool is_held = program.is_held && program.is_held();
+    was_held = was_held || is_held;
+    if (is_held || !was_held) held_at = Clock::now();
+    if (was_held && Clock::now() - held_at > std::chrono::duration<double>(kAlone)) {
+      job.Abandon();
+      return {.status = static_cast<int>(ExitStatus::kPeer),
+              .error = fmt::format("the ranks have ended, and {} waits for a machine that does not "
+                                   "answer: it was killed",
+                                   program.name),
+              .by_user = asked_ || ended_by_ != 0};
+    }
     if (signal == SIGUSR1) job.Send(signal);
     if (signal != 0) OnSignal(signal, can_stop());
     if (ends_ > ends) {

@@ -16,6 +16,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/endings_test.py)
 //   the job's program cannot be started -> Error (kUsage) -> launch/child_process_test.cc
+//   mpirun waits for a machine that is gone -> it is killed; End.error, and kPeer -> tests/network_test.py
 //   mpirun is killed -> End.error, and kPeer -> tests/fault_test.py, test_mpirun_is_killed
 //   a signal killed a rank -> kPeer -> tests/fault_test.py, test_a_rank_that_is_killed
 #pragma once
@@ -48,6 +49,9 @@ class Supervisor {
     std::vector<std::string> command;
     std::string name;     // as its user knows it
     int end_at_once = 0;  // the signal that has it end the job
+    // Whether its rank 0 holds what it trains in, for jobs on several machines; mpirun waits for one that does not
+    // answer until TCP gives up, and is killed some time after that rank has ended.
+    std::function<bool()> is_held{};
   };
 
   // Runs a job to its end. `can_stop`: whether it has come so far that it stops in order when it is asked to. Throws

@@ -19,6 +19,7 @@ from harness import (
     PEER,
     USAGE,
     Run,
+    faulty_data,
     faulty_model,
     processes_with,
     wait_until,
@@ -31,7 +32,7 @@ LIMIT_S = 2  # of the watchdog, for all that follows
 MARGIN_S = 5
 START_S = float(os.environ.get("START_S", "5"))  # to start and to come to the fault
 
-THROW, KILL_RANK, KILL_MPIRUN, UNUSED_BIAS, STOP_RANK, SKIP_COLLECTIVE, NEVER_RETURN, UNREADABLE = range(1, 9)
+THROW, KILL_RANK, KILL_MPIRUN, UNUSED_BIAS, STOP_RANK, SKIP_COLLECTIVE, NEVER_RETURN = range(1, 8)
 
 
 @pytest.fixture(autouse=True, params=range(int(os.environ.get("REPEAT", "1"))))
@@ -39,12 +40,15 @@ def repeat(request):
     return request.param
 
 
-def config_of(folder, model="", more="", name="config.pbtxt", graph="false"):
+DATA_TEXT = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}'
+
+
+def config_of(folder, model="", more="", name="config.pbtxt", graph="false", data=DATA_TEXT):
     """Without a CUDA graph, because the model fails in its forward, which a graph's replays do not call."""
     path = write_config(
         folder,
         f"""run_dir: "{folder}/run" epochs: 1000000 graph: {graph} {more}
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}
+        {data}
         watchdog {{ collective_timeout_s: {LIMIT_S} heartbeat_timeout_s: {LIMIT_S} }}
         model {{ {faulty_model(**model)} }}""",
     )
@@ -120,7 +124,8 @@ def test_a_parameter_that_one_rank_does_not_use(rank, at, tmp_path):
 
 @pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 5000)])
 def test_an_exception_in_one_ranks_loader(rank, at, tmp_path):
-    run = faulty(tmp_path, UNREADABLE, "loader { threads: 1 }", rank=rank, at=at)
+    config = config_of(tmp_path, {}, "loader { threads: 1 }", data=faulty_data(rank=rank, at=at))
+    run = Run(["train", config], ranks=RANKS, program=FAULTY, timeout=60)
     expect_end(run, tmp_path, DATA, f"error: rank {rank}: picture-", "the file is cut short")
 
 

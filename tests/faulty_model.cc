@@ -1,4 +1,4 @@
-// A lockstep program whose model, linear otherwise, and data fail as the model's options say:
+// A lockstep program whose model, linear otherwise, fails as its options say:
 //   fault  what happens in the forward number `at`, counted from 0, on rank `rank` (-1: on every rank)
 //   1      the model throws
 //   2      its process is killed
@@ -8,9 +8,8 @@
 //   6      BatchNorm is not synchronised, so a collective is skipped (with `norm` and
 //          ddp.sync_batch_norm)
 //   7      it never comes back
-//   8      a sample cannot be read (`at` counts reads)
-//   9      memory runs out in every forward from then on of more than `fits` samples
-//   10     likewise, in the backward
+//   8      memory runs out in every forward from then on of more than `fits` samples
+//   9      likewise, in the backward
 // `dropout`: per cent of the outputs that are dropped. `record`: a file to which each training forward adds
 // the first number of each of its samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
 // `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
@@ -27,9 +26,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "data/csv.h"
 #include "launch/main.h"
 #include "trainer/batch_norm.h"
-#include "trainer/task.h"
 
 namespace {
 
@@ -42,9 +41,8 @@ enum Fault {
   kStopRank = 5,
   kSkipCollective = 6,
   kNeverReturn = 7,
-  kUnreadable = 8,
-  kNoMemory = 9,
-  kNoMemoryInBackward = 10
+  kNoMemory = 8,
+  kNoMemoryInBackward = 9
 };
 
 [[noreturn]] void RunOutOfMemory() {
@@ -61,18 +59,18 @@ bool IsMeant(int64_t rank) { return rank == -1 || rank == OwnRank(); }
 class FaultyModel : public lockstep::Model {
  public:
   explicit FaultyModel(const lockstep::ModelSpec& spec)
-      : fault_(spec.IntegerOption("fault", kNone)),
-        rank_(spec.IntegerOption("rank", 0)),
-        at_(spec.IntegerOption("at", 0)),
-        fits_(spec.IntegerOption("fits", 0)),
-        dropout_(static_cast<double>(spec.IntegerOption("dropout", 0)) / 100),
-        waits_(spec.IntegerOption("waits", 0) != 0),
-        record_(spec.Option("record", "")),
+      : fault_(spec.options.Integer("fault", kNone)),
+        rank_(spec.options.Integer("rank", 0)),
+        at_(spec.options.Integer("at", 0)),
+        fits_(spec.options.Integer("fits", 0)),
+        dropout_(static_cast<double>(spec.options.Integer("dropout", 0)) / 100),
+        waits_(spec.options.Integer("waits", 0) != 0),
+        record_(spec.options.Text("record", "")),
         linear_(torch::nn::Linear(spec.input_shape[0], spec.classes)) {
-    const bool by_rank = spec.IntegerOption("name_by_rank", 0) != 0;
+    const bool by_rank = spec.options.Integer("name_by_rank", 0) != 0;
     register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
-    if (spec.IntegerOption("twice", 0) != 0) register_module("again", linear_);
-    if (spec.IntegerOption("norm", 0) != 0) {
+    if (spec.options.Integer("twice", 0) != 0) register_module("again", linear_);
+    if (spec.options.Integer("norm", 0) != 0) {
       norm_ = register_module(
           "norm", std::make_shared<lockstep::BatchNorm>(spec.classes, spec.sync_batch_norm));
     }
@@ -125,43 +123,37 @@ class FaultyModel : public lockstep::Model {
   std::shared_ptr<lockstep::BatchNorm> norm_;
 };
 
-class FaultyDataset : public lockstep::WrappedDataset {
+// The digits' file, in which read number `at`, counted from 0, on rank `rank` fails.
+class FaultyDataset : public lockstep::Dataset {
  public:
-  FaultyDataset(std::shared_ptr<const lockstep::Dataset> whole, int64_t at)
-      : WrappedDataset(*whole), owned_(std::move(whole)), at_(at) {}
+  explicit FaultyDataset(const lockstep::DatasetSource& source)
+      : rows_(lockstep::ReadCsv({.files = source.files, .scale = 0.0625}).dataset),
+        rank_(source.options.Integer("rank", 0)),
+        at_(source.options.Integer("at", 0)) {}
+
+  int64_t size() const override { return rows_->size(); }
+  const lockstep::SampleSpec& spec() const override { return rows_->spec(); }
 
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
-    if (reads_++ == at_) throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
-    whole_.Read(index, epoch, input, target);
+    if (reads_++ == at_ && IsMeant(rank_)) {
+      throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
+    }
+    rows_->Read(index, epoch, input, target);
   }
 
  private:
-  std::shared_ptr<const lockstep::Dataset> owned_;
+  std::shared_ptr<const lockstep::Dataset> rows_;
+  int64_t rank_;
   int64_t at_;
   mutable std::atomic<int64_t> reads_ = 0;
 };
 
 }  // namespace
 
-// The linker sends the trainer's calls of lockstep::OpenTrainingData here (--wrap in BUILD).
-extern "C" {
-lockstep::TrainingData __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigERKNS_5WorldE(
-    const lockstep::config::Config& config, const lockstep::World& world);
-
-lockstep::TrainingData __wrap__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigERKNS_5WorldE(
-    const lockstep::config::Config& config, const lockstep::World& world) {
-  lockstep::TrainingData data =
-      __real__ZN8lockstep16OpenTrainingDataERKNS_6config6ConfigERKNS_5WorldE(config, world);
-  const lockstep::ModelSpec spec{.config = config.model()};
-  if (spec.IntegerOption("fault", kNone) == kUnreadable && IsMeant(spec.IntegerOption("rank", 0))) {
-    data.train = std::make_shared<FaultyDataset>(data.train, spec.IntegerOption("at", 0));
-  }
-  return data;
-}
-}
-
 int main(int argc, char** argv) {
   lockstep::Models models = lockstep::BuiltInModels();
   models.Add<FaultyModel>("faulty");
-  return lockstep::Main(argc, argv, models);
+  lockstep::Datasets datasets;
+  datasets.Add<FaultyDataset>("faulty");
+  return lockstep::Main(argc, argv, models, datasets);
 }

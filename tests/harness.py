@@ -105,10 +105,14 @@ class Started:
 
         wait_until(there, self.LONG_S)
 
+    def children(self):
+        """The processes that it started and that have not ended."""
+        return [*map(int, pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())]
+
     def child(self):
-        """The process that it started."""
-        (pid,) = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return int(pid)
+        """The only one."""
+        (pid,) = self.children()
+        return pid
 
     def rank(self, number):
         """Its process."""
@@ -157,6 +161,12 @@ def checkpoints(run_dir):
 def faulty_model(**options):
     """What a config says of the model in tests/faulty_model.cc."""
     return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
+
+
+def faulty_data(**options):
+    """What a config says of the data set in tests/faulty_model.cc."""
+    listed = " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
+    return f'data {{ format: OWN train: "{DIGITS}" own {{ name: "faulty" {listed} }} }}'
 
 
 def expect_error(run, status, *parts):
@@ -223,9 +233,9 @@ def split_digits(folder, train=1437):
 
 def wait_until(condition, seconds):
     end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
+    while not condition():
+        assert time.monotonic() < end, "it did not come to be"
         os.sched_yield()
-    assert condition()
 
 
 def processes_of(text):

@@ -26,7 +26,7 @@ from harness import (
 )
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
-FORWARD, BACKWARD = 9, 10
+FORWARD, BACKWARD = 8, 9
 
 
 def train(folder, name, model, ranks=None, more="", optimizer=""):

@@ -1,7 +1,7 @@
 """Jobs that fail are started again by --restarts, from their newest checkpoint, unless that is of no use."""
 
 import os
-import pathlib
+import re
 import signal
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from harness import (
     BUG,
     DATA,
+    DEVICE,
     DIGITS,
     DONE,
     PEER,
@@ -18,6 +19,7 @@ from harness import (
     Started,
     events,
     expect_error,
+    faulty_data,
     faulty_model,
     losses_by_step,
     skip_without_gpus,
@@ -27,16 +29,21 @@ from harness import (
 )
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTS = os.path.abspath(os.environ["MACHINE_FAULTS_SO"])
 LONG_S = 60  # for anything to happen that does
-THROW, UNREADABLE = 1, 8
+THROW = 1
 
 
-def config_in(folder, more="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }'):
+MLP = 'name: "mlp" mlp { hidden: [24] dropout: 0.2 }'
+DIGITS_DATA = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}'
+
+
+def config_in(folder, more="", model=MLP, data=DIGITS_DATA):
     """Without a CUDA graph, whose replays do not call the model that fails."""
     return write_config(
         folder,
         f"""deterministic: true graph: false log {{ every_steps: 1 }} global_batch: 64 epochs: 100000
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ {model} }} {more}""",
+        {data} model {{ {model} }} {more}""",
     )
 
 
@@ -75,8 +82,9 @@ def test_a_job_that_gets_no_further(tmp_path, ranks):
     assert len(events(tmp_path / "run", "start")) == 3
     assert run.err.count("the model broke") == 3, run
     last = run.error_lines[-1]
-    assert last.startswith("lockstep: error: the job failed with status 70 at step 3"), run
-    assert "; not started again, as it failed 3 times and came no further than step 3" in last, run
+    # The 36th; a job of one rank is known by its log, which on GPUs is some steps late.
+    assert re.match(r"lockstep: error: the job failed with status 70 at step (2[5-9]|3\d);", last), run
+    assert "; not started again, as it failed 3 times and came no further than step " in last, run
     assert "restart 2 of 100 follows in 5 s" in run.err, run
 
 
@@ -91,7 +99,7 @@ def test_all_restarts_are_used_up(tmp_path):
 @pytest.mark.parametrize("ranks", [None, 2])
 def test_what_is_wrong_for_good_is_not_repeated(tmp_path, ranks):
     skip_without_gpus(ranks)
-    config = config_in(tmp_path, "loader { threads: 1 }", faulty_model(fault=UNREADABLE, at=2000))
+    config = config_in(tmp_path, "loader { threads: 1 }", data=faulty_data(at=2000))
     run = train(config, tmp_path / "run", "--restarts", "3", ranks=ranks, program=FAULTY)
     assert run.status == DATA, run
     assert len(events(tmp_path / "run", "start")) == 1
@@ -118,3 +126,39 @@ def test_inside_mpirun(tmp_path):
     words = ["--allow-run-as-root", "--bind-to", "none", "-quiet", "--mca", "plm", "isolated", "-n", "1"]
     run = Run([*words, os.environ["LOCKSTEP"], "--restarts", "2", "train", config], program="mpirun")
     expect_error(run, USAGE, "--restarts inside mpirun or srun: leave it out")
+
+
+def test_a_gpu_that_breaks(tmp_path):
+    """The job goes on with the other one, and its steps are the same, sums of one and of two GPUs apart."""
+    if DEVICE != "CUDA":
+        pytest.skip("needs GPUs: this is the test on CPUs")
+    skip_without_gpus(2)
+    import torch
+
+    config = config_in(tmp_path, "checkpoint { every_steps: 20 }", model='name: "mlp" mlp { hidden: [24] }')
+    run_dir = tmp_path / "run"
+    broken = tmp_path / "broken"
+    faults = {"LD_PRELOAD": FAULTS, "BROKEN_GPU": str(broken)}
+    with Started(config, run_dir, 2, ["--restarts", "5", "--elastic"], env=faults) as job:
+        job.wait_for("checkpoint", 2)
+        (tmp_path / "uuid").write_text(str(torch.cuda.get_device_properties(1).uuid).replace("-", ""))
+        (tmp_path / "uuid").rename(broken)
+        job.wait_for("start", 2)
+        job.wait_for("checkpoint", 4)
+        status, _, err = job.stop()
+    assert status == STOPPED, err
+    assert [e["world_size"] for e in events(run_dir, "start")] == [2, 1]
+    assert "lockstep: warning: going on with GPU GPU-" in err, err
+    (stopped,) = events(run_dir, "stopped")
+    whole = train(config, tmp_path / "whole", "--set", f"max_steps={stopped['step']}", ranks=2)
+    assert whole.status == DONE, whole
+    (resume,) = events(run_dir, "resume")
+    seen, expected = losses_by_step(run_dir), losses_by_step(tmp_path / "whole")
+    assert all(seen[step] == expected[step] for step in range(1, resume["step"] + 1))
+    for step in range(resume["step"] + 1, resume["step"] + 21):
+        assert seen[step] == pytest.approx(expected[step], rel=1e-3), step
+
+
+def test_elastic_alone(tmp_path):
+    run = train(config_in(tmp_path), tmp_path / "run", "--elastic")
+    expect_error(run, USAGE, "--elastic says how a job goes on: add --restarts")

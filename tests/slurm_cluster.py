@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -104,11 +105,22 @@ class Cluster:
         )
         self.run("slurmctld", "-f", self.config, "-c")
         for node in NODES:
-            script = f"""hostname {node}; mount --make-rprivate /; mount --bind {self.folder}/hosts /etc/hosts
-                mount -t tmpfs tmpfs /dev/shm; exec slurmd -f {self.config} -N {node}"""
-            self.run("unshare", "--uts", "--mount", "sh", "-ec", script)
+            self.start(node)
         wait_until(lambda: self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split() == NODES, LONG_S)
         return self
+
+    def start(self, node):
+        script = f"""hostname {node}; mount --make-rprivate /; mount --bind {self.folder}/hosts /etc/hosts
+            mount -t tmpfs tmpfs /dev/shm; exec slurmd -f {self.config} -N {node}"""
+        self.run("unshare", "--uts", "--mount", "sh", "-ec", script)
+
+    def lose(self, node):
+        """As where it loses power: all that runs on it is gone at once."""
+        of_node = os.readlink(f"/proc/{(self.folder / f'slurmd.{node}.pid').read_text().strip()}/ns/uts")
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                if entry.name.isdigit() and os.readlink(entry / "ns/uts") == of_node:
+                    os.kill(int(entry.name), signal.SIGKILL)
 
     def __exit__(self, *unused):
         for state in ("PENDING", "RUNNING"):
@@ -146,5 +158,5 @@ class Cluster:
         words = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)
         return words[field]
 
-    def wait_for(self, job, state):
-        wait_until(lambda: self.of(job, "JobState") == state, LONG_S)
+    def wait_for(self, job, state, limit_s=LONG_S):
+        wait_until(lambda: self.of(job, "JobState") == state, limit_s)

@@ -2,6 +2,7 @@
 job, it goes on by itself or with the next sbatch, and in the end each loss is that of a run that nothing happened to."""
 
 import os
+import random
 import re
 import signal
 
@@ -23,10 +24,13 @@ from harness import (
     wait_until,
     write_config,
 )
-from slurm_cluster import Cluster, why_not
+from slurm_cluster import NODES, Cluster, why_not
 
 LONG_S = 60
+LOST_S = 120  # for Slurm to notice that a node is gone, and to start a job again
 STEPS = 150
+ENDINGS = int(os.environ.get("ENDINGS", "1"))  # how often the jobs that end at random moments
+SEED = int(os.environ.get("SEED", "0"))
 
 pytestmark = pytest.mark.skipif(DEVICE == "CUDA", reason="the two nodes are one machine, whose GPUs they would share")
 
@@ -61,10 +65,10 @@ def whole(tmp_path_factory):
 class Job:
     """A job of two nodes that trains, with the script's name and its run folder."""
 
-    def __init__(self, cluster, folder, *words):
+    def __init__(self, cluster, folder, *words, time="10:00", warning=60):
         self.cluster, self.folder, self.run_dir = cluster, folder, folder / "config"
         config = config_in(folder)
-        options = ["--nodes", 2, "--gpus", 0, "--time", "10:00", "--warning", 60, *words]
+        options = ["--nodes", 2, "--gpus", 0, "--time", time, "--warning", warning, *words]
         made = Run(["slurm", *options, config])
         assert made.status == DONE, made
         self.script = folder / "job.sh"
@@ -81,8 +85,11 @@ class Job:
     def wait_for_step(self, step):
         wait_until(lambda: self.is_at(step), LONG_S)
 
-    def expect_done(self, whole, starts):
-        self.cluster.wait_for(self.id, "COMPLETED")
+    def wait_for_random_step(self, number):
+        self.wait_for_step(random.Random(f"{SEED} {number}").randrange(5, STEPS * 3 // 4))
+
+    def expect_done(self, whole, starts, limit_s=LONG_S):
+        self.cluster.wait_for(self.id, "COMPLETED", limit_s)
         assert losses_by_step(self.run_dir) == whole
         assert len(events(self.run_dir, "start")) == starts
         self.expect_nothing_left()
@@ -106,10 +113,11 @@ def test_a_job_whose_time_is_nearly_over(cluster, tmp_path, whole, launcher):
     assert [e["step"] for e in events(job.run_dir, "resume")] == [stopped["step"]]
 
 
-def test_scancel(cluster, tmp_path, whole):
+@pytest.mark.parametrize("number", range(ENDINGS))
+def test_scancel(cluster, tmp_path, whole, number):
     """It stays ended; submitted again it goes on."""
     job = Job(cluster, tmp_path)
-    job.wait_for_step(20)
+    job.wait_for_random_step(number)
     cluster.run("scancel", job.id)
     cluster.wait_for(job.id, "CANCELLED")
     job.expect_nothing_left()
@@ -117,12 +125,43 @@ def test_scancel(cluster, tmp_path, whole):
     job.expect_done(whole, starts=2)
 
 
-def test_scontrol_requeue(cluster, tmp_path, whole):
+@pytest.mark.parametrize("number", range(ENDINGS))
+def test_scontrol_requeue(cluster, tmp_path, whole, number):
     """As when a job of higher priority takes its nodes."""
     job = Job(cluster, tmp_path)
-    job.wait_for_step(20)
+    job.wait_for_random_step(number)
     cluster.run("scontrol", "requeue", job.id)
     job.expect_done(whole, starts=2)
+
+
+@pytest.mark.parametrize("node", NODES if ENDINGS > 1 else NODES[:1])
+@pytest.mark.parametrize("number", range(ENDINGS))
+def test_a_node_is_lost(cluster, tmp_path, whole, node, number):
+    """The first one, which the job's script runs on, or the other; when it is back the job goes on."""
+    job = Job(cluster, tmp_path)
+    job.wait_for_random_step(number)
+    cluster.lose(node)
+    cluster.wait_for(job.id, "PENDING", LOST_S)
+    job.expect_nothing_left()
+    cluster.start(node)
+    job.expect_done(whole, starts=2, limit_s=LOST_S)
+
+
+@pytest.mark.skipif(ENDINGS == 1, reason="takes two minutes, as Slurm looks at limits twice a minute: ENDINGS=2 runs it")
+def test_the_time_is_over(cluster, tmp_path):
+    """Slurm's own warning, 30 seconds before the limit of a minute; the job is started again, until its user stops it."""
+    job = Job(cluster, tmp_path, "--set", "max_steps=1000000000", time="1:00", warning=30)
+    wait_until(lambda: (job.run_dir / "log.jsonl").exists() and len(events(job.run_dir, "resume")) == 1, 3 * LONG_S)
+    assert Run(["stop", job.run_dir]).status == DONE
+    cluster.wait_for(job.id, "FAILED")
+    job.expect_nothing_left()
+    assert cluster.of(job.id, "Restarts") == "1"
+    first, last = events(job.run_dir, "stopped")
+    (resume,) = events(job.run_dir, "resume")
+    assert resume["step"] == first["step"]
+    run = train(config_in(tmp_path, "whole"), tmp_path / "whole", "--set", f"max_steps={last['step']}", ranks=2)
+    assert run.status == DONE, run
+    assert losses_by_step(job.run_dir) == losses_by_step(tmp_path / "whole")
 
 
 def test_a_rank_is_killed(cluster, tmp_path, whole):

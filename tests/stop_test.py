@@ -11,6 +11,7 @@ import pytest
 
 from harness import (
     CHECKPOINT,
+    DEVICE,
     DIGITS,
     DONE,
     INTERRUPTED,
@@ -32,6 +33,7 @@ from harness import (
 FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 LONG_S = 60  # for anything to happen that does
+LATE = 8 if DEVICE == "CUDA" else 1  # steps after which a wish is obeyed: on GPUs they are queued ahead
 
 
 def config_in(folder, more="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }'):
@@ -114,7 +116,7 @@ def test_a_signal_before_the_ranks_have_met(tmp_path):
     skip_without_gpus(2)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", 2) as job:
-        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigBlk"), LONG_S)
+        wait_until(job.children, LONG_S)
         os.kill(job.process.pid, signal.SIGUSR2)
         expect_stopped(tmp_path, config, job, 2, STOPPED)
 
@@ -149,7 +151,7 @@ def test_a_stop_that_was_left_for_the_next_start(tmp_path):
     before = checkpoints(job.run_dir)[-1]
     (job.run_dir / "STOP").touch()
     assert train(config, job.run_dir).status == INTERRUPTED
-    assert checkpoints(job.run_dir)[-1] == before + 1
+    assert before < checkpoints(job.run_dir)[-1] <= before + LATE
     assert not (job.run_dir / "STOP").exists()
 
 
@@ -174,10 +176,12 @@ def test_a_time_limit(tmp_path, ranks, limit):
 def test_no_time_at_all(tmp_path):
     """A step is made, so that each start gets further."""
     config = config_in(tmp_path)
-    for step in (1, 2):
+    before = 0
+    for _ in range(2):
         run = train(config, tmp_path / "run", "--stop-at", "2026-01-01 00:00")
         assert run.status == STOPPED, run
-        assert checkpoints(tmp_path / "run")[-1] == step
+        assert before < checkpoints(tmp_path / "run")[-1] <= before + LATE
+        before = checkpoints(tmp_path / "run")[-1]
 
 
 @pytest.mark.parametrize("words,part", [(["--time-budget", "8"], "\"8\" is no length of time"), (["--stop-at", "noon"], "is no time")])

@@ -59,6 +59,14 @@ cc_library(
     deps = [":cudart"],
 )
 
+# Of the driver's library, which programs load themselves.
+cc_library(
+    name = "nvml",
+    hdrs = ["nvidia/nvml_dev/include/nvml.h"],
+    includes = ["nvidia/nvml_dev/include"],
+    linkopts = ["-ldl"],
+)
+
 exports_files(["python.sh"])
 
 filegroup(name = "nvcc", srcs = ["nvidia/cu13/bin/nvcc"])

@@ -323,6 +323,7 @@ constexpr std::pair<const char*, config::Data::Format> kFormatsWithOptions[] = {
     {"csv", config::Data::CSV},
     {"images", config::Data::IMAGES},
     {"npy", config::Data::NPY},
+    {"own", config::Data::OWN},
     {"tokens", config::Data::TOKENS},
     {"synthetic", config::Data::SYNTHETIC}};
 
@@ -395,7 +396,8 @@ class Checker {
     for (const std::string& file : StringsOf(message, field)) {
       const bool shard = images && IsShardName(file);
       if (file.empty() || (images && fs::is_directory(file))) continue;
-      if (!fs::is_regular_file(file)) {
+      const bool own = config_.data().format() == config::Data::OWN;
+      if (!(own ? fs::exists(file) : fs::is_regular_file(file))) {
         Fail(name, fmt::format("no such {}: {}", images && !shard ? "folder" : "file", file));
       }
       if (images && !shard) {
@@ -416,7 +418,7 @@ class Checker {
       if (HoldsPixels(data) && data.input_shape_size() != 3) {
         Fail("data.input_shape", "PIXELS have three numbers: channels, height, width");
       }
-    } else if (data.train_size() == 0) {
+    } else if (data.train_size() == 0 && data.format() != config::Data::OWN) {
       Fail("data.train", "name at least one file to train on");
     }
     if (data.validation_size() > 0 && data.validation_fraction() > 0) {
@@ -427,6 +429,9 @@ class Checker {
       if (data.validation_size() != 0 && data.validation_size() != 2) {
         Fail("data.validation", two_files);
       }
+    }
+    if (data.format() == config::Data::OWN && data.own().name().empty()) {
+      Fail("data.own.name", "name the data set");
     }
     if (data.format() == config::Data::IMAGES) CheckImages();
     if (data.format() == config::Data::CIFAR10 && data.classes() != 0 && data.classes() != 10) {
@@ -548,7 +553,8 @@ class Checker {
     const config::Data& data = config_.data();
     const bool csv = data.format() == config::Data::CSV;
     const bool any_task =
-        csv || data.format() == config::Data::NPY || data.format() == config::Data::SYNTHETIC;
+        csv || data.format() == config::Data::NPY || data.format() == config::Data::SYNTHETIC ||
+        data.format() == config::Data::OWN;
     const bool has_classes = data.task() == config::Data::CLASSIFICATION;
     if (!has_classes && HoldsTokens(data)) {
       Fail("data.task", "tokens are for the next token's CLASSIFICATION");
@@ -873,9 +879,14 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
 }
 
 bool HoldsTokens(const config::Data& data) {
-  return data.format() == config::Data::SYNTHETIC
-             ? data.synthetic().kind() == config::Synthetic::TOKENS
-             : data.format() == config::Data::TOKENS;
+  switch (data.format()) {
+    case config::Data::SYNTHETIC:
+      return data.synthetic().kind() == config::Synthetic::TOKENS;
+    case config::Data::OWN:
+      return data.own().kind() == config::Own::TOKENS;
+    default:
+      return data.format() == config::Data::TOKENS;
+  }
 }
 
 bool HoldsPixels(const config::Data& data) {
@@ -884,6 +895,8 @@ bool HoldsPixels(const config::Data& data) {
       return data.synthetic().kind() == config::Synthetic::PIXELS;
     case config::Data::NPY:
       return data.npy().kind() == config::Npy::PIXELS;
+    case config::Data::OWN:
+      return data.own().kind() == config::Own::PIXELS;
     default:
       return data.format() == config::Data::MNIST || data.format() == config::Data::CIFAR10 ||
              data.format() == config::Data::IMAGES;

@@ -4,8 +4,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
 
-#include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/error.h"
@@ -27,22 +25,6 @@ at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target) {
 }
 
 }  // namespace
-
-std::string ModelSpec::Option(const std::string& key, const std::string& fallback) const {
-  asked.push_back(key);
-  const auto option = config.option().find(key);
-  return option == config.option().end() ? fallback : option->second;
-}
-
-int64_t ModelSpec::IntegerOption(const std::string& key, int64_t fallback) const {
-  const std::string text = Option(key, std::to_string(fallback));
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw UsageError("model.option \"{}\": \"{}\" is no integer", key, text);
-  }
-  return value;
-}
 
 void ModelSpec::RequireNumbers() const {
   if (task != Task::kLanguage) return;
@@ -110,11 +92,7 @@ std::shared_ptr<Model> Models::Make(const ModelSpec& spec) const {
   model->task_ = spec.task;
   model->label_smoothing_ = spec.config.label_smoothing();
   model->checkpoints_activations_ = spec.config.activation_checkpointing();
-  for (const auto& [key, value] : spec.config.option()) {
-    if (std::find(spec.asked.begin(), spec.asked.end(), key) != spec.asked.end()) continue;
-    throw UsageError("model.option: the model \"{}\" has no option \"{}\"{}", name, key,
-                     DidYouMean(key, spec.asked));
-  }
+  spec.options.RequireAllAsked(fmt::format("model \"{}\"", name));
   return model;
 }
 

@@ -19,6 +19,7 @@
 #include "data/dataset.h"
 #include "trainer/activation_checkpoint.h"
 #include "trainer/config.pb.h"
+#include "trainer/options.h"
 
 namespace lockstep {
 
@@ -31,19 +32,14 @@ struct ModelSpec {
   // For BatchNorm (trainer/batch_norm.h): the ranks that share its statistics; null: each has its own.
   Communicator* sync_batch_norm = nullptr;
 
-  // The value of `option { key value }` in the config; `fallback` when it is not there. A key that a
-  // model never asks for is taken for a mistake. Throws Error (kUsage) when the value is no integer.
-  std::string Option(const std::string& key, const std::string& fallback) const;
-  int64_t IntegerOption(const std::string& key, int64_t fallback) const;
+  // model.option.
+  Options options = Options("model.option", config.option());
 
   // Throws Error (kUsage) where the samples are tokens: for models that compute with numbers.
   void RequireNumbers() const;
 
   // Throws Error (kUsage) where the samples are no images of [channels, height, width].
   void RequireImages() const;
-
-  // The keys that were asked for, for Models::Make.
-  mutable std::vector<std::string> asked{};
 };
 
 class Model : public torch::nn::Module {

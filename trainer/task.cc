@@ -161,7 +161,7 @@ std::shared_ptr<const Dataset> Open(const config::Config& config,
                                     const std::vector<std::string>& files,
                                     const SampleSpec& expected, bool label_optional,
                                     const std::shared_ptr<MemoryBudget>& budget,
-                                    const World& world) {
+                                    const Datasets& datasets, const World& world) {
   const config::Data& data = config.data();
   switch (data.format()) {
     case config::Data::CSV:
@@ -186,6 +186,8 @@ std::shared_ptr<const Dataset> Open(const config::Config& config,
                         .classes = expected.classes > 0 ? expected.classes : kGpt2Vocabulary});
     case config::Data::SYNTHETIC:
       return MakeSynthetic({.spec = expected, .samples = data.synthetic().samples()});
+    case config::Data::OWN:
+      return datasets.Open(data.own(), files, expected, label_optional);
   }
   throw BugError("data.format {}", static_cast<int>(data.format()));
 }
@@ -226,10 +228,12 @@ std::shared_ptr<const Dataset> OpenLike(const config::Config& config,
                                         const std::vector<std::string>& files,
                                         const SampleSpec& spec, bool label_optional,
                                         const std::shared_ptr<MemoryBudget>& budget,
-                                        const World& world) {
-  const auto dataset = AsEvaluated(Open(config, files, spec, label_optional, budget, world));
+                                        const Datasets& datasets, const World& world) {
+  const auto dataset =
+      AsEvaluated(Open(config, files, spec, label_optional, budget, datasets, world));
   if (dataset->spec().shape != spec.shape) {
-    throw DataError("{}: samples of shape {} where the model was made for {}", files.front(),
+    throw DataError("{}: samples of shape {} where the model was made for {}",
+                    files.empty() ? config.data().own().name() : files.front(),
                     ShapeText(dataset->spec()), ShapeText(spec));
   }
   // Nothing can stand for a sample whose prediction was asked for.
@@ -301,7 +305,8 @@ std::optional<at::Device> DecodingGpu(const config::Images& config, const World&
   throw BugError("data.images.decode {}", static_cast<int>(config.decode()));
 }
 
-TrainingData OpenTrainingData(const config::Config& given, const World& world) {
+TrainingData OpenTrainingData(const config::Config& given, const Datasets& datasets,
+                              const World& world) {
   config::Config config = given;  // and what the training files hold
   const config::Data& data = config.data();
   SampleSpec expected = SpecOf(data);
@@ -309,9 +314,9 @@ TrainingData OpenTrainingData(const config::Config& given, const World& world) {
   if (data.format() != config::Data::SYNTHETIC) expected.shape.clear();
   const auto budget = std::make_shared<MemoryBudget>(data.images().cache_mib() << 20);
   const std::shared_ptr<const Dataset> all =
-      data.format() == config::Data::CSV
-          ? OpenTrainingTable(config, expected)
-          : Open(config, ListOf(data.train()), expected, /*label_optional=*/false, budget, world);
+      data.format() == config::Data::CSV ? OpenTrainingTable(config, expected)
+                                         : Open(config, ListOf(data.train()), expected,
+                                                /*label_optional=*/false, budget, datasets, world);
   TrainingData opened{.csv = data.csv()};
   if (data.validation_fraction() > 0) {
     Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
@@ -325,7 +330,7 @@ TrainingData OpenTrainingData(const config::Config& given, const World& world) {
   opened.train = WithoutBad(config, all);
   if (data.validation_size() > 0) {
     opened.validation = OpenLike(config, ListOf(data.validation()), all->spec(),
-                                 /*label_optional=*/false, budget, world);
+                                 /*label_optional=*/false, budget, datasets, world);
   }
   return opened;
 }
@@ -333,8 +338,8 @@ TrainingData OpenTrainingData(const config::Config& given, const World& world) {
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,
-                                         const World& world) {
-  return OpenLike(config, files, spec, label_optional, /*budget=*/nullptr, world);
+                                         const Datasets& datasets, const World& world) {
+  return OpenLike(config, files, spec, label_optional, /*budget=*/nullptr, datasets, world);
 }
 
 Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device,

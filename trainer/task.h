@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "trainer/config.pb.h"
+#include "trainer/datasets.h"
 #include "trainer/model.h"
 #include "trainer/world.h"
 
@@ -29,7 +30,8 @@ struct TrainingData {
 std::optional<at::Device> DecodingGpu(const config::Images& config, const World& world);
 
 // Opens the training and validation sets. Throws Error (kData, kUsage).
-TrainingData OpenTrainingData(const config::Config& config, const World& world);
+TrainingData OpenTrainingData(const config::Config& config, const Datasets& datasets,
+                              const World& world);
 
 // What the config says of the samples, complete once the data have been opened.
 SampleSpec SpecOf(const config::Data& config);
@@ -40,7 +42,7 @@ SampleSpec SpecOf(const config::Data& config);
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,
-                                         const World& world);
+                                         const Datasets& datasets, const World& world);
 
 // What a data set's inputs become before the model: pixels are augmented in training and scaled,
 // numbers are left alone. On a GPU a kernel does it after the copy, which then is of bytes, and

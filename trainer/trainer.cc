@@ -77,7 +77,8 @@ config::Config Resolved(config::Config config, const TrainingData& training) {
   const SampleSpec& spec = training.train->spec();
   config::Data& data = *config.mutable_data();
   if (data.input_shape_size() > 0 && SpecOf(data).shape != spec.shape) {
-    throw DataError("{}: samples of shape [{}] where data.input_shape says [{}]", data.train(0),
+    throw DataError("{}: samples of shape [{}] where data.input_shape says [{}]",
+                    data.train_size() > 0 ? data.train(0) : data.own().name(),
                     fmt::join(spec.shape, ", "), fmt::join(data.input_shape(), ", "));
   }
   data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
@@ -884,15 +885,15 @@ class Trainer {
 };
 
 // Makes a trainer of `config`, which it refers to and completes. Throws Error on every rank.
-void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config, const Models& models,
-                 const World& world) {
+void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config,
+                 const Extensions& extensions, const World& world) {
   Together(world.host, [&] {
-    TrainingData data = OpenTrainingData(config, world);
+    TrainingData data = OpenTrainingData(config, extensions.datasets, world);
     config = Resolved(std::move(config), data);
     SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
     torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
     RequireMetric(config.checkpoint().keep_best(), data);
-    trainer.emplace(config, std::move(data), models, world);
+    trainer.emplace(config, std::move(data), extensions.models, world);
   });
   RequireSame(trainer->Facts(), world.host);
 }
@@ -1006,7 +1007,7 @@ struct LoadedRun {
 // `open` returns the samples, or null where there are none. Every rank must call it. Throws Error on
 // every rank.
 template <typename Open>
-LoadedRun LoadRun(const std::string& run, config::Config config, const Models& models,
+LoadedRun LoadRun(const std::string& run, config::Config config, const Extensions& extensions,
                   const World& world, const Open& open) {
   LoadedRun loaded;
   Together(world.host, [&] {
@@ -1018,7 +1019,7 @@ LoadedRun LoadRun(const std::string& run, config::Config config, const Models& m
     config.set_replace_head(false);
     loaded.precision = PrecisionOn(world.device, config.precision());
     SetUpNumerics(loaded.precision, config.deterministic());
-    loaded.model = MakeModel(config, SpecOf(config.data()), models, world);
+    loaded.model = MakeModel(config, SpecOf(config.data()), extensions.models, world);
     if (world.rank() == 0) {
       const Weights weights = ReadWeights(run);
       CopyByName(weights.path, weights.tensors, loaded.model->State());
@@ -1033,15 +1034,15 @@ LoadedRun LoadRun(const std::string& run, config::Config config, const Models& m
 
 }  // namespace
 
-StepMeasurement MeasureSteps(config::Config config, const Models& models, const World& world,
-                             int warmup, int steps, const std::string& trace,
+StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
+                             const World& world, int warmup, int steps, const std::string& trace,
                              const TrainOptions& options) {
   std::optional<Trainer> trainer;
-  MakeTrainer(trainer, config, models, world);
+  MakeTrainer(trainer, config, extensions, world);
   return OrLeave(options, [&] { return trainer->Measure(warmup, steps, trace, options); });
 }
 
-StopRequest Train(config::Config config, const Models& models, const World& world,
+StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options) {
   // While the model is being made.
   const std::future<void> reading =
@@ -1053,7 +1054,7 @@ StopRequest Train(config::Config config, const Models& models, const World& worl
         }
       });
   std::optional<Trainer> trainer;
-  MakeTrainer(trainer, config, models, world);
+  MakeTrainer(trainer, config, extensions, world);
   const std::string job = NameJob(options.job, world);
   std::optional<RunFolder> folder;
   Together(world.host, [&] {
@@ -1073,12 +1074,12 @@ StopRequest Train(config::Config config, const Models& models, const World& worl
 }
 
 RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
-                          const std::vector<std::string>& files, const Models& models,
+                          const std::vector<std::string>& files, const Extensions& extensions,
                           const World& world) {
-  const LoadedRun loaded = LoadRun(run, config, models, world, [&] {
-    return files.empty()
-               ? OpenTrainingData(config, world).validation
-               : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false, world);
+  const LoadedRun loaded = LoadRun(run, config, extensions, world, [&] {
+    return files.empty() ? OpenTrainingData(config, extensions.datasets, world).validation
+                         : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false,
+                                     extensions.datasets, world);
   });
   std::vector<Metric> metrics =
       Evaluate(*loaded.model, *loaded.preprocessing, *loaded.dataset,
@@ -1092,9 +1093,10 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
 
 int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
-                   const Models& models, const World& world) {
-  const LoadedRun loaded = LoadRun(run, config, models, world, [&] {
-    return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true, world);
+                   const Extensions& extensions, const World& world) {
+  const LoadedRun loaded = LoadRun(run, config, extensions, world, [&] {
+    return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true,
+                     extensions.datasets, world);
   });
   const Predictions predictions =
       Predict(*loaded.model, *loaded.preprocessing, *loaded.dataset,

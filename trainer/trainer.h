@@ -27,7 +27,7 @@
 
 #include "trainer/config.pb.h"
 #include "trainer/evaluate.h"
-#include "trainer/model.h"
+#include "trainer/extensions.h"
 #include "trainer/step_clock.h"
 #include "trainer/stopping.h"
 #include "trainer/world.h"
@@ -54,7 +54,7 @@ struct TrainOptions {
 // Trains `config` into its run folder, from the newest checkpoint there, if there is one, to its end or until a
 // rank is asked to stop: then the state is committed and what it was asked for is returned. Every rank must call
 // it, and gets the same. Throws Error.
-StopRequest Train(config::Config config, const Models& models, const World& world,
+StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options);
 
 struct StepMeasurement {
@@ -73,8 +73,8 @@ struct StepMeasurement {
 // Makes `warmup` steps of `config`, at least one, and then `steps` that are timed, on data that lie
 // on the device, and keeps nothing. `trace`: file for a Chrome trace of some more steps on rank 0;
 // empty: none. Every rank must call it. Throws Error.
-StepMeasurement MeasureSteps(config::Config config, const Models& models, const World& world,
-                             int warmup, int steps, const std::string& trace,
+StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
+                             const World& world, int warmup, int steps, const std::string& trace,
                              const TrainOptions& options);
 
 // Evaluates the weights of `run` (ckpt/weights.h) on `files`, or without any on the run's validation samples.
@@ -86,13 +86,13 @@ struct RunEvaluation {
   std::vector<std::string> bad_samples;  // why others stood for some of this rank's, a line each
 };
 RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
-                          const std::vector<std::string>& files, const Models& models,
+                          const std::vector<std::string>& files, const Extensions& extensions,
                           const World& world);
 
 // Predicts the samples of `files`, whose labels may be left out, with the weights of `run`, and writes them to `output` as CSV: the index and the columns of Predictions, labels as their names where
 // they have some. Returns their number. Every rank must call it. Throws Error.
 int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
-                   const Models& models, const World& world);
+                   const Extensions& extensions, const World& world);
 
 }  // namespace lockstep

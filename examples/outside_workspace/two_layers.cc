@@ -1,8 +1,9 @@
-// A model in a workspace of its own, with the whole lockstep command line.
+// A model and a data set in a workspace of their own, with the whole lockstep command line.
 
 #include <torch/nn/modules/linear.h>
 
 #include "launch/main.h"
+#include "points.h"
 
 class TwoLayers : public lockstep::Model {
  public:
@@ -21,5 +22,7 @@ class TwoLayers : public lockstep::Model {
 int main(int argc, char** argv) {
   lockstep::Models models = lockstep::BuiltInModels();
   models.Add<TwoLayers>("two_layers");
-  return lockstep::Main(argc, argv, models);
+  lockstep::Datasets datasets;
+  datasets.Add<Points>("points");
+  return lockstep::Main(argc, argv, models, datasets);
 }

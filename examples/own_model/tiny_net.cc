@@ -8,7 +8,7 @@ class TinyNet : public lockstep::Model {
  public:
   explicit TinyNet(const lockstep::ModelSpec& spec)
       : hidden_(register_module(
-            "hidden", torch::nn::Linear(spec.input_shape[0], spec.IntegerOption("width", 32)))),
+            "hidden", torch::nn::Linear(spec.input_shape[0], spec.options.Integer("width", 32)))),
         head_(register_module("head",
                               torch::nn::Linear(hidden_->options.out_features(), spec.classes))) {}
 

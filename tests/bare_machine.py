@@ -1,0 +1,86 @@
+"""A machine with nothing but a Python and the torch wheel, for tests of what a bundle brings: a root folder of its own
+with glibc, libstdc++, /usr/bin/python3, a shell and little else, in a mount namespace. Neither this machine's Open MPI
+nor the build can be seen from there."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sysconfig
+
+# The folder of the wheels that the program was linked with.
+SITE = pathlib.Path(sysconfig.get_paths()["purelib"])
+
+PYTHON = "/usr/bin/python3"
+
+# As root; else in a user namespace, where the system allows that.
+NAMESPACE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+
+
+def why_there_is_none():
+    """Why this machine cannot make one; nothing: it can."""
+    done = subprocess.run([*NAMESPACE, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
+    if done.returncode:
+        return "needs root, or user namespaces, to mount: " + done.stderr.strip()
+    return None if os.path.exists(PYTHON) else f"needs {PYTHON}"
+
+
+class BareMachine:
+    """`root`: a new folder, whose /work it shares. `torch`: whether its Python has the wheels."""
+
+    def __init__(self, root, torch=True):
+        self.root = pathlib.Path(root)
+        self.mounts = []
+        version = subprocess.run(
+            [PYTHON, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for folder in ("usr/bin", "bin", "etc", "tmp", "work", "root"):
+            (self.root / folder).mkdir(parents=True)
+        for program in ("/bin/sh", "/bin/bash", "/usr/bin/env", "/bin/cat", "/usr/bin/head"):
+            self.copy(program)
+            self.copy_libraries_of(program)
+        self.copy(PYTHON)
+        self.copy_libraries_of(PYTHON)
+        self.copy_libraries_of(SITE / "torch/lib/libc10.so")  # the compiler's
+        (libc,) = [path for path in self.root.rglob("libc.so.6")]
+        for name in ("rt.so.1", "dl.so.2", "pthread.so.0", "util.so.1", "resolv.so.2", "nss_files.so.2"):
+            path = f"/{libc.parent.relative_to(self.root)}/lib{name}"
+            if os.path.exists(path):
+                self.copy(path)
+        if os.environ.get("DEVICE") == "CUDA":
+            self.copy_driver()
+        for folder in ("/proc", "/sys", "/dev", f"/usr/lib/python{version}"):
+            self.mount(folder, folder)
+        if torch:
+            self.mount(SITE, f"/usr/local/lib/python{version}/dist-packages")
+
+    def copy(self, path):
+        target = self.root / str(path).lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            shutil.copy2(os.path.realpath(path), target)
+
+    def copy_libraries_of(self, binary):
+        for path in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", binary], capture_output=True, text=True).stdout):
+            if not path.startswith(str(SITE)):
+                self.copy(path)
+
+    def copy_driver(self):
+        known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+        for path in re.findall(r"=> (/\S*/lib(?:cuda|nvidia-\S*)\.so\S*)", known):
+            self.copy(path)
+
+    def mount(self, source, target, read_only=False):
+        place = self.root / target.lstrip("/")
+        place.mkdir(parents=True, exist_ok=True)
+        self.mounts.append(f"mount --rbind '{source}' '{place}'")
+        if read_only:
+            self.mounts.append(f"mount -o remount,bind,ro '{place}'")
+
+    def command(self, arguments, environment=()):
+        """What runs `arguments` there, with these variables alone, in /work."""
+        mounts = " && ".join(self.mounts)
+        variables = [f"{name}={value}" for name, value in dict(environment).items()]
+        inside = ["chroot", str(self.root), "/usr/bin/env", "-i", "--chdir=/work", *variables]
+        return [*NAMESPACE, "/bin/sh", "-c", mounts + ' && exec "$@"', "sh", *inside, *map(str, arguments)]

@@ -1,0 +1,372 @@
+"""`lockstep bundle`: one archive that trains where there is nothing but a torch wheel, and one line where there is less."""
+
+import csv
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from bare_machine import NAMESPACE, PYTHON, SITE, BareMachine, why_there_is_none
+from harness import (
+    CHECKPOINT, DEVICE, DIGITS, DONE, LOCKSTEP, STOPPED, USAGE, Run, events, expect_error, processes_of,
+    skip_without_gpus, wait_until,
+)
+
+OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
+
+needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
+
+# Libraries that every machine with glibc and a C++ compiler's libraries has.
+SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|util|resolv|stdc\+\+|gcc_s))\.so\.\d+")
+
+TRAIN = """device: {device} epochs: 60 optimizer {{ lr: 0.002 weight_decay: 0.01 }} schedule {{ type: COSINE }}
+    data {{ train: "{digits}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+    model {{ mlp {{ hidden: [256, 128] }} }}"""
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("archive") / "lockstep.tar.gz"
+    run = Run(["bundle", path])
+    assert run.status == DONE, run
+    assert re.fullmatch(rf"{path}: \d+\.\d MB, \d+ files; tar -xzf it anywhere and run lockstep/lockstep\n", run.out), run
+    assert os.listdir(path.parent) == ["lockstep.tar.gz"]
+    return path
+
+
+def unpack(archive, folder):
+    with tarfile.open(archive) as file:
+        file.extractall(folder)
+    return pathlib.Path(folder) / "lockstep"
+
+
+@pytest.fixture
+def bundle(archive, tmp_path):
+    """Its folder."""
+    return unpack(archive, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def machine(archive, tmp_path_factory):
+    """A bare machine with the bundle in /work, and digits."""
+    machine = BareMachine(tmp_path_factory.mktemp("machine") / "root")
+    unpack(archive, machine.root / "work")
+    shutil.copy(DIGITS, machine.root / "work/digits.csv")
+    (machine.root / "work/config.pbtxt").write_text(TRAIN.format(device=DEVICE, digits="/work/digits.csv"))
+    return machine
+
+
+def start(bundle, *arguments, python=sys.executable, env=None):
+    """Runs the start script as `python bundle/lockstep`, with `env` as the only variables."""
+    done = subprocess.run(
+        [*([python] if isinstance(python, str) else python), str(bundle / "lockstep"), *map(str, arguments)],
+        env=env or {}, capture_output=True, text=True, timeout=120,
+    )
+    run = Run.__new__(Run)
+    run.status, run.out, run.err = done.returncode, done.stdout, done.stderr
+    return run
+
+
+def run_bare(machine, *arguments, env=None, ranks=None):
+    """Runs the bundle's start script on a bare machine, with an empty PATH."""
+    words = [PYTHON, "/work/lockstep/lockstep", *(["-n", ranks] if ranks else []), *arguments]
+    command = machine.command(words, {"PATH": "", "HOME": "/work", **(env or {})})
+    return Run(command[1:], program=command[0])
+
+
+def test_the_archive_is_small_and_plain(archive):
+    assert archive.stat().st_size <= 60e6
+    with tarfile.open(archive) as file:
+        members = file.getmembers()
+    for member in members:
+        assert member.name.split("/")[0] == "lockstep"
+        assert member.isdir() or member.isreg()  # notebooks' unpacking may know no links
+        assert (member.uid, member.gid, member.mtime) == (0, 0, 0)
+    names = {m.name for m in members if m.isreg()}
+    with tarfile.open(archive) as file:
+        manifest = json.load(file.extractfile("lockstep/manifest.json"))
+    assert {f"lockstep/{name}" for name in manifest["files"]} == names - {"lockstep/manifest.json"}
+    executable = {m.name for m in members if m.isreg() and m.mode & 0o111}
+    assert executable == {"lockstep/lockstep", "lockstep/bin/lockstep", "lockstep/bin/mpirun", "lockstep/bin/orted"}
+
+
+def test_the_same_program_gives_the_same_bytes(archive, tmp_path):
+    assert Run(["bundle", tmp_path / "again.tar.gz"]).status == DONE
+    assert (tmp_path / "again.tar.gz").read_bytes() == archive.read_bytes()
+
+
+def test_every_library_is_in_it_or_elsewhere_once(bundle):
+    """Each library that a file of it needs is in it, the system's or a wheel's, and none is both here and there."""
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    here = {path.name for path in (bundle / "lib").iterdir() if path.is_file()}
+    wheels = set(manifest["wheels"])
+    for name, wheel in manifest["wheels"].items():
+        assert (SITE / wheel["file"]).name == name and (SITE / wheel["file"]).is_file()
+    binaries = [p for p in bundle.rglob("*") if p.is_file() and p.read_bytes()[:4] == b"\x7fELF"]
+    assert len(binaries) > 50
+    said = subprocess.run(["readelf", "-d", *binaries], capture_output=True, text=True, check=True).stdout
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", said))
+    assert {"libmpi.so.40", "libtorch_cpu.so", "libnccl.so.2"} <= needed
+    assert not [name for name in needed if name not in here | wheels and not SYSTEM.fullmatch(name)]
+    assert not [name for name in here if SYSTEM.fullmatch(name)]
+    in_wheels = {path.name for folder in (SITE / "torch/lib", *SITE.glob("nvidia/*/lib")) for path in folder.iterdir()}
+    assert not here & in_wheels
+
+
+@needs_mounts
+@pytest.mark.parametrize("ranks", [None, 2])
+def test_trains_and_predicts_on_a_bare_machine(machine, ranks):
+    skip_without_gpus(ranks)
+    name = f"run{ranks}"
+    run = run_bare(machine, "train", "config.pbtxt", "--set", f"run_dir=/work/{name}", ranks=ranks)
+    assert run.status == DONE, run
+    assert f"on {ranks or 1} rank" in run.out
+    done = events(machine.root / "work" / name, "done")[0]
+    assert done["accuracy"] > 0.95
+    rows = DIGITS.read_text().split()
+    (machine.root / "work/new.csv").write_text("".join(row.rsplit(",", 1)[0] + "\n" for row in rows))
+    run = run_bare(machine, "predict", name, "--input", "new.csv", "--output", f"{name}.csv", ranks=ranks)
+    assert run.status == DONE, run
+    with open(machine.root / f"work/{name}.csv") as file:
+        labels = [row["label"] for row in csv.DictReader(file)]
+    right = [label == row.rsplit(",", 1)[1] for label, row in zip(labels, rows, strict=True)]
+    assert sum(right) > 0.98 * len(rows)
+
+
+@needs_mounts
+def test_its_own_example_trains(machine):
+    run = run_bare(
+        machine, "train", "lockstep/examples/digits/train.pbtxt", "--set", "epochs=1", "--set", f"device={DEVICE}"
+    )
+    assert run.status == DONE, run
+    assert (machine.root / "work/runs/train/weights.safetensors").exists()
+
+
+@needs_mounts
+def test_the_script_finds_its_python(machine):
+    """As a program of its own: env finds python3 in PATH."""
+    command = machine.command(["/work/lockstep/lockstep", "version"], {"PATH": "/usr/bin"})
+    assert Run(command[1:], program=command[0]).out == Run(["version"]).out
+
+
+@needs_mounts
+def test_no_library_is_loaded_twice(machine):
+    """Two ranks' libraries, while they train: each once. They have no HOME, and no name in /etc/passwd."""
+    skip_without_gpus(2)
+    run_dir = machine.root / "work/endless"
+    words = [PYTHON, "/work/lockstep/lockstep", "-n", 2, "train", "/work/config.pbtxt"]
+    options = ["--set", "run_dir=/work/endless", "--set", "epochs=1000000", "--set", "schedule.type=CONSTANT"]
+    command = machine.command([*words, *options], {"PATH": ""})
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: process.poll() is not None or '"event":"step"' in read(run_dir / "log.jsonl"), 120)
+        assert process.poll() is None
+        begin = "/work/lockstep/bin/lockstep train "
+        ranks = [pid for pid, text in processes_of("run_dir=/work/endless").items() if text.startswith(begin)]
+        assert len(ranks) == 2
+        for rank in ranks:
+            maps = pathlib.Path(f"/proc/{rank}/maps").read_text()
+            paths = {line.split(None, 5)[5] for line in maps.splitlines() if ".so" in line}
+            names = [os.path.basename(path) for path in paths]
+            assert {"libmpi.so.40", "libnccl.so.2", "libcudnn.so.9", "libtorch_cpu.so", "mca_btl_vader.so"} <= set(names)
+            assert len(names) == len(set(names)), sorted(paths)
+    finally:
+        process.send_signal(signal.SIGUSR2)
+        assert process.wait(timeout=120) == STOPPED
+
+
+def test_it_needs_no_newer_glibc_than_the_program(bundle):
+    """Debian 12's libevent takes a function from glibc 2.36 that Open MPI does not need, and Ubuntu 22.04 has 2.35. The
+    tests on a bare machine train without that function."""
+
+    def versions(*paths):
+        said = subprocess.run(["objdump", "-p", *paths], capture_output=True, text=True, check=True).stdout
+        return {int(minor) for minor in re.findall(r"\bGLIBC_2\.(\d+)\b", said)}
+
+    binaries = [path for path in (bundle / "lib").rglob("*.so*") if path.is_file()]
+    assert len(binaries) > 50
+    newest = max(versions(bundle / "bin/lockstep"))
+    assert max(versions(*binaries)) <= newest
+    assert json.loads((bundle / "manifest.json").read_text())["glibc"] == f"2.{newest}"
+
+
+def read(path):
+    return path.read_text() if path.exists() else ""
+
+
+@needs_mounts
+def test_a_machine_without_torch(archive, tmp_path):
+    machine = BareMachine(tmp_path / "root", torch=False)
+    unpack(archive, machine.root / "work")
+    run = run_bare(machine, "version")
+    expect_error(run, USAGE, f"no torch in {PYTHON}", "pip install torch==2.11.0", "LOCKSTEP_TORCH")
+    # Where it lies elsewhere.
+    machine.mount(SITE, "/opt/site")
+    for place in ("/opt/site", "/opt/site/torch"):
+        assert run_bare(machine, "version", env={"LOCKSTEP_TORCH": place}).status == DONE
+
+
+def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_info=()):
+    """The wheels' folder, but for torch's versions, the file `without`, and packages of other versions."""
+    site = folder / "site"
+    changed = {"torch", *(name.partition("-")[0] for name in dist_info), without.split("/")[0]}
+    site.mkdir()
+    for path in SITE.iterdir():
+        if path.name not in ("torch", "nvidia") and path.name.partition("-")[0] not in changed:
+            (site / path.name).symlink_to(path)
+    for name in dist_info:
+        (site / f"{name}.dist-info").mkdir()
+    for package in ("torch", "nvidia"):
+        for path in [SITE / package, *(SITE / package).glob("*"), *(SITE / package).glob("*/*"), *(SITE / package).glob("*/lib/*")]:
+            target = site / path.relative_to(SITE)
+            if str(target.relative_to(site)) == without or target.exists() or target.is_symlink():
+                continue
+            is_on_the_way = path.name in ("torch", "nvidia", "lib") or path.parent.name == "nvidia"
+            target.mkdir() if is_on_the_way and path.is_dir() else target.symlink_to(path)
+    (site / "torch/version.py").unlink()
+    (site / "torch/version.py").write_text(f"__version__ = '{version}'\ncuda: Optional[str] = {cuda}\n")
+    (site / f"torch-{version}.dist-info").mkdir(exist_ok=True)
+    return site
+
+
+def test_a_torch_of_links_will_do(bundle, tmp_path):
+    """As uv installs wheels, and what the next tests begin with."""
+    run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path))})
+    assert run.status == DONE, run
+
+
+@pytest.mark.parametrize(
+    "state,parts",
+    [
+        (dict(version="2.9.1+cu130"), ["torch 2.9.1+cu130 in", "needs torch 2.11.0 for CUDA 13.0: pip install torch==2.11.0"]),
+        (dict(version="3.0.0", cuda="'14.0'"), ["torch 3.0.0 in", "pip install torch==2.11.0"]),
+        (dict(version="2.11.0+cu128", cuda="'12.8'"), ["is built for CUDA 12.8", "pip install --force-reinstall torch==2.11.0"]),
+        (dict(version="2.11.0+cpu", cuda="None"), ["is built for the CPU alone", "pip install --force-reinstall"]),
+        (dict(dist_info=["nvidia_nccl_cu13-2.20.5"]), ["nvidia-nccl-cu13 2.20.5 in", "pip install nvidia-nccl-cu13==2.28.9"]),
+        (dict(dist_info=["nvidia_cudnn_cu13-8.9.0"]), ["nvidia-cudnn-cu13 8.9.0 in", "pip install nvidia-cudnn-cu13=="]),
+    ],
+)
+def test_another_torch_is_said(bundle, tmp_path, state, parts):
+    run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path, **state))})
+    expect_error(run, USAGE, *parts)
+
+
+def test_no_torch_is_said(bundle, tmp_path):
+    run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)})
+    expect_error(run, USAGE, f"no torch in {tmp_path}:", "pip install torch==2.11.0")
+    # Only its record is there, of a package that was removed by hand.
+    (tmp_path / "torch-2.11.0.dist-info").mkdir()
+    expect_error(start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)}), USAGE, f"no torch in {tmp_path}:")
+    expect_error(start(bundle, "version", python=[sys.executable, "-S"]), USAGE, f"no torch in {sys.executable}:")
+
+
+@pytest.mark.parametrize(
+    "library,package",
+    [
+        ("nvidia/cudnn/lib/libcudnn.so.9", "nvidia-cudnn-cu13=="),
+        ("nvidia/cu13/lib/libcublasLt.so.13", "nvidia-cublas=="),
+        ("torch/lib/libtorch_cuda.so", "torch==2.11.0"),
+    ],
+)
+def test_a_missing_library_is_said(bundle, tmp_path, library, package):
+    run = start(bundle, "version", env={"LOCKSTEP_TORCH": str(fake_site(tmp_path, without=library))})
+    expect_error(run, USAGE, f"{library} is not in {tmp_path}/site", f"pip install --force-reinstall {package}")
+
+
+def test_a_missing_file_of_the_bundle_is_said(bundle):
+    (bundle / "lib/libfmt.so.9").unlink()
+    expect_error(start(bundle, "version"), USAGE, "lib/libfmt.so.9 is missing: unpack the bundle again")
+    (bundle / "manifest.json").unlink()
+    expect_error(start(bundle, "version"), USAGE, "manifest.json", "unpack the bundle again")
+
+
+@pytest.mark.parametrize(
+    "key,value,parts",
+    [
+        ("architecture", "aarch64", ["is for aarch64, and this machine is "]),
+        ("glibc", "2.99", ["this machine has glibc 2.", "the program needs 2.99"]),
+        ("glibcxx", "GLIBCXX_3.4.99", ["libstdc++.so.6 has no GLIBCXX_3.4.99"]),
+    ],
+)
+def test_another_machine_is_said(bundle, key, value, parts):
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    (bundle / "manifest.json").write_text(json.dumps(dict(manifest, **{key: value})))
+    expect_error(start(bundle, "version"), USAGE, *parts)
+
+
+def test_files_that_cannot_be_executed(bundle):
+    """Kaggle unpacks what is uploaded without the files' modes, into a folder that cannot be written."""
+    for path in (bundle / "bin").iterdir():
+        path.chmod(0o644)
+    if why_there_is_none() is None:
+        mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+        run = start(bundle, "version", python=[*NAMESPACE, "/bin/sh", "-c", mount, str(bundle), sys.executable])
+        expect_error(run, USAGE, "bin/lockstep may not be executed", f"cp -r {bundle} /tmp")
+    assert start(bundle, "version").status == DONE
+
+
+def test_the_drivers_folder_is_kept(bundle, tmp_path):
+    """Where LD_LIBRARY_PATH has libcuda.so.1, as in Kaggle's notebooks, it still does, behind the rest."""
+    (bundle / "bin/lockstep").write_text("#!/bin/sh\necho $LD_LIBRARY_PATH\necho $PATH\n")
+    run = start(bundle, env={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", "PATH": "/usr/bin"})
+    libraries, path = run.out.split()
+    assert libraries.startswith(f"{bundle}/lib:{SITE}/torch/lib:") and libraries.endswith(":/usr/local/nvidia/lib64")
+    assert path == f"{bundle}/bin:/usr/bin"
+
+
+def test_slurm_scripts_start_the_bundle(bundle, tmp_path):
+    (tmp_path / "config.pbtxt").write_text(TRAIN.format(device="CPU", digits=DIGITS))
+    run = start(bundle, "slurm", tmp_path / "config.pbtxt", "--time", "1:00:00")
+    assert f"\nprogram={bundle}/lockstep\n" in run.out, run
+
+
+def test_a_program_with_its_own_model_bundles_itself(tmp_path):
+    assert Run(["bundle", tmp_path / "b.tar.gz"], program=OWN_MODEL).status == DONE
+    with tarfile.open(tmp_path / "b.tar.gz") as file:
+        file.extractall(tmp_path)
+    config = f"""device: {DEVICE} epochs: 1 data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ name: "tiny_net" }}"""
+    (tmp_path / "config.pbtxt").write_text(config)
+    arguments = ["train", tmp_path / "config.pbtxt", "--set", f"run_dir={tmp_path}/run"]
+    run = Run([tmp_path / "tiny_net/tiny_net", *arguments], program=sys.executable)
+    assert run.status == DONE and "tiny_net with" in run.out, run
+
+
+def test_nothing_is_replaced(tmp_path):
+    (tmp_path / "b.tar.gz").write_text("mine")
+    expect_error(Run(["bundle", tmp_path / "b.tar.gz"]), USAGE, f"{tmp_path}/b.tar.gz: is there already")
+    assert (tmp_path / "b.tar.gz").read_text() == "mine"
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    expect_error(Run(["bundle", tmp_path / "b.zip"]), USAGE, "b.zip: a bundle is a tar file")
+
+
+def test_a_bundle_makes_no_bundle(bundle, tmp_path):
+    run = start(bundle, "bundle", tmp_path / "b.tar.gz")
+    expect_error(run, USAGE, f"this program is that of the bundle {bundle}")
+
+
+@pytest.mark.parametrize("tool,package", [("strip", "binutils"), ("mpirun", "openmpi-bin"), ("ldd", "libc-bin")])
+def test_a_missing_tool_is_said(tool, package, tmp_path):
+    (tmp_path / "bin").mkdir()
+    for name in {"tar", "gzip", "ldd", "strip", "objdump", "mpirun", "orted", "ompi_info"} - {tool}:
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    run = Run(["bundle", tmp_path / "b.tar.gz"], env={"PATH": str(tmp_path / "bin")})
+    expect_error(run, USAGE, f"{tool} is not installed", f"apt-get install {package}")
+
+
+def test_an_archive_that_cannot_be_written(tmp_path):
+    expect_error(Run(["bundle", "/nowhere/b.tar.gz"]), CHECKPOINT, "/nowhere/b.tar.gz", "No such file or directory")
+    if why_there_is_none() is not None:
+        pytest.skip("the rest " + why_there_is_none())
+    script = 'mount -t tmpfs -o size=1m none "$0"; "$1" bundle "$0/b.tar.gz"; status=$?; ls -A "$0"; exit $status'
+    run = Run([*NAMESPACE[1:], "/bin/sh", "-c", script, tmp_path, LOCKSTEP], program=NAMESPACE[0])
+    expect_error(run, CHECKPOINT, "b.tar.gz", "No space left on device: make room")
+    assert run.out == ""

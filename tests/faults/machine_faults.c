@@ -1,0 +1,81 @@
+// For tests, to be preloaded: a machine with something amiss.
+//   SYNC_MS=N        fsync() and fdatasync() take so long, as a disk's that is overloaded
+//   CLOCK_S=N        the wall clock is so many seconds ahead; negative: behind
+//   CLOCK_RANK=RANK  only in that rank's process under mpirun
+//   NO_DRIVER=CODE   CUDA has that error (cudaError_t) when GPUs are counted
+//   BROKEN_GPU=FILE  copies fail on the GPU whose UUID, 32 hexadecimal digits, that file holds as soon as it is there
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static long Number(const char* variable) {
+  const char* const text = getenv(variable);
+  return text == NULL ? 0 : atol(text);
+}
+
+static void Delay(void) {
+  const long ms = Number("SYNC_MS");
+  const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+  nanosleep(&time, NULL);
+}
+
+int fsync(int file) {
+  Delay();
+  return REAL(fsync)(file);
+}
+
+int fdatasync(int file) {
+  Delay();
+  return REAL(fdatasync)(file);
+}
+
+int clock_gettime(clockid_t clock, struct timespec* time) {
+  const int status = REAL(clock_gettime)(clock, time);
+  const char* const meant = getenv("CLOCK_RANK");
+  const char* const own = getenv("OMPI_COMM_WORLD_RANK");
+  if (clock == CLOCK_REALTIME && (meant == NULL || (own != NULL && strcmp(meant, own) == 0))) {
+    time->tv_sec += Number("CLOCK_S");
+  }
+  return status;
+}
+
+// Of this thread's current GPU, as 32 digits.
+static void FindUuid(char* text) {
+  int (*const current)(int*) = (int (*)(int*))dlsym(RTLD_DEFAULT, "cudaGetDevice");
+  int (*const ask)(void*, int) = (int (*)(void*, int))dlsym(RTLD_DEFAULT, "cudaGetDeviceProperties");
+  // A cudaDeviceProp, whose name of 256 bytes the UUID follows.
+  static _Thread_local unsigned char properties[1 << 14];
+  int gpu = 0;
+  *text = 0;
+  if (current == NULL || ask == NULL || current(&gpu) != 0 || ask(properties, gpu) != 0) return;
+  for (int i = 0; i < 16; ++i) sprintf(text + 2 * i, "%02x", properties[256 + i]);
+}
+
+static int IsBroken(void) {
+  const char* const path = getenv("BROKEN_GPU");
+  FILE* const file = path == NULL ? NULL : fopen(path, "r");
+  if (file == NULL) return 0;
+  char broken[33] = {0};
+  char own[33];
+  const size_t size = fread(broken, 1, 32, file);
+  fclose(file);
+  FindUuid(own);
+  return size == 32 && strcmp(broken, own) == 0;
+}
+
+int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int kind, void* stream) {
+  const int kEccUncorrectable = 214;
+  return IsBroken() ? kEccUncorrectable : REAL(cudaMemcpyAsync)(to, from, bytes, kind, stream);
+}
+
+int cudaGetDeviceCount(int* count) {
+  if (getenv("NO_DRIVER") == NULL) return REAL(cudaGetDeviceCount)(count);
+  *count = 0;
+  return (int)Number("NO_DRIVER");
+}

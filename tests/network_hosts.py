@@ -1,0 +1,177 @@
+"""Machines on a network, for tests: each is namespaces of this machine with a host name, an address, a /tmp and a
+/dev/shm of its own; the test's folder lies on all of them in the same place, as on a shared disk. They hang on a
+switch, which has namespaces of its own, too, so that nothing of this machine's network is touched and all of it goes
+with its processes."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+from harness import DIGITS, LOCKSTEP, wait_until
+
+LONG_S = 60
+PROGRAMS = ["bash", "ip", "mount", "mpirun", "nsenter", "unshare"]
+TMP = pathlib.Path("/tmp")
+
+
+def why_not():
+    """Why there can be none here; empty: there can."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"needs machines of its own: {', '.join(missing)} are missing (apt-get install iproute2 util-linux)"
+    if os.geteuid() != 0:
+        return "needs to be root, to give machines namespaces of their own"
+    script = "ip link add test0 type veth peer name test1 && ip link add test2 type bridge"
+    made = subprocess.run(["unshare", "--net", "--uts", "--mount", "sh", "-c", script], capture_output=True)
+    if made.returncode != 0:
+        return "needs namespaces with networks, which this machine does not allow"
+    return ""
+
+
+# What a keeper does when the test's process has ended, however it did.
+KILL_ALL = """
+    own=$(readlink /proc/$$/ns/net)
+    for process in /proc/[0-9]*; do
+      if [ "$process" != /proc/$$ ] && [ "$(readlink "$process/ns/net")" = "$own" ]; then
+        kill -9 "${process#/proc/}" || true
+      fi
+    done"""
+
+
+class Namespaces:
+    """Of one machine. They last as long as their keeper."""
+
+    def __init__(self, script):
+        script += f"\necho ready\nread -r line || true\n{KILL_ALL}"
+        self.keeper = subprocess.Popen(
+            ["unshare", "--net", "--uts", "--mount", "sh", "-ec", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.keeper.stdout.readline() == "ready\n", script
+
+    @property
+    def enter(self):
+        """The words before a command that runs in them, as the process that it is started as."""
+        return ["nsenter", "--target", str(self.keeper.pid), "--net", "--uts", "--mount"]
+
+    def run(self, command):
+        """Its output; the command's words have no spaces."""
+        done = subprocess.run([*self.enter, *command.split()], capture_output=True, text=True, timeout=LONG_S)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def processes(self):
+        """The ids of those that run in them, but for the keeper."""
+        own = os.readlink(f"/proc/{self.keeper.pid}/ns/net")
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                if entry.name.isdigit() and os.readlink(entry / "ns" / "net") == own:
+                    found.append(int(entry.name))
+        return [pid for pid in found if pid != self.keeper.pid]
+
+    def kill(self):
+        """All of its processes; how many there were."""
+        found = self.processes()
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(found)
+
+    def end(self):
+        wait_until(lambda: self.kill() == 0, LONG_S)
+        self.keeper.kill()
+        self.keeper.communicate()
+
+
+def shared_places(folder):
+    """What of /tmp all machines see: the test's folder, the program and what it needs."""
+    named = [pathlib.Path(path).absolute() for path in (folder, LOCKSTEP, DIGITS, sys.prefix)]
+    paths = [*named, *(path.resolve() for path in named)]
+    return sorted({TMP / path.parts[2] for path in paths if TMP in path.parents})
+
+
+class Network:
+    """Machines of these names; each has its place in 10.77.0.0/24, by number from 1 on."""
+
+    def __init__(self, folder, names):
+        self.folder = pathlib.Path(folder)
+        self.addresses = {name: f"10.77.0.{number + 1}" for number, name in enumerate(names)}
+        self.hosts = {}
+        self.switch = None
+        # In ssh's place: it goes through the network, too (with a ConnectTimeout), takes none of its caller's variables
+        # along, and where the other end is lost its status is 255.
+        self.agent = self.folder / "agent"
+        self.agent.write_text(
+            f"""#!/bin/bash
+            while [[ $1 == -* ]]; do [[ $1 != -o ]] || shift; shift; done
+            host=$1; shift
+            said=$(timeout 5 bash -c ": >/dev/tcp/$host/22" 2>&1)
+            [[ $said == *refused* ]] || {{ echo "ssh: connect to host $host port 22: ${{said##*: }}" >&2; exit 255; }}
+            nsenter --target "$(cat "{self.folder}/$host.pid")" --net --uts --mount \\
+              env -i HOME="$HOME" PATH="$PATH" sh -c "$*"
+            status=$?
+            exit $((status > 128 ? 255 : status))\n"""
+        )
+        self.agent.chmod(0o755)
+
+    def __getitem__(self, name):
+        return self.hosts[name]
+
+    def __enter__(self):
+        try:
+            self.switch = Namespaces("ip link add bridge type bridge\nip link set bridge up")
+            lines = [f"{address} {name}\n" for name, address in self.addresses.items()]
+            (self.folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
+            for name in self.addresses:
+                self.add(name)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def add(self, name):
+        temporary = self.folder / f"tmp.{name}"
+        temporary.mkdir()
+        keep = "\n".join(
+            f"{'mkdir' if place.is_dir() else 'touch'} {temporary}/{place.name}\n"
+            f"mount --bind {place} {temporary}/{place.name}"
+            for place in shared_places(self.folder)
+        )
+        script = f"""hostname {name}
+            mount --make-rprivate /
+            mount -t tmpfs tmpfs /dev/shm
+            mount --bind {self.folder}/hosts /etc/hosts
+            mount -t tmpfs tmpfs {temporary}
+            {keep}
+            mount --rbind {temporary} /tmp
+            ip link set lo up"""
+        host = Namespaces(script)
+        self.hosts[name] = host
+        (self.folder / f"{name}.pid").write_text(str(host.keeper.pid))
+        self.switch.run(f"ip link add name to-{name} type veth peer name eth0 netns {host.keeper.pid}")
+        self.switch.run(f"ip link set to-{name} master bridge up")
+        host.run(f"ip address add {self.addresses[name]}/24 dev eth0")
+        host.run("ip link set eth0 up")
+
+    def __exit__(self, *unused):
+        for namespaces in [*self.hosts.values(), self.switch]:
+            if namespaces is not None:
+                namespaces.end()
+
+    def cut(self, name):
+        """Its cable is pulled."""
+        self.switch.run(f"ip link set to-{name} down")
+
+    def mend(self, name):
+        self.switch.run(f"ip link set to-{name} up")
+
+    def wait_until_empty(self):
+        """No process is left on any machine."""
+        wait_until(lambda: not any(host.processes() for host in self.hosts.values()), LONG_S)

@@ -1,0 +1,36 @@
+// Options of a model or a data set that a program brings itself, as its config gives them: option { key value }.
+#pragma once
+
+#include <google/protobuf/map.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class Options {
+ public:
+  using Map = google::protobuf::Map<std::string, std::string>;
+
+  Options() = default;
+  // `where`: the field of the config, for errors.
+  Options(std::string where, const Map& values);
+
+  // `fallback` where the config has no such option.
+  std::string Text(const std::string& key, const std::string& fallback) const;
+
+  // Throws Error (kUsage) when the value is no integer.
+  int64_t Integer(const std::string& key, int64_t fallback) const;
+
+  // Throws Error (kUsage) where the config has an option that nobody asked for, which is taken for a mistake. `who`
+  // has none of that name: "model \"mine\"".
+  void RequireAllAsked(const std::string& who) const;
+
+ private:
+  std::string where_;
+  Map values_;
+  mutable std::vector<std::string> asked_;
+};
+
+}  // namespace lockstep
