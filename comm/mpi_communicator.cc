@@ -123,7 +123,12 @@ MpiCommunicator::MpiCommunicator(FlightRecorder& recorder)
           "MPI_Comm_split_type");
       Check(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank");
       Check(MPI_Comm_size(machine, &local_ranks_), "MPI_Comm_size");
+      int first = rank_;
+      Check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, machine), "MPI_Allreduce");
       Check(MPI_Comm_free(&machine), "MPI_Comm_free");
+      first_elsewhere_ = first == 0 ? world_size_ : rank_;
+      Check(MPI_Allreduce(MPI_IN_PLACE, &first_elsewhere_, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD),
+            "MPI_Allreduce");
     }).Wait();
   } catch (...) {
     StopThread();

@@ -42,6 +42,9 @@ class MpiCommunicator : public Communicator {
   int local_rank() const { return local_rank_; }
   int local_ranks() const { return local_ranks_; }
 
+  // The first rank that is on another machine than rank 0; the world size where none is.
+  int first_elsewhere() const { return first_elsewhere_; }
+
   Label MakeLabel(std::string_view text) override { return recorder_.MakeLabel(text); }
   Work AllReduceSum(at::Tensor tensor, Label label) override;
   Work Broadcast(at::Tensor tensor, int root, Label label) override;
@@ -65,6 +68,7 @@ class MpiCommunicator : public Communicator {
   int world_size_ = 1;
   int local_rank_ = 0;
   int local_ranks_ = 1;
+  int first_elsewhere_ = 1;
 
   std::mutex mutex_;
   std::condition_variable queued_;

@@ -219,15 +219,17 @@ Flight FlightOf(const Message& message, int rank) {
 
 class Watchdog::Impl {
  public:
-  Impl(Communicator& host, bool one_machine, FlightRecorder& recorder,
+  Impl(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
        std::function<void(const std::string&)> say, std::function<bool()> take_term)
       : rank_(host.rank()),
         world_size_(host.world_size()),
+        one_machine_(first_elsewhere == world_size_),
+        deputy_(one_machine_ ? 1 : first_elsewhere),
         recorder_(recorder),
         say_(std::move(say)),
         take_term_(std::move(take_term)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    Connect(host, one_machine);
+    Connect(host);
     sigset_t term;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
@@ -312,7 +314,7 @@ class Watchdog::Impl {
 
   // ---- Meeting ----------------------------------------------------------------------------------
 
-  void Connect(Communicator& host, bool one_machine) {
+  void Connect(Communicator& host) {
     const Label label = host.MakeLabel("watchdog's address");
     // How many addresses there are, the token, and the addresses.
     constexpr size_t kMaxAddresses = 16;
@@ -325,7 +327,7 @@ class Watchdog::Impl {
     if (is_hub()) {
       std::random_device random;
       meeting.token = uint64_t{random()} << 32 | random();
-      const std::vector<Address> addresses = Listen(one_machine, meeting.token, listener);
+      const std::vector<Address> addresses = Listen(meeting.token, listener);
       meeting.count = std::min(addresses.size(), kMaxAddresses);
       std::copy_n(addresses.begin(), meeting.count, meeting.addresses);
     }
@@ -372,9 +374,9 @@ class Watchdog::Impl {
     return is_hub ? std::move(fd) : FileDescriptor();
   }
 
-  std::vector<Address> Listen(bool one_machine, uint64_t token, FileDescriptor& listener) const {
+  std::vector<Address> Listen(uint64_t token, FileDescriptor& listener) const {
     Address own = UnixAddress(token);
-    if (!one_machine) {
+    if (!one_machine_) {
       own = {};
       own.storage.ss_family = AF_INET;
       own.length = sizeof(sockaddr_in);
@@ -385,7 +387,7 @@ class Watchdog::Impl {
         listen(listener.get(), world_size_) != 0) {
       throw PeerError("rank 0 cannot listen for the other ranks: {}", std::strerror(errno));
     }
-    if (one_machine) return {own};
+    if (one_machine_) return {own};
     getsockname(listener.get(), name, &own.length);
     return NetworkAddresses(reinterpret_cast<const sockaddr_in&>(own.storage).sin_port);
   }
@@ -582,7 +584,7 @@ class Watchdog::Impl {
     if (asked_at_) Conclude(now);
     if (leaving_) return;
     if (lost_) {
-      // Rank 1 speaks for the hub; the others only where rank 1 does not.
+      // The deputy speaks for the hub; the others only where it does not.
       if (now - *lost_ > kLauncherS) Proclaim(lost_verdict_);
       return;
     }
@@ -674,7 +676,7 @@ class Watchdog::Impl {
     peer.ended = true;
     std::string verdict =
         fmt::format("rank {} {}; rank {} is {}", peer.rank, how, rank_, WhereIs(OwnFlight()));
-    if (is_hub() || rank_ == 1) Proclaim(verdict);
+    if (is_hub() || rank_ == deputy_) Proclaim(verdict);
     lost_ = Now();
     lost_verdict_ = std::move(verdict);
   }
@@ -697,6 +699,8 @@ class Watchdog::Impl {
 
   const int rank_;
   const int world_size_;
+  const bool one_machine_;
+  const int deputy_;  // says that the hub is lost
   FlightRecorder& recorder_;
   const std::function<void(const std::string&)> say_;
   const std::function<bool()> take_term_;
@@ -737,9 +741,9 @@ class Watchdog::Impl {
   std::thread poller_;
 };
 
-Watchdog::Watchdog(Communicator& host, bool one_machine, FlightRecorder& recorder,
+Watchdog::Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
                    std::function<void(const std::string&)> say, std::function<bool()> take_term)
-    : impl_(std::make_unique<Impl>(host, one_machine, recorder, std::move(say),
+    : impl_(std::make_unique<Impl>(host, first_elsewhere, recorder, std::move(say),
                                    std::move(take_term))) {}
 
 Watchdog::~Watchdog() = default;

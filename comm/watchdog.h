@@ -16,7 +16,8 @@
 //   4. For a collective that is late, failed, or different, the hub asks every rank for its record
 //      and lays them side by side (comm/flight_story.h).
 //   5. The hub says the verdict and sends it round; each rank keeps it and ends. Where the hub itself
-//      is lost, rank 1 says it, and whoever still lives two seconds later.
+//      is lost, its deputy says it, and whoever still lives two seconds later. The deputy is rank 1, or
+//      the first rank on another machine than the hub's.
 // A rank that ends with an error of its own tells the others, which then end without a word.
 //
 // SIGTERM, which mpirun sends to all as soon as one rank has died, is taken here. Where the process has a use
@@ -29,7 +30,7 @@
 //   a rank skips a collective -> "rank 1 made another call ...", or "has not come to ..."
 //     -> test_a_rank_that_skips_a_collective
 //   a rank never comes to a collective -> "rank 1 has not come to ..." -> test_a_rank_that_is_late
-//   rank 0, the hub, is killed or stopped -> the same, from rank 1 -> the same tests
+//   rank 0, the hub, is killed or stopped -> the same, from its deputy -> the same tests
 //   a rank ends with its own error -> that error alone -> test_an_exception_in_one_ranks_loader
 //   SIGTERM that the process has a use for -> nothing
 //     -> tests/stop_test.py, test_a_signal_stops_all_ranks_after_the_same_step
@@ -54,10 +55,11 @@ struct WatchdogLimits {
 
 class Watchdog {
  public:
-  // Connects the ranks over `host`; every rank must call it. `one_machine`: they all share one.
+  // Connects the ranks over `host`; every rank must call it. `first_elsewhere`: the first rank on another
+  // machine than rank 0, the world size where none is.
   // `say` prints an error to the user. `take_term`: whether SIGTERM, which has come, leaves the process
   // running. Keeps references to all. SIGTERM must be blocked in every thread. Throws Error (kPeer).
-  Watchdog(Communicator& host, bool one_machine, FlightRecorder& recorder,
+  Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
            std::function<void(const std::string&)> say, std::function<bool()> take_term);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -20,8 +20,8 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
   std::atomic<int> said = 0;
   for (int time = 0; time < 3; ++time) {
     Watchdog watchdog(
-        World(), /*one_machine=*/true, Recorder(), [&](const std::string&) { ++said; },
-        [] { return false; });
+        World(), /*first_elsewhere=*/World().world_size(), Recorder(),
+        [&](const std::string&) { ++said; }, [] { return false; });
     watchdog.SetLimits({.collective_s = 5, .heartbeat_s = 5});
     watchdog.Watch(&World());
     const at::Tensor tensor = at::ones({1000});
@@ -38,7 +38,7 @@ TEST(Watchdog, LeavesRanksThatDoWellAlone) {
 // Between machines it is TCP; one machine's own address will do to see that it works.
 TEST(Watchdog, MeetsOverTheNetwork) {
   Watchdog watchdog(
-      World(), /*one_machine=*/false, Recorder(), [](const std::string&) {}, [] { return false; });
+      World(), /*first_elsewhere=*/1, Recorder(), [](const std::string&) {}, [] { return false; });
   World().Barrier({});
   watchdog.Leave();
   World().Barrier({});

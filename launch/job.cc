@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "base/cores.h"
@@ -21,6 +22,7 @@
 #include "comm/alone.h"
 #include "comm/nccl_communicator.h"
 #include "launch/driver.h"
+#include "launch/hosts.h"
 #include "launch/launcher.h"
 #include "launch/shared_memory.h"
 #include "launch/stop_signals.h"
@@ -69,8 +71,7 @@ Job::Job() {
   mpi_ = mpi.get();
   host_ = std::move(mpi);
   flight_.SetRank(host_->rank(), host_->world_size());
-  watchdog_.emplace(*host_, mpi_->local_ranks() == mpi_->world_size(), flight_, PrintError,
-                    StopSignals::TakeTerm);
+  watchdog_.emplace(*host_, mpi_->first_elsewhere(), flight_, PrintError, StopSignals::TakeTerm);
 }
 
 World Job::Connect(config::Config::Device wanted) {
@@ -98,9 +99,24 @@ World Job::Connect(config::Config::Device wanted) {
     c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool());
   });
   // Its ranks wait for each other, so a rank on which this fails cannot stay to agree on the error.
-  gpus_ = host_->world_size() > 1 ? MakeNccl(*device, *host_, flight_) : MakeAlone(*device);
+  gpus_ = host_->world_size() > 1 ? ConnectGpus(*device) : MakeAlone(*device);
   if (watchdog_) watchdog_->Watch(gpus_.get());
   return {*device, *gpus_, *host_, cores, flight, watchdog()};
+}
+
+std::unique_ptr<Communicator> Job::ConnectGpus(at::Device device) {
+  try {
+    return MakeNccl(device, *host_, flight_);
+  } catch (const Error& error) {
+    if (MachinesOf(places_) == 1) throw;
+    std::set<std::string> names;
+    for (const Interface& interface : InterfacesHere()) names.insert(interface.name);
+    throw Error(
+        error.status(),
+        fmt::format("{}; name the interface that leads to the other machines, one of {}, in "
+                    "NCCL_SOCKET_IFNAME (docs/clusters.md)",
+                    error.what(), fmt::join(names, ", ")));
+  }
 }
 
 at::Device Job::ChooseDevice(config::Config::Device wanted) const {

@@ -75,6 +75,7 @@ class Job {
  private:
   at::Device ChooseDevice(config::Config::Device wanted) const;
   void FindPlaces(at::Device device);
+  std::unique_ptr<Communicator> ConnectGpus(at::Device device);
 
   FlightRecorder flight_;
   MpiCommunicator* mpi_ = nullptr;  // host_, where it is MPI's

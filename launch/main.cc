@@ -158,9 +158,11 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     throw UsageError("--elastic says how a job goes on: add --restarts 10, say");
   }
   SupervisedJob job{.restarts = line.restarts};
+  bool may_use_gpus = true;
   if (!line.config.empty()) {
     const Config config = LoadConfig(line.config, line.assignments);
     if (trains) job.run_dir = config.run_dir();
+    may_use_gpus = config.device() != Config::CPU;
   }
   if (!line.run_dir.empty()) ConfigOfRun(line);
   setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), /*overwrite=*/0);
@@ -202,8 +204,9 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
       if (left.hosts != machines.hosts) Warn(fmt::format("going on with {} alone", left.hosts));
       return start(std::min(ranks, RanksOn(left.hosts)), left);
     };
-  } else if (const std::vector<std::string> gpus = GpusHere(); line.elastic && !gpus.empty()) {
-    job.what_is_left = [&, gpus]() -> std::optional<Supervisor::Program> {
+  } else if (line.elastic && may_use_gpus) {
+    job.what_is_left = [&, gpus = GpusHere()]() -> std::optional<Supervisor::Program> {
+      if (gpus.empty()) return job.program;
       const std::vector<std::string> left = WorkingGpus(gpus, program);
       if (left.empty()) return std::nullopt;
       const std::string list = fmt::format("{}", fmt::join(left, ","));

@@ -226,12 +226,13 @@ def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
 
 
 def test_all_is_killed_on_the_machine_of_the_first_ranks(cluster, tmp_path, whole):
-    """Those who would say it are all gone, so there may be no line; all else is as ever."""
+    """The first rank on the other machine says it."""
     with Job(cluster, tmp_path, "login") as job:
         job.wait_until_trains()
         cluster["a"].kill()
         status, out, err = job.end()
         assert status == PEER, (out, err)
+        assert "error: rank 0 died: its process is gone; rank 2 is " in err, err
         cluster.wait_until_empty()
     expect_to_go_on(cluster, tmp_path, whole, on="login")
 

@@ -33,7 +33,7 @@ from harness import (
 FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 LONG_S = 60  # for anything to happen that does
-LATE = 8 if DEVICE == "CUDA" else 1  # steps after which a wish is obeyed: on GPUs they are queued ahead
+LATE = 16 if DEVICE == "CUDA" else 1  # steps after which a wish is obeyed: on GPUs they are queued ahead
 
 
 def config_in(folder, more="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }'):
