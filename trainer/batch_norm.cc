@@ -124,19 +124,29 @@ BatchNorm::BatchNorm(int64_t channels, Communicator* sync, double epsilon, doubl
       num_batches_tracked_(register_buffer("num_batches_tracked", torch::zeros({}, torch::kLong))) {
 }
 
-at::Tensor BatchNorm::forward(const at::Tensor& input) {
+at::Tensor BatchNorm::forward(const at::Tensor& input, ops::Activation activation,
+                              const at::Tensor& residual) {
   const bool follows = is_training() && !IsRecomputing();
   if (follows) num_batches_tracked_.add_(1);
-  // One value has no variance for the running statistics to follow.
-  const bool has_variance = input.numel() > input.size(1);
-  if (is_training() && sync_ == nullptr && (!follows || !has_variance)) {
-    return at::batch_norm(input, weight_, bias_, /*running_mean=*/{}, /*running_var=*/{},
-                          /*training=*/true, momentum_, epsilon_, /*cudnn_enabled=*/true);
+  if (is_training() && sync_ == nullptr) {
+    ops::ChannelNorm norm{
+        .weight = weight_, .bias = bias_, .epsilon = epsilon_, .momentum = momentum_};
+    // One value has no variance for the running statistics to follow.
+    if (follows && input.numel() > input.size(1)) {
+      norm.running_mean = running_mean_;
+      norm.running_var = running_var_;
+    }
+    return ops::BatchNorm(input, norm, activation, residual);
   }
-  if (!is_training() || sync_ == nullptr) {
-    return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, is_training(),
-                          momentum_, epsilon_, /*cudnn_enabled=*/true);
-  }
+  at::Tensor y = is_training() ? Synced(input, follows)
+                               : at::batch_norm(input, weight_, bias_, running_mean_, running_var_,
+                                                /*training=*/false, momentum_, epsilon_,
+                                                /*cudnn_enabled=*/true);
+  if (residual.defined()) y.add_(residual);
+  return activation == ops::Activation::kRelu ? y.relu_() : y;
+}
+
+at::Tensor BatchNorm::Synced(const at::Tensor& input, bool follows) {
   Statistics statistics;
   {
     const at::NoGradGuard no_grad;

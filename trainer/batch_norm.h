@@ -8,6 +8,7 @@
 #include <torch/nn/module.h>
 
 #include "comm/communicator.h"
+#include "trainer/ops/batch_norm.h"
 
 namespace lockstep {
 
@@ -16,11 +17,16 @@ class BatchNorm : public torch::nn::Module {
   // `sync`: ModelSpec::sync_batch_norm.
   BatchNorm(int64_t channels, Communicator* sync, double epsilon = 1e-5, double momentum = 0.1);
 
-  // input: floating point [count, channels, ...] -> the same shape. In training by the statistics of
-  // this batch, which running_mean and running_var follow; in evaluation by those two.
-  at::Tensor forward(const at::Tensor& input);
+  // input: floating point [count, channels, ...]; residual: of its shape and type, or undefined, which
+  // is added to what is normalised, before `activation`. -> the same shape. In training by the
+  // statistics of this batch, which running_mean and running_var follow; in evaluation by those two.
+  at::Tensor forward(const at::Tensor& input, ops::Activation activation = ops::Activation::kNone,
+                     const at::Tensor& residual = {});
 
  private:
+  // Of all ranks' statistics.
+  at::Tensor Synced(const at::Tensor& input, bool follows);
+
   Communicator* sync_;
   Label label_;
   double epsilon_;

@@ -35,8 +35,7 @@ at::Tensor Mlp::Forward(const at::Tensor& input) {
     const Layer& layer = layers_[i];
     x = at::linear(x, layer.weight, layer.bias);
     if (i + 1 == layers_.size()) break;
-    if (layer.norm) x = layer.norm->forward(x);
-    x = at::relu(x);
+    x = layer.norm ? layer.norm->forward(x, ops::Activation::kRelu) : at::relu(x);
     if (dropout_ > 0) x = at::dropout(x, dropout_, is_training());
   }
   return x;

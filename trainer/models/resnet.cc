@@ -13,6 +13,8 @@
 namespace lockstep {
 namespace {
 
+using ops::Activation;
+
 struct Design {
   std::vector<int> blocks;  // of each of the four stages
   bool bottleneck = true;   // 1x1, 3x3, 1x1 instead of two 3x3
@@ -79,21 +81,23 @@ ResNet::Unit ResNet::MakeUnit(torch::nn::Module& parent, const std::string& conv
           stride};
 }
 
-at::Tensor ResNet::Unit::operator()(const at::Tensor& x) const {
+at::Tensor ResNet::Unit::operator()(const at::Tensor& x, Activation activation,
+                                    const at::Tensor& residual) const {
   const int64_t padding = weight.size(2) / 2;
-  return norm->forward(at::conv2d(x, weight, /*bias=*/{}, stride, padding));
+  return norm->forward(at::conv2d(x, weight, /*bias=*/{}, stride, padding), activation, residual);
 }
 
 at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
+  const at::Tensor residual = downsample.empty() ? x : downsample[0](x, Activation::kNone);
   at::Tensor y = x;
-  for (size_t i = 0; i < units.size(); ++i) y = units[i](i == 0 ? x : y.relu_());
-  return y.add_(downsample.empty() ? x : downsample[0](x)).relu_();
+  for (size_t i = 0; i + 1 < units.size(); ++i) y = units[i](y, Activation::kRelu);
+  return units.back()(y, Activation::kRelu, residual);
 }
 
 at::Tensor ResNet::Forward(const at::Tensor& input) {
   at::Tensor x = input;
   if (x.is_cuda()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
-  x = at::max_pool2d(stem_(x).relu_(), 3, /*stride=*/2, /*padding=*/1);
+  x = at::max_pool2d(stem_(x, Activation::kRelu), 3, /*stride=*/2, /*padding=*/1);
   for (const Block& block : blocks_) x = Checkpointed(x, block);
   return at::linear(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), fc_weight_, fc_bias_);
 }

@@ -25,13 +25,14 @@ class ResNet : public Model {
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:
-  // A convolution without bias and the norm behind it.
+  // y = activation(norm(convolution(x)) + residual); the convolution has no bias.
   struct Unit {
     at::Tensor weight;
     std::shared_ptr<BatchNorm> norm;
     int64_t stride = 1;
 
-    at::Tensor operator()(const at::Tensor& x) const;
+    at::Tensor operator()(const at::Tensor& x, ops::Activation activation,
+                          const at::Tensor& residual = {}) const;
   };
 
   // y = relu(units(x) + downsample(x)), with ReLU between the units; no downsample: x itself.
