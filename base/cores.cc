@@ -29,10 +29,19 @@ double OldQuotaOf(const std::string& folder) {
   return quota > 0 && period > 0 ? quota / period : kAll;
 }
 
-}  // namespace
+// A number of bytes, or "max".
+double BytesIn(const std::string& path) {
+  std::ifstream file(path);
+  double bytes = 0;
+  return file >> bytes ? bytes : kAll;
+}
 
-double CgroupCores(std::istream& groups, const std::string& root) {
-  double cores = kAll;
+// The least limit of a group that `controller` is for, and of all that it lies in. limit: of a folder, and
+// whether that is of version 1.
+template <typename Limit>
+double LeastOf(std::istream& groups, const std::string& root, const std::string& controller,
+               const Limit& limit) {
+  double least = kAll;
   for (std::string line; std::getline(groups, line);) {
     // "0::/a/b", or in version 1 "4:cpu,cpuacct:/a/b"
     const size_t first = line.find(':');
@@ -40,17 +49,36 @@ double CgroupCores(std::istream& groups, const std::string& root) {
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const bool old = controllers != ",,";
-    if (old && controllers.find(",cpu,") == std::string::npos) continue;
-    const std::string base = old ? root + "/cpu" : root;
+    if (old && controllers.find("," + controller + ",") == std::string::npos) continue;
+    const std::string base = old ? root + "/" + controller : root;
     // In a container the path may be the host's: its own group is then the root.
     for (std::string path = line.substr(second + 1);;
          path.resize(path.find('/') == std::string::npos ? 0 : path.rfind('/'))) {
       const std::string folder = base + (path == "/" ? "" : path);
-      cores = std::min(cores, old ? OldQuotaOf(folder) : QuotaOf(folder + "/cpu.max"));
+      least = std::min(least, limit(folder, old));
       if (path.empty()) break;
     }
   }
-  return cores;
+  return least;
+}
+
+}  // namespace
+
+double CgroupCores(std::istream& groups, const std::string& root) {
+  return LeastOf(groups, root, "cpu", [](const std::string& folder, bool old) {
+    return old ? OldQuotaOf(folder) : QuotaOf(folder + "/cpu.max");
+  });
+}
+
+double CgroupMemory(std::istream& groups, const std::string& root) {
+  return LeastOf(groups, root, "memory", [](const std::string& folder, bool old) {
+    return BytesIn(folder + (old ? "/memory.limit_in_bytes" : "/memory.max"));
+  });
+}
+
+double BytesOfMemory() {
+  std::ifstream groups("/proc/self/cgroup");
+  return CgroupMemory(groups, "/sys/fs/cgroup");
 }
 
 double CoresOfTime() {

@@ -1,4 +1,5 @@
-// How many cores this process may use: fewer than the machine has, in a container or a batch job.
+// How many cores and how much memory this process may use: less than the machine has, in a container
+// or a batch job.
 #pragma once
 
 #include <istream>
@@ -17,5 +18,9 @@ double CoresOfTime();
 // control groups lie in `root` (versions 1 and 2; of a group and all that it lies in the least);
 // infinity: as much as there is.
 double CgroupCores(std::istream& groups, const std::string& root);
+
+// Likewise the bytes of memory; infinity: as many as there are.
+double BytesOfMemory();
+double CgroupMemory(std::istream& groups, const std::string& root);
 
 }  // namespace lockstep

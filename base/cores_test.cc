@@ -24,6 +24,11 @@ class Cgroup : public testing::Test {
     return CgroupCores(lines, root_.string());
   }
 
+  double Memory(const std::string& groups) const {
+    std::istringstream lines(groups);
+    return CgroupMemory(lines, root_.string());
+  }
+
   fs::path root_ =
       fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
 };
@@ -44,6 +49,15 @@ TEST_F(Cgroup, ReadsVersionOne) {
   Write("cpu/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(Cores("5:memory:/job\n4:cpu,cpuacct:/job\n1:cpuset:/\n"), 4);
   EXPECT_TRUE(std::isinf(Cores("4:cpu,cpuacct:/\n")));
+}
+
+TEST_F(Cgroup, ReadsMemory) {
+  Write("slurm/job/memory.max", "8589934592\n");
+  Write("slurm/memory.max", "max\n");
+  EXPECT_EQ(Memory("0::/slurm/job\n"), 8589934592.0);
+  Write("memory/box/memory.limit_in_bytes", "1073741824\n");
+  EXPECT_EQ(Memory("5:memory:/box\n4:cpu,cpuacct:/\n"), 1073741824.0);
+  EXPECT_TRUE(std::isinf(Memory("0::/elsewhere\n")));
 }
 
 TEST_F(Cgroup, NoLimitIsNone) {

@@ -24,6 +24,7 @@
 #include "ckpt/atomic_file.h"
 #include "launch/program_needs.h"
 #include "launch/scratch_folder.h"
+#include "launch/shared_memory.h"
 #include "launch/weak_symbols.h"
 
 namespace lockstep {
@@ -111,7 +112,10 @@ class Stage {
     std::ofstream file(Path(name), std::ios::binary);
     file.write(text.data(), static_cast<std::streamsize>(text.size()));
     file.close();
-    if (!file) throw CheckpointError("{}: cannot be written: {}", Path(name), std::strerror(errno));
+    if (!file) {
+      throw CheckpointError("{}: cannot be written: {}; {}", Path(name), std::strerror(errno),
+                            kMoreSharedMemory);
+    }
     files_.insert(name);
   }
 
@@ -356,7 +360,8 @@ void BundleCommand::Run(const std::string& version) {
   for (const auto& [tool, package] : kTools) FindTool(tool, package);
 
   const ScratchFolder scratch;
-  if (scratch.path().empty()) throw UsageError("/dev/shm: no folder can be made there");
+  if (scratch.path().empty())
+    throw UsageError("/dev/shm: no folder can be made there; {}", kMoreSharedMemory);
   const std::string name = fs::path(program).filename();
   Stage stage(scratch.path() + "/" + name);
   Fill(stage, program, name, version);

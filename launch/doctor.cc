@@ -156,15 +156,20 @@ Finding CheckMpi(const Job& job, int ranks) {
   const std::string program = OpenMpiIn(output);
   if (program != library) {
     finding.state = State::kFail;
-    finding.figure += fmt::format(", but mpirun is {}",
-                                  program.empty() ? output.substr(0, output.find('\n')) : program);
+    const std::string first = output.substr(0, output.find('\n'));
+    finding.figure += fmt::format(", but mpirun is {}", !program.empty() ? program
+                                                        : !first.empty() ? first
+                                                                         : "none that starts");
     finding.advice = "put the mpirun of the library first in PATH, or ranks will not meet";
     return finding;
   }
   const int machines = static_cast<int>(MachinesOf(job.places()));
-  finding.figure += ranks == 1 ? ", one process: add -n 2 to see ranks meet"
-                               : fmt::format(", {} ranks on {} machine{}", ranks, machines,
-                                             machines == 1 ? "" : "s");
+  if (ranks == 1) {
+    finding.figure += ", one process: add -n 2 to see ranks meet";
+  } else if (machines > 0) {
+    finding.figure +=
+        fmt::format(", {} ranks on {} machine{}", ranks, machines, machines == 1 ? "" : "s");
+  }
   return finding;
 }
 
@@ -197,20 +202,13 @@ Finding CheckCores(const Job& job, const World& world) {
   return finding;
 }
 
-// In bytes; infinity: the control group has none.
-double MemoryLimit() {
-  std::ifstream file("/sys/fs/cgroup/memory.max");
-  double bytes = 0;
-  return file >> bytes ? bytes : std::numeric_limits<double>::infinity();
-}
-
 Finding CheckMemory(const Job& job) {
   std::ifstream file("/proc/meminfo");
   double available = 0;
   for (std::string name, rest; file >> name && std::getline(file, rest);) {
     if (name == "MemAvailable:") available = std::strtod(rest.c_str(), nullptr) * 1024;
   }
-  const double each = std::min(available, MemoryLimit()) / job.local_ranks() / kGib;
+  const double each = std::min(available, BytesOfMemory()) / job.local_ranks() / kGib;
   constexpr double kLeast = 2;  // GiB: LibTorch's and CUDA's own take half of it
   return {.check = "memory",
           .state = each < kLeast ? State::kWarn : State::kOk,
@@ -242,13 +240,14 @@ Finding CheckSharedMemory(int ranks) {
     finding.advice = "ranks of one machine exchange through it: mount it, or use one rank";
     return finding;
   }
-  const int64_t needed = std::max(ranks, 2) * kSharedMemoryPerRank;
+  // Ranks that have met have theirs.
+  const int64_t needed = ranks > 1 ? 0 : 2 * kSharedMemoryPerRank;
   finding.value = static_cast<double>(*free) / kMib;
   finding.unit = "MiB";
   finding.figure = fmt::format("{:.0f} MiB free", finding.value);
   if (*free < needed) {
     finding.state = State::kFail;
-    finding.figure += fmt::format(" of {} that {} ranks need", needed >> 20, std::max(ranks, 2));
+    finding.figure += fmt::format(" of {} that 2 ranks need", needed >> 20);
     finding.advice = kMoreSharedMemory;
   }
   return finding;
@@ -315,8 +314,9 @@ Finding CheckDisk(const std::string& folder) {
   return finding;
 }
 
-// Whether all machines see rank 0's files. Every rank must call it.
-Finding CheckSharedDisk(const std::string& folder, Communicator& host) {
+// Whether all machines see rank 0's files; nothing: it can write none, which CheckDisk says. Every rank must
+// call it.
+std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& host) {
   const int64_t token = FromRankZero(getpid(), "a file's name", host);
   const std::string path = fmt::format("{}/.lockstep-doctor-shared-{}", folder, token);
   std::optional<OutputFile> file;
@@ -326,17 +326,19 @@ Finding CheckSharedDisk(const std::string& folder, Communicator& host) {
       file->Sync();
     }
   } catch (const Error&) {
-    // CheckDisk says it.
+    file.reset();
   }
-  host.Barrier(host.MakeLabel("rank 0's file"));
+  const bool is_there = host.rank() == 0 && file.has_value();
+  if (!OnAnyRank(is_there, "rank 0's file", host)) return std::nullopt;
   const bool sees = access(path.c_str(), F_OK) == 0;
   host.Barrier(host.MakeLabel("rank 0's file was seen"));
   if (host.rank() == 0) unlink(path.c_str());
-  return {.check = "shared disk",
-          .state = sees ? State::kOk : State::kFail,
-          .figure = sees ? fmt::format("{} is one folder on all machines", folder)
-                         : fmt::format("{}: {} does not see rank 0's files", folder, HostName()),
-          .advice = sees ? "" : "put runs and data on a disk that all machines share"};
+  return Finding{
+      .check = "shared disk",
+      .state = sees ? State::kOk : State::kFail,
+      .figure = sees ? fmt::format("{} is one folder on all machines", folder)
+                     : fmt::format("{}: {} does not see rank 0's files", folder, HostName()),
+      .advice = sees ? "" : "put runs and data on a disk that all machines share"};
 }
 
 // Every rank must call it.
@@ -442,20 +444,29 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
   const bool first_here = job.local_rank() == 0;
   if (first_here && world) findings.push_back(CheckDriver(options));
   double links_gbs = 0;
+  bool is_broken = false;
   const bool one_machine = MachinesOf(job.places()) <= 1;
   if (world && world->device.is_cuda()) {
     const std::optional<GpuReadings> readings = ReadGpu(UuidOf(world->device.index()));
     const GpuReadings* const known = readings ? &*readings : nullptr;
     findings.push_back(CheckGpu(world->device, known));
-    Together(host, [&] {
+    try {
       const std::vector<Finding> transfers = CheckTransfers(world->device, known);
       findings.insert(findings.end(), transfers.begin(), transfers.end());
       const bool to_gpu = one_machine && transfers.back().check == kGpuToGpu;
       if (to_gpu) links_gbs = std::max(LinkGbs(known), transfers.back().value);
-    });
+    } catch (const std::exception& exception) {
+      is_broken = true;
+      findings.push_back({.check = "gpu memory",
+                          .state = State::kFail,
+                          .figure = FirstLine(WhatOf(exception)),
+                          .advice = "end what else uses the GPU (nvidia-smi), or leave it out"});
+    }
   }
   if (host.rank() == 0) findings.push_back(CheckMpi(job, host.world_size()));
-  if (world && world->size() > 1) findings.push_back(CheckAllReduce(*world, links_gbs));
+  // Ranks whose GPU fails would leave the others waiting.
+  const bool all_compute = world && !OnAnyRank(is_broken, "a GPU that fails", host);
+  if (all_compute && world->size() > 1) findings.push_back(CheckAllReduce(*world, links_gbs));
   if (world) findings.push_back(CheckCores(job, *world));
   findings.push_back(CheckMemory(job));
   findings.push_back(CheckOpenFiles());
@@ -464,7 +475,7 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
     findings.push_back(CheckDisk(options.folder));
   }
   if (!one_machine) {
-    findings.push_back(CheckSharedDisk(options.folder, host));
+    if (const auto finding = CheckSharedDisk(options.folder, host)) findings.push_back(*finding);
     if (first_here) findings.push_back(CheckNetwork());
   }
   findings.push_back(CheckClock(host));

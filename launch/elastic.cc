@@ -40,7 +40,7 @@ std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& co
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (const auto& command : commands) {
     children.push_back(
-        std::make_unique<ChildProcess>(command, ChildProcess::Group::kOurs, /*output=*/-1, none));
+        std::make_unique<ChildProcess>(command, ChildProcess::Group::kOwn, /*output=*/-1, none));
   }
   const auto until = Clock::now() + std::chrono::duration<double>(limit_s);
   const auto running = [](const auto& child) { return !child->Poll(); };
@@ -59,7 +59,15 @@ std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& co
 
 std::vector<std::string> GpusHere() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  return visible != nullptr ? Split(visible) : GpuUuids();
+  if (visible == nullptr) return GpuUuids();
+  std::vector<std::string> gpus = Split(visible);
+  // CUDA sees what comes before the first that is none.
+  const auto is_none = [](const std::string& gpu) {
+    const bool is_number = !gpu.empty() && gpu.find_first_not_of("0123456789") == std::string::npos;
+    return !is_number && !gpu.starts_with("GPU-") && !gpu.starts_with("MIG-");
+  };
+  gpus.erase(std::ranges::find_if(gpus, is_none), gpus.end());
+  return gpus;
 }
 
 std::vector<std::string> WorkingGpus(const std::vector<std::string>& gpus,
@@ -97,8 +105,7 @@ std::string WhyNoStart(const std::string& hosts) {
   if (!lost.empty()) {
     return fmt::format(
         "no process can be started on {}: ssh {} true must work without a question, and orted be "
-        "in "
-        "the PATH there",
+        "in the PATH there",
         fmt::join(lost, ", "), lost.front());
   }
   return fmt::format(

@@ -40,7 +40,9 @@ std::vector<Host> ParseHosts(const std::string& list) {
     const std::string ranks = colon < word.size() ? word.substr(colon + 1) : "1";
     Host host{.name = word.substr(0, colon)};
     const auto end = std::from_chars(ranks.data(), ranks.data() + ranks.size(), host.ranks);
-    if (colon == 0 || end.ptr != ranks.data() + ranks.size() || host.ranks < 1) {
+    constexpr int kMostRanks = 4096;
+    if (colon == 0 || end.ec != std::errc() || end.ptr != ranks.data() + ranks.size() ||
+        host.ranks < 1 || host.ranks > kMostRanks) {
       throw UsageError("--hosts \"{}\": \"{}\" is no machine with its ranks: write node1:8,node2:8",
                        list, word);
     }
@@ -86,8 +88,11 @@ std::string NetworkBetween(const std::vector<Host>& hosts) {
   for (const Host& host : hosts) {
     const std::optional<uint32_t> address = AddressOf(host.name);
     if (!address) return "";
+    constexpr uint32_t kLoopback = 127;
+    if (*address >> 24 == kLoopback) continue;  // Debian's name of this machine
     addresses.push_back(*address);
   }
+  if (addresses.empty()) return "";
   return NetworkOf(addresses, InterfacesHere());
 }
 

@@ -24,7 +24,7 @@ TEST(Hosts, AreNamesWithTheirRanks) {
 }
 
 TEST(Hosts, RefusesWhatIsNoList) {
-  for (const char* list : {"a:x", "a:0", "a:-1", ":2", "a:2,,b:2", "a:2x"}) {
+  for (const char* list : {"a:x", "a:0", "a:-1", ":2", "a:2,,b:2", "a:2x", "a:", "a:99999999999"}) {
     EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { ParseHosts(list); }),
                 HasSubstr("is no machine with its ranks: write node1:8,node2:8"));
   }

@@ -18,6 +18,7 @@
 #include <system_error>
 
 #include "base/cores.h"
+#include "base/host_name.h"
 #include "base/say.h"
 #include "comm/alone.h"
 #include "comm/nccl_communicator.h"
@@ -108,7 +109,7 @@ std::unique_ptr<Communicator> Job::ConnectGpus(at::Device device) {
   try {
     return MakeNccl(device, *host_, flight_);
   } catch (const Error& error) {
-    if (MachinesOf(places_) == 1) throw;
+    if (error.status() != ExitStatus::kPeer || MachinesOf(places_) == 1) throw;
     std::set<std::string> names;
     for (const Interface& interface : InterfacesHere()) names.insert(interface.name);
     throw Error(
@@ -136,7 +137,7 @@ at::Device Job::ChooseDevice(config::Config::Device wanted) const {
 
 void Job::FindPlaces(at::Device device) {
   Place own;
-  gethostname(own.machine, sizeof(own.machine) - 1);
+  HostName().copy(own.machine, sizeof(own.machine) - 1);
   sched_getaffinity(0, sizeof(own.cores), &own.cores);
   own.most_cores = CoresOfTime();
   if (device.is_cuda()) {

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -32,6 +33,7 @@
 #include "launch/checkpoints.h"
 #include "launch/child_process.h"
 #include "launch/doctor.h"
+#include "launch/driver.h"
 #include "launch/elastic.h"
 #include "launch/hosts.h"
 #include "launch/job.h"
@@ -54,7 +56,7 @@ constexpr char kVersion[] = "0.1.0";
 
 // What the process that a user started (or ./lockstep, after a set-up) tells the ranks that it
 // becomes.
-constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // on the clock of base/clock.h
+constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // in Unix time, which machines share
 constexpr char kLive[] = "LOCKSTEP_LIVE";                     // its standard output is a terminal
 
 struct CommandLine {
@@ -142,8 +144,28 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
+double UnixTime() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// When the command was started that this process is, or is a rank of, on the clock of base/clock.h.
+double CommandStart() {
+  const char* start = std::getenv(kCommandStart);
+  if (start == nullptr) return ProcessStartSeconds();
+  return SecondsSinceBoot() - (UnixTime() - std::strtod(start, nullptr));
+}
+
 Config ConfigOfRun(const CommandLine& line) {
   return LoadRunConfig(ParseRunPoint(line.run_dir).run_dir);
+}
+
+// The first option that says how this command is started; empty: there is none.
+std::string AboutStarting(const CommandLine& line) {
+  return line.ranks > 0        ? "-n"
+         : !line.hosts.empty() ? "--hosts"
+         : line.restarts > 0   ? "--restarts"
+         : line.elastic        ? "--elastic"
+                               : "";
 }
 
 // Starts this command again, as ranks, or where -n was not given as one process, and returns the job's exit status.
@@ -151,7 +173,7 @@ Config ConfigOfRun(const CommandLine& line) {
 int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
   if (Job::IsRank()) {
     throw UsageError("{} inside mpirun or srun: leave it out, this process is a rank already",
-                     line.restarts > 0 ? "--restarts" : "-n or --hosts");
+                     AboutStarting(line));
   }
   if (line.restarts > 0 && !trains) throw UsageError("--restarts: only train goes on by itself");
   if (line.elastic && line.restarts == 0) {
@@ -165,7 +187,8 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     may_use_gpus = config.device() != Config::CPU;
   }
   if (!line.run_dir.empty()) ConfigOfRun(line);
-  setenv(kCommandStart, std::to_string(ProcessStartSeconds()).c_str(), /*overwrite=*/0);
+  const double start_time = UnixTime() - (SecondsSinceBoot() - CommandStart());
+  setenv(kCommandStart, std::to_string(start_time).c_str(), /*overwrite=*/1);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
   const std::string program = ProgramPath(argv[0]);
   const std::vector<std::string> words = WordsForRanks(argc, argv);
@@ -174,7 +197,7 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     throw UsageError("--elastic in a Slurm job of several machines: leave it to Slurm (--requeue)");
   }
   const auto start = [&](int ranks, const Machines& on) {
-    std::vector<std::string> variables{kJobName, kJobRestarts};
+    std::vector<std::string> variables{kJobName, kJobRestarts, kCommandStart};
     if (std::getenv(kLive) != nullptr) variables.push_back(kLive);
     Supervisor::Program job{.command = MpirunCommand(ranks, on, program, words, variables),
                             .name = "mpirun",
@@ -193,20 +216,23 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     job.program = {.command = words, .name = "lockstep", .end_at_once = SIGKILL};
     job.program.command.insert(job.program.command.begin(), program);
   }
+  std::string hosts = machines.hosts;  // that it runs on
   if (machines.kind == Machines::Kind::kListed) {
     job.on_other_machines = true;
-    job.why_no_start = [&] { return WhyNoStart(machines.hosts); };
+    job.why_no_start = [&] { return WhyNoStart(hosts); };
   }
   if (line.elastic && machines.kind == Machines::Kind::kListed) {
     job.what_is_left = [&]() -> std::optional<Supervisor::Program> {
       const Machines left{.kind = Machines::Kind::kListed, .hosts = ReachableHosts(machines.hosts)};
       if (left.hosts.empty()) return std::nullopt;
       if (left.hosts != machines.hosts) Warn(fmt::format("going on with {} alone", left.hosts));
+      hosts = left.hosts;
       return start(std::min(ranks, RanksOn(left.hosts)), left);
     };
-  } else if (line.elastic && may_use_gpus) {
-    job.what_is_left = [&, gpus = GpusHere()]() -> std::optional<Supervisor::Program> {
-      if (gpus.empty()) return job.program;
+  } else if (const auto gpus =
+                 line.elastic && may_use_gpus ? GpusHere() : std::vector<std::string>();
+             !gpus.empty()) {
+    job.what_is_left = [&, gpus]() -> std::optional<Supervisor::Program> {
       const std::vector<std::string> left = WorkingGpus(gpus, program);
       if (left.empty()) return std::nullopt;
       const std::string list = fmt::format("{}", fmt::join(left, ","));
@@ -215,6 +241,10 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
       return ranks > 0 ? start(std::min(ranks, static_cast<int>(left.size())), machines)
                        : job.program;
     };
+  }
+  if (line.elastic && may_use_gpus && !job.what_is_left && VisibleGpus() > 0) {
+    throw UsageError(
+        "--elastic: the driver does not say which GPUs there are: set CUDA_VISIBLE_DEVICES=0,1");
   }
   return RunSupervised(job);
 }
@@ -246,11 +276,10 @@ std::string ProgramText() {
 }
 
 TrainOptions MakeTrainOptions(Job& job) {
-  const char* start = std::getenv(kCommandStart);
   const bool live = Job::IsRank() ? std::getenv(kLive) != nullptr : isatty(STDOUT_FILENO) != 0;
   return {.version = kVersion,
           .live = live,
-          .command_start_s = start != nullptr ? std::strtod(start, nullptr) : ProcessStartSeconds(),
+          .command_start_s = CommandStart(),
           .leave = [&job](const std::exception& exception) { LeaveAlone(job, exception); }};
 }
 
@@ -535,10 +564,25 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
         ->take_all();
   }
 
+  // The commands that ranks run.
+  const std::set<const CLI::App*> ranked{train, evaluate, predict, bench, doctor};
+
   try {
     CheckCommandName(app, WordsForRanks(argc, argv));
     app.parse(argc, argv);
-    if (scaling->parsed()) return RunBenchScaling(line, argv[0]);
+    const std::string about_starting = AboutStarting(line);
+    if (scaling->parsed()) {
+      if (!about_starting.empty() && about_starting != "-n") {
+        throw UsageError("{}: bench scaling starts its jobs itself, on this machine: -n 8",
+                         about_starting);
+      }
+      return RunBenchScaling(line, argv[0]);
+    }
+    for (const CLI::App* command : app.get_subcommands()) {
+      if (!about_starting.empty() && !ranked.contains(command)) {
+        throw UsageError("{}: {} runs in one process", about_starting, command->get_name());
+      }
+    }
     if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
     if (checkpoints->parsed()) PrintCheckpoints(line.run_dir);
     if (verify->parsed()) VerifyCheckpoints(line.run_dir);
@@ -551,11 +595,7 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
     if (probe_gpu->parsed()) return ProbeGpu();
     if (slurm.parsed()) slurm.Run(StartScriptOr(ProgramPath(argv[0])));
     if (bundle.parsed()) bundle.Run(kVersion);
-    if (prepare.parsed()) {
-      if (line.ranks > 0 || !line.hosts.empty())
-        throw UsageError("-n: prepare runs in threads of one process: --threads N");
-      prepare.Run();
-    }
+    if (prepare.parsed()) prepare.Run();
     // The others run as ranks.
     std::optional<StopSignals> signals;
     const auto until_done = [](std::function<void(Job&)> run) {
@@ -581,7 +621,7 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
     for (const auto& [command, run] : commands) {
       if (!command->parsed()) continue;
       if (train->parsed()) EndBy(line, SecondsSinceBoot());  // says what is wrong with it
-      if (line.ranks > 0 || !line.hosts.empty() || line.restarts > 0 || line.elastic) {
+      if (!about_starting.empty()) {
         return StartJob(line, train->parsed(), argc, argv);
       }
       if (train->parsed()) signals.emplace();

@@ -27,7 +27,7 @@ int RunSupervised(const SupervisedJob& job) {
     if (!end.error.empty()) PrintError(end.error);
     constexpr int kOfMpirun = 1;  // no rank ends with it
     const bool no_start =
-        !end.by_user && !has_met() &&
+        !end.by_user && !end.rank_killed && !job.run_dir.empty() && !has_met() &&
         (end.status == kOfMpirun || end.status == static_cast<int>(ExitStatus::kPeer));
     if (no_start && job.why_no_start) {
       PrintError(job.why_no_start());
@@ -52,6 +52,8 @@ int RunSupervised(const SupervisedJob& job) {
     if (const auto ended = supervisor.Pause(decision.delay_s)) return ended->status;
     if (!job.what_is_left) continue;
     const std::optional<Supervisor::Program> left = job.what_is_left();
+    // What came meanwhile.
+    if (const auto ended = supervisor.Pause(0)) return ended->status;
     if (!left) {
       PrintError(fmt::format("{}; not started again, as no machine or GPU is left", failed));
       return end.status;

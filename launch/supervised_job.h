@@ -17,7 +17,7 @@ struct SupervisedJob {
   std::string run_dir;  // that it trains in; empty: it does not train
   int restarts = 0;     // that are allowed after failures
   bool on_other_machines = false;
-  // Why a job whose launcher failed before its ranks had met came to nothing.
+  // Why a job that trains came to nothing before its ranks had met, where none was killed.
   std::function<std::string()> why_no_start;
   // What to start after a failure, where that may be something else; nothing: there is nothing left to run on.
   std::function<std::optional<Supervisor::Program>()> what_is_left;

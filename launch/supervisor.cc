@@ -60,7 +60,8 @@ Supervisor::End Supervisor::Run(const Program& program, const std::function<bool
     const bool is_held = program.is_held && program.is_held();
     was_held = was_held || is_held;
     if (is_held || !was_held) held_at = Clock::now();
-    if (was_held && Clock::now() - held_at > std::chrono::duration<double>(kAlone)) {
+    // Unless this process was stopped, and the job has long ended.
+    if (was_held && Clock::now() - held_at > std::chrono::duration<double>(kAlone) && !job.Poll()) {
       job.Abandon();
       return {.status = static_cast<int>(ExitStatus::kPeer),
               .error = fmt::format("the ranks have ended, and {} waits for a machine that does not "
@@ -85,23 +86,25 @@ Supervisor::End Supervisor::Run(const Program& program, const std::function<bool
                                  program.name, end->signal, strsignal(end->signal)),
             .by_user = by_user};
   }
-  return {.status = StatusOf(*end), .error = "", .by_user = by_user};
+  return {.status = StatusOf(*end),
+          .error = "",
+          .by_user = by_user,
+          .rank_killed = end->signal != 0 || end->code > 128};
 }
 
 std::optional<Supervisor::End> Supervisor::Pause(double seconds) {
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);
-  while (Clock::now() < until) {
+  while (true) {
     const double left = std::chrono::duration<double>(until - Clock::now()).count();
-    if (const int signal = WaitForSignal(taken_, std::max(left, 0.0)); signal != 0) {
-      OnSignal(signal, /*can_stop=*/true);
-    }
+    const int signal = WaitForSignal(taken_, std::max(left, 0.0));
+    if (signal != 0) OnSignal(signal, /*can_stop=*/true);
     if (asked_ || ended_by_ != 0) {
       return End{.status = StatusOf({.code = static_cast<int>(ExitStatus::kStopped)}),
                  .error = "",
                  .by_user = true};
     }
+    if (signal == 0 && left <= 0) return std::nullopt;
   }
-  return std::nullopt;
 }
 
 void Supervisor::OnSignal(int signal, bool can_stop) {

@@ -41,8 +41,9 @@ class Supervisor {
 
   struct End {
     int status = 0;
-    std::string error;     // what the job itself could not say
-    bool by_user = false;  // its user wanted it to end
+    std::string error;         // what the job itself could not say
+    bool by_user = false;      // its user wanted it to end
+    bool rank_killed = false;  // by a signal
   };
 
   struct Program {

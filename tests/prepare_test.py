@@ -470,5 +470,5 @@ def test_wrong_arguments(tmp_path):
         assert run.status in (USAGE, DATA), run
     expect_error(Run(["prepare"]), USAGE, "lockstep --help")
     expect_error(Run(["prepare", "image"]), USAGE, 'did you mean "images"?')
-    expect_error(Run(["prepare", "shards", source, tmp_path / "dst"], ranks=2), USAGE, "-n: prepare runs in threads")
+    expect_error(Run(["prepare", "shards", source, tmp_path / "dst"], ranks=2), USAGE, "-n: prepare runs in one process")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["src"]

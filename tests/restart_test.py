@@ -70,7 +70,9 @@ def test_a_job_goes_on_by_itself(tmp_path, ranks):
     (stopped,) = events(run_dir, "stopped")
     whole = train(config, tmp_path / "whole", "--set", f"max_steps={stopped['step']}", ranks=ranks)
     assert whole.status == DONE, whole
-    assert losses_by_step(run_dir) == losses_by_step(tmp_path / "whole")
+    # A process that was killed may have been further than its last checkpoint.
+    losses = {step: loss for step, loss in losses_by_step(run_dir).items() if step <= stopped["step"]}
+    assert losses == losses_by_step(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("ranks", [None, 2])

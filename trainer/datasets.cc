@@ -29,6 +29,9 @@ std::shared_ptr<const Dataset> Datasets::Open(const config::Own& config,
                              .expected = expected,
                              .labels_optional = labels_optional};
   std::shared_ptr<const Dataset> dataset = factory->second(source);
+  if (dataset == nullptr) {
+    throw DataError("the data set \"{}\" was not made: its factory returned no data set", name);
+  }
   source.options.RequireAllAsked(fmt::format("data set \"{}\"", name));
   const SampleSpec& spec = dataset->spec();
   if (spec.dtype != expected.dtype) {
@@ -37,6 +40,15 @@ std::shared_ptr<const Dataset> Datasets::Open(const config::Own& config,
   }
   if (spec.task != expected.task) {
     throw DataError("the data set \"{}\" is for another task than data.task", name);
+  }
+  if (expected.classes > 0 && spec.classes != expected.classes) {
+    throw DataError("the data set \"{}\" has {} classes where {} are expected", name, spec.classes,
+                    expected.classes);
+  }
+  if (config.kind() == config::Own::PIXELS && spec.shape.size() != 3) {
+    throw DataError(
+        "the data set \"{}\" has samples of {} dimensions: PIXELS have channels, height and width",
+        name, spec.shape.size());
   }
   if (dataset->size() == 0) throw DataError("the data set \"{}\" has no samples", name);
   return dataset;

@@ -13,7 +13,7 @@ Options::Options(std::string where, const Map& values)
     : where_(std::move(where)), values_(values) {}
 
 std::string Options::Text(const std::string& key, const std::string& fallback) const {
-  asked_.push_back(key);
+  asked_->push_back(key);
   const auto option = values_.find(key);
   return option == values_.end() ? fallback : option->second;
 }
@@ -30,9 +30,9 @@ int64_t Options::Integer(const std::string& key, int64_t fallback) const {
 
 void Options::RequireAllAsked(const std::string& who) const {
   for (const auto& [key, value] : values_) {
-    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
+    if (std::find(asked_->begin(), asked_->end(), key) != asked_->end()) continue;
     throw UsageError("{}: the {} has no option \"{}\"{}", where_, who, key,
-                     DidYouMean(key, asked_));
+                     DidYouMean(key, *asked_));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <google/protobuf/map.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ class Options {
  private:
   std::string where_;
   Map values_;
-  mutable std::vector<std::string> asked_;
+  // One for all copies: who asks may have taken one.
+  std::shared_ptr<std::vector<std::string>> asked_ = std::make_shared<std::vector<std::string>>();
 };
 
 }  // namespace lockstep
