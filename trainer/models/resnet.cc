@@ -9,6 +9,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "trainer/ops/max_pool.h"
+#include "trainer/ops/stem_convolution.h"
 
 namespace lockstep {
 namespace {
@@ -87,17 +89,24 @@ at::Tensor ResNet::Unit::operator()(const at::Tensor& x, Activation activation,
   return norm->forward(at::conv2d(x, weight, /*bias=*/{}, stride, padding), activation, residual);
 }
 
+ops::Fork ResNet::Unit::Fork(const at::Tensor& x) const {
+  if (weight.size(2) != 1 || stride != 1) return {(*this)(x, Activation::kRelu), x};
+  const auto [convolved, shortcut] = ops::PointwiseConvolution(x, weight);
+  return {norm->forward(convolved, Activation::kRelu), shortcut};
+}
+
 at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
-  const at::Tensor residual = downsample.empty() ? x : downsample[0](x, Activation::kNone);
-  at::Tensor y = x;
-  for (size_t i = 0; i + 1 < units.size(); ++i) y = units[i](y, Activation::kRelu);
-  return units.back()(y, Activation::kRelu, residual);
+  auto [y, shortcut] = units.front().Fork(x);
+  if (!downsample.empty()) shortcut = downsample[0](shortcut, Activation::kNone);
+  for (size_t i = 1; i + 1 < units.size(); ++i) y = units[i](y, Activation::kRelu);
+  return units.back()(y, Activation::kRelu, shortcut);
 }
 
 at::Tensor ResNet::Forward(const at::Tensor& input) {
   at::Tensor x = input;
   if (x.is_cuda()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
-  x = at::max_pool2d(stem_(x, Activation::kRelu), 3, /*stride=*/2, /*padding=*/1);
+  x = stem_.norm->forward(ops::StemConvolution(x, stem_.weight), Activation::kRelu);
+  x = ops::MaxPool(x, /*window=*/3, /*stride=*/2, /*padding=*/1);
   for (const Block& block : blocks_) x = Checkpointed(x, block);
   return at::linear(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), fc_weight_, fc_bias_);
 }

@@ -10,6 +10,7 @@
 
 #include "trainer/batch_norm.h"
 #include "trainer/model.h"
+#include "trainer/ops/pointwise_convolution.h"
 
 namespace lockstep {
 
@@ -33,6 +34,9 @@ class ResNet : public Model {
 
     at::Tensor operator()(const at::Tensor& x, ops::Activation activation,
                           const at::Tensor& residual = {}) const;
+
+    // What follows `x`, with ReLU, and x for the way around it.
+    ops::Fork Fork(const at::Tensor& x) const;
   };
 
   // y = relu(units(x) + downsample(x)), with ReLU between the units; no downsample: x itself.

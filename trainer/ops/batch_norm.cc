@@ -29,16 +29,6 @@ BatchNormShape ShapeOf(const at::Tensor& x) {
           .multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount};
 }
 
-// For loads of 16 bytes, which cuDNN's kernels make as well.
-bool IsAligned(const at::Tensor& tensor) {
-  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
-}
-
-at::Tensor Aligned(const at::Tensor& tensor) {
-  const bool is_right = !tensor.defined() || !tensor.is_cuda() || IsAligned(tensor);
-  return is_right ? tensor : tensor.clone();
-}
-
 bool IsFused(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
              const at::Tensor& residual) {
   const auto is_of_channels = [&](const at::Tensor& tensor) {

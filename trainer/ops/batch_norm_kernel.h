@@ -16,9 +16,6 @@ struct BatchNormShape {
   int multiprocessors;  // of the device
 };
 
-// The channels that one load of 16 bytes holds.
-inline int ChannelsOfPack(FloatType type) { return type == FloatType::kFloat32 ? 4 : 8; }
-
 // Rows of the scratch for sums over rows, [rows, 2, channels] of float32.
 int64_t BatchNormPartialRows(FloatType type, const BatchNormShape& shape);
 

@@ -44,7 +44,7 @@ class BatchNormTest : public OpTest {
   double SumTolerance() const { return dtype() == at::kFloat ? 1e-4 : 1e-3; }
   // Float64 on a CPU takes its time.
   bool IsForGpus(at::IntArrayRef sizes) const {
-    return device() == at::kCPU && c10::multiply_integers(sizes) > 1'000'000;
+    return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
   }
   // Images channels last.
   at::Tensor Random(at::IntArrayRef sizes) const {

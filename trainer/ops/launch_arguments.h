@@ -4,6 +4,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <cstdint>
+
 #include "trainer/ops/float_type.h"
 
 namespace lockstep::ops {
@@ -28,6 +30,16 @@ inline FloatType TypeOf(const at::Tensor& tensor) { return TypeOf(tensor.scalar_
 
 inline cudaStream_t StreamOf(const at::Tensor& tensor) {
   return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
+}
+
+// Whether kernels may load 16 bytes at once, as ours and cuDNN's do.
+inline bool IsAligned(const at::Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+}
+
+// The same values where they may.
+inline at::Tensor Aligned(const at::Tensor& tensor) {
+  return !tensor.is_cuda() || IsAligned(tensor) ? tensor : tensor.clone();
 }
 
 }  // namespace lockstep::ops

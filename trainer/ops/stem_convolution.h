@@ -1,0 +1,23 @@
+// The first convolution of a ResNet: 7x7, stride 2, padding 3, of images of few channels.
+//
+// A tensor core wants eight channels at least where a picture has three. So each 2x2 pixels become one
+// of four times the channels, and the convolution one by 4x4 with stride 1, of the same products: a
+// row and a column of zeros make the window 8x8, and the channels are filled up with zeros.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::ops {
+
+// x: [count, channels, height, width]; weight: [outputs, channels, 7, 7]. -> [count, outputs, (height + 1) /
+// 2, (width + 1) / 2], in autocast's type where there is one, with gradients for both. In 2x2 pixels
+// for float16 and bfloat16 of even sides on a GPU; else the twin.
+at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight);
+
+// The same in 2x2 pixels, on any device; sides must be even.
+at::Tensor StemConvolutionOfSquares(const at::Tensor& x, const at::Tensor& weight);
+
+// The plain ATen twin.
+at::Tensor StemConvolutionTwin(const at::Tensor& x, const at::Tensor& weight);
+
+}  // namespace lockstep::ops
