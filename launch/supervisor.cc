@@ -89,7 +89,8 @@ Supervisor::End Supervisor::Run(const Program& program, const std::function<bool
   return {.status = StatusOf(*end),
           .error = "",
           .by_user = by_user,
-          .rank_killed = end->signal != 0 || end->code > 128};
+          // mpirun's own failures are 1, or further up.
+          .rank_killed = end->code > 128 && end->code <= 128 + SIGRTMAX};
 }
 
 std::optional<Supervisor::End> Supervisor::Pause(double seconds) {
