@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
@@ -98,6 +100,16 @@ ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::strin
   ssize_t count = 0;
   while ((count = read(reading.get(), bytes, sizeof(bytes))) > 0) output.append(bytes, count);
   return child.Wait();
+}
+
+std::string FindInPath(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string found = folder + "/" + program;
+    if (access(found.c_str(), X_OK) == 0) return found;
+  }
+  return "";
 }
 
 std::string ShellText(const std::vector<std::string>& command) {

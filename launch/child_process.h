@@ -58,6 +58,9 @@ class ChildProcess {
 // reaches both. Throws Error (kUsage).
 ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::string& output);
 
+// Where $PATH has the program; empty: nowhere.
+std::string FindInPath(const std::string& program);
+
 // The command as a shell would take it.
 std::string ShellText(const std::vector<std::string>& command);
 

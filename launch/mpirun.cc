@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "launch/child_process.h"
 #include "launch/hosts.h"
 
 namespace lockstep {
@@ -86,11 +86,7 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
 }
 
 void RequireMpirun() {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (access((folder + "/mpirun").c_str(), X_OK) == 0) return;
-  }
+  if (!FindInPath("mpirun").empty()) return;
   throw UsageError("mpirun is not installed: apt-get install openmpi-bin, or leave out -n");
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -64,12 +63,8 @@ std::string Field(const std::string& path, std::string_view key) {
 }  // namespace
 
 std::string FindTool(const std::string& tool, const std::string& package) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string found = folder + "/" + tool;
-    if (access(found.c_str(), X_OK) == 0) return found;
-  }
+  std::string found = FindInPath(tool);
+  if (!found.empty()) return found;
   throw UsageError("{} is not installed, which makes bundles: apt-get install {}", tool, package);
 }
 
