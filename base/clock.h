@@ -1,10 +1,13 @@
-// When this process began, for figures that count from the user's key press.
+// What time it is, and when this process began, for figures that count from the user's key press.
 #pragma once
 
 namespace lockstep {
 
 // Seconds of CLOCK_BOOTTIME now. Comparable between the processes of one machine.
 double SecondsSinceBoot();
+
+// Seconds of Unix time now. Comparable between machines, as well as their clocks are set.
+double UnixSeconds();
 
 // When this process was started, on the clock of SecondsSinceBoot, to 10 ms (/proc/self/stat).
 double ProcessStartSeconds();

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -24,6 +23,7 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/host_name.h"
 #include "base/output_file.h"
@@ -41,10 +41,6 @@ namespace {
 
 constexpr double kMib = 1 << 20;
 constexpr double kGib = 1 << 30;
-
-double SecondsNow() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // "13.0" of 13000
 std::string CudaText(int version) {
@@ -278,20 +274,20 @@ Finding CheckDisk(const std::string& folder) {
     std::align(OutputFile::kDirectAlignment, kBytes, begin, space);
     const std::span<const std::byte> bytes(static_cast<const std::byte*>(begin), kBytes);
     file.SetDirect(true);
-    double started = SecondsNow();
+    double started = SecondsSinceBoot();
     constexpr size_t kPiece = size_t{16} << 20;
     for (size_t at = 0; at < kBytes; at += kPiece) {
       file.Write(bytes.subspan(at, kPiece), static_cast<int64_t>(at));
     }
     file.Sync();
-    const double mb_per_s = kBytes / (SecondsNow() - started) * 1e-6;
+    const double mb_per_s = kBytes / (SecondsSinceBoot() - started) * 1e-6;
     constexpr int kSyncs = 10;
-    started = SecondsNow();
+    started = SecondsSinceBoot();
     for (int i = 0; i < kSyncs; ++i) {
       file.Write(bytes.first(OutputFile::kDirectAlignment), 0);
       file.Sync();
     }
-    const double sync_ms = (SecondsNow() - started) / kSyncs * 1e3;
+    const double sync_ms = (SecondsSinceBoot() - started) / kSyncs * 1e3;
     finding.figure =
         fmt::format("{:.0f} MB/s, a small write is safe after {:.1f} ms, {:.1f} GiB free", mb_per_s,
                     sync_ms, free_gib);
@@ -344,8 +340,7 @@ std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& 
 // Every rank must call it.
 Finding CheckClock(Communicator& host) {
   host.Barrier(host.MakeLabel("clocks"));
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now = UnixSeconds();
   const at::Tensor own = at::full({1}, now, at::kDouble);
   const at::Tensor all = at::zeros({host.world_size()}, at::kDouble);
   host.AllGather(all, own, host.MakeLabel("clocks")).Wait();

@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -144,15 +143,11 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
-double UnixTime() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // When the command was started that this process is, or is a rank of, on the clock of base/clock.h.
 double CommandStart() {
   const char* start = std::getenv(kCommandStart);
   if (start == nullptr) return ProcessStartSeconds();
-  return SecondsSinceBoot() - (UnixTime() - std::strtod(start, nullptr));
+  return SecondsSinceBoot() - (UnixSeconds() - std::strtod(start, nullptr));
 }
 
 Config ConfigOfRun(const CommandLine& line) {
@@ -187,8 +182,8 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     may_use_gpus = config.device() != Config::CPU;
   }
   if (!line.run_dir.empty()) ConfigOfRun(line);
-  const double start_time = UnixTime() - (SecondsSinceBoot() - CommandStart());
-  setenv(kCommandStart, std::to_string(start_time).c_str(), /*overwrite=*/1);
+  const double started = UnixSeconds() - (SecondsSinceBoot() - ProcessStartSeconds());
+  setenv(kCommandStart, std::to_string(started).c_str(), /*overwrite=*/0);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
   const std::string program = ProgramPath(argv[0]);
   const std::vector<std::string> words = WordsForRanks(argc, argv);
@@ -229,10 +224,15 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
       hosts = left.hosts;
       return start(std::min(ranks, RanksOn(left.hosts)), left);
     };
-  } else if (const auto gpus =
-                 line.elastic && may_use_gpus ? GpusHere() : std::vector<std::string>();
-             !gpus.empty()) {
+  } else if (line.elastic && may_use_gpus) {
+    const std::vector<std::string> gpus = GpusHere();
+    if (gpus.empty() && VisibleGpus() > 0) {
+      throw UsageError(
+          "--elastic: the driver does not say which GPUs there are: set "
+          "CUDA_VISIBLE_DEVICES=0,1");
+    }
     job.what_is_left = [&, gpus]() -> std::optional<Supervisor::Program> {
+      if (gpus.empty()) return job.program;
       const std::vector<std::string> left = WorkingGpus(gpus, program);
       if (left.empty()) return std::nullopt;
       const std::string list = fmt::format("{}", fmt::join(left, ","));
@@ -241,10 +241,6 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
       return ranks > 0 ? start(std::min(ranks, static_cast<int>(left.size())), machines)
                        : job.program;
     };
-  }
-  if (line.elastic && may_use_gpus && !job.what_is_left && VisibleGpus() > 0) {
-    throw UsageError(
-        "--elastic: the driver does not say which GPUs there are: set CUDA_VISIBLE_DEVICES=0,1");
   }
   return RunSupervised(job);
 }

@@ -138,12 +138,12 @@ at::Tensor BatchNorm::forward(const at::Tensor& input, ops::Activation activatio
     }
     return ops::BatchNorm(input, norm, activation, residual);
   }
-  at::Tensor y = is_training() ? Synced(input, follows)
-                               : at::batch_norm(input, weight_, bias_, running_mean_, running_var_,
-                                                /*training=*/false, momentum_, epsilon_,
-                                                /*cudnn_enabled=*/true);
-  if (residual.defined()) y.add_(residual);
-  return activation == ops::Activation::kRelu ? y.relu_() : y;
+  return ops::AddAndActivate(
+      is_training() ? Synced(input, follows)
+                    : at::batch_norm(input, weight_, bias_, running_mean_, running_var_,
+                                     /*training=*/false, momentum_, epsilon_,
+                                     /*cudnn_enabled=*/true),
+      activation, residual);
 }
 
 at::Tensor BatchNorm::Synced(const at::Tensor& input, bool follows) {

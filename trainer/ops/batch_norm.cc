@@ -136,9 +136,13 @@ at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation ac
 
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual) {
-  at::Tensor y = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var,
-                                /*training=*/true, norm.momentum, norm.epsilon,
-                                /*cudnn_enabled=*/true);
+  return AddAndActivate(
+      at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var,
+                     /*training=*/true, norm.momentum, norm.epsilon, /*cudnn_enabled=*/true),
+      activation, residual);
+}
+
+at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual) {
   if (residual.defined()) y.add_(residual);
   return activation == Activation::kRelu ? y.relu_() : y;
 }

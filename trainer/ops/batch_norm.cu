@@ -43,29 +43,16 @@ struct Floats {
   float values[kSize];
 };
 
-// The values of [channels] that belong to a pack.
 template <int kSize>
 __device__ Floats<kSize> LoadFloats(const float* values, int64_t pack) {
   Floats<kSize> result;
-#pragma unroll
-  for (int i = 0; i < kSize; i += 4) {
-    const float4 four = reinterpret_cast<const float4*>(values)[(pack * kSize + i) / 4];
-    result.values[i] = four.x;
-    result.values[i + 1] = four.y;
-    result.values[i + 2] = four.z;
-    result.values[i + 3] = four.w;
-  }
+  LoadWeights(values, pack, result.values);
   return result;
 }
 
-// A pack in registers, as words: the compiler would give each 16-bit value a register of its own.
-__device__ uint4 Load(const void* tensor, int64_t pack) {
-  return static_cast<const uint4*>(tensor)[pack];
-}
-
 template <typename T>
-__device__ Floats<Pack<T>::kSize> Unpack(const uint4& words) {
-  const auto pack = __builtin_bit_cast(Pack<T>, words);
+__device__ Floats<Pack<T>::kSize> ToFloats(const uint4& words) {
+  const Pack<T> pack = Unpack<T>(words);
   Floats<Pack<T>::kSize> result;
 #pragma unroll
   for (int i = 0; i < Pack<T>::kSize; ++i) result.values[i] = ToFloat(pack.values[i]);
@@ -73,11 +60,11 @@ __device__ Floats<Pack<T>::kSize> Unpack(const uint4& words) {
 }
 
 template <typename T>
-__device__ void Store(void* tensor, int64_t pack, const Floats<Pack<T>::kSize>& values) {
+__device__ Pack<T> FromFloats(const Floats<Pack<T>::kSize>& values) {
   Pack<T> result;
 #pragma unroll
   for (int i = 0; i < Pack<T>::kSize; ++i) result.values[i] = FromFloat<T>(values.values[i]);
-  static_cast<uint4*>(tensor)[pack] = __builtin_bit_cast(uint4, result);
+  return result;
 }
 
 // norm(x) = x scale + shift. Forward and backward must round it alike, as the one says what ReLU let
@@ -166,12 +153,12 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   Floats<kSize> sums[2] = {};
   if (pack < packs) {
-    const Floats<kSize> pivot = Unpack<T>(Load(t.x, pack));
+    const Floats<kSize> pivot = ToFloats<T>(Load(t.x, pack));
     uint4 loaded[kUnroll];
     ForEachRow(
         shape.rows, [&](int64_t row, int u) { loaded[u] = Load(t.x, row * packs + pack); },
         [&](int64_t, int u) {
-          const Floats<kSize> values = Unpack<T>(loaded[u]);
+          const Floats<kSize> values = ToFloats<T>(loaded[u]);
 #pragma unroll
           for (int i = 0; i < kSize; ++i) {
             const float deviation = values.values[i] - pivot.values[i];
@@ -245,9 +232,9 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
         if constexpr (kResidual) residuals[u] = Load(t.residual, index(row));
       },
       [&](int64_t row, int u) {
-        Floats<kSize> values = Unpack<T>(loaded[u]);
+        Floats<kSize> values = ToFloats<T>(loaded[u]);
         Floats<kSize> residual;
-        if constexpr (kResidual) residual = Unpack<T>(residuals[u]);
+        if constexpr (kResidual) residual = ToFloats<T>(residuals[u]);
         unsigned passed = 0;
 #pragma unroll
         for (int i = 0; i < kSize; ++i) {
@@ -263,7 +250,7 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
           }
           values.values[i] = value;
         }
-        Store<T>(t.y, index(row), values);
+        Store(t.y, index(row), FromFloats<T>(values));
         if constexpr (kRelu && kResidual) {
           if (t.mask != nullptr) t.mask[index(row)] = static_cast<uint8_t>(passed);
         }
@@ -302,8 +289,8 @@ __global__ void __launch_bounds__(kThreads) Sums(BatchNormBackward t, BatchNormS
           if constexpr (kGate == Gate::kMask) masks[u] = t.mask[row * packs + pack];
         },
         [&](int64_t, int u) {
-          const Floats<kSize> values = Unpack<T>(loaded[u]);
-          const Floats<kSize> gradient = Unpack<T>(gradients[u]);
+          const Floats<kSize> values = ToFloats<T>(loaded[u]);
+          const Floats<kSize> gradient = ToFloats<T>(gradients[u]);
 #pragma unroll
           for (int i = 0; i < kSize; ++i) {
             const float x = values.values[i];
@@ -357,8 +344,8 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
         if constexpr (kGate == Gate::kMask) masks[u] = t.mask[index(row)];
       },
       [&](int64_t row, int u) {
-        Floats<kSize> values = Unpack<T>(loaded[u]);
-        Floats<kSize> gradient = Unpack<T>(gradients[u]);
+        Floats<kSize> values = ToFloats<T>(loaded[u]);
+        Floats<kSize> gradient = ToFloats<T>(gradients[u]);
 #pragma unroll
         for (int i = 0; i < kSize; ++i) {
           const float x = values.values[i];
@@ -366,9 +353,9 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
           values.values[i] = fmaf(norm.scale.values[i], gradient.values[i],
                                   fmaf(slope.values[i], x - mean.values[i], constant.values[i]));
         }
-        Store<T>(t.dx, index(row), values);
+        Store(t.dx, index(row), FromFloats<T>(values));
         if constexpr (kGate == Gate::kMask) {
-          if (t.d_residual != nullptr) Store<T>(t.d_residual, index(row), gradient);
+          if (t.d_residual != nullptr) Store(t.d_residual, index(row), FromFloats<T>(gradient));
         }
       });
 }

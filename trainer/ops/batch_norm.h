@@ -29,6 +29,9 @@ enum class Activation { kNone, kRelu };
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual = {});
 
+// What follows the norm: y + residual, where there is one, and `activation` of that, in y's memory.
+at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual);
+
 // The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path.
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual = {});

@@ -31,33 +31,6 @@ __device__ float TeamSum(float value, float* warps) {
   return value;
 }
 
-// A pack in registers, as words: the compiler would give each 16-bit value a register of its own.
-template <typename T>
-__device__ uint4 Load(const T* row, int64_t pack) {
-  return reinterpret_cast<const uint4*>(row)[pack];
-}
-
-template <typename T>
-__device__ Pack<T> Unpack(const uint4& words) {
-  return __builtin_bit_cast(Pack<T>, words);
-}
-
-template <typename T>
-__device__ void Store(T* row, int64_t pack, const Pack<T>& values) {
-  reinterpret_cast<uint4*>(row)[pack] = __builtin_bit_cast(uint4, values);
-}
-
-// The float32 values that belong to a pack's columns.
-template <int kSize>
-__device__ void LoadWeights(const float* weights, int64_t pack, float (&values)[kSize]) {
-#pragma unroll
-  for (int j = 0; j < kSize; j += 4) {
-    const Pack<float> four = Unpack<float>(Load(weights, (pack * kSize + j) / 4));
-#pragma unroll
-    for (int k = 0; k < 4; ++k) values[j + k] = four.values[k];
-  }
-}
-
 template <typename T, int kTeam, int kPacks>
 __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, LayerNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;

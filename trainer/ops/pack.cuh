@@ -42,6 +42,32 @@ inline bool IsAligned(const void* pointer, size_t bytes = 16) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
+// A pack in registers, as words: the compiler would give each 16-bit value a register of its own.
+__device__ inline uint4 Load(const void* row, int64_t pack) {
+  return static_cast<const uint4*>(row)[pack];
+}
+
+template <typename T>
+__device__ Pack<T> Unpack(const uint4& words) {
+  return __builtin_bit_cast(Pack<T>, words);
+}
+
+template <typename T>
+__device__ void Store(void* row, int64_t pack, const Pack<T>& values) {
+  static_cast<uint4*>(row)[pack] = __builtin_bit_cast(uint4, values);
+}
+
+// The float32 values that belong to a pack's columns.
+template <int kSize>
+__device__ void LoadWeights(const float* weights, int64_t pack, float (&values)[kSize]) {
+#pragma unroll
+  for (int j = 0; j < kSize; j += 4) {
+    const Pack<float> four = Unpack<float>(Load(weights, (pack * kSize + j) / 4));
+#pragma unroll
+    for (int k = 0; k < 4; ++k) values[j + k] = four.values[k];
+  }
+}
+
 // Calls launch with a value of the type that is meant.
 template <typename Launch>
 auto WithType(FloatType type, const Launch& launch) {
