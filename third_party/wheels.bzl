@@ -1,4 +1,4 @@
-"""@wheels: LibTorch, the CUDA toolkit, cuDNN and NCCL from the pinned wheels in .venv.
+"""@wheels: LibTorch, the CUDA toolkit, cuDNN with its frontend and NCCL from the pinned wheels in .venv.
 
 Why wheels: third_party/requirements.txt then pins the whole toolchain, the same on every machine and
 the very one that PyTorch's users have; no system CUDA is needed, and PyTorch, the oracle of the
@@ -47,6 +47,29 @@ cc_library(
     ],
 )
 
+# The graphs' interface is headers only, from a wheel that puts them beside the packages; some of it
+# compiles kernels.
+cc_library(
+    name = "cudnn",
+    hdrs = glob(["nvidia/cudnn/include/**", "cudnn_frontend/**"]),
+    includes = ["nvidia/cudnn/include", "cudnn_frontend"],
+    linkopts = [
+        "-L{site}/nvidia/cudnn/lib",
+        "-Wl,-rpath,{site}/nvidia/cudnn/lib",
+        "-l:libcudnn.so.9",
+        "-L{site}/nvidia/cu13/lib",
+        "-l:libnvrtc.so.13",
+    ],
+    deps = [":cudart"],
+)
+
+# Its headers are among cudart's.
+cc_library(
+    name = "cublaslt",
+    linkopts = ["-l:libcublasLt.so.13"],
+    deps = [":cudart"],
+)
+
 cc_library(
     name = "nccl",
     hdrs = glob(["nvidia/nccl/include/**"]),
@@ -87,6 +110,7 @@ def _python_wheels_impl(ctx):
         if entry.basename not in _SHADOWING:
             ctx.symlink(entry, "include/" + entry.basename)
     ctx.symlink(site + "/nvidia", "nvidia")
+    ctx.symlink(site + "/include", "cudnn_frontend")
 
     # Not a symbolic link: Python would take the link's folder for its environment.
     ctx.file("python.sh", "#!/bin/sh\nexec %s \"$@\"\n" % python)

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "trainer/activation_checkpoint.h"
+#include "trainer/ops/max_pool.h"
+#include "trainer/ops/norm_pool.h"
 
 namespace lockstep {
 namespace {
@@ -126,27 +128,51 @@ BatchNorm::BatchNorm(int64_t channels, Communicator* sync, double epsilon, doubl
 
 at::Tensor BatchNorm::forward(const at::Tensor& input, ops::Activation activation,
                               const at::Tensor& residual) {
-  const bool follows = is_training() && !IsRecomputing();
-  if (follows) num_batches_tracked_.add_(1);
-  if (is_training() && sync_ == nullptr) {
-    ops::ChannelNorm norm{
-        .weight = weight_, .bias = bias_, .epsilon = epsilon_, .momentum = momentum_};
-    // One value has no variance for the running statistics to follow.
-    if (follows && input.numel() > input.size(1)) {
-      norm.running_mean = running_mean_;
-      norm.running_var = running_var_;
-    }
-    return ops::BatchNorm(input, norm, activation, residual);
-  }
+  if (IsByBatch()) return ops::BatchNorm(input, NormOf(input), activation, residual);
   return ops::AddAndActivate(
-      is_training() ? Synced(input, follows)
+      is_training() ? Synced(input)
                     : at::batch_norm(input, weight_, bias_, running_mean_, running_var_,
                                      /*training=*/false, momentum_, epsilon_,
                                      /*cudnn_enabled=*/true),
       activation, residual);
 }
 
-at::Tensor BatchNorm::Synced(const at::Tensor& input, bool follows) {
+at::Tensor BatchNorm::Pool(const at::Tensor& input) {
+  if (IsByBatch()) return ops::NormPool(input, NormOf(input));
+  return ops::MaxPool(forward(input, ops::Activation::kRelu), /*window=*/3, /*stride=*/2,
+                      /*padding=*/1);
+}
+
+at::Tensor BatchNorm::Join(const at::Tensor& input, BatchNorm& other,
+                           const at::Tensor& other_input) {
+  if (IsByBatch() && other.IsByBatch()) {
+    return ops::JoinBatchNorms(input, NormOf(input), other_input, other.NormOf(other_input));
+  }
+  return forward(input, ops::Activation::kRelu, other.forward(other_input));
+}
+
+ops::ChannelNorm BatchNorm::NormOf(const at::Tensor& input) {
+  if (!counters_.defined() || counters_.device() != input.device()) {
+    counters_ = ops::NewNormCounters(weight_.numel(), input.device());
+  }
+  ops::ChannelNorm norm{.weight = weight_,
+                        .bias = bias_,
+                        .counters = counters_,
+                        .epsilon = epsilon_,
+                        .momentum = momentum_};
+  if (IsRecomputing()) return norm;
+  norm.num_batches_tracked = num_batches_tracked_;
+  // One value has no variance for the running statistics to follow.
+  if (input.numel() > input.size(1)) {
+    norm.running_mean = running_mean_;
+    norm.running_var = running_var_;
+  }
+  return norm;
+}
+
+at::Tensor BatchNorm::Synced(const at::Tensor& input) {
+  const bool follows = !IsRecomputing();
+  if (follows) num_batches_tracked_.add_(1);
   Statistics statistics;
   {
     const at::NoGradGuard no_grad;

@@ -23,9 +23,21 @@ class BatchNorm : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& input, ops::Activation activation = ops::Activation::kNone,
                      const at::Tensor& residual = {});
 
+  // Max-pooling of forward(input, kRelu) with windows of 3, stride 2 and padding 1, input being [count,
+  // channels, height, width]: one operation where it normalises by this rank's batch.
+  at::Tensor Pool(const at::Tensor& input);
+
+  // relu(forward(input) + other.forward(other_input)), the inputs being of one shape and type: one
+  // operation where both normalise by this rank's batch.
+  at::Tensor Join(const at::Tensor& input, BatchNorm& other, const at::Tensor& other_input);
+
  private:
+  // Whether it normalises by the statistics of this rank's batch.
+  bool IsByBatch() const { return is_training() && sync_ == nullptr; }
+  // What the operations take, where IsByBatch().
+  ops::ChannelNorm NormOf(const at::Tensor& input);
   // Of all ranks' statistics.
-  at::Tensor Synced(const at::Tensor& input, bool follows);
+  at::Tensor Synced(const at::Tensor& input);
 
   Communicator* sync_;
   Label label_;
@@ -34,6 +46,7 @@ class BatchNorm : public torch::nn::Module {
   at::Tensor weight_, bias_;               // [channels]
   at::Tensor running_mean_, running_var_;  // [channels]
   at::Tensor num_batches_tracked_;         // int64, 0-dimensional
+  at::Tensor counters_;                    // of the operations; on the device of their last input
 };
 
 }  // namespace lockstep

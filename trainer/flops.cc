@@ -5,6 +5,9 @@
 
 #include <string_view>
 
+#include "trainer/ops/matrix_product.h"
+#include "trainer/ops/packed_attention.h"
+
 namespace lockstep {
 namespace {
 
@@ -27,6 +30,12 @@ int64_t AttentionFlops(const at::RecordFunction& call, size_t causal_input) {
   const bool causal = inputs[causal_input].isBool() && inputs[causal_input].toBool();
   // Two products: with the keys, with the values.
   return 4 * query.numel() * key.size(2) / (causal ? 2 : 1);
+}
+
+int64_t PackedAttentionFlops(const at::RecordFunction& call) {
+  const auto inputs = call.inputs();
+  const at::Tensor& qkv = inputs[0].toTensor();
+  return 4 * qkv.numel() / 3 * qkv.size(1) / (inputs[2].toBool() ? 2 : 1);
 }
 
 // Of aten::_cudnn_rnn(input, weights, ...): each weight matrix is used at each time step.
@@ -61,7 +70,8 @@ int64_t FlopsOf(const at::RecordFunction& call) {
   const std::string_view name = call.name();
   // Only what has been asked for; some calls come without inputs.
   const auto tensor = [&](size_t i) -> const at::Tensor& { return call.inputs()[i].toTensor(); };
-  if (name == "aten::mm" || name == "aten::bmm") {
+  if (name == ops::kPackedAttentionEvent) return PackedAttentionFlops(call);
+  if (name == "aten::mm" || name == "aten::bmm" || name == ops::kMatrixProductEvent) {
     return 2 * tensor(0).numel() * tensor(1).size(-1);
   }
   if (name == "aten::addmm" || name == "aten::baddbmm") {

@@ -53,19 +53,19 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
         group.mean = ZerosLike(group.parameters);
         group.mean_square = ZerosLike(group.parameters);
         group.updates.assign(group.parameters.size(), updates_);
-        // Views of one layout (channels last, say) are walked through as they lie in memory.
-        const bool one_layout =
-            std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
-                       [](const at::Tensor& parameter, const at::Tensor& gradient) {
-                         return parameter.scalar_type() == at::kFloat &&
-                                parameter.is_non_overlapping_and_dense() &&
-                                parameter.strides() == gradient.strides();
-                       });
-        if (values.is_cuda() && one_layout && config.type() != config::Optimizer::LAMB) {
-          group.adam.emplace(group.parameters, group.gradients, group.mean, group.mean_square);
-        }
       } else if (config.momentum() > 0) {
         group.momentum = ZerosLike(group.parameters);
+      }
+      // Views of one layout (channels last, say) are walked through as they lie in memory.
+      const bool one_layout =
+          std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
+                     [](const at::Tensor& parameter, const at::Tensor& gradient) {
+                       return parameter.scalar_type() == at::kFloat &&
+                              parameter.is_non_overlapping_and_dense() &&
+                              parameter.strides() == gradient.strides();
+                     });
+      if (values.is_cuda() && one_layout && config.type() <= config::Optimizer::ADAMW) {
+        Fuse(group, /*copies=*/{});
       }
       if (config.ema_decay() > 0) {
         for (const at::Tensor& parameter : group.parameters) {
@@ -100,6 +100,35 @@ void Optimizer::AddTo(StateTree& state) const {
   }
 }
 
+void Optimizer::Fuse(Group& group, const ops::WeightCopies& copies) const {
+  std::vector<ops::FusedUpdate::Parameter> parameters;
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    ops::FusedUpdate::Parameter of{.parameter = group.parameters[i],
+                                   .gradient = group.gradients[i],
+                                   .rounded = copies.Of(group.parameters[i])};
+    if (!group.mean.empty()) {
+      of.first = group.mean[i];
+      of.second = group.mean_square[i];
+    } else if (!group.momentum.empty()) {
+      of.first = group.momentum[i];
+    }
+    parameters.push_back(std::move(of));
+  }
+  group.fused.emplace(std::move(parameters));
+}
+
+void Optimizer::WriteCopies(ops::WeightCopies& copies) {
+  for (Stage& stage : stages_) {
+    for (Group& group : stage) {
+      if (group.fused) {
+        Fuse(group, copies);
+      } else {
+        for (const at::Tensor& parameter : group.parameters) copies.Forget(parameter);
+      }
+    }
+  }
+}
+
 bool Optimizer::KeepsFromDecay(const Shard& shard) const {
   if (config_.no_decay() == config::Optimizer::VECTORS && shard.dimensions <= 1) return true;
   for (const std::string& text : config_.no_decay_name()) {
@@ -127,13 +156,13 @@ void Optimizer::Update(size_t index) {
     }
     switch (config_.type()) {
       case config::Optimizer::SGD:
-        at::_fused_sgd_(group.parameters, group.gradients, group.momentum, group.weight_decay,
-                        config_.momentum(), lr_, /*dampening=*/0, config_.nesterov(),
-                        /*maximize=*/false, /*is_first_step=*/false, grad_scale, skip_);
-        break;
       case config::Optimizer::ADAM:
       case config::Optimizer::ADAMW:
-        UpdateAdam(group, grad_scale);
+        if (group.fused) {
+          UpdateFused(group, grad_scale);
+        } else {
+          UpdateByAten(group, grad_scale);
+        }
         break;
       case config::Optimizer::LAMB:
         UpdateLamb(group);
@@ -151,16 +180,32 @@ void Optimizer::Update(size_t index) {
   }
 }
 
-void Optimizer::UpdateAdam(Group& group, const std::optional<at::Tensor>& grad_scale) {
-  const bool decoupled = config_.type() == config::Optimizer::ADAMW;
-  if (group.adam) {
-    group.adam->Update({.beta1 = config_.beta1(),
-                        .beta2 = config_.beta2(),
-                        .epsilon = config_.epsilon(),
-                        .weight_decay = group.weight_decay,
-                        .decoupled = decoupled},
-                       lr_, updates_, skip_, grad_scale.value_or(at::Tensor()));
-  } else if (decoupled) {
+void Optimizer::UpdateFused(Group& group, const std::optional<at::Tensor>& grad_scale) {
+  const ops::FusedUpdate::Scalars scalars{.lr = lr_,
+                                          .updates = updates_,
+                                          .skip = skip_,
+                                          .grad_scale = grad_scale.value_or(at::Tensor())};
+  if (config_.type() == config::Optimizer::SGD) {
+    group.fused->Sgd({.momentum = config_.momentum(),
+                      .weight_decay = group.weight_decay,
+                      .nesterov = config_.nesterov()},
+                     scalars);
+  } else {
+    group.fused->Adam({.beta1 = config_.beta1(),
+                       .beta2 = config_.beta2(),
+                       .epsilon = config_.epsilon(),
+                       .weight_decay = group.weight_decay,
+                       .decoupled = config_.type() == config::Optimizer::ADAMW},
+                      scalars);
+  }
+}
+
+void Optimizer::UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale) {
+  if (config_.type() == config::Optimizer::SGD) {
+    at::_fused_sgd_(group.parameters, group.gradients, group.momentum, group.weight_decay,
+                    config_.momentum(), lr_, /*dampening=*/0, config_.nesterov(),
+                    /*maximize=*/false, /*is_first_step=*/false, grad_scale, skip_);
+  } else if (config_.type() == config::Optimizer::ADAMW) {
     at::_fused_adamw_(group.parameters, group.gradients, group.mean, group.mean_square,
                       /*max_exp_avg_sqs=*/{}, group.updates, lr_, config_.beta1(), config_.beta2(),
                       group.weight_decay, config_.epsilon(), /*amsgrad=*/false, /*maximize=*/false,

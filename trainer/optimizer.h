@@ -18,7 +18,8 @@
 #include "ckpt/state_tree.h"
 #include "comm/reducer.h"
 #include "trainer/config.pb.h"
-#include "trainer/ops/adam.h"
+#include "trainer/ops/fused_update.h"
+#include "trainer/ops/rounded_weight.h"
 
 namespace lockstep {
 
@@ -29,6 +30,10 @@ class Optimizer {
   // ops::DecideStep() decides. `scales_loss`: gradients come multiplied by the loss scale.
   Optimizer(const config::Optimizer& config, const Reducer& reducer, const at::Tensor& values,
             bool scales_loss);
+
+  // From the next update on copies are updated with their weights, in the same kernel; those that cannot be
+  // are forgotten. Once.
+  void WriteCopies(ops::WeightCopies& copies);
 
   void SetLearningRate(double lr);
 
@@ -54,17 +59,19 @@ class Optimizer {
     bool adapts = true;  // LAMB, LARS: to the parameter's norm
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
-    std::vector<at::Tensor> momentum;     // SGD, LARS
-    std::vector<at::Tensor> mean;         // Adam, AdamW, LAMB: of gradients
-    std::vector<at::Tensor> mean_square;  // likewise: of their squares
-    std::vector<at::Tensor> updates;      // Adam, AdamW: their number for each
-    std::vector<at::Tensor> averages;     // with ema_decay
-    std::optional<ops::FusedAdam> adam;   // Adam, AdamW on a GPU, of float32
+    std::vector<at::Tensor> momentum;       // SGD, LARS
+    std::vector<at::Tensor> mean;           // Adam, AdamW, LAMB: of gradients
+    std::vector<at::Tensor> mean_square;    // likewise: of their squares
+    std::vector<at::Tensor> updates;        // Adam, AdamW: their number for each
+    std::vector<at::Tensor> averages;       // with ema_decay
+    std::optional<ops::FusedUpdate> fused;  // SGD, Adam, AdamW on a GPU, of float32
   };
   using Stage = std::vector<Group>;
 
   bool KeepsFromDecay(const Shard& shard) const;
-  void UpdateAdam(Group& group, const std::optional<at::Tensor>& grad_scale);
+  void Fuse(Group& group, const ops::WeightCopies& copies) const;
+  void UpdateFused(Group& group, const std::optional<at::Tensor>& grad_scale);
+  void UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale);
   void UpdateLamb(Group& group);
   void UpdateLars(Group& group);
 

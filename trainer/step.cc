@@ -176,6 +176,10 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
       MakeOptimizer();
     });
   }
+  if (!copies_.is_settled()) {
+    copies_.Settle();
+    optimizer_->WriteCopies(copies_);
+  }
   if (graphs_) seen_keys_.push_back(global_count);
   optimizer_->SetLearningRate(lr);
   Update();
@@ -303,6 +307,9 @@ void Step::BeginStep() {
 
 void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
   const RoundedWeights rounded_weights;  // once for all micro-batches
+  // Shards are gathered after their update, which would not reach copies.
+  std::optional<ops::WeightCopies::Use> copies;
+  if (!config_.optimizer().shard()) copies.emplace(copies_);
   for (int micro = 0; micro < accumulation_; ++micro) {
     AddMicroBatch(micro_batch(micro), /*last=*/micro + 1 == accumulation_);
   }

@@ -41,6 +41,7 @@
 #include "data/device_feed.h"
 #include "trainer/config.pb.h"
 #include "trainer/model.h"
+#include "trainer/ops/rounded_weight.h"
 #include "trainer/ops/step_values.h"
 #include "trainer/optimizer.h"
 #include "trainer/peak_memory.h"
@@ -153,6 +154,7 @@ class Step {
   std::vector<NamedTensor> buffers_;
   std::optional<Reducer> reducer_;
   std::optional<Optimizer> optimizer_;  // from the first step's gradients on
+  ops::WeightCopies copies_;            // of those that the first step rounds
   at::Tensor values_;                   // float32 [ops::kStepValues]
   at::Tensor figures_;
   at::Tensor requests_;  // float32 [ops::kStepSums]: asked_, without a loss

@@ -73,7 +73,7 @@ at::Tensor Gpt2::Forward(const at::Tensor& input) {
   const TransformerOptions options{.heads = heads_,
                                    .layout = ops::WeightLayout::kInputsOutputs,
                                    .causal = true,
-                                   .gelu = "tanh",
+                                   .activation = ops::Activation::kGeluTanh,
                                    .epsilon = kNormEpsilon,
                                    .attention_dropout = dropout,
                                    .branch_dropout = dropout};

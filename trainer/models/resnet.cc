@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "trainer/ops/max_pool.h"
+#include "trainer/ops/convolution.h"
 #include "trainer/ops/stem_convolution.h"
 
 namespace lockstep {
@@ -79,14 +79,19 @@ ResNet::Unit ResNet::MakeUnit(torch::nn::Module& parent, const std::string& conv
   const auto module = parent.register_module(
       convolution, torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, size).bias(false)));
   torch::nn::init::kaiming_normal_(module->weight, 0, torch::kFanOut, torch::kReLU);
+  // As cuDNN reads them, beside images channels last.
+  module->weight.set_data(module->weight.contiguous(at::MemoryFormat::ChannelsLast));
   return {module->weight, parent.register_module(norm, std::make_shared<BatchNorm>(outputs, sync_)),
           stride};
 }
 
 at::Tensor ResNet::Unit::operator()(const at::Tensor& x, Activation activation,
                                     const at::Tensor& residual) const {
-  const int64_t padding = weight.size(2) / 2;
-  return norm->forward(at::conv2d(x, weight, /*bias=*/{}, stride, padding), activation, residual);
+  return norm->forward(Convolve(x), activation, residual);
+}
+
+at::Tensor ResNet::Unit::Convolve(const at::Tensor& x) const {
+  return ops::Convolution(x, weight, stride, /*padding=*/weight.size(2) / 2);
 }
 
 ops::Fork ResNet::Unit::Fork(const at::Tensor& x) const {
@@ -97,16 +102,17 @@ ops::Fork ResNet::Unit::Fork(const at::Tensor& x) const {
 
 at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
   auto [y, shortcut] = units.front().Fork(x);
-  if (!downsample.empty()) shortcut = downsample[0](shortcut, Activation::kNone);
+  if (!downsample.empty()) shortcut = downsample[0].Convolve(shortcut);
   for (size_t i = 1; i + 1 < units.size(); ++i) y = units[i](y, Activation::kRelu);
-  return units.back()(y, Activation::kRelu, shortcut);
+  const Unit& last = units.back();
+  if (downsample.empty()) return last(y, Activation::kRelu, shortcut);
+  return last.norm->Join(last.Convolve(y), *downsample[0].norm, shortcut);
 }
 
 at::Tensor ResNet::Forward(const at::Tensor& input) {
   at::Tensor x = input;
   if (x.is_cuda()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
-  x = stem_.norm->forward(ops::StemConvolution(x, stem_.weight), Activation::kRelu);
-  x = ops::MaxPool(x, /*window=*/3, /*stride=*/2, /*padding=*/1);
+  x = stem_.norm->Pool(ops::StemConvolution(x, stem_.weight));
   for (const Block& block : blocks_) x = Checkpointed(x, block);
   return at::linear(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), fc_weight_, fc_bias_);
 }

@@ -35,6 +35,9 @@ class ResNet : public Model {
     at::Tensor operator()(const at::Tensor& x, ops::Activation activation,
                           const at::Tensor& residual = {}) const;
 
+    // convolution(x)
+    at::Tensor Convolve(const at::Tensor& x) const;
+
     // What follows `x`, with ReLU, and x for the way around it.
     ops::Fork Fork(const at::Tensor& x) const;
   };

@@ -1,7 +1,8 @@
 // The transformer block with LayerNorm before attention and MLP, of GPT-2 and the vision transformer:
 //   x <- x + branch,  a = out(attention(qkv(LayerNorm(x)))),  x <- x + a,
 //   branch = fc_out(gelu(fc(LayerNorm(x))))
-// The last addition is left to whoever normalises next, in the same kernel.
+// Additions are left to whoever normalises or activates next, in the same kernel: that of the branch, and
+// those of biases.
 //
 // The whole stream is in x's type: in 16 bits weights are rounded where they are used, and statistics and
 // sums are float32 inside the kernels.
@@ -11,9 +12,9 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "trainer/ops/activation.h"
 #include "trainer/ops/linear.h"
 
 namespace torch::nn {
@@ -36,19 +37,19 @@ struct TransformerOptions {
   int64_t heads = 1;
   ops::WeightLayout layout = ops::WeightLayout::kInputsOutputs;  // of the linear layers
   bool causal = false;
-  std::string_view gelu = "none";  // at::gelu's approximation: "none" or "tanh"
-  double epsilon = 1e-5;           // of the norms
+  ops::Activation activation = ops::Activation::kGelu;
+  double epsilon = 1e-5;  // of the norms
   // Shares that are dropped; 0 where the model is not training.
   double attention_dropout = 0;
   double hidden_dropout = 0;
   double branch_dropout = 0;
 };
 
-// What runs between blocks: {x}, or {x, branch}, whose sum is the stream. x, branch: [count, tokens,
-// width] in float32 or 16 bits.
+// What runs between blocks: {x}, {x, branch} or {x, branch, bias}, whose sum is the stream. x, branch:
+// [count, tokens, width] in float32 or 16 bits; bias: float32 [width].
 using Stream = std::vector<at::Tensor>;
 
-// -> {x, branch}
+// -> {x, branch}, or {x, branch, bias}.
 Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options,
                 const Stream& stream);
 

@@ -105,7 +105,7 @@ at::Tensor Vit::Forward(const at::Tensor& input) {
   const TransformerOptions options{.heads = heads_,
                                    .layout = ops::WeightLayout::kOutputsInputs,
                                    .causal = false,
-                                   .gelu = "none",
+                                   .activation = ops::Activation::kGelu,
                                    .epsilon = kNormEpsilon,
                                    .hidden_dropout = dropout,
                                    .branch_dropout = dropout};
@@ -123,7 +123,9 @@ at::Tensor Vit::Forward(const at::Tensor& input) {
         stream, [&block, options](const Stream& s) { return RunBlock(block, options, s); });
   }
   // The class token is all that the head sees.
-  for (at::Tensor& part : stream) part = part.select(1, 0);
+  for (at::Tensor& part : stream) {
+    if (part.dim() == 3) part = part.select(1, 0);
+  }
   return ops::Linear(NormalOf(stream, ln_, kNormEpsilon), head_.weight, head_.bias, options.layout);
 }
 

@@ -12,6 +12,7 @@
 
 #include "trainer/ops/attention_kernel.h"
 #include "trainer/ops/launch_arguments.h"
+#include "trainer/ops/packed_attention.h"
 
 namespace lockstep::ops {
 namespace {
@@ -114,6 +115,45 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   }
 };
 
+// cuDNN's without ATen between, which would copy the gradients: without dropout.
+class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
+ public:
+  // with_gradient: as in FusedAttention.
+  static Variable forward(AutogradContext* context, const Variable& qkv,
+                          const PackedAttention& attention, bool with_gradient) {
+    const AttentionShape& shape = attention.shape;
+    at::Tensor log_sums;
+    if (with_gradient) {
+      log_sums =
+          at::empty({shape.count, shape.heads, shape.tokens}, qkv.options().dtype(at::kFloat));
+    }
+    const at::Tensor out = RunPackedAttention(qkv, log_sums, attention);
+    // For autograd it is no view: one that a Function returns could not be changed in place.
+    const at::Tensor mixed =
+        at::_unsafe_view(out, {shape.count, shape.tokens, shape.heads * shape.size});
+    if (with_gradient) {
+      context->save_for_backward({qkv, mixed, log_sums});
+      context->saved_data["heads"] = shape.heads;
+      context->saved_data["causal"] = attention.causal;
+      context->saved_data["deterministic"] = attention.deterministic;
+    }
+    return mixed;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& qkv = saved[0];
+    const c10::cuda::CUDAGuard guard(qkv.device());
+    const PackedAttention attention{.shape = ShapeOf(qkv, context->saved_data["heads"].toInt()),
+                                    .causal = context->saved_data["causal"].toBool(),
+                                    .deterministic = context->saved_data["deterministic"].toBool()};
+    return {RunPackedAttentionBackward(qkv, saved[1], Aligned(gradients[0].contiguous()), saved[2],
+                                       attention),
+            {},
+            {}};
+  }
+};
+
 // The same with and without gradients, of which not every backend has those of every size: a block that is
 // computed again for its gradients must draw the same dropout.
 at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
@@ -130,14 +170,20 @@ at::Tensor Attention(const at::Tensor& qkv, int64_t heads, double dropout, bool 
     return SelfAttentionTwin(qkv, heads, dropout, causal);
   }
   const c10::cuda::CUDAGuard guard(qkv.device());
-  const at::Tensor whole = qkv.contiguous();
+  const at::Tensor whole = Aligned(qkv.contiguous());
   const auto backend = BackendFor(whole, heads, dropout, causal);
   if (backend != at::SDPBackend::flash_attention && backend != at::SDPBackend::cudnn_attention) {
     return SelfAttentionTwin(whole, heads, dropout, causal);
   }
-  return FusedAttention::apply(whole, heads, dropout, causal,
-                               backend == at::SDPBackend::cudnn_attention,
-                               at::GradMode::is_enabled() && whole.requires_grad());
+  const bool with_gradient = at::GradMode::is_enabled() && whole.requires_grad();
+  const bool cudnn = backend == at::SDPBackend::cudnn_attention;
+  const PackedAttention packed{.shape = ShapeOf(whole, heads),
+                               .causal = causal,
+                               .deterministic = at::globalContext().deterministicAlgorithms()};
+  if (cudnn && dropout == 0 && HasPackedAttention(whole, packed)) {
+    return CudnnAttention::apply(whole, packed, with_gradient);
+  }
+  return FusedAttention::apply(whole, heads, dropout, causal, cudnn, with_gradient);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace lockstep::ops {
 // the softmax's weights, 0 unless training.
 //
 // On the GPU, where qkv has 16 bits, a head's size is a multiple of 8, and ATen chooses flash
-// attention or cuDNN's: queries, keys and values are not copied, and one kernel brings their
-// gradients together. Everything else is the twin.
+// attention or cuDNN's: queries, keys and values are not copied; cuDNN's writes their gradients side by
+// side, those of flash attention and with dropout one kernel brings together. Everything else is the twin.
 at::Tensor CausalSelfAttention(const at::Tensor& qkv, int64_t heads, double dropout);
 at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, double dropout);
 

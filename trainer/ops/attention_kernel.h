@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <compare>
 #include <cstdint>
 
 namespace lockstep::ops {
@@ -13,6 +14,8 @@ struct AttentionShape {
   int64_t tokens;
   int64_t heads;
   int64_t size;  // of a head
+
+  auto operator<=>(const AttentionShape&) const = default;
 };
 
 // [count, heads, tokens, size] of 16-bit values, those of a head side by side.

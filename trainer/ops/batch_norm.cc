@@ -7,9 +7,11 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <vector>
 
 #include "trainer/ops/batch_norm_kernel.h"
 #include "trainer/ops/launch_arguments.h"
+#include "trainer/ops/weight_gradient.h"
 
 namespace lockstep::ops {
 namespace {
@@ -29,21 +31,65 @@ BatchNormShape ShapeOf(const at::Tensor& x) {
           .multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount};
 }
 
-bool IsFused(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
-             const at::Tensor& residual) {
-  const auto is_of_channels = [&](const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kFloat && tensor.device() == x.device() &&
-           tensor.dim() == 1 && tensor.size(0) == x.size(1) && tensor.is_contiguous() &&
-           IsAligned(tensor);
-  };
-  const auto is_of_rows = [&](const at::Tensor& tensor) {
-    return tensor.sizes() == x.sizes() && tensor.scalar_type() == x.scalar_type() &&
-           tensor.device() == x.device() && tensor.is_contiguous(FormatOf(tensor));
-  };
-  return x.is_cuda() && IsFloatType(x.scalar_type()) && (x.dim() == 2 || x.dim() == 4) &&
-         x.numel() > 0 && x.size(1) % ChannelsOfPack(TypeOf(x)) == 0 && is_of_rows(x) &&
-         is_of_channels(norm.weight) && is_of_channels(norm.bias) &&
-         (!residual.defined() || (activation == Activation::kRelu && is_of_rows(residual)));
+// Whether it can be added to x.
+bool IsLike(const at::Tensor& tensor, const at::Tensor& x) {
+  return tensor.sizes() == x.sizes() && tensor.scalar_type() == x.scalar_type() &&
+         tensor.device() == x.device() && tensor.is_contiguous(FormatOf(x));
+}
+
+// Scratch for `sums` sums over rows.
+at::Tensor EmptyPartials(const at::Tensor& x, const BatchNormShape& shape, int sums) {
+  return at::empty({BatchNormPartials(TypeOf(x), shape, sums)}, x.options().dtype(at::kFloat));
+}
+
+// A norm's, or ones for this once.
+at::Tensor CountersOf(const at::Tensor& of_norm, const at::Tensor& x) {
+  return of_norm.defined() ? of_norm : NewNormCounters(x.size(1), x.device());
+}
+
+at::Tensor EmptyMask(const at::Tensor& x, const BatchNormShape& shape) {
+  return at::empty({shape.rows, shape.channels / ChannelsOfPack(TypeOf(x))},
+                   x.options().dtype(at::kByte));
+}
+
+// A norm's weight and bias: what has a .grad to be added to is added there by the kernel, the other is
+// what backward returns.
+class WeightGradients {
+ public:
+  // In forward.
+  static void Keep(AutogradContext* context, const char* name, const Variable& weight,
+                   const Variable& bias) {
+    context->saved_data[name] =
+        std::vector<at::Tensor>{GradientToAddTo(weight), GradientToAddTo(bias)};
+  }
+
+  // In backward. The weight is the Function's input `weight`, the bias the next.
+  WeightGradients(AutogradContext* context, const char* name, size_t weight)
+      : added_(context->saved_data[name].toTensorVector()) {
+    for (size_t i = 0; i < 2; ++i) {
+      if (!context->needs_input_grad(weight + i)) added_[i] = at::Tensor();
+    }
+  }
+
+  SumsTo to(size_t i) const {
+    return added_[i].defined() ? SumsTo{added_[i].mutable_data_ptr<float>(), /*adds=*/true}
+                               : SumsTo{};
+  }
+  // d_weights: [2, channels]
+  at::Tensor result(size_t i, const at::Tensor& d_weights) const {
+    return added_[i].defined() ? at::Tensor() : d_weights[static_cast<int64_t>(i)];
+  }
+
+ private:
+  std::vector<at::Tensor> added_;
+};
+
+BatchNormInput InputOf(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                       const at::Tensor& statistics) {
+  return {.x = x.const_data_ptr(),
+          .weight = weight.const_data_ptr<float>(),
+          .bias = bias.const_data_ptr<float>(),
+          .statistics = statistics.const_data_ptr<float>()};
 }
 
 class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
@@ -53,40 +99,23 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
                           const ChannelNorm& norm, Activation activation) {
     const c10::cuda::CUDAGuard guard(x.device());
     const BatchNormShape shape = ShapeOf(x);
-    const at::TensorOptions floats = x.options().dtype(at::kFloat);
-    const at::Tensor statistics = at::empty({2, shape.channels}, floats);
-    const at::Tensor partials =
-        at::empty({BatchNormPartialRows(TypeOf(x), shape), 2, shape.channels}, floats);
-    const bool follows = norm.running_mean.defined();
-    LaunchBatchNormStatistics(
-        {.x = x.const_data_ptr(),
-         .epsilon = static_cast<float>(norm.epsilon),
-         .momentum = static_cast<float>(norm.momentum),
-         .partials = partials.mutable_data_ptr<float>(),
-         .statistics = statistics.mutable_data_ptr<float>(),
-         .running_mean = follows ? norm.running_mean.mutable_data_ptr<float>() : nullptr,
-         .running_var = follows ? norm.running_var.mutable_data_ptr<float>() : nullptr},
-        TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-    const bool relu = activation == Activation::kRelu;
+    const BatchNormForm form = residual                          ? BatchNormForm::kAddRelu
+                               : activation == Activation::kRelu ? BatchNormForm::kRelu
+                                                                 : BatchNormForm::kNorm;
+    const at::Tensor statistics = BatchStatistics(x, norm);
     const at::Tensor y = at::empty_like(x);
-    at::Tensor mask;
-    if (residual) {
-      mask = at::empty({shape.rows, shape.channels / ChannelsOfPack(TypeOf(x))},
-                       x.options().dtype(at::kByte));
-    }
-    LaunchBatchNorm({.x = x.const_data_ptr(),
+    const at::Tensor mask = HasMask(form) ? EmptyMask(x, shape) : at::Tensor();
+    LaunchBatchNorm({.form = form,
+                     .inputs = {InputOf(x, weight, bias, statistics)},
                      .residual = residual ? residual->const_data_ptr() : nullptr,
-                     .weight = weight.const_data_ptr<float>(),
-                     .bias = bias.const_data_ptr<float>(),
-                     .statistics = statistics.const_data_ptr<float>(),
-                     .relu = relu,
                      .y = y.mutable_data_ptr(),
-                     .mask = mask.defined() ? mask.mutable_data_ptr<uint8_t>() : nullptr},
+                     .mask = HasMask(form) ? mask.mutable_data_ptr<uint8_t>() : nullptr},
                     TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     context->save_for_backward({x, weight, bias, statistics, mask});
-    context->saved_data["relu"] = relu;
+    context->saved_data["form"] = static_cast<int64_t>(form);
+    context->saved_data["counters"] = norm.counters;
+    WeightGradients::Keep(context, "gradients", weight, bias);
     return y;
   }
 
@@ -94,52 +123,180 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const at::Tensor& mask = saved[4];
+    const auto form = static_cast<BatchNormForm>(context->saved_data["form"].toInt());
     const c10::cuda::CUDAGuard guard(x.device());
     const BatchNormShape shape = ShapeOf(x);
     const at::Tensor dy = Aligned(gradients[0].contiguous(FormatOf(x)));
-    const at::TensorOptions floats = x.options().dtype(at::kFloat);
-    const at::Tensor partials =
-        at::empty({BatchNormPartialRows(TypeOf(x), shape), 2, shape.channels}, floats);
-    const at::Tensor d_weights = at::empty({2, shape.channels}, floats);
+    const at::Tensor partials = EmptyPartials(x, shape, 2);
+    const at::Tensor counters = CountersOf(context->saved_data["counters"].toTensor(), x);
+    const at::Tensor d_weights = at::empty({2, shape.channels}, partials.options());
     const at::Tensor dx = at::empty_like(x);
+    const WeightGradients given(context, "gradients", 1);
     at::Tensor d_residual;
-    if (mask.defined() && context->needs_input_grad(3)) d_residual = at::empty_like(x);
+    if (form == BatchNormForm::kAddRelu && context->needs_input_grad(3)) {
+      d_residual = at::empty_like(x);
+    }
     LaunchBatchNormBackward(
-        {.x = x.const_data_ptr(),
+        {.form = form,
+         .inputs = {InputOf(x, saved[1], saved[2], saved[3])},
          .dy = dy.const_data_ptr(),
-         .weight = saved[1].const_data_ptr<float>(),
-         .bias = saved[2].const_data_ptr<float>(),
-         .statistics = saved[3].const_data_ptr<float>(),
-         .relu = context->saved_data["relu"].toBool(),
-         .mask = mask.defined() ? mask.const_data_ptr<uint8_t>() : nullptr,
+         .mask = HasMask(form) ? mask.const_data_ptr<uint8_t>() : nullptr,
          .partials = partials.mutable_data_ptr<float>(),
+         .counters = counters.mutable_data_ptr<int>(),
          .d_weights = d_weights.mutable_data_ptr<float>(),
-         .dx = dx.mutable_data_ptr(),
+         .d_weight = {given.to(0)},
+         .d_bias = {given.to(1)},
+         .dx = {dx.mutable_data_ptr()},
          .d_residual = d_residual.defined() ? d_residual.mutable_data_ptr() : nullptr},
         TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {dx, d_weights.select(0, 0), d_weights.select(0, 1), d_residual, {}, {}};
+    return {dx, given.result(0, d_weights), given.result(1, d_weights), d_residual, {}, {}};
+  }
+};
+
+class FusedJoin : public torch::autograd::Function<FusedJoin> {
+ public:
+  static Variable forward(AutogradContext* context, const Variable& x_a, const Variable& weight_a,
+                          const Variable& bias_a, const Variable& x_b, const Variable& weight_b,
+                          const Variable& bias_b, const ChannelNorm& norm_a,
+                          const ChannelNorm& norm_b) {
+    const c10::cuda::CUDAGuard guard(x_a.device());
+    const BatchNormShape shape = ShapeOf(x_a);
+    const at::Tensor statistics_a = BatchStatistics(x_a, norm_a);
+    const at::Tensor statistics_b = BatchStatistics(x_b, norm_b);
+    const at::Tensor y = at::empty_like(x_a);
+    const at::Tensor mask = EmptyMask(x_a, shape);
+    LaunchBatchNorm({.form = BatchNormForm::kJoinRelu,
+                     .inputs = {InputOf(x_a, weight_a, bias_a, statistics_a),
+                                InputOf(x_b, weight_b, bias_b, statistics_b)},
+                     .residual = nullptr,
+                     .y = y.mutable_data_ptr(),
+                     .mask = mask.mutable_data_ptr<uint8_t>()},
+                    TypeOf(x_a), shape, StreamOf(x_a));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    context->save_for_backward(
+        {x_a, weight_a, bias_a, statistics_a, x_b, weight_b, bias_b, statistics_b, mask});
+    context->saved_data["counters"] = norm_a.counters;
+    WeightGradients::Keep(context, "gradients_a", weight_a, bias_a);
+    WeightGradients::Keep(context, "gradients_b", weight_b, bias_b);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& x_a = saved[0];
+    const at::Tensor& x_b = saved[4];
+    const c10::cuda::CUDAGuard guard(x_a.device());
+    const BatchNormShape shape = ShapeOf(x_a);
+    const at::Tensor dy = Aligned(gradients[0].contiguous(FormatOf(x_a)));
+    const at::Tensor partials = EmptyPartials(x_a, shape, 3);
+    const at::Tensor counters = CountersOf(context->saved_data["counters"].toTensor(), x_a);
+    const at::Tensor d_weights = at::empty({2, 2, shape.channels}, partials.options());
+    const at::Tensor dx_a = at::empty_like(x_a);
+    const at::Tensor dx_b = at::empty_like(x_b);
+    const WeightGradients given_a(context, "gradients_a", 1);
+    const WeightGradients given_b(context, "gradients_b", 4);
+    LaunchBatchNormBackward({.form = BatchNormForm::kJoinRelu,
+                             .inputs = {InputOf(x_a, saved[1], saved[2], saved[3]),
+                                        InputOf(x_b, saved[5], saved[6], saved[7])},
+                             .dy = dy.const_data_ptr(),
+                             .mask = saved[8].const_data_ptr<uint8_t>(),
+                             .partials = partials.mutable_data_ptr<float>(),
+                             .counters = counters.mutable_data_ptr<int>(),
+                             .d_weights = d_weights.mutable_data_ptr<float>(),
+                             .d_weight = {given_a.to(0), given_b.to(0)},
+                             .d_bias = {given_a.to(1), given_b.to(1)},
+                             .dx = {dx_a.mutable_data_ptr(), dx_b.mutable_data_ptr()},
+                             .d_residual = nullptr},
+                            TypeOf(x_a), shape, StreamOf(x_a));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {dx_a,
+            given_a.result(0, d_weights[0]),
+            given_a.result(1, d_weights[0]),
+            dx_b,
+            given_b.result(0, d_weights[1]),
+            given_b.result(1, d_weights[1]),
+            {},
+            {}};
   }
 };
 
 }  // namespace
 
+bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm) {
+  const auto is_of_channels = [&](const at::Tensor& tensor) {
+    return tensor.scalar_type() == at::kFloat && tensor.device() == x.device() &&
+           tensor.dim() == 1 && tensor.size(0) == x.size(1) && tensor.is_contiguous() &&
+           IsAligned(tensor);
+  };
+  return x.is_cuda() && IsFloatType(x.scalar_type()) && (x.dim() == 2 || x.dim() == 4) &&
+         x.numel() > 0 && x.size(1) % ChannelsOfPack(TypeOf(x)) == 0 &&
+         x.is_contiguous(FormatOf(x)) && is_of_channels(norm.weight) && is_of_channels(norm.bias);
+}
+
+at::Tensor NewNormCounters(int64_t channels, at::Device device) {
+  return at::zeros({BatchNormCounters(channels)}, at::TensorOptions(device).dtype(at::kInt));
+}
+
+at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm) {
+  const BatchNormShape shape = ShapeOf(x);
+  const at::Tensor statistics = at::empty({2, shape.channels}, x.options().dtype(at::kFloat));
+  const at::Tensor partials = EmptyPartials(x, shape, 2);
+  const at::Tensor counters = CountersOf(norm.counters, x);
+  const bool follows = norm.running_mean.defined();
+  LaunchBatchNormStatistics(
+      {.x = x.const_data_ptr(),
+       .epsilon = static_cast<float>(norm.epsilon),
+       .momentum = static_cast<float>(norm.momentum),
+       .partials = partials.mutable_data_ptr<float>(),
+       .counters = counters.mutable_data_ptr<int>(),
+       .statistics = statistics.mutable_data_ptr<float>(),
+       .running_mean = follows ? norm.running_mean.mutable_data_ptr<float>() : nullptr,
+       .running_var = follows ? norm.running_var.mutable_data_ptr<float>() : nullptr,
+       .num_batches_tracked = norm.num_batches_tracked.defined()
+                                  ? norm.num_batches_tracked.mutable_data_ptr<int64_t>()
+                                  : nullptr},
+      TypeOf(x), shape, StreamOf(x));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return statistics;
+}
+
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual) {
-  if (!IsFused(x, norm, activation, residual)) {
+  TORCH_CHECK(activation == Activation::kNone || activation == Activation::kRelu,
+              "batch norm: its activation is ReLU or none");
+  const bool adds = residual.defined();
+  if (!HasBatchNormKernels(x, norm) ||
+      (adds && !(activation == Activation::kRelu && IsLike(residual, x)))) {
     return BatchNormTwin(Aligned(x), norm, activation, residual);
   }
   return FusedBatchNorm::apply(Aligned(x), norm.weight, norm.bias,
-                               residual.defined() ? std::optional(Aligned(residual)) : std::nullopt,
-                               norm, activation);
+                               adds ? std::optional(Aligned(residual)) : std::nullopt, norm,
+                               activation);
+}
+
+at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
+                          const ChannelNorm& norm_b) {
+  if (!HasBatchNormKernels(x_a, norm_a) || !HasBatchNormKernels(x_b, norm_b) || !IsLike(x_b, x_a)) {
+    return JoinBatchNormsTwin(Aligned(x_a), norm_a, Aligned(x_b), norm_b);
+  }
+  return FusedJoin::apply(Aligned(x_a), norm_a.weight, norm_a.bias, Aligned(x_b), norm_b.weight,
+                          norm_b.bias, norm_a, norm_b);
 }
 
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual) {
+  if (norm.num_batches_tracked.defined()) norm.num_batches_tracked.add_(1);
   return AddAndActivate(
       at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var,
                      /*training=*/true, norm.momentum, norm.epsilon, /*cudnn_enabled=*/true),
       activation, residual);
+}
+
+at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
+                              const at::Tensor& x_b, const ChannelNorm& norm_b) {
+  return BatchNormTwin(x_a, norm_a, Activation::kRelu,
+                       BatchNormTwin(x_b, norm_b, Activation::kNone));
 }
 
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual) {

@@ -1,19 +1,26 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "trainer/ops/batch_norm_kernel.h"
 #include "trainer/ops/pack.cuh"
-#include "trainer/ops/partial_sums.cuh"
 
 namespace lockstep::ops {
 namespace {
 
 // A thread has one pack of channels, and each row of a stride: what belongs to the channels stays in its
-// registers. A block is as many packs wide as a row has, or kThreads, and as many rows high as
-// kThreads allow; blocks walk the rows with a stride. The sums over rows come from one pass, forwards;
-// what uses them goes backwards, so that it begins with what is still in the L2 cache.
+// registers. A block is as many packs wide as a row has, up to a limit, and as many rows high as kThreads
+// allow; blocks walk the rows with a stride. The sums over rows come from one pass, forwards; what uses
+// them goes backwards, so that it begins with what is still in the L2 cache.
 constexpr int kThreads = 256;
-constexpr int kBlocksPerMultiprocessor = 4;  // that share the sums over rows
-constexpr int kUnroll = 4;                   // rows whose loads a thread has under way
+constexpr int kUnroll = 4;  // rows whose loads a thread has under way
+
+// The last block of a tile of channels adds up what all the blocks of the tile leave, and the GPU waits
+// for it. That is the less the narrower a tile is, so that more of them share the blocks: it is a cache
+// line wide. And there are only as many blocks as have enough loads under way.
+constexpr int kSumPacks = 8;
+constexpr int kSumBlocks = 2;       // on a multiprocessor
+constexpr int kStatisticsRows = 8;  // whose loads a thread has under way
+constexpr int kPartialRows = 12;    // of partial sums whose loads a thread has under way
 
 // How blocks lie on [rows, channels].
 struct Tiling {
@@ -28,13 +35,15 @@ struct Tiling {
   }
 };
 
-Tiling TilingOf(const BatchNormShape& shape, int pack) {
+// Of blocks that are at most `widest` packs wide, and all about as wide.
+Tiling TilingOf(const BatchNormShape& shape, int pack, int64_t widest) {
   const int64_t packs = shape.channels / pack;
-  const auto wide = static_cast<unsigned>(std::min<int64_t>(packs, kThreads));
+  const int64_t columns = (packs + widest - 1) / widest;
+  const auto wide = static_cast<unsigned>((packs + columns - 1) / columns);
   const unsigned high = kThreads / wide;
   const int64_t rows = int64_t{high} * kUnroll;
   return {.threads = dim3(wide, high),
-          .columns = static_cast<unsigned>((packs + wide - 1) / wide),
+          .columns = static_cast<unsigned>(columns),
           .most = (shape.rows + rows - 1) / rows};
 }
 
@@ -80,11 +89,10 @@ struct Affine {
 };
 
 template <int kSize>
-__device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const float* statistics,
-                                  int64_t channels, int64_t pack) {
-  const Floats<kSize> mean = LoadFloats<kSize>(statistics, pack);
-  const Floats<kSize> rstd = LoadFloats<kSize>(statistics + channels, pack);
-  Affine<kSize> affine{LoadFloats<kSize>(weight, pack), LoadFloats<kSize>(bias, pack)};
+__device__ Affine<kSize> AffineOf(const BatchNormInput& input, int64_t channels, int64_t pack) {
+  const Floats<kSize> mean = LoadFloats<kSize>(input.statistics, pack);
+  const Floats<kSize> rstd = LoadFloats<kSize>(input.statistics + channels, pack);
+  Affine<kSize> affine{LoadFloats<kSize>(input.weight, pack), LoadFloats<kSize>(input.bias, pack)};
 #pragma unroll
   for (int i = 0; i < kSize; ++i) {
     affine.scale.values[i] *= rstd.values[i];
@@ -93,60 +101,163 @@ __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const 
   return affine;
 }
 
-// Calls visit(row) for each of a thread's rows, kUnroll at a time: load(row, u) of all of them first.
-template <typename LoadRow, typename Visit>
-__device__ void ForEachRow(int64_t rows, const LoadRow& load, const Visit& visit) {
-  const int64_t stride = int64_t{gridDim.y} * blockDim.y;
-  for (int64_t first = int64_t{blockIdx.y} * blockDim.y + threadIdx.y; first < rows;
-       first += kUnroll * stride) {
+// Every stride-th row.
+struct Rows {
+  int64_t first;
+  int64_t stride;
+  int64_t end;
+};
+
+// A thread's, of so many.
+__device__ Rows RowsOf(int64_t rows) {
+  return {.first = int64_t{blockIdx.y} * blockDim.y + threadIdx.y,
+          .stride = int64_t{gridDim.y} * blockDim.y,
+          .end = rows};
+}
+
+// Calls visit(row, u) for each of the rows, kRows at a time: load(row, u) of all of them first.
+template <int kRows, typename LoadRow, typename Visit>
+__device__ void ForEachRow(const Rows& rows, const LoadRow& load, const Visit& visit) {
+  for (int64_t first = rows.first; first < rows.end; first += kRows * rows.stride) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (first + u * stride < rows) load(first + u * stride, u);
+    for (int u = 0; u < kRows; ++u) {
+      if (first + u * rows.stride < rows.end) load(first + u * rows.stride, u);
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (first + u * stride < rows) visit(first + u * stride, u);
+    for (int u = 0; u < kRows; ++u) {
+      if (first + u * rows.stride < rows.end) visit(first + u * rows.stride, u);
     }
   }
 }
 
-// Adds up what the block's rows of threads have, in an order that is the same each time, and writes it
-// to partials[block, 2, channels].
-template <int kSize>
-__device__ void WritePartials(const Floats<kSize> (&sums)[2], float* partials, int64_t channels) {
-  __shared__ float shared[2][kSize][kThreads];
-  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+// Adds up the sums over rows of a tile of channels, which the blocks above each other share, and
+// finishes each of its channels: End::Prepare(t, shape, channel) loads what that takes,
+// End::Finish(t, shape, channel, sums) comes when the sums are there.
+//
+// Each block leaves its own sums in partials[tile, block, kColumns, packs]; the block that is the last
+// to do so adds those up, in an order that does not depend on which block that is.
+template <typename End, typename Tensors, int kSize, int kSums>
+__device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
+                      const BatchNormShape& shape) {
+  constexpr int kColumns = kSums * kSize;  // of a pack
+  static_assert(kColumns <= kThreads / kSumPacks, "each column of a tile has a thread");
+  const int packs = static_cast<int>(blockDim.x);
+  const int high = static_cast<int>(blockDim.y);
+  const int thread = static_cast<int>(threadIdx.y) * packs + static_cast<int>(threadIdx.x);
+  // Padded, so that a warp that adds up four columns of eight packs finds them in different banks.
+  __shared__ float shared[kColumns][kThreads + kSumPacks];
 #pragma unroll
-  for (int i = 0; i < kSize; ++i) {
-    shared[0][i][thread] = sums[0].values[i];
-    shared[1][i][thread] = sums[1].values[i];
+  for (int s = 0; s < kSums; ++s) {
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) shared[s * kSize + i][thread] = sums[s].values[i];
   }
-  for (unsigned high = blockDim.y; high > 1;) {
-    const unsigned half = (high + 1) / 2;
-    __syncthreads();
-    if (threadIdx.y + half < high) {
-#pragma unroll
-      for (int i = 0; i < kSize; ++i) {
-        shared[0][i][thread] += shared[0][i][thread + half * blockDim.x];
-        shared[1][i][thread] += shared[1][i][thread + half * blockDim.x];
-      }
+  __syncthreads();
+  float* partials = t.partials + int64_t{blockIdx.x} * gridDim.y * kColumns * packs;
+  if (threadIdx.y < kColumns) {
+    float sum = 0;
+#pragma unroll 8
+    for (int row = 0; row < high; ++row) sum += shared[threadIdx.y][row * packs + threadIdx.x];
+    partials[int64_t{blockIdx.y} * kColumns * packs + thread] = sum;
+  }
+  __shared__ bool is_last;
+  __syncthreads();
+  if (thread == 0) {
+    // Whoever sees this block counted sees its partial sums; the last block sees those of all.
+    __threadfence();
+    is_last = atomicAdd(&t.counters[blockIdx.x], 1) == static_cast<int>(gridDim.y) - 1;
+    if (is_last) {
+      __threadfence();
+      t.counters[blockIdx.x] = 0;
     }
-    high = half;
   }
-  const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (threadIdx.y != 0 || pack * kSize >= channels) return;
-  float* own = partials + int64_t{blockIdx.y} * 2 * channels + pack * kSize;
+  __syncthreads();
+  if (!is_last) return;
+
+  const int64_t channel = (int64_t{blockIdx.x} * packs + threadIdx.x) * kSize + threadIdx.y;
+  const bool has_channel = threadIdx.y < kSize && channel < shape.channels;
+  End end;
+  if (has_channel) end.Prepare(t, shape, channel);
+  // A thread has four columns of each row of a slice.
+  __shared__ float shared_slices[kThreads][4];
+  const int quads = kColumns * packs / 4;
+  const int slices = packs * high / quads;
+  const int slice = thread / quads;
+  if (slice < slices) {
+    const auto* from = reinterpret_cast<const float4*>(partials) + thread % quads;
+    float4 loaded[kPartialRows];
+    float four[4] = {};
+    ForEachRow<kPartialRows>(
+        Rows{.first = slice, .stride = slices, .end = gridDim.y},
+        // Past the L1 cache, which does not see what other multiprocessors write.
+        [&](int64_t row, int u) { loaded[u] = __ldcg(from + row * quads); },
+        [&](int64_t, int u) {
+          four[0] += loaded[u].x;
+          four[1] += loaded[u].y;
+          four[2] += loaded[u].z;
+          four[3] += loaded[u].w;
+        });
 #pragma unroll
-  for (int i = 0; i < kSize; ++i) {
-    own[i] = shared[0][i][thread];
-    own[channels + i] = shared[1][i][thread];
+    for (int i = 0; i < 4; ++i) shared_slices[thread][i] = four[i];
   }
+  __syncthreads();
+  if (!has_channel) return;
+  float channel_sums[kSums] = {};
+#pragma unroll 4
+  for (int other = 0; other < slices; ++other) {
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) {
+      const int column = s * kSize * packs + thread;
+      channel_sums[s] += shared_slices[other * quads + column / 4][column % 4];
+    }
+  }
+  end.Finish(t, shape, channel, channel_sums);
 }
+
+template <typename T>
+class StatisticsEnd {
+ public:
+  __device__ void Prepare(const BatchNormStatistics& t, const BatchNormShape&, int64_t channel) {
+    pivot_ = ToFloat(static_cast<const T*>(t.x)[channel]);
+    if (t.running_mean != nullptr) {
+      running_mean_ = t.running_mean[channel];
+      running_var_ = t.running_var[channel];
+    }
+    if (Counts(t, channel)) batches_ = *t.num_batches_tracked;
+  }
+  __device__ void Finish(const BatchNormStatistics& t, const BatchNormShape& shape, int64_t channel,
+                         const float (&sums)[2]) const {
+    const auto rows = static_cast<float>(shape.rows);
+    const float offset = sums[0] / rows;
+    const float mean = pivot_ + offset;
+    // A comparison would make 0 of NaN.
+    const float difference = sums[1] / rows - offset * offset;
+    const float variance = difference < 0 ? 0 : difference;
+    t.statistics[channel] = mean;
+    t.statistics[shape.channels + channel] = rsqrtf(variance + t.epsilon);
+    if (Counts(t, channel)) *t.num_batches_tracked = batches_ + 1;
+    if (t.running_mean == nullptr) return;
+    const auto followed = [&](float running, float value) {
+      return fmaf(t.momentum, value - running, running);
+    };
+    t.running_mean[channel] = followed(running_mean_, mean);
+    t.running_var[channel] = followed(running_var_, variance * (rows / (rows - 1)));
+  }
+
+ private:
+  // One channel does, for all.
+  __device__ static bool Counts(const BatchNormStatistics& t, int64_t channel) {
+    return channel == 0 && t.num_batches_tracked != nullptr;
+  }
+  float pivot_;
+  float running_mean_;
+  float running_var_;
+  int64_t batches_;
+};
 
 // Sums of x - pivot and of its square. The pivot is a channel's first value: where the values are far
 // from 0 and close together, squares of x itself would leave no digits of the variance.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kSumBlocks)
     Statistics(BatchNormStatistics t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   const int64_t packs = shape.channels / kSize;
@@ -154,9 +265,9 @@ __global__ void __launch_bounds__(kThreads)
   Floats<kSize> sums[2] = {};
   if (pack < packs) {
     const Floats<kSize> pivot = ToFloats<T>(Load(t.x, pack));
-    uint4 loaded[kUnroll];
-    ForEachRow(
-        shape.rows, [&](int64_t row, int u) { loaded[u] = Load(t.x, row * packs + pack); },
+    uint4 loaded[kStatisticsRows];
+    ForEachRow<kStatisticsRows>(
+        RowsOf(shape.rows), [&](int64_t row, int u) { loaded[u] = Load(t.x, row * packs + pack); },
         [&](int64_t, int u) {
           const Floats<kSize> values = ToFloats<T>(loaded[u]);
 #pragma unroll
@@ -167,80 +278,47 @@ __global__ void __launch_bounds__(kThreads)
           }
         });
   }
-  WritePartials(sums, t.partials, shape.channels);
+  AddUp<StatisticsEnd<T>>(sums, t, shape);
 }
 
-// Calls use(channel, sums) with the channel's two sums over partials[rows, 2, channels].
-template <typename Use>
-__device__ void WithSums(const float* partials, int64_t rows, int64_t channels, const Use& use) {
-  __shared__ float slices[2][kPartialSlices][kPartialColumns];
-  const int64_t channel = int64_t{blockIdx.x} * kPartialColumns + threadIdx.x;
-  float sums[2] = {};
-  if (channel < channels) {
-#pragma unroll 4
-    for (int64_t row = threadIdx.y; row < rows; row += kPartialSlices) {
-      sums[0] += partials[row * 2 * channels + channel];
-      sums[1] += partials[(row * 2 + 1) * channels + channel];
-    }
-  }
-  slices[0][threadIdx.y][threadIdx.x] = sums[0];
-  slices[1][threadIdx.y][threadIdx.x] = sums[1];
-  __syncthreads();
-  if (threadIdx.y != 0 || channel >= channels) return;
-  for (int slice = 1; slice < kPartialSlices; ++slice) {
-    sums[0] += slices[0][slice][threadIdx.x];
-    sums[1] += slices[1][slice][threadIdx.x];
-  }
-  use(channel, sums);
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
-    FinishStatistics(BatchNormStatistics t, BatchNormShape shape, int64_t partial_rows) {
-  WithSums(t.partials, partial_rows, shape.channels, [&](int64_t channel, const float(&sums)[2]) {
-    const auto rows = static_cast<float>(shape.rows);
-    const float offset = sums[0] / rows;
-    const float mean = ToFloat(static_cast<const T*>(t.x)[channel]) + offset;
-    // A comparison would make 0 of NaN.
-    const float difference = sums[1] / rows - offset * offset;
-    const float variance = difference < 0 ? 0 : difference;
-    t.statistics[channel] = mean;
-    t.statistics[shape.channels + channel] = rsqrtf(variance + t.epsilon);
-    if (t.running_mean == nullptr) return;
-    const auto follow = [&](float& running, float value) {
-      running = fmaf(t.momentum, value - running, running);
-    };
-    follow(t.running_mean[channel], mean);
-    follow(t.running_var[channel], variance * (rows / (rows - 1)));
-  });
-}
-
-template <typename T, bool kRelu, bool kResidual>
+template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
+  constexpr bool kJoins = kForm == BatchNormForm::kJoinRelu;
+  // Rows of two inputs are half as many, which takes 64 registers: four blocks are resident.
+  constexpr int kRows = kUnroll / InputsOf(kForm);
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
-  const Affine<kSize> norm = AffineOf<kSize>(t.weight, t.bias, t.statistics, shape.channels, pack);
+  Affine<kSize> norm = AffineOf<kSize>(t.inputs[0], shape.channels, pack);
+  Affine<kSize> other;
+  if constexpr (kJoins) {
+    other = AffineOf<kSize>(t.inputs[1], shape.channels, pack);
+    // A sum has one shift, in half the registers.
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) norm.shift.values[i] += other.shift.values[i];
+  }
   const auto index = [&](int64_t row) { return (shape.rows - 1 - row) * packs + pack; };
-  uint4 loaded[kUnroll];
-  uint4 residuals[kUnroll];
-  ForEachRow(
-      shape.rows,
+  uint4 loaded[kRows];
+  uint4 addends[kRows];
+  ForEachRow<kRows>(
+      RowsOf(shape.rows),
       [&](int64_t row, int u) {
-        loaded[u] = Load(t.x, index(row));
-        if constexpr (kResidual) residuals[u] = Load(t.residual, index(row));
+        loaded[u] = Load(t.inputs[0].x, index(row));
+        if constexpr (kForm == BatchNormForm::kAddRelu) addends[u] = Load(t.residual, index(row));
+        if constexpr (kJoins) addends[u] = Load(t.inputs[1].x, index(row));
       },
       [&](int64_t row, int u) {
         Floats<kSize> values = ToFloats<T>(loaded[u]);
-        Floats<kSize> residual;
-        if constexpr (kResidual) residual = ToFloats<T>(residuals[u]);
+        Floats<kSize> addend;
+        if constexpr (HasMask(kForm)) addend = ToFloats<T>(addends[u]);
         unsigned passed = 0;
 #pragma unroll
         for (int i = 0; i < kSize; ++i) {
           float value = norm(values.values[i], i);
-          if constexpr (kResidual) value += residual.values[i];
-          if constexpr (kRelu) {
+          if constexpr (kForm == BatchNormForm::kAddRelu) value += addend.values[i];
+          if constexpr (kJoins) value = fmaf(addend.values[i], other.scale.values[i], value);
+          if constexpr (kForm != BatchNormForm::kNorm) {
             // Not what is below 0, so that NaN goes on as NaN.
             if (value <= 0) {
               value = 0;
@@ -251,111 +329,174 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
           values.values[i] = value;
         }
         Store(t.y, index(row), FromFloats<T>(values));
-        if constexpr (kRelu && kResidual) {
-          if (t.mask != nullptr) t.mask[index(row)] = static_cast<uint8_t>(passed);
-        }
+        if constexpr (HasMask(kForm)) t.mask[index(row)] = static_cast<uint8_t>(passed);
       });
 }
 
-// What of dy ReLU let pass.
-enum class Gate { kAll, kWhereNormIsPositive, kMask };
-
-template <Gate kGate, int kSize>
+// Whether ReLU let channel i pass.
+template <BatchNormForm kForm, int kSize>
 __device__ bool Passes(const Affine<kSize>& norm, float x, unsigned mask, int i) {
-  if constexpr (kGate == Gate::kWhereNormIsPositive) return !(norm(x, i) <= 0);
-  if constexpr (kGate == Gate::kMask) return (mask >> i & 1) != 0;
+  if constexpr (kForm == BatchNormForm::kRelu) return !(norm(x, i) <= 0);
+  if constexpr (HasMask(kForm)) return (mask >> i & 1) != 0;
   return true;
 }
 
-// Sums of dz (x - mean) and of dz.
-template <typename T, Gate kGate>
-__global__ void __launch_bounds__(kThreads) Sums(BatchNormBackward t, BatchNormShape shape) {
+template <int kInputs>
+class SumsEnd {
+ public:
+  __device__ void Prepare(const BatchNormBackward& t, const BatchNormShape& shape,
+                          int64_t channel) {
+#pragma unroll
+    for (int n = 0; n < kInputs; ++n) {
+      rstd_[n] = t.inputs[n].statistics[shape.channels + channel];
+      d_weight_[n] = BaseOf(t.d_weight[n], channel);
+      d_bias_[n] = BaseOf(t.d_bias[n], channel);
+    }
+  }
+  __device__ void Finish(const BatchNormBackward& t, const BatchNormShape& shape, int64_t channel,
+                         const float (&sums)[1 + kInputs]) const {
+#pragma unroll
+    for (int n = 0; n < kInputs; ++n) {
+      const float d_weight = sums[1 + n] * rstd_[n];
+      float* own = t.d_weights + n * 2 * shape.channels + channel;
+      own[0] = d_weight;
+      own[shape.channels] = sums[0];
+      if (t.d_weight[n].sums != nullptr) t.d_weight[n].sums[channel] = d_weight_[n] + d_weight;
+      if (t.d_bias[n].sums != nullptr) t.d_bias[n].sums[channel] = d_bias_[n] + sums[0];
+    }
+  }
+
+ private:
+  // What a sum is added to.
+  __device__ static float BaseOf(const SumsTo& to, int64_t channel) {
+    return to.sums != nullptr && to.adds ? to.sums[channel] : 0;
+  }
+  float rstd_[kInputs];
+  float d_weight_[kInputs];
+  float d_bias_[kInputs];
+};
+
+// Sums of dz, and of each input's dz (x - mean).
+template <typename T, BatchNormForm kForm>
+__global__ void __launch_bounds__(kThreads, kSumBlocks)
+    Sums(BatchNormBackward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
+  constexpr int kInputs = InputsOf(kForm);
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  Floats<kSize> sums[2] = {};
+  Floats<kSize> sums[1 + kInputs] = {};
   if (pack < packs) {
-    const Affine<kSize> norm =
-        AffineOf<kSize>(t.weight, t.bias, t.statistics, shape.channels, pack);
-    const Floats<kSize> mean = LoadFloats<kSize>(t.statistics, pack);
-    uint4 loaded[kUnroll];
+    const Affine<kSize> norm = AffineOf<kSize>(t.inputs[0], shape.channels, pack);
+    Floats<kSize> means[kInputs];
+#pragma unroll
+    for (int n = 0; n < kInputs; ++n) means[n] = LoadFloats<kSize>(t.inputs[n].statistics, pack);
+    uint4 loaded[kUnroll][kInputs];
     uint4 gradients[kUnroll];
     unsigned masks[kUnroll] = {};
-    ForEachRow(
-        shape.rows,
+    ForEachRow<kUnroll>(
+        RowsOf(shape.rows),
         [&](int64_t row, int u) {
-          loaded[u] = Load(t.x, row * packs + pack);
+#pragma unroll
+          for (int n = 0; n < kInputs; ++n) {
+            loaded[u][n] = Load(t.inputs[n].x, row * packs + pack);
+          }
           gradients[u] = Load(t.dy, row * packs + pack);
-          if constexpr (kGate == Gate::kMask) masks[u] = t.mask[row * packs + pack];
+          if constexpr (HasMask(kForm)) masks[u] = t.mask[row * packs + pack];
         },
         [&](int64_t, int u) {
-          const Floats<kSize> values = ToFloats<T>(loaded[u]);
+          Floats<kSize> values[kInputs];
+#pragma unroll
+          for (int n = 0; n < kInputs; ++n) values[n] = ToFloats<T>(loaded[u][n]);
           const Floats<kSize> gradient = ToFloats<T>(gradients[u]);
 #pragma unroll
           for (int i = 0; i < kSize; ++i) {
-            const float x = values.values[i];
-            const float dz = Passes<kGate>(norm, x, masks[u], i) ? gradient.values[i] : 0;
-            sums[0].values[i] = fmaf(dz, x - mean.values[i], sums[0].values[i]);
-            sums[1].values[i] += dz;
+            const float dz =
+                Passes<kForm>(norm, values[0].values[i], masks[u], i) ? gradient.values[i] : 0;
+            sums[0].values[i] += dz;
+#pragma unroll
+            for (int n = 0; n < kInputs; ++n) {
+              sums[1 + n].values[i] =
+                  fmaf(dz, values[n].values[i] - means[n].values[i], sums[1 + n].values[i]);
+            }
           }
         });
   }
-  WritePartials(sums, t.partials, shape.channels);
+  AddUp<SumsEnd<kInputs>>(sums, t, shape);
 }
 
-static __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
-    FinishSums(BatchNormBackward t, BatchNormShape shape, int64_t partial_rows) {
-  WithSums(t.partials, partial_rows, shape.channels, [&](int64_t channel, const float(&sums)[2]) {
-    t.d_weights[channel] = sums[0] * t.statistics[shape.channels + channel];
-    t.d_weights[shape.channels + channel] = sums[1];
-  });
+// dx = scale dz + slope (x - mean) + constant
+template <int kSize>
+struct InputGradient {
+  Affine<kSize> norm;
+  Floats<kSize> mean;
+  Floats<kSize> slope;
+  Floats<kSize> constant;
+
+  __device__ float operator()(float dz, float x, int i) const {
+    return fmaf(norm.scale.values[i], dz,
+                fmaf(slope.values[i], x - mean.values[i], constant.values[i]));
+  }
+};
+
+template <int kSize>
+__device__ InputGradient<kSize> InputGradientOf(const BatchNormInput& input, const float* d_weights,
+                                                const BatchNormShape& shape, int64_t pack) {
+  InputGradient<kSize> result{AffineOf<kSize>(input, shape.channels, pack),
+                              LoadFloats<kSize>(input.statistics, pack),
+                              LoadFloats<kSize>(input.statistics + shape.channels, pack),
+                              LoadFloats<kSize>(d_weights + shape.channels, pack)};
+  const Floats<kSize> d_weight = LoadFloats<kSize>(d_weights, pack);
+  const float share = 1 / static_cast<float>(shape.rows);
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    const float scale = -result.norm.scale.values[i] * share;
+    result.slope.values[i] *= scale * d_weight.values[i];
+    result.constant.values[i] *= scale;
+  }
+  return result;
 }
 
-template <typename T, Gate kGate>
+template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
+  constexpr int kInputs = InputsOf(kForm);
+  // More rows of two inputs would take more registers than leave room for a second block.
+  constexpr int kRows = kUnroll / kInputs;
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
-  const Affine<kSize> norm = AffineOf<kSize>(t.weight, t.bias, t.statistics, shape.channels, pack);
-  const Floats<kSize> mean = LoadFloats<kSize>(t.statistics, pack);
-  // dx = scale dz + slope (x - mean) + constant
-  Floats<kSize> slope = LoadFloats<kSize>(t.statistics + shape.channels, pack);
-  Floats<kSize> constant = LoadFloats<kSize>(t.d_weights + shape.channels, pack);
-  {
-    const Floats<kSize> d_weight = LoadFloats<kSize>(t.d_weights, pack);
-    const float share = 1 / static_cast<float>(shape.rows);
+  InputGradient<kSize> dx[kInputs];
 #pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      const float scale = -norm.scale.values[i] * share;
-      slope.values[i] *= scale * d_weight.values[i];
-      constant.values[i] *= scale;
-    }
+  for (int n = 0; n < kInputs; ++n) {
+    dx[n] = InputGradientOf<kSize>(t.inputs[n], t.d_weights + n * 2 * shape.channels, shape, pack);
   }
   const auto index = [&](int64_t row) { return (shape.rows - 1 - row) * packs + pack; };
-  uint4 loaded[kUnroll];
-  uint4 gradients[kUnroll];
-  unsigned masks[kUnroll] = {};
-  ForEachRow(
-      shape.rows,
+  uint4 loaded[kRows][kInputs];
+  uint4 gradients[kRows];
+  unsigned masks[kRows] = {};
+  ForEachRow<kRows>(
+      RowsOf(shape.rows),
       [&](int64_t row, int u) {
-        loaded[u] = Load(t.x, index(row));
+#pragma unroll
+        for (int n = 0; n < kInputs; ++n) loaded[u][n] = Load(t.inputs[n].x, index(row));
         gradients[u] = Load(t.dy, index(row));
-        if constexpr (kGate == Gate::kMask) masks[u] = t.mask[index(row)];
+        if constexpr (HasMask(kForm)) masks[u] = t.mask[index(row)];
       },
       [&](int64_t row, int u) {
-        Floats<kSize> values = ToFloats<T>(loaded[u]);
-        Floats<kSize> gradient = ToFloats<T>(gradients[u]);
+        Floats<kSize> dz = ToFloats<T>(gradients[u]);
 #pragma unroll
-        for (int i = 0; i < kSize; ++i) {
-          const float x = values.values[i];
-          if (!Passes<kGate>(norm, x, masks[u], i)) gradient.values[i] = 0;
-          values.values[i] = fmaf(norm.scale.values[i], gradient.values[i],
-                                  fmaf(slope.values[i], x - mean.values[i], constant.values[i]));
+        for (int n = 0; n < kInputs; ++n) {
+          Floats<kSize> values = ToFloats<T>(loaded[u][n]);
+#pragma unroll
+          for (int i = 0; i < kSize; ++i) {
+            const float x = values.values[i];
+            if (n == 0 && !Passes<kForm>(dx[0].norm, x, masks[u], i)) dz.values[i] = 0;
+            values.values[i] = dx[n](dz.values[i], x, i);
+          }
+          Store(t.dx[n], index(row), FromFloats<T>(values));
         }
-        Store(t.dx, index(row), FromFloats<T>(values));
-        if constexpr (kGate == Gate::kMask) {
-          if (t.d_residual != nullptr) Store(t.d_residual, index(row), FromFloats<T>(gradient));
+        if constexpr (kForm == BatchNormForm::kAddRelu) {
+          if (t.d_residual != nullptr) Store(t.d_residual, index(row), FromFloats<T>(dz));
         }
       });
 }
@@ -364,7 +505,7 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
 template <typename Tensors>
 void LaunchForEachRow(void (*kernel)(Tensors, BatchNormShape), const Tensors& tensors, int pack,
                       const BatchNormShape& shape, cudaStream_t stream) {
-  const Tiling tiling = TilingOf(shape, pack);
+  const Tiling tiling = TilingOf(shape, pack, kThreads);
   int resident = 1;
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(
       &resident, kernel, static_cast<int>(tiling.threads.x * tiling.threads.y), 0);
@@ -372,38 +513,48 @@ void LaunchForEachRow(void (*kernel)(Tensors, BatchNormShape), const Tensors& te
                                                                                       shape);
 }
 
-// Calls `sum`, whose blocks share the sums, and `finish`, which adds up theirs.
 template <typename Tensors>
-void LaunchSums(void (*sum)(Tensors, BatchNormShape),
-                void (*finish)(Tensors, BatchNormShape, int64_t), const Tensors& tensors, int pack,
+void LaunchSums(void (*kernel)(Tensors, BatchNormShape), const Tensors& tensors, int pack,
                 const BatchNormShape& shape, cudaStream_t stream) {
-  const Tiling tiling = TilingOf(shape, pack);
-  const dim3 grid = tiling.Grid(shape.multiprocessors, kBlocksPerMultiprocessor);
-  sum<<<grid, tiling.threads, 0, stream>>>(tensors, shape);
-  const auto blocks =
-      static_cast<unsigned>((shape.channels + kPartialColumns - 1) / kPartialColumns);
-  finish<<<blocks, dim3(kPartialColumns, kPartialSlices), 0, stream>>>(tensors, shape, grid.y);
+  const Tiling tiling = TilingOf(shape, pack, kSumPacks);
+  kernel<<<tiling.Grid(shape.multiprocessors, kSumBlocks), tiling.threads, 0, stream>>>(tensors,
+                                                                                        shape);
 }
 
-template <typename T, Gate kGate>
-void BackwardOf(const BatchNormBackward& t, const BatchNormShape& shape, cudaStream_t stream) {
-  LaunchSums(Sums<T, kGate>, FinishSums, t, Pack<T>::kSize, shape, stream);
-  LaunchForEachRow(Backward<T, kGate>, t, Pack<T>::kSize, shape, stream);
+// Calls launch with the form as a constant.
+template <typename Launch>
+void WithForm(BatchNormForm form, const Launch& launch) {
+  switch (form) {
+    case BatchNormForm::kNorm:
+      return launch(std::integral_constant<BatchNormForm, BatchNormForm::kNorm>());
+    case BatchNormForm::kRelu:
+      return launch(std::integral_constant<BatchNormForm, BatchNormForm::kRelu>());
+    case BatchNormForm::kAddRelu:
+      return launch(std::integral_constant<BatchNormForm, BatchNormForm::kAddRelu>());
+    case BatchNormForm::kJoinRelu:
+      return launch(std::integral_constant<BatchNormForm, BatchNormForm::kJoinRelu>());
+  }
 }
 
 }  // namespace
 
-int64_t BatchNormPartialRows(FloatType type, const BatchNormShape& shape) {
-  return TilingOf(shape, ChannelsOfPack(type))
-      .Grid(shape.multiprocessors, kBlocksPerMultiprocessor)
-      .y;
+int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums) {
+  const int pack = ChannelsOfPack(type);
+  const Tiling tiling = TilingOf(shape, pack, kSumPacks);
+  const dim3 grid = tiling.Grid(shape.multiprocessors, kSumBlocks);
+  return int64_t{grid.x} * grid.y * sums * pack * tiling.threads.x;
+}
+
+int64_t BatchNormCounters(int64_t channels) {
+  const int64_t tile = kSumPacks * ChannelsOfPack(FloatType::kFloat32);
+  return (channels + tile - 1) / tile;
 }
 
 void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
                                const BatchNormShape& shape, cudaStream_t stream) {
   WithType(type, [&](auto zero) {
     using T = decltype(zero);
-    LaunchSums(Statistics<T>, FinishStatistics<T>, tensors, Pack<T>::kSize, shape, stream);
+    LaunchSums(Statistics<T>, tensors, Pack<T>::kSize, shape, stream);
   });
 }
 
@@ -411,10 +562,9 @@ void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const Batc
                      cudaStream_t stream) {
   WithType(type, [&](auto zero) {
     using T = decltype(zero);
-    const auto kernel = !tensors.relu                 ? Forward<T, false, false>
-                        : tensors.residual == nullptr ? Forward<T, true, false>
-                                                      : Forward<T, true, true>;
-    LaunchForEachRow(kernel, tensors, Pack<T>::kSize, shape, stream);
+    WithForm(tensors.form, [&](auto form) {
+      LaunchForEachRow(Forward<T, form.value>, tensors, Pack<T>::kSize, shape, stream);
+    });
   });
 }
 
@@ -422,11 +572,11 @@ void LaunchBatchNormBackward(const BatchNormBackward& tensors, FloatType type,
                              const BatchNormShape& shape, cudaStream_t stream) {
   WithType(type, [&](auto zero) {
     using T = decltype(zero);
-    if (!tensors.relu) return BackwardOf<T, Gate::kAll>(tensors, shape, stream);
-    if (tensors.mask == nullptr) {
-      return BackwardOf<T, Gate::kWhereNormIsPositive>(tensors, shape, stream);
-    }
-    return BackwardOf<T, Gate::kMask>(tensors, shape, stream);
+    WithForm(tensors.form, [&](auto form) {
+      constexpr BatchNormForm kForm = form.value;
+      LaunchSums(Sums<T, kForm>, tensors, Pack<T>::kSize, shape, stream);
+      LaunchForEachRow(Backward<T, kForm>, tensors, Pack<T>::kSize, shape, stream);
+    });
   });
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "trainer/ops/float_type.h"
+#include "trainer/ops/sums_to.h"
 
 namespace lockstep::ops {
 
@@ -16,46 +17,75 @@ struct BatchNormShape {
   int multiprocessors;  // of the device
 };
 
-// Rows of the scratch for sums over rows, [rows, 2, channels] of float32.
-int64_t BatchNormPartialRows(FloatType type, const BatchNormShape& shape);
+// What y is.
+enum class BatchNormForm {
+  kNorm,      // norm(x)
+  kRelu,      // relu(norm(x))
+  kAddRelu,   // relu(norm(x) + residual)
+  kJoinRelu,  // relu(norm(x) + norm'(x')): two inputs, each with a norm of its own
+};
+
+constexpr int InputsOf(BatchNormForm form) { return form == BatchNormForm::kJoinRelu ? 2 : 1; }
+
+// Whether ReLU follows an addition: forward then keeps what it let pass.
+constexpr bool HasMask(BatchNormForm form) {
+  return form == BatchNormForm::kAddRelu || form == BatchNormForm::kJoinRelu;
+}
+
+// Float32 values of the scratch for so many sums over rows: 2 for the statistics, 1 + inputs for
+// backward.
+int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums);
+
+// How many counters sums over rows need, in any float type: by them blocks know which of them is the
+// last. They are 0 before a launch and after it; launches with the same ones must not overlap.
+int64_t BatchNormCounters(int64_t channels);
 
 struct BatchNormStatistics {
   const void* x;
   float epsilon;
   float momentum;
-  float* partials;      // scratch
-  float* statistics;    // [2, channels]: mean, 1 / sqrt(variance + epsilon)
-  float* running_mean;  // [channels], or nullptr
-  float* running_var;   // as running_mean
+  float* partials;  // scratch of 2 sums
+  int* counters;
+  float* statistics;             // [2, channels]: mean, 1 / sqrt(variance + epsilon)
+  float* running_mean;           // [channels], or nullptr
+  float* running_var;            // as running_mean
+  int64_t* num_batches_tracked;  // to which 1 is added; or nullptr
+};
+
+struct BatchNormInput {
+  const void* x;
+  const float* weight;      // [channels]
+  const float* bias;        // [channels]
+  const float* statistics;  // [2, channels]
 };
 
 struct BatchNormForward {
-  const void* x;
-  const void* residual;  // or nullptr
-  const float* weight;   // [channels]
-  const float* bias;     // [channels]
-  const float* statistics;
-  bool relu;
+  BatchNormForm form;
+  BatchNormInput inputs[2];  // as many as InputsOf(form)
+  const void* residual;      // of kAddRelu
   void* y;
-  uint8_t*
-      mask;  // [rows, channels / ChannelsOfPack]: bit i says whether ReLU let channel i pass; or nullptr
+  // Where HasMask(form): [rows, channels / ChannelsOfPack]; bit i says whether ReLU let channel i
+  // pass.
+  uint8_t* mask;
 };
 
 struct BatchNormBackward {
-  const void* x;
+  BatchNormForm form;
+  BatchNormInput inputs[2];
   const void* dy;
-  const float* weight;
-  const float* bias;
-  const float* statistics;
-  bool relu;
-  const uint8_t* mask;  // where a residual was added
-  float* partials;      // scratch
-  float* d_weights;     // [2, channels]: of weight, of bias
-  void* dx;
-  void* d_residual;  // or nullptr
+  const uint8_t* mask;
+  float* partials;  // scratch of 1 + inputs sums
+  int* counters;
+  float* d_weights;  // [inputs, 2, channels]: of weight, of bias
+  // Where these are wanted besides, of each input.
+  SumsTo d_weight[2];
+  SumsTo d_bias[2];
+  void* dx[2];       // of inputs
+  void* d_residual;  // of kAddRelu, or nullptr
 };
 
-// Enqueues statistics, of the biased variance, and the running ones, of the unbiased variance.
+// Enqueues statistics, of the biased variance, and what follows them: the running ones, of the unbiased
+// variance, and num_batches_tracked.
 void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
                                const BatchNormShape& shape, cudaStream_t stream);
 
@@ -63,10 +93,10 @@ void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType typ
 void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const BatchNormShape& shape,
                      cudaStream_t stream);
 
-// Enqueues, with x^ = (x - mean) rstd and dz = dy where ReLU let it pass, else 0,
+// Enqueues, with x^ = (x - mean) rstd and dz = dy where ReLU let it pass, else 0, for each input
 //   d_weights = sums over rows of dz x^ and of dz;
 //   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), the means being a channel's;
-//   d_residual = dz.
+// and d_residual = dz.
 void LaunchBatchNormBackward(const BatchNormBackward& tensors, FloatType type,
                              const BatchNormShape& shape, cudaStream_t stream);
 

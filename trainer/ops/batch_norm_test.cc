@@ -9,12 +9,16 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
 namespace {
+
+using torch::autograd::variable_list;
 
 constexpr double kEpsilon = 1e-5;
 constexpr double kMomentum = 0.1;
@@ -57,6 +61,8 @@ class BatchNormTest : public OpTest {
             .bias = at::randn({channels}, floats).requires_grad_(),
             .running_mean = at::randn({channels}, floats),
             .running_var = at::rand({channels}, floats) + 0.5,
+            .num_batches_tracked = at::zeros({}, options(at::kLong)),
+            .counters = NewNormCounters(channels, device()),
             .epsilon = kEpsilon,
             .momentum = kMomentum};
   }
@@ -114,9 +120,47 @@ TEST_P(BatchNormTest, IsPyTorchs) {
       EXPECT_TRUE(IsNear(norm.bias.grad(), exactly.norm.bias.grad(), SumTolerance()));
       EXPECT_TRUE(IsNear(norm.running_mean, exactly.norm.running_mean, 1e-5));
       EXPECT_TRUE(IsNear(norm.running_var, exactly.norm.running_var, 1e-5));
+      EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 1);
+      EXPECT_FALSE(norm.counters.any().item<bool>());
       if (!adds) continue;
       EXPECT_TRUE(IsNear(residual.grad(), exactly.residual.grad(), tolerance()));
     }
+  }
+}
+
+TEST_P(BatchNormTest, JoinIsPyTorchs) {
+  for (const std::vector<int64_t>& sizes : kShapes) {
+    if (IsForGpus(sizes)) continue;
+    SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes));
+    const at::Tensor a = Random(sizes).requires_grad_();
+    const at::Tensor b = Random(sizes).requires_grad_();
+    const ChannelNorm norm_a = Norm(sizes[1]);
+    const ChannelNorm norm_b = Norm(sizes[1]);
+    const Exactly exactly_a(a, norm_a, {});
+    const Exactly exactly_b(b, norm_b, {});
+    const at::Tensor sum = exactly_a.Sum() + exactly_b.Sum();
+    const at::Tensor expected = sum.relu();
+    // The twin rounds what either norm gives.
+    const double close = 8 * tolerance();
+    const at::Tensor dy = Random(sizes) * (sum.abs() > close).to(dtype());
+    expected.backward(dy.to(at::kDouble));
+
+    const at::Tensor y = JoinBatchNorms(a, norm_a, b, norm_b);
+    EXPECT_EQ(y.scalar_type(), dtype());
+    y.backward(dy);
+    EXPECT_TRUE(IsNear(y, expected, tolerance()));
+    for (const auto& [x, norm, exactly] :
+         {std::tie(a, norm_a, exactly_a), std::tie(b, norm_b, exactly_b)}) {
+      EXPECT_TRUE(IsNear(x.grad(), exactly.x.grad(), tolerance()));
+      EXPECT_TRUE(IsNear(norm.weight.grad(), exactly.norm.weight.grad(), SumTolerance()));
+      EXPECT_TRUE(IsNear(norm.bias.grad(), exactly.norm.bias.grad(), SumTolerance()));
+      EXPECT_TRUE(IsNear(norm.running_mean, exactly.norm.running_mean, 1e-5));
+      EXPECT_TRUE(IsNear(norm.running_var, exactly.norm.running_var, 1e-5));
+      EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 1);
+      EXPECT_FALSE(norm.counters.any().item<bool>());
+    }
+    // The same sums, but each may be changed in place.
+    EXPECT_NE(norm_a.bias.grad().const_data_ptr(), norm_b.bias.grad().const_data_ptr());
   }
 }
 
@@ -176,6 +220,44 @@ TEST_P(BatchNormTest, TakesAnyAddressAndStride) {
   }
 }
 
+TEST_P(BatchNormTest, JoinTakesAnyAddressAndStride) {
+  const std::vector<int64_t> sizes = {6, 16, 5, 4};
+  const int64_t count = c10::multiply_integers(sizes);
+  const ChannelNorm norm_a = Norm(16);
+  const ChannelNorm norm_b = Norm(16);
+  const auto run = [&](const at::Tensor& a, const at::Tensor& b, const at::Tensor& dy) {
+    const at::Tensor x_a = a.detach().requires_grad_();
+    const at::Tensor x_b = b.detach().requires_grad_();
+    const at::Tensor y = JoinBatchNorms(x_a, norm_a, x_b, norm_b);
+    variable_list results =
+        torch::autograd::grad({y}, {x_a, x_b, norm_a.weight, norm_b.weight}, {dy});
+    results.push_back(y.detach());
+    return results;
+  };
+  const at::Tensor a = Random(sizes);
+  const at::Tensor b = Random(sizes);
+  // What rounding could let pass or not gets no gradient.
+  const at::Tensor sum = Exactly(a, norm_a, {}).Sum() + Exactly(b, norm_b, {}).Sum();
+  const at::Tensor dy = Random(sizes) * (sum.detach().abs() > 8 * tolerance()).to(dtype());
+  const auto shifted = [&](const at::Tensor& values) {
+    const at::Tensor result =
+        at::empty({count + 1}, options()).narrow(0, 1, count).view({6, 5, 4, 16});
+    return result.permute({0, 3, 1, 2}).copy_(values);
+  };
+  const auto first = [](const at::Tensor& values) {
+    return values.clone(at::MemoryFormat::Contiguous);
+  };
+  const variable_list expected = run(a, b, dy);
+  for (const variable_list& found :
+       {run(shifted(a), b, dy), run(a, shifted(b), dy), run(a, b, shifted(dy)),
+        run(a, b, first(dy)), run(first(a), b, dy), run(a, first(b), dy),
+        run(first(a), first(b), first(dy))}) {
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(IsNear(found[i], expected[i].to(at::kDouble), tolerance())) << i;
+    }
+  }
+}
+
 TEST_P(BatchNormTest, ABadChannelStaysInItsChannel) {
   const at::Tensor good = Random({6, 24, 5, 5});
   const at::Tensor bad = good.clone();
@@ -199,18 +281,93 @@ TEST_P(BatchNormTest, ABadChannelStaysInItsChannel) {
   }
 }
 
+TEST_P(BatchNormTest, ABadChannelOfEitherStaysInItsChannelOfTheJoin) {
+  const at::Tensor good_a = Random({6, 24, 5, 5});
+  const at::Tensor good_b = Random({6, 24, 5, 5});
+  const at::Tensor bad_a = good_a.clone();
+  const at::Tensor bad_b = good_b.clone();
+  bad_a[2][1][0][3].fill_(std::numeric_limits<float>::quiet_NaN());
+  bad_b[5][17][4][4].fill_(std::numeric_limits<float>::infinity());
+  const ChannelNorm norm_a = Norm(24);
+  const ChannelNorm norm_b = Norm(24);
+  const at::Tensor dy = Random({6, 24, 5, 5});
+  const auto run = [&](const at::Tensor& a, const at::Tensor& b) {
+    const at::Tensor x_a = a.detach().clone().requires_grad_();
+    const at::Tensor x_b = b.detach().clone().requires_grad_();
+    const at::Tensor y = JoinBatchNorms(x_a, norm_a, x_b, norm_b);
+    y.backward(dy);
+    return std::vector<at::Tensor>{y.detach(), x_a.grad(), x_b.grad()};
+  };
+  const auto good = run(good_a, good_b);
+  const auto bad = run(bad_a, bad_b);
+  for (int64_t channel = 0; channel < 24; ++channel) {
+    const bool is_bad = channel == 1 || channel == 17;
+    for (size_t i = 0; i < good.size(); ++i) {
+      EXPECT_EQ(at::equal(good[i].select(1, channel), bad[i].select(1, channel)), !is_bad)
+          << i << " " << channel;
+    }
+    EXPECT_EQ(bad[0].select(1, channel).isnan().all().item<bool>(), is_bad) << channel;
+  }
+}
+
+TEST_P(BatchNormTest, AddsToTheGradientsThatAreThere) {
+  const at::Tensor x = Random({4, 24, 5, 7});
+  const at::Tensor other = Random({4, 24, 5, 7});
+  const at::Tensor dy = Random({4, 24, 5, 7});
+  const ChannelNorm norm = Norm(24);
+  const ChannelNorm other_norm = Norm(24);
+  for (const auto& [activation, adds] : kCases) {
+    ExpectAddsToGradients(
+        [&] { BatchNorm(x, norm, activation, adds ? other : at::Tensor()).backward(dy); },
+        {norm.weight, norm.bias});
+  }
+  ExpectAddsToGradients([&] { JoinBatchNorms(x, norm, other, other_norm).backward(dy); },
+                        {norm.weight, norm.bias, other_norm.weight, other_norm.bias});
+}
+
 TEST_P(BatchNormTest, GivesTheSameBitsEachTime) {
   const at::Tensor x = Random({16, 64, 28, 28}).requires_grad_();
   const at::Tensor residual = Random({16, 64, 28, 28}).requires_grad_();
-  const ChannelNorm norm = Norm(64);
+  ChannelNorm norm = Norm(64);
+  const ChannelNorm other = Norm(64);
   const at::Tensor dy = Random({16, 64, 28, 28});
   const auto run = [&] {
-    return torch::autograd::grad({BatchNorm(x, norm, Activation::kRelu, residual)},
-                                 {x, norm.weight, norm.bias, residual}, {dy});
+    variable_list results = torch::autograd::grad({BatchNorm(x, norm, Activation::kRelu, residual)},
+                                                  {x, norm.weight, norm.bias, residual}, {dy});
+    const variable_list joined = torch::autograd::grad(
+        {JoinBatchNorms(x, norm, residual, other)},
+        {x, norm.weight, norm.bias, residual, other.weight, other.bias}, {dy});
+    results.insert(results.end(), joined.begin(), joined.end());
+    return results;
   };
   const auto first = run();
   const auto second = run();
-  for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], second[i])) << i;
+  norm.counters = at::Tensor();
+  const auto with_its_own_counters = run();
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_TRUE(at::equal(first[i], second[i])) << i;
+    EXPECT_TRUE(at::equal(first[i], with_its_own_counters[i])) << i;
+  }
+}
+
+TEST_P(BatchNormTest, CountsBatches) {
+  ChannelNorm norm = Norm(16);
+  const ChannelNorm other = Norm(16);
+  const at::Tensor x = Random({40, 16});
+  BatchNorm(x, norm, Activation::kRelu);
+  BatchNorm(x, norm, Activation::kRelu, x);
+  JoinBatchNorms(x, norm, x, other);
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 3);
+  EXPECT_EQ(other.num_batches_tracked.item<int64_t>(), 1);
+  // One row, too, which the running statistics cannot follow.
+  norm.running_mean = at::Tensor();
+  norm.running_var = at::Tensor();
+  BatchNorm(Random({1, 16}), norm, Activation::kNone);
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 4);
+  const at::Tensor count = norm.num_batches_tracked;
+  norm.num_batches_tracked = at::Tensor();
+  BatchNorm(x, norm, Activation::kRelu);
+  EXPECT_EQ(count.item<int64_t>(), 4);
 }
 
 TEST_P(BatchNormTest, TakesOneRowFrozenWeightsAndNoGradient) {
@@ -238,11 +395,46 @@ TEST_P(BatchNormTest, TakesOneRowFrozenWeightsAndNoGradient) {
   EXPECT_FALSE(BatchNorm(x, norm, Activation::kRelu, residual).requires_grad());
 }
 
+TEST_P(BatchNormTest, JoinTakesOneRowFrozenWeightsAndNoGradient) {
+  ChannelNorm norm_a = Norm(16);
+  ChannelNorm norm_b = Norm(16);
+  for (ChannelNorm* norm : {&norm_a, &norm_b}) {
+    norm->running_mean = at::Tensor();
+    norm->running_var = at::Tensor();
+  }
+  const at::Tensor one_a = Random({1, 16}).requires_grad_();
+  const at::Tensor one_b = Random({1, 16}).requires_grad_();
+  const at::Tensor y = JoinBatchNorms(one_a, norm_a, one_b, norm_b);
+  y.backward(at::ones_like(y));
+  const at::Tensor biases = (norm_a.bias + norm_b.bias).detach().to(at::kDouble).view({1, 16});
+  EXPECT_TRUE(IsNear(y, biases.relu(), tolerance()));
+  EXPECT_EQ(one_a.grad().abs().sum().item<double>(), 0);
+  EXPECT_EQ(one_b.grad().abs().sum().item<double>(), 0);
+
+  const at::Tensor a = Random({40, 16}).requires_grad_();
+  const at::Tensor b = Random({40, 16}).requires_grad_();
+  const at::Tensor dy = Random({40, 16});
+  ChannelNorm frozen = norm_b;
+  frozen.weight = norm_b.weight.detach();
+  frozen.bias = norm_b.bias.detach();
+  const auto all = torch::autograd::grad({JoinBatchNorms(a, norm_a, b, norm_b)}, {a, b}, {dy});
+  const auto alone = torch::autograd::grad({JoinBatchNorms(a, norm_a, b, frozen)}, {a, b}, {dy});
+  const auto half =
+      torch::autograd::grad({JoinBatchNorms(a, norm_a, b.detach(), frozen)}, {a}, {dy});
+  EXPECT_TRUE(at::equal(all[0], alone[0]));
+  EXPECT_TRUE(at::equal(all[1], alone[1]));
+  EXPECT_TRUE(at::equal(all[0], half[0]));
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(JoinBatchNorms(a, norm_a, b, norm_b).requires_grad());
+}
+
 TEST_P(BatchNormTest, Float64IsAtens) {
   const at::Tensor x = Random({5, 12}).to(at::kDouble);
   const ChannelNorm norm = Norm(12);
   const Exactly exactly(x, norm, {});
   EXPECT_TRUE(at::equal(BatchNorm(x, exactly.norm, Activation::kNone), exactly.Sum()));
+  EXPECT_TRUE(at::equal(JoinBatchNorms(x, exactly.norm, x, exactly.norm),
+                        (exactly.Sum() + exactly.Sum()).relu()));
 }
 
 INSTANTIATE_TEST_SUITE_P(, BatchNormTest, EveryDeviceAndType(), DeviceAndType);

@@ -17,6 +17,14 @@ constexpr int kSweepThreads = 256;
 constexpr int kAtOnce = 4;
 // Packs that a thread holds of a row in registers: 32 of them, half of what a block of 1,024 has.
 constexpr int kMostHeld = 8;
+// Rows that are on their way to a block's shared memory while it computes one in registers: enough
+// to keep the memory busy, whatever the block is at.
+constexpr int kRowsAhead = 2;
+// Rows from which on they are. Of shorter ones a multiprocessor has many blocks, some of which load
+// while others compute.
+constexpr int64_t kLongRowBytes = 16 << 10;
+// Where rows begin in shared memory, as in memory.
+constexpr int kLineBytes = 128;
 
 // The compiler forgets what it has computed from x, which would otherwise take up registers.
 __device__ void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
@@ -59,6 +67,17 @@ struct Seen {
   float sum = 0;      // of the logits, where labels are smoothed
 };
 
+constexpr float kLog2OfE = 1.44269504f;
+
+// 2^x in one instruction, which makes what is below 2^-126 0; otherwise as accurate as __expf.
+__device__ float Exp2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
+__device__ float Exp(float x) { return Exp2(x * kLog2OfE); }
+
 // What to subtract before exp: logits that are all -inf have no finite greatest, and exp(-inf) = 0.
 __device__ float Base(float greatest) { return greatest == -INFINITY ? 0 : greatest; }
 
@@ -67,7 +86,7 @@ __device__ Seen OfWarp(const Seen& thread) {
   for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
     seen.greatest = fmaxf(seen.greatest, __shfl_xor_sync(~0u, seen.greatest, offset));
   }
-  seen.exp_sum *= __expf(thread.greatest - Base(seen.greatest));
+  seen.exp_sum *= Exp(thread.greatest - Base(seen.greatest));
   for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
     seen.exp_sum += __shfl_xor_sync(~0u, seen.exp_sum, offset);
     seen.sum += __shfl_xor_sync(~0u, seen.sum, offset);
@@ -75,40 +94,47 @@ __device__ Seen OfWarp(const Seen& thread) {
   return seen;
 }
 
-// Of all threads of the block, to each of them; once in a kernel.
-__device__ Seen OfBlock(const Seen& thread) {
-  __shared__ float greatest[kWarpThreads];
-  __shared__ float exp_sum[kWarpThreads];
-  __shared__ float sum[kWarpThreads];
+// Of all threads of the block, to each of them. The turn is 0 and 1 alternately where a kernel
+// calls this again and again: some warps may still read what the last call has left.
+__device__ Seen OfBlock(const Seen& thread, int turn = 0) {
+  __shared__ float greatest[2][kWarpThreads];
+  __shared__ float exp_sum[2][kWarpThreads];
+  __shared__ float sum[2][kWarpThreads];
   const unsigned warp = threadIdx.x / kWarpThreads;
   const unsigned lane = threadIdx.x % kWarpThreads;
   const Seen seen = OfWarp(thread);
   if (lane == 0) {
-    greatest[warp] = seen.greatest;
-    exp_sum[warp] = seen.exp_sum;
-    sum[warp] = seen.sum;
+    greatest[turn][warp] = seen.greatest;
+    exp_sum[turn][warp] = seen.exp_sum;
+    sum[turn][warp] = seen.sum;
   }
   __syncthreads();
   // Each warp adds up all warps' for itself, which saves the way back through shared memory.
   Seen other;
-  if (lane < blockDim.x / kWarpThreads) other = {greatest[lane], exp_sum[lane], sum[lane]};
+  if (lane < blockDim.x / kWarpThreads) {
+    other = {greatest[turn][lane], exp_sum[turn][lane], sum[turn][lane]};
+  }
   return OfWarp(other);
 }
 
-// Packs first, first + blockDim.x, ... of row x. Columns that are no class read as -inf.
+// The thread's pack k, counted from `first`.
+__device__ int PackOf(int first, int k) { return first + k * static_cast<int>(blockDim.x); }
+
+// Packs first, first + blockDim.x, ... of row x as far as they have classes. Beside these a column
+// that is no class reads as -inf.
 template <typename T, int kSize, int kHeld>
 __device__ void Load(const T* x, int first, const CrossEntropyShape& shape,
                      Held<T, kSize> (&held)[kHeld]) {
   const int classes = static_cast<int>(shape.classes);
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
-    const int pack = first + k * static_cast<int>(blockDim.x);
+    const int pack = PackOf(first, k);
     if (pack * kSize < classes) held[k].Set(reinterpret_cast<const Pack<T, kSize>*>(x)[pack]);
   }
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
-    const int column = (first + k * static_cast<int>(blockDim.x)) * kSize;
-    if (column + kSize > classes) {
+    const int column = PackOf(first, k) * kSize;
+    if (column < classes && column + kSize > classes) {
       const unsigned count = Before(column, classes);
       Pack<T, kSize> pack = held[k].Values();
 #pragma unroll
@@ -123,25 +149,35 @@ __device__ void Load(const T* x, int first, const CrossEntropyShape& shape,
 template <typename T, int kSize, int kHeld>
 __device__ void Add(Held<T, kSize> (&held)[kHeld], int first, const CrossEntropyShape& shape,
                     Seen& seen) {
+  const int classes = static_cast<int>(shape.classes);
+  // The greatest first: one rescaling for all packs.
+  float greatest = seen.greatest;
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
-    held[k].Forget();
-    const Pack<T, kSize> pack = held[k].Values();
-    // The greatest first: one rescaling for the pack.
-    float greatest = seen.greatest;
+    if (PackOf(first, k) * kSize < classes) {
+      held[k].Forget();
+      const Pack<T, kSize> pack = held[k].Values();
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) greatest = fmaxf(greatest, ToFloat(pack.values[j]));
-    const float base = Base(greatest);
-    seen.exp_sum *= __expf(seen.greatest - base);
-    seen.greatest = greatest;
+      for (int j = 0; j < kSize; ++j) greatest = fmaxf(greatest, ToFloat(pack.values[j]));
+    }
+  }
+  const float base = Base(greatest);
+  seen.exp_sum *= Exp(seen.greatest - base);
+  seen.greatest = greatest;
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) seen.exp_sum += __expf(ToFloat(pack.values[j]) - base);
-    if (shape.label_smoothing > 0) {
-      const int column = (first + k * static_cast<int>(blockDim.x)) * kSize;
-      const unsigned count = Before(column, static_cast<int>(shape.classes));
+  for (int k = 0; k < kHeld; ++k) {
+    const int column = PackOf(first, k) * kSize;
+    if (column < classes) {
+      held[k].Forget();
+      const Pack<T, kSize> pack = held[k].Values();
 #pragma unroll
-      for (unsigned j = 0; j < kSize; ++j) {
-        if (j < count) seen.sum += ToFloat(pack.values[j]);
+      for (int j = 0; j < kSize; ++j) seen.exp_sum += Exp(ToFloat(pack.values[j]) - base);
+      if (shape.label_smoothing > 0) {
+        const unsigned count = Before(column, classes);
+#pragma unroll
+        for (unsigned j = 0; j < kSize; ++j) {
+          if (j < count) seen.sum += ToFloat(pack.values[j]);
+        }
       }
     }
   }
@@ -190,21 +226,24 @@ __device__ float Loss(const Seen& row, const LogSum& log_sum, float target_logit
 
 // gradient (softmax(x)[c] - wanted[c]); a row whose target is no class gets NaN.
 struct Derivative {
-  LogSum log_sum;
+  float greatest;  // logit
+  float rest;      // of the log of the exps' sum, to base 2
   float scale;
   float spread;  // what each class is wanted with
   float wanted;  // what the target is wanted with besides
 
   __device__ Derivative(const LogSum& log_sum, float gradient, const Target& target,
                         const CrossEntropyShape& shape)
-      : log_sum(log_sum),
+      : greatest(log_sum.greatest),
+        rest(log_sum.rest * kLog2OfE),
         scale(target.column >= 0 ? gradient : NAN),
         spread(scale * shape.label_smoothing / static_cast<float>(shape.classes)),
         wanted(scale * (1 - shape.label_smoothing)) {}
 
   // Of any class but the target.
   __device__ float operator()(float logit) const {
-    return fmaf(scale, __expf(logit - log_sum.greatest - log_sum.rest), -spread);
+    const float softmax = Exp2(fmaf(logit - greatest, kLog2OfE, -rest));
+    return fmaf(scale, softmax, -spread);
   }
 };
 
@@ -216,7 +255,7 @@ __device__ void Write(Held<T, kSize> (&held)[kHeld], const Derivative& derivativ
   const int columns = static_cast<int>(shape.columns);
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
-    const int pack = first + k * static_cast<int>(blockDim.x);
+    const int pack = PackOf(first, k);
     const int column = pack * kSize;
     if (column < columns) {
       held[k].Forget();
@@ -284,28 +323,127 @@ __global__ void __launch_bounds__(kSweepThreads)
   if (is_mine) WriteTarget(derivative, logit, x, column);
 }
 
-// A row that is no longer than kHeld packs a thread: read once, from then on in registers.
+// *loss of row x, and its gradient over it. The row, no longer than kHeld packs a thread, is read
+// once, from x or a copy of it, and have_read is called when no thread needs that copy any more.
+template <typename T, int kHeld, typename HaveRead>
+__device__ void LossAndGradientOfRow(const T* from, T* x, const Target& target, float gradient,
+                                     float* loss, const CrossEntropyShape& shape, int turn,
+                                     const HaveRead& have_read) {
+  constexpr int kSize = Pack<T>::kSize;
+  const int thread = static_cast<int>(threadIdx.x);
+  Held<T, kSize> held[kHeld];
+  Load(from, thread, shape, held);
+  Seen seen;
+  Add(held, thread, shape, seen);
+  // Before any thread writes: OfBlock is a barrier.
+  const float logit = target.Logit(from);
+  seen = OfBlock(seen, turn);
+  have_read();
+  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
+  if (thread == 0) *loss = Loss(seen, log_sum, logit, shape);
+  const Derivative derivative(log_sum, gradient, target, shape);
+  Write(held, derivative, x, thread, shape);
+  if (target.IsMine<kSize>()) WriteTarget(derivative, logit, x, target);
+}
+
+// A block a row.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradient(T* logits, const int64_t* target, const float* gradient, float* losses,
                     CrossEntropyShape shape) {
-  constexpr int kSize = Pack<T>::kSize;
   const int64_t row = blockIdx.x;
-  const int thread = static_cast<int>(threadIdx.x);
   T* x = logits + row * shape.columns;
-  Held<T, kSize> held[kHeld];
-  Load(x, thread, shape, held);
-  // Before any thread writes: OfBlock is a barrier.
-  const Target column(target[row], shape);
-  const float logit = column.Logit(x);
-  Seen seen;
-  Add(held, thread, shape, seen);
-  seen = OfBlock(seen);
-  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
-  if (thread == 0) losses[row] = Loss(seen, log_sum, logit, shape);
-  const Derivative derivative(log_sum, *gradient, column, shape);
-  Write(held, derivative, x, thread, shape);
-  if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
+  LossAndGradientOfRow<T, kHeld>(x, x, Target(target[row], shape), *gradient, &losses[row], shape,
+                                 /*turn=*/0, [] {});
+}
+
+// From Hopper on a thread can have whole rows copied to shared memory without registers and without
+// waiting for them.
+#if __CUDA_ARCH__ >= 900
+__device__ unsigned SharedAddress(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// Each phase has one arrival, StartCopy's. The fence shows the barrier to what copies.
+__device__ void StartBarrier(uint64_t* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// The barrier's phase ends when all bytes, which are below 2^20, are there. These and the addresses
+// are multiples of 16.
+__device__ void StartCopy(void* to, const void* from, unsigned bytes, uint64_t* barrier) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
+      "r"(bytes)
+      : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(SharedAddress(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// Until the phase has ended whose number has this parity.
+__device__ void WaitForPhase(uint64_t* barrier, unsigned parity) {
+  unsigned ended;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, ended;\n"
+        "}\n"
+        : "=r"(ended)
+        : "r"(SharedAddress(barrier)), "r"(parity)
+        : "memory");
+  } while (ended == 0);
+}
+#endif
+
+// As many blocks as fit the GPU walk over all rows. kRowsAhead of them are on their way to a
+// block's shared memory while it computes another in registers, from where the gradient goes
+// straight to its place. With a block a row instead, a multiprocessor that one row fills either
+// loads or computes.
+template <typename T>
+__global__ void __launch_bounds__(kMostThreads, 1)
+    LossAndGradientPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
+                             CrossEntropyShape shape) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(kLineBytes) unsigned char memory[];
+  __shared__ uint64_t barriers[kRowsAhead];
+  const int rows = static_cast<int>(shape.rows);
+  const int step = static_cast<int>(gridDim.x);
+  const auto row_bytes = static_cast<unsigned>(shape.columns * sizeof(T));
+  const auto start_copy = [&](int row, unsigned place) {
+    if (row < rows) {
+      StartCopy(memory + place * row_bytes, logits + row * shape.columns, row_bytes,
+                &barriers[place]);
+    }
+  };
+  int row = static_cast<int>(blockIdx.x);
+  if (threadIdx.x == 0) {
+    for (int ahead = 0; ahead < kRowsAhead; ++ahead) {
+      StartBarrier(&barriers[ahead]);
+      start_copy(row + ahead * step, ahead);
+    }
+  }
+  __syncthreads();
+  const float scale = *gradient;
+  for (unsigned count = 0; row < rows; row += step, ++count) {
+    const unsigned place = count % kRowsAhead;
+    const Target column(target[row], shape);
+    const auto have_read = [&] {
+      if (threadIdx.x == 0) start_copy(row + kRowsAhead * step, place);
+    };
+    WaitForPhase(&barriers[place], count / kRowsAhead % 2);
+    LossAndGradientOfRow<T, kMostHeld>(reinterpret_cast<const T*>(memory + place * row_bytes),
+                                       logits + row * shape.columns, column, scale, &losses[row],
+                                       shape, static_cast<int>(count % 2), have_read);
+  }
+#else
+  __trap();
+#endif
 }
 
 // Any row, in two sweeps: large blocks, so that few rows are under way and the second sweep finds
@@ -360,6 +498,43 @@ void BackwardOf(void* logits, const int64_t* target, const LogSum* log_sums, con
       static_cast<T*>(logits), target, log_sums, gradient, shape);
 }
 
+// How LossAndGradientPipelined is launched; no blocks where the GPU cannot run it.
+struct Pipeline {
+  unsigned blocks = 0;
+  unsigned threads;
+  size_t shared_bytes;
+};
+
+template <typename T>
+Pipeline PipelineOf(const CrossEntropyShape& shape) {
+  const auto kernel = LossAndGradientPipelined<T>;
+  int device = 0;
+  int capability = 0;
+  int most_bytes = 0;
+  int multiprocessors = 0;
+  cudaFuncAttributes attributes{};
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  cudaFuncGetAttributes(&attributes, kernel);
+  // What the kernel has besides.
+  most_bytes -= (static_cast<int>(attributes.sharedSizeBytes) / kLineBytes + 1) * kLineBytes;
+  const int64_t bytes = kRowsAhead * shape.columns * static_cast<int64_t>(sizeof(T));
+  if (capability < 9 || bytes > most_bytes) return {};
+
+  // Half of what a thread can hold, so that a row of GPT-2's has all threads that there are.
+  const unsigned threads =
+      Threads(shape.columns / Pack<T>::kSize, /*each=*/kMostHeld / 2, kMostThreads);
+  int resident = 1;
+  // Always the most: another thread may launch for another shape.
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads),
+                                                static_cast<size_t>(bytes));
+  const int64_t blocks = std::min(shape.rows, int64_t{multiprocessors} * std::max(resident, 1));
+  return {static_cast<unsigned>(blocks), threads, static_cast<size_t>(bytes)};
+}
+
 template <typename T>
 void LossAndGradientOf(void* logits, const int64_t* target, const float* gradient, float* losses,
                        const CrossEntropyShape& shape, cudaStream_t stream) {
@@ -372,6 +547,15 @@ void LossAndGradientOf(void* logits, const int64_t* target, const float* gradien
   if (!packed) return launch(LossAndGradientInTwo<T, 1>, kAtOnce);
   if (packs > int64_t{kMostHeld} * kMostThreads) {
     return launch(LossAndGradientInTwo<T, Pack<T>::kSize>, kAtOnce);
+  }
+  if (shape.columns * static_cast<int64_t>(sizeof(T)) >= kLongRowBytes) {
+    const Pipeline pipeline = PipelineOf<T>(shape);
+    if (pipeline.blocks > 0) {
+      LossAndGradientPipelined<T>
+          <<<pipeline.blocks, pipeline.threads, pipeline.shared_bytes, stream>>>(
+              static_cast<T*>(logits), target, gradient, losses, shape);
+      return;
+    }
   }
   // A short row has a small block, with some loads of each thread in flight all the same.
   if (packs <= 32) return launch(LossAndGradient<T, 1>, 1);

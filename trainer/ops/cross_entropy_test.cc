@@ -17,17 +17,21 @@ struct Case {
   int64_t rows, columns, classes;
 };
 
-class CrossEntropy : public OpTest {};
+class CrossEntropy : public OpTest {
+ protected:
+  // For float32 what the twin's sum over 200,003 smoothed classes loses.
+  double tolerance() const {
+    return dtype() == at::kFloat ? 3e-4 : dtype() == at::kHalf ? 2e-3 : 2e-2;
+  }
+};
 
 TEST_P(CrossEntropy, IsPyTorchs) {
-  // For float32 what the twin's sum over 200,003 smoothed classes loses.
-  const double tolerance = dtype() == at::kFloat ? 3e-4 : dtype() == at::kHalf ? 2e-3 : 2e-2;
-  // Rows of one to eight packs a thread, rows too long for registers (50,304 in float32), and rows
-  // that have no whole packs.
-  for (const Case& shape :
-       {Case{1, 1, 1}, Case{5, 10, 10}, Case{33, 1000, 1000}, Case{7, 513, 513},
-        Case{64, 50304, 50257}, Case{3, 16, 9}, Case{2, 200003, 200003}, Case{9, 128, 100},
-        Case{5, 4096, 4090}, Case{3, 8192, 8192}, Case{4, 32768, 32761}, Case{2, 65536, 65500}}) {
+  // Rows of one to eight packs a thread, rows that go through shared memory from Hopper on (16 to
+  // 113 KiB), rows too long for registers (50,304 in float32), and rows that have no whole packs.
+  for (const Case& shape : {Case{1, 1, 1}, Case{5, 10, 10}, Case{33, 1000, 1000}, Case{7, 513, 513},
+                            Case{64, 50304, 50257}, Case{3, 16, 9}, Case{2, 200003, 200003},
+                            Case{9, 128, 100}, Case{5, 4096, 4090}, Case{3, 8192, 8192},
+                            Case{5, 8200, 8187}, Case{4, 32768, 32761}, Case{2, 65536, 65500}}) {
     for (const double smoothing : {0.0, 0.1}) {
       for (const bool beforehand : {false, true}) {
         SCOPED_TRACE(testing::Message()
@@ -51,11 +55,81 @@ TEST_P(CrossEntropy, IsPyTorchs) {
         EXPECT_EQ(loss.scalar_type(), at::kFloat);
         EXPECT_TRUE(at::allclose(loss.to(at::kDouble), expected, 1e-5, 1e-5)) << loss << expected;
         loss.backward(gradient);
-        EXPECT_TRUE(
-            at::allclose(logits.grad().to(at::kDouble), exact.grad(), tolerance, tolerance * 1e-2));
+        EXPECT_TRUE(at::allclose(logits.grad().to(at::kDouble), exact.grad(), tolerance(),
+                                 tolerance() * 1e-2));
         const at::Tensor padding =
             logits.grad().narrow(1, shape.classes, shape.columns - shape.classes);
         EXPECT_EQ(padding.abs().sum().item<double>(), 0);
+      }
+    }
+  }
+}
+
+// Long rows, of which a block has several on their way: at least three to each place that it has.
+TEST_P(CrossEntropy, ManyLongRowsForABlock) {
+  if (device() == at::kCPU) GTEST_SKIP() << "the CPU has no blocks";
+  const int64_t multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+  // Large, so that no class's share is lost in the tolerance.
+  const at::Tensor gradient = at::full({}, 1000, options().dtype(at::kFloat));
+  // A multiprocessor has three blocks of the shorter rows in 16 bits.
+  for (const Case& shape :
+       {Case{18 * multiprocessors + 3, 8200, 8187}, Case{6 * multiprocessors + 3, 50304, 50257}}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      // Marred: some rows have a logit that is no number or infinite, have only logits of -inf,
+      // have many of them, or have a target that is no class.
+      for (const bool marred : {false, true}) {
+        SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.columns << ", smoothing "
+                                        << smoothing << (marred ? ", marred" : ""));
+        at::Tensor logits = 3 * at::randn({shape.rows, shape.columns}, options());
+        at::Tensor target =
+            at::randint(shape.classes, {shape.rows}, at::TensorOptions(device()).dtype(at::kLong));
+        // Each 11th row from `first` on: before, between and after rows that are sound.
+        const auto rows = [](const at::Tensor& x, int64_t first) {
+          return x.slice(0, first, x.size(0), 11);
+        };
+        if (marred) {
+          rows(logits, 1).select(1, 4711).fill_(NAN);
+          rows(logits, 3).select(1, shape.classes - 1).fill_(INFINITY);
+          rows(logits, 4).fill_(-INFINITY);
+          rows(logits, 6).slice(1, 0, shape.classes - 100).fill_(-INFINITY);
+          rows(target, 6).fill_(shape.classes - 1);
+          rows(target, 8).fill_(-100);
+        }
+        logits.requires_grad_();
+        at::Tensor exact = logits.detach().to(at::kDouble).requires_grad_();
+        const at::Tensor expected =
+            at::cross_entropy_loss(exact.narrow(1, 0, shape.classes), target, {},
+                                   at::Reduction::Sum, /*ignore_index=*/-100, smoothing);
+        expected.backward(gradient.to(at::kDouble));
+        // PyTorch passes over such a row.
+        if (marred) rows(exact.mutable_grad(), 8).narrow(1, 0, shape.classes).fill_(NAN);
+
+        const auto run = [&] {
+          logits.mutable_grad() = at::Tensor();
+          const at::Tensor loss =
+              CrossEntropySum(logits.clone(), target, shape.classes, smoothing, gradient);
+          loss.backward(gradient);
+          return loss;
+        };
+        const at::Tensor loss = run();
+        const at::Tensor first = logits.grad();
+        if (marred) {
+          EXPECT_TRUE(std::isnan(loss.item<double>()));
+        } else {
+          EXPECT_TRUE(at::allclose(loss.to(at::kDouble), expected, 1e-5, 1e-5)) << loss << expected;
+        }
+        EXPECT_TRUE(at::allclose(first.to(at::kDouble), exact.grad(), tolerance(),
+                                 tolerance() * 1e-2, /*equal_nan=*/true));
+        EXPECT_EQ(first.narrow(1, shape.classes, shape.columns - shape.classes)
+                      .abs()
+                      .sum()
+                      .item<double>(),
+                  0);
+        // To the bit.
+        if (!marred) {
+          EXPECT_TRUE(at::equal(run(), loss));
+          EXPECT_TRUE(at::equal(logits.grad(), first));
+        }
       }
     }
   }

@@ -7,6 +7,7 @@
 
 #include "trainer/ops/embedding_kernel.h"
 #include "trainer/ops/launch_arguments.h"
+#include "trainer/ops/weight_gradient.h"
 
 namespace lockstep::ops {
 namespace {
@@ -35,6 +36,8 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
     context->save_for_backward({tokens});
     context->saved_data["vocabulary"] = shape.vocabulary;
     context->saved_data["positions"] = shape.positions;
+    context->saved_data["d_token"] = GradientToAddTo(token_weight);
+    context->saved_data["d_position"] = GradientToAddTo(position_weight);
     return out;
   }
 
@@ -48,24 +51,30 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
                                .vocabulary = context->saved_data["vocabulary"].toInt(),
                                .positions = context->saved_data["positions"].toInt()};
     const bool deterministic = at::globalContext().deterministicAlgorithms() && tokens.numel() > 0;
-    const at::TensorOptions options = d_out.options().dtype(at::kFloat);
-    const at::Tensor position_gradient = at::empty({shape.positions, shape.width}, options);
-    at::Tensor token_gradient;
-    if (!deterministic) token_gradient = at::zeros({shape.vocabulary, shape.width}, options);
+    const GradientSums d_position = NewGradientSums(context->saved_data["d_position"].toTensor(),
+                                                    shape.positions * shape.width, d_out.options());
+    at::Tensor added = context->saved_data["d_token"].toTensor();
+    at::Tensor d_token;
+    if (!added.defined() && !deterministic) {
+      d_token = added =
+          at::zeros({shape.vocabulary, shape.width}, d_out.options().dtype(at::kFloat));
+    }
     LaunchEmbeddingBackward(d_out.const_data_ptr(), TypeOf(d_out.scalar_type()),
                             tokens.const_data_ptr<int64_t>(),
-                            deterministic ? nullptr : token_gradient.mutable_data_ptr<float>(),
-                            position_gradient.mutable_data_ptr<float>(), shape, StreamOf(d_out));
+                            deterministic ? nullptr : added.mutable_data_ptr<float>(),
+                            d_position.to, shape, StreamOf(d_out));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     if (deterministic) {
       // ATen writes wherever a token points: those out of range go to a row past the vocabulary.
       const at::Tensor unknown = tokens.lt(0).logical_or_(tokens.ge(shape.vocabulary));
-      token_gradient = at::embedding_dense_backward(
-                           d_out.to(at::kFloat), tokens.masked_fill(unknown, shape.vocabulary),
-                           shape.vocabulary + 1, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false)
-                           .narrow(0, 0, shape.vocabulary);
+      d_token = at::embedding_dense_backward(
+                    d_out.to(at::kFloat), tokens.masked_fill(unknown, shape.vocabulary),
+                    shape.vocabulary + 1, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false)
+                    .narrow(0, 0, shape.vocabulary);
     }
-    return {{}, token_gradient, position_gradient, {}};
+    at::Tensor position = d_position.result;
+    if (position.defined()) position = position.view({shape.positions, shape.width});
+    return {{}, d_token, position, {}};
   }
 };
 

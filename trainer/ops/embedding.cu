@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kLanes* kWarps)
 template <typename T, int kSize, bool kTokens>
 __global__ void __launch_bounds__(kLanes* kWarps)
     Backward(const T* __restrict__ d_out, const int64_t* __restrict__ tokens, float* token_gradient,
-             float* position_gradient, EmbeddingShape shape) {
+             SumsTo position_gradient, EmbeddingShape shape) {
   const int64_t position = blockIdx.x;
   const int64_t column = (int64_t{blockIdx.y} * kLanes + threadIdx.x) * kSize;
   Pack<float, kSize> sum;
@@ -114,7 +114,13 @@ __global__ void __launch_bounds__(kLanes* kWarps)
 #pragma unroll
     for (int j = 0; j < kSize; ++j) sum.values[j] += warps[warp][threadIdx.x].values[j];
   }
-  *reinterpret_cast<Pack<float, kSize>*>(position_gradient + position * shape.width + column) = sum;
+  auto* to = reinterpret_cast<Pack<float, kSize>*>(position_gradient.sums + position * shape.width +
+                                                   column);
+  if (position_gradient.adds) {
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) sum.values[j] += to->values[j];
+  }
+  *to = sum;
 }
 
 template <typename T>
@@ -130,9 +136,9 @@ void ForwardOf(const int64_t* tokens, const float* token_weight, const float* po
 
 template <typename T, bool kTokens>
 void BackwardOf(const void* d_out, const int64_t* tokens, float* token_gradient,
-                float* position_gradient, const EmbeddingShape& shape, cudaStream_t stream) {
+                const SumsTo& position_gradient, const EmbeddingShape& shape, cudaStream_t stream) {
   const bool packed = shape.width % kPackSize == 0 && IsAligned(d_out, kPackSize * sizeof(T)) &&
-                      IsAligned(token_gradient, 16) && IsAligned(position_gradient, 16);
+                      IsAligned(token_gradient, 16) && IsAligned(position_gradient.sums, 16);
   const auto kernel = packed ? Backward<T, kPackSize, kTokens> : Backward<T, 1, kTokens>;
   const int64_t columns = kLanes * (packed ? kPackSize : 1);
   const dim3 blocks(static_cast<unsigned>(shape.positions),
@@ -143,7 +149,7 @@ void BackwardOf(const void* d_out, const int64_t* tokens, float* token_gradient,
 
 template <typename T>
 void BackwardOf(const void* d_out, const int64_t* tokens, float* token_gradient,
-                float* position_gradient, const EmbeddingShape& shape, cudaStream_t stream) {
+                const SumsTo& position_gradient, const EmbeddingShape& shape, cudaStream_t stream) {
   const auto launch = token_gradient != nullptr ? BackwardOf<T, true> : BackwardOf<T, false>;
   launch(d_out, tokens, token_gradient, position_gradient, shape, stream);
 }
@@ -159,7 +165,7 @@ void LaunchEmbedding(const int64_t* tokens, const float* token_weight, const flo
 }
 
 void LaunchEmbeddingBackward(const void* d_out, FloatType type, const int64_t* tokens,
-                             float* token_gradient, float* position_gradient,
+                             float* token_gradient, const SumsTo& position_gradient,
                              const EmbeddingShape& shape, cudaStream_t stream) {
   if (shape.positions * shape.width == 0) return;
   WithType(type, [&](auto zero) {

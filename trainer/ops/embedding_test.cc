@@ -74,6 +74,25 @@ TEST_P(Embedding, TakesWeightsAtAnOddAddressAndAGradientWithGaps) {
   EXPECT_EQ(token_weight.grad().sum().item<double>(), 5 * 6 * 8);
 }
 
+TEST_P(Embedding, AddsToTheGradientsThatAreThere) {
+  const at::Tensor tokens = at::randint(9, {5, 6}, options(at::kLong));
+  for (const int64_t width : {24, 33}) {
+    for (const bool deterministic : {false, true}) {
+      SetDeterministic(deterministic);
+      const at::Tensor token_weight = at::randn({9, width}, options(at::kFloat)).requires_grad_();
+      const at::Tensor position_weight =
+          at::randn({8, width}, options(at::kFloat)).requires_grad_();
+      const at::Tensor d_out = at::randn({5, 6, width}, options(dtype()));
+      ExpectAddsToGradients(
+          [&] {
+            TokenAndPositionEmbedding(tokens, token_weight, position_weight, dtype())
+                .backward(d_out);
+          },
+          {token_weight, position_weight});
+    }
+  }
+}
+
 TEST_P(Embedding, IsTheSameTwiceWhereDeterministic) {
   SetDeterministic(true);
   const at::Tensor tokens = at::randint(3, {32, 128}, options(at::kLong));

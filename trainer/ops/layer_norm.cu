@@ -1,3 +1,5 @@
+#include <cuda_pipeline_primitives.h>
+
 #include <algorithm>
 
 #include "trainer/ops/layer_norm_kernel.h"
@@ -7,9 +9,9 @@
 namespace lockstep::ops {
 namespace {
 
-// A row is a team's: a warp, or a block where the row is long. Each thread of it holds kPacks packs
-// of the row in registers, pack i being the row's pack i kTeam + thread. Grids are as large as the
-// GPU holds at once, and teams walk the rows with a stride.
+// A row is a team's: Forward's is a warp, or a block where the row is long. Each thread of it holds
+// kPacks packs of the row in registers, pack i being the row's pack i kTeam + thread. Grids are as
+// large as the GPU holds at once, and teams walk the rows with a stride.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kMostPacks = kThreads * 4;  // of a row
@@ -69,9 +71,12 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, Layer
         if (thread + i * kTeam >= packs) continue;
         Pack<T> pack = Unpack<T>(values[i]);
         const Pack<T> other = Unpack<T>(others[i]);
+        float branch_bias[kSize] = {};
+        if (t.branch_bias != nullptr) LoadWeights(t.branch_bias, thread + i * kTeam, branch_bias);
 #pragma unroll
         for (int j = 0; j < kSize; ++j) {
-          pack.values[j] = FromFloat<T>(ToFloat(pack.values[j]) + ToFloat(other.values[j]));
+          pack.values[j] =
+              FromFloat<T>(ToFloat(pack.values[j]) + (ToFloat(other.values[j]) + branch_bias[j]));
         }
         values[i] = __builtin_bit_cast(uint4, pack);
         Store(sum, thread + i * kTeam, pack);
@@ -127,7 +132,8 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, Layer
       const T* branch = static_cast<const T*>(t.branch) + row * shape.width;
       T* sum = static_cast<T*>(t.sum) + row * shape.width;
       for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
-        sum[c] = FromFloat<T>(ToFloat(x[c]) + ToFloat(branch[c]));
+        const float branch_bias = t.branch_bias == nullptr ? 0 : t.branch_bias[c];
+        sum[c] = FromFloat<T>(ToFloat(x[c]) + (ToFloat(branch[c]) + branch_bias));
       }
       x = sum;  // each thread reads what it has written itself
     }
@@ -148,120 +154,224 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, Layer
   }
 }
 
-// So many that what a thread holds (16 sums a pack in 16 bits, and three packs) stays in registers.
-constexpr int BackwardBlocks(int packs) {
-  return packs == 1 ? kLayerNormBlocksPerMultiprocessor : packs == 2 ? 3 : 2;
+// Backward's threads also hold the sums over rows of their packs' columns. So a team has as many
+// warps as the row has packs for: the sums of one pack leave registers for many warps. Only rows of
+// more packs than a block has threads have two for each.
+//
+// While a team works on a row, its next ones are on their way to shared memory, so that there are
+// always loads under way. A thread copies what it will read itself, which takes no barrier.
+template <int kPacks>
+constexpr int kBackwardThreads = kPacks == 1 ? 384 : 512;  // of a block, at most
+constexpr int kSlots = 2;                                  // packs of a tensor that a thread awaits
+constexpr int kMostTeamWarps = 16;
+constexpr int kMostTeams = 8;  // of a block, where they are of several warps
+static_assert(kMostPacks <= kBackwardThreads<2> * 2);
+static_assert(kBackwardThreads<2> <= kMostTeamWarps * 32);
+static_assert(kBackwardThreads<2> <= kMostTeams * 2 * 32);
+// So that no row's number overflows, nor that of one a few strides on.
+constexpr int64_t kMostBackwardRows = int64_t{1} << 30;
+
+// What is on its way to a block's teams, a row each.
+template <int kPacks>
+struct BackwardRows {
+  uint4 x[kPacks][kBackwardThreads<kPacks>];
+  uint4 dy[kPacks][kBackwardThreads<kPacks>];
+  uint4 d_sum[kPacks][kBackwardThreads<kPacks>];
+  RowStatistics statistics[kBackwardThreads<kPacks>];
+};
+
+// What each warp of a team of several has found, and zeros beyond: four are one load.
+struct WarpSums {
+  float4 g[kMostTeams][kMostTeamWarps / 4];
+  float4 gx[kMostTeams][kMostTeamWarps / 4];
+};
+
+template <int kPacks>
+struct BackwardMemory {
+  static constexpr int kRows = kSlots / kPacks;  // that a team awaits
+  BackwardRows<kPacks> rows[kRows];
+  WarpSums warps[2];
+};
+
+// How rows lie on a block.
+struct BackwardShape {
+  int rows;
+  int packs;       // of a row
+  float scale;     // 1 / width
+  int team_warps;  // that share a row
+  int team_fours;  // of these, rounded up
+  int teams;       // of a block
+};
+
+struct RowSums {
+  float g;
+  float gx;
+};
+
+__device__ float SumOf(const float4& four) { return (four.x + four.y) + (four.z + four.w); }
+
+// The team's sums, in each of its threads. place: the warp's, kMostTeamWarps for each team. Two
+// `all` that take turns need no second barrier, as with TeamSum.
+__device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place, WarpSums& all) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    sums.g += __shfl_xor_sync(~0u, sums.g, offset);
+    sums.gx += __shfl_xor_sync(~0u, sums.gx, offset);
+  }
+  if (shape.team_warps == 1) return sums;
+  if (threadIdx.x % 32 == 0) {
+    reinterpret_cast<float*>(all.g)[place] = sums.g;
+    reinterpret_cast<float*>(all.gx)[place] = sums.gx;
+  }
+  const int team = place / kMostTeamWarps;
+  // The team's own; barrier 0 is the block's.
+  asm volatile("barrier.sync %0, %1;" ::"r"(team + 1), "r"(shape.team_warps * 32) : "memory");
+  sums = {SumOf(all.g[team][0]), SumOf(all.gx[team][0])};
+#pragma unroll 1
+  for (int four = 1; four < shape.team_fours; ++four) {
+    sums.g += SumOf(all.g[team][four]);
+    sums.gx += SumOf(all.gx[team][four]);
+  }
+  return sums;
 }
 
-template <typename T, int kTeam, int kPacks>
-__global__ void __launch_bounds__(kThreads, BackwardBlocks(kPacks))
-    Backward(LayerNormBackward t, LayerNormShape shape) {
+// kBranchBias: whether its sums are wanted.
+template <typename T, int kPacks, bool kBranchBias>
+__global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
+    Backward(LayerNormBackward t, BackwardShape shape) {
   constexpr int kSize = Pack<T>::kSize;
-  constexpr int kTeams = kThreads / kTeam;
-  __shared__ float warps[2][kWarps];
-  const int thread = threadIdx.x % kTeam;
-  const int packs = static_cast<int>(shape.width / kSize);
-  const auto width = static_cast<float>(shape.width);
-  float d_weight[kPacks][kSize] = {};
-  float d_bias[kPacks][kSize] = {};
-  for (int64_t row = int64_t{blockIdx.x} * kTeams + threadIdx.x / kTeam; row < shape.rows;
-       row += int64_t{gridDim.x} * kTeams) {
-    const T* x = static_cast<const T*>(t.x) + row * shape.width;
-    const T* dy = static_cast<const T*>(t.dy) + row * shape.width;
-    uint4 values[kPacks];
-    uint4 gradients[kPacks];
-    uint4 others[kPacks];
-#pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      if (thread + i * kTeam >= packs) continue;
-      values[i] = Load(x, thread + i * kTeam);
-      gradients[i] = Load(dy, thread + i * kTeam);
-    }
-    if (t.d_sum != nullptr) {
-      const T* d_sum = static_cast<const T*>(t.d_sum) + row * shape.width;
+  using Memory = BackwardMemory<kPacks>;
+  extern __shared__ __align__(16) unsigned char bytes[];
+  Memory& memory = *reinterpret_cast<Memory*>(bytes);
+  const int self = static_cast<int>(threadIdx.x);
+  const int team_threads = shape.team_warps * 32;
+  const int team = self / team_threads;
+  const int thread = self % team_threads;
+  const int place = team * kMostTeamWarps + thread / 32;
+  const int packs = shape.packs;
+  // Neighbouring rows are different blocks', so that these differ by a row at most.
+  const int first = static_cast<int>(blockIdx.x + gridDim.x * team);
+  const int stride = static_cast<int>(gridDim.x) * shape.teams;
+
+  const auto start_copy = [&](int row, BackwardRows<kPacks>& to) {
+    if (row < shape.rows) {
 #pragma unroll
       for (int i = 0; i < kPacks; ++i) {
-        if (thread + i * kTeam < packs) others[i] = Load(d_sum, thread + i * kTeam);
+        const int pack = thread + i * team_threads;
+        if (pack >= packs) continue;
+        const int64_t from = int64_t{row} * packs + pack;
+        __pipeline_memcpy_async(&to.x[i][self], static_cast<const uint4*>(t.x) + from,
+                                sizeof(uint4));
+        __pipeline_memcpy_async(&to.dy[i][self], static_cast<const uint4*>(t.dy) + from,
+                                sizeof(uint4));
+        if (t.d_sum != nullptr) {
+          __pipeline_memcpy_async(&to.d_sum[i][self], static_cast<const uint4*>(t.d_sum) + from,
+                                  sizeof(uint4));
+        }
       }
+      __pipeline_memcpy_async(&to.statistics[self], t.statistics + row, sizeof(RowStatistics));
     }
+    __pipeline_commit();
+  };
+#pragma unroll
+  for (int i = 0; i < Memory::kRows; ++i) start_copy(first + i * stride, memory.rows[i]);
+  constexpr int kFours = sizeof(memory.warps) / sizeof(float4);
+  for (int i = self; i < kFours; i += static_cast<int>(blockDim.x)) {
+    reinterpret_cast<float4*>(memory.warps)[i] = {};
+  }
+  __syncthreads();
 
-    const RowStatistics statistics = t.statistics[row];
-    float sum_g = 0;
-    float sum_gx = 0;
+  float weight[kPacks][kSize];
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    const int pack = thread + i * team_threads;
+    if (pack < packs) LoadWeights(t.weight, pack, weight[i]);
+  }
+  float d_weight[kPacks][kSize] = {};
+  float d_bias[kPacks][kSize] = {};
+  float d_branch_bias[kPacks][kSize] = {};
+  unsigned turn = 0;
+  for (int row = first; row < shape.rows; row += stride) {
+    // Empty groups follow the last rows', so that this is always the oldest of kRows.
+    BackwardRows<kPacks>& rows = memory.rows[turn % Memory::kRows];
+    __pipeline_wait_prior(Memory::kRows - 1);
+    const RowStatistics statistics = rows.statistics[self];
+    uint4 values[kPacks];
+    uint4 gradients[kPacks];
+    uint4 others[kPacks] = {};
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      if (thread + i * kTeam >= packs) continue;
+      values[i] = rows.x[i][self];
+      gradients[i] = rows.dy[i][self];
+      if (t.d_sum != nullptr) others[i] = rows.d_sum[i][self];
+    }
+    start_copy(row + Memory::kRows * stride, rows);
+
+    RowSums sums = {};
+#pragma unroll
+    for (int i = 0; i < kPacks; ++i) {
+      if (thread + i * team_threads >= packs) continue;
       const Pack<T> value = Unpack<T>(values[i]);
       const Pack<T> gradient = Unpack<T>(gradients[i]);
-      float weight[kSize];
-      LoadWeights(t.weight, thread + i * kTeam, weight);
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         const float normal = (ToFloat(value.values[j]) - statistics.mean) * statistics.rstd;
         const float d = ToFloat(gradient.values[j]);
         d_weight[i][j] += d * normal;
         d_bias[i][j] += d;
-        sum_g += d * weight[j];
-        sum_gx += d * weight[j] * normal;
+        sums.g += d * weight[i][j];
+        sums.gx += d * weight[i][j] * normal;
       }
     }
-    const float mean_g = TeamSum<kTeam>(sum_g, warps[0]) / width;
-    const float mean_gx = TeamSum<kTeam>(sum_gx, warps[1]) / width;
+    sums = TeamSums(sums, shape, place, memory.warps[turn]);
+    const float mean_g = sums.g * shape.scale;
+    const float mean_gx = sums.gx * shape.scale;
 
-    T* dx = static_cast<T*>(t.dx) + row * shape.width;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      if (thread + i * kTeam >= packs) continue;
+      if (thread + i * team_threads >= packs) continue;
       Pack<T> value = Unpack<T>(values[i]);
       const Pack<T> gradient = Unpack<T>(gradients[i]);
       const Pack<T> other = Unpack<T>(others[i]);
-      float weight[kSize];
-      LoadWeights(t.weight, thread + i * kTeam, weight);
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         const float normal = (ToFloat(value.values[j]) - statistics.mean) * statistics.rstd;
-        const float g = ToFloat(gradient.values[j]) * weight[j];
-        float derivative = statistics.rstd * (g - mean_g - normal * mean_gx);
-        if (t.d_sum != nullptr) derivative += ToFloat(other.values[j]);
+        const float g = ToFloat(gradient.values[j]) * weight[i][j];
+        const float derivative =
+            statistics.rstd * (g - mean_g - normal * mean_gx) + ToFloat(other.values[j]);
+        if constexpr (kBranchBias) d_branch_bias[i][j] += derivative;
         value.values[j] = FromFloat<T>(derivative);
       }
-      Store(dx, thread + i * kTeam, value);
+      Store(t.dx, int64_t{row} * packs + thread + i * team_threads, value);
     }
+    turn ^= 1;
   }
 
   if (t.partials == nullptr) return;
-  float* partials = t.partials + int64_t{blockIdx.x} * 2 * shape.width;
-  if constexpr (kTeams == 1) {
+  constexpr int kParts = LayerNormBackward::kParts;
+  constexpr int kUsed = kBranchBias ? kParts : kParts - 1;
+  const int width = packs * kSize;
+  float* partials = t.partials + int64_t{blockIdx.x} * kParts * width;
+  // [teams, columns] of a part at a time, where rows were: all of these have been read.
+  auto* part_sums = reinterpret_cast<float*>(bytes);
+  const int columns = team_threads * kPacks * kSize;
+  static_assert(sizeof(float[kBackwardThreads<kPacks>][kPacks][kSize]) <= sizeof(Memory));
+#pragma unroll
+  for (int part = 0; part < kUsed; ++part) {
+    const auto& held = part == 0 ? d_weight : part == 1 ? d_bias : d_branch_bias;
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      if (thread + i * kTeam >= packs) continue;
+      const int column = (thread + i * team_threads) * kSize;
 #pragma unroll
-      for (int j = 0; j < kSize; ++j) {
-        const int64_t column = int64_t{thread + i * kTeam} * kSize + j;
-        partials[column] = d_weight[i][j];
-        partials[shape.width + column] = d_bias[i][j];
-      }
+      for (int j = 0; j < kSize; ++j) part_sums[team * columns + column + j] = held[i][j];
     }
-  } else {
-    // Team by team, in their order.
-    __shared__ float sums[2][kPacks * kTeam * kSize];
-    for (int team = 0; team < kTeams; ++team) {
-      if (threadIdx.x / kTeam == team) {
-#pragma unroll
-        for (int i = 0; i < kPacks; ++i) {
-#pragma unroll
-          for (int j = 0; j < kSize; ++j) {
-            const int column = (thread + i * kTeam) * kSize + j;
-            sums[0][column] = (team == 0 ? 0 : sums[0][column]) + d_weight[i][j];
-            sums[1][column] = (team == 0 ? 0 : sums[1][column]) + d_bias[i][j];
-          }
-        }
-      }
-      __syncthreads();
-    }
-    for (int64_t column = threadIdx.x; column < shape.width; column += kThreads) {
-      partials[column] = sums[0][column];
-      partials[shape.width + column] = sums[1][column];
+    __syncthreads();
+    for (int column = self; column < width; column += static_cast<int>(blockDim.x)) {
+      float sum = 0;
+#pragma unroll 4
+      for (int other = 0; other < shape.teams; ++other) sum += part_sums[other * columns + column];
+      partials[part * width + column] = sum;
     }
   }
 }
@@ -297,8 +407,8 @@ __global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, Lay
   }
 }
 
-// Partial sums of d_weights for any width and address: a thread has a column, and each gridDim.y-th
-// row.
+// Partial sums for any width and address, after BackwardAny: a thread has a column, and each
+// gridDim.y-th row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     BackwardWeightsAny(LayerNormBackward t, LayerNormShape shape) {
@@ -306,16 +416,19 @@ __global__ void __launch_bounds__(kThreads)
   if (column >= shape.width) return;
   float d_weight = 0;
   float d_bias = 0;
+  float d_branch_bias = 0;
   for (int64_t row = blockIdx.y; row < shape.rows; row += gridDim.y) {
     const RowStatistics statistics = t.statistics[row];
     const float x = ToFloat(static_cast<const T*>(t.x)[row * shape.width + column]);
     const float dy = ToFloat(static_cast<const T*>(t.dy)[row * shape.width + column]);
     d_weight += dy * (x - statistics.mean) * statistics.rstd;
     d_bias += dy;
+    d_branch_bias += ToFloat(static_cast<const T*>(t.dx)[row * shape.width + column]);
   }
-  float* partials = t.partials + int64_t{blockIdx.y} * 2 * shape.width;
+  float* partials = t.partials + int64_t{blockIdx.y} * LayerNormBackward::kParts * shape.width;
   partials[column] = d_weight;
   partials[shape.width + column] = d_bias;
+  partials[2 * shape.width + column] = d_branch_bias;
 }
 
 // As many blocks as have a row each for their teams, and as the GPU holds at once.
@@ -334,12 +447,28 @@ void LaunchForward(const LayerNormForward& t, const LayerNormShape& shape, cudaS
 }
 
 // -> rows of the partial sums.
-template <typename T, int kTeam, int kPacks>
-int64_t LaunchBackward(const LayerNormBackward& t, const LayerNormShape& shape,
+template <typename T, int kPacks, bool kBranchBias>
+int64_t LaunchBackward(const LayerNormBackward& t, const LayerNormShape& shape, int64_t packs,
                        cudaStream_t stream) {
+  const auto kernel = Backward<T, kPacks, kBranchBias>;
+  constexpr int kBytes = sizeof(BackwardMemory<kPacks>);
+  constexpr int kWarpPacks = 32 * kPacks;
+  const int team_warps = static_cast<int>((packs + kWarpPacks - 1) / kWarpPacks);
+  const BackwardShape layout = {.rows = static_cast<int>(shape.rows),
+                                .packs = static_cast<int>(packs),
+                                .scale = 1 / static_cast<float>(shape.width),
+                                .team_warps = team_warps,
+                                .team_fours = (team_warps + 3) / 4,
+                                .teams = kBackwardThreads<kPacks> / 32 / team_warps};
+  const int threads = layout.teams * team_warps * 32;
+  int per_multiprocessor = 1;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, kernel, threads, kBytes);
   const int64_t blocks =
-      Blocks(shape.rows, kThreads / kTeam, int64_t{shape.multiprocessors} * BackwardBlocks(kPacks));
-  Backward<T, kTeam, kPacks><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
+      Blocks(shape.rows, layout.teams,
+             int64_t{shape.multiprocessors} *
+                 std::clamp(per_multiprocessor, 1, kLayerNormBlocksPerMultiprocessor));
+  kernel<<<static_cast<unsigned>(blocks), threads, kBytes, stream>>>(t, layout);
   return blocks;
 }
 
@@ -372,7 +501,8 @@ int64_t PacksOf(const LayerNormShape& shape, const Pointers*... pointers) {
 
 template <typename T>
 void ForwardOf(const LayerNormForward& t, const LayerNormShape& shape, cudaStream_t stream) {
-  const int64_t packs = PacksOf<T>(shape, t.x, t.branch, t.weight, t.bias, t.sum, t.y);
+  const int64_t packs =
+      PacksOf<T>(shape, t.x, t.branch, t.branch_bias, t.weight, t.bias, t.sum, t.y);
   if (packs == 0) {
     const int64_t blocks = Blocks(shape.rows, 1, int64_t{shape.multiprocessors} * 8);
     ForwardAny<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
@@ -400,11 +530,14 @@ int64_t BackwardAnyOf(const LayerNormBackward& t, const LayerNormShape& shape,
 template <typename T>
 int64_t BackwardOf(const LayerNormBackward& t, const LayerNormShape& shape, cudaStream_t stream) {
   const int64_t packs = PacksOf<T>(shape, t.x, t.dy, t.d_sum, t.weight, t.dx);
-  if (packs == 0) return BackwardAnyOf<T>(t, shape, stream);
-  return WithTeam(packs, [&](auto team) {
-    using Chosen = decltype(team);
-    return LaunchBackward<T, Chosen::kThreads, Chosen::kPacks>(t, shape, stream);
-  });
+  if (packs == 0 || shape.rows > kMostBackwardRows) return BackwardAnyOf<T>(t, shape, stream);
+  const bool branch_bias = t.d_branch_bias.sums != nullptr;
+  if (packs <= kBackwardThreads<1>) {
+    return branch_bias ? LaunchBackward<T, 1, true>(t, shape, packs, stream)
+                       : LaunchBackward<T, 1, false>(t, shape, packs, stream);
+  }
+  return branch_bias ? LaunchBackward<T, 2, true>(t, shape, packs, stream)
+                     : LaunchBackward<T, 2, false>(t, shape, packs, stream);
 }
 
 }  // namespace
@@ -422,8 +555,9 @@ void LaunchLayerNormBackward(const LayerNormBackward& tensors, FloatType type,
     partial_rows = WithType(
         type, [&](auto zero) { return BackwardOf<decltype(zero)>(tensors, shape, stream); });
   }
-  if (tensors.d_weights == nullptr) return;
-  LaunchSumPartials(tensors.partials, tensors.d_weights, partial_rows, 2 * shape.width, stream);
+  // Without rows these are zeros, and there is no scratch.
+  LaunchSumPartials(tensors.partials, {tensors.d_weight, tensors.d_bias, tensors.d_branch_bias},
+                    partial_rows, shape.width, stream);
 }
 
 }  // namespace lockstep::ops

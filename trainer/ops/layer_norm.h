@@ -18,10 +18,16 @@ namespace lockstep::ops {
 at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double epsilon);
 
-// branch: of x's shape and type. -> {sum = x + branch in x's type, LayerNorm(sum)}, both with
-// gradients. One kernel in each direction. The sum is kept for backward and must not be written to
-// before it.
-std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const at::Tensor& branch,
+// What is added to x before a norm: values + bias.
+struct Branch {
+  at::Tensor values;  // of x's shape and type
+  at::Tensor bias;    // float32 [width], or undefined
+};
+
+// -> {sum = x + branch in x's type, rounded once, LayerNorm(sum)}, both with gradients. One kernel in each
+// direction, which has the bias's gradient at no cost. The sum is kept for backward and must not be written
+// to before it.
+std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const Branch& branch,
                                                const at::Tensor& weight, const at::Tensor& bias,
                                                double epsilon);
 
@@ -29,7 +35,7 @@ std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const at::Te
 // 16-bit x is normalised in float32; for float32 x the twin is at::layer_norm.
 at::Tensor LayerNormTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                          double epsilon);
-std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const at::Tensor& branch,
+std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const Branch& branch,
                                                    const at::Tensor& weight, const at::Tensor& bias,
                                                    double epsilon);
 

@@ -2,7 +2,8 @@
 // bazel run -c opt //trainer/ops:layer_norm_bench
 //
 // Bytes of a bf16 value: forward 4 (read x, write y), backward 6 (read x and dy, write dx); with
-// the residual addition 8 and 8 (one more read and write; one more read). The limit is what a
+// the residual addition 8 and 8 (one more read and write; one more read), with that of a bias, too, and its
+// gradient. The limit is what a
 // device-to-device copy of as many bytes reaches in the same run: `of_copy` is the rate over that.
 // ATen does the same in more bytes; its `of_copy` is its rate in terms of these.
 
@@ -21,7 +22,7 @@ using torch::autograd::variable_list;
 variable_list Kernels(const variable_list& t) { return {LayerNorm(t[0], t[2], t[3], 1e-5)}; }
 
 variable_list KernelsAdd(const variable_list& t) {
-  const auto [sum, y] = AddLayerNorm(t[0], t[1], t[2], t[3], 1e-5);
+  const auto [sum, y] = AddLayerNorm(t[0], {t[1], t[4]}, t[2], t[3], 1e-5);
   return {sum, y};
 }
 
@@ -30,7 +31,7 @@ variable_list Aten(const variable_list& t) {
 }
 
 variable_list AtenAdd(const variable_list& t) {
-  const at::Tensor sum = t[0] + t[1];
+  const at::Tensor sum = t[0] + (t[1] + t[4].to(at::kBFloat16));
   return {sum, Aten({sum, {}, t[2], t[3]})[0]};
 }
 
@@ -43,6 +44,7 @@ void Run(benchmark::State& state, const Function& function, bool adds, bool back
   const at::TensorOptions weights = options.dtype(at::kFloat);
   const variable_list all = {at::randn({rows, width}, options).requires_grad_(),
                              at::randn({rows, width}, options).requires_grad_(),
+                             at::randn({width}, weights).requires_grad_(),
                              at::randn({width}, weights).requires_grad_(),
                              at::randn({width}, weights).requires_grad_()};
   const variable_list inputs = adds ? all : variable_list{all[0], all[2], all[3]};

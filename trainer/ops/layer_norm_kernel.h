@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "trainer/ops/float_type.h"
+#include "trainer/ops/sums_to.h"
 
 namespace lockstep::ops {
 
@@ -23,11 +24,12 @@ struct alignas(8) RowStatistics {
 // [rows, width] of the type given with them, [width] of the weights.
 struct LayerNormForward {
   const void* x;
-  const void* branch;  // or nullptr
+  const void* branch;        // or nullptr
+  const float* branch_bias;  // where there is a branch; or nullptr
   const float* weight;
   const float* bias;
   float epsilon;
-  void* sum;  // x + branch, where there is one
+  void* sum;  // x + branch + branch_bias, where there is a branch
   void* y;
   RowStatistics* statistics;  // [rows]
 };
@@ -39,8 +41,13 @@ struct LayerNormBackward {
   const float* weight;
   const RowStatistics* statistics;
   void* dx;
-  float* partials;   // [PartialRows(shape), 2, width] of scratch, or nullptr: no d_weights
-  float* d_weights;  // [2, width]: of weight, of bias
+  float* partials;  // [PartialRows(shape), kParts, width] of scratch, or nullptr: no sums
+  // [width] each.
+  SumsTo d_weight;
+  SumsTo d_bias;
+  SumsTo d_branch_bias;
+
+  static constexpr int kParts = 3;
 };
 
 // The most blocks that share the sums over rows.
@@ -56,7 +63,7 @@ void LaunchLayerNorm(const LayerNormForward& tensors, FloatType type, const Laye
 
 // Enqueues, with x^ = (x - mean) rstd and g = dy weight,
 //   dx = d_sum + rstd (g - mean of g - x^ mean of g x^), the means being a row's;
-//   d_weights = sums over rows of dy x^ and of dy.
+//   d_weight, d_bias, d_branch_bias = sums over rows of dy x^, dy and dx.
 void LaunchLayerNormBackward(const LayerNormBackward& tensors, FloatType type,
                              const LayerNormShape& shape, cudaStream_t stream);
 

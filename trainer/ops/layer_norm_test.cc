@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "trainer/ops/op_test.h"
@@ -21,9 +22,10 @@ constexpr double kEpsilon = 1e-5;
 // Rows that end within a block and beyond a grid; widths of less than a pack, of packs that fill a
 // warp or a block and that do not, and of more than registers hold.
 const std::vector<std::vector<int64_t>> kShapes = {
-    {1, 1},    {7, 1},     {333, 3},   {16384, 3},  {2, 3, 24},   {333, 24}, {5, 33},
-    {9, 256},  {7, 512},   {333, 384}, {100, 384},  {16384, 384}, {11, 776}, {1000, 768},
-    {7, 1024}, {41, 1600}, {3, 1601},  {600, 2048}, {7, 4096},    {7, 8192}, {2, 20000}};
+    {1, 1},    {7, 1},      {333, 3},   {16384, 3},   {2, 3, 24},  {333, 24},
+    {5, 33},   {9, 256},    {7, 512},   {333, 384},   {100, 384},  {16384, 384},
+    {11, 776}, {1000, 768}, {7, 1024},  {41, 1600},   {3, 1601},   {600, 2048},
+    {7, 4096}, {7, 8192},   {2, 20000}, {5000, 1600}, {601, 3200}, {600, 8192}};
 
 class LayerNormTest : public OpTest {
  protected:
@@ -78,17 +80,29 @@ TEST_P(LayerNormTest, IsPyTorchs) {
 TEST_P(LayerNormTest, AddsTheBranchAsPyTorchDoes) {
   for (const std::vector<int64_t>& sizes : kShapes) {
     if (IsForGpus(sizes)) continue;
-    for (const auto& [uses_sum, uses_y] : {std::pair(true, true), {true, false}, {false, true}}) {
+    for (const auto& [uses_sum, uses_y, has_bias] : {std::tuple(true, true, true),
+                                                     {true, true, false},
+                                                     {true, false, true},
+                                                     {false, true, true},
+                                                     {true, false, false},
+                                                     {false, true, false}}) {
       SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << ", gradient of sum " << uses_sum
-                                      << ", y " << uses_y);
+                                      << ", y " << uses_y << ", bias " << has_bias);
+      const int64_t width = sizes.back();
       const at::Tensor x = Random(sizes).requires_grad_();
-      const at::Tensor branch = Random(sizes).requires_grad_();
-      const at::Tensor weight = Weight(sizes.back());
-      const at::Tensor bias = Weight(sizes.back());
+      const Branch branch{Random(sizes).requires_grad_(), has_bias ? Weight(width) : at::Tensor()};
+      const at::Tensor weight = Weight(width);
+      const at::Tensor bias = Weight(width);
       const at::Tensor d_sum = Random(sizes);
       const at::Tensor dy = Random(sizes);
       const auto [sum, y] = AddLayerNorm(x, branch, weight, bias, kEpsilon);
-      EXPECT_TRUE(at::equal(sum, x + branch));
+      EXPECT_EQ(sum.scalar_type(), dtype());
+      at::Tensor exact_sum = x.detach().to(at::kDouble) + branch.values.detach().to(at::kDouble);
+      if (has_bias) exact_sum = exact_sum + branch.bias.detach().to(at::kDouble);
+      EXPECT_TRUE(IsNear(sum, exact_sum, tolerance()));
+      if (!has_bias) {
+        EXPECT_TRUE(at::equal(sum, x + branch.values));
+      }
       EXPECT_EQ(y.scalar_type(), dtype());
       torch::autograd::variable_list outputs;
       torch::autograd::variable_list gradients;
@@ -98,20 +112,43 @@ TEST_P(LayerNormTest, AddsTheBranchAsPyTorchDoes) {
 
       const at::Tensor exact[] = {Exact(sum), Exact(weight), Exact(bias)};
       const at::Tensor expected = ExactLayerNorm(exact[0], exact[1], exact[2]);
-      EXPECT_TRUE(IsNear(y, expected, Tolerance(sizes.back())));
+      EXPECT_TRUE(IsNear(y, expected, Tolerance(width)));
       at::Tensor d_input = at::zeros_like(exact[0]);
       if (uses_y) {
         expected.backward(dy.to(at::kDouble));
         d_input += exact[0].grad();
       }
       if (uses_sum) d_input += d_sum;
-      EXPECT_TRUE(IsNear(x.grad(), d_input, Tolerance(sizes.back())));
-      EXPECT_TRUE(IsNear(branch.grad(), d_input, Tolerance(sizes.back())));
+      EXPECT_TRUE(IsNear(x.grad(), d_input, Tolerance(width)));
+      EXPECT_TRUE(IsNear(branch.values.grad(), d_input, Tolerance(width)));
+      if (has_bias) {
+        EXPECT_EQ(branch.bias.grad().scalar_type(), at::kFloat);
+        // The twin sums what is rounded, as the kernel for any width does.
+        EXPECT_TRUE(IsNear(branch.bias.grad(), d_input.flatten(0, -2).sum(0), Tolerance(width)));
+      }
       EXPECT_EQ(weight.grad().defined(), uses_y);
       if (!uses_y) continue;
-      EXPECT_TRUE(IsNear(weight.grad(), exact[1].grad(), WeightTolerance(sizes.back())));
-      EXPECT_TRUE(IsNear(bias.grad(), exact[2].grad(), WeightTolerance(sizes.back())));
+      EXPECT_TRUE(IsNear(weight.grad(), exact[1].grad(), WeightTolerance(width)));
+      EXPECT_TRUE(IsNear(bias.grad(), exact[2].grad(), WeightTolerance(width)));
     }
+  }
+}
+
+TEST_P(LayerNormTest, AddsToTheGradientsThatAreThere) {
+  for (const int64_t width : {24, 33, 768, 1024}) {
+    const at::Tensor x = Random({37, width});
+    const at::Tensor dy = Random({37, width});
+    const at::Tensor weight = Weight(width);
+    const at::Tensor bias = Weight(width);
+    const at::Tensor branch_bias = Weight(width);
+    ExpectAddsToGradients([&] { LayerNorm(x, weight, bias, kEpsilon).backward(dy); },
+                          {weight, bias});
+    ExpectAddsToGradients(
+        [&] {
+          const auto [sum, y] = AddLayerNorm(x, {x, branch_bias}, weight, bias, kEpsilon);
+          torch::autograd::backward({sum, y}, {dy, dy});
+        },
+        {weight, bias, branch_bias});
   }
 }
 
@@ -161,7 +198,7 @@ TEST_P(LayerNormTest, ABadRowStaysInItsRow) {
     const at::Tensor dy = Random({20, width});
     const auto run = [&](const at::Tensor& values) {
       const at::Tensor x = values.detach().clone().requires_grad_();
-      const auto [sum, y] = AddLayerNorm(x, at::zeros_like(x), weight, bias, kEpsilon);
+      const auto [sum, y] = AddLayerNorm(x, {at::zeros_like(x), {}}, weight, bias, kEpsilon);
       torch::autograd::backward({sum, y}, {dy, dy});
       return std::pair(y.detach(), x.grad());
     };

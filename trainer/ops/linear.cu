@@ -70,18 +70,17 @@ void SumSlicesOf(const void* x, int64_t pack_size, float* partials, const Column
 int64_t ColumnSumSlices(const void* x, FloatType type, const ColumnSumsShape& shape) {
   const int64_t tiles = CeilDivide(shape.columns, 32 * PackSize(x, type, shape));
   const int64_t blocks = int64_t{shape.multiprocessors} * kBlocksPerMultiprocessor;
-  return std::clamp(blocks / tiles, int64_t{1}, CeilDivide(shape.rows, kWarps));
+  return std::max(int64_t{1}, std::min(blocks / tiles, CeilDivide(shape.rows, kWarps)));
 }
 
-void LaunchColumnSums(const void* x, FloatType type, float* partials, float* sums,
+void LaunchColumnSums(const void* x, FloatType type, float* partials, const SumsTo& to,
                       const ColumnSumsShape& shape, cudaStream_t stream) {
   const int64_t pack_size = PackSize(x, type, shape);
   const int64_t slices = ColumnSumSlices(x, type, shape);
-  float* const slice_sums = slices == 1 ? sums : partials;
   WithType(type, [&](auto zero) {
-    SumSlicesOf<decltype(zero)>(x, pack_size, slice_sums, shape, slices, stream);
+    SumSlicesOf<decltype(zero)>(x, pack_size, partials, shape, slices, stream);
   });
-  if (slices > 1) LaunchSumPartials(partials, sums, slices, shape.columns, stream);
+  LaunchSumPartials(partials, {to}, slices, shape.columns, stream);
 }
 
 }  // namespace lockstep::ops

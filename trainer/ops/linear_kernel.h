@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "trainer/ops/float_type.h"
+#include "trainer/ops/sums_to.h"
 
 namespace lockstep::ops {
 
@@ -18,9 +19,9 @@ struct ColumnSumsShape {
 // In how many slices the rows of this matrix are added up; each has a row of partial sums.
 int64_t ColumnSumSlices(const void* x, FloatType type, const ColumnSumsShape& shape);
 
-// Enqueues sums[c] = sum over r of x[r, c]. partials: [slices, columns] of scratch, or nullptr for
-// one slice. All pointers are the device's. rows and columns are no zeros.
-void LaunchColumnSums(const void* x, FloatType type, float* partials, float* sums,
+// Enqueues, to `to`, the sums over r of x[r, c]. partials: [slices, columns] of scratch. All pointers are
+// the device's. There is a column.
+void LaunchColumnSums(const void* x, FloatType type, float* partials, const SumsTo& to,
                       const ColumnSumsShape& shape, cudaStream_t stream);
 
 }  // namespace lockstep::ops

@@ -107,6 +107,31 @@ TEST_P(LinearTest, TakesStridedValuesAndGradients) {
   }
 }
 
+TEST_P(LinearTest, AddsToTheGradientsThatAreThere) {
+  const at::Tensor x = Random({37, 24});
+  const at::Tensor dy = Random({37, 40});
+  const at::Tensor bias = Parameter({40});
+  for (const WeightLayout layout : {WeightLayout::kInputsOutputs, WeightLayout::kOutputsInputs}) {
+    const at::Tensor weight =
+        layout == WeightLayout::kInputsOutputs ? Parameter({24, 40}) : Parameter({40, 24});
+    ExpectAddsToGradients([&] { Linear(x, weight, bias, layout).backward(dy); }, {weight, bias});
+    // One that is used twice.
+    ExpectAddsToGradients(
+        [&] {
+          (Linear(x, weight, bias, layout) + Linear(x, weight, /*bias=*/{}, layout)).backward(dy);
+        },
+        {weight, bias});
+  }
+}
+
+TEST_P(LinearTest, GradientsWithoutRowsAreZeros) {
+  const at::Tensor weight = Parameter({24, 40});
+  const at::Tensor bias = Parameter({40});
+  Linear(Random({0, 24}), weight, bias, WeightLayout::kInputsOutputs).backward(Random({0, 40}));
+  EXPECT_EQ(weight.grad().abs().sum().item<float>(), 0);
+  EXPECT_EQ(bias.grad().abs().sum().item<float>(), 0);
+}
+
 TEST_P(LinearTest, ComputesOnlyTheGradientsAskedFor) {
   for (const WeightLayout layout : {WeightLayout::kInputsOutputs, WeightLayout::kOutputsInputs}) {
     for (const int asked : {0, 1, 2}) {

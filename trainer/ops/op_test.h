@@ -5,10 +5,15 @@
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 namespace lockstep::ops {
 
@@ -49,6 +54,40 @@ inline testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tenso
   const double scale = std::max(1.0, expected.abs().max().item<double>());
   if (difference <= tolerance * scale) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "off by " << difference << " of " << scale;
+}
+
+// Runs `backward`, which gives each of `weights` its gradient, three times: the gradients add up in the
+// memory that the first has given them, and the hooks by which Reducer learns of them run each time.
+inline void ExpectAddsToGradients(const std::function<void()>& backward,
+                                  const std::vector<at::Tensor>& weights) {
+  int hooks = 0;
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
+  for (const at::Tensor& weight : weights) {
+    weight.mutable_grad() = at::Tensor();
+    accumulators.push_back(torch::autograd::impl::grad_accumulator(weight));
+    accumulators.back()->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [&hooks](const torch::autograd::variable_list& outputs,
+                 const torch::autograd::variable_list&) {
+          ++hooks;
+          return outputs;
+        }));
+  }
+  backward();
+  std::vector<at::Tensor> once;
+  std::vector<const void*> memory;
+  for (const at::Tensor& weight : weights) {
+    // In memory of its own: what autograd was handed it may share.
+    weight.mutable_grad() = weight.grad().clone();
+    once.push_back(weight.grad().to(at::kDouble));
+    memory.push_back(weight.grad().const_data_ptr());
+  }
+  backward();
+  backward();
+  EXPECT_EQ(hooks, 3 * static_cast<int>(weights.size()));
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_EQ(weights[i].grad().const_data_ptr(), memory[i]) << i;
+    EXPECT_TRUE(IsNear(weights[i].grad(), 3 * once[i], 1e-5)) << i;
+  }
 }
 
 }  // namespace lockstep::ops

@@ -4,6 +4,10 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trainer/ops/matrix_product.h"
+#include "trainer/ops/rounded_weight.h"
+#include "trainer/ops/weight_gradient.h"
+
 namespace lockstep::ops {
 namespace {
 
@@ -24,6 +28,12 @@ at::Tensor ImagesOf(const at::Tensor& x, const at::Tensor& rows) {
       .permute({0, 3, 1, 2});
 }
 
+at::Tensor Product(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
+  MatrixProduct(product, a, b);
+  return product;
+}
+
 // Whether nobody else has it, so that it may be written to.
 bool IsOwn(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
@@ -35,12 +45,14 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x,
                                const Variable& weight) {
-    const at::Tensor matrix = weight.to(x.scalar_type()).view({weight.size(0), weight.size(1)});
+    const at::Tensor matrix =
+        Rounded(weight, x.scalar_type()).view({weight.size(0), weight.size(1)});
     // Each serves the other's gradient.
     context->save_for_backward(
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? matrix : at::Tensor()});
+    context->saved_data["d_weight"] = GradientToAddTo(weight);
     context->set_materialize_grads(false);
-    return {ImagesOf(x, at::mm(Rows(x), matrix.t())), x};
+    return {ImagesOf(x, Product(Rows(x), matrix.t())), x};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -54,14 +66,18 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
       const at::Tensor& matrix = saved[1];
       const at::Tensor& of_shortcut = gradients[1];
       if (!of_shortcut.defined()) {
-        results[0] = ImagesOf(gradients[0], at::mm(dy, matrix));
+        results[0] = ImagesOf(gradients[0], Product(dy, matrix));
       } else {
         results[0] = IsOwn(of_shortcut) ? of_shortcut : of_shortcut.clone(kLast);
-        Rows(results[0]).addmm_(dy, matrix);
+        MatrixProduct(Rows(results[0]), dy, matrix, {.adds = true});
       }
     }
     if (context->needs_input_grad(1)) {
-      results[1] = at::mm(dy.t(), Rows(saved[0]), at::kFloat).view({dy.size(1), -1, 1, 1});
+      const at::Tensor& x = saved[0];
+      at::Tensor to = context->saved_data["d_weight"].toTensor();
+      if (to.defined()) to = to.view({dy.size(1), x.size(1)});
+      const at::Tensor d_weight = AddProduct(to, dy.t(), Rows(x));
+      if (d_weight.defined()) results[1] = d_weight.view({dy.size(1), x.size(1), 1, 1});
     }
     return results;
   }

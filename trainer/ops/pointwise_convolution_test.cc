@@ -41,6 +41,14 @@ class PointwiseConvolutionTest : public OpTest {
   }
 };
 
+TEST_P(PointwiseConvolutionTest, AddsToTheGradientThatIsThere) {
+  const Case of{3, 24, 40, 5, 7};
+  const at::Tensor x = Random({of.count, of.inputs, of.height, of.width});
+  const at::Tensor dy = Random({of.count, of.outputs, of.height, of.width});
+  const at::Tensor weight = Weight(of);
+  ExpectAddsToGradients([&] { Run(x, weight).convolved.backward(dy); }, {weight});
+}
+
 TEST_P(PointwiseConvolutionTest, IsPyTorchs) {
   for (const Case& of : kCases) {
     for (const auto& [uses_convolved, uses_shortcut] :

@@ -1,34 +1,53 @@
 #include "trainer/ops/stem_convolution.h"
 
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <limits>
+#include <vector>
+
+#include "trainer/ops/launch_arguments.h"
+#include "trainer/ops/rounded_weight.h"
+#include "trainer/ops/stem_convolution_kernel.h"
+#include "trainer/ops/weight_gradient.h"
 
 namespace lockstep::ops {
 namespace {
 
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-constexpr int64_t kBefore = 2;  // squares that an output's window begins before its own
-constexpr int64_t kAfter = 1;
+constexpr int kBefore = 2;  // squares that an output's window begins before its own
+constexpr int kAfter = 1;
 
 // 4 channels, filled up.
 int64_t ChannelsOfSquares(int64_t channels) { return (4 * channels + 7) / 8 * 8; }
 
-// Pixel (2 i + a, 2 j + b)'s channel c as channel (2 a + b) channels + c of (i, j), in a frame of zeros.
-at::Tensor SquaresOf(const at::Tensor& x) {
-  const int64_t count = x.size(0);
-  const int64_t channels = x.size(1);
-  const int64_t height = x.size(2) / 2;
-  const int64_t width = x.size(3) / 2;
-  const at::Tensor framed = at::zeros(
-      {count, height + kBefore + kAfter, width + kBefore + kAfter, ChannelsOfSquares(channels)},
-      x.options());
-  framed.narrow(1, kBefore, height)
-      .narrow(2, kBefore, width)
+// The part of framed squares, [count, rows, columns, channels], that is the image: [count, height / 2, 2,
+// width / 2, 2, channels] where pixel (2 i + a, 2 j + b)'s channel c is (i, a, j, b, c). A view.
+at::Tensor ImageIn(const at::Tensor& framed, int64_t channels) {
+  return framed.narrow(1, kBefore, framed.size(1) - kBefore - kAfter)
+      .narrow(2, kBefore, framed.size(2) - kBefore - kAfter)
       .narrow(3, 0, 4 * channels)
       .unflatten(3, {2, 2, channels})
-      .copy_(x.permute({0, 2, 3, 1})
-                 .unflatten(2, {width, 2})
-                 .unflatten(1, {height, 2})
-                 .permute({0, 1, 3, 2, 4, 5}));
+      .permute({0, 1, 3, 2, 4, 5});
+}
+
+std::vector<int64_t> FramedSizes(const at::Tensor& x) {
+  return {x.size(0), x.size(2) / 2 + kBefore + kAfter, x.size(3) / 2 + kBefore + kAfter,
+          ChannelsOfSquares(x.size(1))};
+}
+
+// Framed squares of x, channels last.
+at::Tensor SquaresOf(const at::Tensor& x) {
+  const at::Tensor framed = at::zeros(FramedSizes(x), x.options());
+  ImageIn(framed, x.size(1))
+      .copy_(x.permute({0, 2, 3, 1}).unflatten(2, {-1, 2}).unflatten(1, {-1, 2}));
   return framed.permute({0, 3, 1, 2});
 }
 
@@ -44,13 +63,135 @@ at::Tensor WeightOfSquares(const at::Tensor& weight) {
   return at::constant_pad_nd(squares, {0, 0, 0, 0, 0, more}).contiguous(kLast);
 }
 
+// SquaresOf as a kernel makes them, without history.
+at::Tensor FusedSquares(const at::Tensor& x) {
+  const at::Tensor image = x.contiguous(kLast);
+  const at::Tensor framed = at::empty(FramedSizes(x), x.options());
+  LaunchSquares(image.const_data_ptr(), framed.mutable_data_ptr(),
+                {.count = x.size(0),
+                 .channels = static_cast<int>(x.size(1)),
+                 .height = static_cast<int>(x.size(2)),
+                 .width = static_cast<int>(x.size(3)),
+                 .framed_height = static_cast<int>(framed.size(1)),
+                 .framed_width = static_cast<int>(framed.size(2)),
+                 .framed_channels = static_cast<int>(framed.size(3)),
+                 .frame = kBefore},
+                StreamOf(x));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return framed.permute({0, 3, 1, 2});
+}
+
+StemWeightShape ShapeOf(const at::Tensor& weight) {
+  return {.outputs = weight.size(0),
+          .channels = static_cast<int>(weight.size(1)),
+          .framed_channels = static_cast<int>(ChannelsOfSquares(weight.size(1))),
+          .strides = {weight.stride(0), weight.stride(1), weight.stride(2), weight.stride(3)}};
+}
+
+// WeightOfSquares, likewise.
+at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
+  const StemWeightShape shape = ShapeOf(weight);
+  const at::Tensor of_squares =
+      at::empty({shape.outputs, shape.framed_channels, 4, 4}, weight.options(), kLast);
+  LaunchWeightOfSquares(weight.const_data_ptr(), of_squares.mutable_data_ptr(), shape,
+                        StreamOf(weight));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return of_squares;
+}
+
+enum class Of { kSquares, kWeight };
+
+// ATen's gradient for squares or for their weight. weight: the image's.
+at::Tensor AtenGradient(const at::Tensor& dy, const at::Tensor& squares, const at::Tensor& weight,
+                        Of of) {
+  const auto [d_squares, d_weight, d_bias] = at::convolution_backward(
+      dy, squares, FusedWeightOfSquares(weight), /*bias_sizes=*/{}, /*stride=*/{1, 1},
+      /*padding=*/{0, 0}, /*dilation=*/{1, 1}, /*transposed=*/false, /*output_padding=*/{0, 0},
+      /*groups=*/1, {of == Of::kSquares, of == Of::kWeight, false});
+  return of == Of::kSquares ? d_squares : d_weight;
+}
+
+// The gradient for the weight of squares, in float32 and in parts that are yet to be added up:
+// [parts, outputs, 4, 4, channels of squares]. dy: channels last, aligned.
+at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares,
+                           const at::Tensor& weight) {
+  const auto* device = at::cuda::getCurrentDeviceProperties();
+  const StemGradientShape shape = {.count = dy.size(0),
+                                   .outputs = dy.size(1),
+                                   .height = static_cast<int>(dy.size(2)),
+                                   .width = static_cast<int>(dy.size(3)),
+                                   .framed_channels = static_cast<int>(squares.size(1)),
+                                   .multiprocessors = device->multiProcessorCount,
+                                   .major = device->major};
+  const int64_t count = StemGradientParts(shape);
+  if (count == 0) {
+    return AtenGradient(dy, squares, weight, Of::kWeight)
+        .permute({0, 2, 3, 1})
+        .to(at::kFloat)
+        .contiguous()
+        .unsqueeze(0);
+  }
+  const at::Tensor parts = at::empty({count, shape.outputs, 4, 4, shape.framed_channels},
+                                     dy.options().dtype(at::kFloat));
+  LaunchStemGradient(dy.const_data_ptr(), squares.const_data_ptr(), TypeOf(dy),
+                     parts.mutable_data_ptr<float>(), shape, StreamOf(dy));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return parts;
+}
+
+class FusedStemConvolution : public torch::autograd::Function<FusedStemConvolution> {
+ public:
+  static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight) {
+    const c10::cuda::CUDAGuard guard(x.device());
+    const at::Tensor squares = FusedSquares(x);
+    const at::Tensor rounded = Rounded(weight, x.scalar_type());
+    // Each serves the other's gradient.
+    context->save_for_backward({squares, rounded});
+    context->saved_data["d_weight"] = GradientToAddTo(weight);
+    return at::conv2d(squares, FusedWeightOfSquares(rounded));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& squares = saved[0];
+    const at::Tensor& weight = saved[1];
+    const c10::cuda::CUDAGuard guard(squares.device());
+    const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
+    variable_list results(2);
+    if (context->needs_input_grad(0)) {
+      const at::Tensor d_squares = AtenGradient(dy, squares, weight, Of::kSquares);
+      results[0] = ImageIn(d_squares.permute({0, 2, 3, 1}), weight.size(1))
+                       .permute({0, 5, 1, 2, 3, 4})
+                       .flatten(4, 5)
+                       .flatten(2, 3);
+    }
+    if (context->needs_input_grad(1)) {
+      const at::Tensor to = context->saved_data["d_weight"].toTensor();
+      const at::Tensor sums = to.defined() ? to : at::empty_like(weight, at::kFloat);
+      const at::Tensor parts = PartsOfGradient(dy, squares, weight);
+      LaunchSumStemGradients(parts.const_data_ptr<float>(), parts.size(0),
+                             {sums.mutable_data_ptr<float>(), /*adds=*/to.defined()}, ShapeOf(sums),
+                             StreamOf(sums));
+      C10_CUDA_KERNEL_LAUNCH_CHECK();
+      if (!to.defined()) results[1] = sums;
+    }
+    return results;
+  }
+};
+
+// Whether the kernels know these types and can index x, of which there is something.
+bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
+  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  return x.is_cuda() && is_16_bit && weight.scalar_type() == at::kFloat && x.numel() > 0 &&
+         x.size(2) % 2 == 0 && x.size(3) % 2 == 0 &&
+         4 * x.numel() / x.size(0) <= std::numeric_limits<int>::max();
+}
+
 }  // namespace
 
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight) {
-  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  const bool is_even = x.size(2) % 2 == 0 && x.size(3) % 2 == 0;
-  if (!x.is_cuda() || !is_16_bit || !is_even) return StemConvolutionTwin(x, weight);
-  return StemConvolutionOfSquares(x, weight);
+  if (!IsFused(x, weight)) return StemConvolutionTwin(x, weight);
+  return FusedStemConvolution::apply(x, weight);
 }
 
 at::Tensor StemConvolutionOfSquares(const at::Tensor& x, const at::Tensor& weight) {

@@ -4,6 +4,8 @@
     step_against_torch.py LOCKSTEP [--models mlp lstm tinygpt gpt2 resnet50] [--precision bf16]
                           [--compile reduce-overhead] [--rounds 3] [--gpus 1]
 
+A model is a config beside this, whose first line says what train_ddp.py is called with.
+
 Prints a JSON line a measurement (`lockstep bench step --json`; train_ddp.py) and one a model with the ratios of
 medians over the rounds, which take turns: above 1 Lockstep is the faster one.
 """
@@ -11,6 +13,7 @@ medians over the rounds, which take turns: above 1 Lockstep is the faster one.
 import argparse
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -47,7 +50,8 @@ def main():
         ours += ["--set", f"global_batch={batch * options.gpus}"]
         ours += [word for assignment in options.set for word in ("--set", assignment)]
         peer = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={options.gpus}", HERE / "train_ddp.py"]
-        peer += ["--model", model, "--precision", options.precision, "--batch", str(batch)]
+        peer += re.match(r"# As train_ddp.py (.*?):", config.read_text())[1].split()
+        peer += ["--precision", options.precision, "--batch", str(batch)]
         commands = {"lockstep": ours, "eager": peer}
         commands.update({mode: peer + ["--compile", mode] for mode in options.compile})
         found = {name: [] for name in commands}

@@ -76,15 +76,19 @@ def mlp(f=256, h=512, c=10, n=4):
     return nn.Sequential(*layers, nn.Linear(w, c))
 
 
+GPTS = dict(gpt2={}, gpt2_medium=dict(d=1024, h=16, n=24), tinygpt=dict(t=256, d=384, h=6, n=6))
+IMAGE_MODELS = ("resnet18", "resnet50", "resnet101", "vit_b_16")
+
+
 def build(a, dev):
     b = a.batch
-    if a.model in ("gpt2", "tinygpt"):
-        tiny = a.model == "tinygpt"
-        x = torch.randint(0, 50257, (b, 256 if tiny else a.seq), device=dev)
-        return (GPT(t=256, d=384, h=6, n=6) if tiny else GPT()).to(dev), x, torch.roll(x, -1, 1)
-    if a.model == "resnet50":
+    if a.model in GPTS:
+        shape = dict(dict(t=a.seq), **GPTS[a.model])
+        x = torch.randint(0, 50257, (b, shape["t"]), device=dev)
+        return GPT(**shape).to(dev), x, torch.roll(x, -1, 1)
+    if a.model in IMAGE_MODELS:
         import torchvision
-        m = torchvision.models.resnet50().to(dev).to(memory_format=torch.channels_last)
+        m = torchvision.models.get_model(a.model).to(dev).to(memory_format=torch.channels_last)
         x = torch.randn(b, 3, 224, 224, device=dev).to(memory_format=torch.channels_last)
         return Classify(m), x, torch.randint(0, 1000, (b,), device=dev)
     if a.model == "mlp":
@@ -117,9 +121,9 @@ def main():
     torch.manual_seed(1)
     model, x, y = build(a, dev)
     nparam = sum(q.numel() for q in model.parameters())
-    if a.model in ("gpt2", "tinygpt"):
+    if a.model in GPTS:
         opt = torch.optim.AdamW(model.parameters(), lr=6e-4, weight_decay=0.1, fused=True)
-    elif a.model == "resnet50":
+    elif a.model.startswith("resnet"):
         opt = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-5, fused=True)
     else:
         opt = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)

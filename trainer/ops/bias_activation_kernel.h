@@ -1,0 +1,48 @@
+// The kernels of bias_activation.h. All pointers are the device's.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "trainer/ops/activation.h"
+#include "trainer/ops/float_type.h"
+#include "trainer/ops/sums_to.h"
+
+namespace lockstep::ops {
+
+struct BiasActivationShape {
+  int64_t rows;
+  int64_t width;
+  int multiprocessors;  // of the device
+};
+
+// In how many slices the rows are shared out; backward's each have a row of partial sums.
+int64_t BiasActivationSlices(const BiasActivationShape& shape);
+
+// [rows, width] of the type given with them.
+struct BiasActivationForward {
+  const void* x;
+  const float* bias;  // [width]
+  void* y;
+};
+
+struct BiasActivationBackward {
+  const void* x;
+  const float* bias;
+  const void* dy;
+  void* dx;
+  float* partials;  // [BiasActivationSlices(shape), width] of scratch
+  SumsTo d_bias;
+};
+
+// Enqueues y = f(x + bias).
+void LaunchBiasActivation(const BiasActivationForward& tensors, Activation activation,
+                          FloatType type, const BiasActivationShape& shape, cudaStream_t stream);
+
+// Enqueues dx = dy f'(x + bias) and, where they are wanted, d_bias = sums over rows of dx.
+void LaunchBiasActivationBackward(const BiasActivationBackward& tensors, Activation activation,
+                                  FloatType type, const BiasActivationShape& shape,
+                                  cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,68 @@
+#include "trainer/ops/convolution.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trainer/ops/rounded_weight.h"
+#include "trainer/ops/weight_gradient.h"
+
+namespace lockstep::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
+ public:
+  static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
+                          int64_t stride, int64_t padding) {
+    const at::Tensor rounded = Rounded(weight, x.scalar_type());
+    // Each serves the other's gradient.
+    context->save_for_backward({x, rounded});
+    context->saved_data["stride"] = stride;
+    context->saved_data["padding"] = padding;
+    context->saved_data["d_weight"] = GradientToAddTo(weight);
+    return at::conv2d(x, rounded, /*bias=*/{}, stride, padding);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const c10::cuda::CUDAGuard guard(saved[0].device());
+    const int64_t stride = context->saved_data["stride"].toInt();
+    const int64_t padding = context->saved_data["padding"].toInt();
+    const bool wants_weight = context->needs_input_grad(1);
+    const auto [dx, d_weight, d_bias] = at::convolution_backward(
+        gradients[0], saved[0], saved[1], /*bias_sizes=*/{}, {stride, stride}, {padding, padding},
+        /*dilation=*/{1, 1}, /*transposed=*/false, /*output_padding=*/{0, 0}, /*groups=*/1,
+        {context->needs_input_grad(0), wants_weight, false});
+    variable_list results{dx, {}, {}, {}};
+    if (!wants_weight) return results;
+    const at::Tensor to = context->saved_data["d_weight"].toTensor();
+    if (to.defined()) {
+      to.add_(d_weight);
+    } else {
+      results[1] = d_weight.to(at::kFloat);
+    }
+    return results;
+  }
+};
+
+}  // namespace
+
+at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
+                       int64_t padding) {
+  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  if (!x.is_cuda() || !is_16_bit || weight.scalar_type() != at::kFloat) {
+    return ConvolutionTwin(x, weight, stride, padding);
+  }
+  return FusedConvolution::apply(x, weight, stride, padding);
+}
+
+at::Tensor ConvolutionTwin(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
+                           int64_t padding) {
+  return at::conv2d(x, weight, /*bias=*/{}, stride, padding);
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,20 @@
+// A convolution by float32 weights of images in 16 bits, without a bias.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace lockstep::ops {
+
+// x: [count, inputs, height, width]; weight: float32 [outputs, inputs, size, size]. -> [count, outputs, ...],
+// with gradients for both, in x's type where that has 16 bits on a GPU; there the weight is rounded once
+// (rounded_weight.h) and its gradient added to its .grad (weight_gradient.h). Else the twin.
+at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
+                       int64_t padding);
+
+// The plain ATen twin, on any device, in autocast's type where there is one.
+at::Tensor ConvolutionTwin(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
+                           int64_t padding);
+
+}  // namespace lockstep::ops

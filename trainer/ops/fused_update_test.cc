@@ -1,0 +1,133 @@
+// The kernels against ATen's fused ones, and the copies that they round.
+
+#include "trainer/ops/fused_update.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace lockstep::ops {
+namespace {
+
+class FusedUpdateTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
+    at::manual_seed(1);
+    const at::Tensor memory = at::randn({70'001}, at::kCUDA);
+    // One element, less than a chunk, several, one at an odd address, and one channels last.
+    for (const int64_t size : {1, 777, 4096, 30'001}) w_.push_back(at::randn({size}, at::kCUDA));
+    w_.push_back(memory.narrow(0, 1, 70'000));
+    w_.push_back(at::randn({40, 24, 3, 3}, at::kCUDA).contiguous(at::MemoryFormat::ChannelsLast));
+    for (const at::Tensor& w : w_) {
+      g_.push_back(at::randn_like(w));
+      first_.push_back(at::zeros_like(w));
+      second_.push_back(at::zeros_like(w));
+      expected_.push_back(w.clone());
+      expected_first_.push_back(at::zeros_like(w));
+      expected_second_.push_back(at::zeros_like(w));
+    }
+  }
+
+  // copies: kFloat for none. Every other parameter has one.
+  FusedUpdate Make(bool has_first, bool has_second, at::ScalarType copies) {
+    std::vector<FusedUpdate::Parameter> parameters;
+    copies_.assign(w_.size(), at::Tensor());
+    for (size_t i = 0; i < w_.size(); ++i) {
+      if (copies != at::kFloat && i % 2 == 1) copies_[i] = w_[i].to(copies);
+      parameters.push_back({w_[i], g_[i], has_first ? first_[i] : at::Tensor(),
+                            has_second ? second_[i] : at::Tensor(), copies_[i]});
+    }
+    return FusedUpdate(parameters);
+  }
+
+  std::vector<at::Tensor> Scaled(double scale) const {
+    std::vector<at::Tensor> scaled;
+    for (const at::Tensor& gradient : g_) scaled.push_back(gradient / scale);
+    return scaled;
+  }
+
+  void ExpectAsExpected() const {
+    for (size_t i = 0; i < w_.size(); ++i) {
+      EXPECT_TRUE(at::allclose(w_[i], expected_[i], 1e-5, 1e-6)) << i;
+      EXPECT_TRUE(at::allclose(first_[i], expected_first_[i], 1e-5, 1e-6)) << i;
+      EXPECT_TRUE(at::allclose(second_[i], expected_second_[i], 1e-5, 1e-6)) << i;
+      if (copies_[i].defined()) {
+        EXPECT_TRUE(at::equal(copies_[i], w_[i].to(copies_[i].scalar_type()))) << i;
+      }
+    }
+  }
+
+  at::Tensor Scalar(double value) const { return at::full({}, value, at::kCUDA); }
+
+  std::vector<at::Tensor> w_, g_, first_, second_, copies_;
+  std::vector<at::Tensor> expected_, expected_first_, expected_second_;
+};
+
+TEST_F(FusedUpdateTest, AdamIsATens) {
+  for (const bool decoupled : {false, true}) {
+    const AdamRules rules{
+        .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .weight_decay = 0.1, .decoupled = decoupled};
+    const FusedUpdate update = Make(true, true, decoupled ? at::kBFloat16 : at::kHalf);
+    FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(0), .skip = Scalar(0)};
+    for (at::Tensor& tensor : first_) tensor.zero_();
+    for (at::Tensor& tensor : second_) tensor.zero_();
+    for (at::Tensor& tensor : expected_first_) tensor.zero_();
+    for (at::Tensor& tensor : expected_second_) tensor.zero_();
+    for (const double scale : {1.0, 8.0, 1.0}) {
+      scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
+      scalars.updates.add_(1);
+      update.Adam(rules, scalars);
+      const std::vector<at::Tensor> steps(w_.size(), scalars.updates);
+      if (decoupled) {
+        at::_fused_adamw_(expected_, Scaled(scale), expected_first_, expected_second_, {}, steps,
+                          scalars.lr, 0.9, 0.999, 0.1, 1e-6, /*amsgrad=*/false,
+                          /*maximize=*/false);
+      } else {
+        at::_fused_adam_(expected_, Scaled(scale), expected_first_, expected_second_, {}, steps,
+                         scalars.lr, 0.9, 0.999, 0.1, 1e-6, /*amsgrad=*/false,
+                         /*maximize=*/false);
+      }
+      ExpectAsExpected();
+    }
+  }
+}
+
+TEST_F(FusedUpdateTest, SgdIsATens) {
+  for (const auto& [momentum, nesterov] : {std::pair(0.0, false), {0.9, false}, {0.9, true}}) {
+    SCOPED_TRACE(testing::Message() << momentum << (nesterov ? ", Nesterov" : ""));
+    const SgdRules rules{.momentum = momentum, .weight_decay = 0.1, .nesterov = nesterov};
+    const bool has_momentum = momentum > 0;
+    const FusedUpdate update = Make(has_momentum, false, at::kBFloat16);
+    FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .skip = Scalar(0)};
+    for (at::Tensor& tensor : first_) tensor.zero_();
+    for (at::Tensor& tensor : expected_first_) tensor.zero_();
+    for (const double scale : {1.0, 8.0, 1.0}) {
+      scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
+      update.Sgd(rules, scalars);
+      at::_fused_sgd_(expected_, Scaled(scale),
+                      has_momentum ? expected_first_ : std::vector<at::Tensor>(), 0.1, momentum,
+                      scalars.lr, /*dampening=*/0, nesterov, /*maximize=*/false,
+                      /*is_first_step=*/false);
+      ExpectAsExpected();
+    }
+  }
+}
+
+TEST_F(FusedUpdateTest, ASkippedUpdateChangesNothing) {
+  const FusedUpdate update = Make(true, true, at::kBFloat16);
+  copies_[1].fill_(7);
+  const FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(1), .skip = Scalar(1)};
+  update.Adam({}, scalars);
+  update.Sgd({.momentum = 0.9}, scalars);
+  for (size_t i = 0; i < w_.size(); ++i) {
+    EXPECT_TRUE(at::equal(w_[i], expected_[i]));
+    EXPECT_TRUE(at::equal(first_[i], expected_first_[i]));
+  }
+  EXPECT_EQ(copies_[1].to(at::kFloat).min().item<float>(), 7);
+}
+
+}  // namespace
+}  // namespace lockstep::ops

@@ -1,0 +1,612 @@
+#include "trainer/ops/matrix_product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cublasLt.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <iterator>
+#include <random>
+#include <tuple>
+
+#include "trainer/ops/launch_arguments.h"
+
+namespace lockstep::ops {
+namespace {
+
+using Algorithm = std::array<uint64_t, 8>;
+
+// at::mm's, and one that lets more of the candidates in.
+constexpr uint64_t kFirstWorkspace_bytes = 32 << 20;
+constexpr uint64_t kMostWorkspace_bytes = 128 << 20;
+constexpr int kProposals = 16;  // for each
+constexpr int kMutations = 96;
+constexpr size_t kParents = 4;    // of mutations
+constexpr size_t kFinalists = 5;  // the first included
+constexpr int kMostSearches = 256;
+
+// A search's time, at least; a slow product's is longer.
+constexpr double kSearch_us = 80e3;
+constexpr double kSearchProducts = 48;
+// Shares of it, when one part has to end.
+constexpr double kProposalsEnd = 0.45;
+constexpr double kMutationsEnd = 0.65;
+
+// What algorithms may need of each matrix, so that a plan fits all that Multiply() plans.
+constexpr uint32_t kAlignment_bytes = 16;
+
+// Of what the first gives: what rounding to bfloat16 differs by, twice.
+constexpr double kSameWithin = 0.01;
+
+cudaDataType_t CudaType(FloatType type) {
+  switch (type) {
+    case FloatType::kFloat16:
+      return CUDA_R_16F;
+    case FloatType::kBFloat16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+bool Is16Bit(const at::Tensor& x) {
+  return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+}
+
+bool LiesByRows(const at::Tensor& x) { return x.stride(1) == 1 && x.stride(0) >= x.size(1); }
+bool LiesByColumns(const at::Tensor& x) { return x.stride(0) == 1 && x.stride(1) >= x.size(0); }
+
+// Where it lies by rows or by columns, and as its algorithms want it.
+bool IsPlannable(const at::Tensor& x) {
+  if (x.size(0) == 0 || x.size(1) == 0 || x.size(0) % 8 != 0 || x.size(1) % 8 != 0) return false;
+  if (!LiesByRows(x) && !LiesByColumns(x)) return false;
+  const int64_t stride = std::max(x.stride(0), x.stride(1));
+  return IsAligned(x) && stride * static_cast<int64_t>(x.element_size()) % kAlignment_bytes == 0;
+}
+
+// Nothing: at::mm's. `to` lies by rows, if it is plannable.
+std::optional<ProductKey> KeyOf(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
+                                const ProductOptions& options) {
+  if (!to.is_cuda() || !Is16Bit(a)) return std::nullopt;
+  if (!IsPlannable(to) || !IsPlannable(a) || !IsPlannable(b) || !LiesByRows(to))
+    return std::nullopt;
+  if (options.bias.defined() && (!Is16Bit(to) || !IsAligned(options.bias))) return std::nullopt;
+  return ProductKey{.m = to.size(0),
+                    .n = to.size(1),
+                    .k = a.size(1),
+                    .a_by_columns = !LiesByRows(a),
+                    .a_stride = std::max(a.stride(0), a.stride(1)),
+                    .b_by_columns = !LiesByRows(b),
+                    .b_stride = std::max(b.stride(0), b.stride(1)),
+                    .to_stride = to.stride(0),
+                    .input = TypeOf(a),
+                    .output = TypeOf(to),
+                    .adds = options.adds,
+                    .has_bias = options.bias.defined()};
+}
+
+void CheckArguments(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
+                    const ProductOptions& options) {
+  TORCH_CHECK(to.dim() == 2 && a.dim() == 2 && b.dim() == 2 && to.size(0) == a.size(0) &&
+                  to.size(1) == b.size(1) && a.size(1) == b.size(0),
+              "a matrix product of ", a.sizes(), " by ", b.sizes(), " to ", to.sizes());
+  TORCH_CHECK(
+      a.scalar_type() == b.scalar_type() &&
+          (to.scalar_type() == a.scalar_type() || (Is16Bit(a) && to.scalar_type() == at::kFloat)),
+      "a matrix product of ", a.scalar_type(), " by ", b.scalar_type(), " to ", to.scalar_type());
+  TORCH_CHECK(a.device() == to.device() && b.device() == to.device(), "a matrix product of ",
+              a.device(), " by ", b.device(), " to ", to.device());
+  if (!options.bias.defined()) return;
+  const at::Tensor& bias = options.bias;
+  TORCH_CHECK(!options.adds, "a matrix product that adds has no bias");
+  TORCH_CHECK(bias.dim() == 1 && bias.size(0) == to.size(1) && bias.is_contiguous() &&
+                  bias.scalar_type() == to.scalar_type() && bias.device() == to.device(),
+              "a bias of ", bias.sizes(), ", ", bias.scalar_type(), ", of a matrix product to ",
+              to.sizes(), ", ", to.scalar_type());
+}
+
+// For all that is not planned.
+void MultiplyByAten(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
+                    const ProductOptions& options) {
+  const c10::NoGradGuard no_gradients;
+  at::Tensor sum = to;
+  if (to.scalar_type() == a.scalar_type()) {
+    if (options.bias.defined()) {
+      at::addmm_out(sum, options.bias, a, b);
+    } else if (options.adds) {
+      at::addmm_out(sum, sum, a, b);
+    } else {
+      at::mm_out(sum, a, b);
+    }
+    return;
+  }
+  // ATen multiplies 16-bit values to float32 on GPUs alone, and without a bias.
+  if (!to.is_cuda()) {
+    const at::Tensor product = at::mm(a.to(at::kFloat), b.to(at::kFloat));
+    options.adds ? sum.add_(product) : sum.copy_(product);
+  } else if (options.adds) {
+    at::addmm_out(sum, sum, a, b, at::kFloat);
+  } else {
+    at::mm_out(sum, a, b, at::kFloat);
+  }
+  if (options.bias.defined()) sum.add_(options.bias);
+}
+
+void Check(cublasStatus_t status, const ProductKey& key, const char* doing) {
+  TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "the matrix product ", Description(key), ": ", doing,
+              ": cuBLASLt says ", cublasLtGetStatusString(status));
+}
+
+// Where the matrices are.
+struct Pointers {
+  const void* a;
+  const void* b;
+  const void* bias;  // null: none
+  void* to;
+};
+
+// A product in cuBLASLt's terms. Matrices lie by columns there: it computes to^T = b^T a^T, in which a matrix
+// that lies by rows is its own transpose.
+class Descriptors {
+ public:
+  Descriptors(cublasLtHandle_t handle, const ProductKey& key)
+      : handle_(handle), key_(key), beta_(key.adds ? 1 : 0) {
+    Lay(&b_, key.input, key.k, key.n, key.b_by_columns, key.b_stride);
+    Lay(&a_, key.input, key.m, key.k, key.a_by_columns, key.a_stride);
+    Lay(&to_, key.output, key.m, key.n, /*by_columns=*/false, key.to_stride);
+  }
+
+  // What the heuristic proposes, the best first.
+  std::vector<ProductPlan> Proposals(uint64_t workspace_bytes, int count) {
+    cublasLtMatmulDescOpaque_t operation = AnyOperation();
+    cublasLtMatmulPreferenceOpaque_t preference;
+    Check(cublasLtMatmulPreferenceInit(&preference), key_, "preferring");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      Check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
+            key_, "preferring");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    // Not in place, whose order is not documented, nor in 16 bits. Whole sums are always allowed.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      prefer(attribute, kAlignment_bytes);
+    }
+    std::vector<cublasLtMatmulHeuristicResult_t> results(count);
+    int found = 0;
+    Check(cublasLtMatmulAlgoGetHeuristic(handle_, &operation, &b_, &a_, &to_, &to_, &preference,
+                                         count, results.data(), &found),
+          key_, "asking for algorithms");
+    std::vector<ProductPlan> plans;
+    for (int i = 0; i < found; ++i) {
+      if (results[i].state == CUBLAS_STATUS_SUCCESS) plans.push_back(PlanOf(results[i]));
+    }
+    TORCH_CHECK(!plans.empty(), "the matrix product ", Description(key_),
+                ": cuBLASLt has no algorithm");
+    return plans;
+  }
+
+  // Nothing: it cannot be used here.
+  std::optional<ProductPlan> Checked(const Algorithm& algorithm) {
+    cublasLtMatmulDescOpaque_t operation = AnyOperation();
+    cublasLtMatmulHeuristicResult_t result{};
+    result.algo = std::bit_cast<cublasLtMatmulAlgo_t>(algorithm);
+    if (cublasLtMatmulAlgoCheck(handle_, &operation, &b_, &a_, &to_, &to_, &result.algo, &result) !=
+            CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > kMostWorkspace_bytes) {
+      return std::nullopt;
+    }
+    return PlanOf(result);
+  }
+
+  cublasStatus_t Run(const Pointers& pointers, const ProductPlan& plan, void* workspace,
+                     cudaStream_t stream) {
+    cublasLtMatmulDescOpaque_t operation = Operation(pointers.bias);
+    const float alpha = 1;
+    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(plan.algorithm);
+    return cublasLtMatmul(handle_, &operation, &alpha, pointers.b, &b_, pointers.a, &a_, &beta_,
+                          pointers.to, &to_, pointers.to, &to_, &algorithm, workspace,
+                          plan.workspace_bytes, stream);
+  }
+
+ private:
+  static ProductPlan PlanOf(const cublasLtMatmulHeuristicResult_t& result) {
+    return {.algorithm = std::bit_cast<Algorithm>(result.algo),
+            .workspace_bytes = static_cast<int64_t>(result.workspaceSize)};
+  }
+
+  cublasLtMatmulDescOpaque_t Operation(const void* bias) const {
+    cublasLtMatmulDescOpaque_t operation;
+    Check(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), key_,
+          "describing it");
+    const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+      Check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)), key_,
+            "describing it");
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, key_.b_by_columns ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, key_.a_by_columns ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (key_.has_bias) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    return operation;
+  }
+
+  // To choose algorithms by: cuBLASLt looks at a bias's alignment, and the plan is to fit all that are planned.
+  cublasLtMatmulDescOpaque_t AnyOperation() const {
+    return Operation(reinterpret_cast<const void*>(uintptr_t{kAlignment_bytes}));
+  }
+
+  void Lay(cublasLtMatrixLayoutOpaque_t* layout, FloatType type, int64_t rows, int64_t columns,
+           bool by_columns, int64_t stride) {
+    if (!by_columns) std::swap(rows, columns);
+    Check(cublasLtMatrixLayoutInit(layout, CudaType(type), rows, columns, stride), key_,
+          "describing a matrix");
+  }
+
+  cublasLtHandle_t handle_;
+  const ProductKey& key_;
+  float beta_;
+  cublasLtMatrixLayoutOpaque_t a_, b_, to_;
+};
+
+// Gives one of its settings another value. Returns whether the algorithm has that setting; cuBLASLt has yet to
+// check whether the values go together.
+bool Mutate(std::minstd_rand& random, Algorithm& words) {
+  auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(words);
+  const auto set = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
+    return cublasLtMatmulAlgoConfigSetAttribute(&algorithm, attribute, &value, sizeof(value)) ==
+           CUBLAS_STATUS_SUCCESS;
+  };
+  // One of those that it says it can have.
+  const auto set_one_of = [&](cublasLtMatmulAlgoCapAttributes_t of,
+                              cublasLtMatmulAlgoConfigAttributes_t attribute) {
+    std::array<uint32_t, CUBLASLT_MATMUL_TILE_END> values;
+    size_t bytes = 0;
+    if (cublasLtMatmulAlgoCapGetAttribute(&algorithm, of, values.data(), sizeof(values), &bytes) !=
+        CUBLAS_STATUS_SUCCESS) {
+      return false;
+    }
+    const size_t count = bytes / sizeof(uint32_t);
+    return count > 0 && set(attribute, values[random() % count]);
+  };
+  bool has_it = false;
+  switch (random() % 5) {
+    case 0:
+      has_it = set_one_of(CUBLASLT_ALGO_CAP_TILE_IDS, CUBLASLT_ALGO_CONFIG_TILE_ID);
+      break;
+    case 1:
+      has_it = set_one_of(CUBLASLT_ALGO_CAP_STAGES_IDS, CUBLASLT_ALGO_CONFIG_STAGES_ID);
+      break;
+    case 2: {
+      // Those of up to eight blocks, which every GPU that has clusters can place.
+      constexpr int kShapes = CUBLASLT_CLUSTER_SHAPE_2x4x1 - CUBLASLT_CLUSTER_SHAPE_1x1x1 + 1;
+      has_it = set(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID,
+                   static_cast<uint16_t>(CUBLASLT_CLUSTER_SHAPE_1x1x1 + random() % kShapes));
+      break;
+    }
+    case 3:
+      has_it = set(CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, static_cast<uint32_t>(random() % 2));
+      break;
+    default: {
+      const auto parts = static_cast<int32_t>(1 + random() % 6);
+      const uint32_t scheme =
+          parts > 1 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+      has_it = set(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, parts) &&
+               set(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, scheme);
+    }
+  }
+  words = std::bit_cast<Algorithm>(algorithm);
+  return has_it;
+}
+
+// Times the candidates of one product, into `target`, which is a `to` that may be overwritten.
+class ProductSearch {
+ public:
+  ProductSearch(Descriptors& descriptors, const Pointers& pointers, const at::Tensor& target,
+                bool adds)
+      : descriptors_(descriptors),
+        pointers_{pointers.a, pointers.b, pointers.bias, target.mutable_data_ptr()},
+        target_(target),
+        adds_(adds),
+        stream_(StreamOf(target)),
+        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)) {
+    if (adds_) target_.zero_();
+  }
+
+  // `first` and what else the heuristic proposes -> the plan to use.
+  ProductPlan Best(const ProductPlan& first, const std::vector<ProductPlan>& others) {
+    // What was queued before is not the search's.
+    C10_CUDA_CHECK(cudaStreamSynchronize(stream_));
+    begin_ = std::chrono::steady_clock::now();
+    candidates_ = {first};
+    // The second time: the first one wakes the GPU up, too.
+    std::ignore = TimeOnce(first);
+    const std::optional<double> first_us = TimeOnce(first);
+    TORCH_CHECK(first_us, "the algorithm that cuBLASLt proposes does not run");
+    limit_us_ = std::max(kSearch_us, kSearchProducts * *first_us);
+    // So that short ones are not lost in the clock's steps of half a microsecond.
+    repeats_ = std::clamp(static_cast<int>(100 / std::max(1.0, *first_us)), 1, 10);
+    times_us_ = {{*first_us, 0}};
+    for (const ProductPlan& plan : others) {
+      if (Elapsed_us() > kProposalsEnd * limit_us_) break;
+      Add(plan);
+    }
+    AddMutations();
+
+    std::vector<size_t> finalists = {0};
+    std::ranges::sort(times_us_);
+    for (const auto& [us, candidate] : times_us_) {
+      if (candidate != 0 && finalists.size() < kFinalists) finalists.push_back(candidate);
+    }
+    const std::vector<std::vector<double>> times = TimeInTurns(finalists);
+    size_t chosen = ChooseCandidate(times);
+    if (chosen != 0 && !GivesTheSame(candidates_[finalists[chosen]], first)) chosen = 0;
+    ProductPlan plan = candidates_[finalists[chosen]];
+    plan.us = Median(times[chosen]);
+    if (!times[0].empty()) plan.first_us = Median(times[0]);
+    return plan;
+  }
+
+ private:
+  double Elapsed_us() const {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin_)
+        .count();
+  }
+
+  bool Run(const ProductPlan& plan) {
+    if (descriptors_.Run(pointers_, plan, workspace_.get(), stream_) == CUBLAS_STATUS_SUCCESS) {
+      return true;
+    }
+    std::ignore = cudaGetLastError();  // it is of no other's concern
+    return false;
+  }
+
+  // Nothing: it does not run. The run before the timed ones loads the kernel, and keeps the GPU busy while
+  // those are queued.
+  std::optional<double> TimeOnce(const ProductPlan& plan) {
+    at::cuda::CUDAEvent begin(cudaEventDefault);
+    at::cuda::CUDAEvent end(cudaEventDefault);
+    if (!Run(plan)) return std::nullopt;
+    begin.record();
+    for (int i = 0; i < repeats_; ++i) {
+      if (!Run(plan)) return std::nullopt;
+    }
+    end.record();
+    end.synchronize();
+    return begin.elapsed_time(end) * 1e3 / repeats_;
+  }
+
+  void Add(const ProductPlan& plan) {
+    const bool is_known = std::ranges::any_of(candidates_, [&](const ProductPlan& candidate) {
+      return candidate.algorithm == plan.algorithm;
+    });
+    if (is_known) return;
+    if (const std::optional<double> us = TimeOnce(plan)) {
+      times_us_.emplace_back(*us, candidates_.size());
+      candidates_.push_back(plan);
+    }
+  }
+
+  void AddMutations() {
+    std::minstd_rand random(1);  // the same ones in each run
+    for (int i = 0; i < kMutations && Elapsed_us() < kMutationsEnd * limit_us_; ++i) {
+      std::ranges::sort(times_us_);
+      const size_t parent = times_us_[random() % std::min(kParents, times_us_.size())].second;
+      Algorithm algorithm = candidates_[parent].algorithm;
+      if (!Mutate(random, algorithm)) continue;
+      if (const std::optional<ProductPlan> plan = descriptors_.Checked(algorithm)) Add(*plan);
+    }
+  }
+
+  // Of each of them: in turns, so that a GPU that warms up or is slowed down favours none, and queued at once,
+  // so that it never waits for the host.
+  std::vector<std::vector<double>> TimeInTurns(const std::vector<size_t>& finalists) {
+    double turn_us = 0;
+    for (const auto& [us, candidate] : times_us_) {
+      if (std::ranges::find(finalists, candidate) != finalists.end()) turn_us += us * repeats_;
+    }
+    const int turns =
+        std::clamp(static_cast<int>((limit_us_ - Elapsed_us()) / turn_us), /*lo=*/3, /*hi=*/21);
+    std::vector<at::cuda::CUDAEvent> events;
+    for (size_t i = 0; i < turns * finalists.size() + 1; ++i) events.emplace_back(cudaEventDefault);
+    std::ignore = Run(candidates_[0]);
+    size_t event = 0;
+    events[event++].record();
+    std::vector<bool> fails(finalists.size());
+    for (int turn = 0; turn < turns; ++turn) {
+      for (size_t i = 0; i < finalists.size(); ++i) {
+        for (int run = 0; run < repeats_; ++run) {
+          if (!Run(candidates_[finalists[i]])) fails[i] = true;
+        }
+        events[event++].record();
+      }
+    }
+    events.back().synchronize();
+    std::vector<std::vector<double>> times(finalists.size());
+    for (size_t i = 0; i + 1 < events.size(); ++i) {
+      const size_t finalist = i % finalists.size();
+      if (fails[finalist]) continue;
+      times[finalist].push_back(events[i].elapsed_time(events[i + 1]) * 1e3 / repeats_);
+    }
+    return times;
+  }
+
+  // Some rows of what it gives.
+  at::Tensor Sample(const ProductPlan& plan) {
+    if (adds_) target_.zero_();
+    TORCH_CHECK(Run(plan), "cuBLASLt's algorithm runs no more");
+    const int64_t step = std::max<int64_t>(1, target_.size(0) / 64);
+    return target_.slice(/*dim=*/0, std::nullopt, std::nullopt, step)
+        .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  }
+
+  // cuBLASLt has checked it; this checks cuBLASLt.
+  bool GivesTheSame(const ProductPlan& plan, const ProductPlan& first) {
+    const at::Tensor expected = Sample(first);
+    const at::Tensor difference = (Sample(plan) - expected).abs().max();
+    return (difference <= kSameWithin * expected.abs().max()).item<bool>();
+  }
+
+  Descriptors& descriptors_;
+  Pointers pointers_;
+  at::Tensor target_;
+  bool adds_;
+  cudaStream_t stream_;
+  c10::DataPtr workspace_;
+  std::chrono::steady_clock::time_point begin_;
+  double limit_us_ = 0;
+  int repeats_ = 1;
+  std::vector<ProductPlan> candidates_;
+  std::vector<std::pair<double, size_t>> times_us_;  // of candidates
+};
+
+// "NVIDIA H100 80GB HBM3, 132 multiprocessors, cuBLASLt 130101".
+std::string DeviceText(c10::DeviceIndex device) {
+  const cudaDeviceProp* properties = at::cuda::getDeviceProperties(device);
+  return fmt::format("{}, {} multiprocessors, cuBLASLt {}", properties->name,
+                     properties->multiProcessorCount, cublasLtGetVersion());
+}
+
+ProductPlanner& ProcessPlanner() {
+  static ProductPlanner planner(PlanFolder());
+  return planner;
+}
+
+}  // namespace
+
+struct ProductPlanner::Product {
+  const ProductKey& key;
+  const at::Tensor& to;
+  Pointers pointers;
+  Descriptors& descriptors;
+};
+
+ProductPlanner::ProductPlanner(std::string folder) : folder_(std::move(folder)) {}
+
+void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
+                              const ProductOptions& options) {
+  CheckArguments(to, a, b, options);
+  if (!options.bias.defined() && !LiesByRows(to) && LiesByColumns(to)) {
+    return Multiply(to.t(), b.t(), a.t(), options);
+  }
+  const std::optional<ProductKey> key = KeyOf(to, a, b, options);
+  if (!key) return MultiplyByAten(to, a, b, options);
+
+  // Seen by profilers, and by whoever counts operations, as ATen's products are.
+  RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({a, b}));
+  const c10::DeviceIndex device = to.device().index();
+  const c10::cuda::CUDAGuard on_device(device);
+  // A thread of autograd's may come to its first product without a context.
+  c10::cuda::set_device(device, /*force=*/true);
+  const cudaStream_t stream = StreamOf(to);
+  const void* bias = options.bias.defined() ? options.bias.const_data_ptr() : nullptr;
+  Descriptors descriptors(at::cuda::getCurrentCUDABlasLtHandle(), *key);
+  const Pointers pointers = {a.const_data_ptr(), b.const_data_ptr(), bias, to.mutable_data_ptr()};
+  const ProductPlan plan = PlanFor({*key, to, pointers, descriptors}, options.searches);
+  // From the allocator itself: ATen would fill it where deterministic algorithms are asked for.
+  c10::DataPtr workspace;
+  if (plan.workspace_bytes > 0) {
+    workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);
+  }
+  Check(descriptors.Run(pointers, plan, workspace.get(), stream), *key, "multiplying");
+}
+
+ProductPlan ProductPlanner::PlanFor(const Product& product, bool may_search) {
+  const c10::DeviceIndex device = product.to.device().index();
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[{device, product.key}];
+  if (!at::globalContext().deterministicAlgorithms()) {
+    if (!entry.chosen && !entry.looked_up) {
+      entry.looked_up = true;
+      const std::optional<ProductPlan> kept = FileOf(device).Find(product.key);
+      const std::optional<ProductPlan> checked =
+          kept ? product.descriptors.Checked(kept->algorithm) : std::nullopt;
+      if (checked) {
+        entry.chosen = {product.key, *kept, PlanSource::kFile};
+        entry.chosen->plan.workspace_bytes = checked->workspace_bytes;
+      }
+    }
+    if (!entry.chosen && may_search &&
+        c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None) {
+      Search(product, entry);
+    }
+    if (entry.chosen) return entry.chosen->plan;
+  }
+  if (!entry.first) {
+    entry.first = {product.key, product.descriptors.Proposals(kFirstWorkspace_bytes, 1)[0]};
+  }
+  return entry.first->plan;
+}
+
+void ProductPlanner::Search(const Product& product, Entry& entry) {
+  const c10::NoGradGuard no_gradients;
+  Descriptors& descriptors = product.descriptors;
+  std::vector<ProductPlan> others = descriptors.Proposals(kFirstWorkspace_bytes, kProposals);
+  // One is asked for as PlanFor() does, should the count make a difference.
+  const ProductPlan first = descriptors.Proposals(kFirstWorkspace_bytes, 1)[0];
+  entry.chosen = {product.key, first, PlanSource::kFirst};
+  if (searches_ == kMostSearches) return;
+  ++searches_;
+  std::ranges::copy(descriptors.Proposals(kMostWorkspace_bytes, kProposals),
+                    std::back_inserter(others));
+  try {
+    const bool adds = product.key.adds;
+    const at::Tensor target =
+        adds ? at::empty_strided(product.to.sizes(), product.to.strides(), product.to.options())
+             : product.to;
+    entry.chosen->plan =
+        ProductSearch(descriptors, product.pointers, target, adds).Best(first, others);
+  } catch (const c10::OutOfMemoryError&) {
+    return;
+  }
+  entry.chosen->source = PlanSource::kSearched;
+  const ProductPlan kept = FileOf(product.to.device().index())
+                               .Keep(product.key, entry.chosen->plan, [&](const ProductPlan& plan) {
+                                 return descriptors.Checked(plan.algorithm).has_value();
+                               });
+  if (kept == entry.chosen->plan) return;
+  entry.chosen->plan = kept;
+  entry.chosen->source = PlanSource::kFile;
+}
+
+const ProductPlanFile& ProductPlanner::FileOf(c10::DeviceIndex device) {
+  auto it = files_.find(device);
+  if (it == files_.end()) {
+    it = files_.emplace(device, ProductPlanFile(folder_, DeviceText(device))).first;
+  }
+  return it->second;
+}
+
+std::vector<ProductPlanReport> ProductPlanner::Plans() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ProductPlanReport> reports;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.chosen || entry.first) reports.push_back(entry.chosen ? *entry.chosen : *entry.first);
+  }
+  return reports;
+}
+
+void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
+                   const ProductOptions& options) {
+  ProcessPlanner().Multiply(to, a, b, options);
+}
+
+std::vector<ProductPlanReport> ProductPlans() { return ProcessPlanner().Plans(); }
+
+}  // namespace lockstep::ops

@@ -1,0 +1,473 @@
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "trainer/ops/norm_pool_kernel.h"
+#include "trainer/ops/pack.cuh"
+#include "trainer/ops/partial_sums.cuh"
+
+namespace lockstep::ops {
+namespace {
+
+// Forward and dx: a thread has one pack of channels of one pooled column and walks down kRows
+// pooled rows, in every gridDim.y-th image. What a window shares with the one below, and what
+// belongs to the channels, stays in registers. Statistics and sums go through the images forwards,
+// these two backwards, so that each begins with what is still in the L2 cache.
+constexpr int kThreads = 128;
+// On a multiprocessor at once, as registers allow.
+constexpr int kForwardBlocks = 5;
+constexpr int kBackwardBlocks = 4;
+constexpr int kRows = 8;
+
+// The sums: a block is kWide packs wide, 128 bytes of a row, and kHigh rows high.
+constexpr int kWide = 8;
+constexpr int kHigh = 32;
+constexpr int kSumBlocks = 2;  // on a multiprocessor at once
+constexpr int kUnroll = 4;     // rows whose loads a thread has under way
+
+// norm(x) = x scale + shift. Each kernel must round it alike, as one says what ReLU let pass and
+// another asks again.
+template <typename T>
+struct Affine {
+  static constexpr int kSize = Pack<T>::kSize;
+  float scale[kSize];
+  float shift[kSize];
+
+  __device__ Affine(const float* weight, const float* bias, const float* statistics,
+                    int64_t channels, int64_t pack) {
+    float mean[kSize];
+    float rstd[kSize];
+    LoadWeights(statistics, pack, mean);
+    LoadWeights(statistics + channels, pack, rstd);
+    LoadWeights(weight, pack, scale);
+    LoadWeights(bias, pack, shift);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      scale[i] *= rstd[i];
+      shift[i] = fmaf(-mean[i], scale[i], shift[i]);
+    }
+  }
+  __device__ float operator()(float x, int i) const { return fmaf(x, scale[i], shift[i]); }
+};
+
+// What a thread that walks has of an image.
+struct Walk {
+  unsigned pack;
+  int column;  // of the pooled ones
+  int first;   // pooled row
+  int end;
+
+  __device__ Walk(unsigned index, unsigned packs, const NormPoolShape& shape) {
+    const unsigned pixel = index / packs;
+    pack = index % packs;
+    column = static_cast<int>(pixel % shape.pooled_width);
+    first = static_cast<int>(pixel / shape.pooled_width) * kRows;
+    end = min(first + kRows, shape.pooled_height);
+  }
+};
+
+// One integer orders a window's values: its upper half is norm(x), rounded to T as y is. Integers
+// order floats that are not negative as floats do, NaN last; what is negative comes before them in
+// any order, as ReLU lets none of it pass. The lower half is a code, 8 - position, by which the
+// first of equals is the greatest.
+template <typename T>
+using Key = std::conditional_t<sizeof(T) == 2, int32_t, int64_t>;
+template <typename T>
+constexpr Key<T> kOne = Key<T>{1} << 8 * sizeof(T);  // of the upper half
+constexpr int kNothingPasses = 9;
+
+template <typename T>
+struct Candidates {
+  static constexpr int kSize = Pack<T>::kSize;
+  Key<T> keys[kSize];
+  float values[kSize];  // x
+
+  // Below all others.
+  __device__ static Candidates None() {
+    Candidates none;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      none.keys[i] = std::numeric_limits<Key<T>>::min();
+      none.values[i] = 0;
+    }
+    return none;
+  }
+};
+
+// The pack's values. Of two bf16 in a word the compiler would take the upper one in two steps.
+template <typename T>
+__device__ void ToFloats(const uint4& words, float (&values)[Pack<T>::kSize]) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    const Pack<uint32_t> pairs = Unpack<uint32_t>(words);
+#pragma unroll
+    for (int i = 0; i < Pack<T>::kSize; i += 2) {
+      values[i] = __uint_as_float(pairs.values[i / 2] << 16);
+      values[i + 1] = __uint_as_float(pairs.values[i / 2] & 0xffff0000);
+    }
+  } else {
+    const Pack<T> pack = Unpack<T>(words);
+#pragma unroll
+    for (int i = 0; i < Pack<T>::kSize; ++i) values[i] = ToFloat(pack.values[i]);
+  }
+}
+
+// norm(x) in words, of which the compiler rounds two values at once.
+template <typename T>
+__device__ uint4 Rounded(const Affine<T>& norm, const float (&x)[Pack<T>::kSize]) {
+  Pack<T> rounded;
+#pragma unroll
+  for (int i = 0; i < Pack<T>::kSize; ++i) rounded.values[i] = FromFloat<T>(norm(x[i], i));
+  return __builtin_bit_cast(uint4, rounded);
+}
+
+template <typename T>
+__device__ Candidates<T> CandidatesOf(const uint4& words, const Affine<T>& norm, int code) {
+  Candidates<T> result;
+  ToFloats<T>(words, result.values);
+  const Pack<int32_t> bits = Unpack<int32_t>(Rounded(norm, result.values));
+#pragma unroll
+  for (int i = 0; i < Pack<T>::kSize; ++i) {
+    if constexpr (sizeof(T) == 4) {
+      result.keys[i] = int64_t{bits.values[i]} * kOne<T> + code;
+    } else {
+      const int pair = bits.values[i / 2];
+      result.keys[i] = (i % 2 == 0 ? pair << 16 : pair & 0xffff0000) | code;
+    }
+  }
+  return result;
+}
+
+// Makes each of `best` the greater of it and of `other`, to whose code `add` is added.
+template <typename T>
+__device__ void Merge(Candidates<T>& best, const Candidates<T>& other, int add = 0) {
+#pragma unroll
+  for (int i = 0; i < Candidates<T>::kSize; ++i) {
+    const Key<T> key = other.keys[i] + add;
+    const bool is_greater = key > best.keys[i];
+    best.keys[i] = max(best.keys[i], key);
+    best.values[i] = is_greater ? other.values[i] : best.values[i];
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kForwardBlocks)
+    Forward(NormPoolForward t, NormPoolShape shape, unsigned threads) {
+  constexpr int kSize = Pack<T>::kSize;
+  const unsigned index = blockIdx.x * kThreads + threadIdx.x;
+  if (index >= threads) return;
+  const int packs = shape.channels / kSize;
+  const Walk walk(index, packs, shape);
+  const Affine<T> norm(t.weight, t.bias, t.statistics, shape.channels, walk.pack);
+  const bool has_left = walk.column > 0;
+  const bool has_right = 2 * walk.column + 1 < shape.width;
+  const auto load = [&](const uint4* middle, uint4(&loaded)[3]) {
+    if (has_left) loaded[0] = middle[-packs];
+    loaded[1] = middle[0];
+    if (has_right) loaded[2] = middle[packs];
+  };
+  // The greatest of a window's row whose last value has that code.
+  const auto greatest_of = [&](const uint4(&loaded)[3], int code) {
+    Candidates<T> greatest = CandidatesOf(loaded[1], norm, code + 1);
+    if (has_left) Merge(greatest, CandidatesOf(loaded[0], norm, code + 2));
+    if (has_right) Merge(greatest, CandidatesOf(loaded[2], norm, code));
+    return greatest;
+  };
+  for (int64_t image = shape.count - 1 - blockIdx.y; image >= 0; image -= gridDim.y) {
+    const int width = shape.width * packs;
+    const uint4* from =
+        static_cast<const uint4*>(t.x) +
+        ((image * shape.height + 2 * walk.first) * shape.width + 2 * walk.column) * packs +
+        walk.pack;
+    int64_t to =
+        ((image * shape.pooled_height + walk.first) * shape.pooled_width + walk.column) * packs +
+        walk.pack;
+    uint4 loaded[2][3];
+    Candidates<T> shared = Candidates<T>::None();
+    if (walk.first > 0) {
+      load(from - width, loaded[1]);
+      shared = greatest_of(loaded[1], 0);
+    }
+#pragma unroll 1
+    for (int row = walk.first; row < walk.end; ++row) {
+      const bool has_below = 2 * row + 1 < shape.height;
+      load(from, loaded[0]);
+      if (has_below) load(from + width, loaded[1]);
+      Candidates<T> best = greatest_of(loaded[0], 3);
+      Merge(best, shared, 6);
+      if (has_below) {
+        shared = greatest_of(loaded[1], 0);
+        Merge(best, shared);
+      }
+      using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+      Pack<T> y;
+      Pack<T> winners;
+      Pack<uint8_t, kSize> codes;
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+        // What is not positive becomes 0.
+        const Key<T> key = max(best.keys[i], Key<T>{kNothingPasses});
+        y.values[i] = __builtin_bit_cast(T, static_cast<Bits>(key / kOne<T>));
+        winners.values[i] = FromFloat<T>(best.values[i]);
+        codes.values[i] = static_cast<uint8_t>(key);
+      }
+      Store(t.y, to, y);
+      Store(t.winners, to, winners);
+      reinterpret_cast<Pack<uint8_t, kSize>*>(t.codes)[to] = codes;
+      from += 2 * width;
+      to += shape.pooled_width * packs;
+    }
+  }
+}
+
+// Sums of dz x^ and of dz over pooled rows, of which each gives dy to its winner alone.
+template <typename T>
+__global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
+    Sums(NormPoolBackward t, int channels, int64_t rows) {
+  constexpr int kSize = Pack<T>::kSize;
+  constexpr int kColumns = 2 * kSize * kWide;
+  const int64_t packs = channels / kSize;
+  const int64_t pack = int64_t{blockIdx.x} * kWide + threadIdx.x;
+  float sums[2][kSize] = {};
+  if (pack < packs) {
+    const Affine<T> norm(t.weight, t.bias, t.statistics, channels, pack);
+    float mean[kSize];
+    LoadWeights(t.statistics, pack, mean);
+    const int64_t stride = int64_t{gridDim.y} * kHigh;
+    for (int64_t first = int64_t{blockIdx.y} * kHigh + threadIdx.y; first < rows;
+         first += kUnroll * stride) {
+      uint4 winners[kUnroll];
+      uint4 gradients[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int64_t row = first + u * stride;
+        if (row >= rows) continue;
+        winners[u] = Load(t.winners, row * packs + pack);
+        gradients[u] = Load(t.dy, row * packs + pack);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        if (first + u * stride >= rows) continue;
+        float x[kSize];
+        float y[kSize];
+        float dy[kSize];
+        ToFloats<T>(winners[u], x);
+        ToFloats<T>(Rounded(norm, x), y);
+        ToFloats<T>(gradients[u], dy);
+#pragma unroll
+        for (int i = 0; i < kSize; ++i) {
+          // Asked the other way round, NaN would not pass.
+          const float dz = y[i] <= 0 ? 0 : dy[i];
+          sums[0][i] = fmaf(dz, x[i] - mean[i], sums[0][i]);
+          sums[1][i] += dz;
+        }
+      }
+    }
+    float rstd[kSize];
+    LoadWeights(t.statistics + channels, pack, rstd);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) sums[0][i] *= rstd[i];
+  }
+  __shared__ float shared[kHigh][kColumns];
+#pragma unroll
+  for (int i = 0; i < 2 * kSize; ++i) {
+    shared[threadIdx.y][i * kWide + threadIdx.x] = sums[i / kSize][i % kSize];
+  }
+  __syncthreads();
+  // A thread for each column.
+  const int column = static_cast<int>(threadIdx.y * kWide + threadIdx.x);
+  const int64_t own_pack = int64_t{blockIdx.x} * kWide + column % kWide;
+  if (column >= kColumns || own_pack >= packs) return;
+  float sum = 0;
+#pragma unroll
+  for (int row = 0; row < kHigh; ++row) sum += shared[row][column];
+  const int which = column / kWide / kSize;
+  const int64_t channel = own_pack * kSize + column / kWide % kSize;
+  t.partials[(int64_t{blockIdx.y} * 2 + which) * channels + channel] = sum;
+}
+
+// What dx = scale dz + slope x + constant has of a pack's channels.
+template <typename T>
+struct Gradient {
+  static constexpr int kSize = Pack<T>::kSize;
+  float scale[kSize];
+  float slope[kSize];
+  float constant[kSize];
+
+  __device__ Gradient(const NormPoolBackward& t, const NormPoolShape& shape, int64_t pack) {
+    float mean[kSize];
+    float rstd[kSize];
+    float d_weight[kSize];
+    float d_bias[kSize];
+    LoadWeights(t.weight, pack, scale);
+    LoadWeights(t.statistics, pack, mean);
+    LoadWeights(t.statistics + shape.channels, pack, rstd);
+    LoadWeights(t.d_weights, pack, d_weight);
+    LoadWeights(t.d_weights + shape.channels, pack, d_bias);
+    const float share = 1 / static_cast<float>(shape.count * (int64_t{shape.height} * shape.width));
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) {
+      scale[i] *= rstd[i];
+      slope[i] = -scale[i] * share * d_weight[i] * rstd[i];
+      constant[i] = fmaf(-slope[i], mean[i], -scale[i] * share * d_bias[i]);
+    }
+  }
+  __device__ float operator()(float dz, float x, int i) const {
+    return fmaf(scale[i], dz, fmaf(slope[i], x, constant[i]));
+  }
+};
+
+// Two windows side by side: dy, and the codes of their winners.
+template <typename T>
+struct Windows {
+  static constexpr int kSize = Pack<T>::kSize;
+  using Codes = std::conditional_t<kSize == 8, uint2, uint32_t>;
+  uint4 dy[2];
+  Codes codes[2];
+
+  __device__ static Windows None() {
+    Pack<uint8_t, kSize> codes;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) codes.values[i] = kNothingPasses;
+    const auto none = __builtin_bit_cast(Codes, codes);
+    return {.dy = {}, .codes = {none, none}};
+  }
+};
+
+// At each step a thread has the pixels (2 i, 2 j) to (2 i + 1, 2 j + 1) of its pooled row i and
+// column j. Only the windows (i, j), (i, j + 1), (i + 1, j) and (i + 1, j + 1) contain any of them.
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBackwardBlocks)
+    Backward(NormPoolBackward t, NormPoolShape shape, unsigned threads) {
+  constexpr int kSize = Pack<T>::kSize;
+  const unsigned index = blockIdx.x * kThreads + threadIdx.x;
+  if (index >= threads) return;
+  const int packs = shape.channels / kSize;
+  const Walk walk(index, packs, shape);
+  const Gradient<T> gradient(t, shape, walk.pack);
+  const bool has_next = walk.column + 1 < shape.pooled_width;
+  const bool has_right = 2 * walk.column + 1 < shape.width;
+  const int width = shape.width * packs;
+  const int pooled_width = shape.pooled_width * packs;
+  const auto load = [&](int64_t from) {
+    Windows<T> windows = Windows<T>::None();
+    const auto* codes =
+        static_cast<const typename Windows<T>::Codes*>(static_cast<const void*>(t.codes));
+    windows.dy[0] = Load(t.dy, from);
+    windows.codes[0] = codes[from];
+    if (has_next) {
+      windows.dy[1] = Load(t.dy, from + packs);
+      windows.codes[1] = codes[from + packs];
+    }
+    return windows;
+  };
+  for (int64_t image = shape.count - 1 - blockIdx.y; image >= 0; image -= gridDim.y) {
+    int64_t from =
+        (image * shape.pooled_height + walk.first) * pooled_width + walk.column * packs + walk.pack;
+    int64_t pixel =
+        (image * shape.height + 2 * walk.first) * width + 2 * walk.column * packs + walk.pack;
+    Windows<T> windows[2];
+    windows[1] = load(from);
+#pragma unroll 1
+    for (int row = walk.first; row < walk.end; ++row) {
+      const bool has_below = 2 * row + 1 < shape.height;
+      const bool is_inside[2][2] = {{true, has_right}, {has_below, has_below && has_right}};
+      uint4 x[2][2];
+#pragma unroll
+      for (int at = 0; at < 4; ++at) {
+        if (is_inside[at / 2][at % 2]) {
+          x[at / 2][at % 2] = Load(t.x, pixel + at / 2 * width + at % 2 * packs);
+        }
+      }
+      windows[0] = windows[1];
+      from += pooled_width;
+      windows[1] = row + 1 < shape.pooled_height ? load(from) : Windows<T>::None();
+#pragma unroll
+      for (int at = 0; at < 4; ++at) {
+        const int down = at / 2;
+        const int right = at % 2;
+        if (!is_inside[down][right]) continue;
+        float dz[kSize] = {};
+#pragma unroll
+        for (int below = 0; below <= down; ++below) {
+#pragma unroll
+          for (int next = 0; next <= right; ++next) {
+            const int position = (1 + down - 2 * below) * 3 + 1 + right - 2 * next;
+            float dy[kSize];
+            ToFloats<T>(windows[below].dy[next], dy);
+            const auto codes = __builtin_bit_cast(Pack<uint8_t, kSize>, windows[below].codes[next]);
+#pragma unroll
+            for (int i = 0; i < kSize; ++i) {
+              if (codes.values[i] == 8 - position) dz[i] += dy[i];
+            }
+          }
+        }
+        float values[kSize];
+        ToFloats<T>(x[down][right], values);
+        Pack<T> dx;
+#pragma unroll
+        for (int i = 0; i < kSize; ++i) {
+          dx.values[i] = FromFloat<T>(gradient(dz[i], values[i], i));
+        }
+        Store(t.dx, pixel + down * width + right * packs, dx);
+      }
+      pixel += 2 * width;
+    }
+  }
+}
+
+// Threads that walk an image.
+unsigned WalksOf(const NormPoolShape& shape, int pack) {
+  const int64_t strips = (shape.pooled_height + kRows - 1) / kRows;
+  return static_cast<unsigned>(strips * shape.pooled_width * (shape.channels / pack));
+}
+
+// So many blocks for an image, and one or more for each image.
+dim3 WalksGrid(unsigned walks, int64_t count) {
+  constexpr int64_t kMostImages = 65535;
+  return {(walks + kThreads - 1) / kThreads, static_cast<unsigned>(std::min(count, kMostImages))};
+}
+
+int64_t PooledRows(const NormPoolShape& shape) {
+  return shape.count * shape.pooled_height * shape.pooled_width;
+}
+
+dim3 SumsGrid(const NormPoolShape& shape, int pack) {
+  const int64_t packs = shape.channels / pack;
+  const int64_t wide = (packs + kWide - 1) / kWide;
+  const int64_t resident = int64_t{shape.multiprocessors} * kSumBlocks / wide;
+  // That find rows for all loads of their threads.
+  const int64_t most = (PooledRows(shape) + kHigh * kUnroll - 1) / (kHigh * kUnroll);
+  return {static_cast<unsigned>(wide),
+          static_cast<unsigned>(std::clamp<int64_t>(resident, 1, most))};
+}
+
+}  // namespace
+
+int64_t NormPoolPartialRows(FloatType type, const NormPoolShape& shape) {
+  return SumsGrid(shape, ChannelsOfPack(type)).y;
+}
+
+void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPoolShape& shape,
+                    cudaStream_t stream) {
+  WithType(type, [&](auto zero) {
+    using T = decltype(zero);
+    const unsigned walks = WalksOf(shape, Pack<T>::kSize);
+    Forward<T><<<WalksGrid(walks, shape.count), kThreads, 0, stream>>>(tensors, shape, walks);
+  });
+}
+
+void LaunchNormPoolBackward(const NormPoolBackward& tensors, FloatType type,
+                            const NormPoolShape& shape, cudaStream_t stream) {
+  WithType(type, [&](auto zero) {
+    using T = decltype(zero);
+    const dim3 grid = SumsGrid(shape, Pack<T>::kSize);
+    Sums<T><<<grid, dim3(kWide, kHigh), 0, stream>>>(tensors, shape.channels, PooledRows(shape));
+    float* d_weights = tensors.d_weights;
+    LaunchSumPartials(tensors.partials, {{.sums = d_weights}, {.sums = d_weights + shape.channels}},
+                      grid.y, shape.channels, stream);
+    const unsigned walks = WalksOf(shape, Pack<T>::kSize);
+    Backward<T><<<WalksGrid(walks, shape.count), kThreads, 0, stream>>>(tensors, shape, walks);
+  });
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,60 @@
+// The kernels of norm_pool.h. All pointers are the device's; images are [count, height, width,
+// channels].
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "trainer/ops/float_type.h"
+
+namespace lockstep::ops {
+
+struct NormPoolShape {
+  int64_t count;
+  int channels;  // a multiple of ChannelsOfPack
+  int height;
+  int width;
+  int pooled_height;  // half of height, rounded up
+  int pooled_width;
+  int multiprocessors;  // of the device
+};
+
+// Rows of the scratch for sums over rows, [rows, 2, channels] of float32.
+int64_t NormPoolPartialRows(FloatType type, const NormPoolShape& shape);
+
+struct NormPoolForward {
+  const void* x;
+  const float* weight;      // [channels]
+  const float* bias;        // [channels]
+  const float* statistics;  // [2, channels]: mean, 1 / sqrt(variance + epsilon)
+  void* y;                  // [count, pooled_height, pooled_width, channels], as are:
+  void* winners;            // x of the greatest value in each window
+  uint8_t* codes;           // 8 - its position, row by row; 9 where ReLU lets nothing pass
+};
+
+struct NormPoolBackward {
+  const void* x;
+  const void* dy;
+  const void* winners;
+  const uint8_t* codes;
+  const float* weight;
+  const float* bias;
+  const float* statistics;
+  float* partials;   // scratch
+  float* d_weights;  // [2, channels]: of weight, of bias
+  void* dx;
+};
+
+// Enqueues y, winners and codes.
+void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPoolShape& shape,
+                    cudaStream_t stream);
+
+// Enqueues, with x^ = (x - mean) rstd and dz = sum of dy over the windows that x won and that ReLU
+// let pass,
+//   d_weights = sums over pixels of dz x^ and of dz;
+//   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), the means being a channel's.
+void LaunchNormPoolBackward(const NormPoolBackward& tensors, FloatType type,
+                            const NormPoolShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,11 @@
+// Where a kernel's float32 sums over rows go.
+#pragma once
+
+namespace lockstep::ops {
+
+struct SumsTo {
+  float* sums = nullptr;  // [columns] on the device; null: they are not wanted
+  bool adds = false;      // to what is there, instead of over it
+};
+
+}  // namespace lockstep::ops
