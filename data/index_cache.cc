@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/file_descriptor.h"
 #include "base/host_name.h"
@@ -33,15 +33,9 @@ int64_t Now_ns() {
 }
 
 // Where indexes lie; empty: nowhere.
-fs::path CacheFolder() {
-  const auto absolute = [](const char* name) {
-    const char* value = std::getenv(name);
-    const fs::path path(value == nullptr ? "" : value);
-    return path.is_absolute() ? path : fs::path();
-  };
-  fs::path base = absolute("XDG_CACHE_HOME");
-  if (base.empty() && !absolute("HOME").empty()) base = absolute("HOME") / ".cache";
-  return base.empty() ? base : base / "lockstep" / "index";
+fs::path IndexFolder() {
+  const fs::path cache = CacheFolder();
+  return cache.empty() ? cache : cache / "index";
 }
 
 bool IsSettled(const ImageIndex& index, int64_t listed_ns) {
@@ -115,7 +109,7 @@ ImageIndex Kept(ImageIndex index, const fs::path& path, const std::string& key) 
 ImageIndex CachedIndex(const std::string& key,
                        const std::function<bool(const ImageIndex&)>& is_current,
                        const std::function<ImageColumns()>& build) {
-  const fs::path folder = CacheFolder();
+  const fs::path folder = IndexFolder();
   const std::string whole_key = HostName() + '\0' + key;
   const fs::path path = folder / fmt::format("{:016x}", Xxh3Of(whole_key));
   if (!folder.empty()) {

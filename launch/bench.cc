@@ -20,6 +20,7 @@
 #include "launch/child_process.h"
 #include "launch/scratch_folder.h"
 #include "launch/supervisor.h"
+#include "trainer/ops/matrix_product.h"
 #include "trainer/together.h"
 
 namespace lockstep {
@@ -182,6 +183,11 @@ void BenchStep(const config::Config& config, const BenchOptions& bench,
     for (const auto& [phase, ms] : value.items()) {
       fmt::print("{:>14}  {} ms\n", phase, ms.dump());
     }
+  }
+  for (const ops::ProductPlanReport& report : ops::ProductPlans()) {
+    fmt::print("{:>14}  {}: {:.1f} us, cuBLASLt's first {:.1f} us, {}\n", "product",
+               ops::Description(report.key), report.plan.us, report.plan.first_us,
+               ops::NameOf(report.source));
   }
 }
 

@@ -79,8 +79,6 @@ ResNet::Unit ResNet::MakeUnit(torch::nn::Module& parent, const std::string& conv
   const auto module = parent.register_module(
       convolution, torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, size).bias(false)));
   torch::nn::init::kaiming_normal_(module->weight, 0, torch::kFanOut, torch::kReLU);
-  // As cuDNN reads them, beside images channels last.
-  module->weight.set_data(module->weight.contiguous(at::MemoryFormat::ChannelsLast));
   return {module->weight, parent.register_module(norm, std::make_shared<BatchNorm>(outputs, sync_)),
           stride};
 }
@@ -107,6 +105,17 @@ at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
   const Unit& last = units.back();
   if (downsample.empty()) return last(y, Activation::kRelu, shortcut);
   return last.norm->Join(last.Convolve(y), *downsample[0].norm, shortcut);
+}
+
+void ResNet::to(at::Device device, bool non_blocking) {
+  Model::to(device, non_blocking);
+  if (!device.is_cuda()) return;
+  // As cuDNN reads weights beside images channels last.
+  for (at::Tensor& parameter : parameters()) {
+    if (parameter.dim() == 4) {
+      parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  }
 }
 
 at::Tensor ResNet::Forward(const at::Tensor& input) {

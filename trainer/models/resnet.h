@@ -20,6 +20,10 @@ class ResNet : public Model {
   explicit ResNet(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
+
+  // On a GPU weights lie channels last, too.
+  using Model::to;
+  void to(at::Device device, bool non_blocking = false) override;
   std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
 
   // Takes torchvision's older files, which have no num_batches_tracked.

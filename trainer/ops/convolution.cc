@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trainer/ops/pointwise_convolution.h"
 #include "trainer/ops/rounded_weight.h"
 #include "trainer/ops/weight_gradient.h"
 
@@ -57,6 +58,10 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t st
   if (!x.is_cuda() || !is_16_bit || weight.scalar_type() != at::kFloat) {
     return ConvolutionTwin(x, weight, stride, padding);
   }
+  // By 1x1 it is a matrix product, whose plans are the better ones.
+  const bool is_pointwise = weight.size(2) == 1 && weight.size(3) == 1 && stride == 1 &&
+                            padding == 0 && x.is_contiguous(at::MemoryFormat::ChannelsLast);
+  if (is_pointwise && x.numel() > 0) return PointwiseConvolution(x, weight).convolved;
   return FusedConvolution::apply(x, weight, stride, padding);
 }
 

@@ -352,7 +352,8 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   constexpr int kUsed = kBranchBias ? kParts : kParts - 1;
   const int width = packs * kSize;
   float* partials = t.partials + int64_t{blockIdx.x} * kParts * width;
-  // [teams, columns] of a part at a time, where rows were: all of these have been read.
+  // [teams, columns] of a part at a time, where rows were: nothing is on its way there any more.
+  __pipeline_wait_prior(0);
   auto* part_sums = reinterpret_cast<float*>(bytes);
   const int columns = team_threads * kPacks * kSize;
   static_assert(sizeof(float[kBackwardThreads<kPacks>][kPacks][kSize]) <= sizeof(Memory));

@@ -22,6 +22,7 @@
 #include <random>
 #include <tuple>
 
+#include "base/cache_folder.h"
 #include "trainer/ops/launch_arguments.h"
 
 namespace lockstep::ops {
@@ -484,7 +485,7 @@ std::string DeviceText(c10::DeviceIndex device) {
 }
 
 ProductPlanner& ProcessPlanner() {
-  static ProductPlanner planner(PlanFolder());
+  static ProductPlanner planner(CacheFolder());
   return planner;
 }
 
@@ -496,6 +497,18 @@ struct ProductPlanner::Product {
   Pointers pointers;
   Descriptors& descriptors;
 };
+
+std::string_view NameOf(PlanSource source) {
+  switch (source) {
+    case PlanSource::kSearched:
+      return "searched";
+    case PlanSource::kFile:
+      return "from the file";
+    case PlanSource::kFirst:
+      break;
+  }
+  return "cuBLASLt's first";
+}
 
 ProductPlanner::ProductPlanner(std::string folder) : folder_(std::move(folder)) {}
 

@@ -41,6 +41,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,9 @@ enum class PlanSource {
   kSearched,  // by this process
   kFile,      // found by another process, or an earlier one
 };
+
+// "cuBLASLt's first", "searched", "from the file".
+std::string_view NameOf(PlanSource source);
 
 struct ProductPlanReport {
   ProductKey key;
@@ -108,7 +112,7 @@ class ProductPlanner {
 // What at::RecordFunction calls a planned product; its inputs are a and b.
 inline constexpr char kMatrixProductEvent[] = "lockstep::matrix_product";
 
-// By the process's planner, whose files lie in PlanFolder().
+// By the process's planner, whose files lie in CacheFolder().
 void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                    const ProductOptions& options = {});
 

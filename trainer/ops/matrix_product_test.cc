@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -208,26 +207,6 @@ TEST(ProductPlanFile, AFullDiskKeepsWhatWasThere) {
   EXPECT_EQ(file.Find(Key(1)), Plan(1));
   EXPECT_FALSE(file.Find(Key(2)));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
-}
-
-TEST(PlanFolder, IsWhereTheUsersCachesAre) {
-  const auto saved = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  };
-  const std::optional<std::string> home = saved("HOME");
-  const std::optional<std::string> cache = saved("XDG_CACHE_HOME");
-  setenv("HOME", "/home/someone", 1);
-  unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(PlanFolder(), "/home/someone/.cache/lockstep");
-  setenv("XDG_CACHE_HOME", "/var/cache", 1);
-  EXPECT_EQ(PlanFolder(), "/var/cache/lockstep");
-  setenv("XDG_CACHE_HOME", "relative", 1);
-  EXPECT_EQ(PlanFolder(), "/home/someone/.cache/lockstep");
-  unsetenv("HOME");
-  EXPECT_EQ(PlanFolder(), "");
-  home ? setenv("HOME", home->c_str(), 1) : unsetenv("HOME");
-  cache ? setenv("XDG_CACHE_HOME", cache->c_str(), 1) : unsetenv("XDG_CACHE_HOME");
 }
 
 struct Sizes {

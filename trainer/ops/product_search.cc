@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -141,17 +140,6 @@ std::optional<KeyedPlan> ParsePlanLine(const std::string& device, const std::str
   // This compares every character, and so the checksum, too.
   if (PlanLine(device, key, plan) != line) return std::nullopt;
   return parsed;
-}
-
-std::string PlanFolder() {
-  const auto absolute = [](const char* name) {
-    const char* value = std::getenv(name);
-    const fs::path path(value == nullptr ? "" : value);
-    return path.is_absolute() ? path : fs::path();
-  };
-  fs::path base = absolute("XDG_CACHE_HOME");
-  if (base.empty() && !absolute("HOME").empty()) base = absolute("HOME") / ".cache";
-  return base.empty() ? std::string() : (base / "lockstep").string();
 }
 
 ProductPlanFile::ProductPlanFile(const std::string& folder, std::string device)

@@ -83,9 +83,6 @@ struct KeyedPlan {
 };
 std::optional<KeyedPlan> ParsePlanLine(const std::string& device, const std::string& line);
 
-// $XDG_CACHE_HOME/lockstep, without that variable $HOME/.cache/lockstep; empty: there is neither.
-std::string PlanFolder();
-
 class ProductPlanFile {
  public:
   // An empty folder: no file.

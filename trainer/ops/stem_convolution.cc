@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "trainer/ops/convolution.h"
 #include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/rounded_weight.h"
 #include "trainer/ops/stem_convolution_kernel.h"
@@ -190,7 +191,7 @@ bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
 }  // namespace
 
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight) {
-  if (!IsFused(x, weight)) return StemConvolutionTwin(x, weight);
+  if (!IsFused(x, weight)) return Convolution(x, weight, /*stride=*/2, /*padding=*/3);
   return FusedStemConvolution::apply(x, weight);
 }
 

@@ -1,0 +1,12 @@
+// Where this user's programs keep what they can make again.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// $XDG_CACHE_HOME/lockstep, without that variable $HOME/.cache/lockstep; empty: there is neither, or it is no
+// absolute path. It may not exist yet.
+std::string CacheFolder();
+
+}  // namespace lockstep
