@@ -1,14 +1,10 @@
 #include "data/index_cache.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -16,9 +12,9 @@
 
 #include "base/cache_folder.h"
 #include "base/error.h"
-#include "base/file_descriptor.h"
 #include "base/host_name.h"
 #include "base/in_threads.h"
+#include "base/new_file.h"
 #include "base/xxh3.h"
 
 namespace lockstep {
@@ -27,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kCoarseClock_ns = 2'000'000'000;
+constexpr WriteErrors kErrors{.status = ExitStatus::kData, .when_full = ""};
 
 int64_t Now_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -44,43 +41,6 @@ bool IsSettled(const ImageIndex& index, int64_t listed_ns) {
   });
 }
 
-// Writes a file under a temporary name; what was not committed goes with it.
-class NewFile {
- public:
-  explicit NewFile(const fs::path& path) : path_(path) {
-    static std::atomic<int> number{0};
-    temporary_ = fmt::format("{}.{}.{}", path.string(), getpid(), number++);
-    descriptor_ =
-        FileDescriptor(open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  }
-  ~NewFile() {
-    if (descriptor_.get() >= 0 && !committed_) unlink(temporary_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  const std::string& temporary() const { return temporary_; }
-  bool good() const { return descriptor_.get() >= 0 && good_; }
-
-  void Write(std::span<const std::byte> bytes) {
-    while (good() && !bytes.empty()) {
-      const ssize_t written = write(descriptor_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      good_ = written > 0;
-      if (good_) bytes = bytes.subspan(written);
-    }
-  }
-
-  void Commit() { committed_ = rename(temporary_.c_str(), path_.c_str()) == 0; }
-
- private:
-  fs::path path_;
-  std::string temporary_;
-  FileDescriptor descriptor_;
-  bool good_ = true;
-  bool committed_ = false;
-};
-
 std::optional<ImageIndex> Read(const fs::path& path, const std::string& key) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
@@ -95,13 +55,16 @@ std::optional<ImageIndex> Read(const fs::path& path, const std::string& key) {
 ImageIndex Kept(ImageIndex index, const fs::path& path, const std::string& key) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
-  NewFile file(path);
-  index.Write(key, [&](std::span<const std::byte> bytes) { file.Write(bytes); });
-  if (!file.good()) return index;
-  std::optional<ImageIndex> written = Read(file.temporary(), key);
-  if (!written) return index;
-  file.Commit();
-  return *std::move(written);
+  try {
+    NewFile file(path.string(), kErrors);
+    index.Write(key, [&](std::span<const std::byte> bytes) { file.Write(bytes); });
+    std::optional<ImageIndex> written = Read(file.temporary_path(), key);
+    if (!written) return index;
+    file.Finish();
+    return *std::move(written);
+  } catch (const Error&) {
+    return index;
+  }
 }
 
 }  // namespace

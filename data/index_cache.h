@@ -12,7 +12,7 @@
 //   3. `build` lists everything. Each stamp is taken before what it stands for is read.
 //   4. A stamp of the last two seconds proves nothing, since clocks of file systems are coarse and a
 //      change in the same tick would leave it as it is: such an index is not kept.
-//   5. The index is written to DIR/HASH.PID.N, which is renamed to DIR/HASH: readers find a whole file or
+//   5. The index is written to DIR/HASH.??????, which is renamed to DIR/HASH: readers find a whole file or
 //      none, and of several writers the last one stays. It is not synced: the checksums tell.
 //   6. What was written is mapped in place of the columns in memory.
 //
