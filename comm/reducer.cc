@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/gradient_memory.h"
 
 namespace lockstep {
 
@@ -32,6 +33,8 @@ struct Reducer::Slot {
   // Autograd keeps the accumulator only weakly; the hook lives as long as it does.
   std::shared_ptr<torch::autograd::Node> accumulator;
   uintptr_t hook = 0;
+  unsigned before_addition = 0;  // a hook, too
+  c10::intrusive_ptr<GradientMemory> memory = c10::make_intrusive<GradientMemory>();
   bool has_gradient = false;  // since Begin()
   bool counted = false;       // in the backward that reduces
 };
@@ -103,6 +106,10 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
   PointGradientsIntoBuckets();
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
+    slot.before_addition = slot.parameter.register_hook([this, i](const at::Tensor& gradient) {
+      // An operation that has added it itself hands autograd none.
+      if (gradient.defined()) ZeroUnset(slots_[i]);
+    });
     slot.accumulator = torch::autograd::impl::grad_accumulator(slot.parameter);
     slot.hook =
         slot.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
@@ -115,7 +122,10 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
 }
 
 Reducer::~Reducer() {
-  for (Slot& slot : slots_) slot.accumulator->del_post_hook(slot.hook);
+  for (Slot& slot : slots_) {
+    slot.accumulator->del_post_hook(slot.hook);
+    slot.parameter.remove_hook(slot.before_addition);
+  }
 }
 
 // ---- Layout -------------------------------------------------------------------------------------
@@ -166,6 +176,7 @@ void Reducer::PointGradientsIntoBuckets() {
   for (Slot& slot : slots_) {
     at::Tensor view = ViewLike(slot.parameter, buckets_[slot.bucket].flat, slot.offset);
     if (slot.parameter.grad().defined()) view.copy_(slot.parameter.grad());
+    slot.memory->AttachTo(view);
     slot.parameter.mutable_grad() = std::move(view);
   }
   if (own_scalars_) {
@@ -295,10 +306,16 @@ at::Tensor Reducer::OwnSlice(const at::Tensor& flat) const {
 // ---- A step -------------------------------------------------------------------------------------
 
 void Reducer::Begin() {
-  at::_foreach_zero_(flats_);
-  if (own_scalars_) scalars_.zero_();
+  std::vector<at::Tensor> zeros;
+  for (Slot& slot : slots_) {
+    slot.has_gradient = slot.counted = false;
+    slot.memory->Begin();
+    if (slot.memory->IsToBeZero()) zeros.push_back(slot.parameter.grad());
+  }
+  if (zeros.size() == slots_.size()) zeros = flats_;
+  zeros.push_back(scalars_);
+  at::_foreach_zero_(zeros);
   for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
-  for (Slot& slot : slots_) slot.has_gradient = slot.counted = false;
   arrivals_.clear();
   reducing_ = false;
   saw_gradient_ = false;
@@ -342,7 +359,13 @@ void Reducer::LaunchFullBuckets() {
   }
 }
 
+void Reducer::ZeroUnset(Slot& slot) {
+  const at::NoGradGuard no_grad;
+  slot.memory->ZeroIfUnset(slot.parameter.grad());
+}
+
 void Reducer::Launch(Bucket& bucket) {
+  for (const size_t slot : bucket.slots) ZeroUnset(slots_[slot]);
   const at::Tensor& sent = bucket.wire.defined() ? bucket.wire : bucket.flat;
   if (bucket.wire.defined()) bucket.wire.copy_(bucket.flat);
   bucket.work = sharding() ? communicator_.ReduceScatterSum(OwnSlice(sent), sent, bucket.label)

@@ -19,9 +19,11 @@
 //      order with and without `shard`, so that both give the same bits wherever the communicator's
 //      ReduceScatterSum gives those of its AllReduceSum (MPI's does).
 //   6. Nothing waits for the device, so a step can be captured in a CUDA graph.
+//   7. Gradients that an operation wrote itself in the last step are not set to zero for this one, but written
+//      over (base/gradient_memory.h).
 //
 // A step, in order:
-//   1. Begin(): gradients and scalars are zero
+//   1. Begin(): gradients count as zero, and scalars are
 //   2. forward and backward of each micro-batch but the last: gradients add up locally
 //   3. scalars() gets its values
 //   4. ReduceDuringBackward(), then the last backward: each AccumulateGrad's hook counts its bucket
@@ -152,6 +154,7 @@ class Reducer {
   void ListSlices();
   at::Tensor OwnSlice(const at::Tensor& flat) const;
   void OnGradient(size_t slot);
+  void ZeroUnset(Slot& slot);
   void LaunchFullBuckets();
   void Launch(Bucket& bucket);
   std::string NamesWithoutGradient() const;

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/gradient_memory.h"
 #include "comm/mpi_test_world.h"
 
 namespace lockstep {
@@ -429,6 +430,88 @@ TEST_P(ReducerTest, TiedWeightsAndMixedDtypesAndChannelsLastKeepTheirViews) {
         EXPECT_TRUE(at::allclose(tied.grad(), twin.grad(), 1e-4, 1e-4));
         reducer.SettleLayout();
       }
+    }
+  }
+}
+
+// sum(weight) factor, whose backward writes the weight's gradient itself.
+class OwnGradient : public torch::autograd::Function<OwnGradient> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& weight,
+                            double factor) {
+    context->saved_data["gradient"] = weight.grad();
+    context->saved_data["factor"] = factor;
+    return weight.sum() * factor;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor gradient = context->saved_data["gradient"].toTensor();
+    const at::Tensor own =
+        gradients[0] * context->saved_data["factor"].toDouble() * at::ones_like(gradient);
+    if (GradientMemory::Of(gradient)->TakeOver()) {
+      gradient.copy_(own);
+    } else {
+      gradient.add_(own);
+    }
+    return {{}, {}};
+  }
+};
+
+// Whoever comes first, and however that was in the step before. `other` is as torch does it.
+TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
+  struct Uses {
+    int own;       // of `weight`, by OwnGradient, with factors 1, 2, ...
+    int autograd;  // by autograd, with factor 10
+    int micros = 1;
+  };
+  for (const bool shard : {false, true}) {
+    const at::Tensor weight = torch::ones({70}, floats().requires_grad(true));
+    const at::Tensor other = torch::ones({30}, floats().requires_grad(true));
+    Reducer reducer({{"weight", weight}, {"other", other}}, communicator(),
+                    {.missing_gradient = MissingGradient::kZero, .shard = shard});
+    bool was_written_over = false;
+    for (const Uses& uses :
+         {Uses{1, 0}, Uses{2, 0}, Uses{2, 1}, Uses{0, 2}, Uses{1, 1}, Uses{1, 0, 3}, Uses{0, 0},
+          Uses{0, 1}, Uses{1, 0}, Uses{0, 0}, Uses{1, 0}}) {
+      reducer.Begin();
+      EXPECT_EQ(weight.grad().eq(0).all().item<bool>(), !was_written_over);
+      for (int micro = 0; micro < uses.micros; ++micro) {
+        at::Tensor loss = other.sum();
+        for (int i = 0; i < uses.own; ++i) loss = loss + OwnGradient::apply(weight, i + 1.0);
+        for (int i = 0; i < uses.autograd; ++i) loss = loss + weight.sum() * 10;
+        if (micro + 1 == uses.micros) reducer.ReduceDuringBackward();
+        loss.backward();
+      }
+      reducer.Finish();
+      reducer.Wait();
+      const double sum = (uses.own * (uses.own + 1) / 2.0 + 10.0 * uses.autograd) * uses.micros *
+                         static_cast<double>(Ranks());
+      if (reducer.stages() == 0) {
+        EXPECT_TRUE(weight.grad().eq(sum).all().item<bool>());
+        reducer.SettleLayout();
+      }
+      for (const Shard& of : reducer.shards(0)) {
+        const double expected =
+            of.name == "weight" ? sum : static_cast<double>(uses.micros * Ranks());
+        EXPECT_TRUE(of.gradient.eq(expected).all().item<bool>()) << of.name;
+      }
+      was_written_over = uses.own > 0;
+    }
+    // A step that is given up after an operation has taken a gradient over, and not written it.
+    reducer.Begin();
+    GradientMemory::Of(weight.grad())->TakeOver();
+    weight.grad().fill_(NAN);
+    reducer.ReduceNow();
+    reducer.Wait();
+    reducer.Begin();
+    const at::Tensor loss = OwnGradient::apply(weight, 2.0) + other.sum();
+    reducer.ReduceDuringBackward();
+    loss.backward();
+    reducer.Finish();
+    reducer.Wait();
+    for (const Shard& of : reducer.shards(0)) {
+      const double expected = static_cast<double>((of.name == "weight" ? 2 : 1) * Ranks());
+      EXPECT_TRUE(of.gradient.eq(expected).all().item<bool>()) << of.name;
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/pointwise_convolution.h"
 #include "trainer/ops/rounded_weight.h"
 #include "trainer/ops/weight_gradient.h"
@@ -42,7 +43,7 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
     if (!wants_weight) return results;
     const at::Tensor to = context->saved_data["d_weight"].toTensor();
     if (to.defined()) {
-      to.add_(d_weight);
+      AddGradient(to, d_weight);
     } else {
       results[1] = d_weight.to(at::kFloat);
     }
@@ -54,8 +55,7 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
 
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding) {
-  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  if (!x.is_cuda() || !is_16_bit || weight.scalar_type() != at::kFloat) {
+  if (!x.is_cuda() || !Is16Bit(x) || weight.scalar_type() != at::kFloat) {
     return ConvolutionTwin(x, weight, stride, padding);
   }
   // By 1x1 it is a matrix product, whose plans are the better ones.

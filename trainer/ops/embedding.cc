@@ -55,6 +55,7 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
                                                     shape.positions * shape.width, d_out.options());
     at::Tensor added = context->saved_data["d_token"].toTensor();
     at::Tensor d_token;
+    if (added.defined() && !deterministic) PrepareToAdd(added);
     if (!added.defined() && !deterministic) {
       d_token = added =
           at::zeros({shape.vocabulary, shape.width}, d_out.options().dtype(at::kFloat));

@@ -3,17 +3,21 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "base/gradient_memory.h"
 
 namespace lockstep::ops {
 
@@ -27,6 +31,7 @@ class OpTest : public testing::TestWithParam<std::tuple<at::DeviceType, at::Scal
   }
   at::DeviceType device() const { return std::get<0>(GetParam()); }
   at::ScalarType dtype() const { return std::get<1>(GetParam()); }
+  bool Is16BitOnGpu() const { return device() == at::kCUDA && dtype() != at::kFloat; }
   at::TensorOptions options() const { return options(dtype()); }
   at::TensorOptions options(at::ScalarType type) const {
     return at::TensorOptions(device()).dtype(type);
@@ -57,7 +62,8 @@ inline testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tenso
 }
 
 // Runs `backward`, which gives each of `weights` its gradient, three times: the gradients add up in the
-// memory that the first has given them, and the hooks by which Reducer learns of them run each time.
+// memory that the first has given them, and the hooks by which Reducer learns of them run each time. Then, as in
+// the steps of a Reducer, twice from memory that holds nothing of use.
 inline void ExpectAddsToGradients(const std::function<void()>& backward,
                                   const std::vector<at::Tensor>& weights) {
   int hooks = 0;
@@ -87,6 +93,30 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
   for (size_t i = 0; i < weights.size(); ++i) {
     EXPECT_EQ(weights[i].grad().const_data_ptr(), memory[i]) << i;
     EXPECT_TRUE(IsNear(weights[i].grad(), 3 * once[i], 1e-5)) << i;
+  }
+
+  std::vector<c10::intrusive_ptr<GradientMemory>> memories;
+  for (const at::Tensor& weight : weights) {
+    memories.push_back(c10::make_intrusive<GradientMemory>());
+    memories.back()->AttachTo(weight.grad());
+    memories.back()->Begin();
+    memories.back()->TakeOver();
+    memories.back()->Begin();
+    weight.grad().detach().fill_(NAN);
+    weight.register_hook([memory = memories.back(), weight](const at::Tensor& gradient) {
+      const at::NoGradGuard no_grad;
+      if (gradient.defined()) memory->ZeroIfUnset(weight.grad());
+    });
+  }
+  for (int times = 1; times <= 2; ++times) {
+    backward();
+    for (size_t i = 0; i < weights.size(); ++i) {
+      EXPECT_TRUE(IsNear(weights[i].grad(), times * once[i], 1e-5)) << i << ", " << times;
+    }
+  }
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_FALSE(memories[i]->TakeOver()) << i;
+    weights[i].mutable_grad() = at::Tensor();
   }
 }
 

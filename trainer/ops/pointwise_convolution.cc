@@ -1,9 +1,9 @@
 #include "trainer/ops/pointwise_convolution.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAFunctions.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/matrix_product.h"
 #include "trainer/ops/rounded_weight.h"
 #include "trainer/ops/weight_gradient.h"
@@ -28,12 +28,6 @@ at::Tensor ImagesOf(const at::Tensor& x, const at::Tensor& rows) {
       .permute({0, 3, 1, 2});
 }
 
-at::Tensor Product(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor product = at::empty({a.size(0), b.size(1)}, a.options());
-  MatrixProduct(product, a, b);
-  return product;
-}
-
 // Whether nobody else has it, so that it may be written to.
 bool IsOwn(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
@@ -52,21 +46,19 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? matrix : at::Tensor()});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     context->set_materialize_grads(false);
-    return {ImagesOf(x, Product(Rows(x), matrix.t())), x};
+    return {ImagesOf(x, MatrixProduct(Rows(x), matrix.t(), x.scalar_type())), x};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) return {gradients[1], {}};
     const variable_list saved = context->get_saved_variables();
     const at::Tensor dy = Rows(gradients[0].contiguous(kLast));
-    // A thread of autograd's may come to its first product without a context, of which ATen would warn.
-    c10::cuda::set_device(dy.device().index(), /*force=*/true);
     variable_list results(2);
     if (context->needs_input_grad(0)) {
       const at::Tensor& matrix = saved[1];
       const at::Tensor& of_shortcut = gradients[1];
       if (!of_shortcut.defined()) {
-        results[0] = ImagesOf(gradients[0], Product(dy, matrix));
+        results[0] = ImagesOf(gradients[0], MatrixProduct(dy, matrix, dy.scalar_type()));
       } else {
         results[0] = IsOwn(of_shortcut) ? of_shortcut : of_shortcut.clone(kLast);
         MatrixProduct(Rows(results[0]), dy, matrix, {.adds = true});
@@ -74,9 +66,8 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
     }
     if (context->needs_input_grad(1)) {
       const at::Tensor& x = saved[0];
-      at::Tensor to = context->saved_data["d_weight"].toTensor();
-      if (to.defined()) to = to.view({dy.size(1), x.size(1)});
-      const at::Tensor d_weight = AddProduct(to, dy.t(), Rows(x));
+      const at::Tensor d_weight =
+          AddProduct(context->saved_data["d_weight"].toTensor(), dy.t(), Rows(x));
       if (d_weight.defined()) results[1] = d_weight.view({dy.size(1), x.size(1), 1, 1});
     }
     return results;
@@ -86,12 +77,12 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
 }  // namespace
 
 Fork PointwiseConvolution(const at::Tensor& x, const at::Tensor& weight) {
-  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  if (!x.is_cuda() || !is_16_bit || x.numel() == 0 || !x.is_contiguous(kLast)) {
+  if (!x.is_cuda() || !Is16Bit(x) || x.numel() == 0 || !x.is_contiguous(kLast)) {
     return PointwiseConvolutionTwin(x, weight);
   }
   const variable_list results = FusedFork::apply(x, weight);
-  return {results[0], results[1]};
+  // Where only the weight wants a gradient, nothing is to wait for one of the shortcut.
+  return {results[0], x.requires_grad() ? results[1] : x};
 }
 
 Fork PointwiseConvolutionTwin(const at::Tensor& x, const at::Tensor& weight) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "base/gradient_memory.h"
 #include "trainer/ops/matrix_product.h"
 
 namespace lockstep::ops {
@@ -15,18 +16,35 @@ at::Tensor GradientToAddTo(const at::Tensor& weight) {
   return fits ? gradient : at::Tensor();
 }
 
+bool TakesOver(const at::Tensor& to) {
+  GradientMemory* memory = GradientMemory::Of(to);
+  return memory != nullptr && memory->TakeOver();
+}
+
+void AddGradient(const at::Tensor& to, const at::Tensor& gradient) {
+  if (TakesOver(to)) {
+    to.copy_(gradient);
+  } else {
+    to.add_(gradient);
+  }
+}
+
+void PrepareToAdd(const at::Tensor& to) {
+  if (GradientMemory* memory = GradientMemory::Of(to)) memory->ZeroIfUnset(to);
+}
+
 at::Tensor AddProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b) {
   if (to.defined()) {
-    MatrixProduct(to, a, b, {.adds = true});
+    // A view is not known to be a gradient.
+    const bool adds = !TakesOver(to);
+    MatrixProduct(to.view({a.size(0), b.size(1)}), a, b, {.adds = adds});
     return {};
   }
-  const at::Tensor product = at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
-  MatrixProduct(product, a, b);
-  return product;
+  return MatrixProduct(a, b, at::kFloat);
 }
 
 GradientSums NewGradientSums(const at::Tensor& to, int64_t columns, const at::TensorOptions& like) {
-  if (to.defined()) return {{}, {to.mutable_data_ptr<float>(), /*adds=*/true}};
+  if (to.defined()) return {{}, {to.mutable_data_ptr<float>(), /*adds=*/!TakesOver(to)}};
   const at::Tensor result = at::empty({columns}, like.dtype(at::kFloat));
   return {result, {result.mutable_data_ptr<float>(), /*adds=*/false}};
 }
