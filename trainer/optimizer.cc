@@ -18,6 +18,11 @@ std::vector<at::Tensor> ZerosLike(const std::vector<at::Tensor>& tensors) {
   return zeros;
 }
 
+// Those for which ATen has no kernels that scale gradients and skip updates.
+bool FollowsNorms(const config::Optimizer& config) {
+  return config.type() == config::Optimizer::LAMB || config.type() == config::Optimizer::LARS;
+}
+
 // above / below where both are above 0, otherwise 1.
 at::Tensor RatioOrOne(const at::Tensor& above, const at::Tensor& below) {
   return at::where(above.gt(0).logical_and(below.gt(0)), above / below, 1.0);
@@ -57,16 +62,14 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
         group.momentum = ZerosLike(group.parameters);
       }
       // Views of one layout (channels last, say) are walked through as they lie in memory.
-      const bool one_layout =
+      group.fuses =
+          values.is_cuda() &&
           std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
                      [](const at::Tensor& parameter, const at::Tensor& gradient) {
                        return parameter.scalar_type() == at::kFloat &&
                               parameter.is_non_overlapping_and_dense() &&
                               parameter.strides() == gradient.strides();
                      });
-      if (values.is_cuda() && one_layout && config.type() <= config::Optimizer::ADAMW) {
-        Fuse(group, /*copies=*/{});
-      }
       if (config.ema_decay() > 0) {
         for (const at::Tensor& parameter : group.parameters) {
           group.averages.push_back(parameter.clone());
@@ -120,7 +123,7 @@ void Optimizer::Fuse(Group& group, const ops::WeightCopies& copies) const {
 void Optimizer::WriteCopies(ops::WeightCopies& copies) {
   for (Stage& stage : stages_) {
     for (Group& group : stage) {
-      if (group.fused) {
+      if (group.fuses) {
         Fuse(group, copies);
       } else {
         for (const at::Tensor& parameter : group.parameters) copies.Forget(parameter);
@@ -146,30 +149,22 @@ void Optimizer::Update(size_t index) {
   for (Group& group : stages_[index]) {
     std::optional<at::Tensor> grad_scale;
     if (scales_loss_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
-    const bool fused = config_.type() <= config::Optimizer::ADAMW;
-    if (grad_scale && (!fused || config_.clip_value() > 0)) {
+    const bool update_scales = group.fused || !FollowsNorms(config_);
+    if (grad_scale && (!update_scales || config_.clip_value() > 0)) {
       at::_foreach_div_(group.gradients, *std::exchange(grad_scale, std::nullopt));
     }
     if (config_.clip_value() > 0) {
       at::_foreach_clamp_min_(group.gradients, -config_.clip_value());
       at::_foreach_clamp_max_(group.gradients, config_.clip_value());
     }
-    switch (config_.type()) {
-      case config::Optimizer::SGD:
-      case config::Optimizer::ADAM:
-      case config::Optimizer::ADAMW:
-        if (group.fused) {
-          UpdateFused(group, grad_scale);
-        } else {
-          UpdateByAten(group, grad_scale);
-        }
-        break;
-      case config::Optimizer::LAMB:
-        UpdateLamb(group);
-        break;
-      case config::Optimizer::LARS:
-        UpdateLars(group);
-        break;
+    if (group.fused) {
+      UpdateFused(group, grad_scale);
+    } else if (!FollowsNorms(config_)) {
+      UpdateByAten(group, grad_scale);
+    } else if (config_.type() == config::Optimizer::LAMB) {
+      UpdateLamb(group);
+    } else {
+      UpdateLars(group);
     }
     if (!group.averages.empty()) {
       const at::Tensor share = (1 - skip_) * (1 - config_.ema_decay());
@@ -185,18 +180,37 @@ void Optimizer::UpdateFused(Group& group, const std::optional<at::Tensor>& grad_
                                           .updates = updates_,
                                           .skip = skip_,
                                           .grad_scale = grad_scale.value_or(at::Tensor())};
-  if (config_.type() == config::Optimizer::SGD) {
-    group.fused->Sgd({.momentum = config_.momentum(),
-                      .weight_decay = group.weight_decay,
-                      .nesterov = config_.nesterov()},
-                     scalars);
-  } else {
-    group.fused->Adam({.beta1 = config_.beta1(),
-                       .beta2 = config_.beta2(),
-                       .epsilon = config_.epsilon(),
-                       .weight_decay = group.weight_decay,
-                       .decoupled = config_.type() == config::Optimizer::ADAMW},
-                      scalars);
+  switch (config_.type()) {
+    case config::Optimizer::SGD:
+      group.fused->Sgd({.momentum = config_.momentum(),
+                        .weight_decay = group.weight_decay,
+                        .nesterov = config_.nesterov()},
+                       scalars);
+      break;
+    case config::Optimizer::ADAM:
+    case config::Optimizer::ADAMW:
+      group.fused->Adam({.beta1 = config_.beta1(),
+                         .beta2 = config_.beta2(),
+                         .epsilon = config_.epsilon(),
+                         .weight_decay = group.weight_decay,
+                         .decoupled = config_.type() == config::Optimizer::ADAMW},
+                        scalars);
+      break;
+    case config::Optimizer::LAMB:
+      group.fused->Lamb({.beta1 = config_.beta1(),
+                         .beta2 = config_.beta2(),
+                         .epsilon = config_.epsilon(),
+                         .weight_decay = group.weight_decay,
+                         .adapts = group.adapts},
+                        scalars);
+      break;
+    case config::Optimizer::LARS:
+      group.fused->Lars({.momentum = config_.momentum(),
+                         .weight_decay = group.weight_decay,
+                         .trust = config_.trust(),
+                         .adapts = group.adapts},
+                        scalars);
+      break;
   }
 }
 

@@ -31,8 +31,8 @@ class Optimizer {
   Optimizer(const config::Optimizer& config, const Reducer& reducer, const at::Tensor& values,
             bool scales_loss);
 
-  // From the next update on copies are updated with their weights, in the same kernel; those that cannot be
-  // are forgotten. Once.
+  // Sets the fused kernels up, which also update the copies of their weights; other copies are forgotten. Once,
+  // before the first update.
   void WriteCopies(ops::WeightCopies& copies);
 
   void SetLearningRate(double lr);
@@ -57,6 +57,7 @@ class Optimizer {
     double weight_decay = 0;
     std::vector<Shard> shards;
     bool adapts = true;  // LAMB, LARS: to the parameter's norm
+    bool fuses = false;  // on a GPU, of float32
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
     std::vector<at::Tensor> momentum;       // SGD, LARS
@@ -64,7 +65,7 @@ class Optimizer {
     std::vector<at::Tensor> mean_square;    // likewise: of their squares
     std::vector<at::Tensor> updates;        // Adam, AdamW: their number for each
     std::vector<at::Tensor> averages;       // with ema_decay
-    std::optional<ops::FusedUpdate> fused;  // SGD, Adam, AdamW on a GPU, of float32
+    std::optional<ops::FusedUpdate> fused;  // where it fuses, once copies are known
   };
   using Stage = std::vector<Group>;
 

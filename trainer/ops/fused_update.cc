@@ -1,6 +1,7 @@
 #include "trainer/ops/fused_update.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -28,6 +29,8 @@ UpdateScalars Pointers(const FusedUpdate::Scalars& scalars) {
 
 FusedUpdate::FusedUpdate(std::vector<Parameter> parameters) : kept_(std::move(parameters)) {
   std::vector<UpdateChunk> chunks;
+  std::vector<int64_t> ends;
+  FloatType rounded_type = FloatType::kBFloat16;
   const auto from = [](float* pointer, int64_t begin) {
     return pointer == nullptr ? nullptr : pointer + begin;
   };
@@ -35,7 +38,7 @@ FusedUpdate::FusedUpdate(std::vector<Parameter> parameters) : kept_(std::move(pa
     char* rounded = nullptr;
     if (of.rounded.defined()) {
       rounded = static_cast<char*>(of.rounded.mutable_data_ptr());
-      rounded_ = TypeOf(of.rounded);
+      rounded_type = TypeOf(of.rounded);
     }
     const int64_t elements = of.parameter.numel();
     for (int64_t begin = 0; begin < elements; begin += kUpdateChunk) {
@@ -45,27 +48,51 @@ FusedUpdate::FusedUpdate(std::vector<Parameter> parameters) : kept_(std::move(pa
            .first = from(Floats(of.first), begin),
            .second = from(Floats(of.second), begin),
            .rounded = rounded == nullptr ? nullptr : rounded + begin * of.rounded.element_size(),
-           .elements = std::min(kUpdateChunk, elements - begin)});
+           .elements = std::min(kUpdateChunk, elements - begin),
+           .index = static_cast<int64_t>(ends.size())});
     }
+    ends.push_back(static_cast<int64_t>(chunks.size()));
   }
-  chunks_ = static_cast<int64_t>(chunks.size());
+  const at::Device device = kept_.front().parameter.device();
   const auto bytes = static_cast<int64_t>(chunks.size() * sizeof(UpdateChunk));
-  const at::Tensor table = at::empty({bytes}, at::kByte);
-  std::memcpy(table.mutable_data_ptr(), chunks.data(), bytes);
-  table_ = table.to(kept_.front().parameter.device());
+  const at::Tensor on_host = at::empty({bytes}, at::kByte);
+  std::memcpy(on_host.mutable_data_ptr(), chunks.data(), bytes);
+  chunks_ = on_host.to(device);
+  ends_ = at::tensor(ends, at::kLong).to(device);
+  table_ = {.chunks = reinterpret_cast<const UpdateChunk*>(chunks_.const_data_ptr<uint8_t>()),
+            .count = static_cast<int64_t>(chunks.size()),
+            .ends = ends_.const_data_ptr<int64_t>(),
+            .parameters = static_cast<int64_t>(ends.size()),
+            .rounded = rounded_type};
+}
+
+at::Tensor FusedUpdate::NewNorms() const {
+  return at::empty({NormFloats(table_)}, chunks_.options().dtype(at::kFloat));
 }
 
 void FusedUpdate::Adam(const AdamRules& rules, const Scalars& scalars) const {
-  const c10::cuda::CUDAGuard guard(table_.device());
-  LaunchAdam(reinterpret_cast<const UpdateChunk*>(table_.const_data_ptr<uint8_t>()), chunks_, rules,
-             Pointers(scalars), rounded_, StreamOf(table_));
+  const c10::cuda::CUDAGuard guard(chunks_.device());
+  LaunchAdam(table_, rules, Pointers(scalars), StreamOf(chunks_));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void FusedUpdate::Sgd(const SgdRules& rules, const Scalars& scalars) const {
-  const c10::cuda::CUDAGuard guard(table_.device());
-  LaunchSgd(reinterpret_cast<const UpdateChunk*>(table_.const_data_ptr<uint8_t>()), chunks_, rules,
-            Pointers(scalars), rounded_, StreamOf(table_));
+  const c10::cuda::CUDAGuard guard(chunks_.device());
+  LaunchSgd(table_, rules, Pointers(scalars), StreamOf(chunks_));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void FusedUpdate::Lamb(const LambRules& rules, const Scalars& scalars) const {
+  const c10::cuda::CUDAGuard guard(chunks_.device());
+  const at::Tensor norms = NewNorms();
+  LaunchLamb(table_, rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void FusedUpdate::Lars(const LarsRules& rules, const Scalars& scalars) const {
+  const c10::cuda::CUDAGuard guard(chunks_.device());
+  const at::Tensor norms = NewNorms();
+  LaunchLars(table_, rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

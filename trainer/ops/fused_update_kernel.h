@@ -13,13 +13,23 @@ namespace lockstep::ops {
 struct UpdateChunk {
   float* parameter;
   const float* gradient;
-  float* first;   // Adam: mean; SGD: momentum, or null
-  float* second;  // Adam: mean square
+  float* first;   // Adam, LAMB: mean; SGD, LARS: momentum, or null
+  float* second;  // Adam, LAMB: mean square
   void* rounded;  // the parameter in 16 bits, or null
   int64_t elements;
+  int64_t index;  // of the parameter
 };
 
 inline constexpr int64_t kUpdateChunk = 4096;
+
+// Chunks of several parameters, on the device as all that is pointed to is.
+struct UpdateTable {
+  const UpdateChunk* chunks;  // parameter by parameter
+  int64_t count;
+  const int64_t* ends;  // [parameters]: the number of chunks up to a parameter's last
+  int64_t parameters;
+  FloatType rounded;  // of the chunks' rounded parameters, where they have any
+};
 
 struct AdamRules {
   double beta1 = 0.9;
@@ -35,6 +45,21 @@ struct SgdRules {
   bool nesterov = false;
 };
 
+struct LambRules {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool adapts = true;  // to the parameter's norm
+};
+
+struct LarsRules {
+  double momentum = 0;
+  double weight_decay = 0;
+  double trust = 0.001;
+  bool adapts = true;
+};
+
 // A float each, on the device.
 struct UpdateScalars {
   const float* lr;
@@ -43,11 +68,18 @@ struct UpdateScalars {
   const float* grad_scale;  // what gradients are divided by; null for 1
 };
 
-// Enqueue the update of `count` chunks, which lie on the device as all that is pointed to does. rounded: the
-// type of the chunks' rounded parameters, where they have any.
-void LaunchAdam(const UpdateChunk* chunks, int64_t count, const AdamRules& rules,
-                const UpdateScalars& scalars, FloatType rounded, cudaStream_t stream);
-void LaunchSgd(const UpdateChunk* chunks, int64_t count, const SgdRules& rules,
-               const UpdateScalars& scalars, FloatType rounded, cudaStream_t stream);
+// Enqueue the update of a table's parameters.
+void LaunchAdam(const UpdateTable& table, const AdamRules& rules, const UpdateScalars& scalars,
+                cudaStream_t stream);
+void LaunchSgd(const UpdateTable& table, const SgdRules& rules, const UpdateScalars& scalars,
+               cudaStream_t stream);
+
+// The floats that norms are worked out in: `norms`, on the device, at an address for float2.
+inline int64_t NormFloats(const UpdateTable& table) { return 2 * table.count + table.parameters; }
+
+void LaunchLamb(const UpdateTable& table, const LambRules& rules, const UpdateScalars& scalars,
+                float* norms, cudaStream_t stream);
+void LaunchLars(const UpdateTable& table, const LarsRules& rules, const UpdateScalars& scalars,
+                float* norms, cudaStream_t stream);
 
 }  // namespace lockstep::ops

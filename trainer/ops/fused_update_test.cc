@@ -1,4 +1,5 @@
-// The kernels against ATen's fused ones, and the copies that they round.
+// The kernels against ATen's fused ones or, where it has none, the papers' formulas; and the copies that they
+// round.
 
 #include "trainer/ops/fused_update.h"
 
@@ -6,10 +7,19 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace lockstep::ops {
 namespace {
+
+double Norm(const at::Tensor& x) { return x.to(at::kDouble).norm().item<double>(); }
+
+// above / below, or 1 where one is 0.
+double RatioOrOne(double above, double below) { return above > 0 && below > 0 ? above / below : 1; }
 
 class FusedUpdateTest : public testing::Test {
  protected:
@@ -21,6 +31,8 @@ class FusedUpdateTest : public testing::Test {
     for (const int64_t size : {1, 777, 4096, 30'001}) w_.push_back(at::randn({size}, at::kCUDA));
     w_.push_back(memory.narrow(0, 1, 70'000));
     w_.push_back(at::randn({40, 24, 3, 3}, at::kCUDA).contiguous(at::MemoryFormat::ChannelsLast));
+    // More chunks than a block has threads, which end a norm's sum.
+    w_.push_back(at::randn({300 * kUpdateChunk + 3}, at::kCUDA));
     for (const at::Tensor& w : w_) {
       g_.push_back(at::randn_like(w));
       first_.push_back(at::zeros_like(w));
@@ -49,6 +61,51 @@ class FusedUpdateTest : public testing::Test {
     return scaled;
   }
 
+  void ZeroMoments() {
+    for (const auto* moments : {&first_, &second_, &expected_first_, &expected_second_}) {
+      for (const at::Tensor& tensor : *moments) tensor.zero_();
+    }
+  }
+
+  // Parameters that are 0, and gradients.
+  void SetSomeToZero() {
+    for (const at::Tensor& tensor : {w_[1], expected_[1], g_[1], w_[3], expected_[3], g_[5]}) {
+      tensor.zero_();
+    }
+  }
+
+  // You et al. 2020, algorithm 2.
+  void ExpectLamb(const LambRules& rules, double lr, double t, double scale) {
+    const std::vector<at::Tensor> gradients = Scaled(scale);
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      const at::Tensor &w = expected_[i], &g = gradients[i];
+      const at::Tensor &m = expected_first_[i], &v = expected_second_[i];
+      m.mul_(rules.beta1).add_(g, 1 - rules.beta1);
+      v.mul_(rules.beta2).addcmul_(g, g, 1 - rules.beta2);
+      const at::Tensor mean = m / (1 - std::pow(rules.beta1, t));
+      const at::Tensor mean_square = v / (1 - std::pow(rules.beta2, t));
+      const at::Tensor u = mean / (mean_square.sqrt() + rules.epsilon) + w * rules.weight_decay;
+      w.sub_(u, lr * (rules.adapts ? RatioOrOne(Norm(w), Norm(u)) : 1));
+    }
+  }
+
+  // You et al. 2017, algorithm 1.
+  void ExpectLars(const LarsRules& rules, double lr, double scale) {
+    const std::vector<at::Tensor> gradients = Scaled(scale);
+    for (size_t i = 0; i < expected_.size(); ++i) {
+      const at::Tensor &w = expected_[i], &g = gradients[i], &m = expected_first_[i];
+      const double below = Norm(g) + Norm(w) * rules.weight_decay;
+      const double ratio = rules.adapts ? RatioOrOne(Norm(w) * rules.trust, below) : 1;
+      const at::Tensor change = (g + w * rules.weight_decay) * (lr * ratio);
+      if (rules.momentum == 0) {
+        w.sub_(change);
+      } else {
+        m.mul_(rules.momentum).add_(change);
+        w.sub_(m);
+      }
+    }
+  }
+
   void ExpectAsExpected() const {
     for (size_t i = 0; i < w_.size(); ++i) {
       EXPECT_TRUE(at::allclose(w_[i], expected_[i], 1e-5, 1e-6)) << i;
@@ -72,10 +129,7 @@ TEST_F(FusedUpdateTest, AdamIsATens) {
         .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .weight_decay = 0.1, .decoupled = decoupled};
     const FusedUpdate update = Make(true, true, decoupled ? at::kBFloat16 : at::kHalf);
     FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(0), .skip = Scalar(0)};
-    for (at::Tensor& tensor : first_) tensor.zero_();
-    for (at::Tensor& tensor : second_) tensor.zero_();
-    for (at::Tensor& tensor : expected_first_) tensor.zero_();
-    for (at::Tensor& tensor : expected_second_) tensor.zero_();
+    ZeroMoments();
     for (const double scale : {1.0, 8.0, 1.0}) {
       scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
       scalars.updates.add_(1);
@@ -102,8 +156,7 @@ TEST_F(FusedUpdateTest, SgdIsATens) {
     const bool has_momentum = momentum > 0;
     const FusedUpdate update = Make(has_momentum, false, at::kBFloat16);
     FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .skip = Scalar(0)};
-    for (at::Tensor& tensor : first_) tensor.zero_();
-    for (at::Tensor& tensor : expected_first_) tensor.zero_();
+    ZeroMoments();
     for (const double scale : {1.0, 8.0, 1.0}) {
       scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
       update.Sgd(rules, scalars);
@@ -116,15 +169,85 @@ TEST_F(FusedUpdateTest, SgdIsATens) {
   }
 }
 
+TEST_F(FusedUpdateTest, LambIsThePapers) {
+  for (const auto& [adapts, decay] : {std::pair(true, 0.1), {true, 0.0}, {false, 0.1}}) {
+    SCOPED_TRACE(testing::Message() << (adapts ? "adapts, decay " : "decay ") << decay);
+    const LambRules rules{
+        .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-6, .weight_decay = decay, .adapts = adapts};
+    SetSomeToZero();
+    ZeroMoments();
+    const FusedUpdate update = Make(true, true, adapts ? at::kBFloat16 : at::kHalf);
+    FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(0), .skip = Scalar(0)};
+    double t = 0;
+    for (const double scale : {1.0, 8.0, 1.0}) {
+      scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
+      scalars.updates.add_(1);
+      update.Lamb(rules, scalars);
+      ExpectLamb(rules, 0.02, ++t, scale);
+      ExpectAsExpected();
+    }
+  }
+}
+
+TEST_F(FusedUpdateTest, LarsIsThePapers) {
+  for (const auto& [adapts, momentum, decay] :
+       {std::tuple(true, 0.9, 0.1), {true, 0.9, 0.0}, {true, 0.0, 0.1}, {false, 0.9, 0.1}}) {
+    SCOPED_TRACE(testing::Message() << (adapts ? "adapts, momentum " : "momentum ") << momentum
+                                    << ", decay " << decay);
+    const LarsRules rules{
+        .momentum = momentum, .weight_decay = decay, .trust = 0.02, .adapts = adapts};
+    SetSomeToZero();
+    ZeroMoments();
+    const FusedUpdate update = Make(momentum > 0, false, at::kHalf);
+    FusedUpdate::Scalars scalars{.lr = Scalar(0.5), .skip = Scalar(0)};
+    for (const double scale : {1.0, 8.0, 1.0}) {
+      scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
+      update.Lars(rules, scalars);
+      ExpectLars(rules, 0.5, scale);
+      ExpectAsExpected();
+    }
+  }
+}
+
+TEST_F(FusedUpdateTest, NormsAreTheSameBitsEachTime) {
+  const FusedUpdate update = Make(true, true, at::kFloat);
+  const FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(1), .skip = Scalar(0)};
+  std::vector<at::Tensor> once;
+  for (const bool again : {false, true}) {
+    for (size_t i = 0; i < w_.size(); ++i) w_[i].copy_(expected_[i]);
+    ZeroMoments();
+    update.Lamb({.weight_decay = 0.1}, scalars);
+    update.Lars({.momentum = 0.9}, scalars);
+    for (size_t i = 0; i < w_.size(); ++i) {
+      if (again) {
+        EXPECT_TRUE(at::equal(w_[i], once[i])) << i;
+      } else {
+        once.push_back(w_[i].clone());
+      }
+    }
+  }
+}
+
 TEST_F(FusedUpdateTest, ASkippedUpdateChangesNothing) {
   const FusedUpdate update = Make(true, true, at::kBFloat16);
   copies_[1].fill_(7);
-  const FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(1), .skip = Scalar(1)};
+  for (size_t i = 0; i < w_.size(); ++i) {
+    g_[i].fill_(i % 2 == 0 ? std::numeric_limits<double>::quiet_NaN()
+                           : std::numeric_limits<double>::infinity());
+    for (const at::Tensor& moment : {first_[i], expected_first_[i]}) moment.fill_(0.5);
+    for (const at::Tensor& moment : {second_[i], expected_second_[i]}) moment.fill_(0.25);
+  }
+  const FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(0), .skip = Scalar(1)};
   update.Adam({}, scalars);
   update.Sgd({.momentum = 0.9}, scalars);
+  for (const bool adapts : {false, true}) {
+    update.Lamb({.adapts = adapts}, scalars);
+    update.Lars({.momentum = 0.9, .adapts = adapts}, scalars);
+  }
   for (size_t i = 0; i < w_.size(); ++i) {
     EXPECT_TRUE(at::equal(w_[i], expected_[i]));
     EXPECT_TRUE(at::equal(first_[i], expected_first_[i]));
+    EXPECT_TRUE(at::equal(second_[i], expected_second_[i]));
   }
   EXPECT_EQ(copies_[1].to(at::kFloat).min().item<float>(), 7);
 }
