@@ -7,6 +7,8 @@
 
 #include <torch/nn/module.h>
 
+#include <memory>
+
 #include "comm/communicator.h"
 #include "trainer/ops/batch_norm.h"
 
@@ -24,23 +26,18 @@ class BatchNorm : public torch::nn::Module {
                      const at::Tensor& residual = {});
 
   // Max-pooling of forward(input, kRelu) with windows of 3, stride 2 and padding 1, input being [count,
-  // channels, height, width]: one operation where it normalises by this rank's batch.
+  // channels, height, width]: one operation in training.
   at::Tensor Pool(const at::Tensor& input);
 
   // relu(forward(input) + other.forward(other_input)), the inputs being of one shape and type: one
-  // operation where both normalise by this rank's batch.
+  // operation in training by this rank's own statistics.
   at::Tensor Join(const at::Tensor& input, BatchNorm& other, const at::Tensor& other_input);
 
  private:
-  // Whether it normalises by the statistics of this rank's batch.
-  bool IsByBatch() const { return is_training() && sync_ == nullptr; }
-  // What the operations take, where IsByBatch().
+  // What the operations take in training.
   ops::ChannelNorm NormOf(const at::Tensor& input);
-  // Of all ranks' statistics.
-  at::Tensor Synced(const at::Tensor& input);
 
-  Communicator* sync_;
-  Label label_;
+  std::unique_ptr<ops::NormRanks> ranks_;  // that share statistics; null: each has its own
   double epsilon_;
   double momentum_;
   at::Tensor weight_, bias_;               // [channels]

@@ -52,37 +52,28 @@ at::Tensor EmptyMask(const at::Tensor& x, const BatchNormShape& shape) {
                    x.options().dtype(at::kByte));
 }
 
-// A norm's weight and bias: what has a .grad to be added to is added there by the kernel, the other is
-// what backward returns.
-class WeightGradients {
- public:
-  // In forward.
-  static void Keep(AutogradContext* context, const char* name, const Variable& weight,
+// In forward: of a norm, what backward adds its gradients to.
+void KeepGradients(AutogradContext* context, const char* name, const Variable& weight,
                    const Variable& bias) {
-    context->saved_data[name] =
-        std::vector<at::Tensor>{GradientToAddTo(weight), GradientToAddTo(bias)};
-  }
+  context->saved_data[name] =
+      std::vector<at::Tensor>{GradientToAddTo(weight), GradientToAddTo(bias)};
+}
 
-  // In backward. The weight is the Function's input `weight`, the bias the next.
-  WeightGradients(AutogradContext* context, const char* name, size_t weight)
-      : added_(context->saved_data[name].toTensorVector()) {
-    for (size_t i = 0; i < 2; ++i) {
-      if (!context->needs_input_grad(weight + i)) added_[i] = at::Tensor();
-    }
-  }
-
-  SumsTo to(size_t i) const {
-    return added_[i].defined() ? SumsTo{added_[i].mutable_data_ptr<float>(), /*adds=*/true}
-                               : SumsTo{};
-  }
-  // d_weights: [2, channels]
-  at::Tensor result(size_t i, const at::Tensor& d_weights) const {
-    return added_[i].defined() ? at::Tensor() : d_weights[static_cast<int64_t>(i)];
-  }
-
- private:
-  std::vector<at::Tensor> added_;
+struct NormGradients {
+  GradientSums weight;
+  GradientSums bias;
 };
+
+// In backward. The weight is the Function's input `weight`, the bias the next.
+NormGradients NewNormGradients(AutogradContext* context, const char* name, size_t weight,
+                               const at::Tensor& x) {
+  const std::vector<at::Tensor> kept = context->saved_data[name].toTensorVector();
+  const auto new_sums = [&](size_t i) {
+    return NewGradientSums(context->needs_input_grad(weight + i) ? kept[i] : at::Tensor(),
+                           x.size(1), x.options());
+  };
+  return {new_sums(0), new_sums(1)};
+}
 
 BatchNormInput InputOf(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const at::Tensor& statistics) {
@@ -115,7 +106,8 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     context->save_for_backward({x, weight, bias, statistics, mask});
     context->saved_data["form"] = static_cast<int64_t>(form);
     context->saved_data["counters"] = norm.counters;
-    WeightGradients::Keep(context, "gradients", weight, bias);
+    context->saved_data["ranks"] = reinterpret_cast<int64_t>(norm.ranks);
+    KeepGradients(context, "gradients", weight, bias);
     return y;
   }
 
@@ -131,26 +123,32 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     const at::Tensor counters = CountersOf(context->saved_data["counters"].toTensor(), x);
     const at::Tensor d_weights = at::empty({2, shape.channels}, partials.options());
     const at::Tensor dx = at::empty_like(x);
-    const WeightGradients given(context, "gradients", 1);
+    const NormGradients own = NewNormGradients(context, "gradients", 1, x);
     at::Tensor d_residual;
     if (form == BatchNormForm::kAddRelu && context->needs_input_grad(3)) {
       d_residual = at::empty_like(x);
     }
-    LaunchBatchNormBackward(
-        {.form = form,
-         .inputs = {InputOf(x, saved[1], saved[2], saved[3])},
-         .dy = dy.const_data_ptr(),
-         .mask = HasMask(form) ? mask.const_data_ptr<uint8_t>() : nullptr,
-         .partials = partials.mutable_data_ptr<float>(),
-         .counters = counters.mutable_data_ptr<int>(),
-         .d_weights = d_weights.mutable_data_ptr<float>(),
-         .d_weight = {given.to(0)},
-         .d_bias = {given.to(1)},
-         .dx = {dx.mutable_data_ptr()},
-         .d_residual = d_residual.defined() ? d_residual.mutable_data_ptr() : nullptr},
-        TypeOf(x), shape, StreamOf(x));
+    const BatchNormBackward tensors{
+        .form = form,
+        .inputs = {InputOf(x, saved[1], saved[2], saved[3])},
+        .dy = dy.const_data_ptr(),
+        .mask = HasMask(form) ? mask.const_data_ptr<uint8_t>() : nullptr,
+        .partials = partials.mutable_data_ptr<float>(),
+        .counters = counters.mutable_data_ptr<int>(),
+        .d_weights = d_weights.mutable_data_ptr<float>(),
+        .d_weight = {own.weight.to},
+        .d_bias = {own.bias.to},
+        .dx = {dx.mutable_data_ptr()},
+        .d_residual = d_residual.defined() ? d_residual.mutable_data_ptr() : nullptr};
+    LaunchBatchNormSums(tensors, TypeOf(x), shape, StreamOf(x));
+    auto* ranks = reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
+    // Where but the residual wants a gradient, a rank that goes by the twin comes to no sums.
+    const bool has_sums = context->needs_input_grad(0) || context->needs_input_grad(1) ||
+                          context->needs_input_grad(2);
+    if (ranks != nullptr && has_sums) ranks->AddUp(d_weights);
+    LaunchBatchNormBackward(tensors, TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {dx, given.result(0, d_weights), given.result(1, d_weights), d_residual, {}, {}};
+    return {dx, own.weight.result, own.bias.result, d_residual, {}, {}};
   }
 };
 
@@ -177,8 +175,8 @@ class FusedJoin : public torch::autograd::Function<FusedJoin> {
     context->save_for_backward(
         {x_a, weight_a, bias_a, statistics_a, x_b, weight_b, bias_b, statistics_b, mask});
     context->saved_data["counters"] = norm_a.counters;
-    WeightGradients::Keep(context, "gradients_a", weight_a, bias_a);
-    WeightGradients::Keep(context, "gradients_b", weight_b, bias_b);
+    KeepGradients(context, "gradients_a", weight_a, bias_a);
+    KeepGradients(context, "gradients_b", weight_b, bias_b);
     return y;
   }
 
@@ -194,28 +192,29 @@ class FusedJoin : public torch::autograd::Function<FusedJoin> {
     const at::Tensor d_weights = at::empty({2, 2, shape.channels}, partials.options());
     const at::Tensor dx_a = at::empty_like(x_a);
     const at::Tensor dx_b = at::empty_like(x_b);
-    const WeightGradients given_a(context, "gradients_a", 1);
-    const WeightGradients given_b(context, "gradients_b", 4);
-    LaunchBatchNormBackward({.form = BatchNormForm::kJoinRelu,
-                             .inputs = {InputOf(x_a, saved[1], saved[2], saved[3]),
-                                        InputOf(x_b, saved[5], saved[6], saved[7])},
-                             .dy = dy.const_data_ptr(),
-                             .mask = saved[8].const_data_ptr<uint8_t>(),
-                             .partials = partials.mutable_data_ptr<float>(),
-                             .counters = counters.mutable_data_ptr<int>(),
-                             .d_weights = d_weights.mutable_data_ptr<float>(),
-                             .d_weight = {given_a.to(0), given_b.to(0)},
-                             .d_bias = {given_a.to(1), given_b.to(1)},
-                             .dx = {dx_a.mutable_data_ptr(), dx_b.mutable_data_ptr()},
-                             .d_residual = nullptr},
-                            TypeOf(x_a), shape, StreamOf(x_a));
+    const NormGradients own_a = NewNormGradients(context, "gradients_a", 1, x_a);
+    const NormGradients own_b = NewNormGradients(context, "gradients_b", 4, x_b);
+    const BatchNormBackward tensors{.form = BatchNormForm::kJoinRelu,
+                                    .inputs = {InputOf(x_a, saved[1], saved[2], saved[3]),
+                                               InputOf(x_b, saved[5], saved[6], saved[7])},
+                                    .dy = dy.const_data_ptr(),
+                                    .mask = saved[8].const_data_ptr<uint8_t>(),
+                                    .partials = partials.mutable_data_ptr<float>(),
+                                    .counters = counters.mutable_data_ptr<int>(),
+                                    .d_weights = d_weights.mutable_data_ptr<float>(),
+                                    .d_weight = {own_a.weight.to, own_b.weight.to},
+                                    .d_bias = {own_a.bias.to, own_b.bias.to},
+                                    .dx = {dx_a.mutable_data_ptr(), dx_b.mutable_data_ptr()},
+                                    .d_residual = nullptr};
+    LaunchBatchNormSums(tensors, TypeOf(x_a), shape, StreamOf(x_a));
+    LaunchBatchNormBackward(tensors, TypeOf(x_a), shape, StreamOf(x_a));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {dx_a,
-            given_a.result(0, d_weights[0]),
-            given_a.result(1, d_weights[0]),
+            own_a.weight.result,
+            own_a.bias.result,
             dx_b,
-            given_b.result(0, d_weights[1]),
-            given_b.result(1, d_weights[1]),
+            own_b.weight.result,
+            own_b.bias.result,
             {},
             {}};
   }
@@ -225,9 +224,7 @@ class FusedJoin : public torch::autograd::Function<FusedJoin> {
 
 bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm) {
   const auto is_of_channels = [&](const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kFloat && tensor.device() == x.device() &&
-           tensor.dim() == 1 && tensor.size(0) == x.size(1) && tensor.is_contiguous() &&
-           IsAligned(tensor);
+    return IsFloatVector(tensor, x.size(1), x) && tensor.is_contiguous() && IsAligned(tensor);
   };
   return x.is_cuda() && IsFloatType(x.scalar_type()) && (x.dim() == 2 || x.dim() == 4) &&
          x.numel() > 0 && x.size(1) % ChannelsOfPack(TypeOf(x)) == 0 &&
@@ -240,23 +237,37 @@ at::Tensor NewNormCounters(int64_t channels, at::Device device) {
 
 at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm) {
   const BatchNormShape shape = ShapeOf(x);
-  const at::Tensor statistics = at::empty({2, shape.channels}, x.options().dtype(at::kFloat));
+  const at::Tensor statistics = at::empty({2 * shape.channels + 1}, x.options().dtype(at::kFloat));
   const at::Tensor partials = EmptyPartials(x, shape, 2);
   const at::Tensor counters = CountersOf(norm.counters, x);
   const bool follows = norm.running_mean.defined();
-  LaunchBatchNormStatistics(
-      {.x = x.const_data_ptr(),
-       .epsilon = static_cast<float>(norm.epsilon),
-       .momentum = static_cast<float>(norm.momentum),
-       .partials = partials.mutable_data_ptr<float>(),
-       .counters = counters.mutable_data_ptr<int>(),
-       .statistics = statistics.mutable_data_ptr<float>(),
-       .running_mean = follows ? norm.running_mean.mutable_data_ptr<float>() : nullptr,
-       .running_var = follows ? norm.running_var.mutable_data_ptr<float>() : nullptr,
-       .num_batches_tracked = norm.num_batches_tracked.defined()
-                                  ? norm.num_batches_tracked.mutable_data_ptr<int64_t>()
-                                  : nullptr},
-      TypeOf(x), shape, StreamOf(x));
+  const BatchNormResults results{
+      .epsilon = static_cast<float>(norm.epsilon),
+      .momentum = static_cast<float>(norm.momentum),
+      .statistics = statistics.mutable_data_ptr<float>(),
+      .running_mean = follows ? norm.running_mean.mutable_data_ptr<float>() : nullptr,
+      .running_var = follows ? norm.running_var.mutable_data_ptr<float>() : nullptr,
+      .num_batches_tracked = norm.num_batches_tracked.defined()
+                                 ? norm.num_batches_tracked.mutable_data_ptr<int64_t>()
+                                 : nullptr};
+  if (norm.ranks == nullptr) {
+    LaunchBatchNormStatistics({.x = x.const_data_ptr(),
+                               .partials = partials.mutable_data_ptr<float>(),
+                               .counters = counters.mutable_data_ptr<int>(),
+                               .results = results},
+                              TypeOf(x), shape, StreamOf(x));
+  } else {
+    const at::Tensor own = at::empty_like(statistics);
+    LaunchBatchNormMoments({.x = x.const_data_ptr(),
+                            .partials = partials.mutable_data_ptr<float>(),
+                            .counters = counters.mutable_data_ptr<int>(),
+                            .moments = own.mutable_data_ptr<float>()},
+                           TypeOf(x), shape, StreamOf(x));
+    const at::Tensor all = norm.ranks->Gather(own);
+    LaunchBatchNormRanks(
+        {.moments = all.const_data_ptr<float>(), .ranks = all.size(0), .results = results},
+        shape.channels, StreamOf(x));
+  }
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return statistics;
 }
@@ -277,31 +288,16 @@ at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation ac
 
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b) {
+  // In one operation the ranks would meet in another order than the twin's do, between two gradients
+  // of which the first may begin a collective of its own.
+  if (norm_a.ranks != nullptr || norm_b.ranks != nullptr) {
+    return BatchNorm(x_a, norm_a, Activation::kRelu, BatchNorm(x_b, norm_b, Activation::kNone));
+  }
   if (!HasBatchNormKernels(x_a, norm_a) || !HasBatchNormKernels(x_b, norm_b) || !IsLike(x_b, x_a)) {
     return JoinBatchNormsTwin(Aligned(x_a), norm_a, Aligned(x_b), norm_b);
   }
   return FusedJoin::apply(Aligned(x_a), norm_a.weight, norm_a.bias, Aligned(x_b), norm_b.weight,
                           norm_b.bias, norm_a, norm_b);
-}
-
-at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
-                         const at::Tensor& residual) {
-  if (norm.num_batches_tracked.defined()) norm.num_batches_tracked.add_(1);
-  return AddAndActivate(
-      at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var,
-                     /*training=*/true, norm.momentum, norm.epsilon, /*cudnn_enabled=*/true),
-      activation, residual);
-}
-
-at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
-                              const at::Tensor& x_b, const ChannelNorm& norm_b) {
-  return BatchNormTwin(x_a, norm_a, Activation::kRelu,
-                       BatchNormTwin(x_b, norm_b, Activation::kNone));
-}
-
-at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual) {
-  if (residual.defined()) y.add_(residual);
-  return activation == Activation::kRelu ? y.relu_() : y;
 }
 
 }  // namespace lockstep::ops

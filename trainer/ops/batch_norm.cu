@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "trainer/ops/batch_norm_kernel.h"
+#include "trainer/ops/norm_affine.cuh"
 #include "trainer/ops/pack.cuh"
 
 namespace lockstep::ops {
@@ -38,67 +39,12 @@ struct Tiling {
 // Of blocks that are at most `widest` packs wide, and all about as wide.
 Tiling TilingOf(const BatchNormShape& shape, int pack, int64_t widest) {
   const int64_t packs = shape.channels / pack;
-  const int64_t columns = (packs + widest - 1) / widest;
-  const auto wide = static_cast<unsigned>((packs + columns - 1) / columns);
+  const int64_t columns = CeilDivide(packs, widest);
+  const auto wide = static_cast<unsigned>(CeilDivide(packs, columns));
   const unsigned high = kThreads / wide;
-  const int64_t rows = int64_t{high} * kUnroll;
   return {.threads = dim3(wide, high),
           .columns = static_cast<unsigned>(columns),
-          .most = (shape.rows + rows - 1) / rows};
-}
-
-template <int kSize>
-struct Floats {
-  float values[kSize];
-};
-
-template <int kSize>
-__device__ Floats<kSize> LoadFloats(const float* values, int64_t pack) {
-  Floats<kSize> result;
-  LoadWeights(values, pack, result.values);
-  return result;
-}
-
-template <typename T>
-__device__ Floats<Pack<T>::kSize> ToFloats(const uint4& words) {
-  const Pack<T> pack = Unpack<T>(words);
-  Floats<Pack<T>::kSize> result;
-#pragma unroll
-  for (int i = 0; i < Pack<T>::kSize; ++i) result.values[i] = ToFloat(pack.values[i]);
-  return result;
-}
-
-template <typename T>
-__device__ Pack<T> FromFloats(const Floats<Pack<T>::kSize>& values) {
-  Pack<T> result;
-#pragma unroll
-  for (int i = 0; i < Pack<T>::kSize; ++i) result.values[i] = FromFloat<T>(values.values[i]);
-  return result;
-}
-
-// norm(x) = x scale + shift. Forward and backward must round it alike, as the one says what ReLU let
-// pass and the other asks again.
-template <int kSize>
-struct Affine {
-  Floats<kSize> scale;
-  Floats<kSize> shift;
-
-  __device__ float operator()(float x, int i) const {
-    return fmaf(x, scale.values[i], shift.values[i]);
-  }
-};
-
-template <int kSize>
-__device__ Affine<kSize> AffineOf(const BatchNormInput& input, int64_t channels, int64_t pack) {
-  const Floats<kSize> mean = LoadFloats<kSize>(input.statistics, pack);
-  const Floats<kSize> rstd = LoadFloats<kSize>(input.statistics + channels, pack);
-  Affine<kSize> affine{LoadFloats<kSize>(input.weight, pack), LoadFloats<kSize>(input.bias, pack)};
-#pragma unroll
-  for (int i = 0; i < kSize; ++i) {
-    affine.scale.values[i] *= rstd.values[i];
-    affine.shift.values[i] = fmaf(-mean.values[i], affine.scale.values[i], affine.shift.values[i]);
-  }
-  return affine;
+          .most = CeilDivide(shape.rows, int64_t{high} * kUnroll)};
 }
 
 // Every stride-th row.
@@ -213,27 +159,21 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
   end.Finish(t, shape, channel, channel_sums);
 }
 
-template <typename T>
-class StatisticsEnd {
+// Makes BatchNormResults of a channel.
+class Results {
  public:
-  __device__ void Prepare(const BatchNormStatistics& t, const BatchNormShape&, int64_t channel) {
-    pivot_ = ToFloat(static_cast<const T*>(t.x)[channel]);
+  __device__ void Prepare(const BatchNormResults& t, int64_t channel) {
     if (t.running_mean != nullptr) {
       running_mean_ = t.running_mean[channel];
       running_var_ = t.running_var[channel];
     }
     if (Counts(t, channel)) batches_ = *t.num_batches_tracked;
   }
-  __device__ void Finish(const BatchNormStatistics& t, const BatchNormShape& shape, int64_t channel,
-                         const float (&sums)[2]) const {
-    const auto rows = static_cast<float>(shape.rows);
-    const float offset = sums[0] / rows;
-    const float mean = pivot_ + offset;
-    // A comparison would make 0 of NaN.
-    const float difference = sums[1] / rows - offset * offset;
-    const float variance = difference < 0 ? 0 : difference;
+  __device__ void Finish(const BatchNormResults& t, int64_t channels, int64_t channel, float mean,
+                         float variance, float rows) const {
     t.statistics[channel] = mean;
-    t.statistics[shape.channels + channel] = rsqrtf(variance + t.epsilon);
+    t.statistics[channels + channel] = rsqrtf(variance + t.epsilon);
+    if (channel == 0) t.statistics[2 * channels] = rows;
     if (Counts(t, channel)) *t.num_batches_tracked = batches_ + 1;
     if (t.running_mean == nullptr) return;
     const auto followed = [&](float running, float value) {
@@ -245,20 +185,72 @@ class StatisticsEnd {
 
  private:
   // One channel does, for all.
-  __device__ static bool Counts(const BatchNormStatistics& t, int64_t channel) {
+  __device__ static bool Counts(const BatchNormResults& t, int64_t channel) {
     return channel == 0 && t.num_batches_tracked != nullptr;
   }
-  float pivot_;
   float running_mean_;
   float running_var_;
   int64_t batches_;
 };
 
+struct Moments {
+  float mean;
+  float variance;
+};
+
+// Of sums of x - pivot and of its square.
+__device__ Moments MomentsOf(float pivot, const float (&sums)[2], float rows) {
+  const float offset = sums[0] / rows;
+  // A comparison would make 0 of NaN.
+  const float difference = sums[1] / rows - offset * offset;
+  return {.mean = pivot + offset, .variance = difference < 0 ? 0 : difference};
+}
+
+template <typename T>
+class StatisticsEnd {
+ public:
+  using Tensors = BatchNormStatistics;
+  __device__ void Prepare(const Tensors& t, const BatchNormShape&, int64_t channel) {
+    pivot_ = ToFloat(static_cast<const T*>(t.x)[channel]);
+    results_.Prepare(t.results, channel);
+  }
+  __device__ void Finish(const Tensors& t, const BatchNormShape& shape, int64_t channel,
+                         const float (&sums)[2]) const {
+    const auto rows = static_cast<float>(shape.rows);
+    const auto [mean, variance] = MomentsOf(pivot_, sums, rows);
+    results_.Finish(t.results, shape.channels, channel, mean, variance, rows);
+  }
+
+ private:
+  float pivot_;
+  Results results_;
+};
+
+template <typename T>
+class MomentsEnd {
+ public:
+  using Tensors = BatchNormMoments;
+  __device__ void Prepare(const Tensors& t, const BatchNormShape&, int64_t channel) {
+    pivot_ = ToFloat(static_cast<const T*>(t.x)[channel]);
+  }
+  __device__ void Finish(const Tensors& t, const BatchNormShape& shape, int64_t channel,
+                         const float (&sums)[2]) const {
+    const auto rows = static_cast<float>(shape.rows);
+    const auto [mean, variance] = MomentsOf(pivot_, sums, rows);
+    t.moments[channel] = mean;
+    t.moments[shape.channels + channel] = variance * rows;
+    if (channel == 0) t.moments[2 * shape.channels] = rows;
+  }
+
+ private:
+  float pivot_;
+};
+
 // Sums of x - pivot and of its square. The pivot is a channel's first value: where the values are far
 // from 0 and close together, squares of x itself would leave no digits of the variance.
-template <typename T>
+template <typename T, typename End>
 __global__ void __launch_bounds__(kThreads, kSumBlocks)
-    Statistics(BatchNormStatistics t, BatchNormShape shape) {
+    Statistics(typename End::Tensors t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -278,7 +270,40 @@ __global__ void __launch_bounds__(kThreads, kSumBlocks)
           }
         });
   }
-  AddUp<StatisticsEnd<T>>(sums, t, shape);
+  AddUp<End>(sums, t, shape);
+}
+
+// The ranks' moments combined as by Chan et al. (1979): a thread for each channel.
+__global__ void __launch_bounds__(kThreads) StatisticsOfRanks(BatchNormRanks t, int64_t channels) {
+  const int64_t channel = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (channel >= channels) return;
+  Results results;
+  results.Prepare(t.results, channel);
+  float rows = 0;
+  float sum = 0;
+  const auto moments_of = [&](int64_t rank) { return t.moments + rank * (2 * channels + 1); };
+#pragma unroll 8
+  for (int64_t rank = 0; rank < t.ranks; ++rank) {
+    const float* own = moments_of(rank);
+    rows += own[2 * channels];
+    sum = fmaf(own[2 * channels], own[channel], sum);
+  }
+  const float mean = sum / rows;
+  float squares = 0;
+#pragma unroll 8
+  for (int64_t rank = 0; rank < t.ranks; ++rank) {
+    const float* own = moments_of(rank);
+    const float difference = own[channel] - mean;
+    squares += fmaf(own[2 * channels] * difference, difference, own[channels + channel]);
+  }
+  // One row has no unbiased variance.
+  if (rows == 1) t.results.running_mean = nullptr;
+  results.Finish(t.results, channels, channel, mean, squares / rows, rows);
+}
+
+template <int kSize>
+__device__ Affine<kSize> NormOf(const BatchNormInput& input, int64_t channels, int64_t pack) {
+  return AffineOf<kSize>(input.weight, input.bias, input.statistics, channels, pack);
 }
 
 template <typename T, BatchNormForm kForm>
@@ -290,10 +315,10 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
-  Affine<kSize> norm = AffineOf<kSize>(t.inputs[0], shape.channels, pack);
+  Affine<kSize> norm = NormOf<kSize>(t.inputs[0], shape.channels, pack);
   Affine<kSize> other;
   if constexpr (kJoins) {
-    other = AffineOf<kSize>(t.inputs[1], shape.channels, pack);
+    other = NormOf<kSize>(t.inputs[1], shape.channels, pack);
     // A sum has one shift, in half the registers.
 #pragma unroll
     for (int i = 0; i < kSize; ++i) norm.shift.values[i] += other.shift.values[i];
@@ -386,7 +411,7 @@ __global__ void __launch_bounds__(kThreads, kSumBlocks)
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   Floats<kSize> sums[1 + kInputs] = {};
   if (pack < packs) {
-    const Affine<kSize> norm = AffineOf<kSize>(t.inputs[0], shape.channels, pack);
+    const Affine<kSize> norm = NormOf<kSize>(t.inputs[0], shape.channels, pack);
     Floats<kSize> means[kInputs];
 #pragma unroll
     for (int n = 0; n < kInputs; ++n) means[n] = LoadFloats<kSize>(t.inputs[n].statistics, pack);
@@ -440,13 +465,12 @@ struct InputGradient {
 
 template <int kSize>
 __device__ InputGradient<kSize> InputGradientOf(const BatchNormInput& input, const float* d_weights,
-                                                const BatchNormShape& shape, int64_t pack) {
-  InputGradient<kSize> result{AffineOf<kSize>(input, shape.channels, pack),
+                                                float share, int64_t channels, int64_t pack) {
+  InputGradient<kSize> result{NormOf<kSize>(input, channels, pack),
                               LoadFloats<kSize>(input.statistics, pack),
-                              LoadFloats<kSize>(input.statistics + shape.channels, pack),
-                              LoadFloats<kSize>(d_weights + shape.channels, pack)};
+                              LoadFloats<kSize>(input.statistics + channels, pack),
+                              LoadFloats<kSize>(d_weights + channels, pack)};
   const Floats<kSize> d_weight = LoadFloats<kSize>(d_weights, pack);
-  const float share = 1 / static_cast<float>(shape.rows);
 #pragma unroll
   for (int i = 0; i < kSize; ++i) {
     const float scale = -result.norm.scale.values[i] * share;
@@ -465,10 +489,13 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
+  // A row's of a mean.
+  const float share = 1 / t.inputs[0].statistics[2 * shape.channels];
   InputGradient<kSize> dx[kInputs];
 #pragma unroll
   for (int n = 0; n < kInputs; ++n) {
-    dx[n] = InputGradientOf<kSize>(t.inputs[n], t.d_weights + n * 2 * shape.channels, shape, pack);
+    dx[n] = InputGradientOf<kSize>(t.inputs[n], t.d_weights + n * 2 * shape.channels, share,
+                                   shape.channels, pack);
   }
   const auto index = [&](int64_t row) { return (shape.rows - 1 - row) * packs + pack; };
   uint4 loaded[kRows][kInputs];
@@ -546,16 +573,28 @@ int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums)
 }
 
 int64_t BatchNormCounters(int64_t channels) {
-  const int64_t tile = kSumPacks * ChannelsOfPack(FloatType::kFloat32);
-  return (channels + tile - 1) / tile;
+  return CeilDivide(channels, kSumPacks * ChannelsOfPack(FloatType::kFloat32));
 }
 
 void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
                                const BatchNormShape& shape, cudaStream_t stream) {
   WithType(type, [&](auto zero) {
     using T = decltype(zero);
-    LaunchSums(Statistics<T>, tensors, Pack<T>::kSize, shape, stream);
+    LaunchSums(Statistics<T, StatisticsEnd<T>>, tensors, Pack<T>::kSize, shape, stream);
   });
+}
+
+void LaunchBatchNormMoments(const BatchNormMoments& tensors, FloatType type,
+                            const BatchNormShape& shape, cudaStream_t stream) {
+  WithType(type, [&](auto zero) {
+    using T = decltype(zero);
+    LaunchSums(Statistics<T, MomentsEnd<T>>, tensors, Pack<T>::kSize, shape, stream);
+  });
+}
+
+void LaunchBatchNormRanks(const BatchNormRanks& tensors, int64_t channels, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(CeilDivide(channels, kThreads));
+  StatisticsOfRanks<<<blocks, kThreads, 0, stream>>>(tensors, channels);
 }
 
 void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const BatchNormShape& shape,
@@ -568,14 +607,22 @@ void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const Batc
   });
 }
 
+void LaunchBatchNormSums(const BatchNormBackward& tensors, FloatType type,
+                         const BatchNormShape& shape, cudaStream_t stream) {
+  WithType(type, [&](auto zero) {
+    using T = decltype(zero);
+    WithForm(tensors.form, [&](auto form) {
+      LaunchSums(Sums<T, form.value>, tensors, Pack<T>::kSize, shape, stream);
+    });
+  });
+}
+
 void LaunchBatchNormBackward(const BatchNormBackward& tensors, FloatType type,
                              const BatchNormShape& shape, cudaStream_t stream) {
   WithType(type, [&](auto zero) {
     using T = decltype(zero);
     WithForm(tensors.form, [&](auto form) {
-      constexpr BatchNormForm kForm = form.value;
-      LaunchSums(Sums<T, kForm>, tensors, Pack<T>::kSize, shape, stream);
-      LaunchForEachRow(Backward<T, kForm>, tensors, Pack<T>::kSize, shape, stream);
+      LaunchForEachRow(Backward<T, form.value>, tensors, Pack<T>::kSize, shape, stream);
     });
   });
 }

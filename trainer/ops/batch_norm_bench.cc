@@ -6,7 +6,8 @@
 // norms joined: 10 (read both x twice, write y) and 16 (read both x and dy twice, write both dx),
 // where one that adds what the other gives is 14 and 22. The limit is what a device-to-device copy
 // of as many bytes reaches in the same run: `of_copy` is the rate over that. ATen does the same in
-// more bytes; its `of_copy` is its rate in terms of these.
+// more bytes; its `of_copy` is its rate in terms of these. `Shared` is what ranks that share a batch
+// take, without the time in which they meet.
 
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
@@ -83,6 +84,20 @@ void RunJoin(benchmark::State& state, const Function& function, bool backward) {
       backward ? 16 : 10);
 }
 
+// The only rank.
+class Alone : public NormRanks {
+ public:
+  at::Tensor Gather(const at::Tensor& own) override { return own.unsqueeze(0); }
+  void AddUp(const at::Tensor&) override {}
+};
+
+at::Tensor SharedBatchNorm(const at::Tensor& x, ChannelNorm norm, Activation activation,
+                           const at::Tensor& residual) {
+  static Alone alone;
+  norm.ranks = &alone;
+  return BatchNorm(x, norm, activation, residual);
+}
+
 // The norms of ResNet-50 on 256 images.
 #define LOCKSTEP_BATCH_NORM_BENCH(name, run, ...)                      \
   void BM_##name(benchmark::State& state) { run(state, __VA_ARGS__); } \
@@ -101,6 +116,8 @@ LOCKSTEP_BATCH_NORM_BENCH(Forward, Run, BatchNorm, false, false);
 LOCKSTEP_BATCH_NORM_BENCH(ForwardAten, Run, BatchNormTwin, false, false);
 LOCKSTEP_BATCH_NORM_BENCH(Backward, Run, BatchNorm, false, true);
 LOCKSTEP_BATCH_NORM_BENCH(BackwardAten, Run, BatchNormTwin, false, true);
+LOCKSTEP_BATCH_NORM_BENCH(SharedForward, Run, SharedBatchNorm, false, false);
+LOCKSTEP_BATCH_NORM_BENCH(SharedBackward, Run, SharedBatchNorm, false, true);
 LOCKSTEP_BATCH_NORM_BENCH(AddForward, Run, BatchNorm, true, false);
 LOCKSTEP_BATCH_NORM_BENCH(AddForwardAten, Run, BatchNormTwin, true, false);
 LOCKSTEP_BATCH_NORM_BENCH(AddBackward, Run, BatchNorm, true, true);

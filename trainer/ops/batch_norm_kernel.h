@@ -40,23 +40,43 @@ int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums)
 // last. They are 0 before a launch and after it; launches with the same ones must not overlap.
 int64_t BatchNormCounters(int64_t channels);
 
-struct BatchNormStatistics {
-  const void* x;
+// What comes of a batch's mean and variance.
+struct BatchNormResults {
   float epsilon;
   float momentum;
+  float* statistics;    // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of rows
+  float* running_mean;  // [channels], or nullptr
+  float* running_var;   // as running_mean
+  int64_t* num_batches_tracked;  // to which 1 is added; or nullptr
+};
+
+struct BatchNormStatistics {
+  const void* x;
   float* partials;  // scratch of 2 sums
   int* counters;
-  float* statistics;             // [2, channels]: mean, 1 / sqrt(variance + epsilon)
-  float* running_mean;           // [channels], or nullptr
-  float* running_var;            // as running_mean
-  int64_t* num_batches_tracked;  // to which 1 is added; or nullptr
+  BatchNormResults results;
+};
+
+// Of one rank's part of a batch.
+struct BatchNormMoments {
+  const void* x;
+  float* partials;
+  int* counters;
+  // [2 channels + 1]: mean, the sum of squared differences from it, the number of rows
+  float* moments;
+};
+
+struct BatchNormRanks {
+  const float* moments;  // [ranks, 2 channels + 1]
+  int64_t ranks;
+  BatchNormResults results;
 };
 
 struct BatchNormInput {
   const void* x;
   const float* weight;      // [channels]
   const float* bias;        // [channels]
-  const float* statistics;  // [2, channels]
+  const float* statistics;  // of BatchNormResults
 };
 
 struct BatchNormForward {
@@ -76,7 +96,7 @@ struct BatchNormBackward {
   const uint8_t* mask;
   float* partials;  // scratch of 1 + inputs sums
   int* counters;
-  float* d_weights;  // [inputs, 2, channels]: of weight, of bias
+  float* d_weights;  // [inputs, 2, channels]: sums of dz x^, of dz
   // Where these are wanted besides, of each input.
   SumsTo d_weight[2];
   SumsTo d_bias[2];
@@ -89,12 +109,22 @@ struct BatchNormBackward {
 void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
                                const BatchNormShape& shape, cudaStream_t stream);
 
+// Enqueues what takes its place where ranks share a batch. Each sums up its own part:
+void LaunchBatchNormMoments(const BatchNormMoments& tensors, FloatType type,
+                            const BatchNormShape& shape, cudaStream_t stream);
+// and combines those of all. The running statistics do not follow a batch of one row.
+void LaunchBatchNormRanks(const BatchNormRanks& tensors, int64_t channels, cudaStream_t stream);
+
 // Enqueues y and mask.
 void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const BatchNormShape& shape,
                      cudaStream_t stream);
 
-// Enqueues, with x^ = (x - mean) rstd and dz = dy where ReLU let it pass, else 0, for each input
-//   d_weights = sums over rows of dz x^ and of dz;
+// With x^ = (x - mean) rstd, and dz = dy where ReLU let it pass, else 0, enqueues for each input
+//   d_weights = sums over rows of dz x^ and of dz.
+void LaunchBatchNormSums(const BatchNormBackward& tensors, FloatType type,
+                         const BatchNormShape& shape, cudaStream_t stream);
+
+// Enqueues, d_weights being the sums over all rows of the batch,
 //   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), the means being a channel's;
 // and d_residual = dz.
 void LaunchBatchNormBackward(const BatchNormBackward& tensors, FloatType type,

@@ -13,15 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/ops/op_test.h"
+#include "trainer/ops/norm_op_test.h"
 
 namespace lockstep::ops {
 namespace {
 
 using torch::autograd::variable_list;
-
-constexpr double kEpsilon = 1e-5;
-constexpr double kMomentum = 0.1;
 
 // Rows that end within a block and beyond a grid; channels that are no packs, fewer than a block is wide,
 // as many, and more; planes of one value and of an odd number.
@@ -39,60 +36,12 @@ constexpr Case kCases[] = {{Activation::kNone, false},
                            {Activation::kRelu, true},
                            {Activation::kNone, true}};
 
-class BatchNormTest : public OpTest {
- protected:
-  // Of what is rounded to dtype().
-  double tolerance() const {
-    return dtype() == at::kFloat ? 2e-4 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
-  }
-  double SumTolerance() const { return dtype() == at::kFloat ? 1e-4 : 1e-3; }
-  // Float64 on a CPU takes its time.
-  bool IsForGpus(at::IntArrayRef sizes) const {
-    return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
-  }
-  // Images channels last.
-  at::Tensor Random(at::IntArrayRef sizes) const {
-    const at::Tensor values = 2 * at::randn(sizes, options()) + 0.5;
-    return sizes.size() == 4 ? values.contiguous(at::MemoryFormat::ChannelsLast) : values;
-  }
-  ChannelNorm Norm(int64_t channels) const {
-    const at::TensorOptions floats = options(at::kFloat);
-    return {.weight = (at::randn({channels}, floats) + 1).requires_grad_(),
-            .bias = at::randn({channels}, floats).requires_grad_(),
-            .running_mean = at::randn({channels}, floats),
-            .running_var = at::rand({channels}, floats) + 0.5,
-            .num_batches_tracked = at::zeros({}, options(at::kLong)),
-            .counters = NewNormCounters(channels, device()),
-            .epsilon = kEpsilon,
-            .momentum = kMomentum};
-  }
-};
+// Of batches that ranks share.
+const std::vector<std::vector<int64_t>> kSharedShapes = {
+    {7, 8},        {333, 24},     {9, 4096},        {40, 3},         {6, 5, 7},
+    {3, 24, 5, 7}, {4, 40, 3, 3}, {8, 256, 14, 14}, {16, 64, 56, 56}};
 
-at::Tensor Exact(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kDouble).clone().requires_grad_();
-}
-
-// Float64 leaves that Expected() gave gradients to.
-struct Exactly {
-  Exactly(const at::Tensor& x, const ChannelNorm& from, const at::Tensor& residual)
-      : x(Exact(x)), norm(from) {
-    norm.weight = Exact(from.weight);
-    norm.bias = Exact(from.bias);
-    norm.running_mean = from.running_mean.to(at::kDouble).clone();
-    norm.running_var = from.running_var.to(at::kDouble).clone();
-    if (residual.defined()) this->residual = Exact(residual);
-  }
-  // What ReLU gets.
-  at::Tensor Sum() const {
-    const at::Tensor y = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean,
-                                        norm.running_var, /*training=*/true, kMomentum, kEpsilon,
-                                        /*cudnn_enabled=*/false);
-    return residual.defined() ? y + residual : y;
-  }
-  at::Tensor x;
-  ChannelNorm norm;
-  at::Tensor residual;
-};
+class BatchNormTest : public NormOpTest {};
 
 TEST_P(BatchNormTest, IsPyTorchs) {
   for (const std::vector<int64_t>& sizes : kShapes) {
@@ -136,8 +85,8 @@ TEST_P(BatchNormTest, JoinIsPyTorchs) {
     const at::Tensor b = Random(sizes).requires_grad_();
     const ChannelNorm norm_a = Norm(sizes[1]);
     const ChannelNorm norm_b = Norm(sizes[1]);
-    const Exactly exactly_a(a, norm_a, {});
-    const Exactly exactly_b(b, norm_b, {});
+    const Exactly exactly_a(a, norm_a);
+    const Exactly exactly_b(b, norm_b);
     const at::Tensor sum = exactly_a.Sum() + exactly_b.Sum();
     const at::Tensor expected = sum.relu();
     // The twin rounds what either norm gives.
@@ -164,11 +113,112 @@ TEST_P(BatchNormTest, JoinIsPyTorchs) {
   }
 }
 
+TEST_P(BatchNormTest, RanksThatShareABatchGiveTheWholes) {
+  for (const std::vector<int64_t>& sizes : kSharedShapes) {
+    for (const auto& [activation, adds] : kCases) {
+      if (IsForGpus(sizes)) continue;
+      const at::Tensor x = Random(sizes);
+      const ChannelNorm norm = Norm(sizes[1]);
+      const at::Tensor residual = adds ? Random(sizes) : at::Tensor();
+      const Exactly exactly(x, norm, residual);
+      const at::Tensor sum = exactly.Sum();
+      const at::Tensor expected = activation == Activation::kRelu ? sum.relu() : sum;
+      // What lies so close to 0 that rounding decides whether it passes gets no gradient.
+      const at::Tensor dy = Random(sizes) * (sum.abs() > 4 * tolerance()).to(dtype());
+      expected.backward(dy.to(at::kDouble));
+      variable_list inputs = {x};
+      variable_list gradients = {exactly.x.grad()};
+      if (adds) {
+        inputs.push_back(residual);
+        gradients.push_back(exactly.residual.grad());
+      }
+      for (const std::vector<int64_t>& rows : Shares(sizes[0])) {
+        SCOPED_TRACE(testing::Message()
+                     << at::IntArrayRef(sizes) << " in " << at::IntArrayRef(rows) << ", ReLU "
+                     << (activation == Activation::kRelu) << ", adds " << adds);
+        const auto parts = InRanks(
+            rows,
+            [&, activation = activation, adds = adds](const variable_list& leaves,
+                                                      const std::vector<ChannelNorm>& norms) {
+              return BatchNorm(leaves[0], norms[0], activation, adds ? leaves[1] : at::Tensor());
+            },
+            inputs, {norm}, dy);
+        ExpectWhole(parts, expected, gradients, {exactly.norm}, tolerance(), SumTolerance());
+      }
+    }
+  }
+}
+
+TEST_P(BatchNormTest, RanksThatShareBatchesJoinThem) {
+  for (const std::vector<int64_t>& sizes : kSharedShapes) {
+    if (IsForGpus(sizes)) continue;
+    const at::Tensor a = Random(sizes);
+    const at::Tensor b = Random(sizes);
+    const ChannelNorm norm_a = Norm(sizes[1]);
+    const ChannelNorm norm_b = Norm(sizes[1]);
+    const Exactly exactly_a(a, norm_a);
+    const Exactly exactly_b(b, norm_b);
+    const at::Tensor sum = exactly_a.Sum() + exactly_b.Sum();
+    const at::Tensor expected = sum.relu();
+    // What norm_b gives is rounded.
+    const at::Tensor dy = Random(sizes) * (sum.abs() > 8 * tolerance()).to(dtype());
+    expected.backward(dy.to(at::kDouble));
+    for (const std::vector<int64_t>& rows : Shares(sizes[0])) {
+      SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << " in " << at::IntArrayRef(rows));
+      const auto parts = InRanks(
+          rows,
+          [](const variable_list& leaves, const std::vector<ChannelNorm>& norms) {
+            return JoinBatchNorms(leaves[0], norms[0], leaves[1], norms[1]);
+          },
+          {a, b}, {norm_a, norm_b}, dy);
+      ExpectWhole(parts, expected, {exactly_a.x.grad(), exactly_b.x.grad()},
+                  {exactly_a.norm, exactly_b.norm}, tolerance(), SumTolerance());
+    }
+  }
+}
+
+// Nothing has a variance then for the running statistics to follow.
+TEST_P(BatchNormTest, RanksMayShareOneRowOrNone) {
+  const ChannelNorm norm = Norm(16);
+  for (const int64_t rows : {1, 0}) {
+    SCOPED_TRACE(rows);
+    const at::Tensor x = Random({rows, 16});
+    for (const PartResults& part : InRanks(
+             {rows, 0},
+             [](const variable_list&leaves, const std::vector<ChannelNorm>&norms) {
+               return BatchNorm(leaves[0], norms[0], Activation::kNone);
+             },
+             {x}, {norm}, at::ones_like(x))) {
+      const int64_t own = part.y.size(0);
+      const at::Tensor expected = norm.bias.detach().expand({own, 16});
+      EXPECT_TRUE(at::allclose(part.y.to(at::kFloat), expected, tolerance(), tolerance()));
+      EXPECT_EQ(part.gradients[0].abs().sum().item<double>(), 0);
+      EXPECT_TRUE(at::equal(part.norms[0].bias.grad(), at::full_like(norm.bias, own)));
+      EXPECT_TRUE(at::equal(part.norms[0].running_mean, norm.running_mean));
+      EXPECT_TRUE(at::equal(part.norms[0].running_var, norm.running_var));
+      EXPECT_EQ(part.norms[0].num_batches_tracked.item<int64_t>(), 1);
+    }
+  }
+}
+
+// Activation checkpointing's second forward: without what follows the first.
+TEST_P(BatchNormTest, RanksShareABatchThatNothingFollows) {
+  const at::Tensor x = Random({40, 16});
+  ChannelNorm norm = Norm(16);
+  RankInTurn ranks({{}}, 0);
+  norm.ranks = &ranks;
+  const at::Tensor y = BatchNorm(x, norm, Activation::kRelu).detach();
+  norm.running_mean = at::Tensor();
+  norm.running_var = at::Tensor();
+  norm.num_batches_tracked = at::Tensor();
+  EXPECT_TRUE(at::equal(BatchNorm(x, norm, Activation::kRelu).detach(), y));
+}
+
 TEST_P(BatchNormTest, IsExactFarFromZero) {
   const at::Tensor x =
       (at::randn({4096, 64}, options(at::kFloat)) + 50).to(dtype()).requires_grad_();
   const ChannelNorm norm = Norm(64);
-  const Exactly exactly(x, norm, {});
+  const Exactly exactly(x, norm);
   const at::Tensor expected = exactly.Sum();
   const at::Tensor dy = Random({4096, 64});
   expected.backward(dy.to(at::kDouble));
@@ -237,7 +287,7 @@ TEST_P(BatchNormTest, JoinTakesAnyAddressAndStride) {
   const at::Tensor a = Random(sizes);
   const at::Tensor b = Random(sizes);
   // What rounding could let pass or not gets no gradient.
-  const at::Tensor sum = Exactly(a, norm_a, {}).Sum() + Exactly(b, norm_b, {}).Sum();
+  const at::Tensor sum = Exactly(a, norm_a).Sum() + Exactly(b, norm_b).Sum();
   const at::Tensor dy = Random(sizes) * (sum.detach().abs() > 8 * tolerance()).to(dtype());
   const auto shifted = [&](const at::Tensor& values) {
     const at::Tensor result =
@@ -323,6 +373,11 @@ TEST_P(BatchNormTest, AddsToTheGradientsThatAreThere) {
   }
   ExpectAddsToGradients([&] { JoinBatchNorms(x, norm, other, other_norm).backward(dy); },
                         {norm.weight, norm.bias, other_norm.weight, other_norm.bias});
+  RankInTurn ranks({{}}, 0);
+  ChannelNorm shared = norm;
+  shared.ranks = &ranks;
+  ExpectAddsToGradients([&] { BatchNorm(x, shared, Activation::kRelu, other).backward(dy); },
+                        {norm.weight, norm.bias});
 }
 
 TEST_P(BatchNormTest, GivesTheSameBitsEachTime) {
@@ -431,7 +486,7 @@ TEST_P(BatchNormTest, JoinTakesOneRowFrozenWeightsAndNoGradient) {
 TEST_P(BatchNormTest, Float64IsAtens) {
   const at::Tensor x = Random({5, 12}).to(at::kDouble);
   const ChannelNorm norm = Norm(12);
-  const Exactly exactly(x, norm, {});
+  const Exactly exactly(x, norm);
   EXPECT_TRUE(at::equal(BatchNorm(x, exactly.norm, Activation::kNone), exactly.Sum()));
   EXPECT_TRUE(at::equal(JoinBatchNorms(x, exactly.norm, x, exactly.norm),
                         (exactly.Sum() + exactly.Sum()).relu()));

@@ -59,6 +59,7 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
                    TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     context->save_for_backward({x, weight, bias, statistics, winners, codes});
+    context->saved_data["ranks"] = reinterpret_cast<int64_t>(norm.ranks);
     return y;
   }
 
@@ -71,21 +72,29 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
     const at::TensorOptions floats = x.options().dtype(at::kFloat);
     const at::Tensor partials =
         at::empty({NormPoolPartialRows(TypeOf(x), shape), 2, shape.channels}, floats);
-    const at::Tensor d_weights = at::empty({2, shape.channels}, floats);
+    const at::Tensor own = at::empty({2, shape.channels}, floats);
     const at::Tensor dx = at::empty_like(x);
-    LaunchNormPoolBackward({.x = x.const_data_ptr(),
-                            .dy = dy.const_data_ptr(),
-                            .winners = saved[4].const_data_ptr(),
-                            .codes = saved[5].const_data_ptr<uint8_t>(),
-                            .weight = saved[1].const_data_ptr<float>(),
-                            .bias = saved[2].const_data_ptr<float>(),
-                            .statistics = saved[3].const_data_ptr<float>(),
-                            .partials = partials.mutable_data_ptr<float>(),
-                            .d_weights = d_weights.mutable_data_ptr<float>(),
-                            .dx = dx.mutable_data_ptr()},
-                           TypeOf(x), shape, StreamOf(x));
+    NormPoolBackward tensors{.x = x.const_data_ptr(),
+                             .dy = dy.const_data_ptr(),
+                             .winners = saved[4].const_data_ptr(),
+                             .codes = saved[5].const_data_ptr<uint8_t>(),
+                             .weight = saved[1].const_data_ptr<float>(),
+                             .bias = saved[2].const_data_ptr<float>(),
+                             .statistics = saved[3].const_data_ptr<float>(),
+                             .partials = partials.mutable_data_ptr<float>(),
+                             .d_weights = own.mutable_data_ptr<float>(),
+                             .dx = dx.mutable_data_ptr()};
+    LaunchNormPoolSums(tensors, TypeOf(x), shape, StreamOf(x));
+    auto* ranks = reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
+    at::Tensor all;
+    if (ranks != nullptr) {
+      all = own.clone();
+      ranks->AddUp(all);
+      tensors.d_weights = all.mutable_data_ptr<float>();
+    }
+    LaunchNormPoolBackward(tensors, TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {dx, d_weights.select(0, 0), d_weights.select(0, 1), {}};
+    return {dx, own[0], own[1], {}};
   }
 };
 

@@ -2,6 +2,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "trainer/ops/norm_affine.cuh"
 #include "trainer/ops/norm_pool_kernel.h"
 #include "trainer/ops/pack.cuh"
 #include "trainer/ops/partial_sums.cuh"
@@ -24,31 +25,6 @@ constexpr int kWide = 8;
 constexpr int kHigh = 32;
 constexpr int kSumBlocks = 2;  // on a multiprocessor at once
 constexpr int kUnroll = 4;     // rows whose loads a thread has under way
-
-// norm(x) = x scale + shift. Each kernel must round it alike, as one says what ReLU let pass and
-// another asks again.
-template <typename T>
-struct Affine {
-  static constexpr int kSize = Pack<T>::kSize;
-  float scale[kSize];
-  float shift[kSize];
-
-  __device__ Affine(const float* weight, const float* bias, const float* statistics,
-                    int64_t channels, int64_t pack) {
-    float mean[kSize];
-    float rstd[kSize];
-    LoadWeights(statistics, pack, mean);
-    LoadWeights(statistics + channels, pack, rstd);
-    LoadWeights(weight, pack, scale);
-    LoadWeights(bias, pack, shift);
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      scale[i] *= rstd[i];
-      shift[i] = fmaf(-mean[i], scale[i], shift[i]);
-    }
-  }
-  __device__ float operator()(float x, int i) const { return fmaf(x, scale[i], shift[i]); }
-};
 
 // What a thread that walks has of an image.
 struct Walk {
@@ -80,7 +56,7 @@ template <typename T>
 struct Candidates {
   static constexpr int kSize = Pack<T>::kSize;
   Key<T> keys[kSize];
-  float values[kSize];  // x
+  Floats<kSize> x;
 
   // Below all others.
   __device__ static Candidates None() {
@@ -88,43 +64,27 @@ struct Candidates {
 #pragma unroll
     for (int i = 0; i < kSize; ++i) {
       none.keys[i] = std::numeric_limits<Key<T>>::min();
-      none.values[i] = 0;
+      none.x.values[i] = 0;
     }
     return none;
   }
 };
 
-// The pack's values. Of two bf16 in a word the compiler would take the upper one in two steps.
-template <typename T>
-__device__ void ToFloats(const uint4& words, float (&values)[Pack<T>::kSize]) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    const Pack<uint32_t> pairs = Unpack<uint32_t>(words);
-#pragma unroll
-    for (int i = 0; i < Pack<T>::kSize; i += 2) {
-      values[i] = __uint_as_float(pairs.values[i / 2] << 16);
-      values[i + 1] = __uint_as_float(pairs.values[i / 2] & 0xffff0000);
-    }
-  } else {
-    const Pack<T> pack = Unpack<T>(words);
-#pragma unroll
-    for (int i = 0; i < Pack<T>::kSize; ++i) values[i] = ToFloat(pack.values[i]);
-  }
-}
-
 // norm(x) in words, of which the compiler rounds two values at once.
-template <typename T>
-__device__ uint4 Rounded(const Affine<T>& norm, const float (&x)[Pack<T>::kSize]) {
+template <typename T, int kSize = Pack<T>::kSize>
+__device__ uint4 Rounded(const Affine<kSize>& norm, const Floats<kSize>& x) {
   Pack<T> rounded;
 #pragma unroll
-  for (int i = 0; i < Pack<T>::kSize; ++i) rounded.values[i] = FromFloat<T>(norm(x[i], i));
+  for (int i = 0; i < kSize; ++i) rounded.values[i] = FromFloat<T>(norm(x.values[i], i));
   return __builtin_bit_cast(uint4, rounded);
 }
 
 template <typename T>
-__device__ Candidates<T> CandidatesOf(const uint4& words, const Affine<T>& norm, int code) {
+__device__ Candidates<T> CandidatesOf(const uint4& words, const Affine<Pack<T>::kSize>& norm,
+                                      int code) {
   Candidates<T> result;
-  ToFloats<T>(words, result.values);
-  const Pack<int32_t> bits = Unpack<int32_t>(Rounded(norm, result.values));
+  result.x = ToFloats<T>(words);
+  const Pack<int32_t> bits = Unpack<int32_t>(Rounded<T>(norm, result.x));
 #pragma unroll
   for (int i = 0; i < Pack<T>::kSize; ++i) {
     if constexpr (sizeof(T) == 4) {
@@ -145,7 +105,7 @@ __device__ void Merge(Candidates<T>& best, const Candidates<T>& other, int add =
     const Key<T> key = other.keys[i] + add;
     const bool is_greater = key > best.keys[i];
     best.keys[i] = max(best.keys[i], key);
-    best.values[i] = is_greater ? other.values[i] : best.values[i];
+    best.x.values[i] = is_greater ? other.x.values[i] : best.x.values[i];
   }
 }
 
@@ -157,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
   if (index >= threads) return;
   const int packs = shape.channels / kSize;
   const Walk walk(index, packs, shape);
-  const Affine<T> norm(t.weight, t.bias, t.statistics, shape.channels, walk.pack);
+  const auto norm = AffineOf<kSize>(t.weight, t.bias, t.statistics, shape.channels, walk.pack);
   const bool has_left = walk.column > 0;
   const bool has_right = 2 * walk.column + 1 < shape.width;
   const auto load = [&](const uint4* middle, uint4(&loaded)[3]) {
@@ -167,9 +127,9 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
   };
   // The greatest of a window's row whose last value has that code.
   const auto greatest_of = [&](const uint4(&loaded)[3], int code) {
-    Candidates<T> greatest = CandidatesOf(loaded[1], norm, code + 1);
-    if (has_left) Merge(greatest, CandidatesOf(loaded[0], norm, code + 2));
-    if (has_right) Merge(greatest, CandidatesOf(loaded[2], norm, code));
+    Candidates<T> greatest = CandidatesOf<T>(loaded[1], norm, code + 1);
+    if (has_left) Merge(greatest, CandidatesOf<T>(loaded[0], norm, code + 2));
+    if (has_right) Merge(greatest, CandidatesOf<T>(loaded[2], norm, code));
     return greatest;
   };
   for (int64_t image = shape.count - 1 - blockIdx.y; image >= 0; image -= gridDim.y) {
@@ -200,18 +160,16 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
       }
       using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
       Pack<T> y;
-      Pack<T> winners;
       Pack<uint8_t, kSize> codes;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         // What is not positive becomes 0.
         const Key<T> key = max(best.keys[i], Key<T>{kNothingPasses});
         y.values[i] = __builtin_bit_cast(T, static_cast<Bits>(key / kOne<T>));
-        winners.values[i] = FromFloat<T>(best.values[i]);
         codes.values[i] = static_cast<uint8_t>(key);
       }
       Store(t.y, to, y);
-      Store(t.winners, to, winners);
+      Store(t.winners, to, FromFloats<T>(best.x));
       reinterpret_cast<Pack<uint8_t, kSize>*>(t.codes)[to] = codes;
       from += 2 * width;
       to += shape.pooled_width * packs;
@@ -229,9 +187,8 @@ __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
   const int64_t pack = int64_t{blockIdx.x} * kWide + threadIdx.x;
   float sums[2][kSize] = {};
   if (pack < packs) {
-    const Affine<T> norm(t.weight, t.bias, t.statistics, channels, pack);
-    float mean[kSize];
-    LoadWeights(t.statistics, pack, mean);
+    const auto norm = AffineOf<kSize>(t.weight, t.bias, t.statistics, channels, pack);
+    const Floats<kSize> mean = LoadFloats<kSize>(t.statistics, pack);
     const int64_t stride = int64_t{gridDim.y} * kHigh;
     for (int64_t first = int64_t{blockIdx.y} * kHigh + threadIdx.y; first < rows;
          first += kUnroll * stride) {
@@ -247,25 +204,21 @@ __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         if (first + u * stride >= rows) continue;
-        float x[kSize];
-        float y[kSize];
-        float dy[kSize];
-        ToFloats<T>(winners[u], x);
-        ToFloats<T>(Rounded(norm, x), y);
-        ToFloats<T>(gradients[u], dy);
+        const Floats<kSize> x = ToFloats<T>(winners[u]);
+        const Floats<kSize> y = ToFloats<T>(Rounded<T>(norm, x));
+        const Floats<kSize> dy = ToFloats<T>(gradients[u]);
 #pragma unroll
         for (int i = 0; i < kSize; ++i) {
           // Asked the other way round, NaN would not pass.
-          const float dz = y[i] <= 0 ? 0 : dy[i];
-          sums[0][i] = fmaf(dz, x[i] - mean[i], sums[0][i]);
+          const float dz = y.values[i] <= 0 ? 0 : dy.values[i];
+          sums[0][i] = fmaf(dz, x.values[i] - mean.values[i], sums[0][i]);
           sums[1][i] += dz;
         }
       }
     }
-    float rstd[kSize];
-    LoadWeights(t.statistics + channels, pack, rstd);
+    const Floats<kSize> rstd = LoadFloats<kSize>(t.statistics + channels, pack);
 #pragma unroll
-    for (int i = 0; i < kSize; ++i) sums[0][i] *= rstd[i];
+    for (int i = 0; i < kSize; ++i) sums[0][i] *= rstd.values[i];
   }
   __shared__ float shared[kHigh][kColumns];
 #pragma unroll
@@ -303,7 +256,7 @@ struct Gradient {
     LoadWeights(t.statistics + shape.channels, pack, rstd);
     LoadWeights(t.d_weights, pack, d_weight);
     LoadWeights(t.d_weights + shape.channels, pack, d_bias);
-    const float share = 1 / static_cast<float>(shape.count * (int64_t{shape.height} * shape.width));
+    const float share = 1 / t.statistics[2 * shape.channels];
 #pragma unroll
     for (int i = 0; i < kSize; ++i) {
       scale[i] *= rstd[i];
@@ -392,21 +345,19 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks)
 #pragma unroll
           for (int next = 0; next <= right; ++next) {
             const int position = (1 + down - 2 * below) * 3 + 1 + right - 2 * next;
-            float dy[kSize];
-            ToFloats<T>(windows[below].dy[next], dy);
+            const Floats<kSize> dy = ToFloats<T>(windows[below].dy[next]);
             const auto codes = __builtin_bit_cast(Pack<uint8_t, kSize>, windows[below].codes[next]);
 #pragma unroll
             for (int i = 0; i < kSize; ++i) {
-              if (codes.values[i] == 8 - position) dz[i] += dy[i];
+              if (codes.values[i] == 8 - position) dz[i] += dy.values[i];
             }
           }
         }
-        float values[kSize];
-        ToFloats<T>(x[down][right], values);
+        const Floats<kSize> values = ToFloats<T>(x[down][right]);
         Pack<T> dx;
 #pragma unroll
         for (int i = 0; i < kSize; ++i) {
-          dx.values[i] = FromFloat<T>(gradient(dz[i], values[i], i));
+          dx.values[i] = FromFloat<T>(gradient(dz[i], values.values[i], i));
         }
         Store(t.dx, pixel + down * width + right * packs, dx);
       }
@@ -433,10 +384,10 @@ int64_t PooledRows(const NormPoolShape& shape) {
 
 dim3 SumsGrid(const NormPoolShape& shape, int pack) {
   const int64_t packs = shape.channels / pack;
-  const int64_t wide = (packs + kWide - 1) / kWide;
+  const int64_t wide = CeilDivide(packs, kWide);
   const int64_t resident = int64_t{shape.multiprocessors} * kSumBlocks / wide;
   // That find rows for all loads of their threads.
-  const int64_t most = (PooledRows(shape) + kHigh * kUnroll - 1) / (kHigh * kUnroll);
+  const int64_t most = CeilDivide(PooledRows(shape), kHigh * kUnroll);
   return {static_cast<unsigned>(wide),
           static_cast<unsigned>(std::clamp<int64_t>(resident, 1, most))};
 }
@@ -456,8 +407,8 @@ void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPo
   });
 }
 
-void LaunchNormPoolBackward(const NormPoolBackward& tensors, FloatType type,
-                            const NormPoolShape& shape, cudaStream_t stream) {
+void LaunchNormPoolSums(const NormPoolBackward& tensors, FloatType type, const NormPoolShape& shape,
+                        cudaStream_t stream) {
   WithType(type, [&](auto zero) {
     using T = decltype(zero);
     const dim3 grid = SumsGrid(shape, Pack<T>::kSize);
@@ -465,6 +416,13 @@ void LaunchNormPoolBackward(const NormPoolBackward& tensors, FloatType type,
     float* d_weights = tensors.d_weights;
     LaunchSumPartials(tensors.partials, {{.sums = d_weights}, {.sums = d_weights + shape.channels}},
                       grid.y, shape.channels, stream);
+  });
+}
+
+void LaunchNormPoolBackward(const NormPoolBackward& tensors, FloatType type,
+                            const NormPoolShape& shape, cudaStream_t stream) {
+  WithType(type, [&](auto zero) {
+    using T = decltype(zero);
     const unsigned walks = WalksOf(shape, Pack<T>::kSize);
     Backward<T><<<WalksGrid(walks, shape.count), kThreads, 0, stream>>>(tensors, shape, walks);
   });

@@ -27,7 +27,7 @@ struct NormPoolForward {
   const void* x;
   const float* weight;      // [channels]
   const float* bias;        // [channels]
-  const float* statistics;  // [2, channels]: mean, 1 / sqrt(variance + epsilon)
+  const float* statistics;  // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), pixels
   void* y;                  // [count, pooled_height, pooled_width, channels], as are:
   void* winners;            // x of the greatest value in each window
   uint8_t* codes;           // 8 - its position, row by row; 9 where ReLU lets nothing pass
@@ -42,7 +42,7 @@ struct NormPoolBackward {
   const float* bias;
   const float* statistics;
   float* partials;   // scratch
-  float* d_weights;  // [2, channels]: of weight, of bias
+  float* d_weights;  // [2, channels]: sums of dz x^, of dz
   void* dx;
 };
 
@@ -50,9 +50,13 @@ struct NormPoolBackward {
 void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPoolShape& shape,
                     cudaStream_t stream);
 
-// Enqueues, with x^ = (x - mean) rstd and dz = sum of dy over the windows that x won and that ReLU
-// let pass,
-//   d_weights = sums over pixels of dz x^ and of dz;
+// With x^ = (x - mean) rstd and dz = sum of dy over the windows that x won and that ReLU let pass,
+// enqueues
+//   d_weights = sums over pixels of dz x^ and of dz.
+void LaunchNormPoolSums(const NormPoolBackward& tensors, FloatType type, const NormPoolShape& shape,
+                        cudaStream_t stream);
+
+// Enqueues, d_weights being the sums over all pixels of the batch,
 //   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), the means being a channel's.
 void LaunchNormPoolBackward(const NormPoolBackward& tensors, FloatType type,
                             const NormPoolShape& shape, cudaStream_t stream);

@@ -11,13 +11,10 @@
 #include <limits>
 #include <vector>
 
-#include "trainer/ops/op_test.h"
+#include "trainer/ops/norm_op_test.h"
 
 namespace lockstep::ops {
 namespace {
-
-constexpr double kEpsilon = 1e-5;
-constexpr double kMomentum = 0.1;
 
 // Channels that are no packs, one, and more than a block has; images of one pixel in height, width
 // or both, of odd and even sides, and longer than a thread walks.
@@ -26,62 +23,18 @@ const std::vector<std::vector<int64_t>> kShapes = {
     {2, 3, 7, 7},   {2, 64, 14, 15}, {4, 40, 15, 2}, {2, 2048, 5, 2},  {1, 8, 33, 31},
     {2, 12, 37, 6}, {1, 16, 64, 64}, {2, 64, 65, 3}, {16, 64, 56, 56}, {300, 64, 9, 9}};
 
-class NormPoolTest : public OpTest {
+class NormPoolTest : public NormOpTest {
  protected:
-  // Of what is rounded to dtype().
-  double tolerance() const {
-    return dtype() == at::kFloat ? 2e-4 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
-  }
-  double SumTolerance() const { return dtype() == at::kFloat ? 1e-4 : 1e-3; }
-  // Float64 on a CPU takes its time.
-  bool IsForGpus(at::IntArrayRef sizes) const {
-    return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
-  }
-  at::Tensor Random(at::IntArrayRef sizes) const {
-    return (2 * at::randn(sizes, options()) + 0.5).contiguous(at::MemoryFormat::ChannelsLast);
-  }
   // Whole numbers: many windows have more than one greatest value, and what differs does so by more
   // than rounding can undo.
   at::Tensor RandomWhole(at::IntArrayRef sizes) const { return Random(sizes).round(); }
-  // Weights of either sign that are not close to 0.
-  ChannelNorm Norm(int64_t channels) const {
-    const at::TensorOptions floats = options(at::kFloat);
-    const at::Tensor sign = at::randn({channels}, floats).sign();
-    return {.weight = (sign * (at::rand({channels}, floats) + 0.5)).requires_grad_(),
-            .bias = at::randn({channels}, floats).requires_grad_(),
-            .running_mean = at::randn({channels}, floats),
-            .running_var = at::rand({channels}, floats) + 0.5,
-            .num_batches_tracked = at::zeros({}, options(at::kLong)),
-            .epsilon = kEpsilon,
-            .momentum = kMomentum};
-  }
 };
-
-at::Tensor Exact(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kDouble).clone().requires_grad_();
-}
 
 at::Tensor Pool(const at::Tensor& x) { return at::max_pool2d(x, 3, 2, 1); }
 
 std::vector<int64_t> Pooled(at::IntArrayRef sizes) {
   return {sizes[0], sizes[1], (sizes[2] + 1) / 2, (sizes[3] + 1) / 2};
 }
-
-// Float64 leaves.
-struct Exactly {
-  Exactly(const at::Tensor& x, const ChannelNorm& from) : x(Exact(x)), norm(from) {
-    norm.weight = Exact(from.weight);
-    norm.bias = Exact(from.bias);
-    norm.running_mean = from.running_mean.to(at::kDouble).clone();
-    norm.running_var = from.running_var.to(at::kDouble).clone();
-  }
-  at::Tensor Normed() const {
-    return at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_var,
-                          /*training=*/true, kMomentum, kEpsilon, /*cudnn_enabled=*/false);
-  }
-  at::Tensor x;
-  ChannelNorm norm;
-};
 
 TEST_P(NormPoolTest, IsPyTorchs) {
   for (const std::vector<int64_t>& sizes : kShapes) {
@@ -90,7 +43,7 @@ TEST_P(NormPoolTest, IsPyTorchs) {
     const at::Tensor x = RandomWhole(sizes).requires_grad_();
     const ChannelNorm norm = Norm(sizes[1]);
     const Exactly exactly(x, norm);
-    const at::Tensor expected = Pool(exactly.Normed().relu());
+    const at::Tensor expected = Pool(exactly.Sum().relu());
     // What lies so close to 0 that rounding decides whether it passes gets no gradient.
     // Whole, too, as the twin rounds sums of it.
     const at::Tensor dy = RandomWhole(Pooled(sizes)) * (expected > 4 * tolerance()).to(dtype());
@@ -109,6 +62,28 @@ TEST_P(NormPoolTest, IsPyTorchs) {
   }
 }
 
+TEST_P(NormPoolTest, RanksThatShareABatchGiveTheWholes) {
+  for (const std::vector<int64_t>& sizes : kShapes) {
+    if (IsForGpus(sizes)) continue;
+    const at::Tensor x = RandomWhole(sizes);
+    const ChannelNorm norm = Norm(sizes[1]);
+    const Exactly exactly(x, norm);
+    const at::Tensor expected = Pool(exactly.Sum().relu());
+    const at::Tensor dy = RandomWhole(Pooled(sizes)) * (expected > 4 * tolerance()).to(dtype());
+    expected.backward(dy.to(at::kDouble));
+    for (const std::vector<int64_t>& rows : Shares(sizes[0])) {
+      SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << " in " << at::IntArrayRef(rows));
+      const auto parts = InRanks(
+          rows,
+          [](const std::vector<at::Tensor>& leaves, const std::vector<ChannelNorm>& norms) {
+            return NormPool(leaves[0], norms[0]);
+          },
+          {x}, {norm}, dy);
+      ExpectWhole(parts, expected, {exactly.x.grad()}, {exactly.norm}, tolerance(), SumTolerance());
+    }
+  }
+}
+
 TEST_P(NormPoolTest, ValuesThatAreNotWholeArePyTorchs) {
   for (const std::vector<int64_t>& sizes : kShapes) {
     if (IsForGpus(sizes)) continue;
@@ -116,7 +91,7 @@ TEST_P(NormPoolTest, ValuesThatAreNotWholeArePyTorchs) {
     const at::Tensor x = Random(sizes);
     const ChannelNorm norm = Norm(sizes[1]);
     const Exactly exactly(x, norm);
-    EXPECT_TRUE(IsNear(NormPool(x, norm), Pool(exactly.Normed().relu()), tolerance()));
+    EXPECT_TRUE(IsNear(NormPool(x, norm), Pool(exactly.Sum().relu()), tolerance()));
   }
 }
 
@@ -155,7 +130,7 @@ TEST_P(NormPoolTest, TheFirstOfEqualsWins) {
     const at::Tensor equal = at::ones(sizes, options().dtype(at::kDouble)).requires_grad_();
     const at::Tensor dz =
         torch::autograd::grad({Pool(equal)}, {equal}, {dy.to(at::kDouble)}).front();
-    exactly.Normed().backward(dz);
+    exactly.Sum().backward(dz);
     EXPECT_TRUE(IsNear(norm.weight.grad(), exactly.norm.weight.grad(), SumTolerance()));
     EXPECT_TRUE(IsNear(norm.bias.grad(), exactly.norm.bias.grad(), SumTolerance()));
     EXPECT_TRUE(IsNear(leaf.grad(), exactly.x.grad(), tolerance()));

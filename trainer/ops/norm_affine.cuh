@@ -1,0 +1,78 @@
+// A channel's norm, as the kernels of batch_norm.h and norm_pool.h compute it: each must round it
+// alike, as one says what ReLU let pass and another asks again.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "trainer/ops/pack.cuh"
+
+namespace lockstep::ops {
+
+// A pack's values.
+template <int kSize>
+struct Floats {
+  float values[kSize];
+};
+
+template <int kSize>
+__device__ Floats<kSize> LoadFloats(const float* values, int64_t pack) {
+  Floats<kSize> result;
+  LoadWeights(values, pack, result.values);
+  return result;
+}
+
+// Of two bf16 in a word the compiler would take the upper one in two steps.
+template <typename T>
+__device__ Floats<Pack<T>::kSize> ToFloats(const uint4& words) {
+  Floats<Pack<T>::kSize> result;
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+    const Pack<uint32_t> pairs = Unpack<uint32_t>(words);
+#pragma unroll
+    for (int i = 0; i < Pack<T>::kSize; i += 2) {
+      result.values[i] = __uint_as_float(pairs.values[i / 2] << 16);
+      result.values[i + 1] = __uint_as_float(pairs.values[i / 2] & 0xffff0000);
+    }
+  } else {
+    const Pack<T> pack = Unpack<T>(words);
+#pragma unroll
+    for (int i = 0; i < Pack<T>::kSize; ++i) result.values[i] = ToFloat(pack.values[i]);
+  }
+  return result;
+}
+
+template <typename T>
+__device__ Pack<T> FromFloats(const Floats<Pack<T>::kSize>& values) {
+  Pack<T> result;
+#pragma unroll
+  for (int i = 0; i < Pack<T>::kSize; ++i) result.values[i] = FromFloat<T>(values.values[i]);
+  return result;
+}
+
+// norm(x) = x scale + shift
+template <int kSize>
+struct Affine {
+  Floats<kSize> scale;
+  Floats<kSize> shift;
+
+  __device__ float operator()(float x, int i) const {
+    return fmaf(x, scale.values[i], shift.values[i]);
+  }
+};
+
+// Of weight and bias, [channels], and the batch's statistics.
+template <int kSize>
+__device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const float* statistics,
+                                  int64_t channels, int64_t pack) {
+  const Floats<kSize> mean = LoadFloats<kSize>(statistics, pack);
+  const Floats<kSize> rstd = LoadFloats<kSize>(statistics + channels, pack);
+  Affine<kSize> affine{LoadFloats<kSize>(weight, pack), LoadFloats<kSize>(bias, pack)};
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    affine.scale.values[i] *= rstd.values[i];
+    affine.shift.values[i] = fmaf(-mean.values[i], affine.scale.values[i], affine.shift.values[i]);
+  }
+  return affine;
+}
+
+}  // namespace lockstep::ops
