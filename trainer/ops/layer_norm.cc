@@ -1,11 +1,11 @@
 #include "trainer/ops/layer_norm.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "trainer/ops/launch_arguments.h"
@@ -19,30 +19,32 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-LayerNormShape ShapeOf(const at::Tensor& x) {
-  const int64_t width = x.size(-1);
-  return {.rows = x.numel() / width,
-          .width = width,
-          .multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount};
+// Whether the kernels take x and such weights.
+bool IsFused(const at::Tensor& x, at::TensorList weights) {
+  if (!x.is_cuda() || !IsFloatType(x.scalar_type()) || x.dim() == 0 || x.size(-1) == 0) {
+    return false;
+  }
+  return std::all_of(weights.begin(), weights.end(), [&](const at::Tensor& weight) {
+    return IsFloatVector(weight, x.size(-1), x);
+  });
 }
 
-bool IsFused(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  const auto is_weight = [&](const at::Tensor& tensor) {
-    return tensor.scalar_type() == at::kFloat && tensor.device() == x.device() &&
-           tensor.dim() == 1 && tensor.size(0) == x.size(-1);
-  };
-  return x.is_cuda() && IsFloatType(x.scalar_type()) && x.dim() > 0 && x.size(-1) > 0 &&
-         is_weight(weight) && is_weight(bias);
+// Whether they add the branch to an x that they take.
+bool CanAdd(const at::Tensor& x, const Branch& branch) {
+  return branch.values.sizes() == x.sizes() && branch.values.scalar_type() == x.scalar_type() &&
+         branch.values.device() == x.device() &&
+         (!branch.bias.defined() || IsFloatVector(branch.bias, x.size(-1), x));
 }
 
-// -> {y}, or {sum, y} where there is a branch.
-class FusedLayerNorm : public torch::autograd::Function<FusedLayerNorm> {
+// -> {y}, or {sum, y} where there is a branch. bias: LayerNorm's; without it, RMSNorm.
+class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
-                               const Variable& bias, const std::optional<Variable>& branch,
+                               const std::optional<Variable>& bias,
+                               const std::optional<Variable>& branch,
                                const std::optional<Variable>& branch_bias, double epsilon) {
     const c10::cuda::CUDAGuard guard(x.device());
-    const LayerNormShape shape = ShapeOf(x);
+    const RowsShape shape = RowsShapeOf(x);
     const at::Tensor sum = branch ? at::empty_like(x) : at::Tensor();
     const at::Tensor y = at::empty_like(x);
     const at::Tensor statistics = at::empty({shape.rows, 2}, x.options().dtype(at::kFloat));
@@ -51,17 +53,18 @@ class FusedLayerNorm : public torch::autograd::Function<FusedLayerNorm> {
          .branch = branch ? branch->const_data_ptr() : nullptr,
          .branch_bias = branch_bias ? branch_bias->const_data_ptr<float>() : nullptr,
          .weight = weight.const_data_ptr<float>(),
-         .bias = bias.const_data_ptr<float>(),
+         .bias = bias ? bias->const_data_ptr<float>() : nullptr,
          .epsilon = static_cast<float>(epsilon),
          .sum = sum.defined() ? sum.mutable_data_ptr() : nullptr,
          .y = y.mutable_data_ptr(),
          .statistics = reinterpret_cast<RowStatistics*>(statistics.mutable_data_ptr<float>())},
-        TypeOf(x), shape, StreamOf(x));
+        /*centers=*/bias.has_value(), TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     context->set_materialize_grads(false);
     context->save_for_backward({sum.defined() ? sum : x, weight, statistics});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
-    context->saved_data["d_bias"] = GradientToAddTo(bias);
+    context->saved_data["centers"] = bias.has_value();
+    if (bias) context->saved_data["d_bias"] = GradientToAddTo(*bias);
     context->saved_data["has_branch_bias"] = branch_bias.has_value();
     if (branch_bias) context->saved_data["d_branch_bias"] = GradientToAddTo(*branch_bias);
     return sum.defined() ? variable_list{sum, y} : variable_list{y};
@@ -69,9 +72,10 @@ class FusedLayerNorm : public torch::autograd::Function<FusedLayerNorm> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const bool adds = gradients.size() == 2;
-    // Without a bias there is no such input.
-    const bool wants_branch_bias =
-        context->saved_data["has_branch_bias"].toBool() && context->needs_input_grad(4);
+    const bool centers = context->saved_data["centers"].toBool();
+    // Inputs are numbered without those that there are not.
+    const bool wants_branch_bias = context->saved_data["has_branch_bias"].toBool() &&
+                                   context->needs_input_grad(centers ? 4 : 3);
     const at::Tensor d_sum = adds ? gradients[0] : at::Tensor();
     if (!gradients.back().defined()) {
       at::Tensor d_branch_bias;
@@ -83,7 +87,7 @@ class FusedLayerNorm : public torch::autograd::Function<FusedLayerNorm> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const c10::cuda::CUDAGuard guard(x.device());
-    const LayerNormShape shape = ShapeOf(x);
+    const RowsShape shape = RowsShapeOf(x);
     const auto sums = [&](bool wanted, const char* name) {
       if (!wanted) return GradientSums();
       return NewGradientSums(context->saved_data[name].toTensor(), shape.width, x.options());
@@ -92,11 +96,11 @@ class FusedLayerNorm : public torch::autograd::Function<FusedLayerNorm> {
     const at::Tensor added = d_sum.defined() ? d_sum.contiguous() : at::Tensor();
     const at::Tensor dx = at::empty_like(x);
     const GradientSums d_weight = sums(context->needs_input_grad(1), "d_weight");
-    const GradientSums d_bias = sums(context->needs_input_grad(2), "d_bias");
+    const GradientSums d_bias = sums(centers && context->needs_input_grad(2), "d_bias");
     const GradientSums d_branch_bias = sums(wants_branch_bias, "d_branch_bias");
     at::Tensor partials;
     if (d_weight.to.sums || d_bias.to.sums || d_branch_bias.to.sums) {
-      partials = at::empty({PartialRows(shape), LayerNormBackward::kParts, shape.width},
+      partials = at::empty({LayerNormPartialRows(shape), LayerNormBackward::kParts, shape.width},
                            x.options().dtype(at::kFloat));
     }
     LaunchLayerNormBackward(
@@ -110,55 +114,88 @@ class FusedLayerNorm : public torch::autograd::Function<FusedLayerNorm> {
          .d_weight = d_weight.to,
          .d_bias = d_bias.to,
          .d_branch_bias = d_branch_bias.to},
-        TypeOf(x), shape, StreamOf(x));
+        centers, TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {dx, d_weight.result, d_bias.result, adds ? dx : at::Tensor(), d_branch_bias.result, {}};
   }
 };
 
+variable_list Fused(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                    const at::Tensor& bias, double epsilon) {
+  const auto given = [](const at::Tensor& tensor) {
+    return tensor.defined() ? std::optional<Variable>(tensor.contiguous()) : std::nullopt;
+  };
+  return FusedNorm::apply(x.contiguous(), weight.contiguous(), given(bias), given(branch.values),
+                          given(branch.bias), epsilon);
+}
+
+// The type that the twins normalise in.
+at::ScalarType ArithmeticType(const at::Tensor& x) {
+  return Is16Bit(x) ? at::kFloat : x.scalar_type();
+}
+
+at::Tensor SumTwin(const at::Tensor& x, const Branch& branch) {
+  at::Tensor added = branch.values;
+  // Float32 where the bias is, as in the kernel.
+  if (branch.bias.defined()) added = added + branch.bias;
+  return (x + added).to(x.scalar_type());
+}
+
 }  // namespace
 
 at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double epsilon) {
-  if (!IsFused(x, weight, bias)) return LayerNormTwin(x, weight, bias, epsilon);
-  return FusedLayerNorm::apply(x.contiguous(), weight.contiguous(), bias.contiguous(),
-                               std::optional<Variable>(), std::optional<Variable>(), epsilon)[0];
+  if (!IsFused(x, {weight, bias})) return LayerNormTwin(x, weight, bias, epsilon);
+  return Fused(x, {}, weight, bias, epsilon)[0];
+}
+
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  if (!IsFused(x, {weight})) return RmsNormTwin(x, weight, epsilon);
+  return Fused(x, {}, weight, {}, epsilon)[0];
 }
 
 std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const Branch& branch,
                                                const at::Tensor& weight, const at::Tensor& bias,
                                                double epsilon) {
-  const bool alike = branch.values.sizes() == x.sizes() &&
-                     branch.values.scalar_type() == x.scalar_type() &&
-                     branch.values.device() == x.device();
-  if (!alike || !IsFused(x, weight, branch.bias.defined() ? branch.bias : bias) ||
-      !IsFused(x, weight, bias)) {
+  if (!IsFused(x, {weight, bias}) || !CanAdd(x, branch)) {
     return AddLayerNormTwin(x, branch, weight, bias, epsilon);
   }
-  const variable_list results = FusedLayerNorm::apply(
-      x.contiguous(), weight.contiguous(), bias.contiguous(),
-      std::optional<Variable>(branch.values.contiguous()),
-      branch.bias.defined() ? std::optional<Variable>(branch.bias.contiguous()) : std::nullopt,
-      epsilon);
+  const variable_list results = Fused(x, branch, weight, bias, epsilon);
+  return {results[0], results[1]};
+}
+
+std::pair<at::Tensor, at::Tensor> AddRmsNorm(const at::Tensor& x, const Branch& branch,
+                                             const at::Tensor& weight, double epsilon) {
+  if (!IsFused(x, {weight}) || !CanAdd(x, branch)) {
+    return AddRmsNormTwin(x, branch, weight, epsilon);
+  }
+  const variable_list results = Fused(x, branch, weight, {}, epsilon);
   return {results[0], results[1]};
 }
 
 at::Tensor LayerNormTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                          double epsilon) {
-  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  const at::ScalarType type = is_16_bit ? at::kFloat : x.scalar_type();
+  const at::ScalarType type = ArithmeticType(x);
   return at::layer_norm(x.to(type), {x.size(-1)}, weight.to(type), bias.to(type), epsilon)
       .to(x.scalar_type());
+}
+
+at::Tensor RmsNormTwin(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const at::ScalarType type = ArithmeticType(x);
+  return at::rms_norm(x.to(type), {x.size(-1)}, weight.to(type), epsilon).to(x.scalar_type());
 }
 
 std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const Branch& branch,
                                                    const at::Tensor& weight, const at::Tensor& bias,
                                                    double epsilon) {
-  at::Tensor added = branch.values;
-  // Float32 where the bias is, as in the kernel.
-  if (branch.bias.defined()) added = added + branch.bias;
-  const at::Tensor sum = (x + added).to(x.scalar_type());
+  const at::Tensor sum = SumTwin(x, branch);
   return {sum, LayerNormTwin(sum, weight, bias, epsilon)};
+}
+
+std::pair<at::Tensor, at::Tensor> AddRmsNormTwin(const at::Tensor& x, const Branch& branch,
+                                                 const at::Tensor& weight, double epsilon) {
+  const at::Tensor sum = SumTwin(x, branch);
+  return {sum, RmsNormTwin(sum, weight, epsilon)};
 }
 
 }  // namespace lockstep::ops

@@ -12,29 +12,32 @@ namespace {
 // A row is a team's: Forward's is a warp, or a block where the row is long. Each thread of it holds
 // kPacks packs of the row in registers, pack i being the row's pack i kTeam + thread. Grids are as
 // large as the GPU holds at once, and teams walk the rows with a stride.
+//
+// kCenters: LayerNorm. RMSNorm's mean is the constant 0, whose arithmetic the compiler leaves out.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kMostPacks = kThreads * 4;  // of a row
 
 // The team's sum, in each of its threads. warps: shared memory, where a team is more than a warp.
-// Two that take turns need no barrier between them: a thread that writes the one is past the
+// Its halves take turns, so that one barrier is enough: a thread that writes the one is past the
 // barrier of the other, which all reach after they have read this one.
 template <int kTeam>
-__device__ float TeamSum(float value, float* warps) {
+__device__ float TeamSum(float value, float (&warps)[2][kWarps], unsigned& turn) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(~0u, value, offset);
   if constexpr (kTeam > 32) {
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) warps[turn][threadIdx.x / 32] = value;
     __syncthreads();
     value = 0;
 #pragma unroll
-    for (int warp = 0; warp < kTeam / 32; ++warp) value += warps[warp];
+    for (int warp = 0; warp < kTeam / 32; ++warp) value += warps[turn][warp];
+    turn ^= 1;
   }
   return value;
 }
 
-template <typename T, int kTeam, int kPacks>
-__global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, LayerNormShape shape) {
+template <typename T, int kTeam, int kPacks, bool kCenters>
+__global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, RowsShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   constexpr int kTeams = kThreads / kTeam;
   __shared__ float warps[2][kWarps];
@@ -47,9 +50,10 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, Layer
   for (int i = 0; i < kPacks; ++i) {
     if (thread + i * kTeam < packs) {
       LoadWeights(t.weight, thread + i * kTeam, weight[i]);
-      LoadWeights(t.bias, thread + i * kTeam, bias[i]);
+      if constexpr (kCenters) LoadWeights(t.bias, thread + i * kTeam, bias[i]);
     }
   }
+  unsigned turn = 0;
   for (int64_t row = int64_t{blockIdx.x} * kTeams + threadIdx.x / kTeam; row < shape.rows;
        row += int64_t{gridDim.x} * kTeams) {
     const T* x = static_cast<const T*>(t.x) + row * shape.width;
@@ -83,15 +87,18 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, Layer
       }
     }
 
-    float total = 0;
+    float mean = 0;
+    if constexpr (kCenters) {
+      float total = 0;
 #pragma unroll
-    for (int i = 0; i < kPacks; ++i) {
-      if (thread + i * kTeam >= packs) continue;
-      const Pack<T> pack = Unpack<T>(values[i]);
+      for (int i = 0; i < kPacks; ++i) {
+        if (thread + i * kTeam >= packs) continue;
+        const Pack<T> pack = Unpack<T>(values[i]);
 #pragma unroll
-      for (int j = 0; j < kSize; ++j) total += ToFloat(pack.values[j]);
+        for (int j = 0; j < kSize; ++j) total += ToFloat(pack.values[j]);
+      }
+      mean = TeamSum<kTeam>(total, warps, turn) / width;
     }
-    const float mean = TeamSum<kTeam>(total, warps[0]) / width;
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
@@ -103,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, Layer
         squares += deviation * deviation;
       }
     }
-    const float rstd = rsqrtf(TeamSum<kTeam>(squares, warps[1]) / width + t.epsilon);
+    const float rstd = rsqrtf(TeamSum<kTeam>(squares, warps, turn) / width + t.epsilon);
 
     T* y = static_cast<T*>(t.y) + row * shape.width;
 #pragma unroll
@@ -112,8 +119,9 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, Layer
       Pack<T> pack = Unpack<T>(values[i]);
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
-        const float normal = (ToFloat(pack.values[j]) - mean) * rstd;
-        pack.values[j] = FromFloat<T>(normal * weight[i][j] + bias[i][j]);
+        float value = (ToFloat(pack.values[j]) - mean) * rstd * weight[i][j];
+        if constexpr (kCenters) value += bias[i][j];
+        pack.values[j] = FromFloat<T>(value);
       }
       Store(y, thread + i * kTeam, pack);
     }
@@ -122,10 +130,11 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, Layer
 }
 
 // Any width and address: the row is read again for each of its sums, from cache.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, LayerNormShape shape) {
+template <typename T, bool kCenters>
+__global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsShape shape) {
   __shared__ float warps[2][kWarps];
   const auto width = static_cast<float>(shape.width);
+  unsigned turn = 0;
   for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(t.x) + row * shape.width;
     if (t.branch != nullptr) {
@@ -137,18 +146,23 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, Layer
       }
       x = sum;  // each thread reads what it has written itself
     }
-    float total = 0;
-    for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) total += ToFloat(x[c]);
-    const float mean = TeamSum<kThreads>(total, warps[0]) / width;
+    float mean = 0;
+    if constexpr (kCenters) {
+      float total = 0;
+      for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) total += ToFloat(x[c]);
+      mean = TeamSum<kThreads>(total, warps, turn) / width;
+    }
     float squares = 0;
     for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
       const float deviation = ToFloat(x[c]) - mean;
       squares += deviation * deviation;
     }
-    const float rstd = rsqrtf(TeamSum<kThreads>(squares, warps[1]) / width + t.epsilon);
+    const float rstd = rsqrtf(TeamSum<kThreads>(squares, warps, turn) / width + t.epsilon);
     T* y = static_cast<T*>(t.y) + row * shape.width;
     for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
-      y[c] = FromFloat<T>((ToFloat(x[c]) - mean) * rstd * t.weight[c] + t.bias[c]);
+      float value = (ToFloat(x[c]) - mean) * rstd * t.weight[c];
+      if constexpr (kCenters) value += t.bias[c];
+      y[c] = FromFloat<T>(value);
     }
     if (threadIdx.x == 0) t.statistics[row] = {mean, rstd};
   }
@@ -204,7 +218,7 @@ struct BackwardShape {
 };
 
 struct RowSums {
-  float g;
+  float g;  // LayerNorm's only
   float gx;
 };
 
@@ -212,31 +226,32 @@ __device__ float SumOf(const float4& four) { return (four.x + four.y) + (four.z 
 
 // The team's sums, in each of its threads. place: the warp's, kMostTeamWarps for each team. Two
 // `all` that take turns need no second barrier, as with TeamSum.
+template <bool kCenters>
 __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place, WarpSums& all) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
-    sums.g += __shfl_xor_sync(~0u, sums.g, offset);
+    if constexpr (kCenters) sums.g += __shfl_xor_sync(~0u, sums.g, offset);
     sums.gx += __shfl_xor_sync(~0u, sums.gx, offset);
   }
   if (shape.team_warps == 1) return sums;
   if (threadIdx.x % 32 == 0) {
-    reinterpret_cast<float*>(all.g)[place] = sums.g;
+    if constexpr (kCenters) reinterpret_cast<float*>(all.g)[place] = sums.g;
     reinterpret_cast<float*>(all.gx)[place] = sums.gx;
   }
   const int team = place / kMostTeamWarps;
   // The team's own; barrier 0 is the block's.
   asm volatile("barrier.sync %0, %1;" ::"r"(team + 1), "r"(shape.team_warps * 32) : "memory");
-  sums = {SumOf(all.g[team][0]), SumOf(all.gx[team][0])};
+  sums = {kCenters ? SumOf(all.g[team][0]) : 0, SumOf(all.gx[team][0])};
 #pragma unroll 1
   for (int four = 1; four < shape.team_fours; ++four) {
-    sums.g += SumOf(all.g[team][four]);
+    if constexpr (kCenters) sums.g += SumOf(all.g[team][four]);
     sums.gx += SumOf(all.gx[team][four]);
   }
   return sums;
 }
 
 // kBranchBias: whether its sums are wanted.
-template <typename T, int kPacks, bool kBranchBias>
+template <typename T, int kPacks, bool kCenters, bool kBranchBias>
 __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     Backward(LayerNormBackward t, BackwardShape shape) {
   constexpr int kSize = Pack<T>::kSize;
@@ -295,7 +310,8 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     // Empty groups follow the last rows', so that this is always the oldest of kRows.
     BackwardRows<kPacks>& rows = memory.rows[turn % Memory::kRows];
     __pipeline_wait_prior(Memory::kRows - 1);
-    const RowStatistics statistics = rows.statistics[self];
+    RowStatistics statistics = rows.statistics[self];
+    if constexpr (!kCenters) statistics.mean = 0;
     uint4 values[kPacks];
     uint4 gradients[kPacks];
     uint4 others[kPacks] = {};
@@ -323,8 +339,8 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
         sums.gx += d * weight[i][j] * normal;
       }
     }
-    sums = TeamSums(sums, shape, place, memory.warps[turn]);
-    const float mean_g = sums.g * shape.scale;
+    sums = TeamSums<kCenters>(sums, shape, place, memory.warps[turn]);
+    const float mean_g = kCenters ? sums.g * shape.scale : 0;
     const float mean_gx = sums.gx * shape.scale;
 
 #pragma unroll
@@ -359,6 +375,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   static_assert(sizeof(float[kBackwardThreads<kPacks>][kPacks][kSize]) <= sizeof(Memory));
 #pragma unroll
   for (int part = 0; part < kUsed; ++part) {
+    if (part == 1 && !kCenters) continue;  // RMSNorm has no bias
     const auto& held = part == 0 ? d_weight : part == 1 ? d_bias : d_branch_bias;
     __syncthreads();
 #pragma unroll
@@ -378,14 +395,16 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
 }
 
 // dx for any width and address.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, LayerNormShape shape) {
+template <typename T, bool kCenters>
+__global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, RowsShape shape) {
   __shared__ float warps[2][kWarps];
   const auto width = static_cast<float>(shape.width);
+  unsigned turn = 0;
   for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(t.x) + row * shape.width;
     const T* dy = static_cast<const T*>(t.dy) + row * shape.width;
-    const RowStatistics statistics = t.statistics[row];
+    RowStatistics statistics = t.statistics[row];
+    if constexpr (!kCenters) statistics.mean = 0;
     float sum_g = 0;
     float sum_gx = 0;
     for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
@@ -393,8 +412,8 @@ __global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, Lay
       sum_g += g;
       sum_gx += g * (ToFloat(x[c]) - statistics.mean) * statistics.rstd;
     }
-    const float mean_g = TeamSum<kThreads>(sum_g, warps[0]) / width;
-    const float mean_gx = TeamSum<kThreads>(sum_gx, warps[1]) / width;
+    const float mean_g = kCenters ? TeamSum<kThreads>(sum_g, warps, turn) / width : 0;
+    const float mean_gx = TeamSum<kThreads>(sum_gx, warps, turn) / width;
     T* dx = static_cast<T*>(t.dx) + row * shape.width;
     for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
       const float normal = (ToFloat(x[c]) - statistics.mean) * statistics.rstd;
@@ -412,7 +431,7 @@ __global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, Lay
 // gridDim.y-th row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    BackwardWeightsAny(LayerNormBackward t, LayerNormShape shape) {
+    BackwardWeightsAny(LayerNormBackward t, RowsShape shape) {
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (column >= shape.width) return;
   float d_weight = 0;
@@ -434,12 +453,12 @@ __global__ void __launch_bounds__(kThreads)
 
 // As many blocks as have a row each for their teams, and as the GPU holds at once.
 int64_t Blocks(int64_t rows, int teams, int64_t resident) {
-  return std::min((rows + teams - 1) / teams, resident);
+  return std::min(CeilDivide(rows, teams), resident);
 }
 
-template <typename T, int kTeam, int kPacks>
-void LaunchForward(const LayerNormForward& t, const LayerNormShape& shape, cudaStream_t stream) {
-  const auto kernel = Forward<T, kTeam, kPacks>;
+template <typename T, int kTeam, int kPacks, bool kCenters>
+void LaunchForward(const LayerNormForward& t, const RowsShape& shape, cudaStream_t stream) {
+  const auto kernel = Forward<T, kTeam, kPacks, kCenters>;
   int per_multiprocessor = 1;
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, kernel, kThreads, 0);
   const int64_t blocks = Blocks(shape.rows, kThreads / kTeam,
@@ -448,13 +467,13 @@ void LaunchForward(const LayerNormForward& t, const LayerNormShape& shape, cudaS
 }
 
 // -> rows of the partial sums.
-template <typename T, int kPacks, bool kBranchBias>
-int64_t LaunchBackward(const LayerNormBackward& t, const LayerNormShape& shape, int64_t packs,
+template <typename T, int kPacks, bool kCenters, bool kBranchBias>
+int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64_t packs,
                        cudaStream_t stream) {
-  const auto kernel = Backward<T, kPacks, kBranchBias>;
+  const auto kernel = Backward<T, kPacks, kCenters, kBranchBias>;
   constexpr int kBytes = sizeof(BackwardMemory<kPacks>);
   constexpr int kWarpPacks = 32 * kPacks;
-  const int team_warps = static_cast<int>((packs + kWarpPacks - 1) / kWarpPacks);
+  const int team_warps = static_cast<int>(CeilDivide(packs, kWarpPacks));
   const BackwardShape layout = {.rows = static_cast<int>(shape.rows),
                                 .packs = static_cast<int>(packs),
                                 .scale = 1 / static_cast<float>(shape.width),
@@ -494,67 +513,75 @@ auto WithTeam(int64_t packs, const Launch& launch) {
 
 // Packs of a row, or 0 where it is not made of packs that a team's registers hold.
 template <typename T, typename... Pointers>
-int64_t PacksOf(const LayerNormShape& shape, const Pointers*... pointers) {
+int64_t PacksOf(const RowsShape& shape, const Pointers*... pointers) {
   const int64_t packs = shape.width / Pack<T>::kSize;
   const bool fits = shape.width % Pack<T>::kSize == 0 && packs <= kMostPacks;
   return fits && (IsAligned(pointers) && ...) ? packs : 0;
 }
 
-template <typename T>
-void ForwardOf(const LayerNormForward& t, const LayerNormShape& shape, cudaStream_t stream) {
+template <typename T, bool kCenters>
+void ForwardOf(const LayerNormForward& t, const RowsShape& shape, cudaStream_t stream) {
   const int64_t packs =
       PacksOf<T>(shape, t.x, t.branch, t.branch_bias, t.weight, t.bias, t.sum, t.y);
   if (packs == 0) {
     const int64_t blocks = Blocks(shape.rows, 1, int64_t{shape.multiprocessors} * 8);
-    ForwardAny<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
+    ForwardAny<T, kCenters><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
     return;
   }
   return WithTeam(packs, [&](auto team) {
     using Chosen = decltype(team);
-    return LaunchForward<T, Chosen::kThreads, Chosen::kPacks>(t, shape, stream);
+    return LaunchForward<T, Chosen::kThreads, Chosen::kPacks, kCenters>(t, shape, stream);
   });
 }
 
-template <typename T>
-int64_t BackwardAnyOf(const LayerNormBackward& t, const LayerNormShape& shape,
-                      cudaStream_t stream) {
+template <typename T, bool kCenters>
+int64_t BackwardAnyOf(const LayerNormBackward& t, const RowsShape& shape, cudaStream_t stream) {
   const int64_t blocks = Blocks(shape.rows, 1, int64_t{shape.multiprocessors} * 8);
-  BackwardAny<T><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
-  const int64_t slices = PartialRows(shape);
+  BackwardAny<T, kCenters><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
+  const int64_t slices = LayerNormPartialRows(shape);
   if (t.partials == nullptr) return slices;
-  const dim3 grid(static_cast<unsigned>((shape.width + kThreads - 1) / kThreads),
+  const dim3 grid(static_cast<unsigned>(CeilDivide(shape.width, kThreads)),
                   static_cast<unsigned>(slices));
   BackwardWeightsAny<T><<<grid, kThreads, 0, stream>>>(t, shape);
   return slices;
 }
 
-template <typename T>
-int64_t BackwardOf(const LayerNormBackward& t, const LayerNormShape& shape, cudaStream_t stream) {
+template <typename T, bool kCenters>
+int64_t BackwardOf(const LayerNormBackward& t, const RowsShape& shape, cudaStream_t stream) {
   const int64_t packs = PacksOf<T>(shape, t.x, t.dy, t.d_sum, t.weight, t.dx);
-  if (packs == 0 || shape.rows > kMostBackwardRows) return BackwardAnyOf<T>(t, shape, stream);
+  if (packs == 0 || shape.rows > kMostBackwardRows) {
+    return BackwardAnyOf<T, kCenters>(t, shape, stream);
+  }
   const bool branch_bias = t.d_branch_bias.sums != nullptr;
   if (packs <= kBackwardThreads<1>) {
-    return branch_bias ? LaunchBackward<T, 1, true>(t, shape, packs, stream)
-                       : LaunchBackward<T, 1, false>(t, shape, packs, stream);
+    return branch_bias ? LaunchBackward<T, 1, kCenters, true>(t, shape, packs, stream)
+                       : LaunchBackward<T, 1, kCenters, false>(t, shape, packs, stream);
   }
-  return branch_bias ? LaunchBackward<T, 2, true>(t, shape, packs, stream)
-                     : LaunchBackward<T, 2, false>(t, shape, packs, stream);
+  return branch_bias ? LaunchBackward<T, 2, kCenters, true>(t, shape, packs, stream)
+                     : LaunchBackward<T, 2, kCenters, false>(t, shape, packs, stream);
 }
 
 }  // namespace
 
-void LaunchLayerNorm(const LayerNormForward& tensors, FloatType type, const LayerNormShape& shape,
-                     cudaStream_t stream) {
+void LaunchLayerNorm(const LayerNormForward& tensors, bool centers, FloatType type,
+                     const RowsShape& shape, cudaStream_t stream) {
   if (shape.rows == 0) return;
-  WithType(type, [&](auto zero) { ForwardOf<decltype(zero)>(tensors, shape, stream); });
+  WithType(type, [&](auto zero) {
+    using T = decltype(zero);
+    return centers ? ForwardOf<T, true>(tensors, shape, stream)
+                   : ForwardOf<T, false>(tensors, shape, stream);
+  });
 }
 
-void LaunchLayerNormBackward(const LayerNormBackward& tensors, FloatType type,
-                             const LayerNormShape& shape, cudaStream_t stream) {
+void LaunchLayerNormBackward(const LayerNormBackward& tensors, bool centers, FloatType type,
+                             const RowsShape& shape, cudaStream_t stream) {
   int64_t partial_rows = 0;
   if (shape.rows > 0) {
-    partial_rows = WithType(
-        type, [&](auto zero) { return BackwardOf<decltype(zero)>(tensors, shape, stream); });
+    partial_rows = WithType(type, [&](auto zero) {
+      using T = decltype(zero);
+      return centers ? BackwardOf<T, true>(tensors, shape, stream)
+                     : BackwardOf<T, false>(tensors, shape, stream);
+    });
   }
   // Without rows these are zeros, and there is no scratch.
   LaunchSumPartials(tensors.partials, {tensors.d_weight, tensors.d_bias, tensors.d_branch_bias},

@@ -1,4 +1,5 @@
-// The kernels of layer_norm.h. All pointers are the device's.
+// The kernels of layer_norm.h. All pointers are the device's. centers: LayerNorm; else RMSNorm,
+// whose means are 0 and which has no bias.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -6,19 +7,14 @@
 #include <cstdint>
 
 #include "trainer/ops/float_type.h"
+#include "trainer/ops/rows_shape.h"
 #include "trainer/ops/sums_to.h"
 
 namespace lockstep::ops {
 
-struct LayerNormShape {
-  int64_t rows;
-  int64_t width;
-  int multiprocessors;  // of the device
-};
-
 struct alignas(8) RowStatistics {
   float mean;
-  float rstd;  // 1 / sqrt(variance + epsilon)
+  float rstd;  // 1 / sqrt(mean of (x - mean)^2 + epsilon)
 };
 
 // [rows, width] of the type given with them, [width] of the weights.
@@ -27,7 +23,7 @@ struct LayerNormForward {
   const void* branch;        // or nullptr
   const float* branch_bias;  // where there is a branch; or nullptr
   const float* weight;
-  const float* bias;
+  const float* bias;  // LayerNorm's
   float epsilon;
   void* sum;  // x + branch + branch_bias, where there is a branch
   void* y;
@@ -41,7 +37,7 @@ struct LayerNormBackward {
   const float* weight;
   const RowStatistics* statistics;
   void* dx;
-  float* partials;  // [PartialRows(shape), kParts, width] of scratch, or nullptr: no sums
+  float* partials;  // [LayerNormPartialRows(shape), kParts, width] of scratch, or nullptr: no sums
   // [width] each.
   SumsTo d_weight;
   SumsTo d_bias;
@@ -52,19 +48,20 @@ struct LayerNormBackward {
 
 // The most blocks that share the sums over rows.
 constexpr int kLayerNormBlocksPerMultiprocessor = 4;
-inline int64_t PartialRows(const LayerNormShape& shape) {
+inline int64_t LayerNormPartialRows(const RowsShape& shape) {
   const int64_t blocks = int64_t{shape.multiprocessors} * kLayerNormBlocksPerMultiprocessor;
   return shape.rows < blocks ? shape.rows : blocks;
 }
 
 // Enqueues y, sum and statistics.
-void LaunchLayerNorm(const LayerNormForward& tensors, FloatType type, const LayerNormShape& shape,
-                     cudaStream_t stream);
+void LaunchLayerNorm(const LayerNormForward& tensors, bool centers, FloatType type,
+                     const RowsShape& shape, cudaStream_t stream);
 
 // Enqueues, with x^ = (x - mean) rstd and g = dy weight,
 //   dx = d_sum + rstd (g - mean of g - x^ mean of g x^), the means being a row's;
 //   d_weight, d_bias, d_branch_bias = sums over rows of dy x^, dy and dx.
-void LaunchLayerNormBackward(const LayerNormBackward& tensors, FloatType type,
-                             const LayerNormShape& shape, cudaStream_t stream);
+// RMSNorm's dx is without the mean of g.
+void LaunchLayerNormBackward(const LayerNormBackward& tensors, bool centers, FloatType type,
+                             const RowsShape& shape, cudaStream_t stream);
 
 }  // namespace lockstep::ops
