@@ -81,40 +81,60 @@ __device__ float Exp(float x) { return Exp2(x * kLog2OfE); }
 // What to subtract before exp: logits that are all -inf have no finite greatest, and exp(-inf) = 0.
 __device__ float Base(float greatest) { return greatest == -INFINITY ? 0 : greatest; }
 
+// No lane's x is NaN.
+__device__ float GreatestOfWarp(float x) {
+#if __CUDA_ARCH__ >= 900
+  // Integers that are ordered as the floats are: one instruction compares a warp's.
+  const auto key = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
+  return __int_as_float(key(__reduce_max_sync(~0u, key(__float_as_int(x)))));
+#else
+  for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, offset));
+  }
+  return x;
+#endif
+}
+
+template <bool kSmoothed>
 __device__ Seen OfWarp(const Seen& thread) {
   Seen seen = thread;
-  for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
-    seen.greatest = fmaxf(seen.greatest, __shfl_xor_sync(~0u, seen.greatest, offset));
-  }
+  seen.greatest = GreatestOfWarp(thread.greatest);
   seen.exp_sum *= Exp(thread.greatest - Base(seen.greatest));
   for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
     seen.exp_sum += __shfl_xor_sync(~0u, seen.exp_sum, offset);
-    seen.sum += __shfl_xor_sync(~0u, seen.sum, offset);
+    if (kSmoothed) seen.sum += __shfl_xor_sync(~0u, seen.sum, offset);
   }
   return seen;
 }
 
-// Of all threads of the block, to each of them. The turn is 0 and 1 alternately where a kernel
-// calls this again and again: some warps may still read what the last call has left.
-__device__ Seen OfBlock(const Seen& thread, int turn = 0) {
+struct Nothing {
+  __device__ void operator()() const {}
+};
+
+// Of all threads of the block, to each of them, and after the barrier that this is calls
+// after_barrier. The turn is 0 and 1 alternately where a kernel calls this again and again: some
+// warps may still read what the last call has left.
+template <bool kSmoothed = true, typename AfterBarrier = Nothing>
+__device__ Seen OfBlock(const Seen& thread, int turn = 0, const AfterBarrier& after_barrier = {}) {
   __shared__ float greatest[2][kWarpThreads];
   __shared__ float exp_sum[2][kWarpThreads];
   __shared__ float sum[2][kWarpThreads];
   const unsigned warp = threadIdx.x / kWarpThreads;
   const unsigned lane = threadIdx.x % kWarpThreads;
-  const Seen seen = OfWarp(thread);
+  const Seen seen = OfWarp<kSmoothed>(thread);
   if (lane == 0) {
     greatest[turn][warp] = seen.greatest;
     exp_sum[turn][warp] = seen.exp_sum;
-    sum[turn][warp] = seen.sum;
+    if (kSmoothed) sum[turn][warp] = seen.sum;
   }
   __syncthreads();
+  after_barrier();
   // Each warp adds up all warps' for itself, which saves the way back through shared memory.
   Seen other;
   if (lane < blockDim.x / kWarpThreads) {
-    other = {greatest[turn][lane], exp_sum[turn][lane], sum[turn][lane]};
+    other = {greatest[turn][lane], exp_sum[turn][lane], kSmoothed ? sum[turn][lane] : 0};
   }
-  return OfWarp(other);
+  return OfWarp<kSmoothed>(other);
 }
 
 // The thread's pack k, counted from `first`.
@@ -323,38 +343,29 @@ __global__ void __launch_bounds__(kSweepThreads)
   if (is_mine) WriteTarget(derivative, logit, x, column);
 }
 
-// *loss of row x, and its gradient over it. The row, no longer than kHeld packs a thread, is read
-// once, from x or a copy of it, and have_read is called when no thread needs that copy any more.
-template <typename T, int kHeld, typename HaveRead>
-__device__ void LossAndGradientOfRow(const T* from, T* x, const Target& target, float gradient,
-                                     float* loss, const CrossEntropyShape& shape, int turn,
-                                     const HaveRead& have_read) {
-  constexpr int kSize = Pack<T>::kSize;
-  const int thread = static_cast<int>(threadIdx.x);
-  Held<T, kSize> held[kHeld];
-  Load(from, thread, shape, held);
-  Seen seen;
-  Add(held, thread, shape, seen);
-  // Before any thread writes: OfBlock is a barrier.
-  const float logit = target.Logit(from);
-  seen = OfBlock(seen, turn);
-  have_read();
-  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
-  if (thread == 0) *loss = Loss(seen, log_sum, logit, shape);
-  const Derivative derivative(log_sum, gradient, target, shape);
-  Write(held, derivative, x, thread, shape);
-  if (target.IsMine<kSize>()) WriteTarget(derivative, logit, x, target);
-}
-
-// A block a row.
+// A block a row, no longer than kHeld packs a thread, which is read once.
 template <typename T, int kHeld>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradient(T* logits, const int64_t* target, const float* gradient, float* losses,
                     CrossEntropyShape shape) {
+  constexpr int kSize = Pack<T>::kSize;
   const int64_t row = blockIdx.x;
+  const int thread = static_cast<int>(threadIdx.x);
   T* x = logits + row * shape.columns;
-  LossAndGradientOfRow<T, kHeld>(x, x, Target(target[row], shape), *gradient, &losses[row], shape,
-                                 /*turn=*/0, [] {});
+  const Target column(target[row], shape);
+  const float scale = *gradient;
+  Held<T, kSize> held[kHeld];
+  Load(x, thread, shape, held);
+  Seen seen;
+  Add(held, thread, shape, seen);
+  // Before any thread writes: OfBlock is a barrier.
+  const float logit = column.Logit(x);
+  seen = OfBlock(seen);
+  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
+  if (thread == 0) losses[row] = Loss(seen, log_sum, logit, shape);
+  const Derivative derivative(log_sum, scale, column, shape);
+  Write(held, derivative, x, thread, shape);
+  if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
 // From Hopper on a thread can have whole rows copied to shared memory without registers and without
@@ -399,17 +410,170 @@ __device__ void WaitForPhase(uint64_t* barrier, unsigned parity) {
         : "memory");
   } while (ended == 0);
 }
+
+// Two logits, which an instruction takes at once where they have 16 bits.
+template <typename T>
+struct PairOf {
+  using Type = float2;
+};
+template <>
+struct PairOf<__half> {
+  using Type = __half2;
+};
+template <>
+struct PairOf<__nv_bfloat16> {
+  using Type = __nv_bfloat162;
+};
+template <typename T>
+using Pair = typename PairOf<T>::Type;
+
+__device__ float2 ToFloats(float2 pair) { return pair; }
+__device__ float2 ToFloats(__half2 pair) { return __half22float2(pair); }
+// An instruction a value, where the header's conversion takes two for the second.
+__device__ float2 ToFloats(__nv_bfloat162 pair) {
+  unsigned bits;
+  memcpy(&bits, &pair, sizeof(bits));
+  return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+}
+
+template <typename T>
+__device__ Pair<T> FromFloats(float2 values);
+template <>
+__device__ float2 FromFloats<float>(float2 values) {
+  return values;
+}
+template <>
+__device__ __half2 FromFloats<__half>(float2 values) {
+  return __float22half2_rn(values);
+}
+template <>
+__device__ __nv_bfloat162 FromFloats<__nv_bfloat16>(float2 values) {
+  return __float22bfloat162_rn(values);
+}
+
+// Of NaN and a number, the number.
+template <typename Halves>
+__device__ Halves Greater(Halves a, Halves b) {
+  return __hmax2(a, b);
+}
+__device__ float2 Greater(float2 a, float2 b) { return {fmaxf(a.x, b.x), fmaxf(a.y, b.y)}; }
+
+// Both, and neither is NaN.
+template <typename Halves>
+__device__ bool AreAtMost(Halves pair, Halves limit) {
+  return __hble2(pair, limit);
+}
+__device__ bool AreAtMost(float2 pair, float2 limit) {
+  return pair.x <= limit.x && pair.y <= limit.y;
+}
+
+// A pack's pairs, and back.
+template <typename T>
+struct Pairs {
+  static constexpr int kCount = Pack<T>::kSize / 2;
+  Pair<T> pairs[kCount];
+
+  Pairs() = default;
+  __device__ explicit Pairs(const uint4& words) { memcpy(pairs, &words, sizeof(words)); }
+  __device__ uint4 Words() const {
+    uint4 words;
+    memcpy(&words, pairs, sizeof(words));
+    return words;
+  }
+};
+
+__device__ void Forget(uint4& words) {
+  Forget(words.x);
+  Forget(words.y);
+  Forget(words.z);
+  Forget(words.w);
+}
+
+// What a thread sees of a row, one pack after the other, without a look ahead for the greatest
+// logit: any that is near it does as what exps are relative to. Seen's `greatest` is that of the
+// first pack, raised to that of each pack that exceeds it by more than kSlack. So an exp is at most
+// e^8, or e^16 where bfloat16 rounds the limit up.
+template <typename T, bool kSmoothed>
+class Running {
+ public:
+  __device__ void Add(const uint4& words) {
+    const Pairs<T> pack(words);
+    Pair<T> greatest = pack.pairs[0];
+#pragma unroll
+    for (int j = 1; j < Pairs<T>::kCount; ++j) greatest = Greater(greatest, pack.pairs[j]);
+    if (!AreAtMost(greatest, limit_)) {
+      const float2 two = ToFloats(greatest);
+      Raise(fmaxf(two.x, two.y));
+    }
+    float2 exps{0, 0};
+    float2 sums{0, 0};
+#pragma unroll
+    for (int j = 0; j < Pairs<T>::kCount; ++j) {
+      const float2 two = ToFloats(pack.pairs[j]);
+      exps.x += Exp(two.x - base_);
+      exps.y += Exp(two.y - base_);
+      sums.x += two.x;
+      sums.y += two.y;
+    }
+    seen_.exp_sum += exps.x + exps.y;
+    if (kSmoothed) seen_.sum += sums.x + sums.y;
+  }
+
+  __device__ void Add(float logit) {
+    if (!(logit <= ToFloats(limit_).x)) Raise(logit);
+    seen_.exp_sum += Exp(logit - base_);
+    if (kSmoothed) seen_.sum += logit;
+  }
+
+  __device__ const Seen& seen() const { return seen_; }
+
+ private:
+  static constexpr float kSlack = 8;
+
+  // NaN and infinity get here too, and make the sum NaN when they are added to it.
+  __device__ void Raise(float logit) {
+    const float greatest = fmaxf(seen_.greatest, logit);
+    base_ = Base(greatest);
+    seen_.exp_sum *= Exp(seen_.greatest - base_);
+    seen_.greatest = greatest;
+    limit_ = FromFloats<T>({greatest + kSlack, greatest + kSlack});
+  }
+
+  Seen seen_;
+  float base_ = 0;  // Base(seen_.greatest)
+  Pair<T> limit_ = FromFloats<T>({-INFINITY, -INFINITY});
+};
+
+template <typename T>
+__device__ uint4 DerivativeOf(const uint4& words, const Derivative& derivative) {
+  Pairs<T> pack(words);
+#pragma unroll
+  for (int j = 0; j < Pairs<T>::kCount; ++j) {
+    const float2 two = ToFloats(pack.pairs[j]);
+    pack.pairs[j] = FromFloats<T>({derivative(two.x), derivative(two.y)});
+  }
+  return pack.Words();
+}
 #endif
 
-// As many blocks as fit the GPU walk over all rows. kRowsAhead of them are on their way to a
-// block's shared memory while it computes another in registers, from where the gradient goes
-// straight to its place. With a block a row instead, a multiprocessor that one row fills either
-// loads or computes.
-template <typename T>
+// As many blocks as fit the GPU walk over all rows. In its round i a block
+//   1. waits until its row i is in shared memory;
+//   2. pack by pack, writes the gradient of row i - 1, which is in registers, to its place, and
+//      takes row i into these registers and into the sum of exps;
+//   3. adds up the threads' sums, by a barrier after which nobody needs row i in shared memory;
+//   4. starts the copy of row i + kRowsAhead to there.
+// So the memory always has something to read and something to write, and the arithmetic of both
+// rows is done meanwhile. A loop over the row for its greatest logit would be in the way: Running
+// does without.
+//
+// Of a row a thread has each blockDim.x-th of the packs that are classes only, and one of the less
+// than kSize classes after these.
+template <typename T, bool kSmoothed>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradientPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
                              CrossEntropyShape shape) {
 #if __CUDA_ARCH__ >= 900
+  constexpr int kSize = Pack<T>::kSize;
   extern __shared__ __align__(kLineBytes) unsigned char memory[];
   __shared__ uint64_t barriers[kRowsAhead];
   const int rows = static_cast<int>(shape.rows);
@@ -429,17 +593,70 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     }
   }
   __syncthreads();
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = static_cast<int>(blockDim.x);
+  const int classes = static_cast<int>(shape.classes);
+  const int packs = classes / kSize;
+  const int my_rest = packs * kSize + thread;
   const float scale = *gradient;
-  for (unsigned count = 0; row < rows; row += step, ++count) {
-    const unsigned place = count % kRowsAhead;
-    const Target column(target[row], shape);
-    const auto have_read = [&] {
-      if (threadIdx.x == 0) start_copy(row + kRowsAhead * step, place);
-    };
-    WaitForPhase(&barriers[place], count / kRowsAhead % 2);
-    LossAndGradientOfRow<T, kMostHeld>(reinterpret_cast<const T*>(memory + place * row_bytes),
-                                       logits + row * shape.columns, column, scale, &losses[row],
-                                       shape, static_cast<int>(count % 2), have_read);
+
+  // The row that is in registers.
+  uint4 held[kMostHeld];
+  float rest = 0;
+  float logit = 0;
+  Target column(-1, shape);
+  Derivative derivative({}, scale, column, shape);
+
+  const auto write_rest = [&](T* x) {
+    for (int c = my_rest; c < static_cast<int>(shape.columns); c += threads) {
+      x[c] = FromFloat<T>(c < classes ? derivative(rest) : 0);
+    }
+    const bool is_mine =
+        column.column < packs * kSize ? column.IsMine<kSize>() : column.column == my_rest;
+    if (is_mine) WriteTarget(derivative, logit, x, column);
+  };
+
+  // One round more than there are rows, to write the last: what it reads is no row's and not used.
+  for (unsigned round = 0; row - step < rows; row += step, ++round) {
+    const unsigned place = round % kRowsAhead;
+    const T* from = reinterpret_cast<const T*>(memory + place * row_bytes);
+    T* x = logits + (row - step) * shape.columns;
+    const bool reads = row < rows;
+    const bool writes = round > 0;
+    int64_t next_target = -1;
+    if (reads) {
+      next_target = target[row];
+      WaitForPhase(&barriers[place], round / kRowsAhead % 2);
+    }
+    Running<T, kSmoothed> running;
+#pragma unroll
+    for (int k = 0; k < kMostHeld; ++k) {
+      const int pack = PackOf(thread, k);
+      if (pack < packs) {
+        const uint4 next = reinterpret_cast<const uint4*>(from)[pack];
+        if (writes) reinterpret_cast<uint4*>(x)[pack] = DerivativeOf<T>(held[k], derivative);
+        held[k] = next;
+        running.Add(next);
+        Forget(held[k]);
+      }
+    }
+    if (writes) write_rest(x);
+    if (!reads) break;
+
+    column = Target(next_target, shape);
+    logit = column.Logit(from);
+    if (my_rest < classes) {
+      rest = ToFloat(from[my_rest]);
+      running.Add(rest);
+    }
+    const Seen seen = OfBlock<kSmoothed>(running.seen(), static_cast<int>(round % 2), [&] {
+      if (thread == 0) start_copy(row + kRowsAhead * step, place);
+    });
+    if (thread == 0) {
+      losses[row] = Loss(seen, {seen.greatest, logf(seen.exp_sum)}, logit, shape);
+    }
+    derivative = Derivative({seen.greatest, __logf(seen.exp_sum)}, scale, column, shape);
   }
 #else
   __trap();
@@ -498,16 +715,11 @@ void BackwardOf(void* logits, const int64_t* target, const LogSum* log_sums, con
       static_cast<T*>(logits), target, log_sums, gradient, shape);
 }
 
-// How LossAndGradientPipelined is launched; no blocks where the GPU cannot run it.
-struct Pipeline {
-  unsigned blocks = 0;
-  unsigned threads;
-  size_t shared_bytes;
-};
-
-template <typename T>
-Pipeline PipelineOf(const CrossEntropyShape& shape) {
-  const auto kernel = LossAndGradientPipelined<T>;
+// False where the GPU cannot run LossAndGradientPipelined.
+template <typename T, bool kSmoothed>
+bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
+                     const CrossEntropyShape& shape, cudaStream_t stream) {
+  const auto kernel = LossAndGradientPipelined<T, kSmoothed>;
   int device = 0;
   int capability = 0;
   int most_bytes = 0;
@@ -521,18 +733,19 @@ Pipeline PipelineOf(const CrossEntropyShape& shape) {
   // What the kernel has besides.
   most_bytes -= (static_cast<int>(attributes.sharedSizeBytes) / kLineBytes + 1) * kLineBytes;
   const int64_t bytes = kRowsAhead * shape.columns * static_cast<int64_t>(sizeof(T));
-  if (capability < 9 || bytes > most_bytes) return {};
+  if (capability < 9 || bytes > most_bytes) return false;
 
-  // Half of what a thread can hold, so that a row of GPT-2's has all threads that there are.
-  const unsigned threads =
-      Threads(shape.columns / Pack<T>::kSize, /*each=*/kMostHeld / 2, kMostThreads);
+  // About half of what a thread can hold, so that a row of GPT-2's has all threads that there are.
+  const unsigned threads = Threads(shape.columns / Pack<T>::kSize, kAtOnce, kMostThreads);
   int resident = 1;
   // Always the most: another thread may launch for another shape.
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes);
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads),
                                                 static_cast<size_t>(bytes));
   const int64_t blocks = std::min(shape.rows, int64_t{multiprocessors} * std::max(resident, 1));
-  return {static_cast<unsigned>(blocks), threads, static_cast<size_t>(bytes)};
+  kernel<<<static_cast<unsigned>(blocks), threads, static_cast<size_t>(bytes), stream>>>(
+      logits, target, gradient, losses, shape);
+  return true;
 }
 
 template <typename T>
@@ -549,13 +762,9 @@ void LossAndGradientOf(void* logits, const int64_t* target, const float* gradien
     return launch(LossAndGradientInTwo<T, Pack<T>::kSize>, kAtOnce);
   }
   if (shape.columns * static_cast<int64_t>(sizeof(T)) >= kLongRowBytes) {
-    const Pipeline pipeline = PipelineOf<T>(shape);
-    if (pipeline.blocks > 0) {
-      LossAndGradientPipelined<T>
-          <<<pipeline.blocks, pipeline.threads, pipeline.shared_bytes, stream>>>(
-              static_cast<T*>(logits), target, gradient, losses, shape);
-      return;
-    }
+    const auto launch_pipelined =
+        shape.label_smoothing > 0 ? LaunchPipelined<T, true> : LaunchPipelined<T, false>;
+    if (launch_pipelined(static_cast<T*>(logits), target, gradient, losses, shape, stream)) return;
   }
   // A short row has a small block, with some loads of each thread in flight all the same.
   if (packs <= 32) return launch(LossAndGradient<T, 1>, 1);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "trainer/ops/op_test.h"
 
@@ -22,6 +23,43 @@ class CrossEntropy : public OpTest {
   // For float32 what the twin's sum over 200,003 smoothed classes loses.
   double tolerance() const {
     return dtype() == at::kFloat ? 3e-4 : dtype() == at::kHalf ? 2e-3 : 2e-2;
+  }
+
+  // [rows, classes] of sums that a pass without a look ahead finds hard: of logits that rise far or
+  // by little at a time, fall, come late, or are as large as they can be.
+  at::Tensor HardRows(int64_t classes, double large, double least) const {
+    const at::Tensor noise = at::randn({classes}, options().dtype(at::kFloat));
+    const at::Tensor ramp = at::linspace(-1, 1, classes, noise.options());
+    const at::Tensor is_even = at::arange(classes, noise.options()).remainder(2) == 0;
+    const auto with = [](const at::Tensor& x, int64_t column, double value) {
+      at::Tensor copy = x.clone();
+      copy[column] = value;
+      return copy;
+    };
+    at::Tensor late = noise.clone();
+    late.narrow(0, 0, classes / 4 * 3).fill_(least);
+    at::Tensor last = at::full_like(noise, least);
+    last.narrow(0, classes - 1, 1).fill_(1);
+    return at::stack({noise, 300 * ramp, -300 * ramp, 20 * ramp, -20 * ramp, 60 * noise, late, last,
+                      with(noise, 0, 60), with(noise, classes / 2, 60),
+                      with(noise, classes - 1, 60), with(noise - 120, classes / 3, 0),
+                      at::full_like(noise, large), at::full_like(noise, -large),
+                      at::where(is_even, -large, large).to(noise)});
+  }
+
+  // [rows, classes] whose softmax is no number.
+  at::Tensor MarredRows(int64_t classes) const {
+    const at::Tensor noise = at::randn({classes}, options().dtype(at::kFloat));
+    std::vector<at::Tensor> rows = {at::full_like(noise, -INFINITY)};
+    for (const float value : {NAN, INFINITY}) {
+      for (const int64_t column : {int64_t{0}, classes / 2, classes - 1}) {
+        for (const at::Tensor& others : {noise, rows[0]}) {
+          rows.push_back(others.clone());
+          rows.back()[column] = value;
+        }
+      }
+    }
+    return at::stack(rows);
   }
 };
 
@@ -130,6 +168,74 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
           EXPECT_TRUE(at::equal(run(), loss));
           EXPECT_TRUE(at::equal(logits.grad(), first));
         }
+      }
+    }
+  }
+}
+
+// Long rows again, of one to eight packs a thread, with and without classes and padding after the
+// last pack that is full; a row alone, and more rows than there are blocks.
+TEST_P(CrossEntropy, HardLongRows) {
+  if (device() == at::kCPU) GTEST_SKIP() << "the CPU has no blocks";
+  const int64_t multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+  const int64_t pack = dtype() == at::kFloat ? 4 : 8;
+  const at::Tensor gradient = at::full({}, 1000, options().dtype(at::kFloat));
+  // A multiprocessor has four blocks of the shortest rows, one of the longest.
+  for (const Case& shape :
+       {Case{4 * multiprocessors + 1, 1024 * pack, 1024 * pack},
+        Case{4 * multiprocessors + 1, 1025 * pack, 1024 * pack + 1},
+        Case{4 * multiprocessors + 1, 2050 * pack, 2048 * pack},
+        Case{multiprocessors - 1, 6288 * pack, 6282 * pack + 1},
+        Case{multiprocessors + 1, 7168 * pack, 7168 * pack}, Case{1, 7169 * pack, 7169 * pack - 3},
+        Case{2 * multiprocessors + 1, 7169 * pack, 7169 * pack - 3}}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      // What the mean of the logits, which smoothing takes, can be.
+      const double large = smoothing > 0 ? 100 : dtype() == at::kHalf ? 6e4 : 3e38;
+      const double least = smoothing > 0 ? -large : -INFINITY;
+      // Marred: every other row is.
+      for (const bool marred : {false, true}) {
+        SCOPED_TRACE(testing::Message() << shape.rows << " x " << shape.columns << ", smoothing "
+                                        << smoothing << (marred ? ", marred" : ""));
+        const at::Tensor row = at::arange(shape.rows, options().dtype(at::kLong));
+        const auto repeated = [&](const at::Tensor& rows) {
+          return rows.index_select(0, row.remainder(rows.size(0)));
+        };
+        at::Tensor values = repeated(HardRows(shape.classes, large, least));
+        const at::Tensor target = values.argmax(1);
+        if (marred) {
+          values = at::where((row.remainder(2) == 1).unsqueeze(1),
+                             repeated(MarredRows(shape.classes)), values);
+        }
+        // The padding is to count for nothing.
+        const at::Tensor logits =
+            at::constant_pad_nd(values.to(dtype()), {0, shape.columns - shape.classes}, NAN)
+                .requires_grad_();
+        at::Tensor exact = logits.detach().narrow(1, 0, shape.classes).to(at::kDouble);
+        exact.requires_grad_();
+        const at::Tensor expected = at::cross_entropy_loss(exact, target, {}, at::Reduction::Sum,
+                                                           /*ignore_index=*/-100, smoothing);
+        expected.backward(gradient.to(at::kDouble));
+
+        const auto run = [&] {
+          logits.mutable_grad() = at::Tensor();
+          const at::Tensor loss =
+              CrossEntropySum(logits.clone(), target, shape.classes, smoothing, gradient);
+          loss.backward(gradient);
+          return loss;
+        };
+        const at::Tensor loss = run();
+        const at::Tensor first = logits.grad();
+        EXPECT_TRUE(at::allclose(loss.to(at::kDouble), expected, 1e-5, 1e-5, /*equal_nan=*/true))
+            << loss << expected;
+        // Where all of softmax is one class's, the gradient is what its rounding leaves.
+        EXPECT_TRUE(at::allclose(first.narrow(1, 0, shape.classes).to(at::kDouble), exact.grad(),
+                                 tolerance(), /*atol=*/2e-3, /*equal_nan=*/true));
+        EXPECT_TRUE((first.narrow(1, shape.classes, shape.columns - shape.classes) == 0)
+                        .all()
+                        .item<bool>());
+        // To the bit.
+        EXPECT_TRUE(at::allclose(run(), loss, 0, 0, /*equal_nan=*/true));
+        EXPECT_TRUE(at::allclose(logits.grad(), first, 0, 0, /*equal_nan=*/true));
       }
     }
   }
