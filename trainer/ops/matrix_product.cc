@@ -63,10 +63,6 @@ cudaDataType_t CudaType(FloatType type) {
   }
 }
 
-bool Is16Bit(const at::Tensor& x) {
-  return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-}
-
 bool LiesByRows(const at::Tensor& x) { return x.stride(1) == 1 && x.stride(0) >= x.size(1); }
 bool LiesByColumns(const at::Tensor& x) { return x.stride(0) == 1 && x.stride(1) >= x.size(0); }
 
@@ -518,15 +514,17 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   if (!options.bias.defined() && !LiesByRows(to) && LiesByColumns(to)) {
     return Multiply(to.t(), b.t(), a.t(), options);
   }
+  c10::cuda::OptionalCUDAGuard on_device;
+  if (to.is_cuda()) {
+    on_device.set_device(to.device());
+    // A thread of autograd's may come to its first product without a context, of which ATen would warn.
+    c10::cuda::set_device(to.device().index(), /*force=*/true);
+  }
   const std::optional<ProductKey> key = KeyOf(to, a, b, options);
   if (!key) return MultiplyByAten(to, a, b, options);
 
   // Seen by profilers, and by whoever counts operations, as ATen's products are.
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({a, b}));
-  const c10::DeviceIndex device = to.device().index();
-  const c10::cuda::CUDAGuard on_device(device);
-  // A thread of autograd's may come to its first product without a context.
-  c10::cuda::set_device(device, /*force=*/true);
   const cudaStream_t stream = StreamOf(to);
   const void* bias = options.bias.defined() ? options.bias.const_data_ptr() : nullptr;
   Descriptors descriptors(at::cuda::getCurrentCUDABlasLtHandle(), *key);
@@ -547,11 +545,12 @@ ProductPlan ProductPlanner::PlanFor(const Product& product, bool may_search) {
   if (!at::globalContext().deterministicAlgorithms()) {
     if (!entry.chosen && !entry.looked_up) {
       entry.looked_up = true;
-      const std::optional<ProductPlan> kept = FileOf(device).Find(product.key);
+      const PlansByKey& plans = KeptFor(device).plans;
+      const auto kept = plans.find(product.key);
       const std::optional<ProductPlan> checked =
-          kept ? product.descriptors.Checked(kept->algorithm) : std::nullopt;
+          kept != plans.end() ? product.descriptors.Checked(kept->second.algorithm) : std::nullopt;
       if (checked) {
-        entry.chosen = {product.key, *kept, PlanSource::kFile};
+        entry.chosen = {product.key, kept->second, PlanSource::kFile};
         entry.chosen->plan.workspace_bytes = checked->workspace_bytes;
       }
     }
@@ -589,19 +588,21 @@ void ProductPlanner::Search(const Product& product, Entry& entry) {
     return;
   }
   entry.chosen->source = PlanSource::kSearched;
-  const ProductPlan kept = FileOf(product.to.device().index())
-                               .Keep(product.key, entry.chosen->plan, [&](const ProductPlan& plan) {
-                                 return descriptors.Checked(plan.algorithm).has_value();
-                               });
+  auto& [file, plans] = KeptFor(product.to.device().index());
+  plans = file.Keep(product.key, entry.chosen->plan, [&](const ProductPlan& plan) {
+    return descriptors.Checked(plan.algorithm).has_value();
+  });
+  const ProductPlan& kept = plans.at(product.key);
   if (kept == entry.chosen->plan) return;
   entry.chosen->plan = kept;
   entry.chosen->source = PlanSource::kFile;
 }
 
-const ProductPlanFile& ProductPlanner::FileOf(c10::DeviceIndex device) {
-  auto it = files_.find(device);
-  if (it == files_.end()) {
-    it = files_.emplace(device, ProductPlanFile(folder_, DeviceText(device))).first;
+ProductPlanner::KeptPlans& ProductPlanner::KeptFor(c10::DeviceIndex device) {
+  auto it = kept_.find(device);
+  if (it == kept_.end()) {
+    const ProductPlanFile file(folder_, DeviceText(device));
+    it = kept_.emplace(device, KeptPlans{file, file.Read()}).first;
   }
   return it->second;
 }
@@ -618,6 +619,12 @@ std::vector<ProductPlanReport> ProductPlanner::Plans() const {
 void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                    const ProductOptions& options) {
   ProcessPlanner().Multiply(to, a, b, options);
+}
+
+at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  const at::Tensor product = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  MatrixProduct(product, a, b);
+  return product;
 }
 
 std::vector<ProductPlanReport> ProductPlans() { return ProcessPlanner().Plans(); }

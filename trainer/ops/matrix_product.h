@@ -6,7 +6,8 @@
 // (product_search.h). Partial sums are never rounded to 16 bits, nor added in an order that depends on time.
 //
 // Protocol, for a product that is met for the first time:
-//   1. An algorithm that the file has is taken, if cuBLASLtMatmulAlgoCheck takes it, too.
+//   1. An algorithm that the file has is taken, if cuBLASLtMatmulAlgoCheck takes it, too. The file is read once
+//      for each GPU, and again with each choice that is put there.
 //   2. Else the candidates are timed on the current stream, with the product's own matrices: what the heuristic
 //      proposes for 32 and for 128 MiB of workspace, then neighbours of the best of those. The first and the
 //      four fastest are timed again in turns. This takes 80 ms or so; of a slow product, 48 times its time.
@@ -96,16 +97,20 @@ class ProductPlanner {
     std::optional<ProductPlanReport> chosen;
     bool looked_up = false;  // in the file
   };
+  struct KeptPlans {
+    ProductPlanFile file;
+    PlansByKey plans;  // as it was read last
+  };
   struct Product;
 
   ProductPlan PlanFor(const Product& product, bool may_search);
   void Search(const Product& product, Entry& entry);
-  const ProductPlanFile& FileOf(c10::DeviceIndex device);
+  KeptPlans& KeptFor(c10::DeviceIndex device);
 
   const std::string folder_;
   mutable std::mutex mutex_;  // of what follows
   std::map<std::pair<c10::DeviceIndex, ProductKey>, Entry> entries_;
-  std::map<c10::DeviceIndex, ProductPlanFile> files_;
+  std::map<c10::DeviceIndex, KeptPlans> kept_;
   int searches_ = 0;
 };
 
@@ -115,6 +120,9 @@ inline constexpr char kMatrixProductEvent[] = "lockstep::matrix_product";
 // By the process's planner, whose files lie in CacheFolder().
 void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                    const ProductOptions& options = {});
+
+// Likewise, to a new contiguous matrix of `type`.
+at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
 // Its Plans().
 std::vector<ProductPlanReport> ProductPlans();

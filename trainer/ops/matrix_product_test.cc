@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -52,7 +53,18 @@ ProductPlan Plan(uint64_t number) {
           .first_us = 90.25};
 }
 
+std::optional<ProductPlan> Find(const ProductPlanFile& file, const ProductKey& key) {
+  const PlansByKey plans = file.Read();
+  const auto it = plans.find(key);
+  return it == plans.end() ? std::nullopt : std::optional(it->second);
+}
+
 bool AnyIsUsable(const ProductPlan&) { return true; }
+
+ProductPlan Keep(const ProductPlanFile& file, const ProductKey& key, const ProductPlan& plan,
+                 const std::function<bool(const ProductPlan&)>& is_usable = AnyIsUsable) {
+  return file.Keep(key, plan, is_usable).at(key);
+}
 
 TEST(ChooseCandidate, TakesOneThatIsAtLeastTwoPercentFaster) {
   EXPECT_EQ(ChooseCandidate({{100}, {98.5}, {99}}), 0u);
@@ -97,30 +109,40 @@ TEST(PlanLine, AnyOtherCharacterIsSeen) {
 TEST(ProductPlanFile, GivesWhatWasKept) {
   const std::string folder = NewPath() + "/a/b";
   const ProductPlanFile file(folder, kDevice);
-  EXPECT_FALSE(file.Find(Key(1)));
-  EXPECT_EQ(file.Keep(Key(1), Plan(1), AnyIsUsable), Plan(1));
-  EXPECT_EQ(file.Keep(Key(2), Plan(2), AnyIsUsable), Plan(2));
+  EXPECT_FALSE(Find(file, Key(1)));
+  EXPECT_EQ(Keep(file, Key(1), Plan(1)), Plan(1));
+  EXPECT_EQ(Keep(file, Key(2), Plan(2)), Plan(2));
   const ProductPlanFile same(folder, kDevice);
-  EXPECT_EQ(same.Find(Key(1)), Plan(1));
-  EXPECT_EQ(same.Find(Key(2)), Plan(2));
-  EXPECT_FALSE(same.Find(Key(3)));
+  EXPECT_EQ(Find(same, Key(1)), Plan(1));
+  EXPECT_EQ(Find(same, Key(2)), Plan(2));
+  EXPECT_FALSE(Find(same, Key(3)));
 }
 
 TEST(ProductPlanFile, WhoComesSecondTakesTheFirstsPlan) {
   const std::string folder = NewFolder();
   const ProductPlanFile one(folder, kDevice);
   const ProductPlanFile other(folder, kDevice);
-  one.Keep(Key(1), Plan(1), AnyIsUsable);
-  EXPECT_EQ(other.Keep(Key(1), Plan(2), AnyIsUsable), Plan(1));
-  EXPECT_EQ(one.Find(Key(1)), Plan(1));
+  Keep(one, Key(1), Plan(1));
+  EXPECT_EQ(Keep(other, Key(1), Plan(2)), Plan(1));
+  EXPECT_EQ(Find(one, Key(1)), Plan(1));
+}
+
+TEST(ProductPlanFile, WhoKeepsAPlanLearnsOfTheOthers) {
+  const std::string folder = NewFolder();
+  const ProductPlanFile one(folder, kDevice);
+  const ProductPlanFile other(folder, kDevice);
+  Keep(one, Key(1), Plan(1));
+  const PlansByKey both{{Key(1), Plan(1)}, {Key(2), Plan(2)}};
+  EXPECT_EQ(other.Keep(Key(2), Plan(2), AnyIsUsable), both);
+  EXPECT_EQ(one.Keep(Key(2), Plan(3), AnyIsUsable), both);
 }
 
 TEST(ProductPlanFile, ReplacesWhatIsOfNoUse) {
   const ProductPlanFile file(NewFolder(), kDevice);
-  file.Keep(Key(1), Plan(1), AnyIsUsable);
+  Keep(file, Key(1), Plan(1));
   const auto is_usable = [](const ProductPlan& plan) { return plan != Plan(1); };
-  EXPECT_EQ(file.Keep(Key(1), Plan(2), is_usable), Plan(2));
-  EXPECT_EQ(file.Find(Key(1)), Plan(2));
+  EXPECT_EQ(Keep(file, Key(1), Plan(2), is_usable), Plan(2));
+  EXPECT_EQ(Find(file, Key(1)), Plan(2));
 }
 
 TEST(ProductPlanFile, DropsBadLines) {
@@ -131,11 +153,11 @@ TEST(ProductPlanFile, DropsBadLines) {
   WriteFile(file.path(), std::string("\n\0 what is this\n", 16) + damaged + '\n' +
                              PlanLine("NVIDIA A100", Key(3), Plan(3)) + '\n' + good + '\n' +
                              PlanLine(kDevice, Key(5), Plan(5)).substr(0, 100));
-  EXPECT_FALSE(file.Find(Key(2)));
-  EXPECT_FALSE(file.Find(Key(3)));
-  EXPECT_EQ(file.Find(Key(4)), Plan(4));
-  EXPECT_FALSE(file.Find(Key(5)));
-  file.Keep(Key(6), Plan(6), AnyIsUsable);
+  EXPECT_FALSE(Find(file, Key(2)));
+  EXPECT_FALSE(Find(file, Key(3)));
+  EXPECT_EQ(Find(file, Key(4)), Plan(4));
+  EXPECT_FALSE(Find(file, Key(5)));
+  Keep(file, Key(6), Plan(6));
   EXPECT_EQ(ReadFile(file.path()), good + '\n' + PlanLine(kDevice, Key(6), Plan(6)) + '\n');
 }
 
@@ -146,13 +168,13 @@ TEST(ProductPlanFile, EachDeviceHasItsOwn) {
                               "NVIDIA H100 80GB HBM3, 132 multiprocessors, cuBLASLt 130101");
   EXPECT_EQ(fs::path(one.path()).filename(),
             "products-NVIDIA-H200-132-multiprocessors-cuBLASLt-130101.txt");
-  one.Keep(Key(1), Plan(1), AnyIsUsable);
-  other.Keep(Key(1), Plan(2), AnyIsUsable);
-  EXPECT_EQ(one.Find(Key(1)), Plan(1));
-  EXPECT_EQ(other.Find(Key(1)), Plan(2));
+  Keep(one, Key(1), Plan(1));
+  Keep(other, Key(1), Plan(2));
+  EXPECT_EQ(Find(one, Key(1)), Plan(1));
+  EXPECT_EQ(Find(other, Key(1)), Plan(2));
   // As after a copy by hand.
   fs::copy_file(one.path(), other.path(), fs::copy_options::overwrite_existing);
-  EXPECT_FALSE(other.Find(Key(1)));
+  EXPECT_FALSE(Find(other, Key(1)));
 }
 
 TEST(ProductPlanFile, ManyWriteAtOnce) {
@@ -167,45 +189,45 @@ TEST(ProductPlanFile, ManyWriteAtOnce) {
         const ProductPlanFile file(folder, kDevice);
         for (int i = 0; i < kKeys; ++i) {
           const int number = 1000 + thread * kKeys + i;
-          file.Keep(Key(number), Plan(number), AnyIsUsable);
+          Keep(file, Key(number), Plan(number));
         }
-        of_shared_key[thread] = file.Keep(Key(1), Plan(thread), AnyIsUsable);
+        of_shared_key[thread] = Keep(file, Key(1), Plan(thread));
       });
     }
   }
   const ProductPlanFile file(folder, kDevice);
   for (int number = 1000; number < 1000 + kThreads * kKeys; ++number) {
-    EXPECT_EQ(file.Find(Key(number)), Plan(number)) << number;
+    EXPECT_EQ(Find(file, Key(number)), Plan(number)) << number;
   }
-  for (const ProductPlan& plan : of_shared_key) EXPECT_EQ(file.Find(Key(1)), plan);
+  for (const ProductPlan& plan : of_shared_key) EXPECT_EQ(Find(file, Key(1)), plan);
   // Nothing but the file and its lock stays.
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
 }
 
 TEST(ProductPlanFile, GoesWithoutAFolder) {
   const ProductPlanFile none("", kDevice);
-  EXPECT_EQ(none.Keep(Key(1), Plan(1), AnyIsUsable), Plan(1));
-  EXPECT_FALSE(none.Find(Key(1)));
+  EXPECT_EQ(Keep(none, Key(1), Plan(1)), Plan(1));
+  EXPECT_FALSE(Find(none, Key(1)));
   // Nobody makes a folder there, not even root.
   const ProductPlanFile below_a_file(WriteTestFile("no-folder", "text") + "/folder", kDevice);
-  EXPECT_EQ(below_a_file.Keep(Key(1), Plan(1), AnyIsUsable), Plan(1));
-  EXPECT_FALSE(below_a_file.Find(Key(1)));
+  EXPECT_EQ(Keep(below_a_file, Key(1), Plan(1)), Plan(1));
+  EXPECT_FALSE(Find(below_a_file, Key(1)));
   const ProductPlanFile is_folder(NewFolder(), kDevice);
   fs::create_directory(is_folder.path());
-  EXPECT_EQ(is_folder.Keep(Key(1), Plan(1), AnyIsUsable), Plan(1));
-  EXPECT_FALSE(is_folder.Find(Key(1)));
+  EXPECT_EQ(Keep(is_folder, Key(1), Plan(1)), Plan(1));
+  EXPECT_FALSE(Find(is_folder, Key(1)));
 }
 
 TEST(ProductPlanFile, AFullDiskKeepsWhatWasThere) {
   const std::string folder = NewFolder();
   const ProductPlanFile file(folder, kDevice);
-  file.Keep(Key(1), Plan(1), AnyIsUsable);
+  Keep(file, Key(1), Plan(1));
   {
     const LimitedFileSize limit(300);
-    EXPECT_EQ(file.Keep(Key(2), Plan(2), AnyIsUsable), Plan(2));
+    EXPECT_EQ(Keep(file, Key(2), Plan(2)), Plan(2));
   }
-  EXPECT_EQ(file.Find(Key(1)), Plan(1));
-  EXPECT_FALSE(file.Find(Key(2)));
+  EXPECT_EQ(Find(file, Key(1)), Plan(1));
+  EXPECT_FALSE(Find(file, Key(2)));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 2);
 }
 
@@ -348,6 +370,21 @@ TEST(MatrixProduct, SaysWhatDoesNotFit) {
   EXPECT_THROW(MatrixProduct(to, a, b, {.bias = at::ones({8})}), c10::Error);
   EXPECT_THROW(MatrixProduct(to, a, b, {.bias = at::ones({24}, at::kHalf)}), c10::Error);
   EXPECT_THROW(MatrixProduct(to, a, b, {.adds = true, .bias = at::ones({24})}), c10::Error);
+  EXPECT_THROW(MatrixProduct(b, a, at::kFloat), c10::Error);
+  EXPECT_THROW(MatrixProduct(a, b, at::kHalf), c10::Error);
+}
+
+TEST(MatrixProduct, OfATypeIsANewMatrix) {
+  const at::Tensor a = at::randn({8, 16}, at::kBFloat16);
+  const at::Tensor b = at::randn({24, 16}, at::kBFloat16).t();
+  for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
+    const at::Tensor to = at::empty({8, 24}, type);
+    MatrixProduct(to, a, b);
+    const at::Tensor product = MatrixProduct(a, b, type);
+    EXPECT_EQ(product.scalar_type(), type);
+    EXPECT_TRUE(product.is_contiguous());
+    EXPECT_TRUE(at::equal(product, to));
+  }
 }
 
 // On a GPU, a product that is planned.

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -21,7 +22,7 @@ namespace graph = cudnn_frontend::graph;
 using cudnn_frontend::DataType_t;
 using Tensor = std::shared_ptr<graph::Tensor_attributes>;
 
-enum class Direction { kForward, kForwardWithLogSums, kBackward };
+enum class Direction { kForward, kBackward };
 
 // The tensors' names in a graph.
 enum Id : int64_t { kQuery = 1, kKey, kValue, kOut, kLogSums, kDOut, kDQuery, kDKey, kDValue };
@@ -75,20 +76,17 @@ class Plan {
       output(d_key, kDKey, layout.packed);
       output(d_value, kDValue, layout.packed);
     } else {
-      const bool wants_log_sums = direction == Direction::kForwardWithLogSums;
       const auto [out, log_sums] = graph_.sdpa(query, key, value,
                                                graph::SDPA_attributes()
                                                    .set_attn_scale(scale)
                                                    .set_causal_mask(attention.causal)
-                                                   .set_generate_stats(wants_log_sums));
+                                                   .set_generate_stats(true));
       output(out, kOut, layout.alone);
-      if (wants_log_sums) {
-        log_sums->set_output(true)
-            .set_uid(kLogSums)
-            .set_data_type(DataType_t::FLOAT)
-            .set_dim(layout.log_sum_sizes)
-            .set_stride(layout.log_sum_strides);
-      }
+      log_sums->set_output(true)
+          .set_uid(kLogSums)
+          .set_data_type(DataType_t::FLOAT)
+          .set_dim(layout.log_sum_sizes)
+          .set_stride(layout.log_sum_strides);
     }
     const cudnnHandle_t handle = at::native::getCudnnHandle();
     is_good_ =
@@ -100,25 +98,29 @@ class Plan {
 
   void Run(Pointers pointers, const at::TensorOptions& options) {
     const at::Tensor workspace = at::empty({graph_.get_workspace_size()}, options.dtype(at::kByte));
-    // The handle comes with the current stream.
-    auto status =
-        graph_.execute(at::native::getCudnnHandle(), pointers, workspace.mutable_data_ptr());
+    // The thread's own; it comes with the current stream.
+    const cudnnHandle_t handle = at::native::getCudnnHandle();
+    // Not all of cuDNN's engines let several threads run one plan at a time.
+    const std::lock_guard lock(mutex_);
+    auto status = graph_.execute(handle, pointers, workspace.mutable_data_ptr());
     TORCH_CHECK(status.is_good(), "cuDNN's attention: ", status.get_message());
   }
 
  private:
+  std::mutex mutex_;
   graph::Graph graph_;
   bool is_good_ = false;
 };
 
-// Made when it is first asked for. Plans are a thread's own, as cuDNN's handles are.
+// The process's, for all threads: a plan runs with another handle of its device than the one that it was made
+// with. Made the first time, while others wait, and never destroyed, since nothing says when cuDNN goes.
 Plan& PlanFor(const PackedAttention& attention, Direction direction, const at::Tensor& qkv) {
   using Key = std::tuple<PackedAttention, Direction, at::ScalarType, c10::DeviceIndex>;
-  static thread_local std::map<Key, std::unique_ptr<Plan>> plans;
-  std::unique_ptr<Plan>& plan =
-      plans[{attention, direction, qkv.scalar_type(), qkv.device().index()}];
-  if (!plan) plan = std::make_unique<Plan>(attention, direction, qkv.scalar_type());
-  return *plan;
+  static std::mutex mutex;
+  static auto& plans = *new std::map<Key, Plan>;
+  const std::lock_guard lock(mutex);
+  const Key key(attention, direction, qkv.scalar_type(), qkv.device().index());
+  return plans.try_emplace(key, attention, direction, qkv.scalar_type()).first->second;
 }
 
 // Where queries, keys or values begin.
@@ -135,8 +137,7 @@ Pointers Inputs(const at::Tensor& qkv, const AttentionShape& shape) {
 }  // namespace
 
 bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention) {
-  return PlanFor(attention, Direction::kForwardWithLogSums, qkv).is_good() &&
-         PlanFor(attention, Direction::kForward, qkv).is_good() &&
+  return PlanFor(attention, Direction::kForward, qkv).is_good() &&
          PlanFor(attention, Direction::kBackward, qkv).is_good();
 }
 
@@ -149,9 +150,12 @@ at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
       at::empty({shape.count, shape.tokens, shape.heads, shape.size}, qkv.options());
   Pointers pointers = Inputs(qkv, shape);
   pointers[kOut] = out.mutable_data_ptr();
-  if (log_sums.defined()) pointers[kLogSums] = log_sums.mutable_data_ptr();
-  PlanFor(attention, log_sums.defined() ? Direction::kForwardWithLogSums : Direction::kForward, qkv)
-      .Run(std::move(pointers), qkv.options());
+  // They are few; a plan without them would have to be made, too.
+  const at::Tensor sums = log_sums.defined() ? log_sums
+                                             : at::empty({shape.count, shape.heads, shape.tokens},
+                                                         qkv.options().dtype(at::kFloat));
+  pointers[kLogSums] = sums.mutable_data_ptr();
+  PlanFor(attention, Direction::kForward, qkv).Run(std::move(pointers), qkv.options());
   return out;
 }
 

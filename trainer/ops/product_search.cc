@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/file_descriptor.h"
-#include "base/output_file.h"
+#include "base/new_file.h"
 #include "base/xxh3.h"
 
 namespace lockstep::ops {
@@ -146,8 +146,8 @@ ProductPlanFile::ProductPlanFile(const std::string& folder, std::string device)
     : device_(std::move(device)),
       path_(folder.empty() ? std::string() : (fs::path(folder) / FileName(device_)).string()) {}
 
-std::map<ProductKey, ProductPlan> ProductPlanFile::Read() const {
-  std::map<ProductKey, ProductPlan> plans;
+PlansByKey ProductPlanFile::Read() const {
+  PlansByKey plans;
   std::error_code error;
   // Opening a pipe would wait for its writer.
   if (path_.empty() || !fs::is_regular_file(path_, error)) return plans;
@@ -160,40 +160,29 @@ std::map<ProductKey, ProductPlan> ProductPlanFile::Read() const {
   return plans;
 }
 
-std::optional<ProductPlan> ProductPlanFile::Find(const ProductKey& key) const {
-  const std::map<ProductKey, ProductPlan> plans = Read();
-  const auto it = plans.find(key);
-  return it == plans.end() ? std::nullopt : std::optional(it->second);
-}
-
-ProductPlan ProductPlanFile::Keep(const ProductKey& key, const ProductPlan& plan,
-                                  const std::function<bool(const ProductPlan&)>& is_usable) const {
-  if (path_.empty()) return plan;
+PlansByKey ProductPlanFile::Keep(const ProductKey& key, const ProductPlan& plan,
+                                 const std::function<bool(const ProductPlan&)>& is_usable) const {
+  if (path_.empty()) return {{key, plan}};
   std::error_code error;
   fs::create_directories(fs::path(path_).parent_path(), error);
   const FileLock lock(path_ + ".lock");
-  std::map<ProductKey, ProductPlan> plans = Read();
+  PlansByKey plans = Read();
   const auto it = plans.find(key);
-  if (it != plans.end() && is_usable(it->second)) return it->second;
+  if (it != plans.end() && is_usable(it->second)) return plans;
   plans[key] = plan;
   Write(plans);
-  return plan;
+  return plans;
 }
 
-void ProductPlanFile::Write(const std::map<ProductKey, ProductPlan>& plans) const {
+void ProductPlanFile::Write(const PlansByKey& plans) const {
   std::string text;
   for (const auto& [key, plan] : plans) text += PlanLine(device_, key, plan) + '\n';
-  std::string temporary = path_ + ".XXXXXX";
-  // A name that nobody else has, and a file that only its owner reads.
-  if (FileDescriptor(mkostemp(temporary.data(), O_CLOEXEC)).get() < 0) return;
   try {
-    OutputFile file(temporary, kErrors);
-    file.Write(std::as_bytes(std::span(text)), 0);
-    file.Close();
-    RenameFile(temporary, path_, kErrors);
+    NewFile file(path_, kErrors);
+    file.Write(std::as_bytes(std::span(text)));
+    file.Finish();
   } catch (const Error&) {
-    std::error_code error;
-    fs::remove(temporary, error);
+    // The file stays as it was.
   }
 }
 

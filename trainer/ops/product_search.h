@@ -10,9 +10,8 @@
 //   2. A line is a key, its plan, and XXH3 of both and the device's text. A line that is not what this
 //      program would write for what it says is passed over: cut short, damaged, of another device or version.
 //   3. Keep() locks FOLDER/products-DEVICE.txt.lock, reads what others have written meanwhile, adds its line,
-//      and writes all that is good to a temporary file, which is renamed: readers find a whole file or none.
+//      and replaces the file by all that is good (base/new_file.h): readers find a whole file or none.
 //      It waits a second for the lock and then goes on without; so it does where there are no locks.
-//      The file is not synced: the checksums tell.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/matrix_product_test.cc)
 //   no home, a folder that cannot be written -> plans that are not kept -> ProductPlanFile.GoesWithoutAFolder
@@ -83,6 +82,8 @@ struct KeyedPlan {
 };
 std::optional<KeyedPlan> ParsePlanLine(const std::string& device, const std::string& line);
 
+using PlansByKey = std::map<ProductKey, ProductPlan>;
+
 class ProductPlanFile {
  public:
   // An empty folder: no file.
@@ -90,16 +91,16 @@ class ProductPlanFile {
 
   const std::string& path() const { return path_; }
 
-  std::optional<ProductPlan> Find(const ProductKey& key) const;
+  // What it has now; it is read whole.
+  PlansByKey Read() const;
 
-  // Returns the plan to use: of the file, if someone has put one there that `is_usable`; else `plan`, which is
-  // there from now on.
-  ProductPlan Keep(const ProductKey& key, const ProductPlan& plan,
-                   const std::function<bool(const ProductPlan&)>& is_usable) const;
+  // Returns what it has now, with the plan to use for `key`: the one that someone has put there, if it
+  // `is_usable`; else `plan`, which is there from now on, if it can be.
+  PlansByKey Keep(const ProductKey& key, const ProductPlan& plan,
+                  const std::function<bool(const ProductPlan&)>& is_usable) const;
 
  private:
-  std::map<ProductKey, ProductPlan> Read() const;
-  void Write(const std::map<ProductKey, ProductPlan>& plans) const;
+  void Write(const PlansByKey& plans) const;
 
   std::string device_;
   std::string path_;
