@@ -7,6 +7,14 @@ download. This one is nvcc, ar and a CcInfo.
 # Real code for the GPUs in use, Turing (T4) to Hopper; PTX of the newest for whatever comes after.
 _ARCHITECTURES = ["75", "80", "86", "89", "90"]
 
+def _generate_code(architectures):
+    flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(name) for name in architectures]
+
+    # PTX of an architecture that ends in a letter, such as 90a, runs on no other.
+    if architectures[-1].isdigit():
+        flags.append("-gencode=arch=compute_{0},code=compute_{0}".format(architectures[-1]))
+    return flags
+
 def _cuda_library_impl(ctx):
     toolchain = ctx.attr._cc_toolchain[cc_common.CcToolchainInfo]
     contexts = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
@@ -21,11 +29,11 @@ def _cuda_library_impl(ctx):
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_objs/{}/{}.o".format(ctx.label.name, source.basename))
         args = ctx.actions.args()
-        args.add_all(["-c", "-O3", "-std=c++20", "--expt-relaxed-constexpr"])
+
+        # Without NDEBUG CUTLASS checks itself in each thread.
+        args.add_all(["-c", "-O3", "-DNDEBUG", "-std=c++20", "--expt-relaxed-constexpr"])
         args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "--Werror=all-warnings"])
-        for architecture in _ARCHITECTURES:
-            args.add("-gencode=arch=compute_{0},code=sm_{0}".format(architecture))
-        args.add("-gencode=arch=compute_{0},code=compute_{0}".format(_ARCHITECTURES[-1]))
+        args.add_all(_generate_code(ctx.attr.architectures))
         args.add("-I" + (ctx.label.workspace_root or "."))
         args.add_all(quote_includes, before_each = "-I")
         args.add_all(system_includes, before_each = "-isystem")
@@ -84,6 +92,8 @@ cuda_library = rule(
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "deps": attr.label_list(providers = [CcInfo]),
+        # Compute capabilities without the point, in ascending order.
+        "architectures": attr.string_list(default = _ARCHITECTURES, allow_empty = False),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_nvcc": attr.label(allow_single_file = True, default = "@wheels//:nvcc"),
         "_nvcc_files": attr.label(default = "@wheels//:nvcc_files"),

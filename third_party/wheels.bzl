@@ -1,4 +1,4 @@
-"""@wheels: LibTorch, the CUDA toolkit, cuDNN with its frontend and NCCL from the pinned wheels in .venv.
+"""@wheels: LibTorch, the CUDA toolkit, CUTLASS, cuDNN with its frontend and NCCL from .venv's pinned wheels.
 
 Why wheels: third_party/requirements.txt then pins the whole toolchain, the same on every machine and
 the very one that PyTorch's users have; no system CUDA is needed, and PyTorch, the oracle of the
@@ -63,6 +63,14 @@ cc_library(
     deps = [":cudart"],
 )
 
+# Headers only.
+cc_library(
+    name = "cutlass",
+    hdrs = glob(["cutlass/include/**", "cutlass/tools/util/include/**"]),
+    includes = ["cutlass/include", "cutlass/tools/util/include"],
+    deps = [":cudart"],
+)
+
 # Its headers are among cudart's.
 cc_library(
     name = "cublaslt",
@@ -111,6 +119,7 @@ def _python_wheels_impl(ctx):
             ctx.symlink(entry, "include/" + entry.basename)
     ctx.symlink(site + "/nvidia", "nvidia")
     ctx.symlink(site + "/include", "cudnn_frontend")
+    ctx.symlink(site + "/cutlass_library/source", "cutlass")
 
     # Not a symbolic link: Python would take the link's folder for its environment.
     ctx.file("python.sh", "#!/bin/sh\nexec %s \"$@\"\n" % python)

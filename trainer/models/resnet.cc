@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "trainer/ops/convolution.h"
+#include "trainer/ops/pixel_mean.h"
 #include "trainer/ops/stem_convolution.h"
 
 namespace lockstep {
@@ -119,11 +120,9 @@ void ResNet::to(at::Device device, bool non_blocking) {
 }
 
 at::Tensor ResNet::Forward(const at::Tensor& input) {
-  at::Tensor x = input;
-  if (x.is_cuda()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
-  x = stem_.norm->Pool(ops::StemConvolution(x, stem_.weight));
+  at::Tensor x = stem_.norm->Pool(ops::StemConvolution(input, stem_.weight));
   for (const Block& block : blocks_) x = Checkpointed(x, block);
-  return at::linear(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1), fc_weight_, fc_bias_);
+  return at::linear(ops::PixelMean(x), fc_weight_, fc_bias_);
 }
 
 void ResNet::AdaptWeights(std::map<std::string, at::Tensor>& weights) const {

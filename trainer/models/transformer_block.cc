@@ -8,6 +8,7 @@
 
 #include "trainer/ops/attention.h"
 #include "trainer/ops/bias_activation.h"
+#include "trainer/ops/feed_forward.h"
 #include "trainer/ops/layer_norm.h"
 
 namespace lockstep {
@@ -27,6 +28,19 @@ at::Tensor Dropped(const at::Tensor& x, double share) {
   return share > 0 ? at::dropout(x, share, /*train=*/true) : x;
 }
 
+// fc_out(f(fc(x))), with or without fc_out's bias.
+at::Tensor Mlp(const at::Tensor& x, const TransformerBlock& block, const at::Tensor& out_bias,
+               const TransformerOptions& options) {
+  const auto& [fc, fc_bias] = block.fc;
+  const at::Tensor& fc_out = block.fc_out.weight;
+  if (options.hidden_dropout == 0) {
+    return ops::FeedForward(x, {fc, fc_bias, fc_out, out_bias}, options.layout, options.activation);
+  }
+  const at::Tensor hidden = ops::BiasActivation(ops::Linear(x, fc, /*bias=*/{}, options.layout),
+                                                fc_bias, options.activation);
+  return ops::Linear(Dropped(hidden, options.hidden_dropout), fc_out, out_bias, options.layout);
+}
+
 }  // namespace
 
 Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options,
@@ -34,20 +48,22 @@ Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options
   const auto product = [&](const at::Tensor& x, const Affine& affine, const at::Tensor& bias) {
     return ops::Linear(x, affine.weight, bias, options.layout);
   };
-  // What is dropped has its bias in it.
-  const auto stream_of = [&](const at::Tensor& x, const at::Tensor& inner,
-                             const Affine& affine) -> Stream {
-    if (options.branch_dropout == 0) return {x, product(inner, affine, {}), affine.bias};
-    return {x, Dropped(product(inner, affine, affine.bias), options.branch_dropout)};
+  // What is dropped has the bias of its last layer in it.
+  const bool drops = options.branch_dropout > 0;
+  const auto bias_within = [&](const Affine& last) { return drops ? last.bias : at::Tensor(); };
+  const auto stream_of = [&](const at::Tensor& x, const at::Tensor& branch,
+                             const Affine& last) -> Stream {
+    if (drops) return {x, Dropped(branch, options.branch_dropout)};
+    return {x, branch, last.bias};
   };
   const auto attention = options.causal ? ops::CausalSelfAttention : ops::SelfAttention;
   auto [x, normal] = SumAndNormal(stream, block.ln_1, options.epsilon);
   const at::Tensor mixed = attention(product(normal, block.qkv, block.qkv.bias), options.heads,
                                      options.attention_dropout);
-  std::tie(x, normal) = SumAndNormal(stream_of(x, mixed, block.out), block.ln_2, options.epsilon);
-  const at::Tensor hidden =
-      ops::BiasActivation(product(normal, block.fc, {}), block.fc.bias, options.activation);
-  return stream_of(x, Dropped(hidden, options.hidden_dropout), block.fc_out);
+  const at::Tensor attended = product(mixed, block.out, bias_within(block.out));
+  std::tie(x, normal) =
+      SumAndNormal(stream_of(x, attended, block.out), block.ln_2, options.epsilon);
+  return stream_of(x, Mlp(normal, block, bias_within(block.fc_out), options), block.fc_out);
 }
 
 at::Tensor NormalOf(const Stream& stream, const Affine& norm, double epsilon) {

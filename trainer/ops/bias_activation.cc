@@ -1,7 +1,6 @@
 #include "trainer/ops/bias_activation.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -17,13 +16,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-BiasActivationShape ShapeOf(const at::Tensor& x) {
-  const int64_t width = x.size(-1);
-  return {.rows = x.numel() / width,
-          .width = width,
-          .multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount};
-}
-
 class FusedBiasActivation : public torch::autograd::Function<FusedBiasActivation> {
  public:
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& bias,
@@ -32,7 +24,7 @@ class FusedBiasActivation : public torch::autograd::Function<FusedBiasActivation
     const at::Tensor y = at::empty_like(x);
     LaunchBiasActivation(
         {.x = x.const_data_ptr(), .bias = bias.const_data_ptr<float>(), .y = y.mutable_data_ptr()},
-        activation, TypeOf(x), ShapeOf(x), StreamOf(x));
+        activation, TypeOf(x), RowsShapeOf(x), StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     context->save_for_backward({x, bias});
     context->saved_data["activation"] = static_cast<int64_t>(activation);
@@ -44,7 +36,7 @@ class FusedBiasActivation : public torch::autograd::Function<FusedBiasActivation
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const c10::cuda::CUDAGuard guard(x.device());
-    const BiasActivationShape shape = ShapeOf(x);
+    const RowsShape shape = RowsShapeOf(x);
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dx = at::empty_like(x);
     GradientSums d_bias;
@@ -72,8 +64,7 @@ class FusedBiasActivation : public torch::autograd::Function<FusedBiasActivation
 
 at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
   const bool fits = x.is_cuda() && IsFloatType(x.scalar_type()) && x.dim() > 0 && x.size(-1) > 0 &&
-                    bias.scalar_type() == at::kFloat && bias.device() == x.device() &&
-                    bias.dim() == 1 && bias.size(0) == x.size(-1);
+                    IsFloatVector(bias, x.size(-1), x);
   if (!fits) return BiasActivationTwin(x, bias, activation);
   return FusedBiasActivation::apply(x.contiguous(), bias.contiguous(), activation);
 }

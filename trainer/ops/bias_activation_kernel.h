@@ -7,18 +7,13 @@
 
 #include "trainer/ops/activation.h"
 #include "trainer/ops/float_type.h"
+#include "trainer/ops/rows_shape.h"
 #include "trainer/ops/sums_to.h"
 
 namespace lockstep::ops {
 
-struct BiasActivationShape {
-  int64_t rows;
-  int64_t width;
-  int multiprocessors;  // of the device
-};
-
 // In how many slices the rows are shared out; backward's each have a row of partial sums.
-int64_t BiasActivationSlices(const BiasActivationShape& shape);
+int64_t BiasActivationSlices(const RowsShape& shape);
 
 // [rows, width] of the type given with them.
 struct BiasActivationForward {
@@ -38,11 +33,10 @@ struct BiasActivationBackward {
 
 // Enqueues y = f(x + bias).
 void LaunchBiasActivation(const BiasActivationForward& tensors, Activation activation,
-                          FloatType type, const BiasActivationShape& shape, cudaStream_t stream);
+                          FloatType type, const RowsShape& shape, cudaStream_t stream);
 
 // Enqueues dx = dy f'(x + bias) and, where they are wanted, d_bias = sums over rows of dx.
 void LaunchBiasActivationBackward(const BiasActivationBackward& tensors, Activation activation,
-                                  FloatType type, const BiasActivationShape& shape,
-                                  cudaStream_t stream);
+                                  FloatType type, const RowsShape& shape, cudaStream_t stream);
 
 }  // namespace lockstep::ops

@@ -1,9 +1,7 @@
 #include "trainer/ops/linear.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -12,6 +10,7 @@
 
 #include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/linear_kernel.h"
+#include "trainer/ops/linear_parts.h"
 #include "trainer/ops/matrix_product.h"
 #include "trainer/ops/rounded_weight.h"
 #include "trainer/ops/weight_gradient.h"
@@ -23,31 +22,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// [inputs, outputs], whatever the layout: a view.
-at::Tensor Matrix(const at::Tensor& weight, WeightLayout layout) {
-  return layout == WeightLayout::kInputsOutputs ? weight : weight.t();
-}
-
-// [..., n] -> [product, n].
-at::Tensor Rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
-
-// The reverse, with x's leading sizes. No view for autograd, which would forbid writing to it.
-at::Tensor WithRowsOf(const at::Tensor& x, const at::Tensor& rows) {
-  std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.back() = rows.size(1);
-  return at::_unsafe_view(rows, sizes);
-}
-
 // Enqueues the sums over x's rows, of which there may be none; for types that the kernel knows.
 void SumColumns(const at::Tensor& x, const SumsTo& to) {
   const c10::cuda::CUDAGuard guard(x.device());
   const at::Tensor rows = x.contiguous();
-  const ColumnSumsShape shape = {
-      .rows = rows.size(0),
-      .columns = rows.size(1),
-      .multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount};
+  const RowsShape shape = RowsShapeOf(rows);
   const int64_t slices = ColumnSumSlices(rows.const_data_ptr(), TypeOf(x), shape);
-  const at::Tensor partials = at::empty({slices, shape.columns}, x.options().dtype(at::kFloat));
+  const at::Tensor partials = at::empty({slices, shape.width}, x.options().dtype(at::kFloat));
   LaunchColumnSums(rows.const_data_ptr(), TypeOf(x), partials.mutable_data_ptr<float>(), to, shape,
                    StreamOf(x));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -61,7 +42,7 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
         inputs_first ? WeightLayout::kInputsOutputs : WeightLayout::kOutputsInputs;
     const at::Tensor rows = Rows(x);
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
-    const at::Tensor matrix = Matrix(rounded, layout);
+    const at::Tensor matrix = WeightMatrix(rounded, layout);
     const at::Tensor y = at::empty({rows.size(0), matrix.size(1)}, x.options());
     MatrixProduct(y, rows, matrix,
                   {.bias = bias ? bias->to(x.scalar_type()) : at::Tensor(), .searches = trains});
@@ -82,26 +63,17 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const at::Tensor dy = Rows(gradients[0]).contiguous();
-    // A thread of autograd's may come to its first product without a context, of which ATen would warn.
-    c10::cuda::set_device(dy.device().index(), /*force=*/true);
     variable_list results(5);
     if (context->needs_input_grad(0)) {
-      const at::Tensor matrix = Matrix(saved[1], layout).t();
-      const at::Tensor dx = at::empty({dy.size(0), matrix.size(1)}, dy.options());
-      MatrixProduct(dx, dy, matrix);
+      const at::Tensor dx = MatrixProduct(dy, WeightMatrix(saved[1], layout).t(), dy.scalar_type());
       results[0] = WithRowsOf(gradients[0], dx);
     }
     if (context->needs_input_grad(1)) {
-      const at::Tensor to = context->saved_data["d_weight"].toTensor();
-      results[1] = layout == WeightLayout::kInputsOutputs ? AddProduct(to, x.t(), dy)
-                                                          : AddProduct(to, dy.t(), x);
+      results[1] = WeightGradient(context->saved_data["d_weight"].toTensor(), x, dy, layout);
     }
     // Without a bias there is no such input.
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
-      const GradientSums d_bias =
-          NewGradientSums(context->saved_data["d_bias"].toTensor(), dy.size(1), dy.options());
-      SumColumns(dy, d_bias.to);
-      results[2] = d_bias.result;
+      results[2] = BiasGradient(context->saved_data["d_bias"].toTensor(), dy);
     }
     return results;
   }
@@ -109,10 +81,33 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
 
 }  // namespace
 
+at::Tensor WeightMatrix(const at::Tensor& weight, WeightLayout layout) {
+  return layout == WeightLayout::kInputsOutputs ? weight : weight.t();
+}
+
+at::Tensor Rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+at::Tensor WithRowsOf(const at::Tensor& x, const at::Tensor& rows) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = rows.size(1);
+  return at::_unsafe_view(rows, sizes);
+}
+
+at::Tensor WeightGradient(const at::Tensor& to, const at::Tensor& x, const at::Tensor& dy,
+                          WeightLayout layout) {
+  return layout == WeightLayout::kInputsOutputs ? AddProduct(to, x.t(), dy)
+                                                : AddProduct(to, dy.t(), x);
+}
+
+at::Tensor BiasGradient(const at::Tensor& to, const at::Tensor& dy) {
+  const GradientSums d_bias = NewGradientSums(to, dy.size(1), dy.options());
+  SumColumns(dy, d_bias.to);
+  return d_bias.result;
+}
+
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   WeightLayout layout) {
-  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  if (!x.is_cuda() || !is_16_bit) return LinearTwin(x, weight, bias, layout);
+  if (!x.is_cuda() || !Is16Bit(x)) return LinearTwin(x, weight, bias, layout);
   return FusedLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt,
                             layout == WeightLayout::kInputsOutputs,
                             /*trains=*/at::GradMode::is_enabled());
@@ -121,7 +116,7 @@ at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 at::Tensor LinearTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       WeightLayout layout) {
   const at::ScalarType type = x.scalar_type();
-  return at::linear(x, Matrix(weight.to(type), layout).t(),
+  return at::linear(x, WeightMatrix(weight.to(type), layout).t(),
                     bias.defined() ? std::optional(bias.to(type)) : std::nullopt);
 }
 

@@ -3,12 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace lockstep::ops {
+#include "trainer/ops/weight_layout.h"
 
-enum class WeightLayout {
-  kInputsOutputs,  // Hugging Face's Conv1D: y = x W + b
-  kOutputsInputs,  // torch.nn.Linear: y = x W^T + b
-};
+namespace lockstep::ops {
 
 // x: [..., inputs]; weight: float32, of the layout's shape; bias: float32 [outputs], or undefined.
 // -> [..., outputs] in x's type, with gradients for all three.

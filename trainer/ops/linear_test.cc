@@ -17,13 +17,12 @@ namespace {
 
 class LinearTest : public OpTest {
  protected:
-  bool is_fused() const { return device() == at::kCUDA && dtype() != at::kFloat; }
   // Of what is rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 1e-5 : dtype() == at::kHalf ? 1e-3 : 8e-3;
   }
   // The fused operation's gradients of weights are never rounded.
-  double weight_tolerance() const { return is_fused() ? 1e-4 : tolerance(); }
+  double weight_tolerance() const { return Is16BitOnGpu() ? 1e-4 : tolerance(); }
   at::Tensor Random(at::IntArrayRef sizes) const { return at::randn(sizes, options()); }
   at::Tensor Parameter(at::IntArrayRef sizes) const {
     return at::randn(sizes, options().dtype(at::kFloat)).requires_grad_();

@@ -1,0 +1,11 @@
+// How a linear layer's weight lies in memory.
+#pragma once
+
+namespace lockstep::ops {
+
+enum class WeightLayout {
+  kInputsOutputs,  // Hugging Face's Conv1D: y = x W + b
+  kOutputsInputs,  // torch.nn.Linear: y = x W^T + b
+};
+
+}  // namespace lockstep::ops
