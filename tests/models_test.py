@@ -156,12 +156,12 @@ CASES = {
 }
 
 
-def train(model, x, y, batch, optimizer_text, steps, dtype=None):
+def train(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.001):
     """Trains PyTorch's model where x and y are, in `dtype` if it is given, and returns the losses."""
     if optimizer_text == SGD:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.001, weight_decay=0.1)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.1)
     # So that no step is skipped: where the residual stream has 16 bits, too, other gradients overflow.
     scaler = torch.amp.GradScaler(x.device.type, init_scale=256, enabled=dtype == torch.float16)
     losses = []

@@ -1,0 +1,220 @@
+"""Models in 16 bits and in full size against PyTorch's autocast on the same GPU: losses, gradients, the running statistics
+of norms, and the accuracy that is reached. models_test.py holds small ones against it on any machine.
+"""
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional as F
+
+import models_test
+import sampler_reference
+from harness import DEVICE, DIGITS, DONE, Run, events, write_config
+
+pytestmark = pytest.mark.skipif(DEVICE == "CPU", reason="kernels for 16 bits run on a GPU, and these models are large")
+
+SEED = models_test.SEED
+
+
+class Gpt2(models_test.Gpt2):
+    """GPT-2 124M, initialised as Radford et al. (2019) do."""
+
+    VOCABULARY, WIDTH, HEADS, LAYERS, TOKENS = 50257, 768, 12, 12, 1024
+
+    def __init__(self):
+        super().__init__()
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
+            elif "ln_" not in name:
+                nn.init.zeros_(parameter)
+
+
+def text(folder):
+    """Sequences of 1,024 tokens, of which each but a tenth follows from the one before."""
+    random = np.random.default_rng(7)
+    follower = random.permutation(Gpt2.VOCABULARY)
+    # As many as 200 steps of 16 take: what comes twice is learned by heart, and rounding then tells.
+    tokens = np.empty(3200 * 1024 + 1, np.int64)
+    tokens[0] = 0
+    surprises = random.random(len(tokens)) < 0.1
+    # Of Zipf's distribution, as words are.
+    words = np.minimum(random.zipf(1.3, len(tokens)), Gpt2.VOCABULARY) - 1
+    for i in range(1, len(tokens)):
+        tokens[i] = words[i] if surprises[i] else follower[tokens[i - 1]]
+    tokens.astype(np.uint16).tofile(folder / "train.bin")
+    tokens = torch.from_numpy(tokens)
+    data = f'format: TOKENS train: "train.bin" tokens {{ length: 1024 }} classes: {Gpt2.VOCABULARY}'
+    return tokens[:-1].view(-1, 1024).cuda(), tokens[1:].view(-1, 1024).cuda(), data
+
+
+def photographs(folder, count=128, size=224):
+    """Smooth images, [count, 3, size, size] as the config normalises them, of ten classes."""
+    random = torch.Generator().manual_seed(7)
+    coarse = torch.rand(count, 3, 14, 14, generator=random)
+    pixels = (F.interpolate(coarse, size, mode="bicubic").clamp(0, 1) * 255).to(torch.uint8)
+    labels = torch.randint(10, (count,), generator=random)
+    np.save(folder / "x.npy", pixels.numpy())
+    np.save(folder / "y.npy", labels.numpy())
+    data = 'format: NPY train: "x.npy" train: "y.npy" npy { kind: PIXELS } classes: 10 mean: 0.5 std: 0.25'
+    return pixels.cuda() / (255 * 0.25) - 2, labels.cuda(), data
+
+
+def start(model, folder):
+    """Has Lockstep begin with the model's weights."""
+    safetensors.torch.save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
+    return 'init_from: "init.safetensors"'
+
+
+def lockstep(folder, name, config, *settings):
+    """-> the losses of a training in bf16, and what it saved."""
+    words = [word for setting in (f"run_dir={folder / name}", "precision=BF16", *settings) for word in ("--set", setting)]
+    run = Run(["train", write_config(folder, config), *words], timeout=900)
+    assert run.status == DONE, run
+    losses = np.array([event["loss"] for event in events(folder / name, "step")])
+    return losses, safetensors.torch.load_file(folder / name / "weights.safetensors")
+
+
+def gradients(model, x, y, dtype):
+    """Of the mean loss, in one batch."""
+    model.zero_grad()
+    with torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+        loss = F.cross_entropy(model(x).flatten(0, -2).float(), y.flatten())
+    loss.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+def relative_error(tensors, expected):
+    """|tensors - expected| / |expected|, of all together."""
+    difference = sum(((tensors[name].cuda() - expected[name]).double() ** 2).sum() for name in expected)
+    return float((difference / sum((tensor.double() ** 2).sum() for tensor in expected.values())) ** 0.5)
+
+
+CASES = {
+    "gpt2": (Gpt2, text, 'name: "gpt2"', 16),
+    "resnet50": (lambda: models_test.resnet(50), photographs, 'name: "resnet" resnet { depth: 50 }', 64),
+}
+
+
+def prepared(name, folder):
+    """-> PyTorch's model and data on the GPU, and a config without an optimizer."""
+    torch.manual_seed(5)
+    make, data, model_text, batch = CASES[name]
+    model = make().train()
+    weights = start(model, folder)
+    model.cuda()
+    if name == "resnet50":
+        model.to(memory_format=torch.channels_last)
+    x, y, data_text = data(folder)
+    config = f"""seed: {SEED} global_batch: {batch} epochs: 1000 log {{ every_steps: 1 }} {weights}
+        data {{ {data_text} }} model {{ {model_text} }}"""
+    return model, x, y, batch, config
+
+
+@pytest.fixture(autouse=True)
+def exact_float32():
+    """No TF32 in PyTorch's float32."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def test_losses_of_200_steps_of_gpt2(tmp_path):
+    """Within 0.5 % in each window of ten."""
+    model, x, y, batch, config = prepared("gpt2", tmp_path)
+    # With ten times that much even float32's losses jump.
+    lr = 0.0001
+    expected = models_test.train(model, x, y, batch, models_test.ADAMW, 200, torch.bfloat16, lr)
+    ours, _ = lockstep(tmp_path, "run", config + " max_steps: 200 " + models_test.ADAMW, f"optimizer.lr={lr}")
+    print("first, last:", expected[[0, -1]], ours[[0, -1]])
+    assert expected[-10:].mean() < 0.8 * expected[0]  # it has learned
+    windows = [losses.reshape(-1, 10).mean(axis=1) for losses in (ours, expected)]
+    print("greatest difference:", np.max(np.abs(windows[0] / windows[1] - 1)))
+    np.testing.assert_allclose(*windows, rtol=0.005)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_as_close_to_float32s(name, tmp_path):
+    """As PyTorch's autocast gets. A step of SGD with a learning rate of 1 shows them."""
+    model, x, y, batch, config = prepared(name, tmp_path)
+    _, weights = lockstep(tmp_path, "run", config + " max_steps: 1 optimizer { type: SGD lr: 1 }")
+    ours = {key: parameter.detach() - weights[key].cuda() for key, parameter in model.named_parameters()}
+    step = sampler_reference.steps(len(x), batch, SEED, epochs=1)
+    chosen = next(iter(step))
+    exact = gradients(model, x[chosen], y[chosen], None)
+    error = relative_error(ours, exact)
+    pytorchs = relative_error(gradients(model, x[chosen], y[chosen], torch.bfloat16), exact)
+    print(f"{name}: relative error {error:.5f}, PyTorch's {pytorchs:.5f}")
+    assert error <= 1.05 * pytorchs
+
+
+def test_running_statistics_of_resnet50(tmp_path):
+    """Of 20 steps in which the weights stay, within 1e-3 of autocast's, and as close to float32's."""
+    model, x, y, batch, config = prepared("resnet50", tmp_path)
+    _, ours = lockstep(tmp_path, "run", config + " max_steps: 20 optimizer { type: SGD lr: 1e-30 }")
+
+    def statistics(dtype):
+        model.load_state_dict(safetensors.torch.load_file(tmp_path / "init.safetensors"))
+        steps = iter(sampler_reference.steps(len(x), batch, SEED, epochs=1000))
+        with torch.no_grad(), torch.autocast("cuda", dtype=dtype or torch.bfloat16, enabled=dtype is not None):
+            for _ in range(20):
+                model(x[next(steps)])
+        return {key: buffer.clone() for key, buffer in model.named_buffers() if "running" in key}
+
+    exact, rounded = statistics(None), statistics(torch.bfloat16)
+    for kind in ("running_mean", "running_var"):
+        of_kind = [{key: value for key, value in found.items() if key.endswith(kind)} for found in (exact, rounded)]
+        from_float32 = relative_error(ours, of_kind[0])
+        pytorchs = relative_error(rounded, of_kind[0])
+        from_pytorch = relative_error(ours, of_kind[1])
+        print(f"{kind}: off float32's by {from_float32:.6f}, PyTorch's by {pytorchs:.6f}; off PyTorch's {from_pytorch:.6f}")
+        assert from_pytorch <= 1e-3
+        assert from_float32 <= 1.05 * pytorchs
+
+
+def enlarged_digits(folder):
+    """The digits as CIFAR-10's files have images: [3, 32, 32]. -> of both files pixels and labels."""
+    table = np.loadtxt(DIGITS, delimiter=",", dtype=np.int64)
+    pixels = np.round(table[:, :64].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    pixels = np.broadcast_to(pixels.repeat(4, axis=1).repeat(4, axis=2)[:, None], (len(table), 3, 32, 32))
+    sets = []
+    for name, part in (("train", slice(None, 1400)), ("validation", slice(1400, None))):
+        x, y = np.ascontiguousarray(pixels[part]), table[part, 64]
+        (folder / f"{name}.bin").write_bytes(b"".join(bytes([label]) + image.tobytes() for label, image in zip(y, x)))
+        sets.append((torch.from_numpy(x).cuda() / (255 * 0.25) - 2, torch.from_numpy(y).cuda()))
+    return sets
+
+
+def test_the_accuracy_of_resnet18(tmp_path):
+    """On real images, over three seeds: PyTorch's within what the seeds differ by."""
+    (x, y), (other_x, other_y) = enlarged_digits(tmp_path)
+    epochs, batch = 10, 56
+    ours, pytorchs = [], []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        model = torchvision.models.resnet18(num_classes=10)
+        weights = start(model, tmp_path)
+        config = f"""seed: {seed} global_batch: {batch} epochs: {epochs} {weights}
+            data {{ format: CIFAR10 train: "train.bin" validation: "validation.bin" mean: 0.5 std: 0.25 }}
+            model {{ name: "resnet" resnet {{ depth: 18 }} }} optimizer {{ type: SGD lr: 0.02 momentum: 0.9 }}"""
+        lockstep(tmp_path, f"run{seed}", config)
+        ours.append(events(tmp_path / f"run{seed}", "eval")[-1]["accuracy"])
+
+        model.cuda().to(memory_format=torch.channels_last).train()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        for step in sampler_reference.steps(len(x), batch, seed, epochs=epochs):
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = F.cross_entropy(model(x[step]), y[step])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad(), torch.autocast("cuda", dtype=torch.bfloat16):
+            pytorchs.append((model.eval()(other_x).argmax(1) == other_y).float().mean().item())
+    print("accuracies:", ours, "PyTorch's:", pytorchs)
+    assert min(pytorchs) > 0.9
+    noise = max(np.ptp(pytorchs), np.ptp(ours), 0.01)
+    assert abs(np.mean(ours) - np.mean(pytorchs)) <= noise
