@@ -164,8 +164,7 @@ at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, double dropout, 
 }
 
 at::Tensor Attention(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
-  const bool has_16_bits = qkv.scalar_type() == at::kHalf || qkv.scalar_type() == at::kBFloat16;
-  if (!qkv.is_cuda() || !has_16_bits || qkv.numel() == 0 ||
+  if (!qkv.is_cuda() || !Is16Bit(qkv) || qkv.numel() == 0 ||
       qkv.size(2) % (3 * heads * kSizeMultiple) != 0) {
     return SelfAttentionTwin(qkv, heads, dropout, causal);
   }

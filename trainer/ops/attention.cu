@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "trainer/ops/attention_kernel.h"
+#include "trainer/ops/pack.cuh"
 
 namespace lockstep::ops {
 namespace {
@@ -45,8 +46,7 @@ __global__ void __launch_bounds__(kUnits* kRowThreads)
 
 // Every head begins at a multiple of 16 bytes; strides that nothing is reached by do not matter.
 bool IsPacked(const HeadsView& view, const AttentionShape& shape, int64_t unit_size) {
-  return reinterpret_cast<uintptr_t>(view.data) % sizeof(uint4) == 0 &&
-         (shape.count == 1 || view.count_stride % unit_size == 0) &&
+  return IsAligned(view.data) && (shape.count == 1 || view.count_stride % unit_size == 0) &&
          (shape.heads == 1 || view.head_stride % unit_size == 0) &&
          (shape.tokens == 1 || view.token_stride % unit_size == 0);
 }
@@ -63,8 +63,8 @@ void Launch(const std::array<HeadsView, 3>& views, void* out, const AttentionSha
   const int64_t rows = shape.count * shape.tokens;
   const int64_t head_units = shape.size / kSize;
   const int64_t part_units = shape.heads * head_units;
-  const dim3 blocks(static_cast<unsigned>((rows + kRows - 1) / kRows),
-                    static_cast<unsigned>((part_units + kUnits - 1) / kUnits), 3);
+  const dim3 blocks(static_cast<unsigned>(CeilDivide(rows, kRows)),
+                    static_cast<unsigned>(CeilDivide(part_units, kUnits)), 3);
   PackHeads<Unit><<<blocks, dim3(kUnits, kRowThreads), 0, stream>>>(
       parts, static_cast<Unit*>(out), rows, shape.tokens, static_cast<int>(head_units),
       static_cast<int>(part_units));
@@ -76,10 +76,10 @@ void LaunchPackHeads(const std::array<HeadsView, 3>& parts, void* out, const Att
                      cudaStream_t stream) {
   if (shape.count * shape.tokens * shape.heads * shape.size == 0) return;
   constexpr int64_t kSize = sizeof(uint4) / sizeof(uint16_t);
-  const bool packed =
-      shape.size % kSize == 0 && reinterpret_cast<uintptr_t>(out) % sizeof(uint4) == 0 &&
-      std::all_of(parts.begin(), parts.end(),
-                  [&](const HeadsView& view) { return IsPacked(view, shape, kSize); });
+  const bool packed = shape.size % kSize == 0 && IsAligned(out) &&
+                      std::all_of(parts.begin(), parts.end(), [&](const HeadsView& view) {
+                        return IsPacked(view, shape, kSize);
+                      });
   const auto launch = packed ? Launch<uint4> : Launch<uint16_t>;
   launch(parts, out, shape, stream);
 }

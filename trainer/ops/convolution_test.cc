@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "trainer/ops/convolution_op_test.h"
 #include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
@@ -17,27 +18,13 @@ constexpr Case kCases[] = {{1, 8, 8, 1, 1, 3, 1},     {3, 24, 40, 5, 7, 3, 1},
                            {2, 3, 5, 9, 9, 3, 2},     {4, 64, 64, 14, 14, 3, 1},
                            {2, 256, 512, 8, 8, 1, 2}, {2, 7, 2048, 3, 2, 1, 1}};
 
-class ConvolutionTest : public OpTest {
+class ConvolutionTest : public ConvolutionOpTest {
  protected:
-  // Of sums whose terms were rounded to dtype(), as their result is; cuDNN rounds float32 to TF32.
-  double tolerance() const {
-    if (dtype() == at::kFloat) return device() == at::kCUDA ? 2e-3 : 1e-4;
-    return dtype() == at::kHalf ? 4e-3 : 2e-2;
+  at::Tensor WeightOf(const Case& of, at::MemoryFormat format) const {
+    return Weight({of.outputs, of.inputs, of.size, of.size}, format);
   }
-  at::Tensor Random(at::IntArrayRef sizes) const {
-    return at::randn(sizes, options()).contiguous(at::MemoryFormat::ChannelsLast);
-  }
-  at::Tensor Weight(const Case& of, at::MemoryFormat format) const {
-    // Exact in 16 bits.
-    return at::randn({of.outputs, of.inputs, of.size, of.size}, options())
-        .to(at::kFloat)
-        .contiguous(format)
-        .requires_grad_();
-  }
-  // As models call it, but for what they leave to autocast.
   at::Tensor Run(const at::Tensor& x, const at::Tensor& weight, const Case& of) const {
-    const bool is_fused = device() == at::kCUDA && dtype() != at::kFloat;
-    return Convolution(x, is_fused ? weight : weight.to(dtype()), of.stride, of.size / 2);
+    return Convolution(x, Passed(weight), of.stride, of.size / 2);
   }
 };
 
@@ -46,15 +33,15 @@ TEST_P(ConvolutionTest, IsPyTorchs) {
     for (const auto format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {
       SCOPED_TRACE(testing::Message() << of.inputs << " to " << of.outputs << " by " << of.size
                                       << ", stride " << of.stride);
-      const at::Tensor x = Random({of.count, of.inputs, of.height, of.width}).requires_grad_();
-      const at::Tensor weight = Weight(of, format);
+      const at::Tensor x = Images({of.count, of.inputs, of.height, of.width}).requires_grad_();
+      const at::Tensor weight = WeightOf(of, format);
       const at::Tensor y = Run(x, weight, of);
       EXPECT_EQ(y.scalar_type(), dtype());
       const at::Tensor exact_x = x.detach().to(at::kDouble).requires_grad_();
       const at::Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_();
       const at::Tensor expected = ConvolutionTwin(exact_x, exact_weight, of.stride, of.size / 2);
       EXPECT_TRUE(IsNear(y, expected, tolerance()));
-      const at::Tensor dy = Random(expected.sizes());
+      const at::Tensor dy = Images(expected.sizes());
       y.backward(dy);
       expected.backward(dy.to(at::kDouble));
       EXPECT_TRUE(IsNear(x.grad(), exact_x.grad(), tolerance()));
@@ -66,18 +53,18 @@ TEST_P(ConvolutionTest, IsPyTorchs) {
 
 TEST_P(ConvolutionTest, AddsToTheGradientThatIsThere) {
   const Case of{3, 24, 40, 5, 7, 3, 1};
-  const at::Tensor x = Random({of.count, of.inputs, of.height, of.width});
-  const at::Tensor dy = Random({of.count, of.outputs, of.height, of.width});
+  const at::Tensor x = Images({of.count, of.inputs, of.height, of.width});
+  const at::Tensor dy = Images({of.count, of.outputs, of.height, of.width});
   for (const auto format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {
-    const at::Tensor weight = Weight(of, format);
+    const at::Tensor weight = WeightOf(of, format);
     ExpectAddsToGradients([&] { Run(x, weight, of).backward(dy); }, {weight});
   }
 }
 
 TEST_P(ConvolutionTest, ComputesOnlyTheGradientsAskedFor) {
   const Case of{3, 24, 40, 5, 7, 3, 1};
-  const at::Tensor x = Random({of.count, of.inputs, of.height, of.width});
-  const at::Tensor weight = Weight(of, at::MemoryFormat::ChannelsLast);
+  const at::Tensor x = Images({of.count, of.inputs, of.height, of.width});
+  const at::Tensor weight = WeightOf(of, at::MemoryFormat::ChannelsLast);
   Run(x, weight, of).sum().backward();
   EXPECT_TRUE(weight.grad().defined());
   const at::Tensor frozen = weight.detach();

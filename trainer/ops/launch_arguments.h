@@ -2,17 +2,29 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstdint>
 
 #include "trainer/ops/float_type.h"
+#include "trainer/ops/rows_shape.h"
 
 namespace lockstep::ops {
 
 // Whether the kernels know it.
 inline bool IsFloatType(at::ScalarType type) {
   return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+}
+
+inline bool Is16Bit(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+// Whether it is float32 [size] on like's device, such as a bias; contiguous or not.
+inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tensor& like) {
+  return tensor.scalar_type() == at::kFloat && tensor.device() == like.device() &&
+         tensor.dim() == 1 && tensor.size(0) == size;
 }
 
 // Of one that they know.
@@ -30,6 +42,15 @@ inline FloatType TypeOf(const at::Tensor& tensor) { return TypeOf(tensor.scalar_
 
 inline cudaStream_t StreamOf(const at::Tensor& tensor) {
   return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
+}
+
+// [..., width], of which there is a column, as one matrix.
+inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
+  const auto* device = at::cuda::getDeviceProperties(tensor.device().index());
+  const int64_t width = tensor.size(-1);
+  return {.rows = tensor.numel() / width,
+          .width = width,
+          .multiprocessors = device->multiProcessorCount};
 }
 
 // Whether kernels may load 16 bytes at once, as ours and cuDNN's do.

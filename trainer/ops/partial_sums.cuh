@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "trainer/ops/pack.cuh"
 #include "trainer/ops/sums_to.h"
 
 namespace lockstep::ops {
@@ -18,44 +19,57 @@ __device__ inline void Give(const SumsTo& to, int64_t column, float sum) {
   if (to.sums != nullptr) to.sums[column] = to.adds ? to.sums[column] + sum : sum;
 }
 
-// parts[p][c] = sum over r of partials[r, p, c], of parts of `width` columns each. A warp adds up every
-// 32nd row, the first warp what all have.
+// sum over r of from[r * stride]: for the first warp, a column each. A warp adds up every 32nd row, the first
+// what all have. Every thread of the block must call it, one without a column with no rows.
+__device__ inline float SumOfRows(const float* from, int64_t rows, int64_t stride) {
+  __shared__ float slices[kPartialSlices][kPartialColumns];
+  float sum = 0;
+#pragma unroll 4
+  for (int64_t row = threadIdx.y; row < rows; row += kPartialSlices) sum += from[row * stride];
+  slices[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y == 0) {
+    for (int slice = 1; slice < kPartialSlices; ++slice) sum += slices[slice][threadIdx.x];
+  }
+  return sum;
+}
+
 template <int kParts>
 struct PartialSumParts {
   SumsTo to[kParts];
 };
 
+// parts[p][c] = sum over r of partials[r, p, c], of parts of `width` columns each.
 template <int kParts>
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
     SumPartials(const float* partials, PartialSumParts<kParts> parts, int64_t rows, int64_t width) {
-  __shared__ float slices[kPartialSlices][kPartialColumns];
   const SumsTo to = parts.to[blockIdx.y];
   if (to.sums == nullptr) return;
   const int64_t column = int64_t{blockIdx.x} * kPartialColumns + threadIdx.x;
-  float sum = 0;
-  if (column < width) {
-    const float* from = partials + int64_t{blockIdx.y} * width + column;
-#pragma unroll 4
-    for (int64_t row = threadIdx.y; row < rows; row += kPartialSlices) {
-      sum += from[row * kParts * width];
-    }
-  }
-  slices[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= width) return;
-  for (int slice = 1; slice < kPartialSlices; ++slice) sum += slices[slice][threadIdx.x];
-  Give(to, column, sum);
+  const float sum = SumOfRows(partials + int64_t{blockIdx.y} * width + column,
+                              column < width ? rows : 0, kParts * width);
+  if (threadIdx.y == 0 && column < width) Give(to, column, sum);
 }
 
-// Enqueues SumPartials of [rows, kParts, width].
+// The blocks of a kernel that sums so many columns by SumOfRows().
+inline unsigned PartialSumBlocks(int64_t columns) {
+  return static_cast<unsigned>(CeilDivide(columns, kPartialColumns));
+}
+inline dim3 PartialSumThreads() { return {kPartialColumns, kPartialSlices}; }
+
+// Enqueues SumPartials of [rows, kParts, width], if a part is wanted.
 template <int kParts>
 void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_t rows,
                        int64_t width, cudaStream_t stream) {
   PartialSumParts<kParts> parts;
-  for (int part = 0; part < kParts; ++part) parts.to[part] = to[part];
-  const dim3 blocks(static_cast<unsigned>((width + kPartialColumns - 1) / kPartialColumns), kParts);
-  SumPartials<<<blocks, dim3(kPartialColumns, kPartialSlices), 0, stream>>>(partials, parts, rows,
-                                                                            width);
+  bool is_wanted = false;
+  for (int part = 0; part < kParts; ++part) {
+    parts.to[part] = to[part];
+    is_wanted |= to[part].sums != nullptr;
+  }
+  if (!is_wanted) return;
+  SumPartials<<<dim3(PartialSumBlocks(width), kParts), PartialSumThreads(), 0, stream>>>(
+      partials, parts, rows, width);
 }
 
 }  // namespace lockstep::ops

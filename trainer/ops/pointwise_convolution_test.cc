@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "trainer/ops/convolution_op_test.h"
 #include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
@@ -19,33 +20,21 @@ struct Case {
 constexpr Case kCases[] = {
     {1, 8, 8, 1, 1}, {3, 24, 40, 5, 7}, {2, 3, 5, 9, 9}, {4, 256, 64, 14, 14}, {2, 7, 2048, 3, 2}};
 
-class PointwiseConvolutionTest : public OpTest {
+class PointwiseConvolutionTest : public ConvolutionOpTest {
  protected:
-  // Of sums whose terms were rounded to dtype(), as their result is; cuDNN rounds float32 to TF32.
-  double tolerance() const {
-    if (dtype() == at::kFloat) return device() == at::kCUDA ? 2e-3 : 1e-4;
-    return dtype() == at::kHalf ? 4e-3 : 2e-2;
+  at::Tensor WeightOf(const Case& of) const {
+    return Weight({of.outputs, of.inputs, 1, 1}, at::MemoryFormat::Contiguous);
   }
-  at::Tensor Random(at::IntArrayRef sizes) const {
-    return at::randn(sizes, options()).contiguous(at::MemoryFormat::ChannelsLast);
-  }
-  at::Tensor Weight(const Case& of) const {
-    // Exact in 16 bits.
-    const at::Tensor weight = at::randn({of.outputs, of.inputs, 1, 1}, options());
-    return weight.to(at::kFloat).requires_grad_();
-  }
-  // As models call it, but for float32.
   Fork Run(const at::Tensor& x, const at::Tensor& weight) const {
-    if (device() == at::kCUDA && dtype() != at::kFloat) return PointwiseConvolution(x, weight);
-    return PointwiseConvolution(x, weight.to(dtype()));
+    return PointwiseConvolution(x, Passed(weight));
   }
 };
 
 TEST_P(PointwiseConvolutionTest, AddsToTheGradientThatIsThere) {
   const Case of{3, 24, 40, 5, 7};
-  const at::Tensor x = Random({of.count, of.inputs, of.height, of.width});
-  const at::Tensor dy = Random({of.count, of.outputs, of.height, of.width});
-  const at::Tensor weight = Weight(of);
+  const at::Tensor x = Images({of.count, of.inputs, of.height, of.width});
+  const at::Tensor dy = Images({of.count, of.outputs, of.height, of.width});
+  const at::Tensor weight = WeightOf(of);
   ExpectAddsToGradients([&] { Run(x, weight).convolved.backward(dy); }, {weight});
 }
 
@@ -55,8 +44,8 @@ TEST_P(PointwiseConvolutionTest, IsPyTorchs) {
          {std::pair(true, true), {true, false}, {false, true}}) {
       SCOPED_TRACE(testing::Message() << of.inputs << " to " << of.outputs << ", convolved "
                                       << uses_convolved << ", shortcut " << uses_shortcut);
-      const at::Tensor x = Random({of.count, of.inputs, of.height, of.width}).requires_grad_();
-      const at::Tensor weight = Weight(of);
+      const at::Tensor x = Images({of.count, of.inputs, of.height, of.width}).requires_grad_();
+      const at::Tensor weight = WeightOf(of);
       const auto [convolved, shortcut] = Run(x, weight);
       EXPECT_EQ(convolved.scalar_type(), dtype());
       EXPECT_TRUE(at::equal(shortcut, x));
@@ -65,8 +54,8 @@ TEST_P(PointwiseConvolutionTest, IsPyTorchs) {
       const at::Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_();
       const at::Tensor expected = at::conv2d(exact_x, exact_weight);
       EXPECT_TRUE(IsNear(convolved, expected, tolerance()));
-      const at::Tensor dy = Random(expected.sizes());
-      const at::Tensor d_shortcut = Random(x.sizes());
+      const at::Tensor dy = Images(expected.sizes());
+      const at::Tensor d_shortcut = Images(x.sizes());
       const at::Tensor kept = d_shortcut.clone();
       torch::autograd::variable_list outputs, exact_outputs, gradients, exact_gradients;
       const auto add = [&](const at::Tensor& output, const at::Tensor& exact,
@@ -92,8 +81,8 @@ TEST_P(PointwiseConvolutionTest, IsPyTorchs) {
 
 TEST_P(PointwiseConvolutionTest, AddsToAGradientThatNobodyElseHas) {
   const Case of{2, 16, 32, 6, 6};
-  const at::Tensor x = Random({2, 16, 6, 6}).requires_grad_();
-  const at::Tensor weight = Weight(of);
+  const at::Tensor x = Images({2, 16, 6, 6}).requires_grad_();
+  const at::Tensor weight = WeightOf(of);
   const auto [convolved, shortcut] = Run(x, weight);
   // Of the product, whose gradient is made for this.
   ((shortcut * 3).sum() + convolved.sum()).backward();
@@ -103,8 +92,8 @@ TEST_P(PointwiseConvolutionTest, AddsToAGradientThatNobodyElseHas) {
 
 TEST_P(PointwiseConvolutionTest, TakesFrozenWeightsAndInputs) {
   const Case of{2, 16, 32, 6, 6};
-  const at::Tensor x = Random({2, 16, 6, 6});
-  const at::Tensor weight = Weight(of);
+  const at::Tensor x = Images({2, 16, 6, 6});
+  const at::Tensor weight = WeightOf(of);
   Run(x, weight).convolved.sum().backward();
   const at::Tensor sums = x.to(at::kDouble).sum({0, 2, 3}).view({1, 16, 1, 1});
   EXPECT_TRUE(IsNear(weight.grad(), sums.expand({32, 16, 1, 1}), tolerance()));

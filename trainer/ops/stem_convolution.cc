@@ -66,9 +66,8 @@ at::Tensor WeightOfSquares(const at::Tensor& weight) {
 
 // SquaresOf as a kernel makes them, without history.
 at::Tensor FusedSquares(const at::Tensor& x) {
-  const at::Tensor image = x.contiguous(kLast);
   const at::Tensor framed = at::empty(FramedSizes(x), x.options());
-  LaunchSquares(image.const_data_ptr(), framed.mutable_data_ptr(),
+  LaunchSquares(x.const_data_ptr(), framed.mutable_data_ptr(),
                 {.count = x.size(0),
                  .channels = static_cast<int>(x.size(1)),
                  .height = static_cast<int>(x.size(2)),
@@ -76,7 +75,8 @@ at::Tensor FusedSquares(const at::Tensor& x) {
                  .framed_height = static_cast<int>(framed.size(1)),
                  .framed_width = static_cast<int>(framed.size(2)),
                  .framed_channels = static_cast<int>(framed.size(3)),
-                 .frame = kBefore},
+                 .frame = kBefore,
+                 .strides = {x.stride(0), x.stride(1), x.stride(2), x.stride(3)}},
                 StreamOf(x));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
   return framed.permute({0, 3, 1, 2});
@@ -170,9 +170,10 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
       const at::Tensor to = context->saved_data["d_weight"].toTensor();
       const at::Tensor sums = to.defined() ? to : at::empty_like(weight, at::kFloat);
       const at::Tensor parts = PartsOfGradient(dy, squares, weight);
-      LaunchSumStemGradients(parts.const_data_ptr<float>(), parts.size(0),
-                             {sums.mutable_data_ptr<float>(), /*adds=*/to.defined()}, ShapeOf(sums),
-                             StreamOf(sums));
+      LaunchSumStemGradients(
+          parts.const_data_ptr<float>(), parts.size(0),
+          {sums.mutable_data_ptr<float>(), /*adds=*/to.defined() && !TakesOver(to)}, ShapeOf(sums),
+          StreamOf(sums));
       C10_CUDA_KERNEL_LAUNCH_CHECK();
       if (!to.defined()) results[1] = sums;
     }
@@ -182,8 +183,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
 
 // Whether the kernels know these types and can index x, of which there is something.
 bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
-  const bool is_16_bit = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
-  return x.is_cuda() && is_16_bit && weight.scalar_type() == at::kFloat && x.numel() > 0 &&
+  return x.is_cuda() && Is16Bit(x) && weight.scalar_type() == at::kFloat && x.numel() > 0 &&
          x.size(2) % 2 == 0 && x.size(3) % 2 == 0 &&
          4 * x.numel() / x.size(0) <= std::numeric_limits<int>::max();
 }
@@ -191,7 +191,9 @@ bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
 }  // namespace
 
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight) {
-  if (!IsFused(x, weight)) return Convolution(x, weight, /*stride=*/2, /*padding=*/3);
+  if (!IsFused(x, weight)) {
+    return Convolution(x.is_cuda() ? x.contiguous(kLast) : x, weight, /*stride=*/2, /*padding=*/3);
+  }
   return FusedStemConvolution::apply(x, weight);
 }
 

@@ -27,17 +27,17 @@ __global__ void __launch_bounds__(kThreads)
   const int row = 2 * (static_cast<int>(square / shape.framed_width) - shape.frame);
   const int column = 2 * (static_cast<int>(square % shape.framed_width) - shape.frame);
   const bool is_inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
-  // Of a square's row of the image: two pixels, whose values lie together.
-  const int run = 2 * (kChannels > 0 ? kChannels : shape.channels);
-  const int64_t line = int64_t{shape.width} * (run / 2);
+  const int channels = kChannels > 0 ? kChannels : shape.channels;
+  const auto [of_image, of_channel, of_row, of_column] = shape.strides;
   for (int64_t image = blockIdx.y; image < shape.count; image += gridDim.y) {
-    const uint16_t* from = x + (image * shape.height + row) * line + column * (run / 2);
+    const uint16_t* from = x + image * of_image + row * of_row + column * of_column;
     Words values;
 #pragma unroll
     for (int k = 0; k < Words::kSize; ++k) {
-      const int channel = first + k;
-      values.values[k] =
-          is_inside && channel < 2 * run ? from[channel / run * line + channel % run] : 0;
+      const int pixel = (first + k) / channels;
+      const int64_t offset =
+          (first + k) % channels * of_channel + pixel / 2 * of_row + pixel % 2 * of_column;
+      values.values[k] = is_inside && pixel < 4 ? from[offset] : 0;
     }
     squares[image * all + index] = values;
   }
@@ -74,22 +74,11 @@ __global__ void __launch_bounds__(kThreads)
 // As SumPartials, but for where the sums go.
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
     SumStemGradients(const float* partials, int64_t parts, SumsTo to, StemWeightShape shape) {
-  __shared__ float slices[kPartialSlices][kPartialColumns];
   const int64_t values = ValuesOf(shape);
   const int64_t index = int64_t{blockIdx.x} * kPartialColumns + threadIdx.x;
   const int64_t offset = index < values ? OffsetInWeight(index, shape) : -1;
-  float sum = 0;
-  if (offset >= 0) {
-#pragma unroll 4
-    for (int64_t part = threadIdx.y; part < parts; part += kPartialSlices) {
-      sum += partials[part * values + index];
-    }
-  }
-  slices[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || offset < 0) return;
-  for (int slice = 1; slice < kPartialSlices; ++slice) sum += slices[slice][threadIdx.x];
-  Give(to, offset, sum);
+  const float sum = SumOfRows(partials + index, offset >= 0 ? parts : 0, values);
+  if (threadIdx.y == 0 && offset >= 0) Give(to, offset, sum);
 }
 
 // The weight's gradient is a product of two matrices: dy transposed, [outputs, pixels], and the
@@ -396,7 +385,7 @@ void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cuda
   constexpr int64_t kMostImages = 65535;
   const int64_t threads =
       int64_t{shape.framed_height} * shape.framed_width * (shape.framed_channels / Words::kSize);
-  const dim3 grid(static_cast<unsigned>((threads + kThreads - 1) / kThreads),
+  const dim3 grid(static_cast<unsigned>(CeilDivide(threads, kThreads)),
                   static_cast<unsigned>(std::min(shape.count, kMostImages)));
   const auto kernel = shape.channels == 3 ? Squares<3> : Squares<0>;
   kernel<<<grid, kThreads, 0, stream>>>(static_cast<const uint16_t*>(x),
@@ -405,7 +394,7 @@ void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cuda
 
 void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeightShape& shape,
                            cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>((ValuesOf(shape) + kThreads - 1) / kThreads);
+  const auto blocks = static_cast<unsigned>(CeilDivide(ValuesOf(shape), kThreads));
   WeightOfSquares<<<blocks, kThreads, 0, stream>>>(static_cast<const uint16_t*>(weight),
                                                    static_cast<uint16_t*>(of_squares), shape);
 }
@@ -432,10 +421,8 @@ void LaunchStemGradient(const void* dy, const void* squares, FloatType type, flo
 
 void LaunchSumStemGradients(const float* partials, int64_t parts, const SumsTo& to,
                             const StemWeightShape& shape, cudaStream_t stream) {
-  const auto blocks =
-      static_cast<unsigned>((ValuesOf(shape) + kPartialColumns - 1) / kPartialColumns);
-  SumStemGradients<<<blocks, dim3(kPartialColumns, kPartialSlices), 0, stream>>>(partials, parts,
-                                                                                 to, shape);
+  SumStemGradients<<<PartialSumBlocks(ValuesOf(shape)), PartialSumThreads(), 0, stream>>>(
+      partials, parts, to, shape);
 }
 
 }  // namespace lockstep::ops

@@ -23,10 +23,11 @@ struct SquaresShape {
   int framed_width;
   int framed_channels;  // a multiple of 8, at least 4 channels
   int frame;            // rows and columns of zeros before the first square
+  int64_t strides[4];   // of the image: of counts, channels, rows and columns
 };
 
-// Enqueues squares[n, frame + i, frame + j, (2 a + b) channels + c] = x[n, 2 i + a, 2 j + b, c], and zeros
-// elsewhere. Both of 16 bits, contiguous as indexed here; squares begins at a multiple of 16 bytes.
+// Enqueues squares[n, frame + i, frame + j, (2 a + b) channels + c] = x[n, c, 2 i + a, 2 j + b], and zeros
+// elsewhere. Both of 16 bits; squares is contiguous as indexed here and begins at a multiple of 16 bytes.
 void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cudaStream_t stream);
 
 // A weight [outputs, channels, 7, 7], and the same for squares: [outputs, 4, 4, framed_channels],

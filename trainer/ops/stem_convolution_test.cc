@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "trainer/ops/convolution_op_test.h"
 #include "trainer/ops/op_test.h"
 
 namespace lockstep::ops {
@@ -28,29 +29,17 @@ const Case kCases[] = {{{2, 3, 32, 32}, 8},  {{1, 1, 8, 6}, 8},      {{3, 4, 10,
                        {{700, 3, 4, 4}, 64}, {{2, 3, 12, 226}, 64},  {{1, 4, 8, 474}, 64},
                        {{2, 3, 2, 40}, 64},  {{2, 5, 10, 12}, 64},   {{1, 1, 10, 12}, 64}};
 
-class StemConvolutionTest : public OpTest {
+class StemConvolutionTest : public ConvolutionOpTest {
  protected:
-  // Of sums whose terms were rounded to dtype(), as their result is; cuDNN rounds float32 to TF32.
-  double tolerance() const {
-    if (dtype() == at::kFloat) return device() == at::kCUDA ? 2e-3 : 1e-4;
-    return dtype() == at::kHalf ? 4e-3 : 2e-2;
-  }
-  bool IsFused() const { return device() == at::kCUDA && dtype() != at::kFloat; }
   // For the weight's gradient.
-  bool HasKernel() const { return IsFused() && at::cuda::getCurrentDeviceProperties()->major >= 8; }
-  at::Tensor Images(at::IntArrayRef sizes) const {
-    return at::randn(sizes, options()).contiguous(at::MemoryFormat::ChannelsLast);
+  bool HasKernel() const {
+    return Is16BitOnGpu() && at::cuda::getCurrentDeviceProperties()->major >= 8;
   }
-  at::Tensor Weight(const Case& of, at::MemoryFormat format) const {
-    // Exact in 16 bits.
-    return at::randn({of.outputs, of.sizes[1], 7, 7}, options())
-        .to(at::kFloat)
-        .contiguous(format)
-        .requires_grad_();
+  at::Tensor WeightOf(const Case& of, at::MemoryFormat format) const {
+    return Weight({of.outputs, of.sizes[1], 7, 7}, format);
   }
-  // As models call it, but for what they leave to autocast.
   at::Tensor Run(const at::Tensor& x, const at::Tensor& weight) const {
-    return StemConvolution(x, IsFused() ? weight : weight.to(dtype()));
+    return StemConvolution(x, Passed(weight));
   }
   at::Tensor RunOfSquares(const at::Tensor& x, const at::Tensor& weight) const {
     return StemConvolutionOfSquares(x, weight.to(dtype()));
@@ -59,7 +48,7 @@ class StemConvolutionTest : public OpTest {
 
 TEST_P(StemConvolutionTest, IsPyTorchs) {
   for (const Case& of : kCases) {
-    if (of.outputs == 64 && !IsFused()) continue;
+    if (of.outputs == 64 && !Is16BitOnGpu()) continue;
     const bool is_even = of.sizes[2] % 2 == 0 && of.sizes[3] % 2 == 0;
     for (const bool of_squares : {false, true}) {
       if (!is_even && of_squares) continue;
@@ -67,7 +56,7 @@ TEST_P(StemConvolutionTest, IsPyTorchs) {
         SCOPED_TRACE(testing::Message()
                      << at::IntArrayRef(of.sizes) << " to " << of.outputs << ", " << format);
         const at::Tensor x = at::randn(of.sizes, options()).contiguous(format).requires_grad_();
-        const at::Tensor weight = Weight(of, format);
+        const at::Tensor weight = WeightOf(of, format);
         const at::Tensor exact_x = x.detach().to(at::kDouble).requires_grad_();
         const at::Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_();
         const at::Tensor expected = StemConvolutionTwin(exact_x, exact_weight);
@@ -92,7 +81,7 @@ TEST_P(StemConvolutionTest, SumsTheWeightsGradientInFloat32) {
     if (of.outputs != 64 || of.sizes[1] < 3 || of.sizes[1] > 4 || of.sizes[2] < 4) continue;
     SCOPED_TRACE(at::IntArrayRef(of.sizes));
     const at::Tensor x = Images(of.sizes);
-    const at::Tensor weight = Weight(of, at::MemoryFormat::ChannelsLast);
+    const at::Tensor weight = WeightOf(of, at::MemoryFormat::ChannelsLast);
     const at::Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_();
     const at::Tensor expected = StemConvolutionTwin(x.to(at::kDouble), exact_weight);
     const at::Tensor dy = Images(expected.sizes());
@@ -105,7 +94,7 @@ TEST_P(StemConvolutionTest, SumsTheWeightsGradientInFloat32) {
 TEST_P(StemConvolutionTest, TakesGradientsThatAreNotAligned) {
   const Case of{{3, 3, 20, 36}, 64};
   const at::Tensor x = Images(of.sizes);
-  const at::Tensor weight = Weight(of, at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = WeightOf(of, at::MemoryFormat::ChannelsLast);
   const at::Tensor y = Run(x, weight);
   const at::Tensor dy = at::randn({y.numel() + 1}, options())
                             .narrow(0, 1, y.numel())
@@ -121,7 +110,7 @@ TEST_P(StemConvolutionTest, GivesTheSameBitsEachTime) {
   if (!HasKernel()) GTEST_SKIP() << "the kernel is for 16 bits, on GPUs since Ampere";
   const Case of{{40, 3, 64, 64}, 64};
   const at::Tensor x = Images(of.sizes);
-  const at::Tensor weight = Weight(of, at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = WeightOf(of, at::MemoryFormat::ChannelsLast);
   const at::Tensor y = Run(x, weight);
   const at::Tensor dy = Images(y.sizes());
   const auto gradient = [&] {
@@ -136,7 +125,7 @@ TEST_P(StemConvolutionTest, AddsToTheGradientThatIsThere) {
   const at::Tensor x = Images(of.sizes);
   const at::Tensor dy = Images({5, 64, 9, 11});
   for (const auto format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {
-    const at::Tensor weight = Weight(of, format);
+    const at::Tensor weight = WeightOf(of, format);
     ExpectAddsToGradients([&] { Run(x, weight).backward(dy); }, {weight});
   }
 }
@@ -144,7 +133,7 @@ TEST_P(StemConvolutionTest, AddsToTheGradientThatIsThere) {
 TEST_P(StemConvolutionTest, ComputesOnlyTheGradientsAskedFor) {
   const Case of{{5, 3, 18, 22}, 64};
   const at::Tensor x = Images(of.sizes);
-  const at::Tensor weight = Weight(of, at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = WeightOf(of, at::MemoryFormat::ChannelsLast);
   Run(x, weight).sum().backward();
   EXPECT_TRUE(weight.grad().defined());
   const at::Tensor frozen = weight.detach();

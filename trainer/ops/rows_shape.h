@@ -1,0 +1,14 @@
+// Of a matrix that a kernel goes through row by row.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::ops {
+
+struct RowsShape {
+  int64_t rows;
+  int64_t width;
+  int multiprocessors;  // of the device
+};
+
+}  // namespace lockstep::ops
