@@ -9,10 +9,10 @@
 
 namespace lockstep::ops {
 
-// x: [count, channels, height, width]; weight: [outputs, channels, 7, 7]. -> [count, outputs,
-// (height + 1) / 2, (width + 1) / 2], in autocast's type where there is one, with gradients for
-// both; on a GPU channels last. In 2x2 pixels for float16 and bfloat16 of even sides on a GPU, with a weight in float32,
-// which is rounded to x's type and whose gradient is float32; else the twin.
+// x: [count, channels, height, width], of any strides; weight: [outputs, channels, 7, 7]. -> [count,
+// outputs, (height + 1) / 2, (width + 1) / 2], in autocast's type where there is one, on a GPU channels
+// last, with gradients for both. In 2x2 pixels for float16 and bfloat16 of even sides on a GPU, with a
+// weight in float32, which is rounded to x's type and whose gradient is float32; else the twin.
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight);
 
 // The same in 2x2 pixels by ATen's operations, on any device; sides must be even.
