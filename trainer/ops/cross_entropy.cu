@@ -429,11 +429,10 @@ using Pair = typename PairOf<T>::Type;
 
 __device__ float2 ToFloats(float2 pair) { return pair; }
 __device__ float2 ToFloats(__half2 pair) { return __half22float2(pair); }
-// An instruction a value, where the header's conversion takes two for the second.
 __device__ float2 ToFloats(__nv_bfloat162 pair) {
-  unsigned bits;
-  memcpy(&bits, &pair, sizeof(bits));
-  return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+  unsigned word;
+  memcpy(&word, &pair, sizeof(word));
+  return BFloat16Pair(word);
 }
 
 template <typename T>

@@ -25,6 +25,15 @@ class CrossEntropy : public OpTest {
     return dtype() == at::kFloat ? 3e-4 : dtype() == at::kHalf ? 2e-3 : 2e-2;
   }
 
+  // The loss, whose gradient the logits, a leaf, are given anew.
+  static at::Tensor Run(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
+                        double smoothing, const at::Tensor& gradient) {
+    logits.mutable_grad() = at::Tensor();
+    const at::Tensor loss = CrossEntropySum(logits.clone(), target, classes, smoothing, gradient);
+    loss.backward(gradient);
+    return loss;
+  }
+
   // [rows, classes] of sums that a pass without a look ahead finds hard: of logits that rise far or
   // by little at a time, fall, come late, or are as large as they can be.
   at::Tensor HardRows(int64_t classes, double large, double least) const {
@@ -142,13 +151,7 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
         // PyTorch passes over such a row.
         if (marred) rows(exact.mutable_grad(), 8).narrow(1, 0, shape.classes).fill_(NAN);
 
-        const auto run = [&] {
-          logits.mutable_grad() = at::Tensor();
-          const at::Tensor loss =
-              CrossEntropySum(logits.clone(), target, shape.classes, smoothing, gradient);
-          loss.backward(gradient);
-          return loss;
-        };
+        const auto run = [&] { return Run(logits, target, shape.classes, smoothing, gradient); };
         const at::Tensor loss = run();
         const at::Tensor first = logits.grad();
         if (marred) {
@@ -216,13 +219,7 @@ TEST_P(CrossEntropy, HardLongRows) {
                                                            /*ignore_index=*/-100, smoothing);
         expected.backward(gradient.to(at::kDouble));
 
-        const auto run = [&] {
-          logits.mutable_grad() = at::Tensor();
-          const at::Tensor loss =
-              CrossEntropySum(logits.clone(), target, shape.classes, smoothing, gradient);
-          loss.backward(gradient);
-          return loss;
-        };
+        const auto run = [&] { return Run(logits, target, shape.classes, smoothing, gradient); };
         const at::Tensor loss = run();
         const at::Tensor first = logits.grad();
         EXPECT_TRUE(at::allclose(loss.to(at::kDouble), expected, 1e-5, 1e-5, /*equal_nan=*/true))

@@ -12,14 +12,6 @@ int64_t PartialStride(const HiddenShape& shape) {
 
 int64_t PartialRows(const HiddenShape& shape) { return CeilDivide(shape.rows, kTileRows); }
 
-// d_bias[c] = sum over r of partials[r, c].
-__global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
-    SumTiles(const float* partials, SumsTo d_bias, int64_t rows, int64_t hidden, int64_t stride) {
-  const int64_t column = int64_t{blockIdx.x} * kPartialColumns + threadIdx.x;
-  const float sum = SumOfRows(partials + column, column < hidden ? rows : 0, stride);
-  if (threadIdx.y == 0 && column < hidden) Give(d_bias, column, sum);
-}
-
 }  // namespace
 
 int64_t HiddenTiles(int64_t rows, int64_t hidden) {
@@ -43,9 +35,9 @@ const char* LaunchHiddenBackward(const HiddenBackward& tensors, FloatType type,
       type == FloatType::kBFloat16
           ? HiddenProducts<FloatType::kBFloat16>::Backward(tensors, shape, stream)
           : HiddenProducts<FloatType::kFloat16>::Backward(tensors, shape, stream);
-  if (error == nullptr && tensors.d_bias.sums != nullptr) {
-    SumTiles<<<PartialSumBlocks(shape.hidden), PartialSumThreads(), 0, stream>>>(
-        tensors.partials, tensors.d_bias, PartialRows(shape), shape.hidden, PartialStride(shape));
+  if (error == nullptr) {
+    LaunchSumPartials(tensors.partials, {tensors.d_bias}, PartialRows(shape), shape.hidden,
+                      PartialStride(shape), stream);
   }
   return error;
 }

@@ -162,19 +162,16 @@ const char* Enqueue(const void* weight, const void* x, void* to, const Fusion& f
   const int hidden = static_cast<int>(shape.hidden);
   const int rows = static_cast<int>(shape.rows);
   const int width = static_cast<int>(shape.width);
-  const auto packed = [](auto stride, int n, int m) {
-    return cutlass::make_cute_packed_stride(stride, cute::make_shape(n, m, 1));
-  };
   typename Gemm::Arguments arguments{};
   arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
   arguments.problem_shape = cute::make_shape(hidden, rows, width, 1);
   arguments.mainloop.ptr_A = static_cast<const Element*>(weight);
-  arguments.mainloop.dA = packed(typename Kernel::StrideA{}, hidden, width);
+  arguments.mainloop.dA = PackedStride<typename Kernel::StrideA>(hidden, width);
   arguments.mainloop.ptr_B = static_cast<const Element*>(x);
-  arguments.mainloop.dB = packed(typename Kernel::StrideB{}, rows, width);
+  arguments.mainloop.dB = PackedStride<typename Kernel::StrideB>(rows, width);
   arguments.epilogue.thread = fused;
   arguments.epilogue.ptr_D = static_cast<Element*>(to);
-  arguments.epilogue.dD = packed(typename Kernel::StrideD{}, hidden, rows);
+  arguments.epilogue.dD = PackedStride<typename Kernel::StrideD>(hidden, rows);
   arguments.hw_info.device_id = shape.device;
   arguments.hw_info.sm_count = shape.multiprocessors;
   arguments.scheduler.raster_order = order;
@@ -190,13 +187,6 @@ const char* Enqueue(const void* weight, const void* x, void* to, const Fusion& f
   return status == cutlass::Status::kSuccess ? nullptr : cutlass::cutlassGetStatusString(status);
 }
 
-// The strides of a matrix [hidden, rows] by columns.
-template <typename Stride>
-Stride HiddenStride(const HiddenShape& shape) {
-  return cutlass::make_cute_packed_stride(
-      Stride{}, cute::make_shape(static_cast<int>(shape.hidden), static_cast<int>(shape.rows), 1));
-}
-
 }  // namespace hidden_product
 
 template <FloatType kType>
@@ -209,7 +199,7 @@ const char* HiddenProducts<kType>::Forward(const HiddenForward& tensors, const H
   const typename Fusion::Hidden::Arguments fused{
       {{{tensors.bias}, {}, {}},
        {static_cast<Element*>(tensors.inner),
-        HiddenStride<typename Fusion::Written::Stride>(shape)}},
+        PackedStride<typename Fusion::Written::Stride>(shape.hidden, shape.rows)}},
       {}};
   return Enqueue<Gemm, Element>(tensors.weight, tensors.x, tensors.hidden, fused, shape,
                                 RasterOrder::AlongM, /*swizzle=*/1, stream);
@@ -225,7 +215,7 @@ const char* HiddenProducts<kType>::Backward(const HiddenBackward& tensors, const
   const typename Fusion::DInner::Arguments fused{
       {{},
        {static_cast<const Element*>(tensors.inner), Element(0),
-        HiddenStride<typename Fusion::Read::Stride>(shape)},
+        PackedStride<typename Fusion::Read::Stride>(shape.hidden, shape.rows)},
        {}},
       {tensors.partials}};
   return Enqueue<Gemm, Element>(tensors.weight, tensors.dy, tensors.d_inner, fused, shape,

@@ -17,24 +17,39 @@ struct OnlyPass {
   static constexpr unsigned kWrites = kWeights | kMoments;
 };
 
-// The passes: of each element w, g, m and v. lr: with the parameter's ratio.
-struct Adam : OnlyPass {
-  float beta1, beta2, epsilon, decay;
+// Adam's and LAMB's, of the gradient and of its square.
+struct Moments {
+  float beta1, beta2, epsilon;
   float rest1, rest2;    // 1 - beta, which in float32 would be off by 5e-5 for 0.999
-  float step_size;       // lr / (1 - beta1^t)
   float square_divisor;  // sqrt(1 - beta2^t)
-  float shrink;          // 1 - lr decay
-  bool decoupled;
 
-  __device__ Adam(const AdamRules& rules, float lr, const float* updates)
+  template <typename Rules>
+  __device__ Moments(const Rules& rules, const float* updates)
       : beta1(static_cast<float>(rules.beta1)),
         beta2(static_cast<float>(rules.beta2)),
         epsilon(static_cast<float>(rules.epsilon)),
-        decay(static_cast<float>(rules.weight_decay)),
         rest1(static_cast<float>(1 - rules.beta1)),
         rest2(static_cast<float>(1 - rules.beta2)),
+        square_divisor(static_cast<float>(sqrt(1 - pow(rules.beta2, *updates)))) {}
+
+  __device__ void Average(float g, float& m, float& v) const {
+    m = beta1 * m + rest1 * g;
+    v = beta2 * v + rest2 * g * g;
+  }
+  __device__ float Divisor(float v) const { return sqrtf(v) / square_divisor + epsilon; }
+};
+
+// The passes: of each element w, g, m and v. lr: with the parameter's ratio.
+struct Adam : OnlyPass, Moments {
+  float decay;
+  float step_size;  // lr / (1 - beta1^t)
+  float shrink;     // 1 - lr decay
+  bool decoupled;
+
+  __device__ Adam(const AdamRules& rules, float lr, const float* updates)
+      : Moments(rules, updates),
+        decay(static_cast<float>(rules.weight_decay)),
         step_size(static_cast<float>(lr / (1 - pow(rules.beta1, *updates)))),
-        square_divisor(static_cast<float>(sqrt(1 - pow(rules.beta2, *updates)))),
         shrink(static_cast<float>(1 - lr * rules.weight_decay)),
         decoupled(rules.decoupled) {}
 
@@ -44,9 +59,8 @@ struct Adam : OnlyPass {
     } else {
       g += decay * w;
     }
-    m = beta1 * m + rest1 * g;
-    v = beta2 * v + rest2 * g * g;
-    w -= step_size * m / (sqrtf(v) / square_divisor + epsilon);
+    Average(g, m, v);
+    w -= step_size * m / Divisor(v);
   }
 };
 
@@ -68,30 +82,19 @@ struct Sgd : OnlyPass {
   }
 };
 
-struct LambParts {
-  float lr, beta1, beta2, epsilon, decay;
-  float rest1, rest2;    // 1 - beta
-  float mean_factor;     // 1 / (1 - beta1^t)
-  float square_divisor;  // sqrt(1 - beta2^t)
+struct LambParts : Moments {
+  float lr, decay;
+  float mean_factor;  // 1 / (1 - beta1^t)
 
   __device__ LambParts(const LambRules& rules, float lr, const float* updates)
-      : lr(lr),
-        beta1(static_cast<float>(rules.beta1)),
-        beta2(static_cast<float>(rules.beta2)),
-        epsilon(static_cast<float>(rules.epsilon)),
+      : Moments(rules, updates),
+        lr(lr),
         decay(static_cast<float>(rules.weight_decay)),
-        rest1(static_cast<float>(1 - rules.beta1)),
-        rest2(static_cast<float>(1 - rules.beta2)),
-        mean_factor(static_cast<float>(1 / (1 - pow(rules.beta1, *updates)))),
-        square_divisor(static_cast<float>(sqrt(1 - pow(rules.beta2, *updates)))) {}
+        mean_factor(static_cast<float>(1 / (1 - pow(rules.beta1, *updates)))) {}
 
-  __device__ void Average(float g, float& m, float& v) const {
-    m = beta1 * m + rest1 * g;
-    v = beta2 * v + rest2 * g * g;
-  }
   // u
   __device__ float Direction(float w, float m, float v) const {
-    return mean_factor * m / (sqrtf(v) / square_divisor + epsilon) + decay * w;
+    return mean_factor * m / Divisor(v) + decay * w;
   }
 };
 

@@ -255,8 +255,6 @@ at::Tensor Random(int64_t rows, int64_t columns, Lies lies, const at::TensorOpti
 
 class MatrixProductTest : public OpTest {
  protected:
-  bool is_planned_type() const { return device() == at::kCUDA && dtype() != at::kFloat; }
-
   // Of sums that are rounded to `to`; at::mm may round float32 to TF32.
   double Tolerance(at::ScalarType to) const {
     if (to == at::kFloat) return device() == at::kCUDA && dtype() == at::kFloat ? 2e-3 : 1e-5;
@@ -312,7 +310,7 @@ TEST_P(MatrixProductTest, IsTheProductOfEverySize) {
                   /*adds=*/true, /*has_bias=*/false);
   }
   // Those whose sizes are all multiples of 8.
-  EXPECT_EQ(planner.Plans().size(), is_planned_type() ? 4 * 3 : 0u);
+  EXPECT_EQ(planner.Plans().size(), Is16BitOnGpu() ? 4 * 3 : 0u);
 }
 
 TEST_P(MatrixProductTest, IsTheProductHoweverTheMatricesLie) {
@@ -332,7 +330,7 @@ TEST_P(MatrixProductTest, IsTheProductHoweverTheMatricesLie) {
     EXPECT_GT(report.plan.us, 0);
     EXPECT_LE(report.plan.us, report.plan.first_us) << Description(report.key);
   }
-  EXPECT_EQ(planner.Plans().empty(), !is_planned_type());
+  EXPECT_EQ(planner.Plans().empty(), !Is16BitOnGpu());
 }
 
 TEST_P(MatrixProductTest, IsTheProductOfGreatMatrices) {

@@ -22,7 +22,6 @@ __device__ Floats<kSize> LoadFloats(const float* values, int64_t pack) {
   return result;
 }
 
-// Of two bf16 in a word the compiler would take the upper one in two steps.
 template <typename T>
 __device__ Floats<Pack<T>::kSize> ToFloats(const uint4& words) {
   Floats<Pack<T>::kSize> result;
@@ -30,8 +29,9 @@ __device__ Floats<Pack<T>::kSize> ToFloats(const uint4& words) {
     const Pack<uint32_t> pairs = Unpack<uint32_t>(words);
 #pragma unroll
     for (int i = 0; i < Pack<T>::kSize; i += 2) {
-      result.values[i] = __uint_as_float(pairs.values[i / 2] << 16);
-      result.values[i + 1] = __uint_as_float(pairs.values[i / 2] & 0xffff0000);
+      const float2 pair = BFloat16Pair(pairs.values[i / 2]);
+      result.values[i] = pair.x;
+      result.values[i + 1] = pair.y;
     }
   } else {
     const Pack<T> pack = Unpack<T>(words);

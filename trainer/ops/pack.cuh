@@ -44,6 +44,11 @@ __host__ __device__ inline bool IsAligned(const void* pointer, size_t bytes = 16
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
+// The values of two bf16 in a word, of which the compiler would take the upper one in two steps.
+__device__ inline float2 BFloat16Pair(unsigned word) {
+  return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000U)};
+}
+
 // A pack in registers, as words: the compiler would give each 16-bit value a register of its own.
 __device__ inline uint4 Load(const void* row, int64_t pack) {
   return static_cast<const uint4*>(row)[pack];

@@ -39,15 +39,16 @@ struct PartialSumParts {
   SumsTo to[kParts];
 };
 
-// parts[p][c] = sum over r of partials[r, p, c], of parts of `width` columns each.
+// parts[p][c] = sum over r of partials[r, p, c], of parts of `width` columns each; `stride`: from row to row.
 template <int kParts>
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
-    SumPartials(const float* partials, PartialSumParts<kParts> parts, int64_t rows, int64_t width) {
+    SumPartials(const float* partials, PartialSumParts<kParts> parts, int64_t rows, int64_t width,
+                int64_t stride) {
   const SumsTo to = parts.to[blockIdx.y];
   if (to.sums == nullptr) return;
   const int64_t column = int64_t{blockIdx.x} * kPartialColumns + threadIdx.x;
-  const float sum = SumOfRows(partials + int64_t{blockIdx.y} * width + column,
-                              column < width ? rows : 0, kParts * width);
+  const float sum =
+      SumOfRows(partials + int64_t{blockIdx.y} * width + column, column < width ? rows : 0, stride);
   if (threadIdx.y == 0 && column < width) Give(to, column, sum);
 }
 
@@ -60,7 +61,7 @@ inline dim3 PartialSumThreads() { return {kPartialColumns, kPartialSlices}; }
 // Enqueues SumPartials of [rows, kParts, width], if a part is wanted.
 template <int kParts>
 void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_t rows,
-                       int64_t width, cudaStream_t stream) {
+                       int64_t width, int64_t stride, cudaStream_t stream) {
   PartialSumParts<kParts> parts;
   bool is_wanted = false;
   for (int part = 0; part < kParts; ++part) {
@@ -69,7 +70,14 @@ void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_
   }
   if (!is_wanted) return;
   SumPartials<<<dim3(PartialSumBlocks(width), kParts), PartialSumThreads(), 0, stream>>>(
-      partials, parts, rows, width);
+      partials, parts, rows, width, stride);
+}
+
+// Where nothing lies between rows.
+template <int kParts>
+void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_t rows,
+                       int64_t width, cudaStream_t stream) {
+  LaunchSumPartials(partials, to, rows, width, kParts * width, stream);
 }
 
 }  // namespace lockstep::ops
