@@ -153,6 +153,13 @@ struct BackwardFusion {
   using DInner = fusion::Sm90EVT<Sums, Product>;
 };
 
+// The strides of an [n, m] matrix with nothing between its rows, or columns.
+template <typename Stride>
+Stride PackedStride(int64_t n, int64_t m) {
+  return cutlass::make_cute_packed_stride(
+      Stride{}, cute::make_shape(static_cast<int>(n), static_cast<int>(m), 1));
+}
+
 // Enqueues the product with the fusion's arguments; -> what Launch...() returns. `swizzle`: how many tiles the
 // blocks go aside before they go on along `order`, so that they find in the cache what others have loaded.
 template <typename Gemm, typename Element, typename Fusion>
