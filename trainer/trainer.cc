@@ -496,13 +496,8 @@ class Trainer {
         step + 1, too_many, accumulation_, sampler_.max_micro_batch(), accumulation_));
   }
 
-  // Takes the next micro-batch for all that follow.
-  void PinBatch() {
-    pinned_batch_ = input_->feed.Next();
-    pinned_batch_.input = pinned_batch_.input.clone();
-    pinned_batch_.target = pinned_batch_.target.clone();
-    if (pinned_batch_.draws.defined()) pinned_batch_.draws = pinned_batch_.draws.clone();
-  }
+  // Takes the next micro-batch for all that follow. It stays as it is, since no other is asked for.
+  void PinBatch() { pinned_batch_ = input_->feed.Next(); }
 
   // Reads from where the sampler stands.
   void Feed() {

@@ -47,18 +47,16 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
     const at::Tensor statistics = BatchStatistics(x, norm);
     const at::Tensor y = at::empty({x.size(0), x.size(1), shape.pooled_height, shape.pooled_width},
                                    x.options(), kLast);
-    const at::Tensor winners = at::empty_like(y);
     const at::Tensor codes = at::empty_like(y, x.options().dtype(at::kByte));
     LaunchNormPool({.x = x.const_data_ptr(),
                     .weight = weight.const_data_ptr<float>(),
                     .bias = bias.const_data_ptr<float>(),
                     .statistics = statistics.const_data_ptr<float>(),
                     .y = y.mutable_data_ptr(),
-                    .winners = winners.mutable_data_ptr(),
                     .codes = codes.mutable_data_ptr<uint8_t>()},
                    TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    context->save_for_backward({x, weight, bias, statistics, winners, codes});
+    context->save_for_backward({x, weight, bias, statistics, codes});
     context->saved_data["ranks"] = reinterpret_cast<int64_t>(norm.ranks);
     return y;
   }
@@ -76,8 +74,7 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
     const at::Tensor dx = at::empty_like(x);
     NormPoolBackward tensors{.x = x.const_data_ptr(),
                              .dy = dy.const_data_ptr(),
-                             .winners = saved[4].const_data_ptr(),
-                             .codes = saved[5].const_data_ptr<uint8_t>(),
+                             .codes = saved[4].const_data_ptr<uint8_t>(),
                              .weight = saved[1].const_data_ptr<float>(),
                              .bias = saved[2].const_data_ptr<float>(),
                              .statistics = saved[3].const_data_ptr<float>(),

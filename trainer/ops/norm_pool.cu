@@ -24,7 +24,7 @@ constexpr int kRows = 8;
 constexpr int kWide = 8;
 constexpr int kHigh = 32;
 constexpr int kSumBlocks = 2;  // on a multiprocessor at once
-constexpr int kUnroll = 4;     // rows whose loads a thread has under way
+constexpr int kUnroll = 2;     // rows whose loads a thread has under way
 
 // What a thread that walks has of an image.
 struct Walk {
@@ -53,59 +53,47 @@ constexpr Key<T> kOne = Key<T>{1} << 8 * sizeof(T);  // of the upper half
 constexpr int kNothingPasses = 9;
 
 template <typename T>
-struct Candidates {
+struct Keys {
   static constexpr int kSize = Pack<T>::kSize;
-  Key<T> keys[kSize];
-  Floats<kSize> x;
+  Key<T> values[kSize];
 
   // Below all others.
-  __device__ static Candidates None() {
-    Candidates none;
+  __device__ static Keys None() {
+    Keys none;
 #pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      none.keys[i] = std::numeric_limits<Key<T>>::min();
-      none.x.values[i] = 0;
-    }
+    for (int i = 0; i < kSize; ++i) none.values[i] = std::numeric_limits<Key<T>>::min();
     return none;
   }
 };
 
-// norm(x) in words, of which the compiler rounds two values at once.
-template <typename T, int kSize = Pack<T>::kSize>
-__device__ uint4 Rounded(const Affine<kSize>& norm, const Floats<kSize>& x) {
+template <typename T>
+__device__ Keys<T> KeysOf(const uint4& words, const Affine<Pack<T>::kSize>& norm, int code) {
+  constexpr int kSize = Pack<T>::kSize;
+  const Floats<kSize> x = ToFloats<T>(words);
+  // In words, of which the compiler rounds two values at once.
   Pack<T> rounded;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) rounded.values[i] = FromFloat<T>(norm(x.values[i], i));
-  return __builtin_bit_cast(uint4, rounded);
-}
-
-template <typename T>
-__device__ Candidates<T> CandidatesOf(const uint4& words, const Affine<Pack<T>::kSize>& norm,
-                                      int code) {
-  Candidates<T> result;
-  result.x = ToFloats<T>(words);
-  const Pack<int32_t> bits = Unpack<int32_t>(Rounded<T>(norm, result.x));
+  const Pack<int32_t> bits = Unpack<int32_t>(__builtin_bit_cast(uint4, rounded));
+  Keys<T> keys;
 #pragma unroll
-  for (int i = 0; i < Pack<T>::kSize; ++i) {
+  for (int i = 0; i < kSize; ++i) {
     if constexpr (sizeof(T) == 4) {
-      result.keys[i] = int64_t{bits.values[i]} * kOne<T> + code;
+      keys.values[i] = int64_t{bits.values[i]} * kOne<T> + code;
     } else {
       const int pair = bits.values[i / 2];
-      result.keys[i] = (i % 2 == 0 ? pair << 16 : pair & 0xffff0000) | code;
+      keys.values[i] = (i % 2 == 0 ? pair << 16 : pair & 0xffff0000) | code;
     }
   }
-  return result;
+  return keys;
 }
 
 // Makes each of `best` the greater of it and of `other`, to whose code `add` is added.
 template <typename T>
-__device__ void Merge(Candidates<T>& best, const Candidates<T>& other, int add = 0) {
+__device__ void Merge(Keys<T>& best, const Keys<T>& other, int add = 0) {
 #pragma unroll
-  for (int i = 0; i < Candidates<T>::kSize; ++i) {
-    const Key<T> key = other.keys[i] + add;
-    const bool is_greater = key > best.keys[i];
-    best.keys[i] = max(best.keys[i], key);
-    best.x.values[i] = is_greater ? other.x.values[i] : best.x.values[i];
+  for (int i = 0; i < Keys<T>::kSize; ++i) {
+    best.values[i] = max(best.values[i], other.values[i] + add);
   }
 }
 
@@ -127,9 +115,9 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
   };
   // The greatest of a window's row whose last value has that code.
   const auto greatest_of = [&](const uint4(&loaded)[3], int code) {
-    Candidates<T> greatest = CandidatesOf<T>(loaded[1], norm, code + 1);
-    if (has_left) Merge(greatest, CandidatesOf<T>(loaded[0], norm, code + 2));
-    if (has_right) Merge(greatest, CandidatesOf<T>(loaded[2], norm, code));
+    Keys<T> greatest = KeysOf<T>(loaded[1], norm, code + 1);
+    if (has_left) Merge(greatest, KeysOf<T>(loaded[0], norm, code + 2));
+    if (has_right) Merge(greatest, KeysOf<T>(loaded[2], norm, code));
     return greatest;
   };
   for (int64_t image = shape.count - 1 - blockIdx.y; image >= 0; image -= gridDim.y) {
@@ -142,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
         ((image * shape.pooled_height + walk.first) * shape.pooled_width + walk.column) * packs +
         walk.pack;
     uint4 loaded[2][3];
-    Candidates<T> shared = Candidates<T>::None();
+    Keys<T> shared = Keys<T>::None();
     if (walk.first > 0) {
       load(from - width, loaded[1]);
       shared = greatest_of(loaded[1], 0);
@@ -152,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
       const bool has_below = 2 * row + 1 < shape.height;
       load(from, loaded[0]);
       if (has_below) load(from + width, loaded[1]);
-      Candidates<T> best = greatest_of(loaded[0], 3);
+      Keys<T> best = greatest_of(loaded[0], 3);
       Merge(best, shared, 6);
       if (has_below) {
         shared = greatest_of(loaded[1], 0);
@@ -164,12 +152,11 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
         // What is not positive becomes 0.
-        const Key<T> key = max(best.keys[i], Key<T>{kNothingPasses});
+        const Key<T> key = max(best.values[i], Key<T>{kNothingPasses});
         y.values[i] = __builtin_bit_cast(T, static_cast<Bits>(key / kOne<T>));
         codes.values[i] = static_cast<uint8_t>(key);
       }
       Store(t.y, to, y);
-      Store(t.winners, to, FromFloats<T>(best.x));
       reinterpret_cast<Pack<uint8_t, kSize>*>(t.codes)[to] = codes;
       from += 2 * width;
       to += shape.pooled_width * packs;
@@ -177,42 +164,84 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
   }
 }
 
+// A pixel of the pooled images, which are rows for the sums.
+struct PooledPixel {
+  int64_t image;
+  int row;
+  int column;
+
+  __device__ PooledPixel(int64_t index, const NormPoolShape& shape)
+      : image(index / shape.pooled_width / shape.pooled_height),
+        row(static_cast<int>(index / shape.pooled_width % shape.pooled_height)),
+        column(static_cast<int>(index % shape.pooled_width)) {}
+
+  // Without the divisions.
+  __device__ void Add(const PooledPixel& other, const NormPoolShape& shape) {
+    column += other.column;
+    const int over = column >= shape.pooled_width ? 1 : 0;
+    column -= over * shape.pooled_width;
+    row += other.row + over;
+    const int below = row >= shape.pooled_height ? 1 : 0;
+    row -= below * shape.pooled_height;
+    image += other.image + below;
+  }
+  // Of x's pixels, the one where its window begins; it may lie outside of the image.
+  __device__ int64_t FirstOfWindow(const NormPoolShape& shape) const {
+    return (image * shape.height + 2 * row - 1) * shape.width + 2 * column - 1;
+  }
+};
+
 // Sums of dz x^ and of dz over pooled rows, of which each gives dy to its winner alone.
 template <typename T>
 __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
-    Sums(NormPoolBackward t, int channels, int64_t rows) {
+    Sums(NormPoolBackward t, NormPoolShape shape, int64_t rows) {
   constexpr int kSize = Pack<T>::kSize;
   constexpr int kColumns = 2 * kSize * kWide;
+  const int64_t channels = shape.channels;
   const int64_t packs = channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * kWide + threadIdx.x;
   float sums[2][kSize] = {};
   if (pack < packs) {
-    const auto norm = AffineOf<kSize>(t.weight, t.bias, t.statistics, channels, pack);
     const Floats<kSize> mean = LoadFloats<kSize>(t.statistics, pack);
     const int64_t stride = int64_t{gridDim.y} * kHigh;
-    for (int64_t first = int64_t{blockIdx.y} * kHigh + threadIdx.y; first < rows;
-         first += kUnroll * stride) {
-      uint4 winners[kUnroll];
+    const int64_t begin = int64_t{blockIdx.y} * kHigh + threadIdx.y;
+    const PooledPixel step(stride, shape);
+    PooledPixel pixel(begin, shape);
+    for (int64_t first = begin; first < rows; first += kUnroll * stride) {
+      Pack<uint8_t, kSize> codes[kUnroll];
       uint4 gradients[kUnroll];
+      T winners[kUnroll][kSize];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
         const int64_t row = first + u * stride;
         if (row >= rows) continue;
-        winners[u] = Load(t.winners, row * packs + pack);
+        codes[u] = reinterpret_cast<const Pack<uint8_t, kSize>*>(t.codes)[row * packs + pack];
         gradients[u] = Load(t.dy, row * packs + pack);
       }
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
+        if (first + u * stride < rows) {
+          const int64_t corner = pixel.FirstOfWindow(shape) * channels + pack * kSize;
+#pragma unroll
+          for (int i = 0; i < kSize; ++i) {
+            if (codes[u].values[i] == kNothingPasses) continue;
+            const int position = 8 - codes[u].values[i];
+            const int64_t from = (position / 3 * shape.width + position % 3) * channels;
+            winners[u][i] = static_cast<const T*>(t.x)[corner + from + i];
+          }
+        }
+        pixel.Add(step, shape);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
         if (first + u * stride >= rows) continue;
-        const Floats<kSize> x = ToFloats<T>(winners[u]);
-        const Floats<kSize> y = ToFloats<T>(Rounded<T>(norm, x));
         const Floats<kSize> dy = ToFloats<T>(gradients[u]);
 #pragma unroll
         for (int i = 0; i < kSize; ++i) {
-          // Asked the other way round, NaN would not pass.
-          const float dz = y.values[i] <= 0 ? 0 : dy.values[i];
-          sums[0][i] = fmaf(dz, x.values[i] - mean.values[i], sums[0][i]);
-          sums[1][i] += dz;
+          if (codes[u].values[i] == kNothingPasses) continue;
+          const float x = ToFloat(winners[u][i]);
+          sums[0][i] = fmaf(dy.values[i], x - mean.values[i], sums[0][i]);
+          sums[1][i] += dy.values[i];
         }
       }
     }
@@ -412,7 +441,7 @@ void LaunchNormPoolSums(const NormPoolBackward& tensors, FloatType type, const N
   WithType(type, [&](auto zero) {
     using T = decltype(zero);
     const dim3 grid = SumsGrid(shape, Pack<T>::kSize);
-    Sums<T><<<grid, dim3(kWide, kHigh), 0, stream>>>(tensors, shape.channels, PooledRows(shape));
+    Sums<T><<<grid, dim3(kWide, kHigh), 0, stream>>>(tensors, shape, PooledRows(shape));
     float* d_weights = tensors.d_weights;
     LaunchSumPartials(tensors.partials, {{.sums = d_weights}, {.sums = d_weights + shape.channels}},
                       grid.y, shape.channels, stream);

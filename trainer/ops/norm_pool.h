@@ -5,8 +5,8 @@
 //
 // What the pooling gets is never written. All arithmetic is float32's, but the values are compared
 // as x's type rounds them, so that the winner, the first of equals, is the one of the two
-// operations one after the other. NaN is greater than all. Backward needs x and of each window the
-// winner's x and, in a byte, its position. No atomics, so the same bits each time.
+// operations one after the other. NaN is greater than all. Backward needs x and, in a byte,
+// the position of each window's winner. No atomics, so the same bits each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -28,15 +28,13 @@ struct NormPoolForward {
   const float* weight;      // [channels]
   const float* bias;        // [channels]
   const float* statistics;  // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), pixels
-  void* y;                  // [count, pooled_height, pooled_width, channels], as are:
-  void* winners;            // x of the greatest value in each window
-  uint8_t* codes;           // 8 - its position, row by row; 9 where ReLU lets nothing pass
+  void* y;                  // [count, pooled_height, pooled_width, channels], as are the codes:
+  uint8_t* codes;           // 8 - the winner's position, row by row; 9: ReLU lets nothing pass
 };
 
 struct NormPoolBackward {
   const void* x;
   const void* dy;
-  const void* winners;
   const uint8_t* codes;
   const float* weight;
   const float* bias;
@@ -46,7 +44,7 @@ struct NormPoolBackward {
   void* dx;
 };
 
-// Enqueues y, winners and codes.
+// Enqueues y and codes.
 void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPoolShape& shape,
                     cudaStream_t stream);
 
