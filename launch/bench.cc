@@ -20,6 +20,7 @@
 #include "launch/child_process.h"
 #include "launch/scratch_folder.h"
 #include "launch/supervisor.h"
+#include "trainer/ops/convolution_planner.h"
 #include "trainer/ops/matrix_product.h"
 #include "trainer/together.h"
 
@@ -86,6 +87,15 @@ double PeakFlops(at::Device device, config::Precision precision) {
     return (precision == config::TF32 ? gpu.tf32 : gpu.half) * 1e12;
   }
   return 0;
+}
+
+// reports: of one kind of operation, whose plans the library makes.
+template <typename Reports>
+void PrintPlans(const char* kind, const char* library, const Reports& reports) {
+  for (const auto& [key, plan, source] : reports) {
+    fmt::print("{:>14}  {}: {:.1f} us, {}'s first {:.1f} us, {}\n", kind, ops::Description(key),
+               plan.us, library, plan.first_us, ops::NameOf(source, library));
+  }
 }
 
 }  // namespace
@@ -184,11 +194,8 @@ void BenchStep(const config::Config& config, const BenchOptions& bench,
       fmt::print("{:>14}  {} ms\n", phase, ms.dump());
     }
   }
-  for (const ops::ProductPlanReport& report : ops::ProductPlans()) {
-    fmt::print("{:>14}  {}: {:.1f} us, cuBLASLt's first {:.1f} us, {}\n", "product",
-               ops::Description(report.key), report.plan.us, report.plan.first_us,
-               ops::NameOf(report.source));
-  }
+  PrintPlans("product", "cuBLASLt", ops::ProductPlans());
+  PrintPlans("convolution", "cuDNN", ops::ConvolutionPlans());
 }
 
 int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,

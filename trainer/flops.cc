@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "trainer/ops/convolution_planner.h"
 #include "trainer/ops/matrix_product.h"
 #include "trainer/ops/packed_attention.h"
 
@@ -48,7 +49,7 @@ int64_t RnnFlops(const at::RecordFunction& call) {
   return 2 * weights * (input.numel() / input.size(-1));
 }
 
-// Of aten::convolution(input, weight, bias, stride, padding, dilation, ...), not transposed.
+// Of aten::convolution(input, weight, bias, stride, padding, dilation, ...), not transposed, and of a planned one.
 int64_t ConvolutionFlops(const at::RecordFunction& call) {
   const auto inputs = call.inputs();
   const at::Tensor& input = inputs[0].toTensor();
@@ -78,7 +79,7 @@ int64_t FlopsOf(const at::RecordFunction& call) {
     return 2 * tensor(1).numel() * tensor(2).size(-1);
   }
   if (name == "aten::_cudnn_rnn") return RnnFlops(call);
-  if (name == "aten::convolution") return ConvolutionFlops(call);
+  if (name == "aten::convolution" || name == ops::kConvolutionEvent) return ConvolutionFlops(call);
   return 0;
 }
 

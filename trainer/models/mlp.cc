@@ -4,6 +4,9 @@
 #include <c10/util/accumulate.h>
 #include <torch/nn/modules/linear.h>
 
+#include "trainer/ops/linear.h"
+#include "trainer/precision.h"
+
 namespace lockstep {
 
 Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
@@ -30,10 +33,11 @@ Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
 }
 
 at::Tensor Mlp::Forward(const at::Tensor& input) {
-  at::Tensor x = input.flatten(1);
+  const NoAutocast plain(input.device());
+  at::Tensor x = input.flatten(1).to(plain.dtype());
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
-    x = at::linear(x, layer.weight, layer.bias);
+    x = ops::Linear(x, layer.weight, layer.bias, ops::WeightLayout::kOutputsInputs);
     if (i + 1 == layers_.size()) break;
     x = layer.norm ? layer.norm->forward(x, ops::Activation::kRelu) : at::relu(x);
     if (dropout_ > 0) x = at::dropout(x, dropout_, is_training());

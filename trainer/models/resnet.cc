@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "trainer/ops/convolution.h"
+#include "trainer/ops/linear.h"
 #include "trainer/ops/pixel_mean.h"
 #include "trainer/ops/stem_convolution.h"
 
@@ -122,7 +123,7 @@ void ResNet::to(at::Device device, bool non_blocking) {
 at::Tensor ResNet::Forward(const at::Tensor& input) {
   at::Tensor x = stem_.norm->Pool(ops::StemConvolution(input, stem_.weight));
   for (const Block& block : blocks_) x = Checkpointed(x, block);
-  return at::linear(ops::PixelMean(x), fc_weight_, fc_bias_);
+  return ops::Linear(ops::PixelMean(x), fc_weight_, fc_bias_, ops::WeightLayout::kOutputsInputs);
 }
 
 void ResNet::AdaptWeights(std::map<std::string, at::Tensor>& weights) const {

@@ -1,9 +1,11 @@
 #include "trainer/ops/convolution.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "trainer/ops/convolution_planner.h"
 #include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/pointwise_convolution.h"
 #include "trainer/ops/rounded_weight.h"
@@ -18,29 +20,33 @@ using torch::autograd::variable_list;
 
 class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
  public:
+  // trains: a backward may follow.
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
-                          int64_t stride, int64_t padding) {
+                          int64_t stride, int64_t padding, bool trains) {
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     // Each serves the other's gradient.
     context->save_for_backward({x, rounded});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
-    return at::conv2d(x, rounded, /*bias=*/{}, stride, padding);
+    return PlannedConvolution(x, rounded,
+                              {.stride = stride, .padding = padding, .searches = trains});
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const c10::cuda::CUDAGuard guard(saved[0].device());
-    const int64_t stride = context->saved_data["stride"].toInt();
-    const int64_t padding = context->saved_data["padding"].toInt();
-    const bool wants_weight = context->needs_input_grad(1);
-    const auto [dx, d_weight, d_bias] = at::convolution_backward(
-        gradients[0], saved[0], saved[1], /*bias_sizes=*/{}, {stride, stride}, {padding, padding},
-        /*dilation=*/{1, 1}, /*transposed=*/false, /*output_padding=*/{0, 0}, /*groups=*/1,
-        {context->needs_input_grad(0), wants_weight, false});
-    variable_list results{dx, {}, {}, {}};
-    if (!wants_weight) return results;
+    const at::Tensor& x = saved[0];
+    const at::Tensor& weight = saved[1];
+    const c10::cuda::CUDAGuard guard(x.device());
+    const ConvolutionOptions options{.stride = context->saved_data["stride"].toInt(),
+                                     .padding = context->saved_data["padding"].toInt()};
+    const at::Tensor dy = gradients[0].contiguous(x.suggest_memory_format());
+    variable_list results(5);
+    if (context->needs_input_grad(0)) {
+      results[0] = PlannedConvolutionInputGradient(dy, x, weight, options);
+    }
+    if (!context->needs_input_grad(1)) return results;
+    const at::Tensor d_weight = PlannedConvolutionWeightGradient(dy, x, weight, options);
     const at::Tensor to = context->saved_data["d_weight"].toTensor();
     if (to.defined()) {
       AddGradient(to, d_weight);
@@ -62,7 +68,7 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t st
   const bool is_pointwise = weight.size(2) == 1 && weight.size(3) == 1 && stride == 1 &&
                             padding == 0 && x.is_contiguous(at::MemoryFormat::ChannelsLast);
   if (is_pointwise && x.numel() > 0) return PointwiseConvolution(x, weight).convolved;
-  return FusedConvolution::apply(x, weight, stride, padding);
+  return FusedConvolution::apply(x, weight, stride, padding, /*trains=*/at::GradMode::is_enabled());
 }
 
 at::Tensor ConvolutionTwin(const at::Tensor& x, const at::Tensor& weight, int64_t stride,

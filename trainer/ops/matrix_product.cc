@@ -2,13 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cublasLt.h>
 #include <fmt/format.h>
@@ -16,41 +13,26 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <random>
-#include <tuple>
+#include <utility>
 
 #include "base/cache_folder.h"
 #include "trainer/ops/launch_arguments.h"
+#include "trainer/ops/plan_search.h"
 
 namespace lockstep::ops {
 namespace {
 
 using Algorithm = std::array<uint64_t, 8>;
 
-// at::mm's, and one that lets more of the candidates in.
+// at::mm's.
 constexpr uint64_t kFirstWorkspace_bytes = 32 << 20;
-constexpr uint64_t kMostWorkspace_bytes = 128 << 20;
-constexpr int kProposals = 16;  // for each
-constexpr int kMutations = 96;
-constexpr size_t kParents = 4;    // of mutations
-constexpr size_t kFinalists = 5;  // the first included
-constexpr int kMostSearches = 256;
-
-// A search's time, at least; a slow product's is longer.
-constexpr double kSearch_us = 80e3;
-constexpr double kSearchProducts = 48;
-// Shares of it, when one part has to end.
-constexpr double kProposalsEnd = 0.45;
-constexpr double kMutationsEnd = 0.65;
+constexpr int kProposals = 16;  // for each workspace
 
 // What algorithms may need of each matrix, so that a plan fits all that Multiply() plans.
 constexpr uint32_t kAlignment_bytes = 16;
-
-// Of what the first gives: what rounding to bfloat16 differs by, twice.
-constexpr double kSameWithin = 0.01;
 
 cudaDataType_t CudaType(FloatType type) {
   switch (type) {
@@ -312,173 +294,108 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
   return has_it;
 }
 
-// Times the candidates of one product, into `target`, which is a `to` that may be overwritten.
-class ProductSearch {
+// The algorithms for one product, tried on `target`, a `to` that may be overwritten.
+class ProductCandidates : public Candidates {
  public:
-  ProductSearch(Descriptors& descriptors, const Pointers& pointers, const at::Tensor& target,
-                bool adds)
+  ProductCandidates(Descriptors& descriptors, const Pointers& pointers, const at::Tensor& target,
+                    bool adds, const ProductPlan& first)
       : descriptors_(descriptors),
         pointers_{pointers.a, pointers.b, pointers.bias, target.mutable_data_ptr()},
         target_(target),
         adds_(adds),
-        stream_(StreamOf(target)),
-        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)) {
+        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)),
+        plans_{first} {
     if (adds_) target_.zero_();
   }
 
-  // `first` and what else the heuristic proposes -> the plan to use.
-  ProductPlan Best(const ProductPlan& first, const std::vector<ProductPlan>& others) {
-    // What was queued before is not the search's.
-    C10_CUDA_CHECK(cudaStreamSynchronize(stream_));
-    begin_ = std::chrono::steady_clock::now();
-    candidates_ = {first};
-    // The second time: the first one wakes the GPU up, too.
-    std::ignore = TimeOnce(first);
-    const std::optional<double> first_us = TimeOnce(first);
-    TORCH_CHECK(first_us, "the algorithm that cuBLASLt proposes does not run");
-    limit_us_ = std::max(kSearch_us, kSearchProducts * *first_us);
-    // So that short ones are not lost in the clock's steps of half a microsecond.
-    repeats_ = std::clamp(static_cast<int>(100 / std::max(1.0, *first_us)), 1, 10);
-    times_us_ = {{*first_us, 0}};
-    for (const ProductPlan& plan : others) {
-      if (Elapsed_us() > kProposalsEnd * limit_us_) break;
-      Add(plan);
-    }
-    AddMutations();
-
-    std::vector<size_t> finalists = {0};
-    std::ranges::sort(times_us_);
-    for (const auto& [us, candidate] : times_us_) {
-      if (candidate != 0 && finalists.size() < kFinalists) finalists.push_back(candidate);
-    }
-    const std::vector<std::vector<double>> times = TimeInTurns(finalists);
-    size_t chosen = ChooseCandidate(times);
-    if (chosen != 0 && !GivesTheSame(candidates_[finalists[chosen]], first)) chosen = 0;
-    ProductPlan plan = candidates_[finalists[chosen]];
-    plan.us = Median(times[chosen]);
-    if (!times[0].empty()) plan.first_us = Median(times[0]);
-    return plan;
+  // False: it is there already.
+  bool Add(const ProductPlan& plan) {
+    const bool is_known = std::ranges::any_of(
+        plans_, [&](const ProductPlan& known) { return known.algorithm == plan.algorithm; });
+    if (!is_known) plans_.push_back(plan);
+    return !is_known;
   }
 
- private:
-  double Elapsed_us() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin_)
-        .count();
+  size_t size() const { return plans_.size(); }
+  const ProductPlan& operator[](size_t candidate) const { return plans_[candidate]; }
+
+  bool Run(size_t candidate) override {
+    return descriptors_.Run(pointers_, plans_[candidate], workspace_.get(), StreamOf(target_)) ==
+           CUBLAS_STATUS_SUCCESS;
   }
 
-  bool Run(const ProductPlan& plan) {
-    if (descriptors_.Run(pointers_, plan, workspace_.get(), stream_) == CUBLAS_STATUS_SUCCESS) {
-      return true;
-    }
-    std::ignore = cudaGetLastError();  // it is of no other's concern
-    return false;
+  bool AddNeighbour(size_t candidate, std::minstd_rand& random) override {
+    Algorithm algorithm = plans_[candidate].algorithm;
+    if (!Mutate(random, algorithm)) return false;
+    const std::optional<ProductPlan> plan = descriptors_.Checked(algorithm);
+    return plan && Add(*plan);
   }
 
-  // Nothing: it does not run. The run before the timed ones loads the kernel, and keeps the GPU busy while
-  // those are queued.
-  std::optional<double> TimeOnce(const ProductPlan& plan) {
-    at::cuda::CUDAEvent begin(cudaEventDefault);
-    at::cuda::CUDAEvent end(cudaEventDefault);
-    if (!Run(plan)) return std::nullopt;
-    begin.record();
-    for (int i = 0; i < repeats_; ++i) {
-      if (!Run(plan)) return std::nullopt;
-    }
-    end.record();
-    end.synchronize();
-    return begin.elapsed_time(end) * 1e3 / repeats_;
-  }
-
-  void Add(const ProductPlan& plan) {
-    const bool is_known = std::ranges::any_of(candidates_, [&](const ProductPlan& candidate) {
-      return candidate.algorithm == plan.algorithm;
-    });
-    if (is_known) return;
-    if (const std::optional<double> us = TimeOnce(plan)) {
-      times_us_.emplace_back(*us, candidates_.size());
-      candidates_.push_back(plan);
-    }
-  }
-
-  void AddMutations() {
-    std::minstd_rand random(1);  // the same ones in each run
-    for (int i = 0; i < kMutations && Elapsed_us() < kMutationsEnd * limit_us_; ++i) {
-      std::ranges::sort(times_us_);
-      const size_t parent = times_us_[random() % std::min(kParents, times_us_.size())].second;
-      Algorithm algorithm = candidates_[parent].algorithm;
-      if (!Mutate(random, algorithm)) continue;
-      if (const std::optional<ProductPlan> plan = descriptors_.Checked(algorithm)) Add(*plan);
-    }
-  }
-
-  // Of each of them: in turns, so that a GPU that warms up or is slowed down favours none, and queued at once,
-  // so that it never waits for the host.
-  std::vector<std::vector<double>> TimeInTurns(const std::vector<size_t>& finalists) {
-    double turn_us = 0;
-    for (const auto& [us, candidate] : times_us_) {
-      if (std::ranges::find(finalists, candidate) != finalists.end()) turn_us += us * repeats_;
-    }
-    const int turns =
-        std::clamp(static_cast<int>((limit_us_ - Elapsed_us()) / turn_us), /*lo=*/3, /*hi=*/21);
-    std::vector<at::cuda::CUDAEvent> events;
-    for (size_t i = 0; i < turns * finalists.size() + 1; ++i) events.emplace_back(cudaEventDefault);
-    std::ignore = Run(candidates_[0]);
-    size_t event = 0;
-    events[event++].record();
-    std::vector<bool> fails(finalists.size());
-    for (int turn = 0; turn < turns; ++turn) {
-      for (size_t i = 0; i < finalists.size(); ++i) {
-        for (int run = 0; run < repeats_; ++run) {
-          if (!Run(candidates_[finalists[i]])) fails[i] = true;
-        }
-        events[event++].record();
-      }
-    }
-    events.back().synchronize();
-    std::vector<std::vector<double>> times(finalists.size());
-    for (size_t i = 0; i + 1 < events.size(); ++i) {
-      const size_t finalist = i % finalists.size();
-      if (fails[finalist]) continue;
-      times[finalist].push_back(events[i].elapsed_time(events[i + 1]) * 1e3 / repeats_);
-    }
-    return times;
-  }
-
-  // Some rows of what it gives.
-  at::Tensor Sample(const ProductPlan& plan) {
+  // Some rows.
+  at::Tensor Sample(size_t candidate) override {
     if (adds_) target_.zero_();
-    TORCH_CHECK(Run(plan), "cuBLASLt's algorithm runs no more");
+    TORCH_CHECK(Run(candidate), "cuBLASLt's algorithm runs no more");
     const int64_t step = std::max<int64_t>(1, target_.size(0) / 64);
     return target_.slice(/*dim=*/0, std::nullopt, std::nullopt, step)
         .to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   }
 
-  // cuBLASLt has checked it; this checks cuBLASLt.
-  bool GivesTheSame(const ProductPlan& plan, const ProductPlan& first) {
-    const at::Tensor expected = Sample(first);
-    const at::Tensor difference = (Sample(plan) - expected).abs().max();
-    return (difference <= kSameWithin * expected.abs().max()).item<bool>();
-  }
-
+ private:
   Descriptors& descriptors_;
   Pointers pointers_;
   at::Tensor target_;
   bool adds_;
-  cudaStream_t stream_;
   c10::DataPtr workspace_;
-  std::chrono::steady_clock::time_point begin_;
-  double limit_us_ = 0;
-  int repeats_ = 1;
-  std::vector<ProductPlan> candidates_;
-  std::vector<std::pair<double, size_t>> times_us_;  // of candidates
+  std::vector<ProductPlan> plans_;
 };
 
-// "NVIDIA H100 80GB HBM3, 132 multiprocessors, cuBLASLt 130101".
-std::string DeviceText(c10::DeviceIndex device) {
-  const cudaDeviceProp* properties = at::cuda::getDeviceProperties(device);
-  return fmt::format("{}, {} multiprocessors, cuBLASLt {}", properties->name,
-                     properties->multiProcessorCount, cublasLtGetVersion());
-}
+class PlannedProduct : public PlannedOperation<ProductPlan> {
+ public:
+  PlannedProduct(Descriptors& descriptors, const Pointers& pointers, const at::Tensor& to,
+                 bool adds)
+      : descriptors_(descriptors), pointers_(pointers), to_(to), adds_(adds) {}
+
+  bool CanBeTimed() override { return !IsCapturing(); }
+
+  // One is asked for, should the count make a difference.
+  std::optional<ProductPlan> First() override {
+    return descriptors_.Proposals(kFirstWorkspace_bytes, 1)[0];
+  }
+
+  ProductPlan Search(const ProductPlan& first) override {
+    const c10::NoGradGuard no_gradients;
+    const at::Tensor target =
+        adds_ ? at::empty_strided(to_.sizes(), to_.strides(), to_.options()) : to_;
+    ProductCandidates candidates(descriptors_, pointers_, target, adds_, first);
+    for (const uint64_t workspace_bytes : {kFirstWorkspace_bytes, uint64_t{kMostWorkspace_bytes}}) {
+      for (const ProductPlan& plan : descriptors_.Proposals(workspace_bytes, kProposals)) {
+        candidates.Add(plan);
+      }
+    }
+    const FastestCandidate fastest = FindFastest(candidates, candidates.size());
+    ProductPlan plan = candidates[fastest.candidate];
+    plan.us = fastest.us;
+    plan.first_us = fastest.first_us;
+    return plan;
+  }
+
+  std::string Text(const ProductPlan& plan) const override { return TextOf(plan); }
+
+  std::optional<ProductPlan> Parsed(const std::string& text) override {
+    std::optional<ProductPlan> plan = ParseProductPlan(text);
+    if (!plan) return std::nullopt;
+    const std::optional<ProductPlan> checked = descriptors_.Checked(plan->algorithm);
+    if (!checked) return std::nullopt;
+    plan->workspace_bytes = checked->workspace_bytes;
+    return plan;
+  }
+
+ private:
+  Descriptors& descriptors_;
+  const Pointers& pointers_;
+  const at::Tensor& to_;
+  bool adds_;
+};
 
 ProductPlanner& ProcessPlanner() {
   static ProductPlanner planner(CacheFolder());
@@ -487,26 +404,10 @@ ProductPlanner& ProcessPlanner() {
 
 }  // namespace
 
-struct ProductPlanner::Product {
-  const ProductKey& key;
-  const at::Tensor& to;
-  Pointers pointers;
-  Descriptors& descriptors;
-};
-
-std::string_view NameOf(PlanSource source) {
-  switch (source) {
-    case PlanSource::kSearched:
-      return "searched";
-    case PlanSource::kFile:
-      return "from the file";
-    case PlanSource::kFirst:
-      break;
-  }
-  return "cuBLASLt's first";
-}
-
-ProductPlanner::ProductPlanner(std::string folder) : folder_(std::move(folder)) {}
+ProductPlanner::ProductPlanner(std::string folder)
+    : choices_(std::move(folder), "products", [](c10::DeviceIndex device) {
+        return DeviceText(device, fmt::format("cuBLASLt {}", cublasLtGetVersion()));
+      }) {}
 
 void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                               const ProductOptions& options) {
@@ -529,91 +430,14 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   const void* bias = options.bias.defined() ? options.bias.const_data_ptr() : nullptr;
   Descriptors descriptors(at::cuda::getCurrentCUDABlasLtHandle(), *key);
   const Pointers pointers = {a.const_data_ptr(), b.const_data_ptr(), bias, to.mutable_data_ptr()};
-  const ProductPlan plan = PlanFor({*key, to, pointers, descriptors}, options.searches);
+  PlannedProduct product(descriptors, pointers, to, key->adds);
+  const ProductPlan& plan = *choices_.Choose(to.device().index(), *key, product, options.searches);
   // From the allocator itself: ATen would fill it where deterministic algorithms are asked for.
   c10::DataPtr workspace;
   if (plan.workspace_bytes > 0) {
     workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);
   }
   Check(descriptors.Run(pointers, plan, workspace.get(), stream), *key, "multiplying");
-}
-
-ProductPlan ProductPlanner::PlanFor(const Product& product, bool may_search) {
-  const c10::DeviceIndex device = product.to.device().index();
-  const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[{device, product.key}];
-  if (!at::globalContext().deterministicAlgorithms()) {
-    if (!entry.chosen && !entry.looked_up) {
-      entry.looked_up = true;
-      const PlansByKey& plans = KeptFor(device).plans;
-      const auto kept = plans.find(product.key);
-      const std::optional<ProductPlan> checked =
-          kept != plans.end() ? product.descriptors.Checked(kept->second.algorithm) : std::nullopt;
-      if (checked) {
-        entry.chosen = {product.key, kept->second, PlanSource::kFile};
-        entry.chosen->plan.workspace_bytes = checked->workspace_bytes;
-      }
-    }
-    if (!entry.chosen && may_search &&
-        c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None) {
-      Search(product, entry);
-    }
-    if (entry.chosen) return entry.chosen->plan;
-  }
-  if (!entry.first) {
-    entry.first = {product.key, product.descriptors.Proposals(kFirstWorkspace_bytes, 1)[0]};
-  }
-  return entry.first->plan;
-}
-
-void ProductPlanner::Search(const Product& product, Entry& entry) {
-  const c10::NoGradGuard no_gradients;
-  Descriptors& descriptors = product.descriptors;
-  std::vector<ProductPlan> others = descriptors.Proposals(kFirstWorkspace_bytes, kProposals);
-  // One is asked for as PlanFor() does, should the count make a difference.
-  const ProductPlan first = descriptors.Proposals(kFirstWorkspace_bytes, 1)[0];
-  entry.chosen = {product.key, first, PlanSource::kFirst};
-  if (searches_ == kMostSearches) return;
-  ++searches_;
-  std::ranges::copy(descriptors.Proposals(kMostWorkspace_bytes, kProposals),
-                    std::back_inserter(others));
-  try {
-    const bool adds = product.key.adds;
-    const at::Tensor target =
-        adds ? at::empty_strided(product.to.sizes(), product.to.strides(), product.to.options())
-             : product.to;
-    entry.chosen->plan =
-        ProductSearch(descriptors, product.pointers, target, adds).Best(first, others);
-  } catch (const c10::OutOfMemoryError&) {
-    return;
-  }
-  entry.chosen->source = PlanSource::kSearched;
-  auto& [file, plans] = KeptFor(product.to.device().index());
-  plans = file.Keep(product.key, entry.chosen->plan, [&](const ProductPlan& plan) {
-    return descriptors.Checked(plan.algorithm).has_value();
-  });
-  const ProductPlan& kept = plans.at(product.key);
-  if (kept == entry.chosen->plan) return;
-  entry.chosen->plan = kept;
-  entry.chosen->source = PlanSource::kFile;
-}
-
-ProductPlanner::KeptPlans& ProductPlanner::KeptFor(c10::DeviceIndex device) {
-  auto it = kept_.find(device);
-  if (it == kept_.end()) {
-    const ProductPlanFile file(folder_, DeviceText(device));
-    it = kept_.emplace(device, KeptPlans{file, file.Read()}).first;
-  }
-  return it->second;
-}
-
-std::vector<ProductPlanReport> ProductPlanner::Plans() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<ProductPlanReport> reports;
-  for (const auto& [key, entry] : entries_) {
-    if (entry.chosen || entry.first) reports.push_back(entry.chosen ? *entry.chosen : *entry.first);
-  }
-  return reports;
 }
 
 void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,

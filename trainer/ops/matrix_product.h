@@ -3,50 +3,27 @@
 //
 // Promise: MatrixProduct() gives what at::mm gives, summed in float32. The time of a search is paid once for
 // a GPU's model, a version of cuBLASLt, shape, layouts and types: the choice is kept in a file
-// (product_search.h). Partial sums are never rounded to 16 bits, nor added in an order that depends on time.
+// (plan_choices.h). Partial sums are never rounded to 16 bits, nor added in an order that depends on time: an
+// algorithm gives the same bits each time on GPUs of one model.
 //
-// Protocol, for a product that is met for the first time:
-//   1. An algorithm that the file has is taken, if cuBLASLtMatmulAlgoCheck takes it, too. The file is read once
-//      for each GPU, and again with each choice that is put there.
-//   2. Else the candidates are timed on the current stream, with the product's own matrices: what the heuristic
-//      proposes for 32 and for 128 MiB of workspace, then neighbours of the best of those. The first and the
-//      four fastest are timed again in turns. This takes 80 ms or so; of a slow product, 48 times its time.
-//      A product that sets its `to` is timed on it, since it is written anyway; one that adds, on a
-//      tensor like it.
-//   3. One is chosen that is at least 2 % faster than the first and gives the same to within rounding; else
-//      the first is. Who has searched while another process did takes what that one has put in the file.
-//   4. There is no search, and cuBLASLt's first is taken, while the stream is captured or where the caller
-//      wants none: the next call may search. Likewise, but for good, where its workspace finds no memory, and
-//      from the 257th product of a process on.
-//
-// Determinism: an algorithm gives the same bits each time on GPUs of one model. Who shares a file uses the same
-// algorithms from the first step on: a run that is resumed on its machine goes on with the same bits, whether
-// it searched or not. Where there is no folder to write to, each process searches by itself: ranks may round
-// differently then, which does no harm, since their gradients are summed; but a resumed run's bits differ.
-// With at::globalContext().deterministicAlgorithms() nothing is timed or read: cuBLASLt's first is taken,
-// which is a function of the product, the GPU and the version.
+// A search (plan_search.h) uses the product's own matrices. Its candidates are what cuBLASLt's heuristic proposes
+// for 32 and for 128 MiB of workspace, and neighbours of the best of those that cublasLtMatmulAlgoCheck takes. A
+// product that sets its `to` is timed on it, since it is written anyway; one that adds, on a tensor like it.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit
 //   a product that it does not plan (below) -> at::mm's -> MatrixProductTest.IsTheProductOfEverySize
 //   cuBLASLt refuses a product or fails -> c10::Error with the product and cuBLASLt's words -> (none)
-//   no memory for the search -> the first algorithm -> (none)
-//   an algorithm of the file that cuBLASLt refuses -> a new search
-//     -> ProductPlanFile.ReplacesWhatIsOfNoUse shows that the line is replaced
+//   a file that is damaged -> a new search -> ProductPlannerTest.SearchesAgainWhereTheFileIsDamaged
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
-#include <map>
-#include <mutex>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include "trainer/ops/product_search.h"
+#include "trainer/ops/plan_choices.h"
+#include "trainer/ops/product_plan.h"
 
 namespace lockstep::ops {
 
@@ -58,20 +35,7 @@ struct ProductOptions {
   bool searches = true;
 };
 
-enum class PlanSource {
-  kFirst,     // cuBLASLt's first
-  kSearched,  // by this process
-  kFile,      // found by another process, or an earlier one
-};
-
-// "cuBLASLt's first", "searched", "from the file".
-std::string_view NameOf(PlanSource source);
-
-struct ProductPlanReport {
-  ProductKey key;
-  ProductPlan plan;
-  PlanSource source = PlanSource::kFirst;
-};
+using ProductPlanReport = PlanReport<ProductKey, ProductPlan>;
 
 // Any number of threads may use one at a time.
 class ProductPlanner {
@@ -89,29 +53,10 @@ class ProductPlanner {
                 const ProductOptions& options = {});
 
   // What was planned so far.
-  std::vector<ProductPlanReport> Plans() const;
+  std::vector<ProductPlanReport> Plans() const { return choices_.Reports(); }
 
  private:
-  struct Entry {
-    std::optional<ProductPlanReport> first;
-    std::optional<ProductPlanReport> chosen;
-    bool looked_up = false;  // in the file
-  };
-  struct KeptPlans {
-    ProductPlanFile file;
-    PlansByKey plans;  // as it was read last
-  };
-  struct Product;
-
-  ProductPlan PlanFor(const Product& product, bool may_search);
-  void Search(const Product& product, Entry& entry);
-  KeptPlans& KeptFor(c10::DeviceIndex device);
-
-  const std::string folder_;
-  mutable std::mutex mutex_;  // of what follows
-  std::map<std::pair<c10::DeviceIndex, ProductKey>, Entry> entries_;
-  std::map<c10::DeviceIndex, KeptPlans> kept_;
-  int searches_ = 0;
+  PlanChoices<ProductKey, ProductPlan> choices_;
 };
 
 // What at::RecordFunction calls a planned product; its inputs are a and b.

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/core/GradMode.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "trainer/ops/convolution.h"
+#include "trainer/ops/convolution_planner.h"
 #include "trainer/ops/launch_arguments.h"
 #include "trainer/ops/rounded_weight.h"
 #include "trainer/ops/stem_convolution_kernel.h"
@@ -100,18 +102,6 @@ at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   return of_squares;
 }
 
-enum class Of { kSquares, kWeight };
-
-// ATen's gradient for squares or for their weight. weight: the image's.
-at::Tensor AtenGradient(const at::Tensor& dy, const at::Tensor& squares, const at::Tensor& weight,
-                        Of of) {
-  const auto [d_squares, d_weight, d_bias] = at::convolution_backward(
-      dy, squares, FusedWeightOfSquares(weight), /*bias_sizes=*/{}, /*stride=*/{1, 1},
-      /*padding=*/{0, 0}, /*dilation=*/{1, 1}, /*transposed=*/false, /*output_padding=*/{0, 0},
-      /*groups=*/1, {of == Of::kSquares, of == Of::kWeight, false});
-  return of == Of::kSquares ? d_squares : d_weight;
-}
-
 // The gradient for the weight of squares, in float32 and in parts that are yet to be added up:
 // [parts, outputs, 4, 4, channels of squares]. dy: channels last, aligned.
 at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares,
@@ -126,7 +116,7 @@ at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares,
                                    .major = device->major};
   const int64_t count = StemGradientParts(shape);
   if (count == 0) {
-    return AtenGradient(dy, squares, weight, Of::kWeight)
+    return PlannedConvolutionWeightGradient(dy, squares, FusedWeightOfSquares(weight))
         .permute({0, 2, 3, 1})
         .to(at::kFloat)
         .contiguous()
@@ -142,14 +132,16 @@ at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares,
 
 class FusedStemConvolution : public torch::autograd::Function<FusedStemConvolution> {
  public:
-  static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight) {
+  // trains: a backward may follow.
+  static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
+                          bool trains) {
     const c10::cuda::CUDAGuard guard(x.device());
     const at::Tensor squares = FusedSquares(x);
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     // Each serves the other's gradient.
     context->save_for_backward({squares, rounded});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
-    return at::conv2d(squares, FusedWeightOfSquares(rounded));
+    return PlannedConvolution(squares, FusedWeightOfSquares(rounded), {.searches = trains});
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -158,9 +150,10 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
     const at::Tensor& weight = saved[1];
     const c10::cuda::CUDAGuard guard(squares.device());
     const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
-    variable_list results(2);
+    variable_list results(3);
     if (context->needs_input_grad(0)) {
-      const at::Tensor d_squares = AtenGradient(dy, squares, weight, Of::kSquares);
+      const at::Tensor d_squares =
+          PlannedConvolutionInputGradient(dy, squares, FusedWeightOfSquares(weight));
       results[0] = ImageIn(d_squares.permute({0, 2, 3, 1}), weight.size(1))
                        .permute({0, 5, 1, 2, 3, 4})
                        .flatten(4, 5)
@@ -194,7 +187,7 @@ at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight) {
   if (!IsFused(x, weight)) {
     return Convolution(x.is_cuda() ? x.contiguous(kLast) : x, weight, /*stride=*/2, /*padding=*/3);
   }
-  return FusedStemConvolution::apply(x, weight);
+  return FusedStemConvolution::apply(x, weight, /*trains=*/at::GradMode::is_enabled());
 }
 
 at::Tensor StemConvolutionOfSquares(const at::Tensor& x, const at::Tensor& weight) {
