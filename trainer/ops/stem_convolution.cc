@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -102,18 +103,41 @@ at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   return of_squares;
 }
 
+// Of y, or of its gradient.
+StemShape ShapeOf(const at::Tensor& squares, int64_t outputs) {
+  const auto* device = at::cuda::getCurrentDeviceProperties();
+  return {.count = squares.size(0),
+          .outputs = outputs,
+          .height = static_cast<int>(squares.size(2)) - kBefore - kAfter,
+          .width = static_cast<int>(squares.size(3)) - kBefore - kAfter,
+          .framed_channels = static_cast<int>(squares.size(1)),
+          .multiprocessors = device->multiProcessorCount,
+          .major = device->major};
+}
+
+// The convolution of x in squares. weight: the image's, rounded. trains: a backward may follow.
+at::Tensor Convolved(const at::Tensor& x, const at::Tensor& squares, const at::Tensor& weight,
+                     bool trains) {
+  const at::Tensor of_squares = FusedWeightOfSquares(weight);
+  const StemShape shape = ShapeOf(squares, weight.size(0));
+  if (!HasStemForward(shape)) return PlannedConvolution(squares, of_squares, {.searches = trains});
+  // As the convolution that it is, for whoever counts operations.
+  const std::vector<int64_t> two(2, 2), three(2, 3), one(2, 1);
+  RECORD_FUNCTION(kConvolutionEvent,
+                  std::vector<c10::IValue>({x, weight, c10::IValue(), two, three, one}));
+  const at::Tensor y =
+      at::empty({shape.count, shape.outputs, shape.height, shape.width}, x.options(), kLast);
+  LaunchStemForward(squares.const_data_ptr(), of_squares.const_data_ptr(), TypeOf(x),
+                    y.mutable_data_ptr(), shape, StreamOf(x));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return y;
+}
+
 // The gradient for the weight of squares, in float32 and in parts that are yet to be added up:
 // [parts, outputs, 4, 4, channels of squares]. dy: channels last, aligned.
 at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares,
                            const at::Tensor& weight) {
-  const auto* device = at::cuda::getCurrentDeviceProperties();
-  const StemGradientShape shape = {.count = dy.size(0),
-                                   .outputs = dy.size(1),
-                                   .height = static_cast<int>(dy.size(2)),
-                                   .width = static_cast<int>(dy.size(3)),
-                                   .framed_channels = static_cast<int>(squares.size(1)),
-                                   .multiprocessors = device->multiProcessorCount,
-                                   .major = device->major};
+  const StemShape shape = ShapeOf(squares, dy.size(1));
   const int64_t count = StemGradientParts(shape);
   if (count == 0) {
     return PlannedConvolutionWeightGradient(dy, squares, FusedWeightOfSquares(weight))
@@ -141,7 +165,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
     // Each serves the other's gradient.
     context->save_for_backward({squares, rounded});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
-    return PlannedConvolution(squares, FusedWeightOfSquares(rounded), {.searches = trains});
+    return Convolved(x, squares, rounded, trains);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {

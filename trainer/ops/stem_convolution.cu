@@ -156,8 +156,15 @@ __device__ void AwaitCopyGroups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
 }
 
-// Loads four transposed matrices of 8 by 8 values. Each 8 threads give the places of a matrix's
-// rows.
+// Loads four matrices of 8 by 8 values. Each 8 threads give the places of a matrix's rows.
+__device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t place) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
+               : "r"(place)
+               : "memory");
+}
+
+// Likewise, transposed.
 __device__ inline void LoadTransposed(uint32_t (&values)[4], uint32_t place) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -221,7 +228,7 @@ struct Fragments {
 
 template <typename T>
 __device__ void SumProducts(const char* dy, const char* squares, float* partials,
-                            const StemGradientShape& shape, const Strips& strips) {
+                            const StemShape& shape, const Strips& strips) {
   extern __shared__ uint4 shared[];
   const auto stages = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   const uint32_t ring = stages + kStages * kDyRowBytes;
@@ -363,8 +370,159 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   }
 }
 
-// Turing has neither these copies nor bfloat16's instructions, and StemGradientParts says so. An
-// `if` that is no constexpr leaves all of the above in use there too.
+// Forward an output's pixel is a row of a product: of [pixels, taps and channels] by [taps and channels,
+// outputs]. A block walks down strips of the image, a few rows at a time, whose squares it keeps in shared
+// memory, while those for the next rows are on their way.
+//
+// A warp has half of the outputs, whose weights stay in its registers, and two of the rows: a square that it
+// loads is multiplied for both. cuDNN's convolutions take channels by 64, of which a square has but 16.
+constexpr int kForwardWarps = 8;
+constexpr int kForwardThreads = 32 * kForwardWarps;
+constexpr int kOwnOutputs = kOutputs / 2;    // of a warp
+constexpr int kForwardRows = kForwardWarps;  // two for the two halves of the outputs
+constexpr int kRowsUnderWindows = kForwardRows + kWindow - 1;
+constexpr int kForwardBytes = kRowsUnderWindows * kSquareRowBytes;
+constexpr int kForwardSharedBytes = 2 * kForwardBytes;
+
+// So many rows of a strip, the last ones of which may lie below the image.
+struct RowsOfStrip {
+  int64_t image;
+  int column;  // the first
+  int row;     // likewise
+
+  __device__ RowsOfStrip(int64_t index, const StemShape& shape, const Strips& strips) {
+    const int of_strip = (shape.height + kForwardRows - 1) / kForwardRows;
+    const int64_t strip = index / of_strip;
+    image = strip / strips.count;
+    column = static_cast<int>(strip % strips.count) * strips.tiles * kTile;
+    row = static_cast<int>(index % of_strip) * kForwardRows;
+  }
+};
+
+__host__ __device__ int64_t AllRowsOfStrips(const StemShape& shape, const Strips& strips) {
+  return shape.count * strips.count * ((shape.height + kForwardRows - 1) / kForwardRows);
+}
+
+template <typename T>
+__device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
+                         const StemShape& shape, const Strips& strips) {
+  extern __shared__ uint4 shared[];
+  const auto buffers = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int half = thread / 32 % 2;
+  const int pair = thread / 32 / 2;  // of rows
+
+  // A product's column is an output, in an order that gives a thread eight outputs side by side.
+  constexpr int kProducts = kOwnOutputs / 8;
+  uint32_t weights[kWindow][kWindow][kProducts][2];
+#pragma unroll
+  for (int r = 0; r < kWindow; ++r) {
+#pragma unroll
+    for (int s = 0; s < kWindow; ++s) {
+#pragma unroll
+      for (int p = 0; p < kProducts; ++p) {
+        const int output = half * kOwnOutputs + lane / 8 * 8 + 2 * p + lane / 4 % 2;
+        const uint32_t* from =
+            weight + ((output * kWindow + r) * kWindow + s) * kChannels / 2 + lane % 4;
+        weights[r][s][p][0] = from[0];
+        weights[r][s][p][1] = from[4];
+      }
+    }
+  }
+
+  // A thread copies the same pack of each row.
+  constexpr int kSquarePacks = kSquareBytes / kPackBytes;
+  static_assert(kForwardThreads / kSquarePacks >= kSquaresOfStrip);
+  const int square = thread / kSquarePacks;
+  const uint32_t square_place = buffers + SquarePlace(square, thread % kSquarePacks);
+  const auto load = [&](int64_t index, int buffer) {
+    const RowsOfStrip rows(index, shape, strips);
+    const int framed_width = shape.width + kWindow - 1;
+    const int framed_height = shape.height + kWindow - 1;
+    const char* from =
+        squares +
+        ((rows.image * framed_height + rows.row) * framed_width + rows.column) * kSquareBytes +
+        thread * kPackBytes;
+    const uint32_t to = square_place + buffer * kForwardBytes;
+    if (square < kSquaresOfStrip) {
+      const bool is_in_row = rows.column + square < framed_width;
+#pragma unroll
+      for (int r = 0; r < kRowsUnderWindows; ++r) {
+        CopyPack(to + r * kSquareRowBytes, from + int64_t{r} * framed_width * kSquareBytes,
+                 is_in_row && rows.row + r < framed_height);
+      }
+    }
+    EndCopyGroup();
+  };
+
+  // Where the row is that a thread names of its matrix: a square's pack. Of the four matrices the squares
+  // change first.
+  uint32_t square_rows[kWindow];
+#pragma unroll
+  for (int tap = 0; tap < kWindow; ++tap) {
+    square_rows[tap] =
+        buffers + 2 * pair * kSquareRowBytes + SquarePlace(lane % 16 + tap, lane / 16);
+  }
+
+  const int64_t all = AllRowsOfStrips(shape, strips);
+  const int64_t begin = all * blockIdx.x / gridDim.x;
+  const int64_t end = all * (blockIdx.x + 1) / gridDim.x;
+  if (begin < end) load(begin, 0);
+  int buffer = 0;
+  for (int64_t index = begin; index < end; ++index) {
+    AwaitCopyGroups<0>();
+    // Now all threads' copies of these rows are there, and the other buffer is no longer read.
+    __syncthreads();
+    if (index + 1 < end) load(index + 1, 1 - buffer);
+    const RowsOfStrip rows(index, shape, strips);
+    const int first_row = rows.row + 2 * pair;
+    const int tiles = first_row < shape.height ? strips.tiles : 0;
+#pragma unroll 1
+    for (int tile = 0; tile < tiles; ++tile) {
+      float sums[2][kProducts][4] = {};
+#pragma unroll
+      for (int r = 0; r <= kWindow; ++r) {
+#pragma unroll
+        for (int s = 0; s < kWindow; ++s) {
+          uint32_t pixels[4];
+          LoadMatrices(pixels, square_rows[s] + buffer * kForwardBytes + r * kSquareRowBytes +
+                                   tile * kTile * kSquareBytes);
+#pragma unroll
+          for (int p = 0; p < kProducts; ++p) {
+            if (r < kWindow) {
+              MultiplyAdd<T>(sums[0][p], pixels, weights[r][s][p][0], weights[r][s][p][1]);
+            }
+            if (r > 0) {
+              MultiplyAdd<T>(sums[1][p], pixels, weights[r - 1][s][p][0], weights[r - 1][s][p][1]);
+            }
+          }
+        }
+      }
+#pragma unroll
+      for (int which = 0; which < 2; ++which) {
+        const int row = first_row + which;
+#pragma unroll
+        for (int below = 0; below < 2; ++below) {
+          const int column = rows.column + tile * kTile + 8 * below + lane / 4;
+          if (row >= shape.height || column >= shape.width) continue;
+          Pack<T> outputs;
+#pragma unroll
+          for (int p = 0; p < kProducts; ++p) {
+            outputs.values[2 * p] = FromFloat<T>(sums[which][p][2 * below]);
+            outputs.values[2 * p + 1] = FromFloat<T>(sums[which][p][2 * below + 1]);
+          }
+          const int64_t pixel = (rows.image * shape.height + row) * shape.width + column;
+          Store(y, pixel * (kOutputs / 8) + half * (kOwnOutputs / 8) + lane % 4, outputs);
+        }
+      }
+    }
+    buffer = 1 - buffer;
+  }
+}
+
+// Turing has neither these copies nor bfloat16's instructions, and HasStemForward and StemGradientParts say
+// so. An `if` that is no constexpr leaves all of the above in use there too.
 constexpr int kLeastMajor = 8;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr bool kHasInstructions = false;
@@ -374,9 +532,21 @@ constexpr bool kHasInstructions = true;
 
 template <typename T>
 __global__ void __launch_bounds__(kGradientThreads, kBlocksPerMultiprocessor)
-    StemGradient(const char* dy, const char* squares, float* partials, StemGradientShape shape,
+    StemGradient(const char* dy, const char* squares, float* partials, StemShape shape,
                  Strips strips) {
   if (kHasInstructions) SumProducts<T>(dy, squares, partials, shape, strips);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kForwardThreads, 1)
+    StemForward(const char* squares, const uint32_t* weight, uint4* y, StemShape shape,
+                Strips strips) {
+  if (kHasInstructions) Convolve<T>(squares, weight, y, shape, strips);
+}
+
+bool HasInstructions(const StemShape& shape) {
+  return shape.major >= kLeastMajor && shape.outputs == kOutputs &&
+         shape.framed_channels == kChannels;
 }
 
 }  // namespace
@@ -399,17 +569,29 @@ void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeigh
                                                    static_cast<uint16_t*>(of_squares), shape);
 }
 
-int64_t StemGradientParts(const StemGradientShape& shape) {
-  if (shape.major < kLeastMajor || shape.outputs != kOutputs ||
-      shape.framed_channels != kChannels || shape.height < kLeastHeight) {
-    return 0;
-  }
+bool HasStemForward(const StemShape& shape) { return HasInstructions(shape); }
+
+void LaunchStemForward(const void* squares, const void* weight, FloatType type, void* y,
+                       const StemShape& shape, cudaStream_t stream) {
+  const auto kernel =
+      type == FloatType::kFloat16 ? StemForward<__half> : StemForward<__nv_bfloat16>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kForwardSharedBytes);
+  const Strips strips = StripsOf(shape.width);
+  const auto blocks = static_cast<unsigned>(
+      std::min<int64_t>(AllRowsOfStrips(shape, strips), shape.multiprocessors));
+  kernel<<<blocks, kForwardThreads, kForwardSharedBytes, stream>>>(
+      static_cast<const char*>(squares), static_cast<const uint32_t*>(weight),
+      static_cast<uint4*>(y), shape, strips);
+}
+
+int64_t StemGradientParts(const StemShape& shape) {
+  if (!HasInstructions(shape) || shape.height < kLeastHeight) return 0;
   const int64_t rows = shape.count * StripsOf(shape.width).count * shape.height;
   return std::min<int64_t>(rows, int64_t{shape.multiprocessors} * kBlocksPerMultiprocessor);
 }
 
 void LaunchStemGradient(const void* dy, const void* squares, FloatType type, float* partials,
-                        const StemGradientShape& shape, cudaStream_t stream) {
+                        const StemShape& shape, cudaStream_t stream) {
   const auto kernel =
       type == FloatType::kFloat16 ? StemGradient<__half> : StemGradient<__nv_bfloat16>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);

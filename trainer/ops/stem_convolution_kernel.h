@@ -44,25 +44,33 @@ struct StemWeightShape {
 void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeightShape& shape,
                            cudaStream_t stream);
 
-// Of the gradient for the weight of squares.
-struct StemGradientShape {
+// Of the convolution of squares.
+struct StemShape {
   int64_t count;
   int64_t outputs;
-  int height;  // of dy; squares have 3 rows and columns more
+  int height;  // of y; squares have 3 rows and columns more
   int width;
   int framed_channels;
   int multiprocessors;  // of the device
   int major;            // the device's compute capability's first number
 };
 
+// Whether LaunchStemForward knows this shape, and this device.
+bool HasStemForward(const StemShape& shape);
+
+// Enqueues y, with sums in float32. squares, weight and y are of 16 bits, contiguous as indexed above, and
+// begin at multiples of 16 bytes.
+void LaunchStemForward(const void* squares, const void* weight, FloatType type, void* y,
+                       const StemShape& shape, cudaStream_t stream);
+
 // In how many parts LaunchStemGradient sums; 0: it does not know this shape, or this device.
-int64_t StemGradientParts(const StemGradientShape& shape);
+int64_t StemGradientParts(const StemShape& shape);
 
 // Enqueues the sums over n, i and j of dy[n, i, j, o] squares[n, i + r, j + s, c]: each part's to
 // partials[part, o, r, s, c]. dy and squares are of 16 bits, contiguous as indexed here, and begin
 // at multiples of 16 bytes.
 void LaunchStemGradient(const void* dy, const void* squares, FloatType type, float* partials,
-                        const StemGradientShape& shape, cudaStream_t stream);
+                        const StemShape& shape, cudaStream_t stream);
 
 // Enqueues, to `to`, which lies in memory as `shape` says, the parts' sum: the gradient for a
 // weight from [parts, outputs, 4, 4, framed_channels] for that of squares.
