@@ -50,10 +50,12 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
   context.setAllowTF32CuDNN(precision != config::FP32);
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);
-  // cuDNN's own choice of algorithms is as fast for ResNet-50 (53.6 ms a step on an H200) as measuring them,
-  // which takes 4 to 10 s at the start.
+  // Measuring them anew at each start takes 4 to 10 s; those in 16 bits keep their plans
+  // (ops/convolution_planner.h).
   context.setBenchmarkCuDNN(false);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  // Else all new memory would be written twice, the first time with NaN.
+  context.setDeterministicFillUninitializedMemory(false);
   // What cuBLAS needs for it, before its first call.
   if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }
