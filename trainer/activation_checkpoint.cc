@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "trainer/autocast.h"
+#include "trainer/ops/rounded_weight.h"
 
 namespace lockstep {
 namespace {
@@ -118,11 +119,15 @@ class RecomputingGuard {
 // All that the second computation needs besides the input.
 struct Recipe : torch::CustomClassHolder {
   Recipe(ActivationBlock block, at::Device device)
-      : block(std::move(block)), random(device), rounding(WithoutCache(device.type())) {}
+      : block(std::move(block)),
+        random(device),
+        rounding(WithoutCache(device.type())),
+        copies(ops::WeightCopies::InUse()) {}
 
   ActivationBlock block;
   RandomState random;
   AutocastState rounding;
+  ops::WeightCopies* copies;  // on a GPU backward has a thread of its own
 };
 
 class Checkpoint : public torch::autograd::Function<Checkpoint> {
@@ -149,6 +154,7 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
       const RecomputingGuard recomputing_now;
       const RandomState::Guard random(recipe.random);
       const AutocastGuard rounding(recipe.rounding);
+      const ops::WeightCopies::Use copies(recipe.copies);
       outputs = recipe.block(inputs);
     }
     TORCH_CHECK(outputs.size() == gradients.size(), "a checkpointed block gave ", gradients.size(),

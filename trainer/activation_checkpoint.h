@@ -1,5 +1,5 @@
 // Activation checkpointing (Chen et al. 2016): a block's forward keeps nothing but its inputs; its backward
-// computes the block once more, with the same random numbers and rounding, and goes on from there.
+// computes the block once more, with the same random numbers, rounding and copies of weights, and goes on from there.
 //
 // Invariants:
 //   1. The block's parameters get their gradients as if it had been called: torch.utils.checkpoint's

@@ -8,6 +8,8 @@
 
 #include <vector>
 
+#include "trainer/ops/rounded_weight.h"
+
 namespace lockstep {
 namespace {
 
@@ -80,6 +82,26 @@ TEST_P(ActivationCheckpoint, GivesTheSameGradientsAndMovesTheSameRandomNumbers) 
       }
     }
   }
+}
+
+TEST_P(ActivationCheckpoint, TakesTheSameCopiesOfWeights) {
+  ops::WeightCopies copies;
+  Tensors used;
+  Tensors out;
+  {
+    const ops::WeightCopies::Use use(&copies);
+    out = CheckpointActivations({x_}, [&](const Tensors& in) {
+      {
+        const at::NoGradGuard no_gradients;
+        used.push_back(ops::Rounded(weight_, at::kBFloat16));
+      }
+      return Tensors{in[0].square()};
+    });
+  }
+  out[0].sum().backward();
+  ASSERT_EQ(used.size(), 2u);
+  EXPECT_TRUE(used[0].is_same(copies.Of(weight_)));
+  EXPECT_TRUE(used[1].is_same(used[0]));
 }
 
 TEST_P(ActivationCheckpoint, KeepsNothingButTheInputs) {

@@ -308,8 +308,7 @@ void Step::BeginStep() {
 void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
   const RoundedWeights rounded_weights;  // once for all micro-batches
   // Shards are gathered after their update, which would not reach copies.
-  std::optional<ops::WeightCopies::Use> copies;
-  if (!config_.optimizer().shard()) copies.emplace(copies_);
+  const ops::WeightCopies::Use copies(config_.optimizer().shard() ? nullptr : &copies_);
   for (int micro = 0; micro < accumulation_; ++micro) {
     AddMicroBatch(micro_batch(micro), /*last=*/micro + 1 == accumulation_);
   }

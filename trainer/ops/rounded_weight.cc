@@ -9,9 +9,11 @@ thread_local WeightCopies* in_use = nullptr;
 
 }  // namespace
 
-WeightCopies::Use::Use(WeightCopies& copies) : before_(std::exchange(in_use, &copies)) {}
+WeightCopies::Use::Use(WeightCopies* copies) : before_(std::exchange(in_use, copies)) {}
 
 WeightCopies::Use::~Use() { in_use = before_; }
+
+WeightCopies* WeightCopies::InUse() { return in_use; }
 
 at::Tensor WeightCopies::Of(const at::Tensor& weight) const {
   const auto copy = copies_.find(weight.const_data_ptr());

@@ -16,10 +16,10 @@ namespace lockstep::ops {
 
 class WeightCopies {
  public:
-  // While it lives, operations that this thread calls take and make these copies.
+  // While it lives, operations that this thread calls take and make these copies; null: none.
   class Use {
    public:
-    explicit Use(WeightCopies& copies);
+    explicit Use(WeightCopies* copies);
     ~Use();
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
@@ -27,6 +27,9 @@ class WeightCopies {
    private:
     WeightCopies* before_;
   };
+
+  // What this thread uses; null: none.
+  static WeightCopies* InUse();
 
   // Of a weight or what shares its memory; undefined where nobody has asked for one.
   at::Tensor Of(const at::Tensor& weight) const;

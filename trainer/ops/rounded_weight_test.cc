@@ -26,7 +26,7 @@ TEST(RoundedWeight, IsKeptWhereCopiesAreInUse) {
   const at::Tensor weight = Weight();
   EXPECT_FALSE(copies.Of(weight).defined());
   {
-    const WeightCopies::Use use(copies);
+    const WeightCopies::Use use(&copies);
     const at::Tensor rounded = Rounded(weight, at::kBFloat16);
     EXPECT_EQ(Rounded(weight, at::kBFloat16).const_data_ptr(), rounded.const_data_ptr());
     EXPECT_EQ(copies.Of(weight.detach()).const_data_ptr(), rounded.const_data_ptr());
@@ -43,7 +43,7 @@ TEST(RoundedWeight, IsKeptWhereCopiesAreInUse) {
 TEST(RoundedWeight, CopiesKeepTheOrderInMemory) {
   const at::NoGradGuard no_grad;
   WeightCopies copies;
-  const WeightCopies::Use use(copies);
+  const WeightCopies::Use use(&copies);
   const at::Tensor weight =
       at::randn({4, 8, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
   EXPECT_EQ(Rounded(weight, at::kBFloat16).strides(), weight.strides());
@@ -52,7 +52,7 @@ TEST(RoundedWeight, CopiesKeepTheOrderInMemory) {
 TEST(RoundedWeight, OnlyWhatIsTrainedIsKept) {
   const at::NoGradGuard no_grad;
   WeightCopies copies;
-  const WeightCopies::Use use(copies);
+  const WeightCopies::Use use(&copies);
   const at::Tensor frozen = at::randn({4, 8});
   Rounded(frozen, at::kBFloat16);
   EXPECT_FALSE(copies.Of(frozen).defined());
@@ -61,7 +61,7 @@ TEST(RoundedWeight, OnlyWhatIsTrainedIsKept) {
 TEST(RoundedWeight, NoneIsMadeOnceTheyAreSettled) {
   const at::NoGradGuard no_grad;
   WeightCopies copies;
-  const WeightCopies::Use use(copies);
+  const WeightCopies::Use use(&copies);
   const at::Tensor early = Weight();
   const at::Tensor late = Weight();
   const at::Tensor forgotten = Weight();
@@ -80,9 +80,9 @@ TEST(RoundedWeight, UsesNest) {
   const at::NoGradGuard no_grad;
   WeightCopies outer, inner;
   const at::Tensor weight = Weight();
-  const WeightCopies::Use use_outer(outer);
+  const WeightCopies::Use use_outer(&outer);
   {
-    const WeightCopies::Use use_inner(inner);
+    const WeightCopies::Use use_inner(&inner);
     Rounded(weight, at::kBFloat16);
   }
   EXPECT_TRUE(inner.Of(weight).defined());
