@@ -50,7 +50,7 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
   context.setAllowTF32CuDNN(precision != config::FP32);
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);
-  // Measuring them anew at each start takes 4 to 10 s; those in 16 bits keep their plans
+  // Measuring cuDNN's algorithms anew at each start takes 4 to 10 s; convolutions in 16 bits keep theirs
   // (ops/convolution_planner.h).
   context.setBenchmarkCuDNN(false);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);

@@ -20,8 +20,8 @@ config::Precision PrecisionOn(at::Device device, config::Precision wanted);
 // the same bits every time are used.
 void SetUpNumerics(config::Precision precision, bool deterministic);
 
-// While it lives, this thread's forward computes in `precision`. Weights are rounded once, until the
-// outermost one ends.
+// While it lives, this thread's forward computes in `precision`. What autocast rounds of weights is rounded
+// once, until the outermost one ends.
 class Autocast {
  public:
   Autocast(at::Device device, config::Precision precision);

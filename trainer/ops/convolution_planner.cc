@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -333,6 +335,21 @@ class ConvolutionCandidates : public Candidates {
   std::map<int64_t, std::vector<Knob>> knobs_;  // by engine
 };
 
+// False: it does not run, or there is no memory for its workspace.
+bool RunPlan(const MadeConvolutionPlan& plan, Pointers& pointers) {
+  c10::DataPtr workspace;
+  try {
+    if (plan.made->workspace_bytes() > 0) {
+      workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.made->workspace_bytes());
+    }
+  } catch (const c10::OutOfMemoryError&) {
+    return false;
+  }
+  if (plan.made->Run(pointers, workspace.get()).is_good()) return true;
+  std::ignore = cudaGetLastError();  // it is of no other's concern
+  return false;
+}
+
 class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan> {
  public:
   PlannedConvolutionOperation(const ConvolutionKey& key, Pointers& pointers,
@@ -415,9 +432,10 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
   ConvolutionTensors of = tensors;
   at::Tensor& result = Made(pass, of);
   result = at::empty(SizesOfMade(*key), tensors.x.options(), kLast);
-  Pointers pointers = {{kX, of.x.mutable_data_ptr()},
-                       {kWeight, of.weight.mutable_data_ptr()},
-                       {kY, of.y.mutable_data_ptr()}};
+  const auto pointer = [](const at::Tensor& operand) {
+    return const_cast<void*>(operand.const_data_ptr());
+  };
+  Pointers pointers = {{kX, pointer(of.x)}, {kWeight, pointer(of.weight)}, {kY, pointer(of.y)}};
   PlannedConvolutionOperation operation(*key, pointers, result);
   const MadeConvolutionPlan* plan =
       choices_.Choose(of.x.device().index(), *key, operation, options.searches);
@@ -432,15 +450,9 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
     return {of.x, of.weight, c10::IValue(), strides, paddings, std::vector<int64_t>{1, 1}};
   };
   RECORD_FUNCTION(is_forward ? kConvolutionEvent : kConvolutionGradientEvent, inputs());
-  // From the allocator itself: ATen would fill it where deterministic algorithms are asked for.
-  c10::DataPtr workspace;
-  if (plan->made->workspace_bytes() > 0) {
-    workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan->made->workspace_bytes());
-  }
-  auto status = plan->made->Run(pointers, workspace.get());
-  TORCH_CHECK(status.is_good(), "the convolution ", Description(*key), ": cuDNN says ",
-              status.get_message());
-  return result;
+  if (RunPlan(*plan, pointers)) return result;
+  result = at::Tensor();
+  return AtenConvolution(pass, tensors, options);
 }
 
 std::vector<ConvolutionPlanReport> ConvolutionPlanner::Plans() const {

@@ -14,7 +14,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <iterator>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -432,7 +432,6 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   const Pointers pointers = {a.const_data_ptr(), b.const_data_ptr(), bias, to.mutable_data_ptr()};
   PlannedProduct product(descriptors, pointers, to, key->adds);
   const ProductPlan& plan = *choices_.Choose(to.device().index(), *key, product, options.searches);
-  // From the allocator itself: ATen would fill it where deterministic algorithms are asked for.
   c10::DataPtr workspace;
   if (plan.workspace_bytes > 0) {
     workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);

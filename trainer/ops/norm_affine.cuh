@@ -1,5 +1,5 @@
-// A channel's norm, as the kernels of batch_norm.h and norm_pool.h compute it: each must round it
-// alike, as one says what ReLU let pass and another asks again.
+// A channel's norm, as the kernels of batch_norm.h and norm_pool.h compute it. The backward of batch_norm.h
+// asks again what ReLU let pass, so both passes must round it alike.
 #pragma once
 
 #include <cstdint>

@@ -56,7 +56,7 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
                     .codes = codes.mutable_data_ptr<uint8_t>()},
                    TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    context->save_for_backward({x, weight, bias, statistics, codes});
+    context->save_for_backward({x, weight, statistics, codes});
     context->saved_data["ranks"] = reinterpret_cast<int64_t>(norm.ranks);
     return y;
   }
@@ -74,10 +74,9 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
     const at::Tensor dx = at::empty_like(x);
     NormPoolBackward tensors{.x = x.const_data_ptr(),
                              .dy = dy.const_data_ptr(),
-                             .codes = saved[4].const_data_ptr<uint8_t>(),
+                             .codes = saved[3].const_data_ptr<uint8_t>(),
                              .weight = saved[1].const_data_ptr<float>(),
-                             .bias = saved[2].const_data_ptr<float>(),
-                             .statistics = saved[3].const_data_ptr<float>(),
+                             .statistics = saved[2].const_data_ptr<float>(),
                              .partials = partials.mutable_data_ptr<float>(),
                              .d_weights = own.mutable_data_ptr<float>(),
                              .dx = dx.mutable_data_ptr()};

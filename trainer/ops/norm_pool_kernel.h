@@ -37,7 +37,6 @@ struct NormPoolBackward {
   const void* dy;
   const uint8_t* codes;
   const float* weight;
-  const float* bias;
   const float* statistics;
   float* partials;   // scratch
   float* d_weights;  // [2, channels]: sums of dz x^, of dz

@@ -7,18 +7,22 @@
 //   2. Else the plan is searched for. Who has searched while another process did takes what that one has put in
 //      the file.
 //   3. There is no search, and the library's first plan is taken, while it cannot be timed or where the
-//      caller wants none: the next call may search. Likewise, but for good, where the search finds no memory,
-//      and from the 257th operation of a process on.
+//      caller wants none: the next call may search. Likewise, but for good, where the search fails, as for want of
+//      memory, and after 256 searches of one kind in a process. Another batch size is another operation, such as
+//      an epoch's short last batch.
 //   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read: the library's first plan is
 //      taken, which is a function of the operation, the GPU and the version.
 //
 // Determinism: who shares a file uses the same plans from the first step on: a run that is resumed on its machine
 // goes on with the same bits, whether it searched or not. Where there is no folder to write to, each process
 // searches by itself: ranks may round differently then, which does no harm, since their gradients are summed; but
-// a resumed run's bits differ.
+// a resumed run's bits differ. So they do after a search that failed, after the last search, and in the step that
+// searches where blocks are checkpointed, whose first computation wants no search.
+//
+// Nothing is ever forgotten: each operation keeps its first plan and the one that was chosen.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   no memory for the search -> the first plan -> PlanChoicesTest.NoMemoryIsTheFirst
+//   a search fails, as for want of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst
 //   a plan of the file that the library refuses -> a new search -> PlanChoicesTest.ReplacesWhatIsOfNoUse
 //   the library has no plan -> null -> PlanChoicesTest.ThereMayBeNone
 #pragma once
@@ -52,7 +56,7 @@ class PlannedOperation {
   // What the library proposes first, which takes no timing; nothing: it has none.
   virtual std::optional<Plan> First() = 0;
 
-  // Searches; throws c10::OutOfMemoryError where that finds no memory.
+  // Searches; throws c10::Error where that fails.
   virtual Plan Search(const Plan& first) = 0;
 
   // A plan's text for the file, and back; nothing: no plan that the library takes here.
@@ -147,7 +151,7 @@ class PlanChoices {
     ++searches_;
     try {
       entry.chosen->plan = operation.Search(*first);
-    } catch (const c10::OutOfMemoryError&) {
+    } catch (const c10::Error&) {
       return;
     }
     entry.chosen->source = PlanSource::kSearched;

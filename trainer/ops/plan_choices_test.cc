@@ -36,6 +36,7 @@ class Operation : public PlannedOperation<int> {
   int Search(const int& first) override {
     ++searches;
     EXPECT_EQ(first, 1);
+    TORCH_CHECK(runs, "the first does not run");
     if (!has_memory) throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "no memory");
     return found;
   }
@@ -52,6 +53,7 @@ class Operation : public PlannedOperation<int> {
   bool can_be_timed = true;
   bool has_plans = true;
   bool has_memory = true;
+  bool runs = true;
   int firsts = 0;
   int searches = 0;
 };
@@ -161,13 +163,16 @@ TEST_F(PlanChoicesTest, TheFirstWhereAlgorithmsMustBeDeterministic) {
   EXPECT_EQ(choices.Take(operation_), 2);
 }
 
-TEST_F(PlanChoicesTest, NoMemoryIsTheFirst) {
-  Choices choices(folder_);
-  operation_.has_memory = false;
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(choices.Take(operation_), 1);
-  EXPECT_EQ(operation_.searches, 1);
-  EXPECT_EQ(choices.Source(), PlanSource::kFirst);
-  EXPECT_TRUE(fs::is_empty(folder_));
+TEST_F(PlanChoicesTest, ASearchThatFailsGivesTheFirst) {
+  for (bool Operation::*const what : {&Operation::has_memory, &Operation::runs}) {
+    Choices choices(folder_);
+    Operation operation;
+    operation.*what = false;
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(choices.Take(operation), 1);
+    EXPECT_EQ(operation.searches, 1);
+    EXPECT_EQ(choices.Source(), PlanSource::kFirst);
+    EXPECT_TRUE(fs::is_empty(folder_));
+  }
 }
 
 TEST_F(PlanChoicesTest, ThereMayBeNone) {

@@ -122,9 +122,11 @@ at::Tensor Convolved(const at::Tensor& x, const at::Tensor& squares, const at::T
   const StemShape shape = ShapeOf(squares, weight.size(0));
   if (!HasStemForward(shape)) return PlannedConvolution(squares, of_squares, {.searches = trains});
   // As the convolution that it is, for whoever counts operations.
-  const std::vector<int64_t> two(2, 2), three(2, 3), one(2, 1);
-  RECORD_FUNCTION(kConvolutionEvent,
-                  std::vector<c10::IValue>({x, weight, c10::IValue(), two, three, one}));
+  const auto inputs = [&]() -> std::vector<c10::IValue> {
+    const auto both = [](int64_t number) { return std::vector<int64_t>(2, number); };
+    return {x, weight, c10::IValue(), /*stride=*/both(2), /*padding=*/both(3), both(1)};
+  };
+  RECORD_FUNCTION(kConvolutionEvent, inputs());
   const at::Tensor y =
       at::empty({shape.count, shape.outputs, shape.height, shape.width}, x.options(), kLast);
   LaunchStemForward(squares.const_data_ptr(), of_squares.const_data_ptr(), TypeOf(x),
@@ -135,12 +137,13 @@ at::Tensor Convolved(const at::Tensor& x, const at::Tensor& squares, const at::T
 
 // The gradient for the weight of squares, in float32 and in parts that are yet to be added up:
 // [parts, outputs, 4, 4, channels of squares]. dy: channels last, aligned.
-at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares,
-                           const at::Tensor& weight) {
+at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares) {
   const StemShape shape = ShapeOf(squares, dy.size(1));
   const int64_t count = StemGradientParts(shape);
   if (count == 0) {
-    return PlannedConvolutionWeightGradient(dy, squares, FusedWeightOfSquares(weight))
+    const at::Tensor of_squares =
+        at::empty({shape.outputs, shape.framed_channels, 4, 4}, dy.options(), kLast);
+    return PlannedConvolutionWeightGradient(dy, squares, of_squares)
         .permute({0, 2, 3, 1})
         .to(at::kFloat)
         .contiguous()
@@ -186,7 +189,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
     if (context->needs_input_grad(1)) {
       const at::Tensor to = context->saved_data["d_weight"].toTensor();
       const at::Tensor sums = to.defined() ? to : at::empty_like(weight, at::kFloat);
-      const at::Tensor parts = PartsOfGradient(dy, squares, weight);
+      const at::Tensor parts = PartsOfGradient(dy, squares);
       LaunchSumStemGradients(
           parts.const_data_ptr<float>(), parts.size(0),
           {sums.mutable_data_ptr<float>(), /*adds=*/to.defined() && !TakesOver(to)}, ShapeOf(sums),
