@@ -356,8 +356,6 @@ class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan>
                               const at::Tensor& result)
       : key_(key), pointers_(pointers), result_(result) {}
 
-  bool CanBeTimed() override { return !IsCapturing(); }
-
   std::optional<MadeConvolutionPlan> First() override {
     for (const HeurMode_t mode : {HeurMode_t::A, HeurMode_t::FALLBACK}) {
       for (const ConvolutionPlan& plan : Proposals(key_, mode)) {
@@ -451,7 +449,7 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
   };
   RECORD_FUNCTION(is_forward ? kConvolutionEvent : kConvolutionGradientEvent, inputs());
   if (RunPlan(*plan, pointers)) return result;
-  result = at::Tensor();
+  result = at::Tensor();  // ATen's needs the memory
   return AtenConvolution(pass, tensors, options);
 }
 

@@ -355,8 +355,6 @@ class PlannedProduct : public PlannedOperation<ProductPlan> {
                  bool adds)
       : descriptors_(descriptors), pointers_(pointers), to_(to), adds_(adds) {}
 
-  bool CanBeTimed() override { return !IsCapturing(); }
-
   // One is asked for, should the count make a difference.
   std::optional<ProductPlan> First() override {
     return descriptors_.Proposals(kFirstWorkspace_bytes, 1)[0];

@@ -50,8 +50,7 @@ class PlannedOperation {
  public:
   virtual ~PlannedOperation() = default;
 
-  // Not while the stream is captured.
-  virtual bool CanBeTimed() = 0;
+  virtual bool CanBeTimed() { return !IsCapturing(); }
 
   // What the library proposes first, which takes no timing; nothing: it has none.
   virtual std::optional<Plan> First() = 0;

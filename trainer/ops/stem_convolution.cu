@@ -384,14 +384,18 @@ constexpr int kRowsUnderWindows = kForwardRows + kWindow - 1;
 constexpr int kForwardBytes = kRowsUnderWindows * kSquareRowBytes;
 constexpr int kForwardSharedBytes = 2 * kForwardBytes;
 
-// So many rows of a strip, the last ones of which may lie below the image.
+__host__ __device__ int BlocksOfStrip(const StemShape& shape) {
+  return (shape.height + kForwardRows - 1) / kForwardRows;
+}
+
+// kForwardRows rows of a strip, the last ones of which may lie below the image.
 struct RowsOfStrip {
   int64_t image;
   int column;  // the first
   int row;     // likewise
 
   __device__ RowsOfStrip(int64_t index, const StemShape& shape, const Strips& strips) {
-    const int of_strip = (shape.height + kForwardRows - 1) / kForwardRows;
+    const int of_strip = BlocksOfStrip(shape);
     const int64_t strip = index / of_strip;
     image = strip / strips.count;
     column = static_cast<int>(strip % strips.count) * strips.tiles * kTile;
@@ -400,7 +404,7 @@ struct RowsOfStrip {
 };
 
 __host__ __device__ int64_t AllRowsOfStrips(const StemShape& shape, const Strips& strips) {
-  return shape.count * strips.count * ((shape.height + kForwardRows - 1) / kForwardRows);
+  return shape.count * strips.count * BlocksOfStrip(shape);
 }
 
 template <typename T>
@@ -544,11 +548,6 @@ __global__ void __launch_bounds__(kForwardThreads, 1)
   if (kHasInstructions) Convolve<T>(squares, weight, y, shape, strips);
 }
 
-bool HasInstructions(const StemShape& shape) {
-  return shape.major >= kLeastMajor && shape.outputs == kOutputs &&
-         shape.framed_channels == kChannels;
-}
-
 }  // namespace
 
 void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cudaStream_t stream) {
@@ -569,7 +568,10 @@ void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeigh
                                                    static_cast<uint16_t*>(of_squares), shape);
 }
 
-bool HasStemForward(const StemShape& shape) { return HasInstructions(shape); }
+bool HasStemForward(const StemShape& shape) {
+  return shape.major >= kLeastMajor && shape.outputs == kOutputs &&
+         shape.framed_channels == kChannels;
+}
 
 void LaunchStemForward(const void* squares, const void* weight, FloatType type, void* y,
                        const StemShape& shape, cudaStream_t stream) {
@@ -585,7 +587,7 @@ void LaunchStemForward(const void* squares, const void* weight, FloatType type, 
 }
 
 int64_t StemGradientParts(const StemShape& shape) {
-  if (!HasInstructions(shape) || shape.height < kLeastHeight) return 0;
+  if (!HasStemForward(shape) || shape.height < kLeastHeight) return 0;
   const int64_t rows = shape.count * StripsOf(shape.width).count * shape.height;
   return std::min<int64_t>(rows, int64_t{shape.multiprocessors} * kBlocksPerMultiprocessor);
 }
