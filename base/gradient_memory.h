@@ -5,9 +5,10 @@
 //   - an operation that makes a gradient itself asks TakeOver() before it writes: true means that the gradient
 //     goes over what the memory holds, false that it is to be added; or
 //   - whoever can only add, as autograd does, calls ZeroIfUnset() first.
-// What TakeOver() was asked for first is left as it is by the next Begin(), other memory is to be zero then:
-// the owner sets to zero whatever IsToBeZero(), at best all at once. Before the step's sums are read,
-// ZeroIfUnset() sees to those that no gradient came for.
+// Only after these is there memory for certain, and its address is the same until the next Begin(): the step's
+// first of them calls the owner's `open`, which may take the memory only then, and which sets to zero what
+// IsToBeZero(), at best with its neighbours. What TakeOver() was asked for first is left as it is by the next
+// step. Before the step's sums are read, ZeroIfUnset() sees to those that no gradient came for.
 //
 // The sums are those of zeroing all and adding, but for the order in which a product that adds may sum.
 #pragma once
@@ -15,12 +16,15 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include <functional>
 #include <utility>
 
 namespace lockstep {
 
 class GradientMemory : public c10::BackendMeta {
  public:
+  explicit GradientMemory(std::function<void()> open) : open_(std::move(open)) {}
+
   void AttachTo(const at::Tensor& gradient) {
     gradient.unsafeGetTensorImpl()->set_backend_meta(
         c10::intrusive_ptr<GradientMemory>::reclaim_copy(this));
@@ -28,17 +32,19 @@ class GradientMemory : public c10::BackendMeta {
 
   void Begin() { is_unset_ = true; }
 
-  // At the beginning of a step.
+  // In `open`.
   bool IsToBeZero() const { return !is_taken_over_; }
 
   bool TakeOver() {
     if (!std::exchange(is_unset_, false)) return false;
+    open_();
     is_taken_over_ = true;
     return true;
   }
 
   void ZeroIfUnset(const at::Tensor& gradient) {
     if (!std::exchange(is_unset_, false)) return;
+    open_();
     if (std::exchange(is_taken_over_, false)) gradient.zero_();
   }
 
@@ -48,6 +54,7 @@ class GradientMemory : public c10::BackendMeta {
   }
 
  private:
+  std::function<void()> open_;
   bool is_unset_ = false;       // since Begin(), no gradient has come
   bool is_taken_over_ = false;  // the last that came first was written over what was there
 };

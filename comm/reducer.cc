@@ -34,7 +34,7 @@ struct Reducer::Slot {
   std::shared_ptr<torch::autograd::Node> accumulator;
   uintptr_t hook = 0;
   unsigned before_addition = 0;  // a hook, too
-  c10::intrusive_ptr<GradientMemory> memory = c10::make_intrusive<GradientMemory>();
+  c10::intrusive_ptr<GradientMemory> memory;
   bool has_gradient = false;  // since Begin()
   bool counted = false;       // in the backward that reduces
 };
@@ -45,10 +45,13 @@ struct Reducer::Bucket {
   int64_t first_gradient = 0;  // elements before it are scalars
   std::vector<size_t> slots;
   Label label;
-  at::Tensor flat;        // the gradients
-  at::Tensor wire;        // them in reduce_dtype, where that is another
-  at::Tensor parameters;  // with shard: the parameters, laid out as the gradients
-  size_t missing = 0;     // gradients still to come in the backward that reduces
+  at::Tensor flat;               // the gradients
+  bool is_lent = false;          // flat's memory comes and goes
+  bool is_open = false;          // flat has memory, and zeros where they are needed, since Begin()
+  std::vector<at::Tensor> gaps;  // of one that is lent: what is in flat and no gradient
+  at::Tensor wire;               // them in reduce_dtype, where that is another
+  at::Tensor parameters;         // with shard: the parameters, laid out as the gradients
+  size_t missing = 0;            // gradients still to come in the backward that reduces
   bool under_way = false;
   Work work;
 };
@@ -73,6 +76,19 @@ at::Tensor ViewLike(const at::Tensor& parameter, const at::Tensor& flat, int64_t
     return flat.as_strided(parameter.sizes(), parameter.strides(), offset);
   }
   return flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
+}
+
+// Of a tensor and all its views, which keep their places in it.
+void GiveMemoryBack(const at::Tensor& flat) {
+  flat.storage().set_data_ptr_noswap(at::DataPtr(nullptr, flat.device()));
+}
+
+bool HasMemory(const at::Tensor& flat) { return flat.storage().data() != nullptr; }
+
+void TakeMemory(const at::Tensor& flat) {
+  const c10::DeviceGuard guard(flat.device());
+  const at::Storage& storage = flat.storage();
+  storage.set_data_ptr_noswap(storage.allocator()->allocate(storage.nbytes()));
 }
 
 // "fc.weight, fc.bias and 54 more", in about `limit` bytes.
@@ -100,6 +116,11 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
   for (const auto& [name, tensor] : parameters)
     slots_.push_back({.name = name, .parameter = tensor});
 
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].memory =
+        c10::make_intrusive<GradientMemory>([this, i] { Open(buckets_[slots_[i].bucket]); });
+  }
+
   std::vector<int64_t> reverse(slots_.size());
   std::iota(reverse.rbegin(), reverse.rend(), int64_t{0});
   FillBuckets(reverse);
@@ -125,6 +146,7 @@ Reducer::~Reducer() {
   for (Slot& slot : slots_) {
     slot.accumulator->del_post_hook(slot.hook);
     slot.parameter.remove_hook(slot.before_addition);
+    slot.parameter.mutable_grad() = at::Tensor();
   }
 }
 
@@ -153,7 +175,6 @@ void Reducer::FillBuckets(const std::vector<int64_t>& order) {
     buckets_[bucket].elements += elements;
   }
 
-  flats_.clear();
   for (size_t i = 0; i < buckets_.size(); ++i) {
     Bucket& bucket = buckets_[i];
     bucket.elements =
@@ -162,12 +183,27 @@ void Reducer::FillBuckets(const std::vector<int64_t>& order) {
     if (options_.reduce_dtype && bucket.dtype == at::kFloat) {
       bucket.wire = communicator_.Allocate(bucket.elements, *options_.reduce_dtype);
     }
-    flats_.push_back(bucket.flat);
+    // The first holds the scalars. Of several ranks' a communicator may know the address, and one where memory
+    // runs out in a step must have what the others wait for.
+    bucket.is_lent = i > 0 && communicator_.world_size() == 1 && bucket.flat.storage().resizable();
+    if (bucket.is_lent) bucket.gaps = GapsOf(bucket);
     std::vector<std::string> names;
     for (const size_t slot : bucket.slots) names.push_back(slots_[slot].name);
     bucket.label = communicator_.MakeLabel(
         fmt::format("bucket {}: {}", i, names.empty() ? "scalars" : NamesText(names, 120)));
   }
+}
+
+std::vector<at::Tensor> Reducer::GapsOf(const Bucket& bucket) const {
+  std::vector<at::Tensor> gaps;
+  for (size_t i = 0; i < bucket.slots.size(); ++i) {
+    const Slot& slot = slots_[bucket.slots[i]];
+    const int64_t begin = slot.offset + slot.parameter.numel();
+    const bool is_last = i + 1 == bucket.slots.size();
+    const int64_t end = is_last ? bucket.elements : slots_[bucket.slots[i + 1]].offset;
+    if (begin < end) gaps.push_back(bucket.flat.narrow(0, begin, end - begin));
+  }
+  return gaps;
 }
 
 // Gradients and scalars that exist already keep their values.
@@ -236,7 +272,8 @@ void Reducer::MakeStages() {
   stages_.clear();
   size_t bytes = 0;
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    if (stages_.empty() || bytes >= kStageBytes) {
+    if (stages_.empty() || bytes >= kStageBytes ||
+        i - stages_.back().first_bucket == kMostStageBuckets) {
       stages_.push_back({.first_bucket = i});
       bytes = 0;
     }
@@ -306,20 +343,44 @@ at::Tensor Reducer::OwnSlice(const at::Tensor& flat) const {
 // ---- A step -------------------------------------------------------------------------------------
 
 void Reducer::Begin() {
-  std::vector<at::Tensor> zeros;
+  ReleaseGradients();
   for (Slot& slot : slots_) {
     slot.has_gradient = slot.counted = false;
     slot.memory->Begin();
-    if (slot.memory->IsToBeZero()) zeros.push_back(slot.parameter.grad());
   }
-  if (zeros.size() == slots_.size()) zeros = flats_;
-  zeros.push_back(scalars_);
-  at::_foreach_zero_(zeros);
-  for (Bucket& bucket : buckets_) bucket.missing = bucket.slots.size();
+  for (Bucket& bucket : buckets_) {
+    bucket.missing = bucket.slots.size();
+    bucket.is_open = false;
+  }
+  Open(buckets_[0]);
   arrivals_.clear();
   reducing_ = false;
   saw_gradient_ = false;
   launched_ = 0;
+}
+
+// Before the bucket's first gradient.
+void Reducer::Open(Bucket& bucket) {
+  if (std::exchange(bucket.is_open, true)) return;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> zeros;
+  for (const size_t index : bucket.slots) {
+    const Slot& slot = slots_[index];
+    if (slot.memory->IsToBeZero()) zeros.push_back(slot.parameter.grad());
+  }
+  if (zeros.size() == bucket.slots.size()) zeros = {bucket.flat};
+  if (!HasMemory(bucket.flat)) {
+    TakeMemory(bucket.flat);
+    zeros.insert(zeros.end(), bucket.gaps.begin(), bucket.gaps.end());
+  }
+  if (&bucket == &buckets_[0]) zeros.push_back(scalars_);
+  if (!zeros.empty()) at::_foreach_zero_(zeros);
+}
+
+void Reducer::ReleaseGradients() {
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.is_lent) GiveMemoryBack(bucket.flat);
+  }
 }
 
 void Reducer::ReduceDuringBackward() {

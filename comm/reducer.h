@@ -1,7 +1,7 @@
 // Reducer: the gradients of all ranks, summed while backward is still running.
 //
-// Promise: after Wait() every parameter's gradient, and scalars(), hold the sum over all ranks of
-// what each rank accumulated since Begin(), the same bits on every rank. With `shard`, once the
+// Promise: after Wait(), and until ReleaseGradients(), every parameter's gradient, and scalars(), hold the sum
+// over all ranks of what each rank accumulated since Begin(), the same bits on every rank. With `shard`, once the
 // layout is settled, a rank holds only its part of that sum: the gradients of its shards().
 //
 // Invariants:
@@ -21,6 +21,8 @@
 //   6. Nothing waits for the device, so a step can be captured in a CUDA graph.
 //   7. Gradients that an operation wrote itself in the last step are not set to zero for this one, but written
 //      over (base/gradient_memory.h).
+//   8. Where there is one rank, gradients take no memory between ReleaseGradients() and the first of their
+//      bucket in the next step: forward's activations can have it. Only bucket 0 keeps its own.
 //
 // A step, in order:
 //   1. Begin(): gradients count as zero, and scalars are
@@ -33,11 +35,12 @@
 //   6. Wait(): what is under way is waited for (on the GPU: by the current stream, not by the host).
 //      In the first step, once every rank is known to have come so far, SettleLayout() follows
 //   7. Norm(), where it decides about the update
-//   8. for each stage, which is some buckets of at least kStageBytes together: Wait(stage), the
+//   8. for each stage, which is kMostStageBuckets or some of at least kStageBytes together: Wait(stage), the
 //      update of shards(stage), GatherParameters(stage). Where nothing has to be known of all
 //      gradients first, the updates of the first stages so hide the collectives of the last, which
 //      begin when there is no backward left to hide them
-//   9. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives are
+//   9. ReleaseGradients()
+//  10. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives are
 //      under way while the caller prepares the next step
 // A rank that cannot go on with the step calls ReduceNow() and Wait(), so that no other waits for it.
 //
@@ -81,7 +84,7 @@ struct Shard {
   std::string name;        // of the parameter
   int64_t dimensions = 0;  // of the whole parameter
   at::Tensor parameter;    // without gradient history
-  at::Tensor gradient;     // of the same shape
+  at::Tensor gradient;     // of the same shape; where it lies may change from step to step
   // Where the job is sharded, and the above are flat: the whole parameter, and how many elements of its
   // memory lie before these.
   at::Tensor whole;
@@ -94,6 +97,8 @@ class Reducer {
   // Less than that is on its way for so short a time that updating the rest meanwhile would save less
   // than the calls for it cost.
   static constexpr int64_t kStageBytes = int64_t{16} << 20;
+  // Of a stage: whoever updates it may have to know where each of its buckets lies.
+  static constexpr size_t kMostStageBuckets = 64;
 
   // `parameters`: leaves that require a gradient, all on one device. Keeps a reference to
   // `communicator`. Every rank must call it.
@@ -140,12 +145,17 @@ class Reducer {
   void GatherParameters(size_t stage);
   void WaitForParameters();
 
+  // What has been queued may still read the gradients, and nothing else from now on: their memory may be
+  // another's until the next step's, and lie elsewhere then.
+  void ReleaseGradients();
+
  private:
   struct Slot;  // a parameter's place
   struct Bucket;
 
   bool sharding() const { return options_.shard && settled_; }
   void FillBuckets(const std::vector<int64_t>& order);
+  std::vector<at::Tensor> GapsOf(const Bucket& bucket) const;
   void PointGradientsIntoBuckets();
   std::vector<int64_t> AgreedOrder();
   void MakeStages();
@@ -153,6 +163,7 @@ class Reducer {
   void WaitForBucket(size_t bucket);
   void ListSlices();
   at::Tensor OwnSlice(const at::Tensor& flat) const;
+  void Open(Bucket& bucket);
   void OnGradient(size_t slot);
   void ZeroUnset(Slot& slot);
   void LaunchFullBuckets();
@@ -164,7 +175,6 @@ class Reducer {
   bool own_scalars_;         // scalars() is not part of bucket 0
   std::vector<Slot> slots_;  // in the order of the parameters
   std::vector<Bucket> buckets_;
-  std::vector<at::Tensor> flats_;  // the buckets' memory
   at::Tensor scalars_;
   Work scalars_work_;
   Label scalars_label_, norm_label_;

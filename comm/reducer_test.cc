@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/gradient_memory.h"
+#include "comm/alone.h"
 #include "comm/mpi_test_world.h"
 
 namespace lockstep {
@@ -516,13 +517,84 @@ TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
   }
 }
 
+bool HasMemory(const at::Tensor& tensor) { return tensor.storage().data() != nullptr; }
+
+// The tensor's memory, with whatever else is in it.
+at::Tensor AllMemoryOf(const at::Tensor& tensor) {
+  const auto elements =
+      static_cast<int64_t>(tensor.storage().nbytes()) / static_cast<int64_t>(tensor.element_size());
+  return at::empty({0}, tensor.options()).set_(tensor.storage(), 0, {elements}, {1});
+}
+
+// Of a bucket each. `own` writes its gradient itself, which leaves the rest of its bucket as it was.
+TEST_P(ReducerTest, WhereARankIsAloneGradientsTakeNoMemoryUntilTheyCome) {
+  const auto alone = MakeAlone(device());
+  auto model = MakeModel(floats());
+  const at::Tensor own = torch::ones({70}, floats().requires_grad(true));
+  std::vector<NamedTensor> parameters = ParametersOf(*model);
+  parameters.push_back({"own", own});
+  Reducer reducer(parameters, *alone, {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  const auto loss_of = [&](int64_t micro) {
+    return model->forward(InputOf(0, micro, floats())).square().sum();
+  };
+  std::vector<at::Tensor> expected =
+      torch::autograd::grad({loss_of(0) + loss_of(1)}, model->parameters());
+  expected.push_back(at::full({70}, 2 * 3.0, floats()));
+  double square_norm = 0;
+  for (const at::Tensor& gradient : expected) {
+    square_norm += gradient.square().sum().item<double>();
+  }
+
+  for (int step = 0; step < 4; ++step) {
+    reducer.Begin();
+    at::Tensor loss = loss_of(0) + OwnGradient::apply(own, 3.0);
+    const size_t in_bucket_0 = step == 0 ? parameters.size() - 1 : reducer.order().front();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      EXPECT_EQ(HasMemory(parameters[i].tensor.grad()), i == in_bucket_0)
+          << "step " << step << ", " << parameters[i].name;
+    }
+    loss.backward();
+    loss = loss_of(1) + OwnGradient::apply(own, 3.0);
+    reducer.ReduceDuringBackward();
+    loss.backward();
+    reducer.Finish();
+    reducer.Wait();
+    if (step == 0) reducer.SettleLayout();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      EXPECT_TRUE(at::allclose(parameters[i].tensor.grad(), expected[i], 1e-5, 1e-6))
+          << "step " << step << ", " << parameters[i].name;
+    }
+    EXPECT_NEAR(reducer.Norm().item<double>(), std::sqrt(square_norm),
+                1e-4 * std::sqrt(square_norm));
+    // What the next step may find in the memory that it gets.
+    for (const NamedTensor& parameter : parameters) {
+      AllMemoryOf(parameter.tensor.grad()).fill_(NAN);
+    }
+    reducer.ReleaseGradients();
+  }
+}
+
+TEST_P(ReducerTest, AmongSeveralRanksGradientsKeepTheirMemory) {
+  if (ranks() == 1) GTEST_SKIP() << "of several ranks";
+  auto model = MakeModel(floats());
+  Reducer reducer(ParametersOf(*model), communicator(),
+                  {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  Step(reducer, model);
+  reducer.ReleaseGradients();
+  for (const at::Tensor& parameter : model->parameters()) {
+    EXPECT_TRUE(HasMemory(parameter.grad()));
+  }
+}
+
 // The whole of a step but for SettleLayout(), whatever is in it, replayed with other inputs.
 TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   if (device().is_cpu()) GTEST_SKIP() << "a GPU's business";
-  for (const bool shard : {false, true}) {
+  const auto alone = MakeAlone(device());
+  for (const auto& [on, shard] :
+       {std::pair(&communicator(), false), {&communicator(), true}, {alone.get(), false}}) {
     auto model = MakeModel(floats());
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    Reducer reducer(ParametersOf(*model), communicator(),
+    Reducer reducer(ParametersOf(*model), *on,
                     {.first_bucket_bytes = 1, .bucket_bytes = 256, .shard = shard});
     const at::Tensor input = torch::zeros({3, 6}, floats());
     const auto step = [&] {
@@ -545,6 +617,7 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
       step();
       reducer.Norm();
       gather();
+      reducer.ReleaseGradients();
     }
     at::cuda::CUDAGraph graph;
     c10::cuda::getCurrentCUDAStream().synchronize();
@@ -552,6 +625,7 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
     step();
     const at::Tensor norm = reducer.Norm();
     gather();
+    reducer.ReleaseGradients();
     graph.capture_end();
 
     for (int micro = 0; micro < 3; ++micro) {
@@ -566,7 +640,7 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   }
 }
 
-// Small buckets are updated together, large ones as they come.
+// Small buckets are updated together, up to some number, large ones as they come.
 TEST_P(ReducerTest, StagesAreBucketsOfSomeSize) {
   std::vector<NamedTensor> parameters;
   for (int i = 0; i < 9; ++i) {
@@ -588,6 +662,19 @@ TEST_P(ReducerTest, StagesAreBucketsOfSomeSize) {
     EXPECT_EQ(reducer.shards(1).size(), 4u);
     EXPECT_EQ(reducer.shards(3).size(), 1u);
   }
+
+  parameters.clear();
+  for (int i = 0; i < 130; ++i) {
+    parameters.push_back({"p" + std::to_string(i), torch::ones({1}, floats().requires_grad(true))});
+  }
+  Reducer reducer(parameters, communicator(), {.first_bucket_bytes = 1, .bucket_bytes = 1});
+  reducer.Begin();
+  reducer.ReduceNow();
+  reducer.Wait();
+  reducer.SettleLayout();
+  ASSERT_EQ(reducer.stages(), 3u);
+  EXPECT_EQ(reducer.shards(0).size(), Reducer::kMostStageBuckets);
+  EXPECT_EQ(reducer.shards(2).size(), 130 - 2 * Reducer::kMostStageBuckets);
 }
 
 INSTANTIATE_EACH_CHANNEL(ReducerTest);

@@ -12,6 +12,8 @@
 namespace lockstep {
 namespace {
 
+static_assert(Reducer::kMostStageBuckets <= ops::kMostGradientMemories);
+
 std::vector<at::Tensor> ZerosLike(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> zeros;
   for (const at::Tensor& tensor : tensors) zeros.push_back(at::zeros_like(tensor));

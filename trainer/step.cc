@@ -375,6 +375,7 @@ void Step::Update() {
     reducer_->GatherParameters(stage);
   }
   if (!norm_decides_) ops::JudgeNorm(figures_, reducer_->Norm());
+  reducer_->ReleaseGradients();
   Mark(Phase::kRest);
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/error.h"
 #include "trainer/ops/launch_arguments.h"
 
 namespace lockstep::ops {
@@ -35,6 +36,8 @@ FusedUpdate::FusedUpdate(std::vector<Parameter> parameters) : kept_(std::move(pa
     return pointer == nullptr ? nullptr : pointer + begin;
   };
   for (const Parameter& of : kept_) {
+    const int64_t gradient = of.gradient.storage_offset();
+    const int32_t memory = IndexOf(of.gradient.storage());
     char* rounded = nullptr;
     if (of.rounded.defined()) {
       rounded = static_cast<char*>(of.rounded.mutable_data_ptr());
@@ -44,12 +47,13 @@ FusedUpdate::FusedUpdate(std::vector<Parameter> parameters) : kept_(std::move(pa
     for (int64_t begin = 0; begin < elements; begin += kUpdateChunk) {
       chunks.push_back(
           {.parameter = from(Floats(of.parameter), begin),
-           .gradient = from(Floats(of.gradient), begin),
+           .gradient = gradient + begin,
            .first = from(Floats(of.first), begin),
            .second = from(Floats(of.second), begin),
            .rounded = rounded == nullptr ? nullptr : rounded + begin * of.rounded.element_size(),
            .elements = std::min(kUpdateChunk, elements - begin),
-           .index = static_cast<int64_t>(ends.size())});
+           .memory = memory,
+           .index = static_cast<int32_t>(ends.size())});
     }
     ends.push_back(static_cast<int64_t>(chunks.size()));
   }
@@ -66,33 +70,53 @@ FusedUpdate::FusedUpdate(std::vector<Parameter> parameters) : kept_(std::move(pa
             .rounded = rounded_type};
 }
 
+// Of a gradient's memory, which it keeps.
+int32_t FusedUpdate::IndexOf(const at::Storage& memory) {
+  const auto known = std::ranges::find_if(
+      memories_, [&](const at::Storage& of) { return of.is_alias_of(memory); });
+  const auto index = static_cast<int32_t>(known - memories_.begin());
+  if (known == memories_.end()) memories_.push_back(memory);
+  if (memories_.size() > kMostGradientMemories) {
+    throw BugError("gradients to update lie in more than {} tensors", kMostGradientMemories);
+  }
+  return index;
+}
+
+UpdateGradients FusedUpdate::Gradients() const {
+  UpdateGradients gradients = {};
+  for (size_t i = 0; i < memories_.size(); ++i) {
+    gradients.memories[i] = static_cast<const float*>(memories_[i].data());
+  }
+  return gradients;
+}
+
 at::Tensor FusedUpdate::NewNorms() const {
   return at::empty({NormFloats(table_)}, chunks_.options().dtype(at::kFloat));
 }
 
 void FusedUpdate::Adam(const AdamRules& rules, const Scalars& scalars) const {
   const c10::cuda::CUDAGuard guard(chunks_.device());
-  LaunchAdam(table_, rules, Pointers(scalars), StreamOf(chunks_));
+  LaunchAdam(table_, Gradients(), rules, Pointers(scalars), StreamOf(chunks_));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void FusedUpdate::Sgd(const SgdRules& rules, const Scalars& scalars) const {
   const c10::cuda::CUDAGuard guard(chunks_.device());
-  LaunchSgd(table_, rules, Pointers(scalars), StreamOf(chunks_));
+  LaunchSgd(table_, Gradients(), rules, Pointers(scalars), StreamOf(chunks_));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void FusedUpdate::Lamb(const LambRules& rules, const Scalars& scalars) const {
   const c10::cuda::CUDAGuard guard(chunks_.device());
   const at::Tensor norms = NewNorms();
-  LaunchLamb(table_, rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
+  LaunchLamb(table_, Gradients(), rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 void FusedUpdate::Lars(const LarsRules& rules, const Scalars& scalars) const {
   const c10::cuda::CUDAGuard guard(chunks_.device());
   const at::Tensor norms = NewNorms();
-  LaunchLars(table_, rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
+  LaunchLars(table_, Gradients(), rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

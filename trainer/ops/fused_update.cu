@@ -178,9 +178,10 @@ __device__ float2 BlockSums(float2 sums) {
   return sums;
 }
 
-// The chunk's packs of kSize from element `begin` on.
+// The chunk's packs of kSize from element `begin` on; gradient: the chunk's.
 template <int kSize, typename Rounded, typename Rule>
-__device__ void Update(const UpdateChunk& chunk, int64_t begin, float grad_divisor, Rule& rule) {
+__device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t begin,
+                       float grad_divisor, Rule& rule) {
   using Floats = Pack<float, kSize>;
   const auto load = [](unsigned part, const float* from, int64_t i) {
     const bool reads = (Rule::kReads & part) != 0 && from != nullptr;
@@ -193,7 +194,7 @@ __device__ void Update(const UpdateChunk& chunk, int64_t begin, float grad_divis
   for (int64_t i = begin + int64_t{threadIdx.x} * kSize; i + kSize <= chunk.elements;
        i += int64_t{kThreads} * kSize) {
     Floats w = load(kWeights, chunk.parameter, i);
-    const Floats g = load(kGradient, chunk.gradient, i);
+    const Floats g = load(kGradient, gradient, i);
     Floats first = load(kMoments, chunk.first, i);
     Floats second = load(kMoments, chunk.second, i);
 #pragma unroll
@@ -222,11 +223,13 @@ struct Norms {
 // A block for each chunk.
 template <typename Rule, typename Rounded, typename Rules>
 __global__ void __launch_bounds__(kThreads)
-    UpdateKernel(const UpdateChunk* chunks, Rules rules, UpdateScalars scalars, Norms norms) {
+    UpdateKernel(const UpdateChunk* chunks, const __grid_constant__ UpdateGradients gradients,
+                 Rules rules, UpdateScalars scalars, Norms norms) {
   if (*scalars.skip != 0) return;
   // A second pass goes backwards: what the first has come to last may still lie in the GPU's cache.
   const UpdateChunk chunk =
       chunks[norms.ratios == nullptr ? blockIdx.x : gridDim.x - 1 - blockIdx.x];
+  const float* gradient = gradients.memories[chunk.memory] + chunk.gradient;
   // Powers in float64: once in a block.
   __shared__ __align__(alignof(Rule)) unsigned char memory[sizeof(Rule)];
   if (threadIdx.x == 0) {
@@ -238,14 +241,13 @@ __global__ void __launch_bounds__(kThreads)
   const float grad_divisor = scalars.grad_scale == nullptr ? 1.0F : *scalars.grad_scale;
   constexpr int kSize = Pack<float>::kSize;
   int64_t begin = 0;
-  if (IsAligned(chunk.parameter, sizeof(Pack<float>)) &&
-      IsAligned(chunk.gradient, sizeof(Pack<float>)) &&
+  if (IsAligned(chunk.parameter, sizeof(Pack<float>)) && IsAligned(gradient, sizeof(Pack<float>)) &&
       IsAligned(chunk.first, sizeof(Pack<float>)) && IsAligned(chunk.second, sizeof(Pack<float>)) &&
       IsAligned(chunk.rounded, sizeof(Pack<Rounded, kSize>))) {
-    Update<kSize, Rounded>(chunk, 0, grad_divisor, rule);
+    Update<kSize, Rounded>(chunk, gradient, 0, grad_divisor, rule);
     begin = chunk.elements / kSize * kSize;
   }
-  Update<1, Rounded>(chunk, begin, grad_divisor, rule);
+  Update<1, Rounded>(chunk, gradient, begin, grad_divisor, rule);
   if constexpr ((Rule::kWrites & kSquares) != 0) {
     const float2 squares = BlockSums(rule.squares);
     if (threadIdx.x == 0) norms.partials[blockIdx.x] = squares;
@@ -270,58 +272,59 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Rule, typename Rules>
-void Launch(const UpdateTable& table, const Rules& rules, const UpdateScalars& scalars,
-            const Norms& norms, cudaStream_t stream) {
+void Launch(const UpdateTable& table, const UpdateGradients& gradients, const Rules& rules,
+            const UpdateScalars& scalars, const Norms& norms, cudaStream_t stream) {
   const auto kernel = table.rounded == FloatType::kFloat16
                           ? UpdateKernel<Rule, __half, Rules>
                           : UpdateKernel<Rule, __nv_bfloat16, Rules>;
-  kernel<<<static_cast<unsigned>(table.count), kThreads, 0, stream>>>(table.chunks, rules, scalars,
-                                                                      norms);
+  kernel<<<static_cast<unsigned>(table.count), kThreads, 0, stream>>>(table.chunks, gradients,
+                                                                      rules, scalars, norms);
 }
 
 // Measure, then Step by what comes of it; above and decay: RatioKernel's.
 template <typename Measure, typename Step, typename Rules>
-void LaunchByNorms(const UpdateTable& table, const Rules& rules, const UpdateScalars& scalars,
-                   double above, double decay, float* memory, cudaStream_t stream) {
+void LaunchByNorms(const UpdateTable& table, const UpdateGradients& gradients, const Rules& rules,
+                   const UpdateScalars& scalars, double above, double decay, float* memory,
+                   cudaStream_t stream) {
   auto* partials = reinterpret_cast<float2*>(memory);
   float* ratios = memory + 2 * table.count;
-  Launch<Measure>(table, rules, scalars, {.partials = partials}, stream);
+  Launch<Measure>(table, gradients, rules, scalars, {.partials = partials}, stream);
   RatioKernel<<<static_cast<unsigned>(table.parameters), kThreads, 0, stream>>>(
       table.ends, static_cast<float>(above), static_cast<float>(decay), scalars.skip,
       {.partials = partials, .ratios = ratios});
-  Launch<Step>(table, rules, scalars, {.ratios = ratios}, stream);
+  Launch<Step>(table, gradients, rules, scalars, {.ratios = ratios}, stream);
 }
 
 }  // namespace
 
-void LaunchAdam(const UpdateTable& table, const AdamRules& rules, const UpdateScalars& scalars,
-                cudaStream_t stream) {
-  if (table.count > 0) Launch<Adam>(table, rules, scalars, {}, stream);
+void LaunchAdam(const UpdateTable& table, const UpdateGradients& gradients, const AdamRules& rules,
+                const UpdateScalars& scalars, cudaStream_t stream) {
+  if (table.count > 0) Launch<Adam>(table, gradients, rules, scalars, {}, stream);
 }
 
-void LaunchSgd(const UpdateTable& table, const SgdRules& rules, const UpdateScalars& scalars,
-               cudaStream_t stream) {
-  if (table.count > 0) Launch<Sgd>(table, rules, scalars, {}, stream);
+void LaunchSgd(const UpdateTable& table, const UpdateGradients& gradients, const SgdRules& rules,
+               const UpdateScalars& scalars, cudaStream_t stream) {
+  if (table.count > 0) Launch<Sgd>(table, gradients, rules, scalars, {}, stream);
 }
 
-void LaunchLamb(const UpdateTable& table, const LambRules& rules, const UpdateScalars& scalars,
-                float* norms, cudaStream_t stream) {
+void LaunchLamb(const UpdateTable& table, const UpdateGradients& gradients, const LambRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream) {
   if (table.count == 0) return;
   if (rules.adapts) {
-    LaunchByNorms<LambMoments, LambStep>(table, rules, scalars, 1, 0, norms, stream);
+    LaunchByNorms<LambMoments, LambStep>(table, gradients, rules, scalars, 1, 0, norms, stream);
   } else {
-    Launch<Lamb>(table, rules, scalars, {}, stream);
+    Launch<Lamb>(table, gradients, rules, scalars, {}, stream);
   }
 }
 
-void LaunchLars(const UpdateTable& table, const LarsRules& rules, const UpdateScalars& scalars,
-                float* norms, cudaStream_t stream) {
+void LaunchLars(const UpdateTable& table, const UpdateGradients& gradients, const LarsRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream) {
   if (table.count == 0) return;
   if (rules.adapts) {
-    LaunchByNorms<LarsNorms, Lars>(table, rules, scalars, rules.trust, rules.weight_decay, norms,
-                                   stream);
+    LaunchByNorms<LarsNorms, Lars>(table, gradients, rules, scalars, rules.trust,
+                                   rules.weight_decay, norms, stream);
   } else {
-    Launch<Lars>(table, rules, scalars, {}, stream);
+    Launch<Lars>(table, gradients, rules, scalars, {}, stream);
   }
 }
 

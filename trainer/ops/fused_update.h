@@ -27,7 +27,9 @@ namespace lockstep::ops {
 
 class FusedUpdate {
  public:
-  // Float32 tensors on one GPU, dense and of the same strides, which it keeps.
+  // Float32 tensors on one GPU, dense and of the same strides, which it keeps. At each update the gradients may
+  // lie where they did not before, as long as views of one memory still are: kMostGradientMemories of them at
+  // most.
   struct Parameter {
     at::Tensor parameter;
     at::Tensor gradient;
@@ -50,10 +52,13 @@ class FusedUpdate {
   void Lars(const LarsRules& rules, const Scalars& scalars) const;
 
  private:
+  int32_t IndexOf(const at::Storage& memory);
+  UpdateGradients Gradients() const;
   at::Tensor NewNorms() const;
 
   std::vector<Parameter> kept_;
-  at::Tensor chunks_, ends_;  // what table_ points to
+  std::vector<at::Storage> memories_;  // of the gradients
+  at::Tensor chunks_, ends_;           // what table_ points to
   UpdateTable table_;
 };
 

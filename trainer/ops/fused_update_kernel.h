@@ -12,15 +12,22 @@ namespace lockstep::ops {
 // A part of a parameter, no longer than kUpdateChunk, with what belongs to it. float32.
 struct UpdateChunk {
   float* parameter;
-  const float* gradient;
-  float* first;   // Adam, LAMB: mean; SGD, LARS: momentum, or null
-  float* second;  // Adam, LAMB: mean square
-  void* rounded;  // the parameter in 16 bits, or null
+  int64_t gradient;  // where it begins in its memory
+  float* first;      // Adam, LAMB: mean; SGD, LARS: momentum, or null
+  float* second;     // Adam, LAMB: mean square
+  void* rounded;     // the parameter in 16 bits, or null
   int64_t elements;
-  int64_t index;  // of the parameter
+  int32_t memory;  // of the gradient: its index in UpdateGradients
+  int32_t index;   // of the parameter
 };
 
 inline constexpr int64_t kUpdateChunk = 4096;
+
+// Where the gradients' memory lies, which may be elsewhere in each update.
+inline constexpr size_t kMostGradientMemories = 64;
+struct UpdateGradients {
+  const float* memories[kMostGradientMemories];
+};
 
 // Chunks of several parameters, on the device as all that is pointed to is.
 struct UpdateTable {
@@ -69,17 +76,17 @@ struct UpdateScalars {
 };
 
 // Enqueue the update of a table's parameters.
-void LaunchAdam(const UpdateTable& table, const AdamRules& rules, const UpdateScalars& scalars,
-                cudaStream_t stream);
-void LaunchSgd(const UpdateTable& table, const SgdRules& rules, const UpdateScalars& scalars,
-               cudaStream_t stream);
+void LaunchAdam(const UpdateTable& table, const UpdateGradients& gradients, const AdamRules& rules,
+                const UpdateScalars& scalars, cudaStream_t stream);
+void LaunchSgd(const UpdateTable& table, const UpdateGradients& gradients, const SgdRules& rules,
+               const UpdateScalars& scalars, cudaStream_t stream);
 
 // The floats that norms are worked out in: `norms`, on the device, at an address for float2.
 inline int64_t NormFloats(const UpdateTable& table) { return 2 * table.count + table.parameters; }
 
-void LaunchLamb(const UpdateTable& table, const LambRules& rules, const UpdateScalars& scalars,
-                float* norms, cudaStream_t stream);
-void LaunchLars(const UpdateTable& table, const LarsRules& rules, const UpdateScalars& scalars,
-                float* norms, cudaStream_t stream);
+void LaunchLamb(const UpdateTable& table, const UpdateGradients& gradients, const LambRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream);
+void LaunchLars(const UpdateTable& table, const UpdateGradients& gradients, const LarsRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream);
 
 }  // namespace lockstep::ops

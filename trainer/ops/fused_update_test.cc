@@ -33,8 +33,12 @@ class FusedUpdateTest : public testing::Test {
     w_.push_back(at::randn({40, 24, 3, 3}, at::kCUDA).contiguous(at::MemoryFormat::ChannelsLast));
     // More chunks than a block has threads, which end a norm's sum.
     w_.push_back(at::randn({300 * kUpdateChunk + 3}, at::kCUDA));
+    // Some gradients share their memory.
+    const at::Tensor flat = at::randn({4 + 777}, at::kCUDA);
+    const std::vector<at::Tensor> views{flat.narrow(0, 0, 1), flat.narrow(0, 4, 777)};
     for (const at::Tensor& w : w_) {
-      g_.push_back(at::randn_like(w));
+      const size_t i = g_.size();
+      g_.push_back(i < views.size() ? views[i] : at::randn_like(w));
       first_.push_back(at::zeros_like(w));
       second_.push_back(at::zeros_like(w));
       expected_.push_back(w.clone());
@@ -53,6 +57,20 @@ class FusedUpdateTest : public testing::Test {
                             has_second ? second_[i] : at::Tensor(), copies_[i]});
     }
     return FusedUpdate(parameters);
+  }
+
+  // Views stay views, of memory elsewhere; where it was there are NaN.
+  void MoveGradients() {
+    for (const at::Tensor& gradient : g_) {
+      const at::Storage& memory = gradient.storage();
+      const auto bytes = static_cast<int64_t>(memory.nbytes());
+      const at::Tensor before = at::empty({0}, gradient.options().dtype(at::kByte))
+                                    .set_(memory, /*storage_offset=*/0, {bytes}, {1});
+      const at::Tensor after = before.clone();
+      before.fill_(0xff);
+      memory.set_data_ptr_noswap(
+          after.storage().set_data_ptr(at::DataPtr(nullptr, gradient.device())));
+    }
   }
 
   std::vector<at::Tensor> Scaled(double scale) const {
@@ -131,6 +149,7 @@ TEST_F(FusedUpdateTest, AdamIsATens) {
     FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(0), .skip = Scalar(0)};
     ZeroMoments();
     for (const double scale : {1.0, 8.0, 1.0}) {
+      MoveGradients();
       scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
       scalars.updates.add_(1);
       update.Adam(rules, scalars);
@@ -158,6 +177,7 @@ TEST_F(FusedUpdateTest, SgdIsATens) {
     FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .skip = Scalar(0)};
     ZeroMoments();
     for (const double scale : {1.0, 8.0, 1.0}) {
+      MoveGradients();
       scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
       update.Sgd(rules, scalars);
       at::_fused_sgd_(expected_, Scaled(scale),
@@ -180,6 +200,7 @@ TEST_F(FusedUpdateTest, LambIsThePapers) {
     FusedUpdate::Scalars scalars{.lr = Scalar(0.02), .updates = Scalar(0), .skip = Scalar(0)};
     double t = 0;
     for (const double scale : {1.0, 8.0, 1.0}) {
+      MoveGradients();
       scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
       scalars.updates.add_(1);
       update.Lamb(rules, scalars);
@@ -201,6 +222,7 @@ TEST_F(FusedUpdateTest, LarsIsThePapers) {
     const FusedUpdate update = Make(momentum > 0, false, at::kHalf);
     FusedUpdate::Scalars scalars{.lr = Scalar(0.5), .skip = Scalar(0)};
     for (const double scale : {1.0, 8.0, 1.0}) {
+      MoveGradients();
       scalars.grad_scale = scale == 1 ? at::Tensor() : Scalar(scale);
       update.Lars(rules, scalars);
       ExpectLars(rules, 0.5, scale);

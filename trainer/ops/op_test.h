@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/gradient_memory.h"
@@ -97,12 +98,18 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
 
   std::vector<c10::intrusive_ptr<GradientMemory>> memories;
   for (const at::Tensor& weight : weights) {
-    memories.push_back(c10::make_intrusive<GradientMemory>());
+    // Memory is there only once it has been asked for.
+    const auto hidden = std::make_shared<at::DataPtr>();
+    const at::Storage storage = weight.grad().storage();
+    memories.push_back(c10::make_intrusive<GradientMemory>([hidden, storage] {
+      if (*hidden) storage.set_data_ptr_noswap(std::exchange(*hidden, at::DataPtr()));
+    }));
     memories.back()->AttachTo(weight.grad());
     memories.back()->Begin();
     memories.back()->TakeOver();
     memories.back()->Begin();
     weight.grad().detach().fill_(NAN);
+    *hidden = storage.set_data_ptr(at::DataPtr(nullptr, storage.device()));
     weight.register_hook([memory = memories.back(), weight](const at::Tensor& gradient) {
       const at::NoGradGuard no_grad;
       if (gradient.defined()) memory->ZeroIfUnset(weight.grad());

@@ -190,10 +190,9 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
       const at::Tensor to = context->saved_data["d_weight"].toTensor();
       const at::Tensor sums = to.defined() ? to : at::empty_like(weight, at::kFloat);
       const at::Tensor parts = PartsOfGradient(dy, squares);
-      LaunchSumStemGradients(
-          parts.const_data_ptr<float>(), parts.size(0),
-          {sums.mutable_data_ptr<float>(), /*adds=*/to.defined() && !TakesOver(to)}, ShapeOf(sums),
-          StreamOf(sums));
+      const bool adds = to.defined() && !TakesOver(to);
+      LaunchSumStemGradients(parts.const_data_ptr<float>(), parts.size(0),
+                             {sums.mutable_data_ptr<float>(), adds}, ShapeOf(sums), StreamOf(sums));
       C10_CUDA_KERNEL_LAUNCH_CHECK();
       if (!to.defined()) results[1] = sums;
     }

@@ -44,7 +44,10 @@ at::Tensor AddProduct(const at::Tensor& to, const at::Tensor& a, const at::Tenso
 }
 
 GradientSums NewGradientSums(const at::Tensor& to, int64_t columns, const at::TensorOptions& like) {
-  if (to.defined()) return {{}, {to.mutable_data_ptr<float>(), /*adds=*/!TakesOver(to)}};
+  if (to.defined()) {
+    const bool adds = !TakesOver(to);
+    return {{}, {to.mutable_data_ptr<float>(), adds}};
+  }
   const at::Tensor result = at::empty({columns}, like.dtype(at::kFloat));
   return {result, {result.mutable_data_ptr<float>(), /*adds=*/false}};
 }
