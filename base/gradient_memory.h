@@ -5,10 +5,10 @@
 //   - an operation that makes a gradient itself asks TakeOver() before it writes: true means that the gradient
 //     goes over what the memory holds, false that it is to be added; or
 //   - whoever can only add, as autograd does, calls ZeroIfUnset() first.
-// Only after these is there memory for certain, and its address is the same until the next Begin(): the step's
-// first of them calls the owner's `open`, which may take the memory only then, and which sets to zero what
-// IsToBeZero(), at best with its neighbours. What TakeOver() was asked for first is left as it is by the next
-// step. Before the step's sums are read, ZeroIfUnset() sees to those that no gradient came for.
+// The first of these in a step calls the owner's `make_ready`. There may be no memory before it, and elsewhere
+// than in the step before: only from then on may it be touched. make_ready sets to zero what IsToBeZero(), at
+// best with its neighbours; what TakeOver() was asked for first in the last step is left as it is. Before the
+// step's sums are read, ZeroIfUnset() sees to those that no gradient came for.
 //
 // The sums are those of zeroing all and adding, but for the order in which a product that adds may sum.
 #pragma once
@@ -23,7 +23,7 @@ namespace lockstep {
 
 class GradientMemory : public c10::BackendMeta {
  public:
-  explicit GradientMemory(std::function<void()> open) : open_(std::move(open)) {}
+  explicit GradientMemory(std::function<void()> make_ready) : make_ready_(std::move(make_ready)) {}
 
   void AttachTo(const at::Tensor& gradient) {
     gradient.unsafeGetTensorImpl()->set_backend_meta(
@@ -32,19 +32,21 @@ class GradientMemory : public c10::BackendMeta {
 
   void Begin() { is_unset_ = true; }
 
-  // In `open`.
+  // For make_ready.
   bool IsToBeZero() const { return !is_taken_over_; }
 
   bool TakeOver() {
-    if (!std::exchange(is_unset_, false)) return false;
-    open_();
+    if (!is_unset_) return false;
+    make_ready_();
+    is_unset_ = false;
     is_taken_over_ = true;
     return true;
   }
 
   void ZeroIfUnset(const at::Tensor& gradient) {
-    if (!std::exchange(is_unset_, false)) return;
-    open_();
+    if (!is_unset_) return;
+    make_ready_();
+    is_unset_ = false;
     if (std::exchange(is_taken_over_, false)) gradient.zero_();
   }
 
@@ -54,7 +56,7 @@ class GradientMemory : public c10::BackendMeta {
   }
 
  private:
-  std::function<void()> open_;
+  std::function<void()> make_ready_;
   bool is_unset_ = false;       // since Begin(), no gradient has come
   bool is_taken_over_ = false;  // the last that came first was written over what was there
 };

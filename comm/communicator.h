@@ -82,7 +82,7 @@ class Communicator {
   virtual void Barrier(Label label) = 0;
 
   // Zeros for operations to work on, in the memory that they are fastest with; the communicator must
-  // outlive it. Every rank must call it.
+  // outlive it. Every rank must call it. Where it is the only rank, other memory does as well.
   virtual at::Tensor Allocate(int64_t elements, at::ScalarType dtype) = 0;
 
   // Calls `launch`, which queues a CUDA graph on the current stream, and keeps that in the flight record

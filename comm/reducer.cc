@@ -47,7 +47,7 @@ struct Reducer::Bucket {
   Label label;
   at::Tensor flat;               // the gradients
   bool is_lent = false;          // flat's memory comes and goes
-  bool is_open = false;          // flat has memory, and zeros where they are needed, since Begin()
+  bool is_ready = false;         // since Begin(): flat has memory, and zeros where they are needed
   std::vector<at::Tensor> gaps;  // of one that is lent: what is in flat and no gradient
   at::Tensor wire;               // them in reduce_dtype, where that is another
   at::Tensor parameters;         // with shard: the parameters, laid out as the gradients
@@ -118,7 +118,7 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
 
   for (size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].memory =
-        c10::make_intrusive<GradientMemory>([this, i] { Open(buckets_[slots_[i].bucket]); });
+        c10::make_intrusive<GradientMemory>([this, i] { MakeReady(buckets_[slots_[i].bucket]); });
   }
 
   std::vector<int64_t> reverse(slots_.size());
@@ -146,6 +146,7 @@ Reducer::~Reducer() {
   for (Slot& slot : slots_) {
     slot.accumulator->del_post_hook(slot.hook);
     slot.parameter.remove_hook(slot.before_addition);
+    // It may have no memory, and asks this for it.
     slot.parameter.mutable_grad() = at::Tensor();
   }
 }
@@ -183,8 +184,9 @@ void Reducer::FillBuckets(const std::vector<int64_t>& order) {
     if (options_.reduce_dtype && bucket.dtype == at::kFloat) {
       bucket.wire = communicator_.Allocate(bucket.elements, *options_.reduce_dtype);
     }
-    // The first holds the scalars. Of several ranks' a communicator may know the address, and one where memory
-    // runs out in a step must have what the others wait for.
+    // The first holds the scalars. Where there are other ranks the communicator may know the address, and memory
+    // that runs out in a step must not be that of what they wait for. Resizable is what comes from LibTorch's
+    // allocators, which can give it again.
     bucket.is_lent = i > 0 && communicator_.world_size() == 1 && bucket.flat.storage().resizable();
     if (bucket.is_lent) bucket.gaps = GapsOf(bucket);
     std::vector<std::string> names;
@@ -350,9 +352,9 @@ void Reducer::Begin() {
   }
   for (Bucket& bucket : buckets_) {
     bucket.missing = bucket.slots.size();
-    bucket.is_open = false;
+    bucket.is_ready = false;
   }
-  Open(buckets_[0]);
+  MakeReady(buckets_[0]);
   arrivals_.clear();
   reducing_ = false;
   saw_gradient_ = false;
@@ -360,21 +362,24 @@ void Reducer::Begin() {
 }
 
 // Before the bucket's first gradient.
-void Reducer::Open(Bucket& bucket) {
-  if (std::exchange(bucket.is_open, true)) return;
+void Reducer::MakeReady(Bucket& bucket) {
+  if (bucket.is_ready) return;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> zeros;
   for (const size_t index : bucket.slots) {
     const Slot& slot = slots_[index];
     if (slot.memory->IsToBeZero()) zeros.push_back(slot.parameter.grad());
   }
-  if (zeros.size() == bucket.slots.size()) zeros = {bucket.flat};
-  if (!HasMemory(bucket.flat)) {
-    TakeMemory(bucket.flat);
+  const bool takes_memory = bucket.is_lent && !HasMemory(bucket.flat);
+  if (zeros.size() == bucket.slots.size()) {
+    zeros = {bucket.flat};
+  } else if (takes_memory) {
     zeros.insert(zeros.end(), bucket.gaps.begin(), bucket.gaps.end());
   }
   if (&bucket == &buckets_[0]) zeros.push_back(scalars_);
+  if (takes_memory) TakeMemory(bucket.flat);
   if (!zeros.empty()) at::_foreach_zero_(zeros);
+  bucket.is_ready = true;
 }
 
 void Reducer::ReleaseGradients() {
@@ -442,6 +447,15 @@ void Reducer::Wait(size_t stage) {
   for (size_t i = stages_[stage].first_bucket; i <= stages_[stage].last_bucket; ++i) {
     WaitForBucket(i);
   }
+}
+
+void Reducer::GiveUp() {
+  // A single rank may have run out of the memory that gradients which have not come yet would take.
+  if (communicator_.world_size() > 1) {
+    ReduceNow();
+    Wait();
+  }
+  ReleaseGradients();
 }
 
 void Reducer::Abandon() {

@@ -22,7 +22,8 @@
 //   7. Gradients that an operation wrote itself in the last step are not set to zero for this one, but written
 //      over (base/gradient_memory.h).
 //   8. Where there is one rank, gradients take no memory between ReleaseGradients() and the first of their
-//      bucket in the next step: forward's activations can have it. Only bucket 0 keeps its own.
+//      bucket in the next step: forward's activations can have it. Only bucket 0 keeps its own, and the
+//      memory for reduce_dtype stays.
 //
 // A step, in order:
 //   1. Begin(): gradients count as zero, and scalars are
@@ -35,14 +36,14 @@
 //   6. Wait(): what is under way is waited for (on the GPU: by the current stream, not by the host).
 //      In the first step, once every rank is known to have come so far, SettleLayout() follows
 //   7. Norm(), where it decides about the update
-//   8. for each stage, which is kMostStageBuckets or some of at least kStageBytes together: Wait(stage), the
-//      update of shards(stage), GatherParameters(stage). Where nothing has to be known of all
-//      gradients first, the updates of the first stages so hide the collectives of the last, which
-//      begin when there is no backward left to hide them
+//   8. for each stage, which is buckets until they are kStageBytes together, or kMostStageBuckets: Wait(stage),
+//      the update of shards(stage), GatherParameters(stage). Where nothing has to be known of all gradients
+//      first, the updates of the first stages so hide the collectives of the last, which begin when there is
+//      no backward left to hide them
 //   9. ReleaseGradients()
 //  10. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives are
 //      under way while the caller prepares the next step
-// A rank that cannot go on with the step calls ReduceNow() and Wait(), so that no other waits for it.
+// A rank that cannot go on with the step calls GiveUp(), so that no other waits for it.
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
@@ -97,7 +98,7 @@ class Reducer {
   // Less than that is on its way for so short a time that updating the rest meanwhile would save less
   // than the calls for it cost.
   static constexpr int64_t kStageBytes = int64_t{16} << 20;
-  // Of a stage: whoever updates it may have to know where each of its buckets lies.
+  // Of a stage: a kernel that updates it takes the places of its buckets as arguments.
   static constexpr size_t kMostStageBuckets = 64;
 
   // `parameters`: leaves that require a gradient, all on one device. Keeps a reference to
@@ -115,16 +116,19 @@ class Reducer {
   void Wait();
   void Wait(size_t stage);
 
+  // Takes part in what is left of the step for the other ranks, with gradients of no use.
+  void GiveUp();
+
   // Forgets what is under way: it was captured in a CUDA graph that came to nothing.
   void Abandon();
 
   // Puts the gradients that the last backward left into buckets in their order of arrival, that of
   // the rank that saw most of them. Gradients keep their values; those of other ranks' shards are of
-  // no use from the next step on. Every rank must call it, once.
+  // no use from the next step on. Every rank must call it, once, before ReleaseGradients().
   void SettleLayout();
 
   // Puts the gradients into buckets in the order that an earlier job settled on, order(), instead.
-  // Nothing is to be on its way. Throws Error (kCheckpoint) where that is no order of these parameters.
+  // Begin() was not called yet. Throws Error (kCheckpoint) where that is no order of these parameters.
   void SettleLayout(const std::vector<int64_t>& order);
 
   // The parameters' places in the constructor's list, in the order of the buckets. Once the layout is
@@ -139,7 +143,8 @@ class Reducer {
   size_t stages() const { return stages_.size(); }
   const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
 
-  // The L2 norm of all parameters' gradients, 0-dimensional float32. Once the layout is settled.
+  // The L2 norm of all parameters' gradients, 0-dimensional float32. Once the layout is settled, before
+  // ReleaseGradients().
   at::Tensor Norm();
 
   void GatherParameters(size_t stage);
@@ -163,7 +168,7 @@ class Reducer {
   void WaitForBucket(size_t bucket);
   void ListSlices();
   at::Tensor OwnSlice(const at::Tensor& flat) const;
-  void Open(Bucket& bucket);
+  void MakeReady(Bucket& bucket);
   void OnGradient(size_t slot);
   void ZeroUnset(Slot& slot);
   void LaunchFullBuckets();

@@ -9,6 +9,9 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/gradient_memory.h"
@@ -519,58 +522,158 @@ TEST_P(ReducerTest, AGradientMayBeWrittenOverTheLastStepsOne) {
 
 bool HasMemory(const at::Tensor& tensor) { return tensor.storage().data() != nullptr; }
 
-// The tensor's memory, with whatever else is in it.
-at::Tensor AllMemoryOf(const at::Tensor& tensor) {
-  const auto elements =
-      static_cast<int64_t>(tensor.storage().nbytes()) / static_cast<int64_t>(tensor.element_size());
-  return at::empty({0}, tensor.options()).set_(tensor.storage(), 0, {elements}, {1});
-}
+// Gives memory full of NaN, or none.
+class BadMemory : public c10::Allocator {
+ public:
+  explicit BadMemory(c10::Allocator* good) : good_(good) {}
 
-// Of a bucket each. `own` writes its gradient itself, which leaves the rest of its bucket as it was.
-TEST_P(ReducerTest, WhereARankIsAloneGradientsTakeNoMemoryUntilTheyCome) {
-  const auto alone = MakeAlone(device());
-  auto model = MakeModel(floats());
-  const at::Tensor own = torch::ones({70}, floats().requires_grad(true));
-  std::vector<NamedTensor> parameters = ParametersOf(*model);
-  parameters.push_back({"own", own});
-  Reducer reducer(parameters, *alone, {.first_bucket_bytes = 1, .bucket_bytes = 1});
-  const auto loss_of = [&](int64_t micro) {
-    return model->forward(InputOf(0, micro, floats())).square().sum();
-  };
-  std::vector<at::Tensor> expected =
-      torch::autograd::grad({loss_of(0) + loss_of(1)}, model->parameters());
-  expected.push_back(at::full({70}, 2 * 3.0, floats()));
-  double square_norm = 0;
-  for (const at::Tensor& gradient : expected) {
-    square_norm += gradient.square().sum().item<double>();
+  void RunOut() { has_run_out_ = true; }
+
+  at::DataPtr allocate(size_t bytes) override {
+    TORCH_CHECK(!has_run_out_, "no memory");
+    at::DataPtr memory = good_->allocate(bytes);
+    at::from_blob(memory.get(), {static_cast<int64_t>(bytes)},
+                  at::TensorOptions(memory.device()).dtype(at::kByte))
+        .fill_(0xff);
+    return memory;
+  }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    good_->copy_data(to, from, bytes);
   }
 
-  for (int step = 0; step < 4; ++step) {
-    reducer.Begin();
-    at::Tensor loss = loss_of(0) + OwnGradient::apply(own, 3.0);
-    const size_t in_bucket_0 = step == 0 ? parameters.size() - 1 : reducer.order().front();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      EXPECT_EQ(HasMemory(parameters[i].tensor.grad()), i == in_bucket_0)
-          << "step " << step << ", " << parameters[i].name;
+ private:
+  c10::Allocator* good_;
+  bool has_run_out_ = false;
+};
+
+// A model with a parameter besides that writes its gradient itself, which leaves the rest of its bucket as it
+// was, on a rank that is alone and has a bucket for each parameter.
+struct AloneStep {
+  AloneStep(at::Device device, const ReducerOptions& options)
+      : communicator(MakeAlone(device)),
+        model(MakeModel(at::TensorOptions(device).dtype(at::kFloat))),
+        own(torch::ones({70}, at::TensorOptions(device).dtype(at::kFloat).requires_grad(true))) {
+    parameters = ParametersOf(*model);
+    parameters.push_back({"own", own});
+    for (const at::Tensor& gradient :
+         torch::autograd::grad({ModelsLoss(0) + ModelsLoss(1)}, model->parameters())) {
+      expected.push_back(gradient);
     }
+    expected.push_back(at::full_like(own, 2 * 3.0));
+    for (const at::Tensor& gradient : expected) {
+      square_norm += gradient.square().sum().item<double>();
+    }
+    ReducerOptions small = options;
+    small.first_bucket_bytes = small.bucket_bytes = 1;
+    reducer.emplace(parameters, *communicator, small);
+  }
+
+  at::Tensor ModelsLoss(int64_t micro) {
+    return model->forward(InputOf(0, micro, own.options())).square().sum();
+  }
+
+  at::Tensor Loss(int64_t micro) {
+    // What comes first in forward has the last gradient, and so no place in bucket 0.
+    const at::Tensor owns = OwnGradient::apply(own, 3.0);
+    return owns + ModelsLoss(micro);
+  }
+
+  // After Begin() and Loss(0).
+  void FinishFrom(const at::Tensor& first_loss) {
+    first_loss.backward();
+    const at::Tensor loss = Loss(1);
+    reducer->ReduceDuringBackward();
     loss.backward();
-    loss = loss_of(1) + OwnGradient::apply(own, 3.0);
-    reducer.ReduceDuringBackward();
-    loss.backward();
-    reducer.Finish();
-    reducer.Wait();
-    if (step == 0) reducer.SettleLayout();
+    reducer->Finish();
+    reducer->Wait();
+  }
+
+  void ExpectGradients(double tolerance = 1e-5) const {
     for (size_t i = 0; i < parameters.size(); ++i) {
-      EXPECT_TRUE(at::allclose(parameters[i].tensor.grad(), expected[i], 1e-5, 1e-6))
-          << "step " << step << ", " << parameters[i].name;
+      EXPECT_TRUE(at::allclose(parameters[i].tensor.grad(), expected[i], tolerance, tolerance))
+          << parameters[i].name;
     }
-    EXPECT_NEAR(reducer.Norm().item<double>(), std::sqrt(square_norm),
-                1e-4 * std::sqrt(square_norm));
-    // What the next step may find in the memory that it gets.
-    for (const NamedTensor& parameter : parameters) {
-      AllMemoryOf(parameter.tensor.grad()).fill_(NAN);
+  }
+
+  size_t InBucket0() const {
+    return reducer->stages() == 0 ? parameters.size() - 1 : reducer->order().front();
+  }
+
+  void ExpectMemory(bool lent) const {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      EXPECT_EQ(HasMemory(parameters[i].tensor.grad()), lent || i == InBucket0())
+          << parameters[i].name;
     }
-    reducer.ReleaseGradients();
+  }
+
+  std::unique_ptr<Communicator> communicator;
+  torch::nn::Sequential model;
+  at::Tensor own;
+  std::vector<NamedTensor> parameters;
+  std::vector<at::Tensor> expected;  // of both micro-batches
+  double square_norm = 0;
+  std::optional<Reducer> reducer;
+};
+
+c10::StorageImpl& StorageOfGradient(const NamedTensor& parameter) {
+  return *parameter.tensor.grad().storage().unsafeGetStorageImpl();
+}
+
+TEST_P(ReducerTest, WhereARankIsAloneGradientsTakeNoMemoryUntilTheyCome) {
+  for (const ReducerOptions& options :
+       {ReducerOptions{}, {.reduce_dtype = at::kBFloat16}, {.shard = true}}) {
+    const double tolerance = options.reduce_dtype ? 2e-2 : 1e-5;
+    BadMemory bad_memory(c10::GetAllocator(device().type()));
+    AloneStep alone(device(), options);
+    Reducer& reducer = *alone.reducer;
+    for (int step = 0; step < 4; ++step) {
+      SCOPED_TRACE(testing::Message() << "step " << step);
+      reducer.Begin();
+      const at::Tensor loss = alone.Loss(0);
+      alone.ExpectMemory(false);
+      alone.FinishFrom(loss);
+      if (step == 0) reducer.SettleLayout();
+      alone.ExpectMemory(true);
+      alone.ExpectGradients(tolerance);
+      EXPECT_NEAR(reducer.Norm().item<double>(), std::sqrt(alone.square_norm),
+                  10 * tolerance * std::sqrt(alone.square_norm));
+      reducer.ReleaseGradients();
+      for (const NamedTensor& parameter : alone.parameters) {
+        StorageOfGradient(parameter).set_allocator(&bad_memory);
+      }
+    }
+  }
+}
+
+TEST_P(ReducerTest, WhereMemoryForAGradientRunsOutTheStepCanBeRunAgain) {
+  for (const ReducerOptions& options :
+       {ReducerOptions{}, {.reduce_dtype = at::kBFloat16}, {.shard = true}}) {
+    AloneStep alone(device(), options);
+    Reducer& reducer = *alone.reducer;
+    for (int step = 0; step < 2; ++step) {
+      reducer.Begin();
+      alone.FinishFrom(alone.Loss(0));
+      if (step == 0) reducer.SettleLayout();
+      reducer.ReleaseGradients();
+    }
+    for (const NamedTensor& parameter : alone.parameters) {
+      if (HasMemory(parameter.tensor.grad())) continue;
+      SCOPED_TRACE(parameter.name);
+      c10::StorageImpl& storage = StorageOfGradient(parameter);
+      c10::Allocator* const good = storage.allocator();
+      BadMemory bad_memory(good);
+      bad_memory.RunOut();
+      storage.set_allocator(&bad_memory);
+      reducer.Begin();
+      EXPECT_ANY_THROW(alone.FinishFrom(alone.Loss(0)));
+      reducer.GiveUp();
+      alone.ExpectMemory(false);
+      storage.set_allocator(good);
+      reducer.Begin();
+      alone.FinishFrom(alone.Loss(0));
+      alone.ExpectGradients(options.reduce_dtype ? 2e-2 : 1e-5);
+      reducer.ReleaseGradients();
+    }
   }
 }
 
@@ -593,13 +696,17 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
   for (const auto& [on, shard] :
        {std::pair(&communicator(), false), {&communicator(), true}, {alone.get(), false}}) {
     auto model = MakeModel(floats());
+    const at::Tensor own = torch::ones({70}, floats().requires_grad(true));
+    std::vector<NamedTensor> parameters = ParametersOf(*model);
+    parameters.push_back({"own", own});
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    Reducer reducer(ParametersOf(*model), *on,
+    Reducer reducer(parameters, *on,
                     {.first_bucket_bytes = 1, .bucket_bytes = 256, .shard = shard});
     const at::Tensor input = torch::zeros({3, 6}, floats());
     const auto step = [&] {
       reducer.Begin();
-      const at::Tensor loss = model->forward(input).square().sum();
+      const at::Tensor owns = OwnGradient::apply(own, 3.0);
+      const at::Tensor loss = owns + model->forward(input).square().sum();
       reducer.scalars()[0].add_(loss.detach());
       reducer.ReduceDuringBackward();
       loss.backward();
@@ -636,6 +743,9 @@ TEST_P(ReducerTest, AStepCanBeCapturedInACudaGraph) {
       step();
       EXPECT_TRUE(at::allclose(replayed_norm, reducer.Norm(), 1e-5, 1e-6));
       EXPECT_TRUE(at::allclose(replayed_loss, reducer.scalars()[0], 1e-5, 1e-6));
+      reducer.ReleaseGradients();
+      const bool is_lent = on == alone.get();
+      EXPECT_EQ(HasMemory(parameters[reducer.order().back()].tensor.grad()), !is_lent);
     }
   }
 }

@@ -39,8 +39,12 @@ CASES = {
 }
 
 
+# Several, whatever the model's size.
+BUCKETS = "ddp { first_bucket_bytes: 64 bucket_bytes: 4096 }"
+
+
 def losses_of(folder, name, graph, text, ranks, program=None, shard="false"):
-    config = write_config(folder, f"seed: 3 deterministic: true graph: {graph} log {{ every_steps: 1 }} {text}")
+    config = write_config(folder, f"seed: 3 deterministic: true graph: {graph} log {{ every_steps: 1 }} {BUCKETS} {text}")
     more = dict(program=program) if program else {}
     command = ["train", config, "--set", f"run_dir={folder}/{name}", "--set", f"optimizer.shard={shard}"]
     run = Run(command, ranks=ranks if ranks > 1 else None, **more)

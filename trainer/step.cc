@@ -159,8 +159,7 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
     out_of_memory = IsOutOfMemory(exception);
     if (!is_first && !out_of_memory) throw;
     if (!out_of_memory) error = ErrorOf(exception);
-    reducer_->ReduceNow();
-    reducer_->Wait();
+    reducer_->GiveUp();
   }
   if (is_first) AgreeOnErrors(error, world_.host);
   if (OnAnyRank(out_of_memory, "whether the step had memory enough", world_.host)) {

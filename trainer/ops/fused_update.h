@@ -27,9 +27,8 @@ namespace lockstep::ops {
 
 class FusedUpdate {
  public:
-  // Float32 tensors on one GPU, dense and of the same strides, which it keeps. At each update the gradients may
-  // lie where they did not before, as long as views of one memory still are: kMostGradientMemories of them at
-  // most.
+  // Float32 tensors on one GPU, dense and of the same strides, which it keeps. The gradients' memory may move
+  // between updates, but those that share one must go on sharing it; at most kMostGradientMemories of them.
   struct Parameter {
     at::Tensor parameter;
     at::Tensor gradient;

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -33,12 +34,14 @@ class FusedUpdateTest : public testing::Test {
     w_.push_back(at::randn({40, 24, 3, 3}, at::kCUDA).contiguous(at::MemoryFormat::ChannelsLast));
     // More chunks than a block has threads, which end a norm's sum.
     w_.push_back(at::randn({300 * kUpdateChunk + 3}, at::kCUDA));
-    // Some gradients share their memory.
-    const at::Tensor flat = at::randn({4 + 777}, at::kCUDA);
-    const std::vector<at::Tensor> views{flat.narrow(0, 0, 1), flat.narrow(0, 4, 777)};
+    const size_t alone = w_.size();
+    // Gradients in one memory, at odd addresses, too.
+    const at::Tensor shared =
+        at::randn({5 * static_cast<int64_t>(kMostGradientMemories)}, at::kCUDA);
+    for (size_t i = 0; i < kMostGradientMemories; ++i) w_.push_back(at::randn({5}, at::kCUDA));
     for (const at::Tensor& w : w_) {
-      const size_t i = g_.size();
-      g_.push_back(i < views.size() ? views[i] : at::randn_like(w));
+      const auto i = static_cast<int64_t>(g_.size() - alone);
+      g_.push_back(g_.size() < alone ? at::randn_like(w) : shared.narrow(0, 5 * i, 5));
       first_.push_back(at::zeros_like(w));
       second_.push_back(at::zeros_like(w));
       expected_.push_back(w.clone());
@@ -59,17 +62,19 @@ class FusedUpdateTest : public testing::Test {
     return FusedUpdate(parameters);
   }
 
-  // Views stay views, of memory elsewhere; where it was there are NaN.
+  // Views stay views, of memory elsewhere; where it was there are NaN from now on.
   void MoveGradients() {
+    std::set<const c10::StorageImpl*> moved;
     for (const at::Tensor& gradient : g_) {
       const at::Storage& memory = gradient.storage();
+      if (!moved.insert(memory.unsafeGetStorageImpl()).second) continue;
       const auto bytes = static_cast<int64_t>(memory.nbytes());
       const at::Tensor before = at::empty({0}, gradient.options().dtype(at::kByte))
                                     .set_(memory, /*storage_offset=*/0, {bytes}, {1});
       const at::Tensor after = before.clone();
       before.fill_(0xff);
-      memory.set_data_ptr_noswap(
-          after.storage().set_data_ptr(at::DataPtr(nullptr, gradient.device())));
+      left_.push_back(memory.set_data_ptr(
+          after.storage().set_data_ptr(at::DataPtr(nullptr, gradient.device()))));
     }
   }
 
@@ -139,6 +144,7 @@ class FusedUpdateTest : public testing::Test {
 
   std::vector<at::Tensor> w_, g_, first_, second_, copies_;
   std::vector<at::Tensor> expected_, expected_first_, expected_second_;
+  std::vector<at::DataPtr> left_;  // where gradients were
 };
 
 TEST_F(FusedUpdateTest, AdamIsATens) {

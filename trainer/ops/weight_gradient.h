@@ -4,7 +4,7 @@
 // step of GPT-2, which move more bytes than the optimizer does. A backward that adds in place hands
 // autograd nothing; the weight's AccumulateGrad and the hooks on it, such as the Reducer's, run all the
 // same, after everything that uses the weight. The step's first gradient is not even added, but written over
-// the last step's (base/gradient_memory.h).
+// what is there (base/gradient_memory.h).
 //
 // So torch::autograd::grad() must not be asked for a weight that has a .grad: its gradient goes there.
 #pragma once
