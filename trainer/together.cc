@@ -30,7 +30,7 @@ bool IsOutOfMemory(const std::exception& exception) {
   // What the libraries below say, and LibTorch's allocator for the host.
   const std::string_view what = exception.what();
   for (const std::string_view text : {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
-                                      "CUDNN_STATUS_ALLOC_FAILED", "can't allocate memory"}) {
+                                      "ALLOCATION_FAILED", "can't allocate memory"}) {
     if (what.find(text) != std::string_view::npos) return true;
   }
   return false;

@@ -316,7 +316,7 @@ class ConvolutionCandidates : public Candidates {
 
   // Values at even distances.
   at::Tensor Sample(size_t candidate) override {
-    TORCH_CHECK(Run(candidate), "cuDNN's plan runs no more");
+    if (!Run(candidate)) return {};
     constexpr int64_t kValues = 1 << 20;
     // Odd, so that they are of all channels.
     const int64_t step = result_.numel() / kValues | 1;
@@ -335,19 +335,13 @@ class ConvolutionCandidates : public Candidates {
   std::map<int64_t, std::vector<Knob>> knobs_;  // by engine
 };
 
-// False: it does not run, or there is no memory for its workspace.
-bool RunPlan(const MadeConvolutionPlan& plan, Pointers& pointers) {
+void RunPlan(const MadeConvolutionPlan& plan, const ConvolutionKey& key, Pointers& pointers) {
   c10::DataPtr workspace;
-  try {
-    if (plan.made->workspace_bytes() > 0) {
-      workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.made->workspace_bytes());
-    }
-  } catch (const c10::OutOfMemoryError&) {
-    return false;
+  if (plan.made->workspace_bytes() > 0) {
+    workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.made->workspace_bytes());
   }
-  if (plan.made->Run(pointers, workspace.get()).is_good()) return true;
-  std::ignore = cudaGetLastError();  // it is of no other's concern
-  return false;
+  auto status = plan.made->Run(pointers, workspace.get());
+  TORCH_CHECK(status.is_good(), "cuDNN's plan for ", Description(key), ": ", status.get_message());
 }
 
 class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan> {
@@ -448,9 +442,8 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
     return {of.x, of.weight, c10::IValue(), strides, paddings, std::vector<int64_t>{1, 1}};
   };
   RECORD_FUNCTION(is_forward ? kConvolutionEvent : kConvolutionGradientEvent, inputs());
-  if (RunPlan(*plan, pointers)) return result;
-  result = at::Tensor();  // ATen's needs the memory
-  return AtenConvolution(pass, tensors, options);
+  RunPlan(*plan, *key, pointers);
+  return result;
 }
 
 std::vector<ConvolutionPlanReport> ConvolutionPlanner::Plans() const {

@@ -2,8 +2,8 @@
 // what at::conv2d takes, is not always that.
 //
 // Promise: each function gives what ATen's gives, summed in float32; a plan gives the same bits each time on GPUs
-// of one model. The time of a search is paid once for a GPU's model, a version of cuDNN, shape, pass and type: the choice
-// is kept in a file (plan_choices.h), from which a plan is made in less than a millisecond.
+// of one model. The time of a search is paid once for a GPU's model, a version of cuDNN, shape, pass and type: the
+// choice is kept in a file (plan_choices.h), from which a plan is made in less than a millisecond.
 //
 // Plans are cuDNN's engines with the values of their knobs. Used are those without the notes that they depend on
 // time (NONDETERMINISTIC), round more than the result (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or are
@@ -21,7 +21,8 @@
 //   a convolution that it does not plan (below) -> ATen's -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize
 //   cuDNN has no such plan -> ATen's -> (none)
 //   sizes or types that do not fit together -> ATen's exception -> ConvolutionPlanner.SaysWhatDoesNotFit
-//   cuDNN refuses a plan that it made, or there is no memory for its workspace -> ATen's -> (none)
+//   cuDNN refuses a plan that it made -> c10::Error with its words -> (none)
+//   there is no memory for a plan's workspace -> c10::OutOfMemoryError, as any tensor's -> (none)
 //   a plan of the file that cuDNN refuses -> a new search -> ConvolutionPlannerTest.ReplacesWhatIsOfNoUse
 #pragma once
 

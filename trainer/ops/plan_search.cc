@@ -60,6 +60,8 @@ class Search {
       if (candidate != 0 && finalists.size() < kFinalists) finalists.push_back(candidate);
     }
     const std::vector<std::vector<double>> times = TimeInTurns(finalists);
+    TORCH_CHECK(!std::ranges::all_of(times, [](const auto& of) { return of.empty(); }),
+                "none of the fastest plans runs any more");
     size_t chosen = ChooseCandidate(times);
     if (chosen != 0 && !GivesTheSame(finalists[chosen])) chosen = 0;
     const auto median = [&](size_t of) { return times[of].empty() ? 0 : Median(times[of]); };
@@ -76,6 +78,13 @@ class Search {
     if (candidates_.Run(candidate)) return true;
     std::ignore = cudaGetLastError();  // it is of no other's concern
     return false;
+  }
+
+  // Undefined: it does not run.
+  at::Tensor Sample(size_t candidate) {
+    at::Tensor sample = candidates_.Sample(candidate);
+    if (!sample.defined()) std::ignore = cudaGetLastError();
+    return sample;
   }
 
   // Nothing: it does not run. The run before the timed ones loads the kernel, and keeps the GPU busy while
@@ -144,9 +153,10 @@ class Search {
   // The library has checked it; this checks the library. Where a gradient has overflown there is nothing to
   // compare.
   bool GivesTheSame(size_t candidate) {
-    const at::Tensor first = candidates_.Sample(0);
-    const at::Tensor once = candidates_.Sample(candidate);
-    const at::Tensor again = candidates_.Sample(candidate);
+    const at::Tensor first = Sample(0);
+    const at::Tensor once = Sample(candidate);
+    const at::Tensor again = Sample(candidate);
+    if (!first.defined() || !once.defined() || !again.defined()) return false;
     const at::Tensor finite = first.isfinite().logical_and(once.isfinite());
     const at::Tensor expected = first.where(finite, 0);
     const at::Tensor difference = (once.where(finite, 0) - expected).abs().max();

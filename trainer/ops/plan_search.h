@@ -13,6 +13,8 @@
 //   a candidate gives something else -> the first -> FindFastestTest.GivesTheSameToWithinRounding
 //   a candidate does not always give the same bits -> the first -> FindFastestTest.GivesTheSameBitsEachTime
 //   the first does not run -> c10::Error -> FindFastestTest.SaysThatTheFirstDoesNotRun
+//   a candidate runs no more -> it is passed over -> FindFastestTest.PassesOverWhatRunsNoMore
+//   none does -> c10::Error -> FindFastestTest.SaysThatNoneRunsAnyMore
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -68,7 +70,7 @@ class Candidates {
   // Adds one that differs a little from `candidate`, and from all others at all; false: found none this time.
   virtual bool AddNeighbour(size_t candidate, std::minstd_rand& random) = 0;
 
-  // Some of the values that it gives when it runs, as a new tensor of float32.
+  // Some of the values that it gives when it runs, as a new tensor of float32; undefined: it does not run.
   virtual at::Tensor Sample(size_t candidate) = 0;
 };
 

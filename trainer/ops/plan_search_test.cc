@@ -43,6 +43,7 @@ struct Fill {
   double value = 1;
   double step = 0;  // by which the value grows each time
   bool runs = true;
+  int runs_left = std::numeric_limits<int>::max();
 };
 
 class Fills : public Candidates {
@@ -52,7 +53,7 @@ class Fills : public Candidates {
         memory_(at::empty({int64_t{512} << 20}, at::TensorOptions(at::kCUDA).dtype(at::kByte))) {}
 
   bool Run(size_t candidate) override {
-    if (!fills_[candidate].runs) return false;
+    if (!fills_[candidate].runs || fills_[candidate].runs_left-- <= 0) return false;
     memory_.narrow(/*dim=*/0, /*start=*/0, fills_[candidate].mib << 20).fill_(1);
     return true;
   }
@@ -63,6 +64,7 @@ class Fills : public Candidates {
     return true;
   }
   at::Tensor Sample(size_t candidate) override {
+    if (!Run(candidate)) return {};
     Fill& fill = fills_[candidate];
     fill.value += fill.step;
     return at::full({8}, fill.value, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
@@ -110,6 +112,15 @@ TEST_F(FindFastestTest, TriesNeighbours) {
 
 TEST_F(FindFastestTest, PassesOverWhatDoesNotRun) {
   EXPECT_EQ(Find({{.mib = 512}, {.mib = 32, .runs = false}, {.mib = 128}}).candidate, 2u);
+}
+
+TEST_F(FindFastestTest, PassesOverWhatRunsNoMore) {
+  // Timed once, by a run before it and up to ten that count, and not in turns.
+  EXPECT_EQ(Find({{.mib = 512}, {.mib = 32, .runs_left = 12}, {.mib = 128}}).candidate, 2u);
+}
+
+TEST_F(FindFastestTest, SaysThatNoneRunsAnyMore) {
+  EXPECT_THROW(Find({{.mib = 512, .runs_left = 12}}), c10::Error);
 }
 
 TEST_F(FindFastestTest, GivesTheSameToWithinRounding) {
