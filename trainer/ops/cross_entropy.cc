@@ -92,7 +92,14 @@ class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAnd
 
 at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                            double label_smoothing, const at::Tensor& gradient) {
-  if (!logits.is_cuda()) return CrossEntropySumTwin(logits, target, classes, label_smoothing);
+  if (!logits.is_cuda() || !IsFloatType(logits.scalar_type())) {
+    return CrossEntropySumTwin(logits, target, classes, label_smoothing);
+  }
+  TORCH_CHECK(logits.dim() == 2 && target.dim() == 1 && target.size(0) == logits.size(0) &&
+                  target.scalar_type() == at::kLong && target.device() == logits.device(),
+              "cross-entropy: logits ", logits.toString(), logits.sizes(), " with targets ",
+              target.toString(), target.sizes(), " on ", target.device(),
+              ": they are to be [rows, classes] and int64 [rows]");
   if (gradient.defined() && at::GradMode::is_enabled() && logits.requires_grad()) {
     TORCH_CHECK(gradient.dim() == 0 && gradient.device() == logits.device(),
                 "cross-entropy: the gradient is not one number on ", logits.device());
@@ -106,7 +113,8 @@ at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, i
 at::Tensor CrossEntropySumTwin(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                                double label_smoothing) {
   return at::cross_entropy_loss(logits.narrow(1, 0, classes).to(at::kFloat), target, /*weight=*/{},
-                                at::Reduction::Sum, /*ignore_index=*/-100, label_smoothing);
+                                at::Reduction::Sum, /*ignore_index=*/kIgnoredTarget,
+                                label_smoothing);
 }
 
 }  // namespace lockstep::ops

@@ -218,10 +218,14 @@ __device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
 }
 
 struct Target {
-  int column;  // -1 where the target is no class
+  static constexpr int kNoClass = -1;
+  static constexpr int kIgnored = -2;
+  int column;  // or one of these
 
   __device__ Target(int64_t target, const CrossEntropyShape& shape)
-      : column(target >= 0 && target < shape.classes ? static_cast<int>(target) : -1) {}
+      : column(target >= 0 && target < shape.classes ? static_cast<int>(target)
+               : target == kIgnoredTarget            ? kIgnored
+                                                     : kNoClass) {}
 
   // Whether this thread writes the pack with the target's column.
   template <int kSize>
@@ -236,15 +240,16 @@ struct Target {
   }
 };
 
-__device__ float Loss(const Seen& row, const LogSum& log_sum, float target_logit,
-                      const CrossEntropyShape& shape) {
+__device__ float Loss(const Seen& row, const LogSum& log_sum, const Target& target,
+                      float target_logit, const CrossEntropyShape& shape) {
+  if (target.column == Target::kIgnored) return 0;
   const float s = shape.label_smoothing;
   float loss = log_sum.rest - (1 - s) * (target_logit - log_sum.greatest);
   if (s > 0) loss -= s * (row.sum / static_cast<float>(shape.classes) - log_sum.greatest);
   return loss;
 }
 
-// gradient (softmax(x)[c] - wanted[c]); a row whose target is no class gets NaN.
+// gradient (softmax(x)[c] - wanted[c]); a row whose target is no class gets NaN, one whose is ignored 0.
 struct Derivative {
   float greatest;  // logit
   float rest;      // of the log of the exps' sum, to base 2
@@ -256,7 +261,9 @@ struct Derivative {
                         const CrossEntropyShape& shape)
       : greatest(log_sum.greatest),
         rest(log_sum.rest * kLog2OfE),
-        scale(target.column >= 0 ? gradient : NAN),
+        scale(target.column >= 0                  ? gradient
+              : target.column == Target::kIgnored ? 0
+                                                  : NAN),
         spread(scale * shape.label_smoothing / static_cast<float>(shape.classes)),
         wanted(scale * (1 - shape.label_smoothing)) {}
 
@@ -325,7 +332,8 @@ __global__ void __launch_bounds__(kSweepThreads)
   if (threadIdx.x != 0) return;
   const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
   log_sums[row] = log_sum;
-  losses[row] = Loss(seen, log_sum, Target(target[row], shape).Logit(x), shape);
+  const Target column(target[row], shape);
+  losses[row] = Loss(seen, log_sum, column, column.Logit(x), shape);
 }
 
 template <typename T, int kSize>
@@ -362,7 +370,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   const float logit = column.Logit(x);
   seen = OfBlock(seen);
   const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
-  if (thread == 0) losses[row] = Loss(seen, log_sum, logit, shape);
+  if (thread == 0) losses[row] = Loss(seen, log_sum, column, logit, shape);
   const Derivative derivative(log_sum, scale, column, shape);
   Write(held, derivative, x, thread, shape);
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
@@ -604,7 +612,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   uint4 held[kMostHeld];
   float rest = 0;
   float logit = 0;
-  Target column(-1, shape);
+  Target column(Target::kNoClass, shape);
   Derivative derivative({}, scale, column, shape);
 
   const auto write_rest = [&](T* x) {
@@ -623,7 +631,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     T* x = logits + (row - step) * shape.columns;
     const bool reads = row < rows;
     const bool writes = round > 0;
-    int64_t next_target = -1;
+    int64_t next_target = Target::kNoClass;
     if (reads) {
       next_target = target[row];
       WaitForPhase(&barriers[place], round / kRowsAhead % 2);
@@ -653,7 +661,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
       if (thread == 0) start_copy(row + kRowsAhead * step, place);
     });
     if (thread == 0) {
-      losses[row] = Loss(seen, {seen.greatest, logf(seen.exp_sum)}, logit, shape);
+      losses[row] = Loss(seen, {seen.greatest, logf(seen.exp_sum)}, column, logit, shape);
     }
     derivative = Derivative({seen.greatest, __logf(seen.exp_sum)}, scale, column, shape);
   }
@@ -675,7 +683,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   const float logit = column.Logit(x);
   const Seen seen = Sweep<T, kSize>(x, shape);
   const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
-  if (threadIdx.x == 0) losses[row] = Loss(seen, log_sum, logit, shape);
+  if (threadIdx.x == 0) losses[row] = Loss(seen, log_sum, column, logit, shape);
   const Derivative derivative(log_sum, *gradient, column, shape);
   SweepGradient<T, kSize>(derivative, x, shape);
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);

@@ -1,18 +1,22 @@
 // Softmax and cross-entropy in one or two passes over the logits, with no float32 copy of them.
 //
 // loss = sum over rows r of (1 - s) (L_r - x[r, t_r]) + s (L_r - mean of x[r, :classes]),
-// L_r = log sum over c < classes of exp(x[r, c]), s being the label smoothing.
+// L_r = log sum over c < classes of exp(x[r, c]), s being the label smoothing. Rows whose target is -100,
+// PyTorch's ignore_index, are left out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep::ops {
 
-// logits: [rows, columns] in float32, float16 or bfloat16, rows contiguous; target: int64 [rows],
-// in [0, classes). Columns from `classes` on are padding: they count for nothing and get no
-// gradient. -> float32, 0-dimensional, with a gradient for logits. On the GPU its backward writes
-// that gradient over the logits, which must be of no other use by then. There a target that is out
-// of range gives a loss of NaN, and NaN as its row's gradient.
+// logits: [rows, columns] in any float type; target: int64 [rows] on the logits' device, each in
+// [0, classes) or -100. Columns from `classes` on are padding: they count for nothing and get no
+// gradient. -> float32, 0-dimensional, with a gradient for logits, of zeros in rows that are left out.
+// Throws c10::Error where sizes, types or devices do not fit. The kernels are for float32, float16 and
+// bfloat16 on a GPU; else the twin.
+//
+// The kernels' backward writes the gradient over the logits, which must be of no other use by then. Any
+// other target gives a loss of NaN there, and NaN as its row's gradient; the twin throws on the CPU.
 //
 // `gradient`, float32, 0-dimensional and on the logits' device, is what backward is going to be
 // called with, where the caller knows it beforehand. Then the GPU reads each logit once: the

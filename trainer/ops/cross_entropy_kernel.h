@@ -9,6 +9,9 @@
 
 namespace lockstep::ops {
 
+// PyTorch's ignore_index.
+inline constexpr int64_t kIgnoredTarget = -100;
+
 struct CrossEntropyShape {
   int64_t rows;
   int64_t columns;  // of the memory, padding included; below 2^30
@@ -22,7 +25,8 @@ struct alignas(8) LogSum {
   float rest;      // log of the sum of exp(logit - greatest)
 };
 
-// Enqueues losses[r] and log_sums[r] of each row. All pointers are the device's.
+// Enqueues losses[r] and log_sums[r] of each row. All pointers are the device's. A row whose target is
+// kIgnoredTarget has a loss of 0 and a gradient of zeros.
 void LaunchCrossEntropy(const void* logits, FloatType type, const int64_t* target, float* losses,
                         LogSum* log_sums, const CrossEntropyShape& shape, cudaStream_t stream);
 

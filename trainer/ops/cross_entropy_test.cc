@@ -14,6 +14,8 @@
 namespace lockstep::ops {
 namespace {
 
+constexpr int64_t kIgnored = -100;  // PyTorch's
+
 struct Case {
   int64_t rows, columns, classes;
 };
@@ -88,10 +90,11 @@ TEST_P(CrossEntropy, IsPyTorchs) {
             (3 * at::randn({shape.rows, shape.columns}, options())).requires_grad_();
         const at::Tensor target =
             at::randint(shape.classes, {shape.rows}, at::TensorOptions(device()).dtype(at::kLong));
+        target.slice(0, /*start=*/1, /*end=*/shape.rows, /*step=*/3).fill_(kIgnored);
         at::Tensor exact = logits.detach().to(at::kDouble).requires_grad_();
         const at::Tensor expected =
             at::cross_entropy_loss(exact.narrow(1, 0, shape.classes), target, {},
-                                   at::Reduction::Sum, /*ignore_index=*/-100, smoothing);
+                                   at::Reduction::Sum, /*ignore_index=*/kIgnored, smoothing);
         expected.backward(at::full({}, 0.25, exact.options()));
 
         // A copy: the gradient is written over the logits.
@@ -109,6 +112,22 @@ TEST_P(CrossEntropy, IsPyTorchs) {
         EXPECT_EQ(padding.abs().sum().item<double>(), 0);
       }
     }
+  }
+}
+
+TEST_P(CrossEntropy, SaysWhatDoesNotFit) {
+  const at::Tensor logits = at::zeros({3, 8}, options());
+  const at::Tensor target = at::zeros({3}, options(at::kLong));
+  for (const at::Tensor& other :
+       {target.narrow(0, 0, 2), target.unsqueeze(1), target.to(at::kInt)}) {
+    EXPECT_THROW(CrossEntropySum(logits, other, 8, 0), c10::Error);
+  }
+  EXPECT_THROW(CrossEntropySum(logits.select(0, 0), target, 8, 0), c10::Error);
+  EXPECT_THROW(CrossEntropySum(logits, target, 9, 0), c10::Error);
+  if (device() == at::kCPU) {
+    EXPECT_THROW(CrossEntropySum(logits, target.add(8), 8, 0), c10::Error);
+  } else {
+    EXPECT_THROW(CrossEntropySum(logits, target.cpu(), 8, 0), c10::Error);
   }
 }
 
@@ -140,15 +159,17 @@ TEST_P(CrossEntropy, ManyLongRowsForABlock) {
           rows(logits, 4).fill_(-INFINITY);
           rows(logits, 6).slice(1, 0, shape.classes - 100).fill_(-INFINITY);
           rows(target, 6).fill_(shape.classes - 1);
-          rows(target, 8).fill_(-100);
+          rows(target, 8).fill_(-7);
+          rows(target, 9).fill_(kIgnored);
         }
         logits.requires_grad_();
         at::Tensor exact = logits.detach().to(at::kDouble).requires_grad_();
+        // PyTorch takes no target that is no class.
+        const at::Tensor known = at::where(target == -7, kIgnored, target);
         const at::Tensor expected =
-            at::cross_entropy_loss(exact.narrow(1, 0, shape.classes), target, {},
-                                   at::Reduction::Sum, /*ignore_index=*/-100, smoothing);
+            at::cross_entropy_loss(exact.narrow(1, 0, shape.classes), known, {}, at::Reduction::Sum,
+                                   /*ignore_index=*/kIgnored, smoothing);
         expected.backward(gradient.to(at::kDouble));
-        // PyTorch passes over such a row.
         if (marred) rows(exact.mutable_grad(), 8).narrow(1, 0, shape.classes).fill_(NAN);
 
         const auto run = [&] { return Run(logits, target, shape.classes, smoothing, gradient); };
@@ -216,7 +237,7 @@ TEST_P(CrossEntropy, HardLongRows) {
         at::Tensor exact = logits.detach().narrow(1, 0, shape.classes).to(at::kDouble);
         exact.requires_grad_();
         const at::Tensor expected = at::cross_entropy_loss(exact, target, {}, at::Reduction::Sum,
-                                                           /*ignore_index=*/-100, smoothing);
+                                                           /*ignore_index=*/kIgnored, smoothing);
         expected.backward(gradient.to(at::kDouble));
 
         const auto run = [&] { return Run(logits, target, shape.classes, smoothing, gradient); };
