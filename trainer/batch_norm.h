@@ -20,7 +20,7 @@ class BatchNorm : public torch::nn::Module {
   BatchNorm(int64_t channels, Communicator* sync, double epsilon = 1e-5, double momentum = 0.1);
 
   // input: floating point [count, channels, ...]; residual: of its shape and type, or undefined, which
-  // is added to what is normalised, before `activation`. -> the same shape. In training by the
+  // is added to what is normalised, before `activation`, kNone or kRelu. -> the same shape. In training by the
   // statistics of this batch, which running_mean and running_var follow; in evaluation by those two.
   at::Tensor forward(const at::Tensor& input, ops::Activation activation = ops::Activation::kNone,
                      const at::Tensor& residual = {});

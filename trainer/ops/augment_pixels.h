@@ -19,7 +19,8 @@ namespace lockstep::ops {
 //
 // On the GPU one kernel, behind one that sums up the images whose contrast changes; where images
 // are mixed, each one's colours are computed twice, for itself and for the one behind it, instead
-// of going through memory. On the CPU the ATen twin.
+// of going through memory. On the CPU the ATen twin. Throws c10::Error where sizes, types or devices do not
+// fit, and of images of 2^31 bytes.
 at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, const at::Tensor& scale,
                          const at::Tensor& shift, at::ScalarType dtype);
 

@@ -48,11 +48,11 @@ struct ChannelNorm {
   double momentum = 0.1;
 };
 
-// x: [count, channels, ...] in any float type; residual: of x's shape and type, or undefined.
-// activation: kNone or kRelu. -> y, of x's shape and type, with gradients for x, weight, bias and
-// residual; weight's and bias's are this rank's sums. The kernels are for float32, float16 and bfloat16
-// on a GPU where x is [count, channels], or [count, channels, height, width] channels last, and where
-// residual comes with ReLU; else the twin.
+// x: [count, channels, ...] in any float type; residual: of x's shape and type, or undefined. activation:
+// kNone or kRelu; any other throws c10::Error. -> y, of x's shape and type, with gradients for x, weight,
+// bias and residual; weight's and bias's are this rank's sums. The kernels are for float32, float16 and
+// bfloat16 on a GPU where x is [count, channels], or [count, channels, height, width] channels last, and
+// where residual comes with ReLU; else the twin.
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual = {});
 
@@ -64,7 +64,8 @@ at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation ac
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b);
 
-// What follows the norm: y + residual, where there is one, and `activation` of that, in y's memory.
+// What follows the norm: y + residual, where there is one, and `activation` of that, in y's memory. Throws as
+// BatchNorm().
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual);
 
 // What the kernels of one norm need besides: zeros, which each kernel leaves as zeros.

@@ -405,6 +405,12 @@ TEST_P(BatchNormTest, GivesTheSameBitsEachTime) {
   }
 }
 
+TEST_P(BatchNormTest, KnowsNoOtherActivation) {
+  const at::Tensor x = Random({40, 16});
+  EXPECT_THROW(BatchNorm(x, Norm(16), Activation::kGelu), c10::Error);
+  EXPECT_THROW(AddAndActivate(x, Activation::kGelu, {}), c10::Error);
+}
+
 TEST_P(BatchNormTest, CountsBatches) {
   ChannelNorm norm = Norm(16);
   const ChannelNorm other = Norm(16);

@@ -117,6 +117,8 @@ at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
 }
 
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual) {
+  TORCH_CHECK(activation == Activation::kNone || activation == Activation::kRelu,
+              "batch norm: its activation is ReLU or none");
   if (residual.defined()) y.add_(residual);
   return activation == Activation::kRelu ? y.relu_() : y;
 }

@@ -27,15 +27,17 @@ inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tens
          tensor.dim() == 1 && tensor.size(0) == size;
 }
 
-// Of one that they know.
+// Of one that they know; throws c10::Error of any other.
 inline FloatType TypeOf(at::ScalarType type) {
   switch (type) {
     case at::kHalf:
       return FloatType::kFloat16;
     case at::kBFloat16:
       return FloatType::kBFloat16;
-    default:
+    case at::kFloat:
       return FloatType::kFloat32;
+    default:
+      TORCH_CHECK(false, "the kernels know float32, float16 and bfloat16, not ", type);
   }
 }
 inline FloatType TypeOf(const at::Tensor& tensor) { return TypeOf(tensor.scalar_type()); }

@@ -7,7 +7,8 @@ namespace lockstep::ops {
 
 // pixels: uint8 [count, channels, height, width], contiguous or channels last; scale, shift: float32
 // [channels], on the same device; dtype: kFloat, kHalf or kBFloat16 -> dtype, of pixels' shape and
-// memory order. On the GPU one fused kernel that reads each byte once, on the CPU its ATen twin.
+// memory order. On the GPU one fused kernel that reads each byte once, on the CPU its ATen twin. Throws
+// c10::Error where sizes, types or devices do not fit.
 at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift, at::ScalarType dtype);
 

@@ -190,7 +190,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
       const at::Tensor to = context->saved_data["d_weight"].toTensor();
       const at::Tensor sums = to.defined() ? to : at::empty_like(weight, at::kFloat);
       const at::Tensor parts = PartsOfGradient(dy, squares);
-      const bool adds = to.defined() && !TakesOver(to);
+      const bool adds = to.defined() && !TakeOver(to);
       LaunchSumStemGradients(parts.const_data_ptr<float>(), parts.size(0),
                              {sums.mutable_data_ptr<float>(), adds}, ShapeOf(sums), StreamOf(sums));
       C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -200,9 +200,12 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
   }
 };
 
-// Whether the kernels know these types and can index x, of which there is something.
+// Whether it is the kernels' convolution, of types that they know, and they can index x, of which there is
+// something.
 bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
-  return x.is_cuda() && Is16Bit(x) && weight.scalar_type() == at::kFloat && x.numel() > 0 &&
+  return x.is_cuda() && Is16Bit(x) && weight.scalar_type() == at::kFloat &&
+         weight.device() == x.device() && x.dim() == 4 && x.numel() > 0 && weight.dim() == 4 &&
+         weight.size(1) == x.size(1) && weight.size(2) == 7 && weight.size(3) == 7 &&
          x.size(2) % 2 == 0 && x.size(3) % 2 == 0 &&
          4 * x.numel() / x.size(0) <= std::numeric_limits<int>::max();
 }

@@ -1,8 +1,8 @@
 // The first convolution of a ResNet: 7x7, stride 2, padding 3, of images of few channels.
 //
-// A tensor core wants eight channels at least where a picture has three. So each 2x2 pixels become one
-// of four times the channels, and the convolution one by 4x4 with stride 1, of the same products: a
-// row and a column of zeros make the window 8x8, and the channels are filled up with zeros.
+// A tensor core wants eight channels at least where a picture has three. So each 2x2 pixels, a square, become
+// one of four times the channels (space to depth), and the convolution one by 4x4 with stride 1, of the same
+// products: a row and a column of zeros make the window 8x8, and the channels are filled up with zeros.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,8 @@ namespace lockstep::ops {
 // x: [count, channels, height, width], of any strides; weight: [outputs, channels, 7, 7]. -> [count,
 // outputs, (height + 1) / 2, (width + 1) / 2], in autocast's type where there is one, on a GPU channels
 // last, with gradients for both. In 2x2 pixels for float16 and bfloat16 of even sides on a GPU, with a
-// weight in float32, which is rounded to x's type and whose gradient is float32; else the twin.
+// weight in float32, which is rounded to x's type and whose gradient is float32; else Convolution(), which
+// throws what at::conv2d does where sizes or types do not fit.
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight);
 
 // The same in 2x2 pixels by ATen's operations, on any device; sides must be even.

@@ -144,6 +144,21 @@ TEST_P(StemConvolutionTest, ComputesOnlyTheGradientsAskedFor) {
   EXPECT_FALSE(frozen.grad().defined());
 }
 
+TEST_P(StemConvolutionTest, SaysWhatDoesNotFit) {
+  const at::Tensor weight = WeightOf({{5, 3, 18, 22}, 64}, at::MemoryFormat::ChannelsLast);
+  EXPECT_THROW(Run(Images({5, 4, 18, 22}), weight), c10::Error);
+  EXPECT_THROW(Run(Images({5, 3, 18, 22}), weight.select(0, 0)), c10::Error);
+}
+
+// They are not the kernels'.
+TEST_P(StemConvolutionTest, OtherWindowsAreConvolutions) {
+  const at::Tensor x = Images({5, 3, 18, 22});
+  const at::Tensor weight = at::randn({64, 3, 3, 3}, options(at::kFloat)).to(dtype());
+  const at::Tensor expected =
+      at::conv2d(x.to(at::kDouble), weight.to(at::kDouble), {}, /*stride=*/2, /*padding=*/3);
+  EXPECT_TRUE(IsNear(StemConvolution(x, Passed(weight.to(at::kFloat))), expected, tolerance()));
+}
+
 INSTANTIATE_TEST_SUITE_P(, StemConvolutionTest, EveryDeviceAndType(), DeviceAndType);
 
 }  // namespace
