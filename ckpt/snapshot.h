@@ -2,8 +2,8 @@
 //
 // Promise: Take() queues copies behind what is queued on the current stream and returns: the host does not
 // wait, the device only for the copies. They lie on the device, or, where that would leave less than a tenth
-// of its memory free, in pinned memory of the host. From the second Take() of the same tensors on nothing is allocated, but for those
-// that are not contiguous where the copies are pinned memory.
+// of its memory free, in pinned memory of the host. From the second Take() of the same tensors on nothing is
+// allocated, but for those that are not contiguous where the copies are pinned memory.
 //
 // Append() brings a tensor's bytes to the host in pieces, on a stream of its own, two on their way at once.
 //

@@ -14,7 +14,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/state_tree_test.cc)
 //   a name that the checkpoint lacks, one that nobody asks for, another dtype or shape, a newer part
-//     -> Error (kCheckpoint) naming it -> StateTree.NamesWhatDoesNotFit
+//     -> Error (kCheckpoint) naming it -> StateTreeTest.NamesWhatDoesNotFit
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -12,7 +12,7 @@
 //      the other ranks, where MPI_Finalize would wait for them for ever.
 //   4. Long tensors are summed in pieces that stay in the cache: three to seven times as fast between
 //      ranks of one machine as one call, which allocates its scratch memory anew
-//      (tests/bench/allreduce_against_gloo.py).
+//      (tests/bench/allreduce_against_torch.py).
 //   5. ReduceScatterSum gives the bits of AllReduceSum: it makes the same MPI calls.
 #pragma once
 

@@ -16,7 +16,7 @@
 // what can fail -> what the caller sees -> the test that shows it (data/image_folder_test.cc)
 //   files that cannot be listed as classes -> Error (kData) (data/image_source.h)
 //   a file that is damaged, of another kind, or gone since -> Error (kData) from Read() with its name
-//     -> ImageFolder.NamesTheFileThatCannotBeRead
+//     -> ImageFolderTest.NamesTheFileThatCannotBeRead
 #pragma once
 
 #include <c10/core/Device.h>

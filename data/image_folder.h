@@ -13,9 +13,9 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (data/image_folder_test.cc)
 //   no folder, no images in it, images beside the classes' folders, a folder that is no known class
-//     -> Error (kData) naming it -> ImageFolder.Refuses*
+//     -> Error (kData) naming it -> ImageFolderTest.Refuses*
 //   a file that is gone since, or no file -> Error (kData) from Load() with its path
-//     -> ImageFolder.NamesTheFileThatCannotBeRead
+//     -> ImageFolderTest.NamesTheFileThatCannotBeRead
 #pragma once
 
 #include <memory>

@@ -9,9 +9,9 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (data/image_source_test.cc)
 //   no folder, no images, tar files beside folders, compressed ones -> Error (kData) naming it
-//     -> ImageSource.Refuses*
+//     -> ImageSourceTest.Refuses*
 //   a class, a label that was not trained on; images without a label -> Error (kData) naming one
-//     -> ImageSource.Refuses*
+//     -> ImageSourceTest.Refuses*
 #pragma once
 
 #include <cstddef>

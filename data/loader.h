@@ -22,8 +22,8 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (data/loader_test.cc)
 //   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch; where
-//     several samples of one do, the first one's -> Loader.CarriesAnExceptionToTheCaller
-//   the loader is destroyed while threads read or wait -> they are joined -> Loader.StopsInAnyState
+//     several samples of one do, the first one's -> LoaderWithThreads.CarriesAnExceptionToTheCaller
+//   the loader is destroyed while threads read or wait -> they are joined -> LoaderWithThreads.StopsInAnyState
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,8 @@
 // Normalized: another data set's pixels as the numbers that a model is fed.
 //
-// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. For training on CPUs: loader
-// threads do it while the pixels are in their cache, where the training thread would have to stop for it.
+// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. For
+// training on CPUs: loader threads do it while the pixels are in their cache, where the training thread would
+// have to stop for it.
 #pragma once
 
 #include <cstdint>

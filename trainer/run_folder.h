@@ -1,8 +1,8 @@
 // The folder of a run: config.pbtxt, log.jsonl, checkpoints and weights.safetensors.
 //
 // log.jsonl holds one JSON object a line, each with "event":
-//   start  restarts (after failures, by --restarts), version, world_size, device, samples, validation_samples, steps, precision, parameters,
-//     loader_threads; of images decode (GPU or CPU)
+//   start  restarts (after failures, by --restarts), version, world_size, device, samples, validation_samples,
+//     steps, precision, parameters, loader_threads; of images decode (GPU or CPU)
 //   resume  step (of the checkpoint that the run goes on from), checkpoint (its path), ranks (that wrote it),
 //     and, where it is another run's, differences of the configs;
 //     lines of later steps that stand before it were of a process that ended

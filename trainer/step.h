@@ -14,10 +14,10 @@
 //      backward runs, ops::DecideStep(), updates. Where the decision needs the gradient's norm it waits
 //      for all sums; elsewhere the first updates run while the last sums are on their way.
 //   3. A graph reads its micro-batches in memory of the step's own, into which Run() copies them.
-//   4. Memory for a step's activations, and for gradients where there is one rank, runs out while it is queued, and
-//      only where it runs eagerly: a graph has its memory from its capture on. The rank where it does still takes part in the step's collectives; then all
-//      agree, before the update, that the step has not been: parameters, buffers and random numbers are
-//      those before it.
+//   4. Memory for a step's activations, and for a single rank's gradients, runs out while it is queued, and only
+//      where it runs eagerly: a graph has its memory from its capture on. The rank where it does still takes part in
+//      the step's collectives; then all agree, before the update, that the step has not been: parameters, buffers
+//      and random numbers are those before it.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the model throws in the first step -> Error on every rank -> tests/fault_test.py,

@@ -89,8 +89,9 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
                           const std::vector<std::string>& files, const Extensions& extensions,
                           const World& world);
 
-// Predicts the samples of `files`, whose labels may be left out, with the weights of `run`, and writes them to `output` as CSV: the index and the columns of Predictions, labels as their names where
-// they have some. Returns their number. Every rank must call it. Throws Error.
+// Predicts the samples of `files`, whose labels may be left out, with the weights of `run`, and writes them
+// to `output` as CSV: the index and the columns of Predictions, labels as their names where they have some.
+// Returns their number. Every rank must call it. Throws Error.
 int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Extensions& extensions, const World& world);

@@ -1,8 +1,8 @@
 // GPT-2 (Radford et al. 2019), with the names and shapes of Hugging Face's GPT2LMHeadModel: weights of
 // linear layers are [inputs, outputs], and the head is the token embedding.
 //
-// In 16 bits the whole stream between the layers is: weights are rounded once a micro-batch, statistics
-// and sums are float32 inside the kernels.
+// With mixed precision all that runs between the layers has 16 bits; weights' copies in 16 bits are
+// trainer/ops/rounded_weight.h's, and statistics and sums are float32 inside the kernels.
 #pragma once
 
 #include <map>
@@ -31,7 +31,7 @@ class Gpt2 : public Model {
   int64_t heads_;
   int64_t vocabulary_;
   double dropout_;
-  at::Tensor wte_;  // [vocabulary, padded for the matrix units, width]
+  at::Tensor wte_;  // [padded vocabulary, width], padded for the matrix units
   at::Tensor wpe_;  // [tokens, width]
   std::vector<TransformerBlock> blocks_;
   Affine ln_f_;

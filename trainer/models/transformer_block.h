@@ -4,8 +4,8 @@
 // Additions are left to whoever normalises or activates next, in the same kernel: that of the branch, and
 // those of biases.
 //
-// The whole stream is in x's type: in 16 bits weights are rounded where they are used, and statistics and
-// sums are float32 inside the kernels.
+// All that runs through it has x's type. Where that is one of 16 bits, so have the weights' copies
+// (trainer/ops/rounded_weight.h), and statistics and sums are float32 inside the kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>

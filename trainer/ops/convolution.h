@@ -8,8 +8,8 @@
 namespace lockstep::ops {
 
 // x: [count, inputs, height, width]; weight: float32 [outputs, inputs, size, size]. -> [count, outputs, ...],
-// with gradients for both, in x's type where that has 16 bits on a GPU; there the weight is rounded once
-// (rounded_weight.h) and its gradient added to its .grad (weight_gradient.h). Else the twin.
+// with gradients for both. Where x has 16 bits on a GPU so has the result, the weight is used in them
+// (rounded_weight.h) and its gradient is added to its .grad (weight_gradient.h). Else the twin.
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding);
 

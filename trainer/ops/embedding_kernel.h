@@ -23,9 +23,8 @@ struct EmbeddingShape {
 void LaunchEmbedding(const int64_t* tokens, const float* token_weight, const float* position_weight,
                      void* out, FloatType type, const EmbeddingShape& shape, cudaStream_t stream);
 
-// Enqueues position_gradient[l] = sum over c of d_out[c, l], 0 from `length` on (that, [positions, width],
-// or added to what is there); and, unless
-// token_gradient is null, token_gradient[tokens[c, l]] += d_out[c, l], in no particular order.
+// Enqueues the sums over c of d_out[c, l], [positions, width] with zeros from `length` on, to position_gradient;
+// and, unless token_gradient is null, token_gradient[tokens[c, l]] += d_out[c, l], in no particular order.
 void LaunchEmbeddingBackward(const void* d_out, FloatType type, const int64_t* tokens,
                              float* token_gradient, const SumsTo& position_gradient,
                              const EmbeddingShape& shape, cudaStream_t stream);

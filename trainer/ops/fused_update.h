@@ -1,9 +1,10 @@
 // SGD, Adam, AdamW, LAMB and LARS over many tensors at once, by kernels that also round what they update.
 //
-// Adam:  g <- gradient / grad_scale                      (Adam: + decay w; AdamW: w <- w - lr decay w first)
+// With g <- gradient / grad_scale,
+// Adam:  g <- g + decay w                                (AdamW: w <- w - lr decay w instead)
 //        m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2
 //        w <- w - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
-// SGD:   g <- gradient / grad_scale + decay w,   m <- momentum m + g
+// SGD:   g <- g + decay w,   m <- momentum m + g
 //        w <- w - lr m                                   (Nesterov: w <- w - lr (g + momentum m))
 // LAMB:  m and v like Adam's,   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w
 //        w <- w - lr |w| / |u| u
@@ -36,6 +37,7 @@ class FusedUpdate {
     at::Tensor second;   // Adam, LAMB: mean square
     at::Tensor rounded;  // the parameter in 16 bits, one type for all, or undefined
   };
+  // At least one. Throws Error (kBug) where there are more memories.
   explicit FusedUpdate(std::vector<Parameter> parameters);
 
   // Float32, 0-dimensional.

@@ -31,7 +31,7 @@ struct ProductOptions {
   bool adds = false;  // to what `to` holds
   // Undefined, or contiguous [n] of `to`'s type, to be added to each row; not together with `adds`.
   at::Tensor bias = {};
-  // False: do not search for this product, such as those of a text that grows, whose shapes come once.
+  // False: do not search for this product, such as those of an evaluation, whose shapes may come once.
   bool searches = true;
 };
 

@@ -7,7 +7,7 @@
 // what can fail -> what the caller sees -> the test that shows it
 //   cuDNN has no such attention for this GPU -> false from HasPackedAttention() -> attention_test.cc,
 //     which compares whatever is chosen on the GPU that it runs on
-//   cuDNN refuses a plan that it made -> c10::Error with its words
+//   cuDNN refuses a plan that it made -> c10::Error with its words -> (none)
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,12 +26,11 @@ struct PackedAttention {
   auto operator<=>(const PackedAttention&) const = default;
 };
 
-// Whether cuDNN can do both directions for qkv's type and GPU. qkv: [count, tokens, 3, heads, size],
-// contiguous, in 16 bits, as d_qkv below.
+// Whether cuDNN can do both directions for qkv's type and GPU. qkv: [count, tokens, 3 heads size], contiguous,
+// in 16 bits, as d_qkv below.
 bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention);
 
-// What at::RecordFunction calls the forward; its inputs are qkv [count, tokens, 3 heads size], heads and
-// causal.
+// What at::RecordFunction calls the forward; its inputs are qkv, heads and causal.
 inline constexpr char kPackedAttentionEvent[] = "lockstep::attention";
 
 // -> [count, tokens, heads, size], contiguous. log_sums: where it is defined, float32 [count, heads, tokens],

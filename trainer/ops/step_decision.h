@@ -17,7 +17,8 @@ namespace lockstep::ops {
 void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::Tensor& sums,
                 const at::Tensor& norm, const StepRules& rules);
 
-// The norm of a step that DecideStep() let pass without it.
+// The norm of a step that DecideStep() let pass without it, under rules that scale no loss. Shapes and types are
+// as there.
 void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm);
 
 }  // namespace lockstep::ops

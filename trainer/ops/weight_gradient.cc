@@ -16,13 +16,13 @@ at::Tensor GradientToAddTo(const at::Tensor& weight) {
   return fits ? gradient : at::Tensor();
 }
 
-bool TakesOver(const at::Tensor& to) {
+bool TakeOver(const at::Tensor& to) {
   GradientMemory* memory = GradientMemory::Of(to);
   return memory != nullptr && memory->TakeOver();
 }
 
 void AddGradient(const at::Tensor& to, const at::Tensor& gradient) {
-  if (TakesOver(to)) {
+  if (TakeOver(to)) {
     to.copy_(gradient);
   } else {
     to.add_(gradient);
@@ -36,7 +36,7 @@ void PrepareToAdd(const at::Tensor& to) {
 at::Tensor AddProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b) {
   if (to.defined()) {
     // A view is not known to be a gradient.
-    const bool adds = !TakesOver(to);
+    const bool adds = !TakeOver(to);
     MatrixProduct(to.view({a.size(0), b.size(1)}), a, b, {.adds = adds});
     return {};
   }
@@ -45,7 +45,7 @@ at::Tensor AddProduct(const at::Tensor& to, const at::Tensor& a, const at::Tenso
 
 GradientSums NewGradientSums(const at::Tensor& to, int64_t columns, const at::TensorOptions& like) {
   if (to.defined()) {
-    const bool adds = !TakesOver(to);
+    const bool adds = !TakeOver(to);
     return {{}, {to.mutable_data_ptr<float>(), adds}};
   }
   const at::Tensor result = at::empty({columns}, like.dtype(at::kFloat));

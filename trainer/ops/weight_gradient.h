@@ -22,7 +22,7 @@ at::Tensor GradientToAddTo(const at::Tensor& weight);
 
 // In backward, before something is added to `to`, of GradientToAddTo(): whether it is to be written over what
 // `to` holds instead. `to` may have no memory before.
-bool TakesOver(const at::Tensor& to);
+bool TakeOver(const at::Tensor& to);
 
 // In backward: adds `gradient`, of to's layout and any float type.
 void AddGradient(const at::Tensor& to, const at::Tensor& gradient);
