@@ -12,7 +12,7 @@ namespace lockstep::ops {
 // float32 [positions, width], positions >= length. -> [count, length, width] in `dtype`, with
 // gradients in float32 for both weights. On the GPU a token outside [0, vocabulary) gives NaN, and
 // its gradient goes to no token's weight. Those gradients are added up by atomics, in any order,
-// unless ATen is told to be deterministic.
+// unless ATen is told to be deterministic. Throws c10::Error where sizes do not fit.
 at::Tensor TokenAndPositionEmbedding(const at::Tensor& tokens, const at::Tensor& token_weight,
                                      const at::Tensor& position_weight, at::ScalarType dtype);
 
