@@ -1,5 +1,6 @@
-"""The job script of `lockstep slurm` in a real Slurm of two nodes (slurm_cluster.py), a rank on each: whatever ends the
-job, it goes on by itself or with the next sbatch, and in the end each loss is that of a run that nothing happened to."""
+"""The job script of `lockstep slurm` in a real Slurm of two nodes (slurm_cluster.py), a rank on each: whatever ends
+the job, it goes on by itself or with the next sbatch, and in the end each loss is that of a job that nothing happened
+to."""
 
 import os
 import random
@@ -53,15 +54,6 @@ def config_in(folder, name="config"):
     return path.rename(folder / f"{name}.pbtxt")
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """The losses of a run that nothing happens to."""
-    folder = tmp_path_factory.mktemp("whole")
-    run = train(config_in(folder), folder / "run", ranks=2)
-    assert run.status == DONE, run
-    return losses_by_step(folder / "run")
-
-
 class Job:
     """A job of two nodes that trains, with the script's name and its run folder."""
 
@@ -99,6 +91,23 @@ class Job:
 
     def said(self):
         return "".join(path.read_text() for path in self.folder.glob("slurm-*.out"))
+
+
+@pytest.fixture(scope="module")
+def whole(cluster, tmp_path_factory):
+    """The losses of a job that nothing happens to: those of a run without Slurm, but for the order in which sums of
+    more threads are rounded, since each node takes all of the machine's cores for its own."""
+    job = Job(cluster, tmp_path_factory.mktemp("whole"))
+    folder = tmp_path_factory.mktemp("outside")
+    run = train(config_in(folder), folder / "run", ranks=2)
+    assert run.status == DONE, run
+    cluster.wait_for(job.id, "COMPLETED", LONG_S)
+    losses = losses_by_step(job.run_dir)
+    outside = losses_by_step(folder / "run")
+    assert losses.keys() == outside.keys()
+    for step, of_step in losses.items():
+        assert of_step == pytest.approx(outside[step], rel=1e-3), step
+    return losses
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "srun"])
