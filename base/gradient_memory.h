@@ -36,18 +36,13 @@ class GradientMemory : public c10::BackendMeta {
   bool IsToBeZero() const { return !is_taken_over_; }
 
   bool TakeOver() {
-    if (!is_unset_) return false;
-    make_ready_();
-    is_unset_ = false;
+    if (!BeFirst()) return false;
     is_taken_over_ = true;
     return true;
   }
 
   void ZeroIfUnset(const at::Tensor& gradient) {
-    if (!is_unset_) return;
-    make_ready_();
-    is_unset_ = false;
-    if (std::exchange(is_taken_over_, false)) gradient.zero_();
+    if (BeFirst() && std::exchange(is_taken_over_, false)) gradient.zero_();
   }
 
   // That of a .grad, or null.
@@ -56,6 +51,14 @@ class GradientMemory : public c10::BackendMeta {
   }
 
  private:
+  // Whether nobody has been since Begin(); then all is made ready. An exception leaves it to be the next.
+  bool BeFirst() {
+    if (!is_unset_) return false;
+    make_ready_();
+    is_unset_ = false;
+    return true;
+  }
+
   std::function<void()> make_ready_;
   bool is_unset_ = false;       // since Begin(), no gradient has come
   bool is_taken_over_ = false;  // the last that came first was written over what was there

@@ -48,7 +48,7 @@ struct Reducer::Bucket {
   at::Tensor flat;               // the gradients
   bool is_lent = false;          // flat's memory comes and goes
   bool is_ready = false;         // since Begin(): flat has memory, and zeros where they are needed
-  std::vector<at::Tensor> gaps;  // of one that is lent: what is in flat and no gradient
+  std::vector<at::Tensor> gaps;  // of one that is lent: what in flat is no gradient's
   at::Tensor wire;               // them in reduce_dtype, where that is another
   at::Tensor parameters;         // with shard: the parameters, laid out as the gradients
   size_t missing = 0;            // gradients still to come in the backward that reduces
@@ -83,8 +83,6 @@ void GiveMemoryBack(const at::Tensor& flat) {
   flat.storage().set_data_ptr_noswap(at::DataPtr(nullptr, flat.device()));
 }
 
-bool HasMemory(const at::Tensor& flat) { return flat.storage().data() != nullptr; }
-
 void TakeMemory(const at::Tensor& flat) {
   const c10::DeviceGuard guard(flat.device());
   const at::Storage& storage = flat.storage();
@@ -113,12 +111,11 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
       scalars_label_(communicator.MakeLabel("the step's scalars")),
       norm_label_(communicator.MakeLabel("the gradient's norm")) {
   if (parameters.empty()) throw UsageError("the model has no parameters that require a gradient");
-  for (const auto& [name, tensor] : parameters)
-    slots_.push_back({.name = name, .parameter = tensor});
-
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].memory =
-        c10::make_intrusive<GradientMemory>([this, i] { MakeReady(buckets_[slots_[i].bucket]); });
+  for (const auto& [name, tensor] : parameters) {
+    const auto make_ready = [this, i = slots_.size()] { MakeReady(buckets_[slots_[i].bucket]); };
+    slots_.push_back({.name = name,
+                      .parameter = tensor,
+                      .memory = c10::make_intrusive<GradientMemory>(make_ready)});
   }
 
   std::vector<int64_t> reverse(slots_.size());
@@ -370,14 +367,13 @@ void Reducer::MakeReady(Bucket& bucket) {
     const Slot& slot = slots_[index];
     if (slot.memory->IsToBeZero()) zeros.push_back(slot.parameter.grad());
   }
-  const bool takes_memory = bucket.is_lent && !HasMemory(bucket.flat);
   if (zeros.size() == bucket.slots.size()) {
     zeros = {bucket.flat};
-  } else if (takes_memory) {
+  } else {
     zeros.insert(zeros.end(), bucket.gaps.begin(), bucket.gaps.end());
   }
   if (&bucket == &buckets_[0]) zeros.push_back(scalars_);
-  if (takes_memory) TakeMemory(bucket.flat);
+  if (bucket.is_lent) TakeMemory(bucket.flat);
   if (!zeros.empty()) at::_foreach_zero_(zeros);
   bucket.is_ready = true;
 }

@@ -678,7 +678,7 @@ TEST_P(ReducerTest, WhereMemoryForAGradientRunsOutTheStepCanBeRunAgain) {
 }
 
 TEST_P(ReducerTest, AmongSeveralRanksGradientsKeepTheirMemory) {
-  if (ranks() == 1) GTEST_SKIP() << "of several ranks";
+  if (ranks() == 1) GTEST_SKIP() << "there is one rank; reducer_test_2 to _4 have several";
   auto model = MakeModel(floats());
   Reducer reducer(ParametersOf(*model), communicator(),
                   {.first_bucket_bytes = 1, .bucket_bytes = 1});
