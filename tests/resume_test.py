@@ -482,6 +482,7 @@ def test_two_runs_at_once(tmp_path):
 
 def test_machines_that_share_no_disk(tmp_path):
     """Each rank has a folder of its own under the run's name; neither is touched beyond rank 0's."""
+    skip_without_gpus(2)
     config = write_config(tmp_path, digits())
     words = []
     for rank in (0, 1):

@@ -168,9 +168,11 @@ def test_the_time_is_over(cluster, tmp_path):
     first, last = events(job.run_dir, "stopped")
     (resume,) = events(job.run_dir, "resume")
     assert resume["step"] == first["step"]
-    run = train(config_in(tmp_path, "whole"), tmp_path / "whole", "--set", f"max_steps={last['step']}", ranks=2)
-    assert run.status == DONE, run
-    assert losses_by_step(job.run_dir) == losses_by_step(tmp_path / "whole")
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    whole = Job(cluster, folder, "--set", f"max_steps={last['step']}")
+    cluster.wait_for(whole.id, "COMPLETED", 3 * LONG_S)
+    assert losses_by_step(job.run_dir) == losses_by_step(whole.run_dir)
 
 
 def test_a_rank_is_killed(cluster, tmp_path, whole):
