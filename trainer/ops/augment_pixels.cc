@@ -75,10 +75,7 @@ at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, cons
                          const at::Tensor& shift, at::ScalarType dtype) {
   if (!pixels.is_cuda()) return AugmentPixelsTwin(pixels, draws, scale, shift, dtype);
   const c10::cuda::CUDAGuard guard(pixels.device());
-  for (const at::Tensor& of_channels : {scale, shift}) {
-    TORCH_CHECK(IsFloatVector(of_channels, pixels.size(1), pixels),
-                "pixels: scale and shift are float32 [channels] on the pixels' device");
-  }
+  CheckScaleAndShift(pixels, scale, shift);
   TORCH_CHECK(draws.scalar_type() == at::kFloat && draws.device() == pixels.device() &&
                   draws.is_contiguous() && draws.dim() == 2 && draws.size(0) == pixels.size(0) &&
                   draws.size(1) == kAugmentDraws,

@@ -75,6 +75,19 @@ NormGradients NewNormGradients(AutogradContext* context, const char* name, size_
   return {new_sums(0), new_sums(1)};
 }
 
+// In backward: the result's gradient as the kernels read it, and memory for one of what they make of it. That
+// is the gradient's own where nobody else has it, as each thread reads what it writes over.
+struct ResultGradient {
+  at::Tensor dy;
+  at::Tensor made;
+};
+
+ResultGradient TakeOver(const at::Tensor& gradient, const at::Tensor& x) {
+  const bool is_own = IsOwn(gradient);
+  const at::Tensor dy = Aligned(gradient.contiguous(FormatOf(x)));
+  return {dy, is_own ? dy : at::empty_like(x)};
+}
+
 BatchNormInput InputOf(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const at::Tensor& statistics) {
   return {.x = x.const_data_ptr(),
@@ -118,16 +131,14 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     const auto form = static_cast<BatchNormForm>(context->saved_data["form"].toInt());
     const c10::cuda::CUDAGuard guard(x.device());
     const BatchNormShape shape = ShapeOf(x);
-    const at::Tensor dy = Aligned(gradients[0].contiguous(FormatOf(x)));
+    const auto [dy, made] = TakeOver(gradients[0], x);
     const at::Tensor partials = EmptyPartials(x, shape, 2);
     const at::Tensor counters = CountersOf(context->saved_data["counters"].toTensor(), x);
     const at::Tensor d_weights = at::empty({2, shape.channels}, partials.options());
-    const at::Tensor dx = at::empty_like(x);
+    const bool has_two = form == BatchNormForm::kAddRelu && context->needs_input_grad(3);
+    const at::Tensor d_residual = has_two ? made : at::Tensor();
+    const at::Tensor dx = has_two ? at::empty_like(x) : made;
     const NormGradients own = NewNormGradients(context, "gradients", 1, x);
-    at::Tensor d_residual;
-    if (form == BatchNormForm::kAddRelu && context->needs_input_grad(3)) {
-      d_residual = at::empty_like(x);
-    }
     const BatchNormBackward tensors{
         .form = form,
         .inputs = {InputOf(x, saved[1], saved[2], saved[3])},
@@ -139,7 +150,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
         .d_weight = {own.weight.to},
         .d_bias = {own.bias.to},
         .dx = {dx.mutable_data_ptr()},
-        .d_residual = d_residual.defined() ? d_residual.mutable_data_ptr() : nullptr};
+        .d_residual = has_two ? d_residual.mutable_data_ptr() : nullptr};
     LaunchBatchNormSums(tensors, TypeOf(x), shape, StreamOf(x));
     auto* ranks = reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
     // Where but the residual wants a gradient, a rank that goes by the twin comes to no sums.
@@ -186,11 +197,10 @@ class FusedJoin : public torch::autograd::Function<FusedJoin> {
     const at::Tensor& x_b = saved[4];
     const c10::cuda::CUDAGuard guard(x_a.device());
     const BatchNormShape shape = ShapeOf(x_a);
-    const at::Tensor dy = Aligned(gradients[0].contiguous(FormatOf(x_a)));
+    const auto [dy, dx_a] = TakeOver(gradients[0], x_a);
     const at::Tensor partials = EmptyPartials(x_a, shape, 3);
     const at::Tensor counters = CountersOf(context->saved_data["counters"].toTensor(), x_a);
     const at::Tensor d_weights = at::empty({2, 2, shape.channels}, partials.options());
-    const at::Tensor dx_a = at::empty_like(x_a);
     const at::Tensor dx_b = at::empty_like(x_b);
     const NormGradients own_a = NewNormGradients(context, "gradients_a", 1, x_a);
     const NormGradients own_b = NewNormGradients(context, "gradients_b", 4, x_b);
@@ -274,8 +284,7 @@ at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm) {
 
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual) {
-  TORCH_CHECK(activation == Activation::kNone || activation == Activation::kRelu,
-              "batch norm: its activation is ReLU or none");
+  CheckNormActivation(activation);
   const bool adds = residual.defined();
   if (!HasBatchNormKernels(x, norm) ||
       (adds && !(activation == Activation::kRelu && IsLike(residual, x)))) {

@@ -48,6 +48,9 @@ struct ChannelNorm {
   double momentum = 0.1;
 };
 
+// Throws c10::Error unless it is one that a norm may be followed by: kNone or kRelu.
+void CheckNormActivation(Activation activation);
+
 // x: [count, channels, ...] in any float type; residual: of x's shape and type, or undefined. activation:
 // kNone or kRelu; any other throws c10::Error. -> y, of x's shape and type, with gradients for x, weight,
 // bias and residual; weight's and bias's are this rank's sums. The kernels are for float32, float16 and

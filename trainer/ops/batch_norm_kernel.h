@@ -100,6 +100,7 @@ struct BatchNormBackward {
   // Where these are wanted besides, of each input.
   SumsTo d_weight[2];
   SumsTo d_bias[2];
+  // One of these may be dy.
   void* dx[2];       // of inputs
   void* d_residual;  // of kAddRelu, or nullptr
 };

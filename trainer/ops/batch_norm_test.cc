@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <functional>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -402,6 +403,48 @@ TEST_P(BatchNormTest, GivesTheSameBitsEachTime) {
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_TRUE(at::equal(first[i], second[i])) << i;
     EXPECT_TRUE(at::equal(first[i], with_its_own_counters[i])) << i;
+  }
+}
+
+TEST_P(BatchNormTest, WritesOverAGradientThatNobodyElseHas) {
+  const at::Tensor x = Random({8, 16, 14, 14}).requires_grad_();
+  const at::Tensor other = Random({8, 16, 14, 14}).requires_grad_();
+  const ChannelNorm norm = Norm(16);
+  const ChannelNorm norm_of_other = Norm(16);
+  const std::vector<std::pair<const char*, std::function<at::Tensor()>>> operations = {
+      {"norm", [&] { return BatchNorm(x, norm, Activation::kNone); }},
+      {"ReLU", [&] { return BatchNorm(x, norm, Activation::kRelu); }},
+      {"residual", [&] { return BatchNorm(x, norm, Activation::kRelu, other); }},
+      {"constant", [&] { return BatchNorm(x, norm, Activation::kRelu, other.detach()); }},
+      {"join", [&] { return JoinBatchNorms(x, norm, other, norm_of_other); }}};
+  for (const auto& [name, operation] : operations) {
+    SCOPED_TRACE(name);
+    const at::Tensor dy = Random({8, 16, 14, 14});
+    const auto gradients = [&](const at::Tensor& y) {
+      x.mutable_grad() = at::Tensor();
+      other.mutable_grad() = at::Tensor();
+      y.backward(dy);
+      return variable_list{x.grad(), other.grad()};
+    };
+    const at::Tensor before = dy.clone();
+    const variable_list expected = gradients(operation());
+    EXPECT_TRUE(at::equal(dy, before));
+
+    const at::Tensor y = operation();
+    const void* memory = nullptr;
+    y.register_hook([&](const at::Tensor& gradient) { memory = gradient.const_data_ptr(); });
+    const variable_list found = gradients(y * 1);
+    bool is_written_over = false;
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i].defined(), expected[i].defined());
+      if (!found[i].defined()) continue;
+      EXPECT_TRUE(at::equal(found[i], expected[i]));
+      is_written_over |= found[i].const_data_ptr() == memory;
+    }
+    EXPECT_NE(memory, dy.const_data_ptr());
+    if (device() == at::kCUDA) {
+      EXPECT_TRUE(is_written_over);
+    }
   }
 }
 

@@ -99,6 +99,11 @@ class NormOfRanks : public torch::autograd::Function<NormOfRanks> {
 
 }  // namespace
 
+void CheckNormActivation(Activation activation) {
+  TORCH_CHECK(activation == Activation::kNone || activation == Activation::kRelu,
+              "batch norm: its activation is ReLU or none");
+}
+
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual) {
   if (norm.num_batches_tracked.defined()) norm.num_batches_tracked.add_(1);
@@ -117,8 +122,7 @@ at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
 }
 
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual) {
-  TORCH_CHECK(activation == Activation::kNone || activation == Activation::kRelu,
-              "batch norm: its activation is ReLU or none");
+  CheckNormActivation(activation);
   if (residual.defined()) y.add_(residual);
   return activation == Activation::kRelu ? y.relu_() : y;
 }

@@ -27,6 +27,19 @@ inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tens
          tensor.dim() == 1 && tensor.size(0) == size;
 }
 
+// Whether nobody else has it, so that it may be written to.
+inline bool IsOwn(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
+}
+
+// Throws c10::Error unless both are as pixels [count, channels, ...] need them.
+inline void CheckScaleAndShift(const at::Tensor& pixels, const at::Tensor& scale,
+                               const at::Tensor& shift) {
+  TORCH_CHECK(
+      IsFloatVector(scale, pixels.size(1), pixels) && IsFloatVector(shift, pixels.size(1), pixels),
+      "pixels: scale and shift are float32 [channels] on the pixels' device");
+}
+
 // Of one that they know; throws c10::Error of any other.
 inline FloatType TypeOf(at::ScalarType type) {
   switch (type) {

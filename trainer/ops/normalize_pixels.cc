@@ -12,10 +12,7 @@ at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift, at::ScalarType dtype) {
   if (!pixels.is_cuda()) return NormalizePixelsTwin(pixels, scale, shift, dtype);
   const c10::cuda::CUDAGuard guard(pixels.device());
-  for (const at::Tensor& of_channels : {scale, shift}) {
-    TORCH_CHECK(IsFloatVector(of_channels, pixels.size(1), pixels),
-                "pixels: scale and shift are float32 [channels] on the pixels' device");
-  }
+  CheckScaleAndShift(pixels, scale, shift);
   at::Tensor out = at::empty_like(pixels, at::TensorOptions(dtype));
   // How many bytes of one channel lie side by side.
   const int64_t run = pixels.is_contiguous() ? pixels.size(2) * pixels.size(3) : 1;

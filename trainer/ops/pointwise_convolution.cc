@@ -28,12 +28,6 @@ at::Tensor ImagesOf(const at::Tensor& x, const at::Tensor& rows) {
       .permute({0, 3, 1, 2});
 }
 
-// Whether nobody else has it, so that it may be written to.
-bool IsOwn(const at::Tensor& tensor) {
-  return tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
-         tensor.is_contiguous(kLast);
-}
-
 // -> {convolved, x}
 class FusedFork : public torch::autograd::Function<FusedFork> {
  public:
@@ -60,7 +54,8 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
       if (!of_shortcut.defined()) {
         results[0] = ImagesOf(gradients[0], MatrixProduct(dy, matrix, dy.scalar_type()));
       } else {
-        results[0] = IsOwn(of_shortcut) ? of_shortcut : of_shortcut.clone(kLast);
+        const bool is_usable = IsOwn(of_shortcut) && of_shortcut.is_contiguous(kLast);
+        results[0] = is_usable ? of_shortcut : of_shortcut.clone(kLast);
         MatrixProduct(Rows(results[0]), dy, matrix, {.adds = true});
       }
     }
