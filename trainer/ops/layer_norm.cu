@@ -305,10 +305,14 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   float d_weight[kPacks][kSize] = {};
   float d_bias[kPacks][kSize] = {};
   float d_branch_bias[kPacks][kSize] = {};
-  unsigned turn = 0;
-  for (int row = first; row < shape.rows; row += stride) {
+  // As many rounds for each team of a block: in its last one a team may have no row. Else some teams would
+  // be past the loop while others are at barriers within, which racecheck takes for races.
+  const unsigned rounds = CeilDivide(shape.rows - static_cast<int>(blockIdx.x), stride);
+  for (unsigned round = 0; round < rounds; ++round) {
+    const int row = first + static_cast<int>(round) * stride;
+    const int own_packs = row < shape.rows ? packs : 0;
     // Empty groups follow the last rows', so that this is always the oldest of kRows.
-    BackwardRows<kPacks>& rows = memory.rows[turn % Memory::kRows];
+    BackwardRows<kPacks>& rows = memory.rows[round % Memory::kRows];
     __pipeline_wait_prior(Memory::kRows - 1);
     RowStatistics statistics = rows.statistics[self];
     if constexpr (!kCenters) statistics.mean = 0;
@@ -326,7 +330,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     RowSums sums = {};
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      if (thread + i * team_threads >= packs) continue;
+      if (thread + i * team_threads >= own_packs) continue;
       const Pack<T> value = Unpack<T>(values[i]);
       const Pack<T> gradient = Unpack<T>(gradients[i]);
 #pragma unroll
@@ -339,13 +343,13 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
         sums.gx += d * weight[i][j] * normal;
       }
     }
-    sums = TeamSums<kCenters>(sums, shape, place, memory.warps[turn]);
+    sums = TeamSums<kCenters>(sums, shape, place, memory.warps[round % 2]);
     const float mean_g = kCenters ? sums.g * shape.scale : 0;
     const float mean_gx = sums.gx * shape.scale;
 
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
-      if (thread + i * team_threads >= packs) continue;
+      if (thread + i * team_threads >= own_packs) continue;
       Pack<T> value = Unpack<T>(values[i]);
       const Pack<T> gradient = Unpack<T>(gradients[i]);
       const Pack<T> other = Unpack<T>(others[i]);
@@ -360,7 +364,6 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
       }
       Store(t.dx, int64_t{row} * packs + thread + i * team_threads, value);
     }
-    turn ^= 1;
   }
 
   if (t.partials == nullptr) return;
