@@ -13,9 +13,19 @@ constexpr int kWindow = 4;  // squares of a side of the window
 
 using Words = Pack<uint16_t>;
 
-// A thread writes a pack of a square's channels, in every gridDim.y-th image. kChannels: of the image, or 0
-// where only the shape says so.
-template <int kChannels>
+// Where an image has a square's first pixel, and whether it has.
+struct FirstPixel {
+  int row;
+  int column;
+  bool is_inside;
+
+  __device__ FirstPixel(unsigned square, const SquaresShape& shape)
+      : row(2 * (static_cast<int>(square / shape.framed_width) - shape.frame)),
+        column(2 * (static_cast<int>(square % shape.framed_width) - shape.frame)),
+        is_inside(row >= 0 && row < shape.height && column >= 0 && column < shape.width) {}
+};
+
+// A thread writes a pack of a square's channels, in every gridDim.y-th image.
 __global__ void __launch_bounds__(kThreads)
     Squares(const uint16_t* x, Words* squares, SquaresShape shape) {
   const unsigned packs = shape.framed_channels / Words::kSize;
@@ -23,24 +33,64 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned index = blockIdx.x * kThreads + threadIdx.x;
   if (index >= all) return;
   const int first = static_cast<int>(index % packs) * Words::kSize;
-  const unsigned square = index / packs;
-  const int row = 2 * (static_cast<int>(square / shape.framed_width) - shape.frame);
-  const int column = 2 * (static_cast<int>(square % shape.framed_width) - shape.frame);
-  const bool is_inside = row >= 0 && row < shape.height && column >= 0 && column < shape.width;
-  const int channels = kChannels > 0 ? kChannels : shape.channels;
+  const FirstPixel at(index / packs, shape);
   const auto [of_image, of_channel, of_row, of_column] = shape.strides;
   for (int64_t image = blockIdx.y; image < shape.count; image += gridDim.y) {
-    const uint16_t* from = x + image * of_image + row * of_row + column * of_column;
+    const uint16_t* from = x + image * of_image + at.row * of_row + at.column * of_column;
     Words values;
 #pragma unroll
     for (int k = 0; k < Words::kSize; ++k) {
-      const int pixel = (first + k) / channels;
+      const int pixel = (first + k) / shape.channels;
       const int64_t offset =
-          (first + k) % channels * of_channel + pixel / 2 * of_row + pixel % 2 * of_column;
-      values.values[k] = is_inside && pixel < 4 ? from[offset] : 0;
+          (first + k) % shape.channels * of_channel + pixel / 2 * of_row + pixel % 2 * of_column;
+      values.values[k] = at.is_inside && pixel < 4 ? from[offset] : 0;
     }
     squares[image * all + index] = values;
   }
+}
+
+// Of pictures: a thread writes a square. kPairs: two pixels side by side are a word in memory.
+constexpr int kColors = 3;
+template <bool kPairs>
+__global__ void __launch_bounds__(kThreads)
+    SquaresOfPictures(const uint16_t* x, Words* squares, SquaresShape shape) {
+  const unsigned all = shape.framed_height * shape.framed_width;
+  const unsigned index = blockIdx.x * kThreads + threadIdx.x;
+  if (index >= all) return;
+  const FirstPixel at(index, shape);
+  const auto [of_image, of_channel, of_row, of_column] = shape.strides;
+  for (int64_t image = blockIdx.y; image < shape.count; image += gridDim.y) {
+    const uint16_t* first = x + image * of_image + at.row * of_row + at.column * of_column;
+    Words square[2] = {};
+    const auto set = [&](int channel, uint16_t value) {
+      square[channel / Words::kSize].values[channel % Words::kSize] = value;
+    };
+#pragma unroll
+    for (int row = 0; at.is_inside && row < 2; ++row) {
+#pragma unroll
+      for (int color = 0; color < kColors; ++color) {
+        const uint16_t* from = first + color * of_channel + row * of_row;
+        ushort2 pair;
+        if constexpr (kPairs) {
+          pair = *reinterpret_cast<const ushort2*>(from);
+        } else {
+          pair = {from[0], from[of_column]};
+        }
+        set(2 * row * kColors + color, pair.x);
+        set((2 * row + 1) * kColors + color, pair.y);
+      }
+    }
+    Words* to = squares + 2 * (image * all + index);
+    to[0] = square[0];
+    to[1] = square[1];
+  }
+}
+
+// Whether two pixels side by side are a word in memory wherever a square begins.
+bool HasPairs(const void* x, const SquaresShape& shape) {
+  const auto [of_image, of_channel, of_row, of_column] = shape.strides;
+  return of_column == 1 && (of_image | of_channel | of_row) % 2 == 0 &&
+         IsAligned(x, sizeof(ushort2));
 }
 
 // Values of a weight for squares.
@@ -552,11 +602,15 @@ __global__ void __launch_bounds__(kForwardThreads, 1)
 
 void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cudaStream_t stream) {
   constexpr int64_t kMostImages = 65535;
+  const int packs = shape.framed_channels / Words::kSize;
+  const bool are_pictures = shape.channels == kColors && packs == 2;
+  const auto kernel = !are_pictures        ? Squares
+                      : HasPairs(x, shape) ? SquaresOfPictures<true>
+                                           : SquaresOfPictures<false>;
   const int64_t threads =
-      int64_t{shape.framed_height} * shape.framed_width * (shape.framed_channels / Words::kSize);
+      int64_t{shape.framed_height} * shape.framed_width * (are_pictures ? 1 : packs);
   const dim3 grid(static_cast<unsigned>(CeilDivide(threads, kThreads)),
                   static_cast<unsigned>(std::min(shape.count, kMostImages)));
-  const auto kernel = shape.channels == 3 ? Squares<3> : Squares<0>;
   kernel<<<grid, kThreads, 0, stream>>>(static_cast<const uint16_t*>(x),
                                         static_cast<Words*>(squares), shape);
 }

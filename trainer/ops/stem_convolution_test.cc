@@ -104,6 +104,28 @@ TEST_P(StemConvolutionTest, TakesGradientsThatAreNotAligned) {
   EXPECT_TRUE(IsNear(gradient(dy), gradient(dy.clone()).to(at::kDouble), tolerance()));
 }
 
+TEST_P(StemConvolutionTest, TakesImagesOfAnyStride) {
+  const at::NoGradGuard no_gradients;
+  const at::Tensor images = at::randn({4, 6, 34, 44}, options());
+  const at::Tensor weight = WeightOf({{4, 3, 32, 40}, 64}, at::MemoryFormat::Contiguous);
+  for (const bool other_counts : {false, true}) {
+    for (const bool other_channels : {false, true}) {
+      for (const int64_t column : {0, 1, 2}) {
+        for (const int64_t more : {0, 1}) {
+          SCOPED_TRACE(testing::Message() << other_counts << other_channels << column << more);
+          // Rows that begin at odd addresses, or every other one.
+          const at::Tensor rows = more == 0 ? images : images.narrow(3, 0, 43).contiguous();
+          const at::Tensor x = rows.slice(0, 0, 4, other_counts ? 2 : 1)
+                                   .slice(1, 0, other_channels ? 6 : 3, other_channels ? 2 : 1)
+                                   .narrow(2, 1, 32)
+                                   .narrow(3, column, 40);
+          EXPECT_TRUE(at::equal(Run(x, weight), Run(x.contiguous(), weight)));
+        }
+      }
+    }
+  }
+}
+
 TEST_P(StemConvolutionTest, GivesTheSameBitsEachTime) {
   if (!HasKernel()) GTEST_SKIP() << "the kernel is for 16 bits, on GPUs since Ampere";
   const Case of{{40, 3, 64, 64}, 64};
