@@ -16,7 +16,6 @@
 #include <mutex>
 #include <optional>
 #include <random>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 

@@ -612,7 +612,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   uint4 held[kMostHeld];
   float rest = 0;
   float logit = 0;
-  Target column(Target::kNoClass, shape);
+  Target column(-1, shape);
   Derivative derivative({}, scale, column, shape);
 
   const auto write_rest = [&](T* x) {
@@ -631,7 +631,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     T* x = logits + (row - step) * shape.columns;
     const bool reads = row < rows;
     const bool writes = round > 0;
-    int64_t next_target = Target::kNoClass;
+    int64_t next_target = -1;
     if (reads) {
       next_target = target[row];
       WaitForPhase(&barriers[place], round / kRowsAhead % 2);

@@ -27,9 +27,7 @@ namespace {
 
 using Algorithm = std::array<uint64_t, 8>;
 
-// at::mm's.
-constexpr uint64_t kFirstWorkspace_bytes = 32 << 20;
-constexpr int kProposals = 16;  // for each workspace
+constexpr int kProposals = 16;
 
 // What algorithms may need of each matrix, so that a plan fits all that Multiply() plans.
 constexpr uint32_t kAlignment_bytes = 16;
@@ -149,7 +147,7 @@ class Descriptors {
   }
 
   // What the heuristic proposes, the best first.
-  std::vector<ProductPlan> Proposals(uint64_t workspace_bytes, int count) {
+  std::vector<ProductPlan> Proposals(int count) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulPreferenceOpaque_t preference;
     Check(cublasLtMatmulPreferenceInit(&preference), key_, "preferring");
@@ -157,7 +155,7 @@ class Descriptors {
       Check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
             key_, "preferring");
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kMostWorkspace_bytes});
     // Not in place, whose order is not documented, nor in 16 bits. Whole sums are always allowed.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -356,20 +354,14 @@ class PlannedProduct : public PlannedOperation<ProductPlan> {
       : descriptors_(descriptors), pointers_(pointers), to_(to), adds_(adds) {}
 
   // One is asked for, should the count make a difference.
-  std::optional<ProductPlan> First() override {
-    return descriptors_.Proposals(kFirstWorkspace_bytes, 1)[0];
-  }
+  std::optional<ProductPlan> First() override { return descriptors_.Proposals(1)[0]; }
 
   ProductPlan Search(const ProductPlan& first) override {
     const c10::NoGradGuard no_gradients;
     const at::Tensor target =
         adds_ ? at::empty_strided(to_.sizes(), to_.strides(), to_.options()) : to_;
     ProductCandidates candidates(descriptors_, pointers_, target, adds_, first);
-    for (const uint64_t workspace_bytes : {kFirstWorkspace_bytes, uint64_t{kMostWorkspace_bytes}}) {
-      for (const ProductPlan& plan : descriptors_.Proposals(workspace_bytes, kProposals)) {
-        candidates.Add(plan);
-      }
-    }
+    for (const ProductPlan& plan : descriptors_.Proposals(kProposals)) candidates.Add(plan);
     const FastestCandidate fastest = FindFastest(candidates, candidates.size());
     ProductPlan plan = candidates[fastest.candidate];
     plan.us = fastest.us;

@@ -14,8 +14,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/error.h"
-
 namespace lockstep::ops {
 namespace {
 
@@ -60,8 +58,6 @@ class Search {
       if (candidate != 0 && finalists.size() < kFinalists) finalists.push_back(candidate);
     }
     const std::vector<std::vector<double>> times = TimeInTurns(finalists);
-    TORCH_CHECK(!std::ranges::all_of(times, [](const auto& of) { return of.empty(); }),
-                "none of the fastest plans runs any more");
     size_t chosen = ChooseCandidate(times);
     if (chosen != 0 && !GivesTheSame(finalists[chosen])) chosen = 0;
     const auto median = [&](size_t of) { return times[of].empty() ? 0 : Median(times[of]); };
@@ -214,7 +210,7 @@ size_t ChooseCandidate(const std::vector<std::vector<double>>& times_us) {
       best_us = us;
     }
   }
-  if (!best) throw BugError("none of {} candidates was timed", times_us.size());
+  TORCH_CHECK(best, "none of ", times_us.size(), " plans that were to be timed runs");
   const bool stays = !times_us[0].empty() && best_us > kFasterShare * Median(times_us[0]);
   return stays ? 0 : *best;
 }

@@ -29,8 +29,8 @@
 
 namespace lockstep::ops {
 
-// What candidates may take.
-inline constexpr int64_t kMostWorkspace_bytes = 128 << 20;
+// What candidates may take: as much as at::mm's products. A search takes it whole, where memory may be short.
+inline constexpr int64_t kMostWorkspace_bytes = 32 << 20;
 
 enum class PlanSource {
   kFirst,     // the library's first
@@ -53,7 +53,7 @@ bool IsCapturing();
 
 // Of candidates' times in microseconds, the first's first: which to take. It is the one with the least median
 // if that is 2 % less than the first's; else the first, so that noise does not choose. A candidate without
-// times could not run. There is one that has some.
+// times could not run; throws c10::Error where none has any.
 size_t ChooseCandidate(const std::vector<std::vector<double>>& times_us);
 
 // There is one: at least one time.
