@@ -449,37 +449,6 @@ __global__ void __launch_bounds__(kThreads, kSumBlocks)
   AddUp<SumsEnd<kInputs>>(sums, t, shape);
 }
 
-// dx = scale dz + slope (x - mean) + constant
-template <int kSize>
-struct InputGradient {
-  Affine<kSize> norm;
-  Floats<kSize> mean;
-  Floats<kSize> slope;
-  Floats<kSize> constant;
-
-  __device__ float operator()(float dz, float x, int i) const {
-    return fmaf(norm.scale.values[i], dz,
-                fmaf(slope.values[i], x - mean.values[i], constant.values[i]));
-  }
-};
-
-template <int kSize>
-__device__ InputGradient<kSize> InputGradientOf(const BatchNormInput& input, const float* d_weights,
-                                                float share, int64_t channels, int64_t pack) {
-  InputGradient<kSize> result{NormOf<kSize>(input, channels, pack),
-                              LoadFloats<kSize>(input.statistics, pack),
-                              LoadFloats<kSize>(input.statistics + channels, pack),
-                              LoadFloats<kSize>(d_weights + channels, pack)};
-  const Floats<kSize> d_weight = LoadFloats<kSize>(d_weights, pack);
-#pragma unroll
-  for (int i = 0; i < kSize; ++i) {
-    const float scale = -result.norm.scale.values[i] * share;
-    result.slope.values[i] *= scale * d_weight.values[i];
-    result.constant.values[i] *= scale;
-  }
-  return result;
-}
-
 template <typename T, BatchNormForm kForm>
 __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchNormShape shape) {
   constexpr int kSize = Pack<T>::kSize;
@@ -489,13 +458,12 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
   const int64_t packs = shape.channels / kSize;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (pack >= packs) return;
-  // A row's of a mean.
-  const float share = 1 / t.inputs[0].statistics[2 * shape.channels];
+  const Affine<kSize> norm = NormOf<kSize>(t.inputs[0], shape.channels, pack);
   InputGradient<kSize> dx[kInputs];
 #pragma unroll
   for (int n = 0; n < kInputs; ++n) {
-    dx[n] = InputGradientOf<kSize>(t.inputs[n], t.d_weights + n * 2 * shape.channels, share,
-                                   shape.channels, pack);
+    dx[n] = InputGradientOf<kSize>(t.inputs[n].weight, t.inputs[n].statistics,
+                                   t.d_weights + n * 2 * shape.channels, shape.channels, pack);
   }
   const auto index = [&](int64_t row) { return (shape.rows - 1 - row) * packs + pack; };
   uint4 loaded[kRows][kInputs];
@@ -517,7 +485,7 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
 #pragma unroll
           for (int i = 0; i < kSize; ++i) {
             const float x = values.values[i];
-            if (n == 0 && !Passes<kForm>(dx[0].norm, x, masks[u], i)) dz.values[i] = 0;
+            if (n == 0 && !Passes<kForm>(norm, x, masks[u], i)) dz.values[i] = 0;
             values.values[i] = dx[n](dz.values[i], x, i);
           }
           Store(t.dx[n], index(row), FromFloats<T>(values));

@@ -75,4 +75,37 @@ __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const 
   return affine;
 }
 
+// dx = scale dz + slope (x - mean) + constant = weight rstd (dz - mean of dz - x^ mean of dz x^)
+template <int kSize>
+struct InputGradient {
+  Floats<kSize> scale;
+  Floats<kSize> mean;
+  Floats<kSize> slope;
+  Floats<kSize> constant;
+
+  __device__ float operator()(float dz, float x, int i) const {
+    return fmaf(scale.values[i], dz, fmaf(slope.values[i], x - mean.values[i], constant.values[i]));
+  }
+};
+
+// d_weights: [2, channels], the batch's sums of dz x^ and of dz.
+template <int kSize>
+__device__ InputGradient<kSize> InputGradientOf(const float* weight, const float* statistics,
+                                                const float* d_weights, int64_t channels,
+                                                int64_t pack) {
+  InputGradient<kSize> result{LoadFloats<kSize>(weight, pack), LoadFloats<kSize>(statistics, pack),
+                              LoadFloats<kSize>(d_weights, pack),
+                              LoadFloats<kSize>(d_weights + channels, pack)};
+  const Floats<kSize> rstd = LoadFloats<kSize>(statistics + channels, pack);
+  const float share = 1 / statistics[2 * channels];
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    result.scale.values[i] *= rstd.values[i];
+    const float scale = -result.scale.values[i] * share;
+    result.slope.values[i] *= scale * rstd.values[i];
+    result.constant.values[i] *= scale;
+  }
+  return result;
+}
+
 }  // namespace lockstep::ops

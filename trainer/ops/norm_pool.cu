@@ -267,37 +267,6 @@ __global__ void __launch_bounds__(kWide* kHigh, kSumBlocks)
   t.partials[(int64_t{blockIdx.y} * 2 + which) * channels + channel] = sum;
 }
 
-// What dx = scale dz + slope x + constant has of a pack's channels.
-template <typename T>
-struct Gradient {
-  static constexpr int kSize = Pack<T>::kSize;
-  float scale[kSize];
-  float slope[kSize];
-  float constant[kSize];
-
-  __device__ Gradient(const NormPoolBackward& t, const NormPoolShape& shape, int64_t pack) {
-    float mean[kSize];
-    float rstd[kSize];
-    float d_weight[kSize];
-    float d_bias[kSize];
-    LoadWeights(t.weight, pack, scale);
-    LoadWeights(t.statistics, pack, mean);
-    LoadWeights(t.statistics + shape.channels, pack, rstd);
-    LoadWeights(t.d_weights, pack, d_weight);
-    LoadWeights(t.d_weights + shape.channels, pack, d_bias);
-    const float share = 1 / t.statistics[2 * shape.channels];
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) {
-      scale[i] *= rstd[i];
-      slope[i] = -scale[i] * share * d_weight[i] * rstd[i];
-      constant[i] = fmaf(-slope[i], mean[i], -scale[i] * share * d_bias[i]);
-    }
-  }
-  __device__ float operator()(float dz, float x, int i) const {
-    return fmaf(scale[i], dz, fmaf(slope[i], x, constant[i]));
-  }
-};
-
 // Two windows side by side: dy, and the codes of their winners.
 template <typename T>
 struct Windows {
@@ -325,7 +294,8 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks)
   if (index >= threads) return;
   const int packs = shape.channels / kSize;
   const Walk walk(index, packs, shape);
-  const Gradient<T> gradient(t, shape, walk.pack);
+  const auto gradient =
+      InputGradientOf<kSize>(t.weight, t.statistics, t.d_weights, shape.channels, walk.pack);
   const bool has_next = walk.column + 1 < shape.pooled_width;
   const bool has_right = 2 * walk.column + 1 < shape.width;
   const int width = shape.width * packs;
