@@ -33,6 +33,11 @@ CASES = {
         'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 64 dropout: 0.1 } activation_checkpointing: true',
         "epochs: 8 global_batch: 16 accumulation: 2 precision: BF16",
     ),
+    "gpt2_checkpointed_without_dropout": (
+        TOKENS,
+        'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 64 } activation_checkpointing: true',
+        "epochs: 8 global_batch: 16 accumulation: 2 precision: BF16",
+    ),
     "vit": (IMAGES, 'name: "vit" vit { patch: 8 layers: 2 heads: 2 width: 32 dropout: 0.1 }', "epochs: 4 global_batch: 16 precision: BF16"),
     "vit_augmented": (AUGMENTED, 'name: "vit" vit { patch: 8 layers: 2 heads: 2 width: 32 }', "epochs: 4 global_batch: 16 accumulation: 2 precision: BF16"),
     "resnet": (IMAGES, 'name: "resnet" resnet { depth: 18 }', "epochs: 4 global_batch: 16"),

@@ -134,7 +134,9 @@ def test_what_never_fits_ends_with_a_reason(ranks, tmp_path):
 
 MODELS = {
     "gpt2": 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 32 dropout: 0.1 }',
+    "gpt2_without_dropout": 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 32 }',
     "vit": 'name: "vit" vit { patch: 8 layers: 2 heads: 4 width: 32 dropout: 0.1 }',
+    "vit_without_dropout": 'name: "vit" vit { patch: 8 layers: 2 heads: 4 width: 32 }',
     "resnet": 'name: "resnet" resnet { depth: 18 }',
 }
 
@@ -147,7 +149,7 @@ def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
     skip_without_gpus(ranks)
     data = (
         "input_shape: 16 classes: 50 synthetic { kind: TOKENS samples: 64 }"
-        if model == "gpt2"
+        if model.startswith("gpt2")
         else "input_shape: [3, 32, 32] classes: 10 synthetic { kind: PIXELS samples: 64 } std: 0.25"
     )
     for name, checkpointing in (("plain", "false"), ("checkpointed", "true")):

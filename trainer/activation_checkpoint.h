@@ -11,6 +11,8 @@
 // what can fail -> what the caller sees -> the test that shows it
 //   the block gives other tensors the second time -> c10::Error from backward; of the same shapes: wrong
 //     gradients -> ActivationCheckpoint.RefusesABlockThatChanges
+//   the block gives a parameter or an input as it is -> nothing: its gradient comes as if it had been called
+//     -> ActivationCheckpoint.MayReturnAParameterAndAnInput
 //   a parameter of the block is used elsewhere, too -> see comm/reducer.h
 #pragma once
 

@@ -104,6 +104,26 @@ TEST_P(ActivationCheckpoint, TakesTheSameCopiesOfWeights) {
   EXPECT_TRUE(used[1].is_same(used[0]));
 }
 
+TEST_P(ActivationCheckpoint, MayReturnAParameterAndAnInput) {
+  at::Tensor bias = at::randn({8}, options()).requires_grad_();
+  const auto block = [&](const Tensors& in) {
+    return Tensors{at::matmul(in[0], weight_), bias, in[0]};
+  };
+  Tensors gradients[2];
+  for (const bool checkpointed : {false, true}) {
+    const Tensors out = checkpointed ? CheckpointActivations({x_}, block) : block({x_});
+    ((out[0] + out[1]) * out[2]).sum().backward();
+    for (at::Tensor* leaf : {&x_, &weight_, &bias}) {
+      gradients[checkpointed].push_back(leaf->grad().clone());
+      leaf->mutable_grad() = at::Tensor();
+    }
+    EXPECT_TRUE(bias.is_leaf() && x_.is_leaf());
+  }
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(at::allclose(gradients[0][i], gradients[1][i], 1e-5, 1e-6)) << i;
+  }
+}
+
 TEST_P(ActivationCheckpoint, KeepsNothingButTheInputs) {
   // Whatever else the block makes is gone once it has returned.
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made;
