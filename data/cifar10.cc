@@ -1,10 +1,11 @@
 // CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label
 // byte and 3,072 pixels, the red, green and blue planes of 32 rows each.
 
+#include "data/cifar10.h"
+
 #include <cstring>
 
 #include "base/error.h"
-#include "data/dataset.h"
 #include "data/in_memory.h"
 
 namespace lockstep {

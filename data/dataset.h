@@ -1,19 +1,9 @@
 // Dataset: samples by number, whatever they are stored in.
 //
 // Promise: size() and spec() never change; Read() may be called from many threads at once and gives
-// the same bytes for the same index and epoch every time. The readers below check a whole file when
-// they open it, so that a bad row is an error at the start and not in the middle of a night; images
-// are looked at when they are read (data/image_dataset.h). Tables are in data/csv.h.
-//
-// what can fail -> what the caller sees -> the test that shows it (data/dataset_test.cc)
-//   a file that is missing, empty, truncated or of another kind -> Error (kData) with path
-//     -> Mnist.Refuses*, Cifar10.Refuses*
-//   an array of another type, order or shape, fewer or more numbers than its header says -> Error
-//     (kData) with path -> Npy.*
-//   a token out of range, a file of tokens that ends in the middle of one -> Error (kData) with path
-//     -> Tokens.*
-//   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1 -> Error
-//     (kData) with path and record -> Mnist.RefusesALabelOutOfRange, Npy.RefusesTargetsThatDoNotFit
+// the same bytes for the same index and epoch every time. A reader of a format checks a whole file when
+// it opens it, so that a bad row is an error at the start and not in the middle of a night; images are
+// looked at when they are read (data/image_dataset.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -154,53 +144,5 @@ struct Split {
 // that round, so the split is independent of every epoch's order. Throws Error (kUsage) where a
 // part would be empty.
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
-
-struct MnistOptions {
-  std::string images{};  // idx3-ubyte, uncompressed
-  std::string labels{};  // idx1-ubyte, uncompressed; empty: no labels
-  int64_t classes = 0;   // 0: ten
-};
-
-struct Cifar10Options {
-  std::vector<std::string> files;  // the binary version's batches, 3,073 bytes a record
-};
-
-struct TokensOptions {
-  std::vector<std::string>
-      files;                // 16-bit token numbers: llm.c's files, or nanoGPT's without header
-  int64_t length = 1024;    // tokens of one sample
-  int64_t classes = 50257;  // tokens are in [0, classes)
-};
-
-struct NpyOptions {
-  std::string inputs;     // [samples, ...]
-  std::string targets{};  // [samples] or [samples, numbers]; empty: they are not known
-  Task task = Task::kClassification;
-  int64_t classes = 0;  // 0: the greatest label + 1, or the numbers of one target
-  bool pixels = false;  // the inputs are images of unsigned bytes
-};
-
-struct SyntheticOptions {
-  SampleSpec spec;
-  int64_t samples = 1;
-};
-
-// Each holds its samples in memory. Throws Error (kData).
-std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options);
-std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
-
-// Sample i is tokens [i * length, (i + 1) * length) of a file, its target the tokens one further; what
-// is left at a file's end is not used. The files are mapped, not read. Throws Error (kData), also from
-// Read() where a token is out of range.
-std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
-
-// Arrays that NumPy saved, of any little-endian floats, integers or booleans, which become float32, or
-// stay bytes where they are pixels. The inputs are mapped, not read; the targets are read and checked.
-// Throws Error (kData).
-std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
-
-// Samples drawn from their number: inputs from [-1, 1), bytes and tokens from all there are, and
-// targets. For measuring.
-std::shared_ptr<const Dataset> MakeSynthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep

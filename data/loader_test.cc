@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "data/synthetic.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,12 @@
 // MNIST's idx files: http://yann.lecun.com/exdb/mnist, 'FILE FORMATS'. A big-endian magic number
 // (0, 0, type, dimensions), a big-endian size for each dimension, then the bytes.
 
+#include "data/mnist.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
-#include "data/dataset.h"
 #include "data/in_memory.h"
 
 namespace lockstep {

@@ -1,6 +1,8 @@
 // NumPy's .npy files, mapped into memory (numpy.lib.format, versions 1 to 3): "\x93NUMPY", the version, the
 // header's length, a Python dictionary of 'descr', 'fortran_order' and 'shape', then the numbers.
 
+#include "data/npy.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/util/accumulate.h>
 #include <fmt/ranges.h>
@@ -13,7 +15,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "data/dataset.h"
 #include "data/mapped_file.h"
 
 namespace lockstep {

@@ -1,12 +1,13 @@
 // Samples that are drawn from their number.
 
+#include "data/synthetic.h"
+
 #include <algorithm>
 #include <cstring>
 #include <random>
 #include <utility>
 
 #include "base/error.h"
-#include "data/dataset.h"
 
 namespace lockstep {
 namespace {

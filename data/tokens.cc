@@ -1,11 +1,12 @@
 // Token files, mapped into memory: 16-bit little-endian numbers, behind llm.c's header (token_file.h) where
 // there is one.
 
+#include "data/tokens.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
-#include "data/dataset.h"
 #include "data/mapped_file.h"
 #include "data/token_file.h"
 

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "data/loader.h"
+#include "data/tokens.h"
 
 namespace lockstep {
 namespace {

@@ -3,6 +3,15 @@
 #include <ATen/autocast_mode.h>
 
 namespace lockstep {
+namespace {
+
+AutocastState Disabled(at::DeviceType device) {
+  AutocastState state = AutocastState::Now(device);
+  state.enabled = false;
+  return state;
+}
+
+}  // namespace
 
 AutocastState AutocastState::Now(at::DeviceType device) {
   return {.device = device,
@@ -21,6 +30,8 @@ AutocastGuard::AutocastGuard(const AutocastState& state)
     : before_(AutocastState::Now(state.device)) {
   state.Set();
 }
+
+NoAutocast::NoAutocast(at::Device device) : guard_(Disabled(device.type())) {}
 
 RoundedWeights::RoundedWeights() { at::autocast::increment_nesting(); }
 

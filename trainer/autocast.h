@@ -35,6 +35,20 @@ class AutocastGuard {
   AutocastState before_;
 };
 
+// While it lives, this thread's operations take their inputs as they are.
+class NoAutocast {
+ public:
+  explicit NoAutocast(at::Device device);
+
+  // What matrix products would have been rounded to; float32: to nothing.
+  at::ScalarType dtype() const {
+    return guard_.before().enabled ? guard_.before().dtype : at::kFloat;
+  }
+
+ private:
+  AutocastGuard guard_;
+};
+
 // Until the outermost one ends, weights that autocast has rounded are kept: they are out of date
 // once the weights change.
 class RoundedWeights {

@@ -13,12 +13,6 @@ namespace {
 // The first with bf16 and tf32.
 constexpr int kAmpere = 8;
 
-AutocastState Disabled(at::DeviceType device) {
-  AutocastState state = AutocastState::Now(device);
-  state.enabled = false;
-  return state;
-}
-
 AutocastState StateFor(at::DeviceType device, config::Precision precision) {
   AutocastState state = AutocastState::Now(device);
   state.enabled = precision == config::BF16 || precision == config::FP16;
@@ -62,7 +56,5 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
 
 Autocast::Autocast(at::Device device, config::Precision precision)
     : guard_(StateFor(device.type(), precision)) {}
-
-NoAutocast::NoAutocast(at::Device device) : guard_(Disabled(device.type())) {}
 
 }  // namespace lockstep

@@ -31,18 +31,4 @@ class Autocast {
   RoundedWeights rounded_weights_;
 };
 
-// While it lives, this thread's operations take their inputs as they are.
-class NoAutocast {
- public:
-  explicit NoAutocast(at::Device device);
-
-  // What matrix products would have been rounded to; float32: to nothing.
-  at::ScalarType dtype() const {
-    return guard_.before().enabled ? guard_.before().dtype : at::kFloat;
-  }
-
- private:
-  AutocastGuard guard_;
-};
-
 }  // namespace lockstep

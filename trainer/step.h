@@ -45,9 +45,9 @@
 #include "trainer/ops/step_values.h"
 #include "trainer/optimizer.h"
 #include "trainer/peak_memory.h"
+#include "trainer/preprocessing.h"
 #include "trainer/step_clock.h"
 #include "trainer/step_graph.h"
-#include "trainer/task.h"
 #include "trainer/world.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "trainer/step_graph.h"
+#include "base/capturing.h"
 
 namespace lockstep {
 
@@ -19,7 +19,7 @@ struct StepClock::Moment {
     // In a graph an event is a node of its own, set by every replay.
     C10_CUDA_CHECK(cudaEventRecordWithFlags(
         on_device, c10::cuda::getCurrentCUDAStream(device.index()).stream(),
-        StepGraphs::IsCapturing(device) ? cudaEventRecordExternal : cudaEventRecordDefault));
+        IsCapturing(device) ? cudaEventRecordExternal : cudaEventRecordDefault));
   }
   ~Moment() {
     if (on_device != nullptr) cudaEventDestroy(on_device);
@@ -57,7 +57,7 @@ void StepClock::BeginStep() {
 }
 
 void StepClock::Mark(Phase phase) {
-  const bool capturing = StepGraphs::IsCapturing(device_);
+  const bool capturing = IsCapturing(device_);
   // Of another kind than those that are there: a graph is captured, or its capture has failed.
   if (std::exchange(captured_, capturing) != capturing) marks_.clear();
   marks_.push_back({phase, std::make_unique<Moment>(device_)});

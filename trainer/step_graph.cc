@@ -3,11 +3,12 @@
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "base/capturing.h"
 
 namespace lockstep {
 
@@ -76,11 +77,6 @@ void StepGraphs::Replay(int64_t key) {
                                   [&](const auto& candidate) { return candidate->key == key; });
   graphs_.splice(graphs_.begin(), graphs_, graph);
   communicator_.Replay([&] { graphs_.front()->graph.replay(); }, label_);
-}
-
-bool StepGraphs::IsCapturing(at::Device device) {
-  return device.is_cuda() &&
-         c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
 }  // namespace lockstep

@@ -42,9 +42,6 @@ class StepGraphs {
   // Queues the graph of `key`, which is there.
   void Replay(int64_t key);
 
-  // Whether the current stream is being captured.
-  static bool IsCapturing(at::Device device);
-
  private:
   struct Graph;
 

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "trainer/autocast.h"
 #include "trainer/ops/cross_entropy.h"
 #include "trainer/ops/embedding.h"
-#include "trainer/precision.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <c10/util/accumulate.h>
 #include <torch/nn/modules/linear.h>
 
+#include "trainer/autocast.h"
 #include "trainer/ops/linear.h"
-#include "trainer/precision.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "trainer/precision.h"
+#include "trainer/autocast.h"
 
 namespace lockstep {
 namespace {

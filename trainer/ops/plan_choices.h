@@ -39,6 +39,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/capturing.h"
 #include "trainer/ops/plan_file.h"
 #include "trainer/ops/plan_search.h"
 

@@ -4,7 +4,6 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
@@ -188,10 +187,6 @@ std::string DeviceText(c10::DeviceIndex device, std::string_view library) {
 }
 
 bool MustBeDeterministic() { return at::globalContext().deterministicAlgorithms(); }
-
-bool IsCapturing() {
-  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
-}
 
 double Median(std::vector<double> times) {
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);

@@ -48,9 +48,6 @@ std::string DeviceText(c10::DeviceIndex device, std::string_view library);
 // Whether plans may not depend on time: at::globalContext() asks for deterministic algorithms.
 bool MustBeDeterministic();
 
-// Whether the current stream is being captured, so that nothing can be timed on it.
-bool IsCapturing();
-
 // Of candidates' times in microseconds, the first's first: which to take. It is the one with the least median
 // if that is 2 % less than the first's; else the first, so that noise does not choose. A candidate without
 // times could not run; throws c10::Error where none has any.

@@ -1,0 +1,17 @@
+// Whether work is being captured into a CUDA graph instead of done.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+
+namespace lockstep {
+
+// Whether this thread's current stream is being captured, so that nothing can be timed on it.
+inline bool IsCapturing() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
+
+// The same; false where `device` is the CPU.
+inline bool IsCapturing(at::Device device) { return device.is_cuda() && IsCapturing(); }
+
+}  // namespace lockstep
