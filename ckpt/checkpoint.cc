@@ -17,10 +17,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
+#include "base/files/file_descriptor.h"
+#include "base/files/output_file.h"
+#include "base/files/xxh3.h"
 #include "base/in_threads.h"
-#include "base/output_file.h"
-#include "base/xxh3.h"
 
 namespace lockstep {
 namespace {

@@ -17,11 +17,11 @@
 // takes what a run before it left behind for its own:
 //   1. mkdir RUN/checkpoints and the partial folder, whoever comes first; rank 0 fsyncs RUN
 //   2. write this rank's files, fsync each
-//   3. write part-RANK.pb, their names, sizes and checksums, as ckpt/atomic_file.h does: the rank's part is
+//   3. write part-RANK.pb, their names, sizes and checksums, as base/files/atomic_file.h does: the rank's part is
 //      done once it has its name
 //   and rank 0, once all parts are:
 //   4. read the parts and unlink them
-//   5. write manifest.pb, of all parts, as ckpt/atomic_file.h does, which fsyncs the folder: all names in it
+//   5. write manifest.pb, of all parts, as base/files/atomic_file.h does, which fsyncs the folder: all names in it
 //      are on the disk
 //   6. rename the folder to its last name: it is committed
 //   7. fsync RUN/checkpoints: it stays committed if the power goes
@@ -46,7 +46,7 @@
 #include <string>
 #include <vector>
 
-#include "ckpt/atomic_file.h"
+#include "base/files/atomic_file.h"
 #include "ckpt/manifest.pb.h"
 
 namespace lockstep {

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "base/message_of.h"
-#include "base/test_files.h"
-#include "base/xxh3.h"
+#include "base/files/xxh3.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
 #include "tests/faults/power_cut.h"
 
 namespace lockstep {

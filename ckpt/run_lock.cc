@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
+#include "base/files/file_descriptor.h"
 #include "base/host_name.h"
 
 namespace lockstep {

@@ -15,7 +15,7 @@
 
 #include <string>
 
-#include "base/file_descriptor.h"
+#include "base/files/file_descriptor.h"
 
 namespace lockstep {
 

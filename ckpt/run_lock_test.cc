@@ -9,8 +9,8 @@
 #include <csignal>
 #include <string>
 
-#include "base/message_of.h"
-#include "base/test_files.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
 
 namespace lockstep {
 namespace {

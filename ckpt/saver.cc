@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "ckpt/safetensors.h"
+#include "base/files/safetensors.h"
 
 namespace lockstep {
 namespace {

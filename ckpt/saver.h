@@ -30,7 +30,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/named_tensor.h"
+#include "base/tensor/named_tensor.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/snapshot.h"
 #include "ckpt/state_tree.h"

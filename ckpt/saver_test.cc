@@ -8,8 +8,8 @@
 #include <iterator>
 #include <memory>
 
-#include "base/test_files.h"
-#include "ckpt/safetensors.h"
+#include "base/files/safetensors.h"
+#include "base/testing/test_files.h"
 
 namespace lockstep {
 namespace {

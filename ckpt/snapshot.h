@@ -18,8 +18,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/named_tensor.h"
-#include "ckpt/atomic_file.h"
+#include "base/files/atomic_file.h"
+#include "base/tensor/named_tensor.h"
 
 namespace lockstep {
 

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/safetensors.h"
 #include "base/in_threads.h"
-#include "ckpt/safetensors.h"
 
 namespace lockstep {
 namespace {

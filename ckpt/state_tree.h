@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "base/named_tensor.h"
+#include "base/tensor/named_tensor.h"
 
 namespace lockstep {
 

@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/message_of.h"
-#include "base/test_files.h"
-#include "ckpt/safetensors.h"
+#include "base/files/safetensors.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "ckpt/safetensors.h"
+#include "base/files/safetensors.h"
 #include "ckpt/saver.h"
 
 namespace lockstep {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/message_of.h"
-#include "base/test_files.h"
-#include "ckpt/safetensors.h"
+#include "base/files/safetensors.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
 #include "ckpt/saver.h"
 
 namespace lockstep {

@@ -24,7 +24,7 @@
 //     -> comm/communicator_test.cc, AnMpiErrorComesOutOfWait
 //   NCCL reports an asynchronous error -> Error (kPeer) from Poll(), on the watchdog's thread
 //     -> (no way to cause one on a healthy machine)
-//   a rank died, stopped, or makes another call -> the watchdog ends the run (comm/watchdog.h)
+//   a rank died, stopped, or makes another call -> the watchdog ends the run (comm/watch/watchdog.h)
 //     -> tests/fault_test.py
 #pragma once
 

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "comm/alone.h"
-#include "comm/mpi_test_world.h"
+#include "comm/testing/mpi_test_world.h"
 
 namespace lockstep {
 namespace {
@@ -109,7 +109,7 @@ TEST_P(CommunicatorTest, InPlacePartsOfTheWhole) {
   }
 }
 
-// Sharded training gives the bits of training that is not (comm/reducer.h) because of this.
+// Sharded training gives the bits of training that is not (comm/reduce/reducer.h) because of this.
 TEST_P(CommunicatorTest, ReduceScatterGivesTheBitsOfAllReduce) {
   if (GetParam() == Channel::kNccl) GTEST_SKIP() << "NCCL promises no such thing";
   for (const int64_t size : {7, 1000, 500'009}) {

@@ -14,7 +14,7 @@
 #include <new>
 
 #include "base/error.h"
-#include "base/file_descriptor.h"
+#include "base/files/file_descriptor.h"
 #include "base/mix.h"
 
 namespace lockstep {

@@ -11,7 +11,7 @@
 //      on the chain of collective N agree on all N.
 //   4. One thread at a time enqueues; another marks what is done; any other reads.
 //
-// what can fail -> what the caller sees -> the test that shows it (comm/flight_recorder_test.cc)
+// what can fail -> what the caller sees -> the test that shows it (comm/watch/flight_recorder_test.cc)
 //   the file cannot be made -> Error (kCheckpoint) from MoveTo()
 //     -> FlightRecorder.SaysWhyItsFileCannotBeMade
 //   a file that is no record, or cut short -> Error (kData) from Read()

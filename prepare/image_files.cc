@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "base/error.h"
-#include "data/image_source.h"
+#include "data/images/image_source.h"
 #include "prepare/canonical_path.h"
 
 namespace lockstep {

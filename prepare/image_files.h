@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "data/readable_file.h"
+#include "base/files/readable_file.h"
 
 namespace lockstep {
 

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "base/in_threads.h"
-#include "data/image_decoder.h"
-#include "data/jpeg_encoder.h"
-#include "data/resize.h"
+#include "data/images/image_decoder.h"
+#include "data/images/jpeg_encoder.h"
+#include "data/images/resize.h"
 #include "prepare/image_files.h"
 #include "prepare/output_folder.h"
 #include "prepare/pool.h"

@@ -2,7 +2,7 @@
 //
 // Promise: DST holds each JPEG or PNG file below SRC under its name, .png as .jpg. Where the shorter side
 // of an image is greater than `size`, it is `size` there and the longer one in proportion, rounded down,
-// as torchvision's Resize has it (with antialiasing, data/resize.h);
+// as torchvision's Resize has it (with antialiasing, data/images/resize.h);
 // no image is enlarged. A JPEG that is small enough is copied, byte for byte. Each image was decoded once.
 // The same source and options give the same bytes, whatever the threads and interruptions
 // (prepare/output_folder.h).
@@ -12,7 +12,7 @@
 // (crops of photographs at 256 pixels and quality 90; tests/bench/prepare_against_python.py). Huffman tables
 // of an image's own would make it 2 % smaller, for a second pass over it: they are the standard ones.
 //
-// The orientation in EXIF data is ignored and lost, as training ignores it (data/image_decoder.h).
+// The orientation in EXIF data is ignored and lost, as training ignores it (data/images/image_decoder.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
 //   two sources of one name (a.png, a.jpg) -> Error (kData) before anything is written

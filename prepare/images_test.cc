@@ -6,10 +6,10 @@
 
 #include <filesystem>
 
-#include "base/message_of.h"
-#include "base/test_files.h"
-#include "data/image_decoder.h"
-#include "data/write_jpeg.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
+#include "data/images/image_decoder.h"
+#include "data/images/testing/write_jpeg.h"
 
 namespace lockstep {
 namespace {

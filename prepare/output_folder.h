@@ -38,7 +38,7 @@
 //   another run has the lock -> Error (kUsage) -> OutputFolder.IsOneRuns
 //   the job differs -> Error (kUsage) with the line that does -> OutputFolder.RefusesAnotherJob
 //   killed in the middle -> goes on -> OutputFolder.GoesOn*, tests/prepare_test.py
-//   no permission, disk full -> Error (kData), see base/output_file.h -> tests/prepare_test.py
+//   no permission, disk full -> Error (kData), see base/files/output_file.h -> tests/prepare_test.py
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/file_descriptor.h"
-#include "base/output_file.h"
+#include "base/files/file_descriptor.h"
+#include "base/files/output_file.h"
 
 namespace lockstep {
 

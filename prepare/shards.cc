@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/files/tar_writer.h"
 #include "base/in_threads.h"
-#include "data/permutation.h"
-#include "data/tar_writer.h"
+#include "data/dataset/permutation.h"
 #include "prepare/image_files.h"
 #include "prepare/output_folder.h"
 #include "prepare/work_progress.h"

@@ -1,7 +1,7 @@
 // Image folders packed into tar shards, which are read in long runs instead of file by file.
 //
 // Promise: DST/shard-000000.tar, ... hold each image of SRC's class folders once, byte for byte, as
-// CLASS/NAME. The order is data/permutation.h's for the seed, so that each shard is a sample of all
+// CLASS/NAME. The order is data/dataset/permutation.h's for the seed, so that each shard is a sample of all
 // classes. A shard ends with the image that makes it reach `shard_bytes`. The same source and options
 // give the same bytes, whatever the threads and interruptions (prepare/output_folder.h).
 //

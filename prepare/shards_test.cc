@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <map>
 
-#include "base/message_of.h"
-#include "base/test_files.h"
-#include "data/tar_index.h"
-#include "data/tar_writer.h"
+#include "base/files/tar_index.h"
+#include "base/files/tar_writer.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
 #include "prepare/image_files.h"
 
 namespace lockstep {

@@ -16,15 +16,15 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "base/files/readable_file.h"
 #include "base/in_threads.h"
-#include "data/mapped_file.h"
-#include "data/readable_file.h"
-#include "data/token_file.h"
-#include "prepare/byte_pair_encoder.h"
+#include "data/tokenizers/byte_pair_encoder.h"
+#include "data/tokenizers/tokenizer.h"
+#include "data/tokens/token_file.h"
 #include "prepare/canonical_path.h"
 #include "prepare/output_folder.h"
 #include "prepare/pool.h"
-#include "prepare/tokenizer.h"
 #include "prepare/turnstile.h"
 #include "prepare/work_progress.h"
 

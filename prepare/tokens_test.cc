@@ -8,9 +8,9 @@
 #include <fstream>
 #include <random>
 
-#include "base/message_of.h"
-#include "base/test_files.h"
-#include "prepare/tiny_vocabulary.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
+#include "data/tokenizers/testing/tiny_vocabulary.h"
 
 namespace lockstep {
 namespace {

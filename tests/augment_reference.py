@@ -1,4 +1,4 @@
-"""The random changes of training images, written a second time: what is drawn from the descriptions in data/augment.h
+"""The random changes of training images, written a second time: what is drawn from the descriptions in data/feed/augment.h
 and sample_random.h, what is done with it by torchvision's functions."""
 
 import math

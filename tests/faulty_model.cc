@@ -26,9 +26,9 @@
 #include <string>
 
 #include "base/error.h"
-#include "data/csv.h"
+#include "data/tables/csv.h"
 #include "launch/main.h"
-#include "trainer/batch_norm.h"
+#include "trainer/models/batch_norm.h"
 
 namespace {
 

@@ -119,7 +119,7 @@ def test_losses_are_pytorchs(reference, ranks, accumulation, tmp_path):
     assert [s["step"] for s in steps] == list(range(1, STEPS + 1))
     np.testing.assert_allclose([s["loss"] for s in steps], expected, rtol=1e-5)
 
-    # That all ranks end with the same bits the program itself checks (comm/reducer.h); that they are
+    # That all ranks end with the same bits the program itself checks (comm/reduce/reducer.h); that they are
     # PyTorch's up to rounding is checked here.
     trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
     assert list(trained) == list(weights)

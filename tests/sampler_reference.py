@@ -1,4 +1,4 @@
-"""The sample order, written a second time from the descriptions in data/permutation.h and sampler.h.
+"""The sample order, written a second time from the descriptions in data/dataset/permutation.h and sampler.h.
 
 Whoever wants to know in Python which samples a Lockstep step holds can use it; the tests hold the C++
 against it. `python3 tests/sampler_reference.py N SEED EPOCH` prints an epoch's order.

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/cifar10.h"
-#include "data/dataset.h"
-#include "data/mnist.h"
-#include "data/npy.h"
-#include "data/tokens.h"
+#include "data/arrays/cifar10.h"
+#include "data/arrays/mnist.h"
+#include "data/arrays/npy.h"
+#include "data/dataset/dataset.h"
+#include "data/tokens/tokens.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace lockstep {

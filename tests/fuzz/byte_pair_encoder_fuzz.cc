@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "prepare/byte_pair_encoder.h"
-#include "prepare/tiny_vocabulary.h"
+#include "data/tokenizers/byte_pair_encoder.h"
+#include "data/tokenizers/testing/tiny_vocabulary.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;

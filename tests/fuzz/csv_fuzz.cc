@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/csv.h"
+#include "data/tables/csv.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace lockstep {

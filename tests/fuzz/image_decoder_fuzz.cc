@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/error.h"
-#include "data/image_decoder.h"
+#include "data/images/image_decoder.h"
 
 namespace {
 

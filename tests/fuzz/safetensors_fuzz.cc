@@ -1,7 +1,7 @@
 // Safetensors files.
 
 #include "base/error.h"
-#include "ckpt/safetensors.h"
+#include "base/files/safetensors.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

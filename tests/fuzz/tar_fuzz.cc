@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/readable_file.h"
-#include "data/tar_index.h"
+#include "base/files/readable_file.h"
+#include "base/files/tar_index.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,6 +1,6 @@
 // The kernels against their ATen twin.
 
-#include "trainer/ops/augment_pixels.h"
+#include "trainer/ops/pixels/augment_pixels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -11,7 +11,7 @@
 #include <numeric>
 #include <string>
 
-#include "data/augment.h"
+#include "data/feed/augment.h"
 
 namespace lockstep::ops {
 namespace {

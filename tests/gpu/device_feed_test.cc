@@ -1,7 +1,7 @@
 // A feed's batches and draws arrive on the device whole and in order, while the device is busy with
 // the one before.
 
-#include "data/device_feed.h"
+#include "data/feed/device_feed.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>

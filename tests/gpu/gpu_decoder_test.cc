@@ -1,7 +1,7 @@
 // What the GPU's decoder makes of files is what the CPU's does, but for a few grey levels, and does not
 // depend on the files beside them.
 
-#include "data/gpu_decoder.h"
+#include "data/images/gpu_decoder.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/message_of.h"
-#include "base/test_files.h"
-#include "data/image_dataset.h"
-#include "data/image_decoder.h"
-#include "data/resize.h"
-#include "data/resize_on_gpu.h"
-#include "data/write_jpeg.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
+#include "data/images/image_dataset.h"
+#include "data/images/image_decoder.h"
+#include "data/images/resize.h"
+#include "data/images/resize_on_gpu.h"
+#include "data/images/testing/write_jpeg.h"
 
 namespace lockstep {
 namespace {

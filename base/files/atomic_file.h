@@ -1,0 +1,50 @@
+// A file that appears whole or not at all.
+//
+// Promise: when WriteFileAtomically returns, `path` holds the new content and survives a power cut;
+// when it throws, or the process is killed anywhere in it, `path` is what it was before. Readers
+// need no lock: rename replaces the file in one step.
+//
+// Protocol:
+//   1. open PATH.tmp.PID, new
+//   2. write everything
+//   3. fsync the file: the name must not come before the content
+//   4. rename it to PATH
+//   5. fsync the folder: only then is the new name on the disk
+// What is large goes past the page cache in pieces (O_DIRECT), each while the next is being made: 1.49 GB
+// from a GPU in 0.80 to 0.86 s where `dd bs=16M oflag=direct` takes 0.83 to 0.84 s, and with the page cache
+// 1.4 to 1.7 s.
+// A process that is killed between 1 and 4 leaves PATH.tmp.PID behind.
+//
+// what can fail -> what the caller sees -> the test that shows it (base/files/atomic_file_test.cc)
+//   no folder, no permission, disk full, write error -> Error (kCheckpoint) with the path and the
+//     system's reason; no temporary file is left -> AtomicFile.AFailureLeavesTheOldFile,
+//     .AFailureWithinWhatIsLargeLeavesTheOldFile
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/files/output_file.h"
+
+namespace lockstep {
+
+inline constexpr WriteErrors kSaving{ExitStatus::kCheckpoint, "make room"};
+
+// Appends bytes to the file.
+using AppendBytes = std::function<void(std::span<const std::byte>)>;
+
+// Makes the file, or empties the one that is there, and writes it to the disk; its name, and what is there
+// when that fails, are the caller's concern. `write` is called once with the function that appends. Throws
+// Error (kCheckpoint), and whatever `write` throws.
+void WriteDurably(const std::string& path, const std::function<void(const AppendBytes&)>& write);
+
+// `write` as above. Throws Error (kCheckpoint), and whatever `write` throws.
+void WriteFileAtomically(const std::string& path,
+                         const std::function<void(const AppendBytes&)>& write);
+
+// Writes a file that is `text`. Throws Error (kCheckpoint).
+void WriteFileAtomically(const std::string& path, std::string_view text);
+
+}  // namespace lockstep

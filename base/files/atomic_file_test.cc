@@ -1,0 +1,110 @@
+#include "base/files/atomic_file.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/testing/test_files.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+void Write(const std::string& path, const std::string& content) {
+  WriteFileAtomically(path, [&](const AppendBytes& append) {
+    const auto bytes = std::as_bytes(std::span(content));
+    append(bytes.first(bytes.size() / 2));
+    append(bytes.subspan(bytes.size() / 2));
+  });
+}
+
+size_t FilesIn(const std::string& folder) {
+  return std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+}
+
+class AtomicFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = NewFolder();
+    path_ = folder_ + "/file";
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(AtomicFile, WritesAndReplacesAWholeFile) {
+  Write(path_, "first");
+  EXPECT_EQ(ReadFile(path_), "first");
+  Write(path_, "the second");
+  EXPECT_EQ(ReadFile(path_), "the second");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+}
+
+// More than is written at once, in pieces of any length.
+TEST_F(AtomicFile, WritesWhatIsLarge) {
+  for (const size_t bytes : {size_t{16} << 20, (size_t{32} << 20) + 1, size_t{50'000'001}}) {
+    std::string content(bytes, '\0');
+    for (size_t i = 0; i < bytes; ++i) content[i] = static_cast<char>(i * 2654435761U >> 13);
+    WriteFileAtomically(path_, [&](const AppendBytes& append) {
+      std::span<const std::byte> rest = std::as_bytes(std::span(content));
+      for (size_t length = 1; !rest.empty(); length = length * 3 + 1) {
+        const size_t taken = std::min(length, rest.size());
+        append(rest.first(taken));
+        rest = rest.subspan(taken);
+      }
+    });
+    EXPECT_TRUE(ReadFile(path_) == content) << bytes;
+  }
+}
+
+// The second of several pieces.
+TEST_F(AtomicFile, AFailureWithinWhatIsLargeLeavesTheOldFile) {
+  Write(path_, "old");
+  {
+    const LimitedFileSize limit(20'000'000);
+    EXPECT_THROW(Write(path_, std::string(80'000'000, 'x')), Error);
+  }
+  EXPECT_EQ(ReadFile(path_), "old");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+}
+
+TEST_F(AtomicFile, AFailureLeavesTheOldFile) {
+  Write(path_, "old");
+  std::string message;
+  try {
+    const LimitedFileSize limit(4);
+    Write(path_, "too long by far");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kCheckpoint);
+    message = error.what();
+  }
+  EXPECT_NE(message.find("cannot be written: File too large"), std::string::npos) << message;
+  EXPECT_EQ(ReadFile(path_), "old");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+
+  EXPECT_THROW(WriteFileAtomically(path_, [](const AppendBytes&) { throw DataError("no"); }),
+               Error);
+  EXPECT_EQ(ReadFile(path_), "old");
+  EXPECT_EQ(FilesIn(folder_), 1u);
+}
+
+TEST_F(AtomicFile, NamesAFolderThatIsNotThere) {
+  EXPECT_THROW(Write(folder_ + "/none/file", "x"), Error);
+}
+
+TEST_F(AtomicFile, ReadersSeeTheOldFileUntilTheNewOneIsWhole) {
+  Write(path_, "old");
+  WriteFileAtomically(path_, [&](const AppendBytes& append) {
+    append(std::as_bytes(std::span("new", 3)));
+    EXPECT_EQ(ReadFile(path_), "old");
+  });
+  EXPECT_EQ(ReadFile(path_), "new");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// A folder's entries.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/files/readable_file.h"
+
+namespace lockstep {
+
+enum class EntryKind { kFolder, kLinkToFolder, kOther };
+
+// Calls visit(name, kind) for each entry of the folder, in no order. Returns the folder's stamp from
+// before. Throws Error (kData) where it cannot be listed.
+Stamp VisitDirectory(const std::string& path,
+                     const std::function<void(std::string_view, EntryKind)>& visit);
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// A file that replaces another once it is finished, for what can be made again, such as caches.
+//
+// Promise: `path` is what it was until Finish() renames the new file to it, so readers find one of the two,
+// whole. What is not finished is removed. Nothing is synced: after a power cut `path` may hold anything, and
+// its readers need checksums (base/files/atomic_file.h is for what has to survive).
+//
+// Protocol:
+//   1. make PATH.??????, new, with a name that nobody else has, for its owner alone to read
+//   2. write everything
+//   3. close it, since some file systems say only then what they could not keep
+//   4. rename it to PATH
+// A process that is killed between 1 and 4 leaves PATH.?????? behind.
+//
+// what can fail -> what the caller sees -> the test that shows it (base/files/new_file_test.cc)
+//   no folder, no permission -> Error with the path and the system's reason -> NewFile.NamesWhatCannotBeMade
+//   disk full, write error -> likewise; `path` stays, nothing else -> NewFile.AFullDiskLeavesTheOldFile
+//   a folder has its name -> likewise -> NewFile.DoesNotReplaceAFolder
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/files/output_file.h"
+
+namespace lockstep {
+
+class NewFile {
+ public:
+  // Throws Error, as the others do.
+  NewFile(std::string path, const WriteErrors& errors);
+
+  // Where it lies until it is finished.
+  const std::string& temporary_path() const { return temporary_.path; }
+
+  // Appends.
+  void Write(std::span<const std::byte> bytes);
+
+  // The last call.
+  void Finish();
+
+ private:
+  // Removed with its owner, unless it has no path any more.
+  struct Temporary {
+    Temporary(const std::string& target, const WriteErrors& errors);
+    ~Temporary();
+    Temporary(const Temporary&) = delete;
+    Temporary& operator=(const Temporary&) = delete;
+
+    std::string path;
+  };
+
+  std::string path_;
+  WriteErrors errors_;
+  Temporary temporary_;
+  OutputFile file_;
+  int64_t written_ = 0;  // bytes
+};
+
+}  // namespace lockstep

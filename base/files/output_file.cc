@@ -1,0 +1,109 @@
+#include "base/files/output_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "base/files/file_descriptor.h"
+
+namespace lockstep {
+namespace {
+
+[[noreturn]] void Fail(const std::string& path, const WriteErrors& errors) {
+  const bool is_full = errno == ENOSPC || errno == EDQUOT;
+  throw Error(errors.status,
+              fmt::format("{}: cannot be written: {}{}{}", path, std::strerror(errno),
+                          is_full ? ": " : "", is_full ? errors.when_full : ""));
+}
+
+// `sync`: fsync or syncfs.
+void SyncWith(int (*sync)(int), const std::string& folder, const WriteErrors& errors) {
+  const FileDescriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0 || sync(descriptor.get()) != 0) Fail(folder, errors);
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path, const WriteErrors& errors)
+    : path_(std::move(path)),
+      errors_(errors),
+      descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
+  if (descriptor_ < 0) Fail(path_, errors_);
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    if (written < 0 && errno == EINTR) continue;
+    // Of a file system that wants greater multiples, or a write that was cut short.
+    if (written < 0 && errno == EINVAL && direct_) {
+      SetDirect(false);
+      continue;
+    }
+    if (written < 0) Fail(path_, errors_);
+    bytes = bytes.subspan(written);
+    offset += written;
+  }
+}
+
+void OutputFile::Truncate(int64_t bytes) {
+  if (ftruncate(descriptor_, bytes) != 0) Fail(path_, errors_);
+}
+
+void OutputFile::SetDirect(bool direct) {
+  if (direct == direct_) return;
+  const int flags = fcntl(descriptor_, F_GETFL);
+  if (flags < 0) Fail(path_, errors_);
+  // A file system that cannot says so, and goes on as before.
+  const bool set = fcntl(descriptor_, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+  direct_ = direct && set;
+}
+
+void OutputFile::Sync() {
+  if (fsync(descriptor_) != 0) Fail(path_, errors_);
+}
+
+void OutputFile::Close() {
+  if (close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) Fail(path_, errors_);
+}
+
+void MakeFolder(const std::string& path, const WriteErrors& errors) {
+  if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return;
+  throw Error(errors.status, fmt::format("{}: cannot be made: {}", path, std::strerror(errno)));
+}
+
+void RenameFile(const std::string& from, const std::string& to, const WriteErrors& errors) {
+  if (rename(from.c_str(), to.c_str()) != 0) Fail(to, errors);
+}
+
+void RenameWithoutReplacing(const std::string& from, const std::string& to,
+                            const WriteErrors& errors) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) Fail(to, errors);
+  // The file system cannot do both in one step: NFS, for one.
+  struct stat status {};
+  if (lstat(to.c_str(), &status) == 0) {
+    errno = EEXIST;
+    Fail(to, errors);
+  }
+  RenameFile(from, to, errors);
+}
+
+void SyncFolder(const std::string& folder, const WriteErrors& errors) {
+  SyncWith(&fsync, folder, errors);
+}
+
+void SyncFileSystem(const std::string& folder, const WriteErrors& errors) {
+  SyncWith(&syncfs, folder, errors);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+#include "base/files/readable_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+Error Failure(const std::string& path, const char* what) {
+  const int error = errno;
+  const std::string text = fmt::format("{}: cannot be {}: {}", path, what, std::strerror(error));
+  // The machine's fault, not the file's.
+  const bool machine = error == EMFILE || error == ENFILE || error == ENOMEM;
+  return {machine ? ExitStatus::kUsage : ExitStatus::kData, text};
+}
+
+}  // namespace
+
+Stamp StampOf(const struct stat& status) {
+  const bool is_folder = S_ISDIR(status.st_mode);
+  // A folder's time of modification is set back by tar, rsync -a and cp -a, its time of change is not. Its
+  // size says little, and on some file systems follows its content late.
+  const timespec& time = is_folder ? status.st_ctim : status.st_mtim;
+  return {.bytes = is_folder ? 0 : int64_t{status.st_size},
+          .changed_ns = time.tv_sec * int64_t{1'000'000'000} + time.tv_nsec,
+          .inode = status.st_ino};
+}
+
+std::optional<Stamp> StampOf(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) return std::nullopt;
+  return StampOf(status);
+}
+
+// Not blocking: a pipe would wait for its writer.
+ReadableFile::ReadableFile(std::string path)
+    : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  struct stat status {};
+  if (descriptor_.get() < 0 || fstat(descriptor_.get(), &status) != 0) {
+    throw Failure(path_, "opened");
+  }
+  if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path_);
+  stamp_ = StampOf(status);
+}
+
+size_t ReadableFile::ReadAt(int64_t offset, std::span<std::byte> to) const {
+  const std::optional<size_t> read = lockstep::ReadAt(descriptor_, offset, to);
+  if (!read) throw Failure(path_, "read");
+  return *read;
+}
+
+std::span<const std::byte> ReadableFile::ReadWhole(std::vector<std::byte>& buffer) const {
+  const auto size = static_cast<size_t>(bytes());
+  if (buffer.size() < size) buffer.resize(size);
+  const std::span<std::byte> whole = std::span(buffer).first(size);
+  if (ReadAt(0, whole) < size || !Unchanged()) {
+    throw DataError("{}: changed while it was read", path_);
+  }
+  return whole;
+}
+
+bool ReadableFile::Unchanged() const {
+  struct stat status {};
+  return fstat(descriptor_.get(), &status) == 0 && StampOf(status) == stamp_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,229 @@
+#include "base/files/safetensors.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/in_threads.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::pair<at::ScalarType, const char*> kDtypes[] = {
+    {at::kBool, "BOOL"}, {at::kByte, "U8"},    {at::kChar, "I8"},  {at::kShort, "I16"},
+    {at::kInt, "I32"},   {at::kLong, "I64"},   {at::kHalf, "F16"}, {at::kBFloat16, "BF16"},
+    {at::kFloat, "F32"}, {at::kDouble, "F64"},
+};
+
+std::string NameOf(at::ScalarType dtype) {
+  for (const auto& [known, name] : kDtypes) {
+    if (known == dtype) return name;
+  }
+  throw BugError("safetensors knows no {}", c10::toString(dtype));
+}
+
+std::optional<at::ScalarType> DtypeOf(const std::string& name) {
+  for (const auto& [dtype, known] : kDtypes) {
+    if (name == known) return dtype;
+  }
+  return std::nullopt;
+}
+
+// One tensor's entry in the header, checked against the bytes that follow the header. Throws
+// std::exception with the reason.
+struct Entry {
+  at::ScalarType dtype;
+  std::vector<int64_t> shape;
+  uint64_t begin;
+  uint64_t end;
+};
+
+Entry ParseEntry(const Json& json, uint64_t data_bytes) {
+  const auto dtype_name = json.at("dtype").get<std::string>();
+  const std::optional<at::ScalarType> dtype = DtypeOf(dtype_name);
+  if (!dtype) throw std::runtime_error("unknown dtype " + dtype_name);
+  const auto shape = json.at("shape").get<std::vector<int64_t>>();
+  const Json& offsets = json.at("data_offsets");
+  if (offsets.size() != 2) throw std::runtime_error("data_offsets are not two");
+  const auto begin = offsets[0].get<uint64_t>();
+  const auto end = offsets[1].get<uint64_t>();
+  uint64_t bytes = c10::elementSize(*dtype);
+  for (const int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) {
+      throw std::runtime_error("impossible shape");
+    }
+  }
+  if (begin > end || end > data_bytes) throw std::runtime_error("data_offsets outside the file");
+  if (end - begin != bytes) throw std::runtime_error("data_offsets do not fit the shape");
+  return {*dtype, shape, begin, end};
+}
+
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 4;
+  const size_t shown = std::min(names.size(), kMost);
+  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + shown, ", "));
+  if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+// False: the file has not as many bytes there, or cannot be read.
+bool ReadAll(const FileDescriptor& file, uint64_t offset, std::span<std::byte> to) {
+  return ReadAt(file, static_cast<int64_t>(offset), to) == to.size();
+}
+
+}  // namespace
+
+void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata,
+                       const AppendTensor& append_tensor) {
+  Json header;
+  header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    header[name] = {{"dtype", NameOf(tensor.scalar_type())},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {offset, offset + tensor.nbytes()}}};
+    offset += tensor.nbytes();
+  }
+  std::string text = header.dump();
+  // The tensors begin at a multiple of 8 bytes, so that they can be mapped.
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const uint64_t length = text.size();
+  append(std::as_bytes(std::span(&length, 1)));
+  append(std::as_bytes(std::span(text)));
+  for (const auto& [name, tensor] : tensors) append_tensor(tensor, append);
+}
+
+void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  WriteFileAtomically(path, [&](const AppendBytes& append) {
+    AppendSafetensors(
+        append, tensors, metadata, [](const at::Tensor& tensor, const AppendBytes& append) {
+          const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
+          append({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
+        });
+  });
+}
+
+SafetensorsFile::SafetensorsFile(std::string path)
+    : path_(std::move(path)), file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  struct stat status {};
+  if (file_.get() < 0 || fstat(file_.get(), &status) != 0) {
+    throw CheckpointError("{}: cannot be opened: {}", path_, std::strerror(errno));
+  }
+  const auto file_bytes = static_cast<uint64_t>(status.st_size);
+  uint64_t length = 0;
+  if (!ReadAll(file_, 0, std::as_writable_bytes(std::span(&length, 1))) ||
+      length > file_bytes - sizeof(length)) {
+    throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path_,
+                          file_bytes);
+  }
+  std::string text(length, '\0');
+  if (!ReadAll(file_, sizeof(length), std::as_writable_bytes(std::span(text)))) {
+    throw CheckpointError("{}: cannot be read", path_);
+  }
+  const uint64_t data_begin = sizeof(length) + length;
+
+  std::string name;
+  try {
+    const Json header = Json::parse(text);
+    if (!header.is_object()) throw std::runtime_error("not a JSON object");
+    for (const auto& [key, json] : header.items()) {
+      name = key;
+      if (name == "__metadata__") {
+        metadata_ = json.get<std::map<std::string, std::string>>();
+        continue;
+      }
+      const Entry entry = ParseEntry(json, file_bytes - data_begin);
+      places_[name] = {entry.dtype, entry.shape, data_begin + entry.begin, entry.end - entry.begin};
+    }
+  } catch (const std::exception& error) {
+    throw CheckpointError("{}: damaged safetensors header{}: {}", path_,
+                          name.empty() ? "" : " at \"" + name + "\"", FirstLine(error.what()));
+  }
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, place] : places_) names.push_back(name);
+  return names;
+}
+
+at::Tensor SafetensorsFile::Read(const std::string& name) const {
+  const Place& place = places_.at(name);
+  at::Tensor tensor;
+  try {
+    tensor = at::empty(place.shape, at::TensorOptions(place.dtype));
+  } catch (const std::exception& error) {
+    throw CheckpointError("{}: damaged safetensors header at \"{}\": {}", path_, name,
+                          FirstLine(error.what()));
+  }
+  if (!ReadAll(file_, place.begin,
+               {static_cast<std::byte*>(tensor.mutable_data_ptr()), place.bytes})) {
+    throw CheckpointError("{}: {} cannot be read", path_, name);
+  }
+  return tensor;
+}
+
+std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
+  const SafetensorsFile file(path);
+  const std::vector<std::string> names = file.names();
+  std::vector<at::Tensor> read(names.size());
+  InThreads(ReadingThreads(), std::ssize(names), [&](int64_t i) { read[i] = file.Read(names[i]); });
+  std::map<std::string, at::Tensor> tensors;
+  for (size_t i = 0; i < names.size(); ++i) tensors.emplace(names[i], read[i]);
+  return tensors;
+}
+
+void CopyByName(const std::string& path, const std::map<std::string, at::Tensor>& found,
+                const std::vector<NamedTensor>& tensors,
+                const std::function<std::string(const std::string&)>& shape_hint) {
+  std::vector<std::string> missing;
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : tensors) {
+    known.insert(name);
+    const auto entry = found.find(name);
+    if (entry == found.end()) {
+      missing.push_back(name);
+    } else if (entry->second.sizes() != tensor.sizes()) {
+      throw CheckpointError("{}: {} has shape {} where the model has {}{}", path, name,
+                            fmt::format("[{}]", fmt::join(entry->second.sizes(), ", ")),
+                            fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")),
+                            shape_hint ? shape_hint(name) : "");
+    }
+  }
+  std::vector<std::string> extra;
+  for (const auto& [name, tensor] : found) {
+    if (!known.contains(name)) extra.push_back(name);
+  }
+  std::vector<std::string> complaints;
+  if (!missing.empty()) {
+    complaints.push_back(fmt::format("not in the file: {} ({} of the model's {} tensors)",
+                                     FirstOf(missing), missing.size(), tensors.size()));
+  }
+  if (!extra.empty()) {
+    complaints.push_back(fmt::format("not in the model: {} ({} of the file's {} tensors)",
+                                     FirstOf(extra), extra.size(), found.size()));
+  }
+  if (!complaints.empty()) throw CheckpointError("{}: {}", path, fmt::join(complaints, "; "));
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : tensors) tensor.detach().copy_(found.at(name));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,239 @@
+#include "base/files/tar_index.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/tar_format.h"
+
+namespace lockstep {
+namespace {
+
+// Of a name or of pax records: far beyond what any system takes for a path.
+constexpr int64_t kLongestRecords = int64_t{1} << 20;
+
+const char* CompressionOf(std::string_view bytes) {
+  if (bytes.starts_with("\x1f\x8b")) return "gzip";
+  if (bytes.starts_with("\x28\xb5\x2f\xfd")) return "zstd";
+  if (bytes.starts_with("\xfd"
+                        "7zXZ"))
+    return "xz";
+  if (bytes.starts_with("BZh")) return "bzip2";
+  if (bytes.starts_with("\x04\x22\x4d\x18")) return "lz4";
+  return nullptr;
+}
+
+class Walk {
+ public:
+  Walk(const ReadableFile& archive, const std::function<void(const TarMember&)>& visit)
+      : archive_(archive), visit_(visit) {}
+
+  void Run() {
+    if (archive_.bytes() == 0) throw DataError("{}: empty file", archive_.path());
+    while (true) {
+      const std::string_view header = Block();
+      if (header.find_first_not_of('\0') == header.npos) {
+        if (has_records_) throw Damaged("the archive ends where a member should follow its name");
+        return;
+      }
+      CheckChecksum(header);
+      Take(header);
+    }
+  }
+
+ private:
+  Error Damaged(std::string_view what) const {
+    return DataError("{}: byte {}: {}", archive_.path(), at_, what);
+  }
+
+  Error CutShort(std::string_view what) const {
+    return DataError("{}: byte {}: {}: the archive is cut short at {} bytes", archive_.path(), at_,
+                     what, archive_.bytes());
+  }
+
+  // The 512 bytes at at_.
+  std::string_view Block() {
+    if (at_ < window_at_ || at_ + kTarBlock > window_at_ + window_bytes_) {
+      window_at_ = at_;
+      window_bytes_ =
+          static_cast<int64_t>(archive_.ReadAt(at_, std::as_writable_bytes(std::span(window_))));
+    }
+    const std::string_view there(&window_[at_ - window_at_],
+                                 std::min(kTarBlock, window_at_ + window_bytes_ - at_));
+    if (at_ == 0) {
+      if (const char* compression = CompressionOf(there)) {
+        throw DataError("{}: compressed with {}: decompress it (images do not get smaller)",
+                        archive_.path(), compression);
+      }
+    }
+    if (there.size() < kTarBlock) {
+      throw CutShort("a member's header or the end mark, a block of zeros, should be here");
+    }
+    return there;
+  }
+
+  static std::string_view TextOf(std::string_view header, TarField field) {
+    const std::string_view text = header.substr(field.at, field.length);
+    return text.substr(0, text.find('\0'));
+  }
+
+  // Octal digits, or bits behind a first one that is set. Nothing: it is no number, or too large.
+  static std::optional<int64_t> ParseNumber(std::string_view header, TarField field) {
+    std::string_view text = header.substr(field.at, field.length);
+    if ((static_cast<unsigned char>(text[0]) & 0x80) != 0) {
+      uint64_t number = static_cast<unsigned char>(text[0]) & 0x7f;
+      for (const char byte : text.substr(1)) {
+        if (number >> 55 != 0) return std::nullopt;
+        number = number << 8 | static_cast<unsigned char>(byte);
+      }
+      return static_cast<int64_t>(number);
+    }
+    text = text.substr(0, text.find('\0'));
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+    text = text.substr(0, text.find(' '));
+    if (text.empty()) return 0;
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, 8);
+    const bool whole = error == std::errc() && end == text.data() + text.size() && number >= 0;
+    return whole ? std::optional(number) : std::nullopt;
+  }
+
+  int64_t SizeOf(std::string_view header) const {
+    const std::optional<int64_t> size = ParseNumber(header, kTarSize);
+    if (!size) throw Damaged("a member's size is no number, or larger than any file");
+    return *size;
+  }
+
+  void CheckChecksum(std::string_view header) const {
+    // Some old programs added signed bytes.
+    int64_t sum = 0, signed_sum = 0;
+    for (size_t i = 0; i < header.size(); ++i) {
+      const bool blank = i >= kTarChecksum.at && i < kTarChecksum.at + kTarChecksum.length;
+      const char byte = blank ? ' ' : header[i];
+      sum += static_cast<unsigned char>(byte);
+      signed_sum += static_cast<signed char>(byte);
+    }
+    const std::optional<int64_t> expected = ParseNumber(header, kTarChecksum);
+    if (expected == sum || expected == signed_sum) return;
+    if (at_ == 0) throw DataError("{}: no tar archive", archive_.path());
+    throw Damaged("a member's header is damaged: its checksum does not match");
+  }
+
+  // What `bytes` bytes behind the header at at_ hold, which describe the next member.
+  std::string Records(int64_t bytes) const {
+    if (bytes > kLongestRecords) throw Damaged(fmt::format("a name of {} bytes", bytes));
+    std::string records(bytes, '\0');
+    const size_t got = archive_.ReadAt(at_ + kTarBlock, std::as_writable_bytes(std::span(records)));
+    if (got < records.size()) throw CutShort("a member's long name should follow");
+    return records;
+  }
+
+  // "LENGTH KEY=VALUE\n", the length that of the whole record.
+  void ReadPax(std::string_view records) {
+    while (!records.empty()) {
+      size_t length = 0;
+      const char* const end = records.data() + records.size();
+      const auto [space, error] = std::from_chars(records.data(), end, length);
+      const auto digits = static_cast<size_t>(space - records.data());
+      if (error != std::errc() || space == end || *space != ' ' || length > records.size() ||
+          length < digits + 2 || records[length - 1] != '\n') {
+        throw Damaged("a pax record is damaged");
+      }
+      const std::string_view record = records.substr(digits + 1, length - digits - 2);
+      records.remove_prefix(length);
+      const size_t equals = record.find('=');
+      if (equals == record.npos) throw Damaged("a pax record is damaged");
+      ApplyPax(record.substr(0, equals), record.substr(equals + 1));
+    }
+  }
+
+  void ApplyPax(std::string_view key, std::string_view value) {
+    if (key.starts_with("GNU.sparse.")) is_sparse_ = true;
+    if (key == "path" && !value.empty()) name_ = value;
+    if (key != "size" || value.empty()) return;
+    int64_t size = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), size);
+    if (error != std::errc() || end != value.data() + value.size() || size < 0) {
+      throw Damaged("a pax record holds no size");
+    }
+    size_ = size;
+  }
+
+  void Take(std::string_view header) {
+    const char type = header[kTarType.at];
+    if (type == 'x' || type == 'L') {
+      const int64_t bytes = SizeOf(header);
+      const std::string records = Records(bytes);
+      if (type == 'x') {
+        ReadPax(records);
+      } else if (!name_) {  // a pax path goes before it
+        name_ = records.substr(0, records.find('\0'));
+      }
+      has_records_ = true;
+      Pass(bytes);
+      return;
+    }
+    // Describe the archive, or the next member's link: not the next member.
+    const bool apart = type == 'g' || type == 'K';
+    std::string name = apart || !name_ ? NameOf(header) : *name_;
+    const bool is_file = type == '0' || type == '7' || (type == '\0' && !name.ends_with('/'));
+    const bool has_no_bytes = (type >= '1' && type <= '6') || (type == '\0' && !is_file);
+    const int64_t bytes = has_no_bytes ? 0 : apart || !size_ ? SizeOf(header) : *size_;
+    if (type == 'S' || (is_file && is_sparse_)) {
+      throw DataError("{}: {}: a sparse file: make the archive without --sparse", archive_.path(),
+                      name);
+    }
+    if (bytes > archive_.bytes() - at_ - kTarBlock) {
+      throw CutShort(fmt::format("{} should have {} bytes", name, bytes));
+    }
+    if (is_file) Visit(name, bytes);
+    Pass(bytes);
+    if (apart) return;
+    name_.reset();
+    size_.reset();
+    has_records_ = is_sparse_ = false;
+  }
+
+  static std::string NameOf(std::string_view header) {
+    const std::string_view name = TextOf(header, kTarName);
+    const bool posix =
+        header.substr(kTarMagic.at, kTarMagic.length) == std::string_view("ustar\0", 6);
+    const std::string_view prefix = posix ? TextOf(header, kTarPrefix) : "";
+    return prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
+  }
+
+  void Visit(std::string_view name, int64_t bytes) const {
+    if (name.find('\0') != name.npos) throw Damaged("a member's name holds a zero byte");
+    while (name.starts_with("./") || name.starts_with('/'))
+      name.remove_prefix(name[0] == '.' ? 2 : 1);
+    visit_({.name = name, .offset = at_ + kTarBlock, .bytes = bytes});
+  }
+
+  // A header and as many bytes behind it.
+  void Pass(int64_t bytes) { at_ += kTarBlock + WholeTarBlocks(bytes); }
+
+  const ReadableFile& archive_;
+  const std::function<void(const TarMember&)>& visit_;
+  int64_t at_ = 0;
+  std::array<char, 16 * kTarBlock> window_{};
+  int64_t window_at_ = 0;
+  int64_t window_bytes_ = 0;
+
+  // What is known of the next member already.
+  bool has_records_ = false;
+  bool is_sparse_ = false;
+  std::optional<std::string> name_;
+  std::optional<int64_t> size_;
+};
+
+}  // namespace
+
+void VisitTar(const ReadableFile& archive, const std::function<void(const TarMember&)>& visit) {
+  Walk(archive, visit).Run();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// Tar archives: where the files in one lie.
+//
+// Promise: VisitTar() gives every regular file that Python's tarfile finds, in the archive's order, with
+// its whole name, and where its bytes begin. Formats: ustar, GNU (long names, sizes of 8 GiB and more in
+// base 256), pax (path and size of a member's own records), and that of Unix's version 7. Folders, links,
+// devices and members of other types are passed over; so is a pax archive's global header.
+//
+// Invariants:
+//   1. Headers are read, files are not: one read of 8 KiB or less for each member, two for a long name.
+//   2. Every header's checksum is compared; every member ends within the archive; the archive ends with
+//      a block of zeros, by which a whole one is told from one that was cut between two members. What
+//      comes behind that block is not looked at.
+//
+// what can fail -> what the caller sees -> the test that shows it (base/files/tar_index_test.cc)
+//   an empty file, a compressed archive, no archive -> Error (kData) with path
+//     -> TarIndex.RefusesWhatIsNoArchive
+//   the archive is cut short anywhere -> Error (kData) with path and byte -> TarIndex.RefusesEveryCut
+//   a header is damaged -> Error (kData) with path and byte -> TarIndex.RefusesDamagedHeaders
+//   a sparse file, whose bytes are not in one piece -> Error (kData) naming it -> TarIndex.RefusesSparseFiles
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+
+#include "base/files/readable_file.h"
+
+namespace lockstep {
+
+struct TarMember {
+  std::string_view name;  // without "./" or "/" at its beginning
+  int64_t offset = 0;     // of its bytes in the archive
+  int64_t bytes = 0;
+};
+
+// Calls visit(member) for each regular file in `archive`. Throws Error (kData).
+void VisitTar(const ReadableFile& archive, const std::function<void(const TarMember&)>& visit);
+
+}  // namespace lockstep

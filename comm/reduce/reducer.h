@@ -1,0 +1,212 @@
+// Reducer: the gradients of all ranks, summed while backward is still running.
+//
+// Promise: after Wait(), and until ReleaseGradients(), every parameter's gradient, and scalars(), hold the sum
+// over all ranks of what each rank accumulated since Begin(), the same bits on every rank. With `shard`, once the
+// layout is settled, a rank holds only its part of that sum: the gradients of its shards().
+//
+// Invariants:
+//   1. Every parameter's .grad is a view into a flat bucket, from construction on.
+//   2. Buckets are filled in the order in which gradients arrive: at first in reverse order of the
+//      parameters, which is about that; from SettleLayout() on in the order that was seen. The first
+//      bucket takes up to first_bucket_bytes, the others up to bucket_bytes; a parameter that is
+//      larger gets a bucket of its own. Each dtype has its own.
+//   3. Buckets are reduced in the same order on every rank: bucket i only once bucket i - 1 is
+//      under way.
+//   4. scalars() lies in bucket 0, so it travels with the first collective of the step and costs
+//      none; only with `shard` or `reduce_dtype` it has a collective of its own, in float32.
+//   5. A bucket is as many equal slices as there are ranks, slice i being rank i's shard. Everything
+//      that is computed of all gradients, like their norm, is computed slice by slice in the same
+//      order with and without `shard`, so that both give the same bits wherever the communicator's
+//      ReduceScatterSum gives those of its AllReduceSum (MPI's does).
+//   6. Nothing waits for the device, so a step can be captured in a CUDA graph.
+//   7. Gradients that an operation wrote itself in the last step are not set to zero for this one, but written
+//      over (base/tensor/gradient_memory.h).
+//   8. Where there is one rank, gradients take no memory between ReleaseGradients() and the first of their
+//      bucket in the next step: forward's activations can have it. Only bucket 0 keeps its own, and the
+//      memory for reduce_dtype stays.
+//
+// A step, in order:
+//   1. Begin(): gradients count as zero, and scalars are
+//   2. forward and backward of each micro-batch but the last: gradients add up locally
+//   3. scalars() gets its values
+//   4. ReduceDuringBackward(), then the last backward: each AccumulateGrad's hook counts its bucket
+//      down, and a full bucket goes to the communicator. A rank that has no last micro-batch calls
+//      ReduceNow() instead
+//   5. Finish(): what has not been sent is sent
+//   6. Wait(): what is under way is waited for (on the GPU: by the current stream, not by the host).
+//      In the first step, once every rank is known to have come so far, SettleLayout() follows
+//   7. Norm(), where it decides about the update
+//   8. for each stage, which is buckets until they are kStageBytes together, or kMostStageBuckets: Wait(stage),
+//      the update of shards(stage), GatherParameters(stage). Where nothing has to be known of all gradients
+//      first, the updates of the first stages so hide the collectives of the last, which begin when there is
+//      no backward left to hide them
+//   9. ReleaseGradients()
+//  10. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives are
+//      under way while the caller prepares the next step
+// A rank that cannot go on with the step calls GiveUp(), so that no other waits for it.
+//
+// what can fail -> what the caller sees -> the test that shows it (comm/reduce/reducer_test.cc)
+//   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
+//     MissingGradient::kZero it counts as zero -> ReducerTest.NamesParametersWithoutGradient,
+//     ReducerTest.NamesParametersThatSomeRanksLack, ReducerTest.TreatsAMissingGradientAsZeroWhereAsked
+//   a gradient comes twice in the last backward -> Error (kUsage) from that backward, naming it
+//     -> ReducerTest.NamesAGradientThatComesTwice
+//   a collective fails -> Error (kPeer) from Finish() or Wait() -> see comm/communicator.h
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/tensor/named_tensor.h"
+#include "comm/communicator.h"
+
+namespace lockstep {
+
+enum class MissingGradient { kError, kZero };
+
+struct ReducerOptions {
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+  int64_t bucket_bytes = int64_t{25} << 20;
+  MissingGradient missing_gradient = MissingGradient::kError;
+  // What float32 gradients are rounded to for the way, kHalf or kBFloat16; they are float32 again
+  // when they are used.
+  std::optional<at::ScalarType> reduce_dtype;
+  // Each rank updates 1/world_size of the parameters (ZeRO stage 1, Rajbhandari et al. 2020).
+  bool shard = false;
+};
+
+// A parameter, or the part of one, that this rank updates.
+struct Shard {
+  std::string name;        // of the parameter
+  int64_t dimensions = 0;  // of the whole parameter
+  at::Tensor parameter;    // without gradient history
+  at::Tensor gradient;     // of the same shape; where it lies may change from step to step
+  // Where the job is sharded, and the above are flat: the whole parameter, and how many elements of its
+  // memory lie before these.
+  at::Tensor whole;
+  int64_t begin = 0;
+};
+
+class Reducer {
+ public:
+  static constexpr int64_t kScalars = 4;
+  // Less than that is on its way for so short a time that updating the rest meanwhile would save less
+  // than the calls for it cost.
+  static constexpr int64_t kStageBytes = int64_t{16} << 20;
+  // Of a stage: a kernel that updates it takes the places of its buckets as arguments.
+  static constexpr size_t kMostStageBuckets = 64;
+
+  // `parameters`: leaves that require a gradient, all on one device. Keeps a reference to
+  // `communicator`. Every rank must call it.
+  Reducer(const std::vector<NamedTensor>& parameters, Communicator& communicator,
+          const ReducerOptions& options);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  void Begin();
+  void ReduceDuringBackward();
+  void ReduceNow();
+  void Finish();
+  void Wait();
+  void Wait(size_t stage);
+
+  // Takes part in what is left of the step for the other ranks, with gradients of no use.
+  void GiveUp();
+
+  // Forgets what is under way: it was captured in a CUDA graph that came to nothing.
+  void Abandon();
+
+  // Puts the gradients that the last backward left into buckets in their order of arrival, that of
+  // the rank that saw most of them. Gradients keep their values; those of other ranks' shards are of
+  // no use from the next step on. Every rank must call it, once, before ReleaseGradients().
+  void SettleLayout();
+
+  // Puts the gradients into buckets in the order that an earlier job settled on, order(), instead.
+  // Begin() was not called yet. Throws Error (kCheckpoint) where that is no order of these parameters.
+  void SettleLayout(const std::vector<int64_t>& order);
+
+  // The parameters' places in the constructor's list, in the order of the buckets. Once the layout is
+  // settled.
+  const std::vector<int64_t>& order() const { return order_; }
+
+  // float32 [kScalars], for whatever else a step has to sum over the ranks.
+  const at::Tensor& scalars() const { return scalars_; }
+
+  // What this rank updates in each stage: without `shard` every parameter, whole. Once the layout is
+  // settled.
+  size_t stages() const { return stages_.size(); }
+  const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
+
+  // The L2 norm of all parameters' gradients, 0-dimensional float32. Once the layout is settled, before
+  // ReleaseGradients().
+  at::Tensor Norm();
+
+  void GatherParameters(size_t stage);
+  void WaitForParameters();
+
+  // What has been queued may still read the gradients, and nothing else from now on: their memory may be
+  // another's until the next step's, and lie elsewhere then.
+  void ReleaseGradients();
+
+ private:
+  struct Slot;  // a parameter's place
+  struct Bucket;
+
+  bool sharding() const { return options_.shard && settled_; }
+  void FillBuckets(const std::vector<int64_t>& order);
+  std::vector<at::Tensor> GapsOf(const Bucket& bucket) const;
+  void PointGradientsIntoBuckets();
+  std::vector<int64_t> AgreedOrder();
+  void MakeStages();
+  std::vector<Shard> ShardsOf(Bucket& bucket);
+  void WaitForBucket(size_t bucket);
+  void ListSlices();
+  at::Tensor OwnSlice(const at::Tensor& flat) const;
+  void MakeReady(Bucket& bucket);
+  void OnGradient(size_t slot);
+  void ZeroUnset(Slot& slot);
+  void LaunchFullBuckets();
+  void Launch(Bucket& bucket);
+  std::string NamesWithoutGradient() const;
+
+  Communicator& communicator_;
+  ReducerOptions options_;
+  bool own_scalars_;         // scalars() is not part of bucket 0
+  std::vector<Slot> slots_;  // in the order of the parameters
+  std::vector<Bucket> buckets_;
+  at::Tensor scalars_;
+  Work scalars_work_;
+  Label scalars_label_, norm_label_;
+
+  struct Stage {
+    size_t first_bucket = 0;
+    size_t last_bucket = 0;
+    std::vector<Shard> shards;
+  };
+  std::vector<Stage> stages_;
+  std::vector<at::Tensor> slices_;  // of the gradients that this rank holds the sums of, flat
+  at::Tensor places_;               // of slices_ among all ranks', int64
+  int64_t all_slices_ = 0;
+
+  bool settled_ = false;
+  std::vector<int64_t> order_;
+  bool reducing_ = false;      // gradients that arrive now count their bucket down
+  bool saw_gradient_ = false;  // since Begin()
+  size_t launched_ = 0;        // buckets under way
+  std::vector<size_t>
+      arrivals_;  // slots in the order of their gradients, until the layout is settled
+};
+
+// Gives every rank rank 0's values, in place. Throws Error (kPeer).
+void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator);
+
+// Throws Error (kBug) on every rank that does not hold rank 0's bits, with the first tensor's name.
+void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator);
+
+}  // namespace lockstep

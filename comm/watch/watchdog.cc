@@ -1,0 +1,776 @@
+#include "comm/watch/watchdog.h"
+
+#include <ATen/ops/zeros.h>
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/files/file_descriptor.h"
+#include "comm/watch/flight_story.h"
+#include "comm/watch/watchdog.pb.h"
+
+namespace lockstep {
+namespace {
+
+using watch::Message;
+
+constexpr double kTickS = 0.1;
+constexpr double kBeatS = 0.5;
+constexpr double kLateS = 1;                // more than a tick takes when all goes well
+constexpr double kConnectS = 60;            // for all ranks to find the hub
+constexpr double kRecordsS = 2;             // for all ranks to send their records
+constexpr double kLauncherS = 2;            // for mpirun to end a rank whose peer has ended
+constexpr double kFreshenS = 0.3;           // for the driver to answer
+constexpr double kTermS = 0.5;              // between SIGTERM and the end
+constexpr uint32_t kMaxMessage = 16 << 20;  // bytes
+
+double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A socket's address, as it travels from the hub to the others.
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+};
+
+Address UnixAddress(uint64_t token) {
+  Address address;
+  auto& unix_address = reinterpret_cast<sockaddr_un&>(address.storage);
+  unix_address.sun_family = AF_UNIX;
+  // An abstract name: nothing is left in the file system.
+  const std::string name = fmt::format("lockstep-{:016x}", token);
+  std::memcpy(unix_address.sun_path + 1, name.data(), name.size());
+  address.length = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+  return address;
+}
+
+// This machine's IPv4 addresses that others may reach, with `port`.
+std::vector<Address> NetworkAddresses(in_port_t port) {
+  std::vector<Address> addresses;
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return addresses;
+  for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
+    const bool usable = i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET &&
+                        (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!usable) continue;
+    Address address;
+    std::memcpy(&address.storage, i->ifa_addr, sizeof(sockaddr_in));
+    reinterpret_cast<sockaddr_in&>(address.storage).sin_port = port;
+    address.length = sizeof(sockaddr_in);
+    addresses.push_back(address);
+  }
+  freeifaddrs(interfaces);
+  return addresses;
+}
+
+// Waits until `fd` has one of `events`, or `deadline`.
+bool WaitFor(int fd, short events, double deadline) {
+  pollfd entry{.fd = fd, .events = events, .revents = 0};
+  while (true) {
+    const double left = deadline - Now();
+    if (left <= 0) return false;
+    const int ready = poll(&entry, 1, static_cast<int>(left * 1e3) + 1);
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
+}
+
+FileDescriptor ConnectTo(const Address& address, double deadline) {
+  FileDescriptor fd(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.get() < 0) return {};
+  const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
+  while (connect(fd.get(), name, address.length) != 0) {
+    if (errno == EISCONN) break;
+    // A Unix socket whose queue is full says EAGAIN and has nothing to poll for.
+    if (errno == EAGAIN && Now() < deadline) {
+      poll(nullptr, 0, 10);
+      continue;
+    }
+    if (errno != EINPROGRESS && errno != EALREADY) return {};
+    if (!WaitFor(fd.get(), POLLOUT, deadline)) return {};
+  }
+  return fd;
+}
+
+// Sends a message, or a part of it where the receiver does not read: it is then silent for us anyway.
+void Send(int fd, const Message& message) {
+  std::string bytes(sizeof(uint32_t), '\0');
+  const auto length = static_cast<uint32_t>(message.ByteSizeLong());
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  message.AppendToString(&bytes);
+  size_t sent = 0;
+  const double deadline = Now() + 1;
+  while (sent < bytes.size()) {
+    const ssize_t count = send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count > 0) {
+      sent += count;
+    } else if (errno == EINTR) {
+      continue;
+    } else if (errno != EAGAIN || !WaitFor(fd, POLLOUT, deadline)) {
+      return;
+    }
+  }
+}
+
+// The first message of `inbox`, once all of it is there.
+std::optional<Message> TakeMessage(std::string& inbox) {
+  uint32_t length = 0;
+  if (inbox.size() < sizeof(length)) return std::nullopt;
+  std::memcpy(&length, inbox.data(), sizeof(length));
+  if (length > kMaxMessage || inbox.size() < sizeof(length) + length) return std::nullopt;
+  Message message;
+  const bool good = message.ParseFromArray(inbox.data() + sizeof(length), static_cast<int>(length));
+  inbox.erase(0, sizeof(length) + length);
+  return good ? std::optional(message) : std::nullopt;
+}
+
+// Reads what has come. False when the other end is closed, or does not speak as we do.
+bool Receive(int fd, std::string& inbox) {
+  char bytes[65536];
+  while (inbox.size() <= kMaxMessage) {
+    const ssize_t count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (count > 0) {
+      inbox.append(bytes, count);
+    } else if (count == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+  }
+  return false;
+}
+
+// The first message to come before `deadline`; what follows it stays in `inbox`.
+std::optional<Message> AwaitMessage(int fd, std::string& inbox, double deadline) {
+  std::optional<Message> message;
+  while (!message && WaitFor(fd, POLLIN, deadline) && Receive(fd, inbox)) {
+    message = TakeMessage(inbox);
+  }
+  return message;
+}
+
+void Fill(const Flight& flight, Message& message) {
+  for (const Channel channel : kChannels) {
+    const Flight::Lane& from = flight.of(channel);
+    watch::Lane& to = *message.add_lanes();
+    to.set_enqueued(from.enqueued);
+    to.set_done(from.done);
+    for (const FlightRecord& record : from.records) {
+      watch::Record& copy = *to.add_records();
+      copy.set_sequence(record.sequence);
+      copy.set_op(static_cast<uint32_t>(record.op));
+      copy.set_bytes(record.bytes);
+      copy.set_label(record.label);
+      copy.set_step(record.step);
+      copy.set_enqueued_ns(record.enqueued_ns);
+      copy.set_done_ns(record.done_ns);
+      copy.set_chain(record.chain);
+    }
+  }
+}
+
+Flight FlightOf(const Message& message, int rank) {
+  Flight flight{.rank = rank};
+  for (size_t i = 0; i < std::min<size_t>(message.lanes_size(), kChannels.size()); ++i) {
+    const watch::Lane& from = message.lanes(static_cast<int>(i));
+    Flight::Lane& to = flight.lanes[i];
+    to.enqueued = from.enqueued();
+    to.done = from.done();
+    for (const watch::Record& record : from.records()) {
+      to.records.push_back({.sequence = record.sequence(),
+                            .op = static_cast<Op>(record.op()),
+                            .bytes = record.bytes(),
+                            .label = record.label(),
+                            .step = record.step(),
+                            .enqueued_ns = static_cast<int64_t>(record.enqueued_ns()),
+                            .done_ns = static_cast<int64_t>(record.done_ns()),
+                            .chain = record.chain()});
+    }
+  }
+  return flight;
+}
+
+}  // namespace
+
+class Watchdog::Impl {
+ public:
+  Impl(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
+       std::function<void(const std::string&)> say, std::function<bool()> take_term)
+      : rank_(host.rank()),
+        world_size_(host.world_size()),
+        one_machine_(first_elsewhere == world_size_),
+        deputy_(one_machine_ ? 1 : first_elsewhere),
+        recorder_(recorder),
+        say_(std::move(say)),
+        take_term_(std::move(take_term)),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    Connect(host);
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    signals_ = FileDescriptor(signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK));
+    last_tick_ = Now();
+    for (Peer& peer : peers_) peer.heard = last_tick_;
+    thread_ = std::thread([this] { Run(); });
+    poller_ = std::thread([this] { PollForever(); });
+  }
+
+  ~Impl() {
+    {
+      const std::scoped_lock lock(mutex_, poll_mutex_);
+      stopping_ = true;
+    }
+    Wake();
+    poll_changed_.notify_all();
+    thread_.join();
+    poller_.join();
+  }
+
+  void SetLimits(WatchdogLimits limits) {
+    const std::lock_guard lock(mutex_);
+    limits_ = limits;
+  }
+
+  void Watch(Communicator* communicator) {
+    Communicator* before = nullptr;
+    {
+      std::unique_lock lock(poll_mutex_);
+      poll_changed_.wait(lock, [&] { return !polling_; });
+      before = std::exchange(watched_, communicator);
+    }
+    // What was done since the last time.
+    if (before != nullptr) before->Poll();
+  }
+
+  void SetRunFolder(const std::string& run_dir) {
+    const std::lock_guard lock(mutex_);
+    run_dir_ = run_dir;
+  }
+
+  // Sends `message` to whom this rank is connected with.
+  void Tell(const Message& message) {
+    const std::lock_guard lock(mutex_);
+    SendToAll(message);
+    if (message.type() == Message::LEAVE) leaving_ = true;
+    if (message.type() == Message::FAREWELL) ending_at_ = Now();
+    if (message.type() == Message::TROUBLE) StartInvestigation(message.text());
+  }
+
+  void Say(const std::string& error) const { say_(error); }
+
+  Message New(Message::Type type) const {
+    Message message;
+    message.set_type(type);
+    message.set_rank(rank_);
+    return message;
+  }
+
+ private:
+  struct Peer {
+    int rank = 0;
+    FileDescriptor fd;
+    std::string inbox;
+    double heard = 0;    // when the last message came
+    bool left = false;   // done well
+    bool ended = false;  // it has said that it ends
+    std::array<ChannelState, kChannels.size()> states{};
+    std::optional<Flight> flight;  // the answer to ASK
+
+    bool gone() const { return left || ended; }
+  };
+
+  // A collective that is under way on some rank, as the hub saw it.
+  struct Pending {
+    uint64_t done = 0;  // collectives before it
+    double since = 0;
+  };
+
+  bool is_hub() const { return rank_ == 0; }
+
+  // ---- Meeting ----------------------------------------------------------------------------------
+
+  void Connect(Communicator& host) {
+    const Label label = host.MakeLabel("watchdog's address");
+    // How many addresses there are, the token, and the addresses.
+    constexpr size_t kMaxAddresses = 16;
+    struct Meeting {
+      uint64_t count = 0;
+      uint64_t token = 0;
+      Address addresses[kMaxAddresses];
+    } meeting;
+    FileDescriptor listener;
+    if (is_hub()) {
+      std::random_device random;
+      meeting.token = uint64_t{random()} << 32 | random();
+      const std::vector<Address> addresses = Listen(meeting.token, listener);
+      meeting.count = std::min(addresses.size(), kMaxAddresses);
+      std::copy_n(addresses.begin(), meeting.count, meeting.addresses);
+    }
+    const at::Tensor bytes = at::zeros({sizeof(meeting)}, at::kByte);
+    std::memcpy(bytes.mutable_data_ptr(), &meeting, sizeof(meeting));
+    host.Broadcast(bytes, 0, label).Wait();
+    std::memcpy(&meeting, bytes.const_data_ptr(), sizeof(meeting));
+
+    const double deadline = Now() + kConnectS;
+    if (is_hub()) {
+      while (peers_.size() + 1 < static_cast<size_t>(world_size_)) {
+        if (!WaitFor(listener.get(), POLLIN, deadline)) {
+          throw PeerError(
+              "{} of {} ranks did not reach rank 0 within {} s: is a firewall between the "
+              "machines?",
+              world_size_ - 1 - peers_.size(), world_size_ - 1, kConnectS);
+        }
+        Accept(listener.get(), meeting.token, deadline);
+      }
+    } else {
+      FileDescriptor fd;
+      for (uint64_t i = 0; i < meeting.count && fd.get() < 0; ++i) {
+        fd = Greet(meeting.addresses[i], meeting.token, std::min(deadline, Now() + 10));
+      }
+      if (fd.get() < 0) {
+        throw PeerError("rank {} cannot reach rank 0: is a firewall between the machines?", rank_);
+      }
+      peers_.push_back({.rank = 0, .fd = std::move(fd)});
+    }
+  }
+
+  // Connects to `address` and makes sure that the hub is there: another machine's address may be one
+  // of this machine's own, too (a bridge's), with somebody else behind it.
+  FileDescriptor Greet(const Address& address, uint64_t token, double deadline) const {
+    FileDescriptor fd = ConnectTo(address, deadline);
+    if (fd.get() < 0) return {};
+    Message hello = New(Message::HELLO);
+    hello.set_token(token);
+    Send(fd.get(), hello);
+    std::string inbox;
+    const std::optional<Message> answer = AwaitMessage(fd.get(), inbox, deadline);
+    // The hub says nothing more before all have come.
+    const bool is_hub = answer && answer->type() == Message::HELLO && answer->token() == token;
+    return is_hub ? std::move(fd) : FileDescriptor();
+  }
+
+  std::vector<Address> Listen(uint64_t token, FileDescriptor& listener) const {
+    Address own = UnixAddress(token);
+    if (!one_machine_) {
+      own = {};
+      own.storage.ss_family = AF_INET;
+      own.length = sizeof(sockaddr_in);
+    }
+    listener = FileDescriptor(socket(own.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    auto* name = reinterpret_cast<sockaddr*>(&own.storage);
+    if (listener.get() < 0 || bind(listener.get(), name, own.length) != 0 ||
+        listen(listener.get(), world_size_) != 0) {
+      throw PeerError("rank 0 cannot listen for the other ranks: {}", std::strerror(errno));
+    }
+    if (one_machine_) return {own};
+    getsockname(listener.get(), name, &own.length);
+    return NetworkAddresses(reinterpret_cast<const sockaddr_in&>(own.storage).sin_port);
+  }
+
+  void Accept(int listener, uint64_t token, double deadline) {
+    FileDescriptor fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd.get() < 0) return;
+    std::string inbox;
+    const std::optional<Message> hello =
+        AwaitMessage(fd.get(), inbox, std::min(deadline, Now() + 5));
+    // Whoever else knocks is not one of us.
+    if (!hello || hello->type() != Message::HELLO || hello->token() != token) return;
+    Message answer = New(Message::HELLO);
+    answer.set_token(token);
+    Send(fd.get(), answer);
+    peers_.push_back({.rank = hello->rank(), .fd = std::move(fd), .inbox = std::move(inbox)});
+  }
+
+  // ---- Watching ---------------------------------------------------------------------------------
+
+  void Run() {
+    while (true) {
+      WaitForEvent();
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      const double now = Now();
+      // Late ourselves, because this process was stopped or starved: what seems to have taken long is
+      // no one's fault.
+      late_ = now - last_tick_ > std::max(limits_.heartbeat_s / 2, kLateS);
+      if (late_) {
+        for (Peer& peer : peers_) peer.heard = now;
+        for (auto& [key, pending] : pending_) pending.since = now;
+      }
+      last_tick_ = now;
+      TakeSignal(now);
+      for (Peer& peer : peers_) Hear(peer, now);
+      if (now >= next_beat_) {
+        next_beat_ = now + std::min(kBeatS, limits_.heartbeat_s / 4);
+        Message beat = New(Message::BEAT);
+        FillBeat(beat);
+        SendToAll(beat);
+      }
+      Judge(now);
+    }
+  }
+
+  void WaitForEvent() {
+    std::vector<pollfd> entries{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                                {.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+    for (const Peer& peer : peers_) {
+      if (!peer.gone()) entries.push_back({.fd = peer.fd.get(), .events = POLLIN, .revents = 0});
+    }
+    poll(entries.data(), entries.size(), static_cast<int>(kTickS * 1e3));
+    uint64_t count = 0;
+    while (read(wake_.get(), &count, sizeof(count)) > 0) {
+    }
+  }
+
+  void Wake() {
+    const uint64_t one = 1;
+    (void)!write(wake_.get(), &one, sizeof(one));
+  }
+
+  void TakeSignal(double now) {
+    signalfd_siginfo signal{};
+    if (read(signals_.get(), &signal, sizeof(signal)) > 0 && !term_at_ && !take_term_()) {
+      term_at_ = now;
+    }
+    if (!term_at_ || now - *term_at_ < kTermS) return;
+    Message farewell = New(Message::FAREWELL);
+    farewell.set_status(128 + SIGTERM);
+    SendToAll(farewell);
+    sigset_t term;
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    ::signal(SIGTERM, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &term, nullptr);
+    raise(SIGTERM);
+  }
+
+  void FillBeat(Message& beat) const {
+    for (const Channel channel : kChannels) {
+      const ChannelState state = recorder_.State(channel);
+      watch::Lane& lane = *beat.add_lanes();
+      lane.set_enqueued(state.enqueued);
+      lane.set_done(state.done);
+      lane.set_mark(state.mark);
+      lane.set_mark_chain(state.mark_chain);
+    }
+  }
+
+  // A thread of its own, because a driver that hangs must not silence this rank.
+  void PollForever() {
+    std::unique_lock lock(poll_mutex_);
+    bool failed = false;
+    while (!stopping_) {
+      Communicator* const watched = failed ? nullptr : watched_;
+      polling_ = watched != nullptr;
+      lock.unlock();
+      if (watched != nullptr) {
+        try {
+          watched->Poll();
+        } catch (const std::exception& exception) {  // the driver's errors are not ours
+          failed = true;
+          Message trouble = New(Message::TROUBLE);
+          trouble.set_text(fmt::format("rank {}: {}", rank_, FirstLine(exception.what())));
+          Tell(trouble);
+        }
+      }
+      lock.lock();
+      polling_ = false;
+      ++polls_;
+      poll_changed_.notify_all();
+      const auto next = std::chrono::duration<double>(kTickS);
+      poll_changed_.wait_for(lock, next, [&] { return stopping_ || poll_wanted_ > polls_; });
+    }
+  }
+
+  // Has the record follow what is done by now, if the driver answers.
+  void FreshenRecord() {
+    std::unique_lock lock(poll_mutex_);
+    // The one that may be under way has begun before now.
+    poll_wanted_ = polls_ + 2;
+    poll_changed_.notify_all();
+    poll_changed_.wait_for(lock, std::chrono::duration<double>(kFreshenS),
+                           [&] { return polls_ >= poll_wanted_; });
+  }
+
+  void Hear(Peer& peer, double now) {
+    if (peer.gone()) return;
+    const bool open = Receive(peer.fd.get(), peer.inbox);
+    while (const std::optional<Message> message = TakeMessage(peer.inbox)) {
+      peer.heard = now;
+      Handle(peer, *message, now);
+    }
+    if (open || peer.gone()) return;
+    if (leaving_ || ending_at_) {
+      peer.ended = true;
+      return;
+    }
+    if (late_)
+      std::_Exit(static_cast<int>(ExitStatus::kPeer));  // they judged while we were stopped
+    Lost(peer, "died: its process is gone");
+  }
+
+  void Handle(Peer& peer, const Message& message, double now) {
+    switch (message.type()) {
+      case Message::HELLO:
+        return;
+      case Message::BEAT:
+        for (size_t i = 0; i < std::min<size_t>(message.lanes_size(), kChannels.size()); ++i) {
+          const watch::Lane& lane = message.lanes(static_cast<int>(i));
+          peer.states[i] = {.enqueued = lane.enqueued(),
+                            .done = lane.done(),
+                            .mark = lane.mark(),
+                            .mark_chain = lane.mark_chain()};
+        }
+        return;
+      case Message::TROUBLE:
+        StartInvestigation(message.text());
+        return;
+      case Message::ASK: {
+        Message answer = New(Message::RECORD);
+        Fill(OwnFlight(), answer);
+        Send(peer.fd.get(), answer);
+        return;
+      }
+      case Message::RECORD:
+        peer.flight = FlightOf(message, peer.rank);
+        return;
+      case Message::VERDICT:
+        recorder_.SetVerdict(message.text());
+        std::_Exit(static_cast<int>(ExitStatus::kPeer));
+      case Message::FAREWELL:
+        peer.ended = true;
+        status_ = message.status();
+        if (!ending_at_) ending_at_ = now;
+        if (is_hub()) SendToAll(message);
+        return;
+      case Message::LEAVE:
+        peer.left = true;
+        return;
+    }
+  }
+
+  // ---- Judging ----------------------------------------------------------------------------------
+
+  void Judge(double now) {
+    // Somebody has said why the run ends; mpirun ends us, or we do.
+    if (ending_at_) {
+      if (now - *ending_at_ > kLauncherS) std::_Exit(status_);
+      return;
+    }
+    if (asked_at_) Conclude(now);
+    if (leaving_) return;
+    if (lost_) {
+      // The deputy speaks for the hub; the others only where it does not.
+      if (now - *lost_ > kLauncherS) Proclaim(lost_verdict_);
+      return;
+    }
+    for (Peer& peer : peers_) {
+      if (!peer.gone() && now - peer.heard > limits_.heartbeat_s) {
+        Lost(peer, fmt::format("gives no sign of life for {:.0f} s: its process is stopped, or its "
+                               "machine is gone",
+                               now - peer.heard));
+        return;
+      }
+    }
+    if (!is_hub()) return;
+    CompareChains();
+    FindLate(now);
+  }
+
+  // All ranks' states; a rank that has left waits for nothing.
+  template <typename Visit>
+  void ForEachState(const Visit& visit) const {
+    for (const Channel channel : kChannels) {
+      const auto index = static_cast<size_t>(channel);
+      visit(rank_, channel, recorder_.State(channel));
+      for (const Peer& peer : peers_) {
+        if (!peer.gone()) visit(peer.rank, channel, peer.states[index]);
+      }
+    }
+  }
+
+  void CompareChains() {
+    ForEachState([&](int, Channel channel, const ChannelState& state) {
+      if (state.mark == 0) return;
+      constexpr size_t kKept = 64;
+      auto& marks = marks_[static_cast<size_t>(channel)];
+      const uint64_t chain = marks.try_emplace(state.mark, state.mark_chain).first->second;
+      if (chain != state.mark_chain) {
+        StartInvestigation(fmt::format("the ranks made different {} collectives before number {}",
+                                       NameOf(channel), state.mark));
+      }
+      if (marks.size() > kKept) marks.erase(marks.begin());
+    });
+  }
+
+  void FindLate(double now) {
+    ForEachState([&](int rank, Channel channel, const ChannelState& state) {
+      const auto [entry, is_new] =
+          pending_.try_emplace({rank, channel}, Pending{.done = state.done, .since = now});
+      Pending& pending = entry->second;
+      if (state.done == state.enqueued || state.done != pending.done) {
+        pending = {.done = state.done, .since = now};
+      }
+      if (now - pending.since > limits_.collective_s) {
+        StartInvestigation(fmt::format("{} collective {} has not ended for {:.0f} s",
+                                       NameOf(channel), state.done + 1, now - pending.since));
+      }
+    });
+  }
+
+  // The hub asks everyone for their record; what is wrong is `trouble` where the records agree.
+  void StartInvestigation(const std::string& trouble) {
+    if (!is_hub() || asked_at_ || ending_at_) return;
+    trouble_ = trouble;
+    asked_at_ = Now();
+    SendToAll(New(Message::ASK));
+  }
+
+  void Conclude(double now) {
+    std::vector<Flight> flights{OwnFlight()};
+    bool all = true;
+    for (const Peer& peer : peers_) {
+      if (peer.flight) {
+        flights.push_back(*peer.flight);
+      } else if (!peer.gone()) {
+        all = false;
+      }
+    }
+    if (!all && now - *asked_at_ < kRecordsS) return;
+    Proclaim(Disagreement(flights).value_or(trouble_));
+  }
+
+  // Enough of the record for the others to see where this rank is, and where it went another way.
+  Flight OwnFlight() {
+    FreshenRecord();
+    Flight flight = recorder_.Around(/*before=*/2 * FlightRecorder::kMarkEvery, /*after=*/64);
+    flight.rank = rank_;
+    return flight;
+  }
+
+  void Lost(Peer& peer, const std::string& how) {
+    peer.ended = true;
+    std::string verdict =
+        fmt::format("rank {} {}; rank {} is {}", peer.rank, how, rank_, WhereIs(OwnFlight()));
+    if (is_hub() || rank_ == deputy_) Proclaim(verdict);
+    lost_ = Now();
+    lost_verdict_ = std::move(verdict);
+  }
+
+  [[noreturn]] void Proclaim(std::string verdict) {
+    if (!run_dir_.empty()) verdict += fmt::format("; lockstep flight {} tells more", run_dir_);
+    recorder_.SetVerdict(verdict);
+    say_(verdict);
+    Message message = New(Message::VERDICT);
+    message.set_text(verdict);
+    SendToAll(message);
+    std::_Exit(static_cast<int>(ExitStatus::kPeer));
+  }
+
+  void SendToAll(const Message& message) {
+    for (Peer& peer : peers_) {
+      if (!peer.left) Send(peer.fd.get(), message);
+    }
+  }
+
+  const int rank_;
+  const int world_size_;
+  const bool one_machine_;
+  const int deputy_;  // says that the hub is lost
+  FlightRecorder& recorder_;
+  const std::function<void(const std::string&)> say_;
+  const std::function<bool()> take_term_;
+
+  std::atomic<bool> stopping_ = false;
+
+  std::mutex poll_mutex_;  // of the next five
+  std::condition_variable poll_changed_;
+  Communicator* watched_ = nullptr;
+  bool polling_ = false;
+  int64_t polls_ = 0;
+  int64_t poll_wanted_ = 0;
+
+  std::mutex mutex_;  // of all below
+  WatchdogLimits limits_;
+  std::string run_dir_;
+  bool leaving_ = false;
+  std::vector<Peer> peers_;  // the hub's: all others; another's: the hub
+  FileDescriptor wake_;
+  FileDescriptor signals_;
+
+  double last_tick_ = 0;
+  double next_beat_ = 0;
+  bool late_ = false;
+  std::optional<double> term_at_;    // when SIGTERM came
+  std::optional<double> ending_at_;  // when some rank said that it ends
+  int status_ = static_cast<int>(ExitStatus::kPeer);
+  std::optional<double> lost_;  // when the hub was lost
+  std::string lost_verdict_;
+
+  // The hub's.
+  std::map<std::pair<int, Channel>, Pending> pending_;
+  std::array<std::map<uint64_t, uint64_t>, kChannels.size()> marks_;  // collective -> chain
+  std::optional<double> asked_at_;
+  std::string trouble_;
+
+  std::thread thread_;
+  std::thread poller_;
+};
+
+Watchdog::Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
+                   std::function<void(const std::string&)> say, std::function<bool()> take_term)
+    : impl_(std::make_unique<Impl>(host, first_elsewhere, recorder, std::move(say),
+                                   std::move(take_term))) {}
+
+Watchdog::~Watchdog() = default;
+
+void Watchdog::SetLimits(WatchdogLimits limits) { impl_->SetLimits(limits); }
+
+void Watchdog::Watch(Communicator* communicator) { impl_->Watch(communicator); }
+
+void Watchdog::SetRunFolder(const std::string& run_dir) { impl_->SetRunFolder(run_dir); }
+
+void Watchdog::Leave() { impl_->Tell(impl_->New(Message::LEAVE)); }
+
+void Watchdog::EndAll(const Error& error) {
+  Message farewell = impl_->New(Message::FAREWELL);
+  farewell.set_status(static_cast<int>(error.status()));
+  impl_->Tell(farewell);
+  std::_Exit(static_cast<int>(error.status()));
+}
+
+void Watchdog::Investigate(const Error& error) {
+  Message trouble = impl_->New(Message::TROUBLE);
+  trouble.set_text(error.what());
+  impl_->Tell(trouble);
+  // The verdict ends this process, too; unless the hub has left, or is lost as well.
+  std::this_thread::sleep_for(std::chrono::duration<double>(kRecordsS + 2 * kLauncherS));
+  impl_->Say(error.what());
+  std::_Exit(static_cast<int>(error.status()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// Watchdog: a job of ranks that never hangs silently.
+//
+// Promise: when a rank dies or stops, when ranks make different collectives, or when one does not
+// end in time, the run is over on every rank within seconds of the limit: one line names the rank,
+// the collective and its parameters, each rank's flight record holds that line too, and the
+// processes end with status 5. While all goes well it costs a message a rank twice a second.
+//
+// How:
+//   1. Each rank's watchdog is a thread with one socket: to rank 0, the hub (a Unix socket on one
+//      machine, TCP between several). It depends on nothing that hangs with a collective: what is done
+//      on the GPU another thread asks the driver, ten times a second.
+//   2. Twice a second each tells the hub how far its channels are, and the hub tells each that it
+//      lives. A connection that closes is a dead rank, silence a stopped one.
+//   3. At every 1024th collective the hub compares the chains (comm/flight_recorder.h), so ranks that
+//      went different ways are found even where nothing hangs.
+//   4. For a collective that is late, failed, or different, the hub asks every rank for its record
+//      and lays them side by side (comm/watch/flight_story.h).
+//   5. The hub says the verdict and sends it round; each rank keeps it and ends. Where the hub itself
+//      is lost, its deputy says it, and whoever still lives two seconds later. The deputy is rank 1, or
+//      the first rank on another machine than the hub's.
+// A rank that ends with an error of its own tells the others, which then end without a word.
+//
+// SIGTERM, which mpirun sends to all as soon as one rank has died, is taken here. Where the process has a use
+// for it (`take_term`) it goes on, and whoever sent it ends it if need be; else it ends as it always does, but half
+// a second later, so that the verdict is not lost to it.
+//
+// what can fail -> what the user sees -> the test that shows it (tests/fault_test.py)
+//   a rank is killed -> "rank 1 died: ..." -> test_a_rank_that_is_killed
+//   a rank is stopped -> "rank 1 gives no sign of life: ..." -> test_a_rank_that_is_stopped
+//   a rank skips a collective -> "rank 1 made another call ...", or "has not come to ..."
+//     -> test_a_rank_that_skips_a_collective
+//   a rank never comes to a collective -> "rank 1 has not come to ..." -> test_a_rank_that_is_late
+//   rank 0, the hub, is killed or stopped -> the same, from its deputy -> the same tests
+//   a rank ends with its own error -> that error alone -> test_an_exception_in_one_ranks_loader
+//   SIGTERM that the process has a use for -> nothing
+//     -> tests/stop_test.py, test_a_signal_stops_all_ranks_after_the_same_step
+//   this process was itself stopped, and goes on -> nothing: its own late clock blames nobody
+//     -> test_a_job_that_is_stopped_whole_goes_on
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "comm/flight_recorder.h"
+
+namespace lockstep {
+
+struct WatchdogLimits {
+  double collective_s = 300;  // for a collective, from when it could begin
+  double heartbeat_s = 30;    // of a rank's silence
+};
+
+class Watchdog {
+ public:
+  // Connects the ranks over `host`; every rank must call it. `first_elsewhere`: the first rank on another
+  // machine than rank 0, the world size where none is.
+  // `say` prints an error to the user. `take_term`: whether SIGTERM, which has come, leaves the process
+  // running. Keeps references to all. SIGTERM must be blocked in every thread. Throws Error (kPeer).
+  Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
+           std::function<void(const std::string&)> say, std::function<bool()> take_term);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  void SetLimits(WatchdogLimits limits);
+
+  // Polls `communicator` from now on, and the one before it for the last time; null: none. Throws
+  // Error (kPeer).
+  void Watch(Communicator* communicator);
+
+  // Where lockstep flight finds the records, for the verdict to say.
+  void SetRunFolder(const std::string& run_dir);
+
+  // This rank is done well, and its silence from now on means nothing.
+  void Leave();
+
+  // Ends this process with `error`, which is this rank's own and has been printed, and every other.
+  [[noreturn]] void EndAll(const Error& error);
+
+  // A collective failed on this rank: finds out why, and ends every process with that; with `error`
+  // where the records agree.
+  [[noreturn]] void Investigate(const Error& error);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

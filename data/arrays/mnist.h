@@ -1,0 +1,27 @@
+// MNIST's files: images and labels as the idx format has them.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/arrays/mnist_test.cc)
+//   a file that is missing, empty, truncated or of another kind -> Error (kData) with path
+//     -> Mnist.RefusesATruncatedFile, Mnist.RefusesAnotherKindOfFile
+//   labels that are not as many as images, or outside [0, classes) -> Error (kData) with path and record
+//     -> Mnist.RefusesLabelsThatDoNotMatch, Mnist.RefusesALabelOutOfRange
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "data/dataset/dataset.h"
+
+namespace lockstep {
+
+struct MnistOptions {
+  std::string images{};  // idx3-ubyte, uncompressed
+  std::string labels{};  // idx1-ubyte, uncompressed; empty: no labels
+  int64_t classes = 0;   // 0: ten
+};
+
+// Holds its samples in memory. Throws Error (kData).
+std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,265 @@
+// NumPy's .npy files, mapped into memory (numpy.lib.format, versions 1 to 3): "\x93NUMPY", the version, the
+// header's length, a Python dictionary of 'descr', 'fortran_order' and 'shape', then the numbers.
+
+#include "data/arrays/npy.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+
+// Calls visit(T{}) with the type that 'descr' names ("<f4"); false: none that is known.
+template <typename Visit>
+bool WithType(std::string_view descr, const Visit& visit) {
+  if (descr.size() != 3 || descr[0] == '>') return false;
+  const std::string_view type = descr.substr(1);
+  if (type == "f2") return visit(at::Half{}), true;
+  if (type == "f4") return visit(float{}), true;
+  if (type == "f8") return visit(double{}), true;
+  if (type == "b1" || type == "u1") return visit(uint8_t{}), true;
+  if (type == "u2") return visit(uint16_t{}), true;
+  if (type == "u4") return visit(uint32_t{}), true;
+  if (type == "u8") return visit(uint64_t{}), true;
+  if (type == "i1") return visit(int8_t{}), true;
+  if (type == "i2") return visit(int16_t{}), true;
+  if (type == "i4") return visit(int32_t{}), true;
+  if (type == "i8") return visit(int64_t{}), true;
+  return false;
+}
+
+class Array {
+ public:
+  explicit Array(const std::string& path) : file_(path) {
+    const std::string_view bytes(file_.data(), file_.bytes());
+    if (!bytes.starts_with(kMagic) || bytes.size() < 12) {
+      throw DataError("{}: no .npy file{}", path,
+                      bytes.starts_with("PK") ? ": take the arrays out of the .npz archive" : "");
+    }
+    const int version = bytes[6];
+    if (version < 1 || version > 3) throw DataError("{}: .npy version {}", path, version);
+    const size_t length_bytes = version == 1 ? 2 : 4;
+    size_t length = 0;
+    for (size_t i = length_bytes; i-- > 0;) {
+      length = length << 8 | static_cast<unsigned char>(bytes[8 + i]);
+    }
+    const size_t begin = 8 + length_bytes;
+    if (length > bytes.size() - begin) throw DataError("{}: the header is cut short", path);
+    ParseHeader(bytes.substr(begin, length));
+    numbers_ = bytes.data() + begin + length;
+
+    WithType(type_, [&](auto zero) { item_bytes_ = sizeof(zero); });
+    int64_t expected = item_bytes_;
+    for (const int64_t size : shape_) {
+      if (size < 0 || __builtin_mul_overflow(expected, size, &expected)) {
+        throw DataError("{}: the header's shape is larger than any file", path);
+      }
+    }
+    const auto there = static_cast<int64_t>(bytes.size() - begin - length);
+    if (expected != there) {
+      throw DataError("{}: {} bytes of numbers where the header says {}: {}", path, there, expected,
+                      there < expected ? "it is cut short" : "there is more behind the end");
+    }
+    if (there == 0) throw DataError("{}: the array is empty", path);
+  }
+
+  const std::string& path() const { return file_.path(); }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  bool holds_bytes() const { return type_ == "|u1"; }
+  bool holds_integers() const { return type_[1] == 'i' || type_[1] == 'u' || type_[1] == 'b'; }
+
+  // The numbers from `begin` on.
+  template <typename To>
+  void Read(int64_t begin, int64_t count, To* to) const {
+    const char* from = numbers_ + begin * item_bytes_;
+    if (holds_bytes() && std::is_same_v<To, uint8_t>) {
+      std::memcpy(to, from, count);
+      return;
+    }
+    WithType(type_, [&](auto number) {
+      for (int64_t i = 0; i < count; ++i, from += sizeof(number)) {
+        std::memcpy(&number, from, sizeof(number));
+        to[i] = static_cast<To>(number);
+      }
+    });
+  }
+
+ private:
+  void ParseHeader(std::string_view header) {
+    const auto value_of = [&](std::string_view key) {
+      const size_t at = header.find(key);
+      const size_t value = at == header.npos ? at : header.find_first_not_of(": ", at + key.size());
+      if (value == header.npos) throw DataError("{}: the header has no {}", path(), key);
+      return header.substr(value);
+    };
+    const std::string_view descr = value_of("'descr'");
+    const size_t end = descr.find('\'', 1);
+    type_ = descr.starts_with('\'') && end != descr.npos ? descr.substr(1, end - 1) : "";
+    if (!WithType(type_, [](auto) {})) {
+      throw DataError(
+          "{}: numbers of type {}: known are little-endian floats, integers and booleans", path(),
+          type_.empty() ? "several fields" : type_);
+    }
+    if (!value_of("'fortran_order'").starts_with("False")) {
+      throw DataError("{}: the array lies column by column: save numpy.ascontiguousarray() of it",
+                      path());
+    }
+    std::string_view sizes = value_of("'shape'");
+    sizes = sizes.substr(0, sizes.find(')'));
+    for (size_t at = sizes.find_first_of("0123456789"); at != sizes.npos;
+         at = sizes.find_first_of("0123456789", at)) {
+      int64_t size = -1;
+      const auto [next, error] =
+          std::from_chars(sizes.data() + at, sizes.data() + sizes.size(), size);
+      if (error != std::errc()) size = -1;
+      shape_.push_back(size);
+      at = next - sizes.data();
+    }
+    if (shape_.empty()) throw DataError("{}: one number is no data set", path());
+  }
+
+  MappedFile file_;
+  std::string type_;
+  std::vector<int64_t> shape_;
+  const char* numbers_ = nullptr;
+  int64_t item_bytes_ = 0;
+};
+
+class Npy : public Dataset {
+ public:
+  explicit Npy(const NpyOptions& options) : inputs_(options.inputs) {
+    spec_.task = options.task;
+    spec_.classes = options.classes;
+    const std::vector<int64_t>& shape = inputs_.shape();
+    size_ = shape[0];
+    if (options.pixels) {
+      SetPixels(shape);
+    } else if (shape.size() < 2) {
+      throw DataError(
+          "{}: an array of shape [{}]: its first dimension counts samples, the others "
+          "are an input's",
+          inputs_.path(), size_);
+    } else {
+      spec_.shape = {shape.begin() + 1, shape.end()};
+    }
+    elements_ = c10::multiply_integers(spec_.shape);
+    if (options.targets.empty()) {
+      if (options.task != Task::kClassification)
+        spec_.classes = std::max<int64_t>(1, spec_.classes);
+      return;
+    }
+    const Array targets(options.targets);
+    if (targets.shape()[0] != size_) {
+      throw DataError("{}: {} targets for the {} inputs of {}", targets.path(), targets.shape()[0],
+                      size_, inputs_.path());
+    }
+    if (options.task == Task::kClassification) {
+      ReadLabels(targets);
+    } else {
+      ReadNumbers(targets);
+    }
+  }
+
+  int64_t size() const override { return size_; }
+  const SampleSpec& spec() const override { return spec_; }
+
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
+    if (spec_.dtype == at::kByte) {
+      inputs_.Read(index * elements_, elements_, reinterpret_cast<uint8_t*>(input));
+    } else {
+      inputs_.Read(index * elements_, elements_, reinterpret_cast<float*>(input));
+    }
+    if (spec_.task == Task::kClassification) {
+      const int64_t label = labels_.empty() ? kNoLabel : labels_[index];
+      std::memcpy(target, &label, sizeof(label));
+    } else if (numbers_.empty()) {
+      std::fill_n(reinterpret_cast<float*>(target), spec_.classes, std::nanf(""));
+    } else {
+      std::memcpy(target, &numbers_[index * spec_.classes], spec_.target_bytes());
+    }
+  }
+
+ private:
+  // [samples, height, width], [samples, channels, height, width], or as images mostly lie in memory,
+  // [samples, height, width, channels].
+  void SetPixels(const std::vector<int64_t>& shape) {
+    if (!inputs_.holds_bytes() || (shape.size() != 3 && shape.size() != 4)) {
+      throw DataError("{}: PIXELS are unsigned bytes of 3 or 4 dimensions, not [{}]",
+                      inputs_.path(), fmt::join(shape, ", "));
+    }
+    const auto is_channels = [](int64_t size) { return size == 1 || size == 3; };
+    spec_.dtype = at::kByte;
+    if (shape.size() == 3) {
+      spec_.shape = {1, shape[1], shape[2]};
+    } else if (is_channels(shape[3]) && !is_channels(shape[1])) {
+      spec_.shape = {shape[3], shape[1], shape[2]};
+      spec_.channels_last = shape[3] > 1;
+    } else {
+      spec_.shape = {shape.begin() + 1, shape.end()};
+    }
+  }
+
+  void ReadLabels(const Array& targets) {
+    if (c10::multiply_integers(targets.shape()) != size_ || !targets.holds_integers()) {
+      throw DataError("{}: labels are one integer for each sample, not [{}]", targets.path(),
+                      fmt::join(targets.shape(), ", "));
+    }
+    labels_.resize(size_);
+    targets.Read(0, size_, labels_.data());
+    const bool finds_classes = spec_.classes == 0;
+    if (finds_classes) {
+      spec_.classes = std::max<int64_t>(1, 1 + *std::max_element(labels_.begin(), labels_.end()));
+    }
+    for (int64_t i = 0; i < size_; ++i) {
+      if (labels_[i] >= 0 && labels_[i] < spec_.classes) continue;
+      throw DataError("{}: sample {}: label {} is out of range: data.classes is {}", targets.path(),
+                      i, labels_[i], spec_.classes);
+    }
+  }
+
+  void ReadNumbers(const Array& targets) {
+    const int64_t each = c10::multiply_integers(targets.shape()) / size_;
+    if (spec_.classes != 0 && spec_.classes != each) {
+      throw DataError("{}: {} numbers for each sample where data.classes is {}", targets.path(),
+                      each, spec_.classes);
+    }
+    spec_.classes = each;
+    numbers_.resize(size_ * each);
+    targets.Read(0, size_ * each, numbers_.data());
+    for (int64_t i = 0; i < size_ * each; ++i) {
+      const bool fits = spec_.task == Task::kMultiLabel ? numbers_[i] == 0 || numbers_[i] == 1
+                                                        : std::isfinite(numbers_[i]);
+      if (fits) continue;
+      throw DataError("{}: sample {}: {} is no {}", targets.path(), i / each, numbers_[i],
+                      spec_.task == Task::kMultiLabel ? "0 or 1" : "finite number");
+    }
+  }
+
+  Array inputs_;
+  SampleSpec spec_;
+  int64_t size_ = 0;
+  int64_t elements_ = 0;         // of an input
+  std::vector<int64_t> labels_;  // of classes; empty: they are not known
+  std::vector<float> numbers_;   // the other tasks' targets; empty likewise
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options) {
+  return std::make_shared<Npy>(options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Arrays that NumPy saved.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/arrays/npy_test.cc)
+//   a file that is missing, empty or truncated; an array of another type, order or shape; fewer or more
+//   numbers than its header says -> Error (kData) with path -> Npy.RefusesWhatItCannotRead
+//   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1
+//     -> Error (kData) with path and record -> Npy.RefusesTargetsThatDoNotFit
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "data/dataset/dataset.h"
+
+namespace lockstep {
+
+struct NpyOptions {
+  std::string inputs;     // [samples, ...]
+  std::string targets{};  // [samples] or [samples, numbers]; empty: they are not known
+  Task task = Task::kClassification;
+  int64_t classes = 0;  // 0: the greatest label + 1, or the numbers of one target
+  bool pixels = false;  // the inputs are images of unsigned bytes
+};
+
+// Arrays that NumPy saved, of any little-endian floats, integers or booleans, which become float32, or
+// stay bytes where they are pixels. The inputs are mapped, not read; the targets are read and checked.
+// Throws Error (kData).
+std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,134 @@
+#include "data/arrays/npy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
+#include "data/dataset/testing/read_sample.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A .npy file of version 1 with this dictionary before the numbers.
+std::string NpyText(const std::string& dictionary, const std::string& numbers) {
+  const std::string header = dictionary + "\n";
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header +
+         numbers;
+}
+
+template <typename Number>
+std::string NpyOf(const std::string& descr, const std::string& shape,
+                  const std::vector<Number>& numbers) {
+  return NpyText("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + shape + "), }",
+                 {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)});
+}
+
+TEST(Npy, ReadsNumbersAndLabels) {
+  const auto dataset =
+      MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<double>("<f8", "3, 2", {1, 2.5, -3, 4, 5, 6})),
+              .targets = WriteTestFile("y.npy", NpyOf<int16_t>("<i2", "3,", {0, 4, 2}))});
+  EXPECT_EQ(dataset->size(), 3);
+  EXPECT_EQ(dataset->spec().shape, std::vector<int64_t>{2});
+  EXPECT_EQ(dataset->spec().classes, 5);
+  int64_t label = 0;
+  EXPECT_EQ(InputOf(*dataset, 1, &label), (std::vector<float>{-3, 4}));
+  EXPECT_EQ(label, 4);
+  const auto unlabelled = MapNpy({.inputs = testing::TempDir() + "/x.npy", .classes = 5});
+  InputOf(*unlabelled, 2, &label);
+  EXPECT_EQ(label, Dataset::kNoLabel);
+}
+
+TEST(Npy, PixelsStayBytesInTheirOrder) {
+  std::vector<uint8_t> bytes(2 * 4 * 5 * 3);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
+  for (const auto& [shape, expected, channels_last] :
+       {std::tuple("2, 3, 4, 5", std::vector<int64_t>{3, 4, 5}, false),
+        std::tuple("2, 4, 5, 3", std::vector<int64_t>{3, 4, 5}, true),
+        std::tuple("2, 12, 5", std::vector<int64_t>{1, 12, 5}, false),
+        std::tuple("2, 1, 12, 5", std::vector<int64_t>{1, 12, 5}, false),
+        std::tuple("2, 12, 5, 1", std::vector<int64_t>{1, 12, 5}, false)}) {
+    const auto dataset = MapNpy(
+        {.inputs = WriteTestFile("p.npy", NpyOf<uint8_t>("|u1", shape, bytes)), .pixels = true});
+    EXPECT_EQ(dataset->spec().shape, expected);
+    EXPECT_EQ(dataset->spec().channels_last, channels_last);
+    std::vector<std::byte> image(60);
+    ReadImage(*dataset, 1, image);
+    EXPECT_EQ(std::memcmp(image.data(), bytes.data() + 60, 60), 0);
+  }
+  EXPECT_THAT(DataErrorOf([] {
+                MapNpy({.inputs = WriteTestFile("p.npy", NpyOf<float>("<f4", "1, 2, 1", {1, 2})),
+                        .pixels = true});
+              }),
+              HasSubstr("PIXELS are unsigned bytes of 3 or 4 dimensions, not [1, 2, 1]"));
+}
+
+TEST(Npy, RefusesWhatItCannotRead) {
+  const auto error_of = [](const std::string& content) {
+    return DataErrorOf([&] { MapNpy({.inputs = WriteTestFile("bad.npy", content)}); });
+  };
+  const std::vector<float> four{1, 2, 3, 4};
+  const std::string good = NpyOf<float>("<f4", "2, 2", four);
+  for (size_t bytes = 1; bytes < good.size(); ++bytes) {
+    EXPECT_THAT(error_of(good.substr(0, bytes)), HasSubstr("bad.npy: "));
+  }
+  EXPECT_THAT(error_of(""), HasSubstr("the file is empty"));
+  EXPECT_THAT(error_of(good + "x"),
+              HasSubstr("17 bytes of numbers where the header says 16: there"));
+  EXPECT_THAT(error_of(good.substr(0, good.size() - 1)), HasSubstr("it is cut short"));
+  EXPECT_THAT(error_of("PK\x03\x04 an archive"), HasSubstr("no .npy file: take the arrays out"));
+  EXPECT_THAT(error_of(NpyOf<float>(">f4", "2, 2", four)), HasSubstr("numbers of type >f4"));
+  EXPECT_THAT(error_of(NpyOf<float>("<c8", "2", four)), HasSubstr("numbers of type <c8"));
+  EXPECT_THAT(
+      error_of(NpyText("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "1234")),
+      HasSubstr("numbers of type several fields"));
+  EXPECT_THAT(error_of(NpyText("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1)}", "1234")),
+              HasSubstr("column by column"));
+  EXPECT_THAT(error_of(NpyText("{'descr': '<f4', 'shape': (1, 1)}", "1234")),
+              HasSubstr("no 'fortran_order'"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "99999999999, 99999999999", four)),
+              HasSubstr("shape is larger than any file"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "99999999999999999999999, 1", four)),
+              HasSubstr("shape is larger than any file"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "", {1})), HasSubstr("one number is no data set"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "0, 3", {})), HasSubstr("the array is empty"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "4,", four)), HasSubstr("its first dimension counts"));
+}
+
+TEST(Npy, RefusesTargetsThatDoNotFit) {
+  const std::string inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "2, 2", {1, 2, 3, 4}));
+  const auto error_of = [&](const std::string& targets, Task task, int64_t classes) {
+    return DataErrorOf([&] {
+      MapNpy({.inputs = inputs,
+              .targets = WriteTestFile("y.npy", targets),
+              .task = task,
+              .classes = classes});
+    });
+  };
+  constexpr Task kClasses = Task::kClassification;
+  EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "3,", {0, 1, 2}), kClasses, 0),
+              HasSubstr("3 targets for the 2 inputs of"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {0, 1}), kClasses, 0),
+              HasSubstr("labels are one integer for each sample"));
+  EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "2,", {0, 3}), kClasses, 3),
+              HasSubstr("sample 1: label 3 is out of range: data.classes is 3"));
+  EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "2,", {0, -1}), kClasses, 0),
+              HasSubstr("sample 1: label -1 is out of range"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "2, 2", {0, 1, 2, 1}), Task::kMultiLabel, 0),
+              HasSubstr("sample 1: 2 is no 0 or 1"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {0, NAN}), Task::kRegression, 0),
+              HasSubstr("sample 1: nan is no finite number"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {0, 1}), Task::kRegression, 2),
+              HasSubstr("1 numbers for each sample where data.classes is 2"));
+}
+
+}  // namespace
+}  // namespace lockstep

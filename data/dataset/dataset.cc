@@ -1,0 +1,160 @@
+#include "data/dataset/dataset.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/error.h"
+#include "data/dataset/in_memory.h"
+#include "data/dataset/permutation.h"
+
+namespace lockstep {
+namespace {
+
+class InMemory : public Dataset {
+ public:
+  InMemory(SampleSpec spec, std::vector<std::byte> inputs, std::vector<std::byte> targets)
+      : spec_(std::move(spec)),
+        bytes_(spec_.bytes()),
+        target_bytes_(spec_.target_bytes()),
+        inputs_(std::move(inputs)),
+        targets_(std::move(targets)) {}
+
+  int64_t size() const override { return static_cast<int64_t>(targets_.size()) / target_bytes_; }
+  const SampleSpec& spec() const override { return spec_; }
+
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
+    std::memcpy(input, inputs_.data() + index * bytes_, bytes_);
+    std::memcpy(target, targets_.data() + index * target_bytes_, target_bytes_);
+  }
+
+ private:
+  SampleSpec spec_;
+  int64_t bytes_;
+  int64_t target_bytes_;
+  std::vector<std::byte> inputs_;
+  std::vector<std::byte> targets_;
+};
+
+// {count, shape...}
+std::vector<int64_t> BatchShape(int64_t count, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> batch{count};
+  batch.insert(batch.end(), shape.begin(), shape.end());
+  return batch;
+}
+
+}  // namespace
+
+int64_t SampleSpec::bytes() const {
+  return c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+std::vector<int64_t> SampleSpec::target_shape() const {
+  switch (task) {
+    case Task::kClassification:
+      return {};
+    case Task::kMultiLabel:
+    case Task::kRegression:
+      return {classes};
+    case Task::kLanguage:
+      return shape;
+  }
+  throw BugError("task {}", static_cast<int>(task));
+}
+
+at::ScalarType SampleSpec::target_dtype() const {
+  return task == Task::kMultiLabel || task == Task::kRegression ? at::kFloat : at::kLong;
+}
+
+int64_t SampleSpec::targets() const { return c10::multiply_integers(target_shape()); }
+
+int64_t SampleSpec::target_bytes() const {
+  return targets() * static_cast<int64_t>(c10::elementSize(target_dtype()));
+}
+
+at::Tensor EmptyInputs(const SampleSpec& spec, int64_t count, at::TensorOptions where) {
+  return at::empty(
+      BatchShape(count, spec.shape), where.dtype(spec.dtype),
+      spec.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+}
+
+at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions where) {
+  return at::empty(BatchShape(count, spec.target_shape()), where.dtype(spec.target_dtype()));
+}
+
+ReadTimes ReadTimes::operator-(const ReadTimes& other) const {
+  return {.files = files - other.files,
+          .decoding = decoding - other.decoding,
+          .resizing = resizing - other.resizing,
+          .gpu = gpu - other.gpu};
+}
+
+void Dataset::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                       std::byte* target) const {
+  for (const int64_t index : indices) {
+    Read(index, epoch, input, target);
+    input += spec().bytes();
+    target += spec().target_bytes();
+  }
+}
+
+Subset::Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
+    : WrappedDataset(*whole), owned_(std::move(whole)), indices_(std::move(indices)) {}
+
+void Subset::Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const {
+  whole_.Read(indices_[index], epoch, input, target);
+}
+
+void Subset::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                      std::byte* target) const {
+  std::vector<int64_t> of_whole;
+  of_whole.reserve(indices.size());
+  for (const int64_t index : indices) of_whole.push_back(indices_[index]);
+  whole_.ReadSome(of_whole, epoch, input, target);
+}
+
+Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {
+  const auto validation =
+      static_cast<int64_t>(std::ceil(static_cast<double>(samples) * validation_fraction));
+  if (validation < 1 || validation >= samples) {
+    throw UsageError(
+        "validation_fraction {} of {} samples leaves {} to train on and {} to validate",
+        validation_fraction, samples, samples - validation, validation);
+  }
+  const Permutation order(samples, seed, ~uint64_t{0});
+  Split split;
+  for (int64_t position = 0; position < samples; ++position) {
+    const bool trains = position < samples - validation;
+    (trains ? split.train : split.validation).push_back(order.Of(position));
+  }
+  std::sort(split.train.begin(), split.train.end());
+  std::sort(split.validation.begin(), split.validation.end());
+  return split;
+}
+
+std::string ReadWholeFile(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (error) throw DataError("{}: cannot be opened: {}", path, error.message());
+  if (size == 0) throw DataError("{}: the file is empty", path);
+  std::string bytes(size, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
+  file.read(bytes.data(), static_cast<std::streamsize>(size));
+  if (!file) throw DataError("{}: cannot be read to its end: {}", path, std::strerror(errno));
+  return bytes;
+}
+
+std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
+                                            std::vector<std::byte> targets) {
+  return std::make_shared<InMemory>(std::move(spec), std::move(inputs), std::move(targets));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// What the readers of small formats share: whole files, and a data set that lies in memory.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset/dataset.h"
+
+namespace lockstep {
+
+// The file's bytes. Throws Error (kData) when it cannot be read or is empty.
+std::string ReadWholeFile(const std::string& path);
+
+// `inputs` holds inputs of spec.bytes() bytes, one after the other, and `targets` as many targets of
+// spec.target_bytes().
+std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
+                                            std::vector<std::byte> targets);
+
+// The bytes of `numbers`.
+template <typename Number>
+std::vector<std::byte> BytesOf(const std::vector<Number>& numbers) {
+  const auto bytes = std::as_bytes(std::span(numbers));
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// SkipBad: a data set in which another sample stands for each one that cannot be read.
+//
+// Promise: which sample stands for which depends on the seed, the epoch and the index alone, and it is
+// one of this data set. Each bad sample is reported once; with more than `limit` of them, those that
+// were only read ahead included, Read() throws.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/dataset/skip_bad_test.cc)
+//   more than `limit` samples are bad, or every one that was tried -> Error (kData) with the last one's
+//     reason -> SkipBad.ThrowsBeyondTheLimit
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "data/dataset/dataset.h"
+
+namespace lockstep {
+
+class SkipBad : public WrappedDataset {
+ public:
+  SkipBad(std::shared_ptr<const Dataset> whole, int64_t limit, uint64_t seed);
+
+  void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
+  void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                std::byte* target) const override;
+  int64_t samples_at_once() const override { return whole_.samples_at_once(); }
+  std::vector<std::string> TakeReports() const override;
+
+ private:
+  void Report(int64_t index, const Error& error) const;
+
+  std::shared_ptr<const Dataset> owned_;
+  int64_t limit_;
+  uint64_t seed_;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable std::set<int64_t> bad_;
+  mutable std::vector<std::string> untold_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// Reading one sample, for tests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "data/dataset/dataset.h"
+
+namespace lockstep {
+
+// The numbers of sample `index`, and its label.
+inline std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {
+  std::vector<float> input(dataset.spec().bytes() / sizeof(float));
+  dataset.Read(index, 0, reinterpret_cast<std::byte*>(input.data()),
+               reinterpret_cast<std::byte*>(label));
+  return input;
+}
+
+// Writes the bytes of sample `index` to `image`; returns its label.
+inline int64_t ReadImage(const Dataset& dataset, int64_t index, std::vector<std::byte>& image) {
+  int64_t label = -2;
+  dataset.Read(index, 0, image.data(), reinterpret_cast<std::byte*>(&label));
+  return label;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,122 @@
+#include "data/feed/device_feed.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <utility>
+
+namespace lockstep {
+
+struct DeviceFeed::Gpu {
+  using Event = std::shared_ptr<at::cuda::CUDAEvent>;
+
+  struct Slot {
+    at::Tensor input;
+    at::Tensor target;
+    at::Tensor draws;
+    MicroBatch origin;
+    Event copied;
+    at::cuda::CUDAEvent consumed;
+  };
+
+  // One that keeps the time, in `stream` now.
+  static Event Record(const at::cuda::CUDAStream& stream) {
+    auto event = std::make_shared<at::cuda::CUDAEvent>(cudaEventDefault);
+    event->record(stream);
+    return event;
+  }
+
+  explicit Gpu(at::Device device)
+      : device(device),
+        stream(at::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index())) {}
+
+  at::Device device;
+  at::cuda::CUDAStream stream;
+  std::array<Slot, 2> slots;
+  // The end of the work on one batch and the end of the copy of the next, in order.
+  std::deque<std::pair<Event, Event>> gaps;
+  double waited_s = 0;
+  int in_use = -1;
+  int next = 0;
+  bool prefetched = false;  // slots[next] is filled or being filled
+};
+
+DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch,
+                       at::Device device)
+    : loader_(loader) {
+  if (!device.is_cuda()) return;
+  gpu_ = std::make_unique<Gpu>(device);
+  for (Gpu::Slot& slot : gpu_->slots) {
+    slot.input = EmptyInputs(spec, max_micro_batch, device);
+    slot.target = EmptyTargets(spec, max_micro_batch, device);
+    slot.draws = EmptyDraws(loader.augment(), max_micro_batch, device);
+    // The memory may have been another tensor's, whose work is still queued.
+    slot.consumed.record(at::cuda::getCurrentCUDAStream(device.index()));
+  }
+}
+
+// Copies that are under way write to memory that is then somebody else's.
+DeviceFeed::~DeviceFeed() {
+  if (gpu_) gpu_->stream.synchronize();
+}
+
+DeviceBatch DeviceFeed::Next() {
+  if (!gpu_) {
+    if (std::exchange(lent_, true)) loader_.Release();
+    HostBatch batch = loader_.Next();
+    return {std::move(batch.origin), batch.input, batch.target, batch.draws};
+  }
+  const at::cuda::CUDAStream current = at::cuda::getCurrentCUDAStream(gpu_->device.index());
+  if (gpu_->in_use >= 0) gpu_->slots[gpu_->in_use].consumed.record(current);
+  Prefetch();
+  gpu_->prefetched = false;
+  gpu_->in_use = std::exchange(gpu_->next, 1 - gpu_->next);
+  Gpu::Slot& slot = gpu_->slots[gpu_->in_use];
+  slot.copied->block(current);
+  const auto count = static_cast<int64_t>(slot.origin.indices.size());
+  return {std::move(slot.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count),
+          slot.draws.defined() ? slot.draws.narrow(0, 0, count) : at::Tensor()};
+}
+
+double DeviceFeed::waited_s() {
+  if (!gpu_) return loader_.times().waiting;
+  CountGaps();
+  return gpu_->waited_s;
+}
+
+void DeviceFeed::CountGaps() {
+  std::deque<std::pair<Gpu::Event, Gpu::Event>>& gaps = gpu_->gaps;
+  for (; !gaps.empty() && gaps.front().first->query() && gaps.front().second->query();
+       gaps.pop_front()) {
+    const auto [done, copied] = gaps.front();
+    gpu_->waited_s += 1e-3 * std::max(0.0F, done->elapsed_time(*copied));
+  }
+}
+
+void DeviceFeed::Prefetch() {
+  if (!gpu_ || std::exchange(gpu_->prefetched, true)) return;
+  // Before the loader is waited for, during which the device may run out of work.
+  const Gpu::Event done = Gpu::Record(at::cuda::getCurrentCUDAStream(gpu_->device.index()));
+  HostBatch batch = loader_.Next();
+  Gpu::Slot& slot = gpu_->slots[gpu_->next];
+  {
+    const c10::cuda::CUDAStreamGuard guard(gpu_->stream);
+    slot.consumed.block(gpu_->stream);
+    slot.input.narrow(0, 0, batch.input.size(0)).copy_(batch.input, /*non_blocking=*/true);
+    slot.target.narrow(0, 0, batch.target.size(0)).copy_(batch.target, /*non_blocking=*/true);
+    if (slot.draws.defined()) {
+      slot.draws.narrow(0, 0, batch.draws.size(0)).copy_(batch.draws, /*non_blocking=*/true);
+    }
+    slot.copied = Gpu::Record(gpu_->stream);
+  }
+  if (gpu_->in_use >= 0) gpu_->gaps.emplace_back(done, slot.copied);
+  CountGaps();
+  slot.origin = std::move(batch.origin);
+  loader_.Release([copied = slot.copied] { copied->synchronize(); });
+}
+
+}  // namespace lockstep

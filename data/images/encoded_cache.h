@@ -1,0 +1,14 @@
+// A source of images that keeps the files' bytes in memory once they were loaded, as far as a budget goes.
+#pragma once
+
+#include <memory>
+
+#include "data/images/image_source.h"
+#include "data/images/kept_bytes.h"
+
+namespace lockstep {
+
+std::shared_ptr<const ImageSource> KeepEncoded(std::shared_ptr<const ImageSource> source,
+                                               std::shared_ptr<MemoryBudget> budget);
+
+}  // namespace lockstep

@@ -1,0 +1,276 @@
+#include "data/images/image_dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "data/dataset/sample_random.h"
+#include "data/images/encoded_cache.h"
+#include "data/images/gpu_decoder.h"
+#include "data/images/image_decoder.h"
+#include "data/images/resize.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kChannels = 3;
+constexpr size_t kKeptBytes = size_t{128} << 20;  // of a thread's memory, for the next image
+
+// What a thread keeps from one image to the next.
+struct Workshop {
+  std::vector<std::byte> file;
+  ImageDecoder decoder;
+  Resizer resizer;
+  // Of many images at once:
+  std::vector<std::vector<std::byte>> files;
+  std::optional<GpuDecoder> gpu;
+};
+
+// Nanoseconds of all threads.
+struct Clocks {
+  using Clock = std::chrono::steady_clock;
+  enum Phase { kReading, kDecoding, kResizing, kGpu, kPhases };
+  std::array<std::atomic<int64_t>, kPhases> ns{};
+
+  // Counts the time since `begin` to `phase`, and begins anew.
+  void Count(Phase phase, Clock::time_point& begin) {
+    const Clock::time_point now = Clock::now();
+    ns[phase].fetch_add(std::chrono::nanoseconds(now - begin).count(), std::memory_order_relaxed);
+    begin = now;
+  }
+};
+
+// Whole decoded images: the size, then the rows without gaps.
+class DecodedCache {
+ public:
+  DecodedCache(int64_t samples, std::shared_ptr<MemoryBudget> budget)
+      : kept_(samples, std::move(budget)) {}
+
+  // No pixels: it is not kept.
+  ImageView Find(int64_t sample) const {
+    const std::span<const std::byte> bytes = kept_.Find(sample);
+    if (bytes.empty()) return {};
+    ImageSize size;
+    std::memcpy(&size, bytes.data(), sizeof(size));
+    return {.pixels = reinterpret_cast<const uint8_t*>(bytes.data() + sizeof(size)),
+            .width = size.width,
+            .height = size.height,
+            .stride = kChannels * size.width};
+  }
+
+  void Keep(int64_t sample, const ImageView& image) {
+    const ImageSize size = {image.width, image.height};
+    const size_t row_bytes = kChannels * image.width;
+    kept_.Keep(sample, sizeof(size) + row_bytes * image.height, [&](std::byte* to) {
+      std::memcpy(to, &size, sizeof(size));
+      to += sizeof(size);
+      for (int64_t y = 0; y < image.height; ++y, to += row_bytes) {
+        std::memcpy(to, image.pixels + y * image.stride, row_bytes);
+      }
+    });
+  }
+
+ private:
+  KeptBytes kept_;
+};
+
+class Images : public Dataset {
+ public:
+  Images(std::shared_ptr<const ImageSource> source, std::shared_ptr<DecodedCache> decoded,
+         const ImageOptions& options, bool augments)
+      : source_(std::move(source)),
+        decoded_(std::move(decoded)),
+        options_(options),
+        augments_(augments),
+        spec_{.shape = {kChannels, options.size, options.size},
+              .dtype = at::kByte,
+              .channels_last = true,
+              .classes = source_->classes(),
+              .class_names = source_->class_names()} {}
+
+  int64_t size() const override { return source_->size(); }
+  const SampleSpec& spec() const override { return spec_; }
+
+  std::shared_ptr<const Dataset> Plain() const override {
+    return std::make_shared<Images>(source_, decoded_, options_, /*augments=*/false);
+  }
+
+  void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
+    ReadSome(std::span(&index, 1), epoch, input, target);
+  }
+
+  void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
+                std::byte* target) const override {
+    static thread_local std::unique_ptr<Workshop> kept;
+    if (!kept) kept = std::make_unique<Workshop>();
+    std::vector<bool> is_cut;  // on the GPU
+    if (options_.gpu) {
+      is_cut = CutOnGpu(indices, epoch, *kept, reinterpret_cast<uint8_t*>(input));
+    }
+    size_t used = 0;  // of the workshop's memory, for one image
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (!options_.gpu || !is_cut[i]) {
+        const size_t pixels = Cut(indices[i], epoch, *kept, reinterpret_cast<uint8_t*>(input));
+        used = std::max(used, kept->file.size() + pixels);
+      }
+      const int64_t label = source_->LabelOf(indices[i]);
+      static_assert(ImageSource::kNoLabel == kNoLabel);
+      std::memcpy(target, &label, sizeof(label));
+      input += spec_.bytes();
+      target += spec_.target_bytes();
+    }
+    // One huge image must not cost every thread its memory for good.
+    if (used > kKeptBytes) kept.reset();
+  }
+
+  int64_t samples_at_once() const override { return options_.gpu ? GpuDecoder::kAtOnce : 1; }
+
+  std::string Fingerprint() const override { return source_->Fingerprint(); }
+
+  ReadTimes times() const override {
+    const auto seconds = [&](Clocks::Phase phase) {
+      return 1e-9 * static_cast<double>(clocks_.ns[phase].load(std::memory_order_relaxed));
+    };
+    return {.files = seconds(Clocks::kReading),
+            .decoding = seconds(Clocks::kDecoding),
+            .resizing = seconds(Clocks::kResizing),
+            .gpu = seconds(Clocks::kGpu)};
+  }
+
+ private:
+  // What is seen of a sample in an epoch. BoxIn() is to be asked first.
+  class View {
+   public:
+    View(const Images& images, int64_t index, int64_t epoch)
+        : images_(images), random_(images.options_.seed, epoch, index) {}
+
+    Box BoxIn(const ImageSize& image) {
+      return images_.augments_ ? RandomCrop(image, images_.options_.crop, random_)
+                               : CenterCrop(image, images_.options_.center);
+    }
+    bool Mirrored() {
+      return images_.augments_ && images_.options_.mirror && random_.Uniform() < 0.5;
+    }
+
+   private:
+    const Images& images_;
+    SampleRandom random_;
+  };
+
+  // Decodes and resizes an image on this thread. Returns how many bytes of pixels the workshop holds of it.
+  size_t Cut(int64_t index, int64_t epoch, Workshop& workshop, uint8_t* input) const {
+    Clocks::Clock::time_point begin = Clocks::Clock::now();
+    View view(*this, index, epoch);
+    ImageDecoder::Part part;
+    if (decoded_) part.pixels = decoded_->Find(index);
+    size_t pixel_bytes = 0;
+    if (part.pixels.pixels != nullptr) {
+      part.box = view.BoxIn({part.pixels.width, part.pixels.height});
+    } else {
+      const std::span<const std::byte> file = Load(index, workshop.file);
+      clocks_.Count(Clocks::kReading, begin);
+      part = Decode(index, file, workshop.decoder, view);
+      pixel_bytes = part.pixels.stride * part.pixels.height;
+      clocks_.Count(Clocks::kDecoding, begin);
+    }
+    workshop.resizer.Resize(part.pixels, part.box, options_.size, options_.size, view.Mirrored(),
+                            input);
+    clocks_.Count(Clocks::kResizing, begin);
+    return pixel_bytes;
+  }
+
+  // Decodes and resizes on the GPU what its decoder takes. Returns which images that are.
+  std::vector<bool> CutOnGpu(std::span<const int64_t> indices, int64_t epoch, Workshop& workshop,
+                             uint8_t* input) const {
+    Clocks::Clock::time_point begin = Clocks::Clock::now();
+    std::vector<GpuDecoder::Job> jobs(indices.size());
+    workshop.files.resize(indices.size());
+    for (size_t i = 0; i < indices.size(); ++i) {
+      try {
+        const std::span<const std::byte> file = Load(indices[i], workshop.files[i]);
+        const ImageSize size = workshop.decoder.Open(file);
+        if (!workshop.decoder.IsPlainJpeg()) continue;
+        if (size.width > GpuDecoder::kMostPixels / size.height) continue;
+        View view(*this, indices[i], epoch);
+        jobs[i] = {.file = file, .size = size, .box = view.BoxIn(size), .mirror = view.Mirrored()};
+      } catch (const Error&) {
+        continue;  // Cut() says why
+      }
+    }
+    clocks_.Count(Clocks::kReading, begin);
+    if (!workshop.gpu || workshop.gpu->device() != *options_.gpu) {
+      workshop.gpu.emplace(*options_.gpu);
+    }
+    std::vector<bool> is_cut = workshop.gpu->Cut(jobs, options_.size, options_.size, input);
+    size_t used = 0;
+    for (const std::vector<std::byte>& file : workshop.files) used += file.size();
+    if (used > kKeptBytes) workshop.files.clear();
+    clocks_.Count(Clocks::kGpu, begin);
+    return is_cut;
+  }
+
+  std::span<const std::byte> Load(int64_t index, std::vector<std::byte>& buffer) const {
+    try {
+      return source_->Load(index, buffer);
+    } catch (const std::bad_alloc&) {
+      throw DataError("{}: there is not enough memory to read it", source_->NameOf(index));
+    }
+  }
+
+  // The part of the image that is seen; with a cache of pixels of the whole image, which is kept if there
+  // is room.
+  ImageDecoder::Part Decode(int64_t index, std::span<const std::byte> file, ImageDecoder& decoder,
+                            View& view) const {
+    try {
+      const ImageSize size = decoder.Open(file);
+      const Box box = view.BoxIn(size);
+      if (!decoded_) return decoder.Decode(box, options_.size, options_.size);
+      const Box all = {0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
+      const ImageView pixels = decoder.Decode(all, size.width, size.height).pixels;
+      decoded_->Keep(index, pixels);
+      return {.pixels = pixels, .box = box};
+    } catch (const Error& error) {
+      throw Error(error.status(), fmt::format("{}: {}", source_->NameOf(index), error.what()));
+    } catch (const std::bad_alloc&) {
+      throw DataError("{}: there is not enough memory to decode it", source_->NameOf(index));
+    }
+  }
+
+  std::shared_ptr<const ImageSource> source_;
+  std::shared_ptr<DecodedCache> decoded_;  // null: parts are decoded, as far as they are needed
+  ImageOptions options_;
+  bool augments_;
+  mutable Clocks clocks_;
+  SampleSpec spec_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options) {
+  if (options.gpu && options.cache == ImageCache::kDecoded) {
+    throw UsageError("images decoded on a GPU are not kept: cache the files");
+  }
+  std::shared_ptr<const ImageSource> source = OpenImageSource(options.source);
+  std::shared_ptr<DecodedCache> decoded;
+  switch (options.cache) {
+    case ImageCache::kOff:
+      break;
+    case ImageCache::kEncoded:
+      source = KeepEncoded(std::move(source), options.budget);
+      break;
+    case ImageCache::kDecoded:
+      decoded = std::make_shared<DecodedCache>(source->size(), options.budget);
+      break;
+  }
+  return std::make_shared<Images>(std::move(source), std::move(decoded), options,
+                                  /*augments=*/true);
+}
+
+}  // namespace lockstep

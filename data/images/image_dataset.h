@@ -1,0 +1,59 @@
+// Images as samples: JPEG and PNG files, decoded and cut to one size.
+//
+// Promise: what Read() gives depends on the file, the seed, the epoch and the sample's number alone, never
+// on the thread nor on what is kept in memory.
+//
+// While training, each epoch sees another part of the image (RandomCrop in data/images/crop.h), mirrored half of
+// the time. Plain() sees the middle. Either is decoded, as far as it is needed, and resized with
+// antialiasing; with ImageCache::kDecoded the whole image is decoded at its own size, kept or not.
+//
+// What a thread needs to decode (data/images/image_decoder.h, data/images/resize.h) it keeps. With ImageOptions::gpu the
+// files that a GPU's decoder takes are decoded there, many at once (data/images/gpu_decoder.h); the others, and
+// those that it finds damaged, are for the thread.
+//
+// What a cache is worth is measured in data/feed/image_cache_bench.cc.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
+//   files that cannot be listed as classes -> Error (kData) (data/images/image_source.h)
+//   a file that is damaged, of another kind, or gone since -> Error (kData) from Read() with its name
+//     -> ImageFolderTest.NamesTheFileThatCannotBeRead
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset/dataset.h"
+#include "data/images/crop.h"
+#include "data/images/image_source.h"
+#include "data/images/kept_bytes.h"
+
+namespace lockstep {
+
+// What is kept in memory of images that were read.
+enum class ImageCache {
+  kOff,
+  kEncoded,  // the files' bytes
+  kDecoded,  // the pixels
+};
+
+struct ImageOptions {
+  ImageSourceOptions source;
+  int64_t size = 224;  // of the square that is cut, in pixels
+  CropOptions crop{};  // in training
+  bool mirror = true;
+  double center = 0.875;  // the share of the shorter side that evaluation sees
+  uint64_t seed = 0;
+  std::optional<at::Device> gpu{};  // that decodes; not with ImageCache::kDecoded
+  ImageCache cache = ImageCache::kOff;
+  std::shared_ptr<MemoryBudget> budget{};  // of the cache; null: nothing is kept
+};
+
+// Throws Error (kData, kUsage).
+std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options);
+
+}  // namespace lockstep

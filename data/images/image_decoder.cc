@@ -1,0 +1,382 @@
+#include "data/images/image_decoder.h"
+
+#include <png.h>
+// jpeglib.h needs them before it.
+#include <csetjmp>
+#include <cstdio>
+// clang-format off
+#include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kChannels = 3;
+
+// Columns beyond what is asked for on each side: fancy upsampling makes the outermost one wrong.
+constexpr int64_t kMargin = 1;
+
+constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1a\n";
+
+std::string_view AsText(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Whether the bytes begin as `signature` does, as far as they go.
+bool BeginsLike(std::string_view bytes, std::string_view signature) {
+  return signature.starts_with(bytes.substr(0, signature.size()));
+}
+
+Error NotAnImage(std::string_view bytes) {
+  std::string begin;
+  for (const char byte : bytes.substr(0, 4)) {
+    begin += fmt::format("{}{:02x}", begin.empty() ? "" : " ", static_cast<uint8_t>(byte));
+  }
+  std::string_view format;
+  if (bytes.starts_with("GIF8")) {
+    format = ": GIF";
+  } else if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP")) {
+    format = ": WebP";
+  } else if (bytes.starts_with("BM")) {
+    format = ": BMP";
+  } else if (bytes.starts_with(std::string_view("II*\0", 4)) ||
+             bytes.starts_with(std::string_view("MM\0*", 4))) {
+    format = ": TIFF";
+  }
+  return DataError("not a JPEG or PNG file (begins with {}{})", begin, format);
+}
+
+void CheckSize(const ImageSize& size) {
+  if (size.width == 0 || size.height == 0) {
+    throw DataError("the image has no pixels: {} x {}", size.width, size.height);
+  }
+  if (size.width > ImageDecoder::kMaxPixels / size.height) {
+    throw DataError("{} x {} pixels: a decompression bomb (more than {} are refused)", size.width,
+                    size.height, ImageDecoder::kMaxPixels);
+  }
+}
+
+struct Range {
+  int64_t begin;
+  int64_t end;  // the first one that is not in it
+};
+
+// Which of `size` pixels are read to make `output` ones of the `length` ones from `start` on.
+Range Needed(double start, double length, int64_t output, int64_t size) {
+  const double support = std::max(1.0, length / static_cast<double>(output));
+  const double limit = static_cast<double>(size);
+  return {static_cast<int64_t>(std::floor(std::clamp(start - support, 0.0, limit))),
+          static_cast<int64_t>(std::ceil(std::clamp(start + length + support, 0.0, limit)))};
+}
+
+// As PIL: the product of the two fractions of 255, rounded.
+int MulDiv255(int a, int b) {
+  const int product = a * b + 128;
+  return ((product >> 8) + product) >> 8;
+}
+
+void RgbOfInvertedCmyk(const uint8_t* cmyk, int64_t pixels, uint8_t* rgb) {
+  for (int64_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
+    for (int c = 0; c < 3; ++c) {
+      rgb[c] = static_cast<uint8_t>(cmyk[3] - MulDiv255(255 - cmyk[c], cmyk[3]));
+    }
+  }
+}
+
+// What libpng is given, and what it says when it fails.
+struct Png {
+  const std::byte* next;
+  size_t left;
+  bool truncated = false;
+  std::array<char, 128> message{};
+  png_structp reader = nullptr;
+  png_infop info = nullptr;
+
+  explicit Png(std::span<const std::byte> file) : next(file.data()), left(file.size()) {}
+  ~Png() { png_destroy_read_struct(&reader, &info, nullptr); }
+  Png(const Png&) = delete;
+  Png& operator=(const Png&) = delete;
+
+  static void Fail(png_structp reader, png_const_charp message) {
+    auto& png = *static_cast<Png*>(png_get_error_ptr(reader));
+    std::snprintf(png.message.data(), png.message.size(), "%s", message);
+    png_longjmp(reader, 1);
+  }
+  static void Ignore(png_structp, png_const_charp) {}
+  static void Read(png_structp reader, png_bytep to, size_t bytes) {
+    auto& png = *static_cast<Png*>(png_get_io_ptr(reader));
+    if (bytes > png.left) {
+      png.truncated = true;
+      png_error(reader, "end of the file");
+    }
+    std::memcpy(to, png.next, bytes);
+    png.next += bytes;
+    png.left -= bytes;
+  }
+
+  // False when libpng failed. It comes back by longjmp: there is nothing to destroy here.
+  bool Decode(const ImageSize& size, uint8_t* pixels) {
+    if (setjmp(png_jmpbuf(reader))) return false;
+    png_set_read_fn(reader, this, &Read);
+    png_read_info(reader, info);
+    png_set_expand(reader);  // a palette to RGB, 1, 2 and 4 bits of grey to 8
+    png_set_gray_to_rgb(reader);
+    png_set_strip_16(reader);
+    png_set_strip_alpha(reader);
+    const int passes = png_set_interlace_handling(reader);
+    png_read_update_info(reader, info);
+    if (png_get_rowbytes(reader, info) != static_cast<size_t>(size.width * kChannels)) {
+      png_error(reader, "rows of another size");
+    }
+    for (int pass = 0; pass < passes; ++pass) {
+      for (int64_t y = 0; y < size.height; ++y) {
+        png_read_row(reader, pixels + y * size.width * kChannels, nullptr);
+      }
+    }
+    png_read_end(reader, nullptr);
+    return true;
+  }
+};
+
+}  // namespace
+
+// libjpeg's state. It reports by longjmp, which must not pass by a destructor: what calls libjpeg
+// does so in a function given to Try(), whose variables have none.
+struct ImageDecoder::Jpeg {
+  jpeg_decompress_struct info{};
+  jpeg_error_mgr errors{};
+  std::jmp_buf failed;
+  bool header_read = false;
+  std::unique_ptr<uint8_t[]> cmyk_rows;
+  int64_t cmyk_bytes = 0;
+
+  Jpeg() = default;
+  ~Jpeg() { jpeg_destroy_decompress(&info); }
+  Jpeg(const Jpeg&) = delete;
+  Jpeg& operator=(const Jpeg&) = delete;
+
+  static void Fail(j_common_ptr info) {
+    std::longjmp(static_cast<Jpeg*>(info->client_data)->failed, 1);
+  }
+
+  static void OnMessage(j_common_ptr info, int level) {
+    if (level >= 0) return;  // a trace
+    switch (info->err->msg_code) {
+      case JWRN_ADOBE_XFORM:
+      case JWRN_EXTRANEOUS_DATA:
+      case JWRN_JFIF_MAJOR:
+      case JWRN_NOT_SEQUENTIAL:
+        return;
+      default:
+        Fail(info);
+    }
+  }
+
+  template <typename Body>
+  bool Succeeds(const Body& body) {
+    if (setjmp(failed)) return false;
+    body();
+    return true;
+  }
+
+  template <typename Body>
+  void Try(const Body& body) {
+    if (Succeeds(body)) return;
+    header_read = false;
+    switch (errors.msg_code) {
+      case JWRN_JPEG_EOF:
+        throw DataError("truncated JPEG file");
+      case JERR_EMPTY_IMAGE:
+        throw DataError("the image has no pixels: {} x {}", info.image_width, info.image_height);
+      default:
+        break;
+    }
+    std::array<char, JMSG_LENGTH_MAX> message;
+    errors.format_message(reinterpret_cast<j_common_ptr>(&info), message.data());
+    throw DataError("damaged JPEG file, or of an unknown kind (libjpeg: {})", message.data());
+  }
+
+  // Ready for a file, with nothing left of the one before.
+  void Restart() {
+    jpeg_destroy_decompress(&info);
+    info = {};
+    info.err = jpeg_std_error(&errors);
+    errors.error_exit = &Fail;
+    errors.emit_message = &OnMessage;
+    info.client_data = this;
+    Try([this] { jpeg_create_decompress(&info); });
+  }
+
+  uint8_t* ReserveCmyk(int64_t bytes) {
+    if (bytes > cmyk_bytes) {
+      cmyk_rows = std::make_unique_for_overwrite<uint8_t[]>(bytes);
+      cmyk_bytes = bytes;
+    }
+    return cmyk_rows.get();
+  }
+};
+
+ImageDecoder::ImageDecoder() : jpeg_(std::make_unique<Jpeg>()) {}
+ImageDecoder::~ImageDecoder() = default;
+
+uint8_t* ImageDecoder::Reserve(int64_t bytes) {
+  if (bytes > pixels_bytes_) {
+    pixels_.reset();
+    pixels_bytes_ = 0;
+    pixels_ = std::make_unique_for_overwrite<uint8_t[]>(bytes);
+    pixels_bytes_ = bytes;
+  }
+  return pixels_.get();
+}
+
+ImageSize ImageDecoder::Open(std::span<const std::byte> file) {
+  file_ = file;
+  size_ = {};
+  jpeg_->header_read = false;
+  const std::string_view bytes = AsText(file);
+  if (bytes.empty()) throw DataError("empty file");
+  if (bytes.starts_with("\xff\xd8")) {
+    is_png_ = false;
+    OpenJpeg();
+    return size_;
+  }
+  if (bytes.size() < 4 || !BeginsLike(bytes, kPngSignature)) throw NotAnImage(bytes);
+  is_png_ = true;
+  // The signature; the first chunk's length and type; width and height. The checksum comes later.
+  constexpr size_t kTypeAt = 12, kWidthAt = 16, kHeightAt = 20, kEnd = 24;
+  if (bytes.size() < kEnd) throw DataError("truncated PNG file");
+  if (bytes.substr(kTypeAt, 4) != "IHDR") throw DataError("damaged PNG file (no IHDR chunk)");
+  const auto number = [&bytes](size_t at) {
+    return int64_t{png_get_uint_32(reinterpret_cast<png_const_bytep>(bytes.data() + at))};
+  };
+  const ImageSize size = {number(kWidthAt), number(kHeightAt)};
+  CheckSize(size);
+  size_ = size;
+  return size_;
+}
+
+void ImageDecoder::OpenJpeg() {
+  Jpeg& jpeg = *jpeg_;
+  jpeg.Restart();
+  jpeg.Try([this, &jpeg] {
+    jpeg_mem_src(&jpeg.info, reinterpret_cast<const uint8_t*>(file_.data()), file_.size());
+    jpeg_read_header(&jpeg.info, TRUE);
+  });
+  const ImageSize size = {jpeg.info.image_width, jpeg.info.image_height};
+  CheckSize(size);
+  size_ = size;
+  jpeg.header_read = true;
+}
+
+bool ImageDecoder::IsPlainJpeg() const {
+  if (is_png_ || !jpeg_->header_read) return false;
+  const jpeg_decompress_struct& info = jpeg_->info;
+  if (info.progressive_mode || info.arith_code || info.data_precision != 8 ||
+      info.jpeg_color_space != JCS_YCbCr || info.comps_in_scan != kChannels) {
+    return false;
+  }
+  const jpeg_component_info& luma = info.comp_info[0];
+  if (luma.h_samp_factor > 2 || luma.v_samp_factor > 2) return false;
+  for (int c = 1; c < kChannels; ++c) {
+    const jpeg_component_info& chroma = info.comp_info[c];
+    if (chroma.h_samp_factor != 1 || chroma.v_samp_factor != 1) return false;
+  }
+  return AsText(file_).ends_with("\xff\xd9");
+}
+
+ImageDecoder::Part ImageDecoder::Decode(const Box& box, int64_t width, int64_t height) {
+  const bool meets = box.x < static_cast<double>(size_.width) && box.x + box.width > 0 &&
+                     box.y < static_cast<double>(size_.height) && box.y + box.height > 0;
+  if (!meets || !(box.width > 0 && box.height > 0) || width < 1 || height < 1) {
+    throw BugError("Decode() of {} x {} pixels at {}, {} to {} x {} of an image of {} x {}",
+                   box.width, box.height, box.x, box.y, width, height, size_.width, size_.height);
+  }
+  return is_png_ ? DecodePng(box) : DecodeJpeg(box, width, height);
+}
+
+ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64_t height) {
+  Jpeg& jpeg = *jpeg_;
+  jpeg_decompress_struct& info = jpeg.info;
+  if (!jpeg.header_read) OpenJpeg();
+  jpeg.header_read = false;  // it serves one decode
+
+  unsigned reduction = 8;
+  while (reduction > 1 && (box.width < static_cast<double>(width * reduction) ||
+                           box.height < static_cast<double>(height * reduction))) {
+    reduction /= 2;
+  }
+  const Box reduced = {box.x / reduction, box.y / reduction, box.width / reduction,
+                       box.height / reduction};
+  const bool is_cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  info.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
+  info.scale_num = 1;
+  info.scale_denom = reduction;
+  info.dct_method = JDCT_ISLOW;
+  info.do_fancy_upsampling = TRUE;
+  info.do_block_smoothing = FALSE;  // guesses coefficients that a progressive file lacks
+
+  jpeg.Try([&info] { jpeg_start_decompress(&info); });
+  const Range columns = Needed(reduced.x, reduced.width, width, info.output_width);
+  const Range rows = Needed(reduced.y, reduced.height, height, info.output_height);
+  const int64_t left = std::max<int64_t>(columns.begin - kMargin, 0);
+  const int64_t right = std::min<int64_t>(columns.end + kMargin, info.output_width);
+  JDIMENSION first_column = static_cast<JDIMENSION>(left);
+  JDIMENSION part_width = static_cast<JDIMENSION>(right - left);
+  jpeg.Try([&] { jpeg_crop_scanline(&info, &first_column, &part_width); });
+
+  const int64_t part_height = rows.end - rows.begin;
+  const int64_t stride = part_width * kChannels;
+  uint8_t* const pixels = Reserve(part_height * stride);
+  constexpr JDIMENSION kRowsAtOnce = 4;
+  const int64_t cmyk_stride = int64_t{part_width} * 4;
+  uint8_t* const cmyk = is_cmyk ? jpeg.ReserveCmyk(cmyk_stride * kRowsAtOnce) : nullptr;
+  jpeg.Try([&] {
+    if (rows.begin > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(rows.begin));
+    for (int64_t y = 0; y < part_height;) {
+      JSAMPROW to[kRowsAtOnce];
+      const auto count = static_cast<JDIMENSION>(std::min<int64_t>(kRowsAtOnce, part_height - y));
+      for (JDIMENSION i = 0; i < count; ++i) {
+        to[i] = is_cmyk ? cmyk + i * cmyk_stride : pixels + (y + i) * stride;
+      }
+      const JDIMENSION read = jpeg_read_scanlines(&info, to, count);
+      for (JDIMENSION i = 0; is_cmyk && i < read; ++i) {
+        RgbOfInvertedCmyk(to[i], part_width, pixels + (y + i) * stride);
+      }
+      y += read;
+    }
+    jpeg_abort_decompress(&info);
+  });
+  return {
+      .pixels = {.pixels = pixels, .width = part_width, .height = part_height, .stride = stride},
+      .box = {reduced.x - first_column, reduced.y - static_cast<double>(rows.begin), reduced.width,
+              reduced.height}};
+}
+
+ImageDecoder::Part ImageDecoder::DecodePng(const Box& box) {
+  Png png(file_);
+  png.reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, &Png::Fail, &Png::Ignore);
+  png.info = png.reader == nullptr ? nullptr : png_create_info_struct(png.reader);
+  if (png.info == nullptr) throw std::bad_alloc();
+  png_set_user_limits(png.reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // Open() has looked
+  const int64_t stride = size_.width * kChannels;
+  uint8_t* const pixels = Reserve(size_.height * stride);
+  if (!png.Decode(size_, pixels)) {
+    if (png.truncated) throw DataError("truncated PNG file");
+    throw DataError("damaged PNG file (libpng: {})", png.message.data());
+  }
+  return {
+      .pixels = {.pixels = pixels, .width = size_.width, .height = size_.height, .stride = stride},
+      .box = box};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+// Images decoded a second, by one thread: bazel run -c opt //data/images:image_decoder_bench
+//
+// The image is made here: slopes with noise, 500 x 375, 4:2:0, some 62 KiB, as a photo of ImageNet.
+// The limit is libjpeg's Huffman decoder, which crops and reductions do not spare but for the rows
+// below a crop; Parse is that alone. bytes_per_second counts the files' bytes.
+
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "data/images/crop.h"
+#include "data/images/image_decoder.h"
+#include "data/images/testing/write_jpeg.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kWidth = 500;
+constexpr int64_t kHeight = 375;
+constexpr int64_t kNoiseLevels = 27;  // makes the file as large as a photo
+
+std::string WriteImage(bool progressive) {
+  std::mt19937_64 random(1);
+  int64_t noise = 0;  // one for all channels of a pixel
+  const auto source = [&](int64_t x, int64_t y, int channel) {
+    if (channel == 0) noise = static_cast<int64_t>(random() % kNoiseLevels);
+    const int64_t slope = channel == 0   ? x * 200 / kWidth
+                          : channel == 1 ? y * 200 / kHeight
+                                         : (x + y) / 5;
+    return static_cast<uint8_t>(slope + noise);
+  };
+  // 4:2:0
+  return WriteJpeg({.name = "photo", .h_sampling = 2, .v_sampling = 2, .progressive = progressive},
+                   kWidth, kHeight, source, 90);
+}
+
+std::vector<Box> RandomCrops() {
+  std::vector<Box> boxes;
+  for (int64_t i = 0; i < 256; ++i) {
+    SampleRandom random(2, 0, i);
+    boxes.push_back(RandomCrop({kWidth, kHeight}, {}, random));
+  }
+  return boxes;
+}
+
+const Box kAll = {0, 0, kWidth, kHeight};
+
+// Decodes `boxes` in turn for width x height, and looks whether the last one is where it should be.
+void Run(benchmark::State& state, const std::vector<Box>& boxes, int64_t width, int64_t height,
+         bool progressive = false) {
+  const std::string file = WriteImage(progressive);
+  const auto bytes = std::as_bytes(std::span(file));
+  ImageDecoder decoder;
+  size_t next = 0;
+  for (auto _ : state) {
+    decoder.Open(bytes);
+    benchmark::DoNotOptimize(decoder.Decode(boxes[next], width, height));
+    next = (next + 1) % boxes.size();
+  }
+  state.SetItemsProcessed(state.iterations());
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(file.size()));
+
+  ImageDecoder whole_decoder;
+  whole_decoder.Open(bytes);
+  const ImageView whole = whole_decoder.Decode(kAll, kWidth, kHeight).pixels;
+  for (const Box& box : boxes) {
+    decoder.Open(bytes);
+    const auto part = decoder.Decode(box, width, height);
+    if (part.box.width != box.width) continue;  // reduced
+    const auto x = static_cast<int64_t>(box.x), y = static_cast<int64_t>(box.y);
+    const auto part_x = static_cast<int64_t>(part.box.x), part_y = static_cast<int64_t>(part.box.y);
+    for (int64_t row = 0; row < static_cast<int64_t>(box.height); ++row) {
+      if (std::memcmp(part.pixels.pixels + (part_y + row) * part.pixels.stride + part_x * 3,
+                      whole.pixels + (y + row) * whole.stride + x * 3,
+                      static_cast<size_t>(box.width) * 3) != 0) {
+        state.SkipWithError("a part differs from the whole");
+        return;
+      }
+    }
+  }
+}
+
+void BM_Whole(benchmark::State& state) { Run(state, {kAll}, kWidth, kHeight); }
+BENCHMARK(BM_Whole);
+
+void BM_WholeProgressive(benchmark::State& state) { Run(state, {kAll}, kWidth, kHeight, true); }
+BENCHMARK(BM_WholeProgressive);
+
+void BM_RandomCropFor224(benchmark::State& state) { Run(state, RandomCrops(), 224, 224); }
+BENCHMARK(BM_RandomCropFor224);
+
+// Reduced by 2.
+void BM_WholeFor160(benchmark::State& state) { Run(state, {kAll}, 160, 160); }
+BENCHMARK(BM_WholeFor160);
+
+// Reduced by 8.
+void BM_WholeFor32(benchmark::State& state) { Run(state, {kAll}, 32, 32); }
+BENCHMARK(BM_WholeFor32);
+
+// A box in the last corner, all rows above which are parsed only.
+void BM_Parse(benchmark::State& state) {
+  Run(state, {{kWidth - 16.0, kHeight - 16.0, 16, 16}}, 16, 16);
+}
+BENCHMARK(BM_Parse);
+
+}  // namespace
+}  // namespace lockstep
+
+BENCHMARK_MAIN();

@@ -1,0 +1,742 @@
+#include "data/images/image_decoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <png.h>
+#include <sys/mman.h>
+#include <unistd.h>
+// jpeglib.h needs it before it.
+#include <cstdio>
+// clang-format off
+#include <jpeglib.h>
+// clang-format on
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/testing/message_of.h"
+#include "data/images/testing/write_jpeg.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::span<const std::byte> Bytes(const std::string& file) { return std::as_bytes(std::span(file)); }
+
+// A copy of a file right before a page that cannot be read.
+class GuardedFile {
+ public:
+  explicit GuardedFile(std::string_view file) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t pages = (file.size() + page - 1) / page;
+    mapped_bytes_ = (pages + 1) * page;
+    mapping_ =
+        mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping_ == MAP_FAILED) std::abort();
+    auto* const guard = static_cast<std::byte*>(mapping_) + pages * page;
+    if (mprotect(guard, page, PROT_NONE) != 0) std::abort();
+    bytes_ = {guard - file.size(), file.size()};
+    std::memcpy(guard - file.size(), file.data(), file.size());
+  }
+  ~GuardedFile() { munmap(mapping_, mapped_bytes_); }
+  GuardedFile(const GuardedFile&) = delete;
+  GuardedFile& operator=(const GuardedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  void* mapping_ = nullptr;
+  size_t mapped_bytes_ = 0;
+  std::span<const std::byte> bytes_;
+};
+
+struct Image {
+  int64_t width = 0;
+  int64_t height = 0;
+  std::vector<uint8_t> rgb;
+
+  const uint8_t* At(int64_t x, int64_t y) const { return &rgb[(y * width + x) * 3]; }
+};
+
+// Slopes with noise.
+uint8_t Sample(int64_t x, int64_t y, int channel) {
+  uint32_t hash = static_cast<uint32_t>(x * 73856093 ^ y * 19349663 ^ channel * 83492791);
+  hash = (hash ^ (hash >> 13)) * 0x5bd1e995;
+  const int64_t slope = channel == 0 ? x * 2 : channel == 1 ? y * 3 : (x + y) * 2;
+  return static_cast<uint8_t>(20 + slope % 180 + (hash >> 16) % 40);
+}
+
+// Linear all over, without noise: the value at a point between pixels.
+double Gradient(double x, double y, int channel) {
+  return 20 + (channel == 0 ? x * 0.3 : channel == 1 ? y * 0.4 : (x + y) * 0.15);
+}
+
+const JpegKind kKinds[] = {
+    {"4:4:4"},
+    {"4:2:2", 3, 2, 1},
+    {"4:4:0", 3, 1, 2},
+    {"4:2:0", 3, 2, 2},
+    {"4:1:1", 3, 4, 1},
+    {"grey", 1},
+    {"progressive 4:4:4", 3, 1, 1, true},
+    {"progressive 4:2:0", 3, 2, 2, true},
+    {"progressive grey", 1, 1, 1, true},
+    {"restart markers 4:2:0", 3, 2, 2, false, 7},
+    {"CMYK", 4},
+    {"YCCK 4:2:0", 4, 2, 2, false, 0, true},
+};
+
+std::string WriteJpeg(const JpegKind& kind, int64_t width, int64_t height) {
+  return WriteJpeg(kind, width, height, Sample, /*quality=*/90);
+}
+
+// The whole of a JPEG, by libjpeg as it comes.
+Image PlainDecode(const std::string& file) {
+  jpeg_decompress_struct info;
+  jpeg_error_mgr errors;
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_decompress(&info);
+  jpeg_mem_src(&info, reinterpret_cast<const uint8_t*>(file.data()), file.size());
+  jpeg_read_header(&info, TRUE);
+  const bool cmyk = info.num_components == 4;
+  info.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  jpeg_start_decompress(&info);
+  Image image = {.width = info.output_width, .height = info.output_height, .rgb = {}};
+  std::vector<uint8_t> row(image.width * info.output_components);
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW rows[] = {row.data()};
+    jpeg_read_scanlines(&info, rows, 1);
+    if (!cmyk) image.rgb.insert(image.rgb.end(), row.begin(), row.end());
+    for (int64_t x = 0; cmyk && x < image.width; ++x) {
+      for (int c = 0; c < 3; ++c) {
+        const double product = row[x * 4 + c] * row[x * 4 + 3] / 255.0;
+        image.rgb.push_back(static_cast<uint8_t>(std::lround(product)));
+      }
+    }
+  }
+  jpeg_finish_decompress(&info);
+  jpeg_destroy_decompress(&info);
+  return image;
+}
+
+Image Copy(const ImageView& view) {
+  Image image = {.width = view.width, .height = view.height, .rgb = {}};
+  for (int64_t y = 0; y < view.height; ++y) {
+    const uint8_t* const row = view.pixels + y * view.stride;
+    image.rgb.insert(image.rgb.end(), row, row + view.width * 3);
+  }
+  return image;
+}
+
+Image DecodeWhole(ImageDecoder& decoder, std::span<const std::byte> file) {
+  const ImageSize size = decoder.Open(file);
+  const Box all = {0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
+  const auto part = decoder.Decode(all, size.width, size.height);
+  EXPECT_EQ(part.box.x, 0);
+  EXPECT_EQ(part.box.y, 0);
+  EXPECT_EQ(part.box.width, all.width);
+  EXPECT_EQ(part.box.height, all.height);
+  return Copy(part.pixels);
+}
+
+Image DecodeWhole(ImageDecoder& decoder, const std::string& file) {
+  return DecodeWhole(decoder, Bytes(file));
+}
+
+// Every pixel of `whole` that a triangle filter needs is in `part`, and equal.
+void ExpectHolds(const ImageDecoder::Part& part, const Image& whole, const Box& box, int64_t width,
+                 int64_t height) {
+  ASSERT_EQ(part.box.width, box.width) << "reduced";
+  ASSERT_EQ(part.box.height, box.height);
+  const double left = box.x - part.box.x, top = box.y - part.box.y;
+  const int64_t x0 = std::llround(left), y0 = std::llround(top);
+  ASSERT_NEAR(left, static_cast<double>(x0), 1e-9);
+  ASSERT_NEAR(top, static_cast<double>(y0), 1e-9);
+  const double x_support = std::max(1.0, box.width / static_cast<double>(width));
+  const double y_support = std::max(1.0, box.height / static_cast<double>(height));
+  const auto begin = [](double from) {
+    return std::max<int64_t>(static_cast<int64_t>(std::floor(from)), 0);
+  };
+  const auto end = [](double to, int64_t size) {
+    return std::min<int64_t>(static_cast<int64_t>(std::ceil(to)), size);
+  };
+  const int64_t x_begin = begin(box.x - x_support);
+  const int64_t x_end = end(box.x + box.width + x_support, whole.width);
+  const int64_t y_begin = begin(box.y - y_support);
+  const int64_t y_end = end(box.y + box.height + y_support, whole.height);
+  ASSERT_LE(x0, x_begin);
+  ASSERT_GE(x0 + part.pixels.width, x_end);
+  ASSERT_LE(y0, y_begin);
+  ASSERT_GE(y0 + part.pixels.height, y_end);
+  for (int64_t y = y_begin; y < y_end; ++y) {
+    const uint8_t* const row =
+        part.pixels.pixels + (y - y0) * part.pixels.stride + (x_begin - x0) * 3;
+    ASSERT_EQ(std::memcmp(row, whole.At(x_begin, y), (x_end - x_begin) * 3), 0) << "row " << y;
+  }
+}
+
+constexpr struct {
+  int64_t width;
+  int64_t height;
+} kSizes[] = {{1, 1}, {2, 3}, {17, 33}, {33, 16}, {64, 48}, {203, 150}, {501, 375}};
+
+TEST(JpegDecoder, DecodesAWholeFileAsLibjpegDoes) {
+  ImageDecoder decoder;
+  for (const auto& kind : kKinds) {
+    for (const auto& [width, height] : kSizes) {
+      SCOPED_TRACE(fmt::format("{} {} x {}", kind.name, width, height));
+      const std::string file = WriteJpeg(kind, width, height);
+      const Image expected = PlainDecode(file), image = DecodeWhole(decoder, file);
+      ASSERT_EQ(image.width, width);
+      ASSERT_EQ(image.height, height);
+      EXPECT_TRUE(image.rgb == expected.rgb);
+    }
+  }
+}
+
+TEST(JpegDecoder, KnowsWhatEveryDecoderTakes) {
+  const std::set<std::string> plain = {"4:4:4", "4:2:2", "4:4:0", "4:2:0", "restart markers 4:2:0"};
+  ImageDecoder decoder;
+  EXPECT_FALSE(decoder.IsPlainJpeg());
+  for (const auto& kind : kKinds) {
+    SCOPED_TRACE(kind.name);
+    const std::string file = WriteJpeg(kind, 33, 16);
+    decoder.Open(Bytes(file));
+    EXPECT_EQ(decoder.IsPlainJpeg(), plain.contains(kind.name));
+    const std::string_view cut = std::string_view(file).substr(0, file.size() - 1);
+    decoder.Open(std::as_bytes(std::span(cut)));
+    EXPECT_FALSE(decoder.IsPlainJpeg()) << "without the end's mark";
+  }
+}
+
+TEST(JpegDecoder, HoldsWhatAFilterNeedsOfABox) {
+  ImageDecoder decoder;
+  std::mt19937_64 random(1);
+  const auto uniform = [&random](double low, double high) {
+    return low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53;
+  };
+  for (const auto& kind : kKinds) {
+    for (const auto& [width, height] : kSizes) {
+      const std::string file = WriteJpeg(kind, width, height);
+      const Image whole = DecodeWhole(decoder, file);
+      for (int round = 0; round < 60; ++round) {
+        Box box;
+        box.width = uniform(round % 3 == 0 ? 0.01 : 0.3, 1) * static_cast<double>(width);
+        box.height = uniform(round % 3 == 0 ? 0.01 : 0.3, 1) * static_cast<double>(height);
+        box.x = uniform(0, static_cast<double>(width) - box.width);
+        box.y = uniform(0, static_cast<double>(height) - box.height);
+        // One of the two stays above a half, so that nothing is reduced.
+        const double x_scale = uniform(0.2, round % 2 == 0 ? 1.9 : 9);
+        const double y_scale = uniform(0.2, round % 2 == 0 ? 9 : 1.9);
+        const auto out_width = static_cast<int64_t>(std::ceil(box.width / x_scale));
+        const auto out_height = static_cast<int64_t>(std::ceil(box.height / y_scale));
+        SCOPED_TRACE(fmt::format("{} {} x {}: {} x {} at {}, {} to {} x {}", kind.name, width,
+                                 height, box.width, box.height, box.x, box.y, out_width,
+                                 out_height));
+        // A second Decode() of the file, too.
+        if (round % 4 != 1) decoder.Open(Bytes(file));
+        ExpectHolds(decoder.Decode(box, out_width, out_height), whole, box, out_width, out_height);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// A triangle filter's value of one channel for the output pixel (column, row).
+double Resampled(const ImageDecoder::Part& part, int64_t width, int64_t height, int64_t column,
+                 int64_t row, int channel) {
+  const double x_scale = part.box.width / static_cast<double>(width);
+  const double y_scale = part.box.height / static_cast<double>(height);
+  const double x_support = std::max(1.0, x_scale), y_support = std::max(1.0, y_scale);
+  const double x_centre = part.box.x + (static_cast<double>(column) + 0.5) * x_scale;
+  const double y_centre = part.box.y + (static_cast<double>(row) + 0.5) * y_scale;
+  EXPECT_GE(x_centre - x_support, 0);
+  EXPECT_LE(x_centre + x_support, part.pixels.width);
+  EXPECT_GE(y_centre - y_support, 0);
+  EXPECT_LE(y_centre + y_support, part.pixels.height);
+  double sum = 0, weights = 0;
+  for (int64_t y = 0; y < part.pixels.height; ++y) {
+    const double y_weight = 1 - std::abs(static_cast<double>(y) + 0.5 - y_centre) / y_support;
+    if (y_weight <= 0) continue;
+    for (int64_t x = 0; x < part.pixels.width; ++x) {
+      const double x_weight = 1 - std::abs(static_cast<double>(x) + 0.5 - x_centre) / x_support;
+      if (x_weight <= 0) continue;
+      weights += x_weight * y_weight;
+      sum += x_weight * y_weight * part.pixels.pixels[y * part.pixels.stride + x * 3 + channel];
+    }
+  }
+  return sum / weights;
+}
+
+TEST(JpegDecoder, ReducesWithoutMovingAnything) {
+  const auto source = [](int64_t x, int64_t y, int channel) {
+    const double value =
+        Gradient(static_cast<double>(x) + 0.5, static_cast<double>(y) + 0.5, channel);
+    return static_cast<uint8_t>(std::lround(value));
+  };
+  constexpr struct {
+    int64_t width;
+    int64_t height;
+    int reduction;
+  } outputs[] = {{400, 320, 1}, {201, 160, 1}, {200, 160, 2}, {150, 100, 2},
+                 {100, 80, 4},  {100, 40, 4},  {50, 40, 8},   {20, 16, 8}};
+  ImageDecoder decoder;
+  for (const auto& kind : kKinds) {
+    if (kind.channels != 3) continue;
+    const std::string file = WriteJpeg(kind, 639, 477, source, 98);
+    decoder.Open(Bytes(file));
+    // At 4:1:1 four columns share their chroma, of the reduced image, too.
+    const double tolerance = kind.h_sampling == 4 ? 3 : 2;
+    const Box box = {77.3, 61.8, 400, 320};
+    for (const auto& [width, height, reduction] : outputs) {
+      SCOPED_TRACE(fmt::format("{} to {} x {}", kind.name, width, height));
+      const auto part = decoder.Decode(box, width, height);
+      EXPECT_EQ(part.box.width, box.width / reduction);
+      EXPECT_EQ(part.box.height, box.height / reduction);
+      for (const int64_t row : {int64_t{0}, height / 3, height - 1}) {
+        for (const int64_t column : {int64_t{0}, width / 3, width - 1}) {
+          const double x =
+              box.x + (static_cast<double>(column) + 0.5) * box.width / static_cast<double>(width);
+          const double y =
+              box.y + (static_cast<double>(row) + 0.5) * box.height / static_cast<double>(height);
+          for (int c = 0; c < 3; ++c) {
+            EXPECT_NEAR(Resampled(part, width, height, column, row, c), Gradient(x, y, c),
+                        tolerance)
+                << column << ", " << row << " channel " << c;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(JpegDecoder, TakesReducedPartsAtEveryEdge) {
+  ImageDecoder decoder;
+  std::mt19937_64 random(2);
+  for (const auto& kind : kKinds) {
+    for (const auto& [width, height] : kSizes) {
+      const std::string file = WriteJpeg(kind, width, height);
+      const Box all = {0, 0, static_cast<double>(width), static_cast<double>(height)};
+      for (int round = 0; round < 40; ++round) {
+        const auto out_width = static_cast<int64_t>(1 + random() % static_cast<uint64_t>(width));
+        const auto out_height = static_cast<int64_t>(1 + random() % static_cast<uint64_t>(height));
+        const double x = static_cast<double>(random() % static_cast<uint64_t>(width));
+        const double y = static_cast<double>(random() % static_cast<uint64_t>(height));
+        const Box box = round % 2 == 0 ? all : Box{x, y, all.width - x, all.height - y};
+        SCOPED_TRACE(fmt::format("{} {} x {} from {}, {} to {} x {}", kind.name, width, height,
+                                 box.x, box.y, out_width, out_height));
+        decoder.Open(Bytes(file));
+        const auto part = decoder.Decode(box, out_width, out_height);
+        const Image image = Copy(part.pixels);
+        EXPECT_GE(part.box.x, 0);
+        EXPECT_GE(part.box.y, 0);
+        EXPECT_LE(part.box.x + part.box.width, static_cast<double>(image.width));
+        EXPECT_LE(part.box.y + part.box.height, static_cast<double>(image.height));
+        EXPECT_GT(part.box.width, 0);
+        EXPECT_GT(part.box.height, 0);
+        // Never below the output's size, unless the box itself is.
+        if (part.box.width != box.width) {
+          EXPECT_GE(part.box.width, static_cast<double>(out_width));
+          EXPECT_GE(part.box.height, static_cast<double>(out_height));
+        }
+      }
+    }
+  }
+}
+
+// The position of the `count`-th marker FF `code`.
+size_t Marker(const std::string& file, int code, int count = 1) {
+  size_t at = 0;
+  const char marker[] = {'\xff', static_cast<char>(code)};
+  for (; count > 0; --count) at = file.find(std::string_view(marker, 2), at == 0 ? 0 : at + 1);
+  EXPECT_NE(at, std::string::npos);
+  return at;
+}
+
+// `file` without its segments of one kind.
+std::string Without(std::string file, int code) {
+  const char marker[] = {'\xff', static_cast<char>(code)};
+  for (size_t at; (at = file.find(std::string_view(marker, 2))) != std::string::npos;) {
+    file.erase(at,
+               2 + static_cast<uint8_t>(file[at + 2]) * 256 + static_cast<uint8_t>(file[at + 3]));
+  }
+  return file;
+}
+
+void WriteUint16(std::string& file, size_t at, int value) {
+  file[at] = static_cast<char>(value >> 8);
+  file[at + 1] = static_cast<char>(value);
+}
+
+struct PngKind {
+  const char* name;
+  int color_type;
+  int depth;
+  bool transparent = false;  // with a tRNS chunk
+};
+
+const PngKind kPngKinds[] = {
+    {"grey 1", PNG_COLOR_TYPE_GRAY, 1},
+    {"grey 2", PNG_COLOR_TYPE_GRAY, 2},
+    {"grey 4", PNG_COLOR_TYPE_GRAY, 4},
+    {"grey 8", PNG_COLOR_TYPE_GRAY, 8},
+    {"grey 8 tRNS", PNG_COLOR_TYPE_GRAY, 8, true},
+    {"grey 16", PNG_COLOR_TYPE_GRAY, 16},
+    {"RGB 8", PNG_COLOR_TYPE_RGB, 8},
+    {"RGB 8 tRNS", PNG_COLOR_TYPE_RGB, 8, true},
+    {"RGB 16", PNG_COLOR_TYPE_RGB, 16},
+    {"palette 1", PNG_COLOR_TYPE_PALETTE, 1},
+    {"palette 2", PNG_COLOR_TYPE_PALETTE, 2},
+    {"palette 4", PNG_COLOR_TYPE_PALETTE, 4},
+    {"palette 8", PNG_COLOR_TYPE_PALETTE, 8},
+    {"palette 8 tRNS", PNG_COLOR_TYPE_PALETTE, 8, true},
+    {"grey alpha 8", PNG_COLOR_TYPE_GRAY_ALPHA, 8},
+    {"grey alpha 16", PNG_COLOR_TYPE_GRAY_ALPHA, 16},
+    {"RGBA 8", PNG_COLOR_TYPE_RGBA, 8},
+    {"RGBA 16", PNG_COLOR_TYPE_RGBA, 16},
+};
+
+// A PNG of random samples; what it shows goes to `shown`.
+std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool interlaced,
+                     Image* shown = nullptr) {
+  std::string file;
+  png_structp writer = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(writer);
+  png_set_write_fn(
+      writer, &file,
+      [](png_structp png, png_bytep bytes, size_t count) {
+        static_cast<std::string*>(png_get_io_ptr(png))
+            ->append(reinterpret_cast<const char*>(bytes), count);
+      },
+      nullptr);
+  png_set_IHDR(writer, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
+               kind.depth, kind.color_type, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  std::mt19937_64 random(3);
+  std::vector<png_color> palette(size_t{1} << std::min(kind.depth, 8));
+  for (auto& color : palette) {
+    color = {static_cast<png_byte>(random()), static_cast<png_byte>(random()),
+             static_cast<png_byte>(random())};
+  }
+  const bool has_palette = kind.color_type == PNG_COLOR_TYPE_PALETTE;
+  if (has_palette) png_set_PLTE(writer, info, palette.data(), static_cast<int>(palette.size()));
+  if (kind.transparent) {
+    png_byte alphas[] = {0, 100, 255};
+    png_color_16 color = {.index = 0, .red = 3, .green = 3, .blue = 3, .gray = 3};
+    png_set_tRNS(writer, info, alphas, 3, &color);
+  }
+  png_write_info(writer, info);
+  const size_t row_bytes = png_get_rowbytes(writer, info);
+  std::vector<std::vector<png_byte>> rows(height, std::vector<png_byte>(row_bytes));
+  std::vector<png_bytep> pointers;
+  for (auto& row : rows) {
+    for (auto& byte : row) byte = static_cast<png_byte>(random());
+    pointers.push_back(row.data());
+  }
+  png_write_image(writer, pointers.data());
+  png_write_end(writer, nullptr);
+  png_destroy_write_struct(&writer, &info);
+
+  if (shown == nullptr) return file;
+  *shown = {.width = width, .height = height, .rgb = {}};
+  const int channels = has_palette || kind.color_type == PNG_COLOR_TYPE_GRAY ? 1
+                       : kind.color_type == PNG_COLOR_TYPE_GRAY_ALPHA        ? 2
+                       : kind.color_type == PNG_COLOR_TYPE_RGB               ? 3
+                                                                             : 4;
+  for (const auto& row : rows) {
+    for (int64_t x = 0; x < width; ++x) {
+      // A sample's upper 8 bits; less than 8 bits as they are.
+      const auto sample = [&](int channel) {
+        const int64_t bit = (x * channels + channel) * kind.depth;
+        const int byte = row[bit / 8];
+        return kind.depth >= 8 ? byte
+                               : (byte >> (8 - kind.depth - bit % 8)) & ((1 << kind.depth) - 1);
+      };
+      for (int c = 0; c < 3; ++c) {
+        int value = sample(channels < 3 ? 0 : c);
+        if (has_palette) {
+          const png_color& color = palette[value];
+          value = c == 0 ? color.red : c == 1 ? color.green : color.blue;
+        } else if (kind.depth < 8) {
+          value = value * 255 / ((1 << kind.depth) - 1);
+        }
+        shown->rgb.push_back(static_cast<uint8_t>(value));
+      }
+    }
+  }
+  return file;
+}
+
+TEST(PngDecoder, GivesThePixelsThatWereWritten) {
+  ImageDecoder decoder;
+  for (const auto& kind : kPngKinds) {
+    for (const auto& [width, height] : kSizes) {
+      for (const bool interlaced : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} x {} {}", kind.name, width, height, interlaced));
+        Image written;
+        const std::string file = WritePng(kind, width, height, interlaced, &written);
+        const Image image = DecodeWhole(decoder, file);
+        ASSERT_EQ(image.width, width);
+        ASSERT_EQ(image.height, height);
+        EXPECT_TRUE(image.rgb == written.rgb);
+      }
+    }
+  }
+}
+
+TEST(PngDecoder, DecodesTheWholeFileForABox) {
+  ImageDecoder decoder;
+  Image written;
+  const std::string file = WritePng(kPngKinds[6], 50, 40, false, &written);
+  decoder.Open(Bytes(file));
+  const auto part = decoder.Decode({7.5, 3, 20, 30}, 2, 3);
+  EXPECT_EQ(part.box.x, 7.5);
+  EXPECT_EQ(part.box.y, 3);
+  EXPECT_EQ(part.box.width, 20);
+  EXPECT_EQ(part.box.height, 30);
+  EXPECT_TRUE(Copy(part.pixels).rgb == written.rgb);
+}
+
+TEST(ImageDecoder, RefusesWhatItCannotDecode) {
+  ImageDecoder decoder;
+  const auto open = [&decoder](const std::string& file) {
+    return DataErrorOf([&] { decoder.Open(Bytes(file)); });
+  };
+  EXPECT_EQ(open(""), "empty file");
+  EXPECT_EQ(open("GIF89a......"), "not a JPEG or PNG file (begins with 47 49 46 38: GIF)");
+  EXPECT_EQ(open("RIFF....WEBPVP8 "), "not a JPEG or PNG file (begins with 52 49 46 46: WebP)");
+  EXPECT_EQ(open("BM.........."), "not a JPEG or PNG file (begins with 42 4d 2e 2e: BMP)");
+  EXPECT_EQ(open(std::string("II*\0....", 8)),
+            "not a JPEG or PNG file (begins with 49 49 2a 00: TIFF)");
+  EXPECT_EQ(open(std::string("MM\0*....", 8)),
+            "not a JPEG or PNG file (begins with 4d 4d 00 2a: TIFF)");
+  EXPECT_EQ(open("text"), "not a JPEG or PNG file (begins with 74 65 78 74)");
+  EXPECT_EQ(open("\xff"), "not a JPEG or PNG file (begins with ff)");
+
+  // Height and width follow a frame's marker, length and precision.
+  const std::string jpeg = WriteJpeg(kKinds[0], 20, 10);
+  const size_t frame = Marker(jpeg, 0xc0);
+  std::string bad = jpeg;
+  WriteUint16(bad, frame + 5, 0);
+  EXPECT_EQ(open(bad), "the image has no pixels: 20 x 0");
+  WriteUint16(bad, frame + 5, 65000);
+  WriteUint16(bad, frame + 7, 64000);
+  EXPECT_EQ(open(bad),
+            "64000 x 65000 pixels: a decompression bomb (more than 268435456 are refused)");
+  bad = jpeg;
+  bad[frame + 4] = 12;
+  EXPECT_EQ(
+      open(bad),
+      "damaged JPEG file, or of an unknown kind (libjpeg: Unsupported JPEG data precision 12)");
+
+  const std::string png = WritePng(kPngKinds[6], 20, 10, false);
+  bad = png;
+  WriteUint16(bad, 18, 0);
+  EXPECT_EQ(open(bad), "the image has no pixels: 0 x 10");
+  WriteUint16(bad, 16, 0x7fff);
+  WriteUint16(bad, 20, 0x7fff);
+  EXPECT_THAT(open(bad), HasSubstr("a decompression bomb"));
+  bad = png;
+  bad[13] = 'X';
+  EXPECT_EQ(open(bad), "damaged PNG file (no IHDR chunk)");
+}
+
+TEST(JpegDecoder, RefusesTruncatedFiles) {
+  ImageDecoder decoder;
+  for (const auto& kind : kKinds) {
+    SCOPED_TRACE(kind.name);
+    const std::string file = WriteJpeg(kind, 101, 75);
+    for (size_t bytes = 2; bytes + 2 < file.size(); bytes += 97) {
+      const GuardedFile part(std::string_view(file).substr(0, bytes));
+      EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, part.bytes()); }), "truncated JPEG file")
+          << bytes << " bytes of " << file.size();
+    }
+    const GuardedFile all(file);
+    EXPECT_EQ(DecodeWhole(decoder, all.bytes()).width, 101);
+  }
+}
+
+TEST(PngDecoder, RefusesTruncatedFiles) {
+  ImageDecoder decoder;
+  for (const bool interlaced : {false, true}) {
+    const std::string file = WritePng(kPngKinds[6], 101, 75, interlaced);
+    for (size_t bytes = 4; bytes < file.size(); bytes += 97) {
+      const GuardedFile part(std::string_view(file).substr(0, bytes));
+      EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, part.bytes()); }), "truncated PNG file")
+          << bytes << " bytes of " << file.size();
+    }
+    const GuardedFile all(file);
+    EXPECT_EQ(DecodeWhole(decoder, all.bytes()).width, 101);
+  }
+}
+
+TEST(JpegDecoder, RefusesDamage) {
+  ImageDecoder decoder;
+  const auto error = [&decoder](const std::string& file) {
+    return DataErrorOf([&] { DecodeWhole(decoder, file); });
+  };
+  const std::string prefix = "damaged JPEG file, or of an unknown kind (libjpeg: ";
+  const std::string file = WriteJpeg(kKinds[3], 203, 150);
+  std::string bad = file;
+  WriteUint16(bad, file.size() / 2, 0xffd9);
+  EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: premature end of data segment)");
+  // What is damaged above the box is an error; what is damaged below it is not seen.
+  const auto top = [&](ImageDecoder& part_decoder, const std::string& content) {
+    part_decoder.Open(Bytes(content));
+    return Copy(part_decoder.Decode({0, 0, 203, 20}, 203, 20).pixels).rgb;
+  };
+  const auto expected = top(decoder, file);
+  EXPECT_TRUE(top(decoder, bad) == expected);
+  decoder.Open(Bytes(bad));
+  EXPECT_THAT(DataErrorOf([&] {
+                decoder.Decode({100, 130, 20, 20}, 20, 20);
+              }),
+              StartsWith(prefix + "Corrupt JPEG data"));
+
+  // All ones are no code. libjpeg's quick path, up to some 3 KiB from the end, does not say so.
+  bad = file;
+  for (int i = 0; i < 20; i += 2) WriteUint16(bad, file.size() - 200 + i, 0xff00);
+  EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: bad Huffman code)");
+
+  const std::string restarting = WriteJpeg(kKinds[9], 203, 150);
+  bad = restarting;
+  bad[Marker(restarting, 0xd3) + 1] = '\xd1';
+  EXPECT_THAT(error(bad), StartsWith(prefix + "Corrupt JPEG data: found marker 0xd1"));
+}
+
+TEST(JpegDecoder, ToleratesWhatDoesNotMatter) {
+  ImageDecoder decoder;
+  const std::string file = WriteJpeg(kKinds[3], 203, 150);
+  const Image image = DecodeWhole(decoder, file);
+  EXPECT_TRUE(DecodeWhole(decoder, file + "what a camera leaves behind").rgb == image.rgb);
+  std::string odd = file;
+  odd.insert(Marker(file, 0xdb), "\x12\x34\x56");
+  EXPECT_TRUE(DecodeWhole(decoder, odd).rgb == image.rgb) << "bytes between segments";
+  odd = file;
+  odd[Marker(file, 0xe0) + 9] = 7;
+  EXPECT_TRUE(DecodeWhole(decoder, odd).rgb == image.rgb) << "JFIF 7";
+}
+
+TEST(PngDecoder, RefusesDamage) {
+  ImageDecoder decoder;
+  std::string file = WritePng(kPngKinds[6], 101, 75, false);
+  file[file.size() / 2] ^= 1;
+  EXPECT_THAT(DataErrorOf([&] { DecodeWhole(decoder, file); }),
+              StartsWith("damaged PNG file (libpng: IDAT: "));
+}
+
+TEST(ImageDecoder, KeepsNothingOfAFile) {
+  // Tables that are not the default ones, and a file that lacks its own.
+  JpegKind kind = kKinds[3];
+  kind.optimized = true;
+  const std::string file = WriteJpeg(kind, 101, 75);
+  for (const int tables : {0xc4, 0xdb}) {
+    const std::string lacking = Without(file, tables);
+    const auto outcome = [&lacking](ImageDecoder& decoder) -> std::string {
+      try {
+        const Image image = DecodeWhole(decoder, lacking);
+        return {image.rgb.begin(), image.rgb.end()};
+      } catch (const Error& error) {
+        return error.what();
+      }
+    };
+    ImageDecoder fresh, used;
+    DecodeWhole(used, file);
+    EXPECT_TRUE(outcome(used) == outcome(fresh));
+    if (tables == 0xdb) {
+      EXPECT_THAT(outcome(used), HasSubstr("Quantization table"));
+    }
+  }
+}
+
+TEST(ImageDecoder, WorksAfterErrors) {
+  ImageDecoder decoder;
+  const std::string jpeg = WriteJpeg(kKinds[7], 101, 75),
+                    png = WritePng(kPngKinds[6], 33, 20, true);
+  const Image jpeg_image = DecodeWhole(decoder, jpeg), png_image = DecodeWhole(decoder, png);
+  const std::string bad[] = {"",
+                             "GIF89a",
+                             jpeg.substr(0, 100),
+                             jpeg.substr(0, jpeg.size() / 2),
+                             png.substr(0, 20),
+                             png.substr(0, png.size() / 2)};
+  for (const auto& file : bad) {
+    DataErrorOf([&] { DecodeWhole(decoder, file); });
+    EXPECT_TRUE(DecodeWhole(decoder, jpeg).rgb == jpeg_image.rgb);
+    DataErrorOf([&] { DecodeWhole(decoder, file); });
+    EXPECT_TRUE(DecodeWhole(decoder, png).rgb == png_image.rgb);
+  }
+}
+
+TEST(ImageDecoder, RefusesToDecodeNothing) {
+  ImageDecoder decoder;
+  EXPECT_THROW(decoder.Decode({0, 0, 1, 1}, 1, 1), Error);  // no file
+  const std::string file = WriteJpeg(kKinds[0], 20, 10);
+  decoder.Open(Bytes(file));
+  const double nan = std::nan("");
+  for (const Box& box : {Box{20, 0, 5, 5}, Box{-5, 0, 5, 5}, Box{0, 10, 5, 5}, Box{0, 0, 0, 5},
+                         Box{0, 0, 5, -1}, Box{nan, 0, 5, 5}, Box{0, 0, nan, 5}}) {
+    EXPECT_THROW(decoder.Decode(box, 5, 5), Error);
+  }
+  EXPECT_THROW(decoder.Decode({0, 0, 5, 5}, 0, 5), Error);
+}
+
+TEST(ImageDecoder, SurvivesMutations) {
+  std::vector<std::string> files;
+  for (const auto& kind : kKinds) files.push_back(WriteJpeg(kind, 67, 41));
+  for (const auto& kind : kPngKinds) files.push_back(WritePng(kind, 33, 21, kind.depth < 8));
+  ImageDecoder decoder;
+  std::vector<Image> images;
+  for (const auto& file : files) images.push_back(DecodeWhole(decoder, file));
+  std::mt19937_64 random(4);
+  int refused = 0, decoded = 0;
+  for (int mutation = 0; mutation < 2000; ++mutation) {
+    const size_t which = random() % files.size();
+    std::string file = files[which];
+    for (uint64_t changes = 1 + random() % 3; changes > 0; --changes) {
+      // Half of them in the headers.
+      const size_t range = random() % 2 == 0 ? std::min<size_t>(file.size(), 640) : file.size();
+      file[random() % range] = static_cast<char>(random());
+    }
+    const GuardedFile guarded(file);
+    try {
+      const ImageSize size = decoder.Open(guarded.bytes());
+      ASSERT_GT(size.width, 0);
+      ASSERT_GT(size.height, 0);
+      // A wrong size may be a large one.
+      const Box box = {0, 0, std::min(static_cast<double>(size.width), 67.0),
+                       std::min(static_cast<double>(size.height), 41.0)};
+      const auto scale = static_cast<int64_t>(1 + random() % 9);
+      const auto part = decoder.Decode(box, 67 / scale + 1, 41 / scale + 1);
+      ASSERT_LE(part.box.x + part.box.width, static_cast<double>(part.pixels.width));
+      ASSERT_LE(part.box.y + part.box.height, static_cast<double>(part.pixels.height));
+      int64_t sum = 0;  // reads every byte
+      for (const uint8_t value : Copy(part.pixels).rgb) sum += value;
+      ASSERT_GE(sum, 0);
+      ++decoded;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.status(), ExitStatus::kData);
+      ++refused;
+    }
+    if (mutation % 20 == 0) {
+      const size_t good = random() % files.size();
+      ASSERT_TRUE(DecodeWhole(decoder, files[good]).rgb == images[good].rgb);
+    }
+  }
+  EXPECT_GT(refused, 200);
+  EXPECT_GT(decoded, 200);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// Image folders: JPEG and PNG files in one folder for each class.
+//
+// Promise: sample i is the i-th file in the order of classes and names. Labels are the folders' places in
+// the order of their names, or in options.classes.
+//
+// Invariants:
+//   1. Only names are read when the folder is opened, and from the second time on only the times of
+//      change of folders, in which entries may have come or gone (data/images/index_cache.h).
+//   2. A class may be a link to a folder; links to folders inside it are not followed, so that none leads
+//      in circles.
+//   3. Files and folders whose names begin with a dot are passed over.
+//   4. A level of folders is listed by all threads before the next one.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
+//   no folder, no images in it, images beside the classes' folders, a folder that is no known class
+//     -> Error (kData) naming it -> ImageFolderTest.Refuses*
+//   a file that is gone since, or no file -> Error (kData) from Load() with its path
+//     -> ImageFolderTest.NamesTheFileThatCannotBeRead
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/images/image_source.h"
+
+namespace lockstep {
+
+// Throws Error (kData).
+std::shared_ptr<const ImageSource> OpenImageFolder(const std::string& folder,
+                                                   const ImageSourceOptions& options);
+
+}  // namespace lockstep

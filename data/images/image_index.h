@@ -1,0 +1,140 @@
+// ImageIndex: which images there are, in order, in memory or straight from a file that is mapped.
+//
+// Promise: the same index from a file as from the columns that were written to it. A sample takes its
+// name's bytes and 8 more, in shards 16 to 20 beyond.
+//
+// Invariants:
+//   1. Samples of one class lie together, classes in the order of their names, samples in that of theirs
+//      (by folders, as std::filesystem::path compares); those without a label come last. Samples that
+//      have their label from a .cls member (kNumberedShards) lie in the shards' and archives' order.
+//   2. A file is: header, facts (what was listed, with stamps to compare), content. The two checksums
+//      (XXH3) cover all of it; content_hash() depends on the images' names and places alone, not on
+//      where they are mounted nor on times.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
+//   bytes of another version, cut short, changed anywhere -> FromFile() returns nothing
+//     -> ImageIndex.RefusesEveryCutAndEveryDamagedByte
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files/mapped_file.h"
+#include "base/files/readable_file.h"
+
+namespace lockstep {
+
+// Texts one after the other.
+struct Texts {
+  std::span<const uint64_t> ends;
+  std::string_view text;
+
+  int64_t size() const { return static_cast<int64_t>(ends.size()); }
+  std::string_view operator[](int64_t i) const {
+    const uint64_t begin = i == 0 ? 0 : ends[i - 1];
+    return text.substr(begin, ends[i] - begin);
+  }
+};
+
+class TextList {
+ public:
+  void Add(std::string_view text) {
+    text_ += text;
+    ends_.push_back(text_.size());
+  }
+  // One text of two parts.
+  void Add(std::string_view head, std::string_view tail) {
+    text_ += head;
+    Add(tail);
+  }
+  int64_t size() const { return static_cast<int64_t>(ends_.size()); }
+  std::string_view operator[](int64_t i) const { return view()[i]; }
+  Texts view() const { return {ends_, text_}; }
+
+ private:
+  std::string text_;
+  std::vector<uint64_t> ends_;
+};
+
+enum class ImageLayout : uint32_t {
+  kFolders,         // a folder for each class
+  kShards,          // tar files, whose members lie in a folder for each class
+  kNumberedShards,  // tar files, whose members have a class number in a member beside them
+};
+
+// Where a shard holds an image.
+struct ImagePlace {
+  uint64_t offset = 0;
+  uint32_t bytes = 0;  // at most kMostImageBytes + 1, which stands for all that is more
+  uint32_t shard = 0;
+};
+
+inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
+
+struct ImageColumns {
+  ImageLayout layout = ImageLayout::kFolders;
+  TextList sources;           // the folders that were listed, or the shards
+  std::vector<Stamp> stamps;  // one of each, from before it was read
+  TextList classes;           // names; none with kNumberedShards
+  // Of each class its first sample, then the first one without a label.
+  std::vector<uint64_t> first_of_class;
+  TextList paths;                  // below the class's folder
+  std::vector<ImagePlace> places;  // with shards: one for each path
+  std::vector<int32_t> labels;     // with kNumberedShards: likewise; -1: none
+};
+
+class ImageIndex {
+ public:
+  explicit ImageIndex(ImageColumns columns);
+
+  // Of the file that Write() wrote for `key`, which the index then keeps mapped; nothing where it
+  // wrote no such file.
+  static std::optional<ImageIndex> FromFile(MappedFile file, std::string_view key);
+
+  // Calls write(bytes) with the file's bytes, piece by piece.
+  void Write(std::string_view key,
+             const std::function<void(std::span<const std::byte>)>& write) const;
+
+  int64_t size() const { return paths_.size(); }
+  ImageLayout layout() const { return layout_; }
+  const Texts& sources() const { return sources_; }
+  std::span<const Stamp> stamps() const { return stamps_; }
+  const Texts& classes() const { return classes_; }
+  // The class of a sample by its place in classes(); classes().size(): it has none.
+  int64_t ClassOf(int64_t sample) const;
+  // The samples of that class are [FirstOf(c), FirstOf(c + 1)).
+  int64_t FirstOf(int64_t c) const;
+  std::string_view path(int64_t sample) const { return paths_[sample]; }
+  const ImagePlace& place(int64_t sample) const { return places_[sample]; }
+  std::span<const int32_t> labels() const { return labels_; }
+  uint64_t content_hash() const { return content_hash_; }
+
+ private:
+  ImageIndex() = default;
+
+  using Pieces = std::array<std::span<const std::byte>, 12>;
+  Pieces PiecesOf(std::string_view key) const;
+
+  // What the views below look at: one of the two.
+  std::shared_ptr<const ImageColumns> columns_;
+  std::shared_ptr<const MappedFile> file_;
+
+  ImageLayout layout_ = ImageLayout::kFolders;
+  Texts sources_;
+  std::span<const Stamp> stamps_;
+  Texts classes_;
+  std::span<const uint64_t> first_of_class_;
+  Texts paths_;
+  std::span<const ImagePlace> places_;
+  std::span<const int32_t> labels_;
+  uint64_t content_hash_ = 0;
+};
+
+}  // namespace lockstep

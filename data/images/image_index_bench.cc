@@ -1,0 +1,140 @@
+// How long it takes to list a folder of images or shards, and to open it again from the kept index:
+//   bazel run -c opt //data/images:image_index_bench -- FOLDER [FILES]
+// FILES: so many links to one empty file are made in FOLDER first, in 1,000 class folders, and removed in
+// the end.
+//
+// Each measurement is one process of its own. seconds: from the call to the source; peak_mib: the most
+// memory that process had, what is mapped included; files_mib: the index's file. The limit of the first is
+// the file system's rate of directory entries, of the second that of reading the index once for its
+// checksum. The names of a source are compared with the other's by its fingerprint.
+//
+// 1,000,000 files on ext4, two cores of an Intel Xeon: listed in 0.85 s with 98 MiB, opened again in 0.007 s
+// with 33 MiB, nearly all of it the mapped index of 29.6 MiB. 10,000,000, beside a build on the same cores:
+// 8.0 s with 622 MiB, 0.043 s with 299 MiB. 100,000,000: 100 s with 7,786 MiB (most of the time the file
+// system's: its folders do not stay in memory), 0.69 s with 2,960 MiB, which the ranks of a machine share.
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "data/images/image_source.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kClasses = 1000;
+constexpr int64_t kLinksOfOneFile = 50'000;  // file systems have a limit
+
+std::string ClassOf(const fs::path& folder, int64_t i) {
+  return (folder / fmt::format("n{:08}", i % kClasses)).string();
+}
+
+std::string NameOf(const fs::path& folder, int64_t i) {
+  return fmt::format("{}/n{:08}_{:08}.JPEG", ClassOf(folder, i), i % kClasses, i);
+}
+
+void MakeFiles(const fs::path& folder, int64_t files) {
+  for (int64_t c = 0; c < std::min(kClasses, files); ++c)
+    fs::create_directories(ClassOf(folder, c));
+  for (int64_t i = 0; i < files; ++i) {
+    if (i % kLinksOfOneFile == 0) {
+      std::ofstream(NameOf(folder, i)) << "";
+    } else {
+      fs::create_hard_link(NameOf(folder, i / kLinksOfOneFile * kLinksOfOneFile),
+                           NameOf(folder, i));
+    }
+  }
+  // The index of a folder that has just changed is not kept.
+  if (files > 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
+void RemoveFiles(const fs::path& folder, int64_t files) {
+  for (int64_t i = 0; i < files; ++i) fs::remove(NameOf(folder, i));
+  for (int64_t c = 0; c < std::min(kClasses, files); ++c) fs::remove(ClassOf(folder, c));
+}
+
+// Opens the folder in a process of its own, prints what that took and returns the fingerprint.
+std::string Measure(const char* what, const std::string& folder, const fs::path& index) {
+  std::array<int, 2> pipe_ends{};
+  if (pipe(pipe_ends.data()) != 0) throw BugError("no pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    const double begin = SecondsSinceBoot();
+    const auto source = OpenImageSource({.files = {folder}});
+    const double seconds = SecondsSinceBoot() - begin;
+    const std::string line =
+        fmt::format("{} {} {}", seconds, source->size(), source->Fingerprint());
+    if (write(pipe_ends[1], line.data(), line.size()) < 0) std::_Exit(1);
+    std::_Exit(0);
+  }
+  close(pipe_ends[1]);
+  rusage usage{};
+  int status = 0;
+  wait4(child, &status, 0, &usage);
+  std::array<char, 1000> text{};
+  if (status != 0 || read(pipe_ends[0], text.data(), text.size() - 1) <= 0) {
+    throw DataError("{}: could not be opened", folder);
+  }
+  close(pipe_ends[0]);
+  double seconds = 0;
+  long long images = 0;
+  int used = 0;
+  std::sscanf(text.data(), "%lf %lld %n", &seconds, &images, &used);
+  uintmax_t index_bytes = 0;
+  for (const auto& entry : fs::directory_iterator(index / "lockstep/index")) {
+    index_bytes += entry.file_size();
+  }
+  fmt::print(
+      "{{\"measured\": \"{}\", \"images\": {}, \"seconds\": {:.3f}, \"images_per_s\": {:.0f}, "
+      "\"peak_mib\": {:.0f}, \"index_mib\": {:.1f}, \"cores\": {}}}\n",
+      what, images, seconds, static_cast<double>(images) / seconds,
+      static_cast<double>(usage.ru_maxrss) / 1024, static_cast<double>(index_bytes) / (1 << 20),
+      sysconf(_SC_NPROCESSORS_ONLN));
+  std::fflush(stdout);
+  return text.data() + used;
+}
+
+int Run(int argc, char** argv) {
+  if (argc < 2) throw UsageError("image_index_bench FOLDER [FILES]");
+  const std::string folder = argv[1];
+  const int64_t files = argc > 2 ? std::atoll(argv[2]) : 0;
+  const fs::path index = fs::temp_directory_path() / fmt::format("image_index_bench-{}", getpid());
+  setenv("XDG_CACHE_HOME", index.c_str(), 1);
+  fs::create_directories(index / "lockstep/index");
+  MakeFiles(folder, files);
+  const std::string listed = Measure("list", folder, index);
+  const std::string again = Measure("open again", folder, index);
+  RemoveFiles(folder, files);
+  for (const auto& entry : fs::directory_iterator(index / "lockstep/index")) {
+    fs::remove(entry.path());
+  }
+  for (const char* name : {"lockstep/index", "lockstep", ""}) fs::remove(index / name);
+  if (listed != again) throw BugError("another list from the index");
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  try {
+    return lockstep::Run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,123 @@
+#include "data/images/image_list.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/xxh3.h"
+#include "data/dataset/inferred_classes.h"
+
+namespace lockstep {
+
+ImageList::ImageList(ImageIndex index, const ImageSourceOptions& options, const ImageNames& names)
+    : index_(std::move(index)), class_names_(options.classes) {
+  if (index_.layout() == ImageLayout::kNumberedShards) {
+    CheckLabels(options, names);
+  } else {
+    ArrangeClasses(options, names);
+  }
+}
+
+void ImageList::CheckLabels(const ImageSourceOptions& options, const ImageNames& names) {
+  const std::span<const int32_t> labels = index_.labels();
+  classes_ = class_names_.empty() ? options.class_count : static_cast<int64_t>(class_names_.size());
+  const int64_t limit = classes_;
+  int64_t greatest = -1;
+  size_t greatest_at = 0;
+  for (size_t row = 0; row < labels.size(); ++row) {
+    if (labels[row] < 0 && !options.label_optional) {
+      throw DataError("{}: no label: there is no .cls member of its name, as there is of others",
+                      names.image(static_cast<int64_t>(row)));
+    }
+    if (limit > 0 && labels[row] >= limit) {
+      throw DataError("{}: label {} is out of range: data.classes is {}",
+                      names.image(static_cast<int64_t>(row)), labels[row], limit);
+    }
+    if (labels[row] <= greatest) continue;
+    greatest = labels[row];
+    greatest_at = row;
+  }
+  if (labels.empty()) throw DataError("{}: no .jpg, .jpeg or .png members", names.all);
+  if (limit == 0 && greatest >= kMaxInferredClasses) {
+    throw DataError("{}: label {} is no likely class number: if it is one, set data.classes",
+                    names.image(static_cast<int64_t>(greatest_at)), greatest);
+  }
+  if (limit == 0) classes_ = std::max<int64_t>(1, greatest + 1);
+}
+
+void ImageList::ArrangeClasses(const ImageSourceOptions& options, const ImageNames& names) {
+  const Texts& found = index_.classes();
+  const bool shards = index_.layout() == ImageLayout::kShards;
+  if (const int64_t first = index_.FirstOf(found.size());
+      first < size() && !options.label_optional) {
+    if (shards) {
+      throw DataError(
+          "{}: no label: put it into a folder of its class's name, or a .cls member beside it",
+          names.image(first));
+    }
+    throw DataError("{}: an image beside the classes: put each into the folder of its class",
+                    names.image(first));
+  }
+
+  std::map<std::string_view, int64_t> found_at;
+  for (int64_t c = 0; c < found.size(); ++c) found_at.emplace(found[c], c);
+  if (class_names_.empty()) {
+    for (const auto& [name, c] : found_at) class_names_.emplace_back(name);
+  }
+  std::map<std::string_view, int64_t> wanted;
+  for (const std::string& name : class_names_) wanted.emplace(name, 0);
+  for (const auto& [name, c] : found_at) {
+    if (wanted.contains(name)) continue;
+    throw DataError("{}: no class \"{}\" was trained on (the {} classes are {}, ...)",
+                    names.of_class(c), name, class_names_.size(), class_names_.front());
+  }
+  classes_ = class_names_.empty() ? options.class_count : static_cast<int64_t>(class_names_.size());
+
+  int64_t samples = 0;
+  const auto add = [&](int64_t first_row, int64_t count) {
+    first_.push_back(samples);
+    first_row_.push_back(first_row);
+    samples += count;
+  };
+  for (const std::string& name : class_names_) {
+    const auto c = found_at.find(name);
+    if (c == found_at.end()) {
+      add(0, 0);
+    } else {
+      add(index_.FirstOf(c->second), index_.FirstOf(c->second + 1) - index_.FirstOf(c->second));
+    }
+  }
+  add(index_.FirstOf(found.size()), size() - index_.FirstOf(found.size()));
+  if (size() > 0) return;
+  if (shards) throw DataError("{}: no .jpg, .jpeg or .png members", names.all);
+  throw DataError("{}: no .jpg, .jpeg or .png files: there is to be a folder for each class",
+                  names.all);
+}
+
+int64_t ImageList::GroupOf(int64_t i) const {
+  return std::upper_bound(first_.begin(), first_.end(), i) - first_.begin() - 1;
+}
+
+int64_t ImageList::RowOf(int64_t i) const {
+  if (first_.empty()) return i;
+  const int64_t group = GroupOf(i);
+  return first_row_[group] + (i - first_[group]);
+}
+
+int64_t ImageList::LabelOf(int64_t i) const {
+  if (index_.layout() == ImageLayout::kNumberedShards) {
+    return index_.labels()[i] < 0 ? ImageSource::kNoLabel : index_.labels()[i];
+  }
+  const int64_t label = GroupOf(i);
+  return label < static_cast<int64_t>(class_names_.size()) ? label : ImageSource::kNoLabel;
+}
+
+std::string ImageList::Fingerprint() const {
+  const std::string classes = fmt::format("{}\n{}", classes_, fmt::join(class_names_, "\n"));
+  return fmt::format("images {:016x} of classes {:016x}", index_.content_hash(), Xxh3Of(classes));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,298 @@
+#include "data/images/image_shards.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/readable_file.h"
+#include "base/files/tar_index.h"
+#include "base/in_threads.h"
+#include "data/images/image_list.h"
+#include "data/images/index_cache.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What one shard holds.
+struct Shard {
+  Stamp stamp;
+  TextList images;  // members' names
+  std::vector<ImagePlace> places;
+  std::unordered_map<std::string, int32_t> labels;  // of .cls members, by the sample's name
+};
+
+// A member's name as WebDataset reads it, cut at the first dot behind the last slash.
+struct SampleName {
+  std::string_view sample;
+  std::string_view kind;  // with the dot
+};
+
+SampleName SampleNameOf(std::string_view member) {
+  const size_t slash = member.rfind('/');
+  const size_t dot = member.find('.', slash == member.npos ? 0 : slash + 1);
+  if (dot == member.npos) return {member, ""};
+  return {member.substr(0, dot), member.substr(dot)};
+}
+
+// The number that a .cls member holds.
+int32_t ReadLabel(const ReadableFile& file, const TarMember& member) {
+  constexpr int64_t kMostBytes = 64;
+  std::string text(std::min(member.bytes, kMostBytes), '\0');
+  text.resize(file.ReadAt(member.offset, std::as_writable_bytes(std::span(text))));
+  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const size_t end = std::max(begin, text.find_last_not_of(" \t\r\n") + 1);
+  int32_t label = -1;
+  const auto [last, error] = std::from_chars(text.data() + begin, text.data() + end, label);
+  if (error != std::errc() || last != text.data() + end || label < 0 || member.bytes > kMostBytes) {
+    throw DataError("{}: {}: \"{}\" is no class's number", file.path(), member.name, text);
+  }
+  return label;
+}
+
+Shard ReadShard(const std::string& path, uint32_t number) {
+  const ReadableFile file(path);
+  Shard shard{.stamp = file.stamp()};
+  VisitTar(file, [&](const TarMember& member) {
+    const SampleName name = SampleNameOf(member.name);
+    if (name.kind == ".cls") {
+      if (!shard.labels.emplace(name.sample, ReadLabel(file, member)).second) {
+        throw DataError("{}: {}: twice in this archive", path, member.name);
+      }
+    } else if (IsImageName(member.name)) {
+      shard.images.Add(member.name);
+      shard.places.push_back(
+          {.offset = static_cast<uint64_t>(member.offset),
+           .bytes = static_cast<uint32_t>(std::min(member.bytes, kMostImageBytes + 1)),
+           .shard = number});
+    }
+  });
+  return shard;
+}
+
+// Whether `a` comes before `b` as a path: folder by folder.
+bool PathLess(std::string_view a, std::string_view b) {
+  const auto [at_a, at_b] = std::ranges::mismatch(a, b);
+  if (at_b == b.end()) return false;
+  if (at_a == a.end()) return true;
+  if (*at_a == '/' || *at_b == '/') return *at_a == '/';
+  return static_cast<unsigned char>(*at_a) < static_cast<unsigned char>(*at_b);
+}
+
+// An image by its shard and its number there.
+struct Member {
+  uint32_t shard;
+  uint32_t number;
+};
+
+// The samples by class and name.
+void CollectByClass(const std::vector<Shard>& shards, ImageColumns& columns) {
+  columns.layout = ImageLayout::kShards;
+  std::map<std::string_view, std::vector<Member>> by_class;
+  std::vector<Member> unlabelled;
+  for (uint32_t s = 0; s < shards.size(); ++s) {
+    for (uint32_t i = 0; i < shards[s].places.size(); ++i) {
+      const std::string_view name = shards[s].images[i];
+      const size_t slash = name.find('/');
+      (slash == name.npos ? unlabelled : by_class[name.substr(0, slash)]).push_back({s, i});
+    }
+  }
+  std::vector<std::vector<Member>*> groups;
+  for (auto& [name, members] : by_class) groups.push_back(&members);
+  groups.push_back(&unlabelled);
+  const auto name_of = [&](const Member& member) {
+    return shards[member.shard].images[member.number];
+  };
+  InThreads(ReadingThreads(), static_cast<int64_t>(groups.size()), [&](int64_t group) {
+    std::ranges::stable_sort(*groups[group], [&](const Member& a, const Member& b) {
+      return PathLess(name_of(a), name_of(b));
+    });
+  });
+
+  const auto collect = [&](const std::vector<Member>& members, size_t prefix) {
+    columns.first_of_class.push_back(columns.paths.size());
+    for (const Member& member : members) {
+      columns.paths.Add(name_of(member).substr(prefix));
+      columns.places.push_back(shards[member.shard].places[member.number]);
+    }
+  };
+  for (const auto& [name, members] : by_class) {
+    columns.classes.Add(name);
+    collect(members, name.size() + 1);
+  }
+  collect(unlabelled, 0);
+}
+
+// The samples of the second convention, in the shards' order.
+void CollectByNumber(const std::vector<std::string>& paths, const std::vector<Shard>& shards,
+                     ImageColumns& columns) {
+  columns.layout = ImageLayout::kNumberedShards;
+  columns.first_of_class.push_back(0);
+  for (size_t s = 0; s < shards.size(); ++s) {
+    std::unordered_map<std::string_view, int64_t> seen;
+    for (int64_t i = 0; i < shards[s].images.size(); ++i) {
+      const std::string_view member = shards[s].images[i];
+      const SampleName name = SampleNameOf(member);
+      // "000123.mask.png" is no sample's image.
+      if (name.kind.rfind('.') != 0) continue;
+      if (const auto [first, fresh] = seen.emplace(name.sample, i); !fresh) {
+        throw DataError("{}: {}: a second image of one sample, beside {}", paths[s], member,
+                        shards[s].images[first->second]);
+      }
+      const auto label = shards[s].labels.find(std::string(name.sample));
+      columns.paths.Add(member);
+      columns.places.push_back(shards[s].places[i]);
+      columns.labels.push_back(label == shards[s].labels.end() ? -1 : label->second);
+    }
+  }
+}
+
+ImageColumns Build(const std::vector<std::string>& paths, const TextList& sources) {
+  std::vector<Shard> shards(paths.size());
+  InThreads(ReadingThreads(), static_cast<int64_t>(paths.size()),
+            [&](int64_t i) { shards[i] = ReadShard(paths[i], static_cast<uint32_t>(i)); });
+  ImageColumns columns;
+  columns.sources = sources;
+  for (const Shard& shard : shards) columns.stamps.push_back(shard.stamp);
+  if (std::ranges::any_of(shards, [](const Shard& shard) { return !shard.labels.empty(); })) {
+    CollectByNumber(paths, shards, columns);
+  } else {
+    CollectByClass(shards, columns);
+  }
+  return columns;
+}
+
+bool IsCurrent(const TextList& sources, const ImageIndex& index) {
+  if (index.sources().text != sources.view().text ||
+      !std::ranges::equal(index.sources().ends, sources.view().ends)) {
+    return false;
+  }
+  return StampsHold(index, [&](int64_t i) { return std::string(sources[i]); });
+}
+
+// By absolute paths: a folder's shards share a place in the cache, whichever there are.
+ImageIndex IndexOf(const std::vector<std::string>& shards, const ImageSourceOptions& options) {
+  const auto absolute = [](const std::string& path) {
+    return fs::absolute(path).lexically_normal().string();
+  };
+  TextList sources;
+  for (const std::string& shard : shards) sources.Add(absolute(shard));
+  std::string key = "shards";
+  for (const std::string& file : options.files) key += "\n" + absolute(file);
+  return CachedIndex(
+      key, [&](const ImageIndex& index) { return IsCurrent(sources, index); },
+      [&] { return Build(shards, sources); });
+}
+
+// Shards that are open, the last used ones.
+class OpenShards {
+ public:
+  explicit OpenShards(const std::vector<std::string>& paths) : paths_(paths) {
+    rlimit limit{};
+    const bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+    most_ = known ? std::clamp<size_t>(limit.rlim_cur / 4, 4, 4096) : 64;
+  }
+
+  // The shard, which must be what `stamp` says. Throws Error.
+  std::shared_ptr<const ReadableFile> Get(uint32_t shard, const Stamp& stamp) {
+    if (auto file = Find(shard)) return file;
+    // Not under the lock: a file system may take its time.
+    auto file = std::make_shared<const ReadableFile>(paths_[shard]);
+    if (file->stamp() != stamp) throw Changed(shard);
+    Keep(shard, file);
+    return file;
+  }
+
+  Error Changed(uint32_t shard) const {
+    return DataError("{}: has changed since this run began: start it again", paths_[shard]);
+  }
+
+ private:
+  std::shared_ptr<const ReadableFile> Find(uint32_t shard) {
+    const std::lock_guard lock(mutex_);
+    const auto found = place_.find(shard);
+    if (found == place_.end()) return nullptr;
+    recent_.splice(recent_.begin(), recent_, found->second);
+    return found->second->second;
+  }
+
+  void Keep(uint32_t shard, std::shared_ptr<const ReadableFile> file) {
+    std::shared_ptr<const ReadableFile> dropped;  // closed when the lock is not held any more
+    const std::lock_guard lock(mutex_);
+    if (place_.contains(shard)) return;  // another thread was faster
+    recent_.emplace_front(shard, std::move(file));
+    place_[shard] = recent_.begin();
+    if (recent_.size() <= most_) return;
+    dropped = std::move(recent_.back().second);
+    place_.erase(recent_.back().first);
+    recent_.pop_back();
+  }
+
+  using Files = std::list<std::pair<uint32_t, std::shared_ptr<const ReadableFile>>>;
+
+  const std::vector<std::string>& paths_;
+  size_t most_;
+  std::mutex mutex_;  // guards the two below
+  Files recent_;
+  std::unordered_map<uint32_t, Files::iterator> place_;
+};
+
+std::string NameIn(const std::vector<std::string>& shards, const ImageIndex& index, int64_t row) {
+  const int64_t c = index.ClassOf(row);
+  const std::string& shard = shards[index.place(row).shard];
+  return c < index.classes().size()
+             ? fmt::format("{}: {}/{}", shard, index.classes()[c], index.path(row))
+             : fmt::format("{}: {}", shard, index.path(row));
+}
+
+class ImageShards : public ListedImages {
+ public:
+  ImageShards(const std::vector<std::string>& shards, ImageList list)
+      : ListedImages(std::move(list)), shards_(shards), open_(shards_) {}
+
+  std::string NameOf(int64_t i) const override {
+    return NameIn(shards_, list_.index(), list_.RowOf(i));
+  }
+
+  std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const override {
+    const ImagePlace& place = list_.index().place(list_.RowOf(i));
+    if (place.bytes > kMostImageBytes) {
+      throw DataError("{}: more than {} bytes are too many for an image", NameOf(i),
+                      kMostImageBytes);
+    }
+    const auto shard = open_.Get(place.shard, list_.index().stamps()[place.shard]);
+    if (buffer.size() < place.bytes) buffer.resize(place.bytes);
+    const std::span<std::byte> bytes = std::span(buffer).first(place.bytes);
+    const size_t got = shard->ReadAt(static_cast<int64_t>(place.offset), bytes);
+    if (got < bytes.size() || !shard->Unchanged()) throw open_.Changed(place.shard);
+    return bytes;
+  }
+
+ private:
+  std::vector<std::string> shards_;
+  mutable OpenShards open_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ImageSource> OpenImageShards(const std::vector<std::string>& shards,
+                                                   const ImageSourceOptions& options) {
+  const ImageIndex index = IndexOf(shards, options);
+  const auto image = [&](int64_t row) { return NameIn(shards, index, row); };
+  return std::make_shared<ImageShards>(
+      shards, ImageList(index, options,
+                        {.all = options.files.front(), .image = image, .of_class = [&](int64_t c) {
+                           return image(index.FirstOf(c));
+                         }}));
+}
+
+}  // namespace lockstep

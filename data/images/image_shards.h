@@ -1,0 +1,39 @@
+// Image shards: JPEG and PNG files in tar archives.
+//
+// Promise: one of two conventions, that of all shards together.
+//   kShards: a member's first folder is its class, as in a folder of images, and samples have the order
+//     that they would have there: that of classes and names, whichever shard they lie in. A name that is
+//     in two shards is two samples.
+//   kNumberedShards (WebDataset): 000123.jpg is a sample and 000123.cls its class, a decimal number as
+//     text, in the same shard, in front or behind. Up to the first dot the name is the sample's, the rest
+//     says what it is; other members are not looked at. Samples have the order of shards and members.
+// One .cls member tells the second convention.
+//
+// Invariants:
+//   1. Images are read by pread from where the index says. A shard whose size, time of change or inode is
+//      not the index's any more is an error, when it is opened and after each read from it.
+//   2. Shards are opened when they are first needed; at most a quarter of the descriptors that the process
+//      may have stay open, the last used ones.
+//   3. Shards are indexed by several threads, each shard by one of them.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
+//   a shard that is damaged or cut short (base/files/tar_index.h) -> Error (kData) when it is opened
+//   an image without label, a .cls that holds no number, two labels or images of one sample
+//     -> Error (kData) naming the member -> ImageShards.Refuses*
+//   a shard that was replaced, cut short or removed since -> Error (kData) from Load()
+//     -> ImageShards.NeverReadsAChangedShard
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/images/image_source.h"
+
+namespace lockstep {
+
+// Throws Error (kData, kUsage).
+std::shared_ptr<const ImageSource> OpenImageShards(const std::vector<std::string>& shards,
+                                                   const ImageSourceOptions& options);
+
+}  // namespace lockstep

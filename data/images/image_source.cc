@@ -1,0 +1,119 @@
+#include "data/images/image_source.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <set>
+
+#include "base/error.h"
+#include "base/files/directory.h"
+#include "data/images/image_folder.h"
+#include "data/images/image_shards.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsCompressedShardName(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos) return false;
+  const std::string_view last = name.substr(dot);
+  return last == ".tgz" ||
+         (IsShardName(name.substr(0, dot)) && (last == ".gz" || last == ".zst" || last == ".xz" ||
+                                               last == ".bz2" || last == ".lz4" || last == ".Z"));
+}
+
+// What lies in a folder, of what matters here: the first of each by name; empty: none.
+struct Content {
+  std::vector<std::string> shards;
+  std::string folder;
+  std::string image;
+  std::string compressed;
+};
+
+Content ContentOf(const std::string& path) {
+  Content content;
+  const auto keep_first = [&](std::string& first, std::string_view name) {
+    if (first.empty() || name < first) first = name;
+  };
+  VisitDirectory(path, [&](std::string_view name, EntryKind kind) {
+    if (name.starts_with('.')) return;
+    if (kind != EntryKind::kOther) {
+      keep_first(content.folder, name);
+    } else if (IsShardName(name)) {
+      content.shards.push_back((fs::path(path) / name).string());
+    } else if (IsImageName(name)) {
+      keep_first(content.image, name);
+    } else if (IsCompressedShardName(name)) {
+      keep_first(content.compressed, name);
+    }
+  });
+  std::ranges::sort(content.shards);
+  return content;
+}
+
+Error Compressed(const std::string& path) {
+  return DataError("{}: a compressed archive: decompress it (images do not get smaller)", path);
+}
+
+std::shared_ptr<const ImageSource> OpenFolder(const std::string& path,
+                                              const ImageSourceOptions& options) {
+  if (!fs::is_directory(path)) throw DataError("{}: no such folder", path);
+  const Content content = ContentOf(path);
+  const std::string& other = content.folder.empty() ? content.image : content.folder;
+  if (!content.shards.empty() && !other.empty()) {
+    throw DataError("{}: tar files and {} \"{}\": put one of the two elsewhere", path,
+                    content.folder.empty() ? "the image" : "the folder", other);
+  }
+  if (!content.compressed.empty() && other.empty()) {
+    throw Compressed(path + "/" + content.compressed);
+  }
+  return content.shards.empty() ? OpenImageFolder(path, options)
+                                : OpenImageShards(content.shards, options);
+}
+
+std::shared_ptr<const ImageSource> Open(const ImageSourceOptions& options) {
+  const std::vector<std::string>& files = options.files;
+  if (files.empty()) throw UsageError("IMAGES takes a folder, or tar files");
+  const bool is_shard = IsShardName(files[0]) || IsCompressedShardName(files[0]);
+  if (files.size() == 1 && (!is_shard || fs::is_directory(files[0]))) {
+    return OpenFolder(files[0], options);
+  }
+  std::set<std::string> seen;
+  for (const std::string& file : files) {
+    if (IsCompressedShardName(file)) throw Compressed(file);
+    if (!IsShardName(file)) {
+      throw UsageError("IMAGES takes one folder, or tar files: {} is no tar file", file);
+    }
+    if (!seen.insert(fs::absolute(file).lexically_normal()).second) {
+      throw UsageError("{}: the same tar file twice", file);
+    }
+  }
+  return OpenImageShards(files, options);
+}
+
+}  // namespace
+
+bool IsImageName(std::string_view name) {
+  name.remove_prefix(name.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos || name.starts_with('.')) return false;
+  std::string extension(name.substr(dot + 1));
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return std::tolower(c); });
+  return extension == "jpg" || extension == "jpeg" || extension == "png";
+}
+
+bool IsShardName(std::string_view name) { return name.ends_with(".tar"); }
+
+std::shared_ptr<const ImageSource> OpenImageSource(const ImageSourceOptions& options) {
+  try {
+    return Open(options);
+  } catch (const fs::filesystem_error& error) {
+    const std::string path = error.path1().empty() ? options.files[0] : error.path1().string();
+    throw DataError("{}: cannot be listed: {}", path, error.code().message());
+  }
+}
+
+}  // namespace lockstep

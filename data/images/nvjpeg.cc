@@ -1,0 +1,39 @@
+#include "data/images/nvjpeg.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+Nvjpeg Load() {
+  constexpr const char* kName = "libnvjpeg.so.13";
+  Nvjpeg nvjpeg;
+  void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const reason = dlerror();
+    nvjpeg.why_not = fmt::format("{} cannot be loaded (pip install nvidia-nvjpeg brings it): {}",
+                                 kName, reason == nullptr ? "no reason given" : reason);
+    return nvjpeg;
+  }
+  const auto find = [&](auto& function, const char* name) {
+    void* const symbol = dlsym(library, name);
+    if (symbol == nullptr) nvjpeg.why_not = fmt::format("{} has no {}", kName, name);
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(symbol);
+  };
+  find(nvjpeg.CreateExV2, "nvjpegCreateExV2");
+  find(nvjpeg.JpegStateCreate, "nvjpegJpegStateCreate");
+  find(nvjpeg.JpegStateDestroy, "nvjpegJpegStateDestroy");
+  find(nvjpeg.DecodeBatchedInitialize, "nvjpegDecodeBatchedInitialize");
+  find(nvjpeg.DecodeBatched, "nvjpegDecodeBatched");
+  return nvjpeg;
+}
+
+}  // namespace
+
+const Nvjpeg& LoadedNvjpeg() {
+  static const Nvjpeg loaded = Load();
+  return loaded;
+}
+
+}  // namespace lockstep

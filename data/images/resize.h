@@ -1,0 +1,84 @@
+// Resizer: a part of an image at another size, as Pillow's Image.resize((width, height), BILINEAR,
+// box=box) gives it and torchvision's antialiased bilinear resize with it.
+//
+// Promise: every output byte is within 1 grey level of the exact value, rounded; the bytes are the
+// same with every instruction set; a constant image stays constant, and the whole image at its own
+// size stays as it is. Nothing outside a row's 3 * width bytes is read, nothing outside the output
+// is written.
+//
+// The value: output pixel i of an axis lies at centre = box begin + (i + 0.5) * scale, in source
+// pixels, with scale = box size / output size. It is the mean of the source pixels under a triangle
+// around the centre that falls to 0 at a distance of max(1, scale), with weights that sum to one.
+// The triangle reaches beyond the box but not beyond the image. Rows and columns are independent:
+// first the vertical mean, rounded to 8 bits as in Pillow, then the horizontal one.
+//
+// How, for blocks of 64 output rows, in tiles that stay in the cache:
+//   1. Vertical: an output row is the weighted sum of source rows, byte by byte.
+//   2. The block is transposed: the 64 bytes of a column and colour lie side by side.
+//   3. Horizontal: the same sum, of columns now; no byte leaves its lane.
+//   4. Transposed back into the output. Mirroring is the order of the columns' filters.
+//
+// Arithmetic: all in integers. A weight is 16 bits and a product is cut to 8.8 bits; a sum of
+// products is 16 bits, half of the most that cutting can lose added at the start. Filters of 44 and
+// more pixels have small weights; those are scaled up by 2^shift, and runs of 8 products are summed
+// in 16 bits, the runs in 32. For n weights with c = n / 2^shift, cutting costs at most c / 512 grey
+// levels in a pass, and so does rounding the weights; c stays below 46, so both passes cost less
+// than 0.36. Rounding to 8 bits between them costs 0.5: together less than 1.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   a box beyond the image, or a size below 1 -> undefined; callers check -> (none)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/images/image.h"
+
+namespace lockstep {
+
+namespace resize_internal {
+
+// The filters of one axis. Filter i sums source[begin[i] + t] * weights[i * taps + t], t < taps.
+struct Filters {
+  std::vector<int32_t> begin;
+  std::vector<int32_t> used;      // the weights after these are 0
+  std::vector<uint32_t> weights;  // each twice, in the lower and in the upper 16 bits
+  int64_t taps = 0;
+  int64_t first = 0;  // the source pixels that any filter sums are [first, last); begin 0 is first
+  int64_t last = 0;
+  int shift = 0;  // the weights of one filter sum to 2^(16 + shift)
+};
+
+// Bytes that begin on a cache line and lie there uninitialised.
+class Scratch {
+ public:
+  // At least `bytes`; what was there before is lost.
+  uint8_t* Get(int64_t bytes);
+
+ private:
+  std::vector<uint8_t> bytes_;
+};
+
+}  // namespace resize_internal
+
+// One per thread: it keeps its filter tables and scratch memory, so that nothing is allocated once
+// sizes settle.
+class Resizer {
+ public:
+  // Resizes the part `box` of `source` to width x height RGB pixels at `output` (rows without gaps,
+  // interleaved, 3 * width bytes each), mirrored left to right where `mirror`. The box lies inside
+  // the image; its width and height are greater than 0.
+  void Resize(const ImageView& source, const Box& box, int64_t width, int64_t height, bool mirror,
+              uint8_t* output);
+
+ private:
+  resize_internal::Filters columns_;
+  resize_internal::Filters rows_;
+  resize_internal::Scratch narrow_;      // a source narrower than a vector, padded
+  resize_internal::Scratch small_;       // an output smaller than a block, padded
+  resize_internal::Scratch strip_;       // 16 rows after the vertical pass
+  resize_internal::Scratch transposed_;  // a block of rows after it, by columns
+  resize_internal::Scratch sums_;        // that block after the horizontal pass
+};
+
+}  // namespace lockstep

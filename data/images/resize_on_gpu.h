@@ -1,0 +1,29 @@
+// Images in a GPU's memory at another size: what data/images/resize.h does, of many at once.
+//
+// Promise: every output byte is within 1 grey level of the exact value (data/images/resize.h) and depends on its
+// image alone.
+//
+// Each thread makes one output pixel from all source pixels under its filter, in 32-bit floats. The two
+// passes of the CPU's code would cost less arithmetic and memory of their own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "data/images/image.h"
+
+namespace lockstep {
+
+struct GpuResize {
+  ImageView source;  // on the GPU; no pixels: the output is left alone
+  Box box;           // inside the image
+  bool mirror = false;
+};
+
+// Resizes each of `jobs` (on the GPU, `count` of them) to width x height RGB pixels: the i-th lies at
+// output + i * 3 * width * height, on the GPU, rows without gaps.
+void LaunchResize(const GpuResize* jobs, int64_t count, int64_t width, int64_t height,
+                  uint8_t* output, cudaStream_t stream);
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+// For tests and benchmarks: JPEG files of every kind, of pixels that a function gives.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "data/images/jpeg_encoder.h"
+
+namespace lockstep {
+
+// The value of one channel of the pixel in column x and row y. Called row by row, channel by channel.
+using PixelSource = std::function<uint8_t(int64_t x, int64_t y, int channel)>;
+
+std::string WriteJpeg(const JpegKind& kind, int64_t width, int64_t height,
+                      const PixelSource& source, int quality);
+
+}  // namespace lockstep

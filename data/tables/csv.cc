@@ -1,0 +1,199 @@
+#include "data/tables/csv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "data/tables/csv_files.h"
+#include "data/tables/csv_fit.h"
+#include "data/tables/csv_rows.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = CsvRole::Kind;
+
+// Texts -> their places in a list.
+using Places = std::unordered_map<std::string_view, int64_t>;
+
+Places PlacesOf(const std::vector<std::string>& texts) {
+  Places places;
+  for (size_t i = 0; i < texts.size(); ++i) places.try_emplace(texts[i], i);
+  return places;
+}
+
+// Makes samples of rows.
+class Encoder {
+ public:
+  Encoder(const CsvOptions& options, const CsvFiles& files, const CsvFit& fit)
+      : options_(options), files_(files), fit_(fit) {}
+
+  CsvRows Encode() {
+    const auto is_category = [](const CsvColumn& column) { return !column.categories.empty(); };
+    if (std::any_of(fit_.columns.begin(), fit_.columns.end(), is_category)) {
+      for (const CsvColumn& column : fit_.columns) {
+        category_places_.push_back(PlacesOf(column.categories));
+      }
+    }
+    class_places_ = PlacesOf(fit_.classes);
+    width_ = files_.front().layout.features();
+    CsvRows rows;
+    Reserve(rows);
+    for (const CsvFile& file : files_) {
+      for (CsvCells cells = files_.RowsOf(file); cells.NextRow();) AddRow(rows, file, cells);
+    }
+    return rows;
+  }
+
+  int64_t ClassesOf(const CsvRows& rows) const {
+    if (options_.task != Task::kClassification) return options_.LabelCount();
+    if (options_.label_names) {
+      const auto names = static_cast<int64_t>(fit_.classes.size());
+      if (options_.classes > 0 && options_.classes != names) {
+        throw DataError("{}: {} labels where data.classes is {}", files_.front().path, names,
+                        options_.classes);
+      }
+      return names;
+    }
+    if (options_.classes > 0) return options_.classes;
+    return 1 + *std::max_element(rows.labels.begin(), rows.labels.end());
+  }
+
+ private:
+  // Memory for as many rows as the files can have.
+  void Reserve(CsvRows& rows) const {
+    int64_t cells = 0;
+    int64_t lines = 0;
+    for (const CsvFile& file : files_) {
+      const int64_t bytes = file.bytes.bytes();
+      const int64_t lines_here = 1 + std::count(file.bytes.data(), file.bytes.data() + bytes, '\n');
+      // Few cells take less than two bytes with their delimiter.
+      cells += std::min(lines_here * file.layout.features(), 1 + bytes / 2);
+      lines += lines_here;
+    }
+    rows.cells.reserve(cells);
+    if (options_.task == Task::kClassification) {
+      rows.labels.reserve(lines);
+    } else {
+      rows.targets.reserve(std::min(lines * options_.LabelCount(), cells));
+    }
+  }
+
+  void AddRow(CsvRows& rows, const CsvFile& file, CsvCells& cells) const {
+    const size_t begin = rows.cells.size();
+    rows.cells.resize(begin + width_);
+    float* row = rows.cells.data() + begin;
+    AddNoLabel(rows);
+    VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
+      switch (role.kind) {
+        case Kind::kNumber:
+          row[role.index] = NumberIn(place, role.index);
+          break;
+        case Kind::kCategory:
+          row[role.index] = CategoryPlace(place, role.index);
+          break;
+        case Kind::kLabel:
+          SetLabel(rows, place, role.index);
+          break;
+        case Kind::kIgnored:
+          break;
+      }
+    });
+    ++rows.count;
+  }
+
+  float NumberIn(const CsvPlace& place, int64_t index) const {
+    const std::string_view text = place.text();
+    float number = 0;
+    if (options_.standardize) {
+      const CsvColumn& column = fit_.columns[index];
+      double wide = 0;
+      if (!ParseNumber(text, wide)) {
+        RequireMissing(options_, place);
+        wide = column.mean;
+      }
+      number = static_cast<float>((wide - column.mean) / column.std);
+    } else {
+      if (!ParseNumber(text, number)) {
+        RequireMissing(options_, place);
+        number = static_cast<float>(fit_.columns[index].mean);
+      }
+      number *= options_.scale;
+    }
+    if (!std::isfinite(number)) {
+      FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(text)));
+    }
+    return number;
+  }
+
+  // The category's place among the trained ones; -1: it is none of them.
+  float CategoryPlace(const CsvPlace& place, int64_t index) const {
+    const Places& places = category_places_[index];
+    const auto found = places.find(CategoryIn(options_, place));
+    return found == places.end() ? -1.0F : static_cast<float>(found->second);
+  }
+
+  // Of the last row.
+  void SetLabel(CsvRows& rows, const CsvPlace& place, int64_t index) const {
+    if (options_.label_optional && IsMissing(place.text())) return;
+    if (options_.task != Task::kClassification) {
+      rows.targets.end()[index - options_.LabelCount()] = TargetIn(options_, place);
+    } else if (options_.label_names) {
+      const auto found = class_places_.find(ClassNameIn(place));
+      if (found == class_places_.end()) {
+        FailAt(place, fmt::format("label {} is none of those in training (data.csv.classes)",
+                                  Quoted(place.text())));
+      }
+      rows.labels.back() = found->second;
+    } else {
+      rows.labels.back() = ClassIn(options_, place);
+    }
+  }
+
+  void AddNoLabel(CsvRows& rows) const {
+    if (options_.task == Task::kClassification) {
+      rows.labels.push_back(Dataset::kNoLabel);
+    } else {
+      rows.targets.resize(rows.targets.size() + options_.LabelCount(),
+                          std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+
+  const CsvOptions& options_;
+  const CsvFiles& files_;
+  const CsvFit& fit_;
+  int64_t width_ = 0;                    // columns of features
+  std::vector<Places> category_places_;  // of each column; empty: there is no category
+  Places class_places_;
+};
+
+std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& layout) {
+  if (!options.labels.empty() || layout.header.empty()) return options.labels;
+  std::vector<std::string> names(options.LabelCount());
+  for (size_t i = 0; i < layout.roles.size(); ++i) {
+    const CsvRole& role = layout.roles[i];
+    if (role.kind == Kind::kLabel) names[role.index] = layout.header[i];
+  }
+  return names;
+}
+
+}  // namespace
+
+CsvTable ReadCsv(const CsvOptions& options) {
+  RequireFitted(options);
+  const CsvFiles files(options);
+  const CsvFit fit = FitCsv(options, files);
+  Encoder encoder(options, files, fit);
+  CsvRows rows = encoder.Encode();
+  SampleSpec spec{
+      .classes = encoder.ClassesOf(rows), .class_names = fit.classes, .task = options.task};
+  return {.dataset = MakeCsvDataset(std::move(spec), std::move(rows), fit.columns),
+          .columns = fit.columns,
+          .labels = LabelNames(options, files.front().layout)};
+}
+
+}  // namespace lockstep

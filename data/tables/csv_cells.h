@@ -1,0 +1,68 @@
+// The cells of a CSV file, in order, as views of its text.
+//
+// Promise: cells are what RFC 4180 says and what Python's csv.reader finds: a cell in quotes may hold
+// delimiters and line breaks, and a quote as two; lines end in \n, \r\n or \r, the last one in nothing,
+// too. Beyond that, blank lines are no rows, spaces and tabs around a cell or its quotes do not belong to
+// it, and a byte order mark of UTF-8 is skipped. Other bytes are left as they are.
+//
+// Invariants:
+//   1. Each byte is looked at once or twice, however long lines and rows are, and only a quoted cell
+//      with quotes in it is copied.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
+//   a quote that is never closed, text behind a closed one -> Error (kData) with path and line
+//     -> CsvCells.RefusesAQuoteThatNeverCloses, CsvCells.RefusesTextBehindAQuotedCell
+//   UTF-16, zero bytes -> Error (kData) with path and line -> CsvCells.RefusesWhatIsNoText
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+class CsvCells {
+ public:
+  // Keeps references to `path`, which errors name, and to `content`. Throws Error (kData).
+  CsvCells(const std::string& path, std::string_view content, char delimiter);
+
+  // Goes on to the next row, once NextCell() has returned false; false: there is none.
+  bool NextRow();
+
+  // Goes on to the row's next cell, of which it has one at least; false: there is none. Throws Error
+  // (kData).
+  bool NextCell();
+
+  // Valid until the next call of NextCell().
+  std::string_view cell() const { return cell_; }
+
+  // Where the cell begins, or NextRow() found a row; from 1.
+  int64_t line() const { return line_; }
+
+ private:
+  bool IsBlank(char c) const { return (c == ' ' || c == '\t') && c != delimiter_; }
+  const char* SkipBlanks(const char* at) const;
+  void EndLine();
+  void ReadQuoted(const char* open);
+  void EndCell();
+
+  const std::string& path_;
+  const char* at_;
+  const char* end_;
+  char delimiter_;
+  std::array<bool, 256> ends_cell_{};
+  bool row_ended_ = true;
+  int64_t line_ = 1;       // of the cell
+  int64_t line_here_ = 1;  // of what follows it
+  std::string_view cell_;
+  std::string unquoted_;  // the cell, where it is none of the file's bytes
+};
+
+// `text` without the spaces and tabs around it.
+std::string_view TrimmedCell(std::string_view text);
+
+// `text` as a cell, in quotes where it needs them.
+std::string AsCsvCell(const std::string& text);
+
+}  // namespace lockstep

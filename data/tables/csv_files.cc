@@ -1,0 +1,81 @@
+#include "data/tables/csv_files.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace lockstep {
+
+CsvFiles::CsvFiles(const CsvOptions& options) : options_(options) {
+  if (options.label_columns > kMaxCsvColumns) {
+    throw DataError("data.csv.label_columns is more than {}", kMaxCsvColumns);
+  }
+  for (const std::string& path : options.files) Open(path);
+}
+
+void CsvFiles::Open(const std::string& path) {
+  MappedFile bytes(path);
+  CsvCells cells(path, {bytes.data(), static_cast<size_t>(bytes.bytes())}, options_.delimiter);
+  if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
+  const int64_t line = cells.line();
+  int64_t columns = 0;
+  std::vector<std::string> header;
+  while (cells.NextCell()) {
+    if (options_.header) header.emplace_back(cells.cell());
+    if (++columns <= kMaxCsvColumns) continue;
+    throw DataError("{}:{}: more than {} columns (delimiter '{}')", path, line, kMaxCsvColumns,
+                    options_.delimiter);
+  }
+  if (options_.header && !cells.NextRow()) throw DataError("{}: the file has no rows", path);
+  CsvLayout layout;
+  const bool in_training = options_.features == 0;
+  if (!in_training) {
+    layout = LayoutAsTrained(options_, path, std::move(header), columns, line);
+  } else if (!files_.empty()) {
+    RequireSameColumns(path, header, columns, line);
+    layout = files_.front().layout;
+  } else {
+    if (columns <= options_.LabelCount()) {
+      throw DataError(
+          "{}:{}: only {} column{}: a row needs a feature and {} label{} (delimiter '{}')", path,
+          line, columns, columns == 1 ? "" : "s", options_.LabelCount(),
+          options_.LabelCount() == 1 ? "" : "s", options_.delimiter);
+    }
+    layout = LayoutInTraining(options_, path, std::move(header), columns);
+  }
+  files_.push_back({path, std::move(bytes), std::move(layout)});
+}
+
+void CsvFiles::RequireSameColumns(const std::string& path, const std::vector<std::string>& header,
+                                  int64_t columns, int64_t line) const {
+  const CsvFile& first = files_.front();
+  const auto expected = static_cast<int64_t>(first.layout.roles.size());
+  if (columns != expected) {
+    throw DataError("{}:{}: {} columns where {} has {}", path, line, columns, first.path, expected);
+  }
+  const std::vector<std::string>& other = first.layout.header;
+  const auto [here, there] = std::mismatch(header.begin(), header.end(), other.begin());
+  if (here == header.end()) return;
+  throw DataError("{}:{}: column {} is {} where {} has {}", path, line, here - header.begin() + 1,
+                  Quoted(*here), first.path, Quoted(*there));
+}
+
+CsvCells CsvFiles::RowsOf(const CsvFile& file) const {
+  CsvCells cells(file.path, file.text(), options_.delimiter);
+  if (options_.header) {
+    cells.NextRow();
+    SkipRow(cells);
+  }
+  return cells;
+}
+
+int64_t CsvFiles::CountRows() const {
+  int64_t rows = 0;
+  for (const CsvFile& file : files_) {
+    for (CsvCells cells = RowsOf(file); cells.NextRow(); ++rows) SkipRow(cells);
+  }
+  return rows;
+}
+
+}  // namespace lockstep

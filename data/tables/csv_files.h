@@ -1,0 +1,86 @@
+// The files of a CSV table: what their columns are, and their rows in order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/files/mapped_file.h"
+#include "data/tables/csv.h"
+#include "data/tables/csv_cells.h"
+#include "data/tables/csv_layout.h"
+#include "data/tables/csv_value.h"
+
+namespace lockstep {
+
+struct CsvFile {
+  const std::string& path;
+  MappedFile bytes;
+  CsvLayout layout;
+
+  std::string_view text() const { return {bytes.data(), static_cast<size_t>(bytes.bytes())}; }
+};
+
+class CsvFiles {
+ public:
+  // Keeps a reference to `options`. Throws Error (kData).
+  explicit CsvFiles(const CsvOptions& options);
+
+  const CsvFile& front() const { return files_.front(); }
+  auto begin() const { return files_.begin(); }
+  auto end() const { return files_.end(); }
+
+  // Before the first row behind the file's header.
+  CsvCells RowsOf(const CsvFile& file) const;
+
+  // Calls visit(place, role, in_training) for each cell of each row. Throws Error (kData).
+  template <typename Visit>
+  void VisitRows(const Visit& visit) const;
+
+ private:
+  void Open(const std::string& path);
+  void RequireSameColumns(const std::string& path, const std::vector<std::string>& header,
+                          int64_t columns, int64_t line) const;
+  int64_t CountRows() const;
+
+  const CsvOptions& options_;
+  std::vector<CsvFile> files_;
+};
+
+// Calls visit(place, role) for each cell of the row that `cells` is at. Throws Error (kData).
+template <typename Visit>
+void VisitRow(const CsvFile& file, CsvCells& cells, const Visit& visit) {
+  const std::vector<CsvRole>& roles = file.layout.roles;
+  const auto columns = static_cast<int64_t>(roles.size());
+  CsvPlace place{file.path, file.layout, cells, cells.line(), 0};
+  for (; cells.NextCell(); ++place.column) {
+    if (place.column < columns) visit(place, roles[place.column]);
+  }
+  if (place.column != columns) FailRagged(place, place.column);
+}
+
+// Goes over the row that `cells` is at.
+inline void SkipRow(CsvCells& cells) {
+  while (cells.NextCell()) {
+  }
+}
+
+template <typename Visit>
+void CsvFiles::VisitRows(const Visit& visit) const {
+  std::vector<int64_t> training;
+  if (options_.training_rows) training = options_.training_rows(CountRows());
+  auto next = training.begin();
+  int64_t row = 0;
+  for (const CsvFile& file : files_) {
+    for (CsvCells cells = RowsOf(file); cells.NextRow(); ++row) {
+      const bool is_next = next != training.end() && *next == row;
+      if (is_next) ++next;
+      const bool in_training = is_next || !options_.training_rows;
+      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
+        visit(place, role, in_training);
+      });
+    }
+  }
+}
+
+}  // namespace lockstep

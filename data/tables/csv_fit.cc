@@ -1,0 +1,194 @@
+#include "data/tables/csv_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "data/dataset/inferred_classes.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = CsvRole::Kind;
+using Texts = std::set<std::string, std::less<>>;
+
+// More are taken for a mistake.
+constexpr size_t kMaxCategories = 10000;
+
+// Mean and standard deviation of numbers as they come (Welford 1962).
+class Moments {
+ public:
+  void Add(double value) {
+    ++count_;
+    const double before = value - mean_;
+    mean_ += before / static_cast<double>(count_);
+    squares_ += before * (value - mean_);
+  }
+
+  int64_t count() const { return count_; }
+  double mean() const { return mean_; }
+  // 1 where all numbers are the same.
+  double std() const {
+    const double std = std::sqrt(squares_ / static_cast<double>(count_));
+    return std > 0 ? std : 1;
+  }
+
+ private:
+  int64_t count_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;  // of the differences from the mean, summed
+};
+
+bool FitsNumbers(const CsvOptions& options) {
+  return options.standardize || options.mean_if_missing;
+}
+
+// Whether other files are seen alike only with what is known of the training files' columns.
+bool KnowsColumns(const CsvOptions& options) {
+  return options.header || FitsNumbers(options) || !options.category.empty();
+}
+
+class Fitter {
+ public:
+  Fitter(const CsvOptions& options, const CsvFiles& files)
+      : options_(options),
+        files_(files),
+        fit_{.columns = options.columns, .classes = options.class_names} {}
+
+  CsvFit Fit() && {
+    const bool fits_classes = options_.label_names && fit_.classes.empty();
+    const bool fits_columns = KnowsColumns(options_) && fit_.columns.empty();
+    if (fits_columns) {
+      NameColumns();
+      if (FitsNumbers(options_)) moments_.resize(fit_.columns.size());
+      if (!options_.category.empty()) categories_.resize(fit_.columns.size());
+    }
+    if (fits_classes || !moments_.empty() || !categories_.empty()) {
+      files_.VisitRows([&](const CsvPlace& place, const CsvRole& role, bool in_training) {
+        // A class that held-back rows alone have is one, too.
+        if (role.kind == Kind::kLabel && fits_classes) AddClass(place);
+        if (!in_training) return;
+        if (role.kind == Kind::kNumber && !moments_.empty()) AddNumber(place, role);
+        if (role.kind == Kind::kCategory && !categories_.empty()) AddCategory(place, role);
+      });
+    }
+    if (!moments_.empty()) KeepMoments();
+    for (size_t i = 0; i < categories_.size(); ++i) {
+      fit_.columns[i].categories.assign(categories_[i].begin(), categories_[i].end());
+    }
+    if (fits_classes) fit_.classes.assign(classes_.begin(), classes_.end());
+    CheckColumns();
+    return std::move(fit_);
+  }
+
+ private:
+  void NameColumns() {
+    const CsvLayout& layout = files_.front().layout;
+    fit_.columns.resize(layout.features());
+    for (size_t i = 0; i < layout.header.size(); ++i) {
+      const CsvRole& role = layout.roles[i];
+      if (IsFeature(role)) fit_.columns[role.index].name = layout.header[i];
+    }
+  }
+
+  void AddNumber(const CsvPlace& place, const CsvRole& role) {
+    double number = 0;
+    if (ParseNumber(place.text(), number)) {
+      moments_[role.index].Add(number);
+    } else {
+      RequireMissing(options_, place);
+    }
+  }
+
+  void AddCategory(const CsvPlace& place, const CsvRole& role) {
+    Texts& categories = categories_[role.index];
+    const std::string_view text = CategoryIn(options_, place);
+    if (categories.contains(text)) return;
+    if (categories.size() == kMaxCategories) {
+      FailAt(place, fmt::format("more than {} categories: if it tells rows apart, add \"{}\" to "
+                                "data.csv.ignore",
+                                kMaxCategories, place.layout.Reference(place.column)));
+    }
+    categories.emplace(text);
+  }
+
+  void AddClass(const CsvPlace& place) {
+    const std::string_view text = ClassNameIn(place);
+    if (classes_.contains(text)) return;
+    if (static_cast<int64_t>(classes_.size()) == kMaxInferredClasses) {
+      FailAt(place, fmt::format("more than {} classes", classes_.size()));
+    }
+    classes_.emplace(text);
+  }
+
+  void KeepMoments() {
+    const CsvLayout& layout = files_.front().layout;
+    for (size_t i = 0; i < layout.roles.size(); ++i) {
+      const CsvRole& role = layout.roles[i];
+      if (role.kind != Kind::kNumber) continue;
+      const Moments& fitted = moments_[role.index];
+      if (fitted.count() == 0) {
+        const auto column = static_cast<int64_t>(i);
+        throw DataError("{}: {}: no training row has a number there: add \"{}\" to data.csv.ignore",
+                        files_.front().path, layout.NameOf(column), layout.Reference(column));
+      }
+      fit_.columns[role.index].mean = fitted.mean();
+      fit_.columns[role.index].std = fitted.std();
+    }
+  }
+
+  // What was given for the training files may be another table's.
+  void CheckColumns() const {
+    if (fit_.columns.empty()) return;
+    for (const CsvFile& file : files_) {
+      bool same = static_cast<int64_t>(fit_.columns.size()) == file.layout.features();
+      for (size_t i = 0; same && i < file.layout.roles.size(); ++i) {
+        const CsvRole& role = file.layout.roles[i];
+        if (!IsFeature(role)) continue;
+        const CsvColumn& column = fit_.columns[role.index];
+        same = column.categories.empty() == (role.kind == Kind::kNumber) &&
+               (!options_.header || column.name == file.layout.header[i]);
+      }
+      if (!same) {
+        throw DataError(
+            "{}: data.csv.column is not of these columns and data.csv.category: leave it out",
+            file.path);
+      }
+    }
+  }
+
+  const CsvOptions& options_;
+  const CsvFiles& files_;
+  CsvFit fit_;
+  // Of each column; empty: they are not to be fitted.
+  std::vector<Moments> moments_;
+  std::vector<Texts> categories_;
+  Texts classes_;
+};
+
+}  // namespace
+
+void RequireFitted(const CsvOptions& options) {
+  if (options.features == 0) return;
+  if (KnowsColumns(options) && options.columns.empty()) {
+    throw DataError("{}: data.csv.column does not say what the training files held: train again",
+                    options.files.front());
+  }
+  if (options.header && options.labels.empty()) {
+    throw DataError("{}: data.csv.label does not name the training files' labels: train again",
+                    options.files.front());
+  }
+  if (options.label_names && options.class_names.empty()) {
+    throw DataError("{}: data.csv.classes does not say the training files' labels: train again",
+                    options.files.front());
+  }
+}
+
+CsvFit FitCsv(const CsvOptions& options, const CsvFiles& files) {
+  return Fitter(options, files).Fit();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,218 @@
+#include "data/tables/csv_layout.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = CsvRole::Kind;
+using Numbers = std::unordered_map<std::string_view, int64_t>;
+
+std::string Suggestion(const std::string& name, const std::vector<std::string>& header) {
+  // Comparing takes the product of two names' lengths, and memory for it.
+  constexpr size_t kLongest = 100;
+  constexpr size_t kMost = 10000;
+  if (name.size() > kLongest) return "";
+  std::vector<std::string> candidates;
+  for (const std::string& candidate : header) {
+    if (candidate.size() <= kLongest && candidates.size() < kMost) candidates.push_back(candidate);
+  }
+  return DidYouMean(name, candidates);
+}
+
+// The columns' names -> their numbers.
+Numbers NumbersOf(const std::vector<std::string>& header, const std::string& path) {
+  Numbers numbers;
+  numbers.reserve(header.size());
+  for (size_t i = 0; i < header.size(); ++i) {
+    const auto [other, added] = numbers.try_emplace(header[i], i);
+    if (!added) {
+      throw DataError("{}: columns {} and {} have one name, \"{:.40}\": rename one", path,
+                      other->second + 1, i + 1, header[i]);
+    }
+  }
+  return numbers;
+}
+
+// Gives the columns of one training file out.
+class Assignment {
+ public:
+  Assignment(const CsvOptions& options, const std::string& path, CsvLayout& layout)
+      : options_(options),
+        path_(path),
+        layout_(layout),
+        fields_(layout.roles.size()),
+        numbers_(NumbersOf(layout.header, path)) {}
+
+  void Labels() {
+    const int64_t first = options_.labels.empty() ? FirstLabel() : 0;
+    for (int64_t i = 0; i < options_.LabelCount(); ++i) {
+      const int64_t column =
+          options_.labels.empty() ? first + i : Find(options_.labels[i], "data.csv.label");
+      Give(column, {Kind::kLabel, static_cast<int32_t>(i)}, "the label");
+    }
+  }
+
+  void Ignored() {
+    for (const std::string& reference : options_.ignore) {
+      Give(Find(reference, "data.csv.ignore"), {Kind::kIgnored}, "data.csv.ignore");
+    }
+  }
+
+  void Features() {
+    for (const std::string& reference : options_.category) {
+      Give(Find(reference, "data.csv.category"), {Kind::kCategory}, "data.csv.category");
+    }
+    int32_t features = 0;
+    for (CsvRole& role : layout_.roles) {
+      if (IsFeature(role)) role.index = features++;
+    }
+    if (features == 0) throw DataError("{}: no column is left to learn from", path_);
+  }
+
+ private:
+  int64_t columns() const { return static_cast<int64_t>(layout_.roles.size()); }
+
+  // Of those that the options give by number.
+  int64_t FirstLabel() const {
+    const int64_t first = options_.label_column + (options_.label_column < 0 ? columns() : 0);
+    if (first >= 0 && first <= columns() - options_.label_columns) return first;
+    throw DataError(
+        "{}: {} label column{} from data.csv.label_column {} on: outside the {} columns", path_,
+        options_.label_columns, options_.label_columns == 1 ? "" : "s", options_.label_column,
+        columns());
+  }
+
+  int64_t Find(const std::string& reference, const char* field) const {
+    if (!layout_.header.empty()) {
+      const auto found = numbers_.find(reference);
+      if (found != numbers_.end()) return found->second;
+      throw DataError("{}: {}: the header has no column \"{}\"{}", path_, field, reference,
+                      Suggestion(reference, layout_.header));
+    }
+    int64_t number = -1;
+    const char* end = reference.data() + reference.size();
+    const auto [stop, error] = std::from_chars(reference.data(), end, number);
+    if (error == std::errc() && stop == end && number >= 0 && number < columns()) return number;
+    throw DataError("{}: {}: no column \"{}\": without a header they are 0 to {}", path_, field,
+                    reference, columns() - 1);
+  }
+
+  void Give(int64_t column, CsvRole role, const char* field) {
+    if (fields_[column] != nullptr) {
+      throw DataError("{}: {} is given twice, as {} and as {}", path_, layout_.NameOf(column),
+                      fields_[column], field);
+    }
+    fields_[column] = field;
+    layout_.roles[column] = role;
+  }
+
+  const CsvOptions& options_;
+  const std::string& path_;
+  CsvLayout& layout_;
+  std::vector<const char*> fields_;  // which option each column was given by; null: none
+  Numbers numbers_;
+};
+
+// `header` holds the trained columns in any order, with or without those that are ignored and, where
+// they are optional, all the labels.
+CsvLayout MatchNames(const CsvOptions& options, const std::string& path,
+                     std::vector<std::string> header) {
+  CsvLayout layout{.roles = std::vector<CsvRole>(header.size(), {Kind::kIgnored}),
+                   .header = std::move(header)};
+  const Numbers numbers = NumbersOf(layout.header, path);
+  const auto columns = static_cast<int64_t>(layout.roles.size());
+  std::vector<bool> known(columns);
+  for (const std::string& name : options.ignore) {
+    if (const auto at = numbers.find(name); at != numbers.end()) known[at->second] = true;
+  }
+  for (size_t i = 0; i < options.columns.size(); ++i) {
+    const CsvColumn& trained = options.columns[i];
+    const auto at = numbers.find(trained.name);
+    if (at == numbers.end()) {
+      throw DataError("{}: no column \"{}\", which training had{}", path, trained.name,
+                      Suggestion(trained.name, layout.header));
+    }
+    if (known[at->second]) {
+      throw DataError("{}: data.csv.column has \"{}\" twice, or data.csv.ignore has it, too", path,
+                      trained.name);
+    }
+    known[at->second] = true;
+    layout.roles[at->second] = {trained.categories.empty() ? Kind::kNumber : Kind::kCategory,
+                                static_cast<int32_t>(i)};
+  }
+  const auto is_here = [&](const std::string& name) { return numbers.contains(name); };
+  layout.labelled =
+      !options.label_optional || std::any_of(options.labels.begin(), options.labels.end(), is_here);
+  for (size_t i = 0; layout.labelled && i < options.labels.size(); ++i) {
+    const std::string& name = options.labels[i];
+    const auto at = numbers.find(name);
+    if (at == numbers.end()) {
+      throw DataError("{}: no column \"{}\", {}{}", path, name,
+                      options.labels.size() == 1 ? "the label" : "one of the labels",
+                      Suggestion(name, layout.header));
+    }
+    if (known[at->second]) {
+      throw DataError("{}: data.csv.label has \"{}\", which data.csv.column or ignore has, too",
+                      path, name);
+    }
+    known[at->second] = true;
+    layout.roles[at->second] = {Kind::kLabel, static_cast<int32_t>(i)};
+  }
+  const auto unknown = std::find(known.begin(), known.end(), false) - known.begin();
+  if (unknown < columns) {
+    throw DataError("{}: training did not have {}: remove it, or add it to data.csv.ignore", path,
+                    layout.NameOf(unknown));
+  }
+  return layout;
+}
+
+}  // namespace
+
+int64_t CsvLayout::features() const { return std::count_if(roles.begin(), roles.end(), IsFeature); }
+
+std::string CsvLayout::NameOf(int64_t column) const {
+  return fmt::format("column {}", column + 1) +
+         (header.empty() ? "" : fmt::format(" ({:.40})", header[column]));
+}
+
+std::string CsvLayout::Reference(int64_t column) const {
+  return header.empty() ? std::to_string(column) : header[column];
+}
+
+CsvLayout LayoutInTraining(const CsvOptions& options, const std::string& path,
+                           std::vector<std::string> header, int64_t columns) {
+  CsvLayout layout{.roles = std::vector<CsvRole>(columns), .header = std::move(header)};
+  Assignment assignment(options, path, layout);
+  assignment.Labels();
+  assignment.Ignored();
+  assignment.Features();
+  return layout;
+}
+
+CsvLayout LayoutAsTrained(const CsvOptions& options, const std::string& path,
+                          std::vector<std::string> header, int64_t columns, int64_t line) {
+  if (!header.empty()) return MatchNames(options, path, std::move(header));
+  const int64_t features =
+      options.columns.empty() ? options.features : static_cast<int64_t>(options.columns.size());
+  const int64_t unlabelled = features + static_cast<int64_t>(options.ignore.size());
+  const int64_t labelled = unlabelled + options.LabelCount();
+  const bool no_labels = options.label_optional && columns == unlabelled;
+  if (columns != labelled && !no_labels) {
+    throw DataError("{}:{}: {} columns where {} are expected", path, line, columns, labelled);
+  }
+  CsvLayout layout = LayoutInTraining(options, path, {}, labelled);
+  if (no_labels) {
+    std::erase_if(layout.roles, [](const CsvRole& role) { return role.kind == Kind::kLabel; });
+    layout.labelled = false;
+  }
+  return layout;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Prints the cells of a CSV file for tests/csv_test.py: for each row their number, for each cell its bytes'
+// number and the bytes.
+//
+//   csv_print FILE DELIMITER
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "data/tables/csv_cells.h"
+
+int main(int, char** arguments) {
+  const std::string path = arguments[1];
+  try {
+    const lockstep::MappedFile file(path);
+    lockstep::CsvCells cells(path, {file.data(), static_cast<size_t>(file.bytes())},
+                             arguments[2][0]);
+    while (cells.NextRow()) {
+      std::vector<std::string> row;
+      while (cells.NextCell()) row.emplace_back(cells.cell());
+      fmt::print("{}\n", row.size());
+      for (const std::string& cell : row) fmt::print("{}\n{}", cell.size(), cell);
+    }
+  } catch (const lockstep::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(error.status());
+  }
+}

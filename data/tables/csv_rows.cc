@@ -1,0 +1,75 @@
+#include "data/tables/csv_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+class CsvDataset : public Dataset {
+ public:
+  CsvDataset(SampleSpec spec, CsvRows rows, const std::vector<CsvColumn>& columns)
+      : spec_(std::move(spec)), rows_(std::move(rows)) {
+    width_ = static_cast<int64_t>(rows_.cells.size()) / rows_.count;
+    int64_t inputs = 0;
+    for (const CsvColumn& column : columns) {
+      const auto categories = static_cast<int64_t>(column.categories.size());
+      parts_.push_back({.begin = inputs, .is_category = categories > 0});
+      inputs += std::max<int64_t>(1, categories);
+    }
+    const auto is_category = [](const Part& part) { return part.is_category; };
+    if (std::none_of(parts_.begin(), parts_.end(), is_category)) parts_.clear();
+    spec_.shape = {parts_.empty() ? width_ : inputs};
+  }
+
+  int64_t size() const override { return rows_.count; }
+  const SampleSpec& spec() const override { return spec_; }
+
+  void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
+    ReadInput(rows_.cells.data() + index * width_, reinterpret_cast<float*>(input));
+    const bool has_classes = spec_.task == Task::kClassification;
+    const auto targets = has_classes ? std::as_bytes(std::span(rows_.labels))
+                                     : std::as_bytes(std::span(rows_.targets));
+    const int64_t bytes = spec_.target_bytes();
+    std::memcpy(target, targets.data() + index * bytes, bytes);
+  }
+
+ private:
+  // Of the input, a column's.
+  struct Part {
+    int64_t begin;
+    bool is_category;
+  };
+
+  void ReadInput(const float* row, float* input) const {
+    if (parts_.empty()) {
+      std::copy_n(row, width_, input);
+      return;
+    }
+    std::fill_n(input, spec_.shape[0], 0.0F);
+    for (const Part& part : parts_) {
+      const float cell = *row++;
+      if (!part.is_category) {
+        input[part.begin] = cell;
+      } else if (cell >= 0) {
+        input[part.begin + static_cast<int64_t>(cell)] = 1;
+      }
+    }
+  }
+
+  SampleSpec spec_;
+  CsvRows rows_;
+  int64_t width_ = 0;        // cells of one row
+  std::vector<Part> parts_;  // empty: a row's cells are its input
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> MakeCsvDataset(SampleSpec spec, CsvRows rows,
+                                              const std::vector<CsvColumn>& columns) {
+  return std::make_shared<CsvDataset>(std::move(spec), std::move(rows), columns);
+}
+
+}  // namespace lockstep

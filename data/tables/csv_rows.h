@@ -1,0 +1,24 @@
+// The rows of a CSV table in memory, as samples.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/dataset/dataset.h"
+#include "data/tables/csv.h"
+
+namespace lockstep {
+
+struct CsvRows {
+  int64_t count = 0;
+  std::vector<float> cells;     // numbers, and of categories their place among the column's or -1
+  std::vector<int64_t> labels;  // of classes
+  std::vector<float> targets;   // otherwise
+};
+
+// `columns` as CsvTable has them. Completes spec.shape.
+std::shared_ptr<const Dataset> MakeCsvDataset(SampleSpec spec, CsvRows rows,
+                                              const std::vector<CsvColumn>& columns);
+
+}  // namespace lockstep

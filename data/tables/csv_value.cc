@@ -1,0 +1,89 @@
+#include "data/tables/csv_value.h"
+
+#include "base/error.h"
+#include "data/dataset/inferred_classes.h"
+
+namespace lockstep {
+
+void FailRagged(const CsvPlace& place, int64_t columns) {
+  throw DataError("{}:{}: {} columns where {} are expected", place.path, place.row_line, columns,
+                  place.layout.roles.size());
+}
+
+void FailAt(const CsvPlace& place, const std::string& what) {
+  const int64_t line = place.cells.line();
+  int64_t columns = place.column + 1;
+  while (place.cells.NextCell()) ++columns;
+  if (columns != static_cast<int64_t>(place.layout.roles.size())) FailRagged(place, columns);
+  throw DataError("{}:{}: {}: {}", place.path, line, place.layout.NameOf(place.column), what);
+}
+
+std::string Quoted(std::string_view text) { return fmt::format("\"{:.40}\"", text); }
+
+bool IsMissing(std::string_view text) {
+  text = TrimmedCell(text);
+  std::string lower(text.substr(0, 5));
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return lower.empty() || lower == "na" || lower == "nan" || lower == "null";
+}
+
+void RequireMean(const CsvOptions& options, const CsvPlace& place) {
+  if (options.mean_if_missing) return;
+  FailAt(place, fmt::format("{} is no value: fill it in, or set data.csv.missing: MEAN",
+                            Quoted(place.text())));
+}
+
+void RequireMissing(const CsvOptions& options, const CsvPlace& place) {
+  if (IsMissing(place.text())) return RequireMean(options, place);
+  const bool maybe_names = place.row_line == 1 && place.layout.header.empty();
+  FailAt(place, fmt::format("{} is no finite number; {}", Quoted(place.text()),
+                            maybe_names ? "if the first line holds names, set data.csv.header: true"
+                                        : fmt::format("if the column holds texts, add \"{}\" to "
+                                                      "data.csv.category or data.csv.ignore",
+                                                      place.layout.Reference(place.column))));
+}
+
+int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {
+  // A double holds every integer that a label can be; a float does not.
+  double value = 0;
+  if (!ParseNumber(place.text(), value) || !(value >= 0) || value != std::floor(value)) {
+    FailAt(place, fmt::format("label {} is no class number (an integer from 0); for texts set "
+                              "data.csv.label_names: true",
+                              Quoted(place.text())));
+  }
+  if (options.classes > 0 && value >= static_cast<double>(options.classes)) {
+    FailAt(place, fmt::format("label {:.40} is out of range: data.classes is {}", place.text(),
+                              options.classes));
+  }
+  if (options.classes == 0 && value >= static_cast<double>(kMaxInferredClasses)) {
+    FailAt(place,
+           fmt::format("label {:.40} is no likely class number: if it is one, set data.classes",
+                       place.text()));
+  }
+  return static_cast<int64_t>(value);
+}
+
+float TargetIn(const CsvOptions& options, const CsvPlace& place) {
+  float value = 0;
+  if (!ParseNumber(place.text(), value))
+    FailAt(place, Quoted(place.text()) + " is no finite number");
+  if (options.task == Task::kMultiLabel && value != 0 && value != 1) {
+    FailAt(place, fmt::format("label {} is neither 0 nor 1", Quoted(place.text())));
+  }
+  return value;
+}
+
+std::string_view ClassNameIn(const CsvPlace& place) {
+  if (IsMissing(place.text())) {
+    FailAt(place, fmt::format("label {} is no value", Quoted(place.text())));
+  }
+  return place.text();
+}
+
+std::string_view CategoryIn(const CsvOptions& options, const CsvPlace& place) {
+  if (!IsMissing(place.text())) return place.text();
+  RequireMean(options, place);
+  return "";
+}
+
+}  // namespace lockstep

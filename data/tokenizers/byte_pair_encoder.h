@@ -1,0 +1,122 @@
+// Byte pair encoding with GPT-2's vocabularies (Sennrich et al. 2016; Radford et al. 2019).
+//
+// Promise: a text's tokens are those that GPT-2's encoder.py gives with the same two files: each word
+// (data/tokenizers/gpt2_words.h) begins as its bytes, and of all pairs of neighbours that the merges name the one
+// that is named first, the leftmost of several, becomes one token, until there are none.
+//
+// Files, of one folder: encoder.json or vocab.json, an object of tokens' texts and numbers, and vocab.bpe
+// or merges.txt, a pair a line in the order of their rank, behind a line that begins with #version. In
+// both a byte is written as a character: itself where it is printable in Latin-1, and the others as
+// U+0100, U+0101, ... in their order. <|endoftext|> is the token between texts; a text that holds it as
+// text gets the tokens of these characters.
+//
+// Cost: O(n log n) for a word of n bytes. Words of up to 15 bytes and 7 tokens are kept in a table of
+// 65,536, at the place that their hash says, so that most words cost one look.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/tokenizers/byte_pair_encoder_test.cc)
+//   no such files, no JSON, no numbers, a number twice, more than 65,536, a byte or <|endoftext|> that is
+//     missing, a merge of unknown tokens -> Error (kData) with file and line -> Vocabulary.Refuses*
+//   a text that is not UTF-8 -> BadText -> BytePairEncoder.RefusesBadUtf8
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "data/tokenizers/gpt2_words.h"
+#include "data/tokenizers/tokenizer.h"
+
+namespace lockstep {
+
+class BytePairVocabulary {
+ public:
+  struct Merge {
+    uint32_t rank;
+    uint16_t token;
+  };
+
+  // What the two files hold; the names are for messages. Throws Error (kData).
+  BytePairVocabulary(std::string_view tokens_json, const std::string& tokens_name,
+                     std::string_view merges, const std::string& merges_name);
+
+  // Reads the files in `folder`. Throws Error (kData).
+  static BytePairVocabulary Read(const std::string& folder);
+
+  int64_t size() const { return size_; }
+
+  // Other contents of the files give another one.
+  uint64_t hash() const { return hash_; }
+
+  uint16_t end_of_text() const { return end_of_text_; }
+  uint16_t TokenOf(unsigned char byte) const { return byte_tokens_[byte]; }
+
+  // nullptr: the pair is not merged.
+  const Merge* Find(uint16_t left, uint16_t right) const {
+    const auto found = merges_.find(KeyOf(left, right));
+    return found == merges_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  static uint32_t KeyOf(uint16_t left, uint16_t right) { return uint32_t{left} << 16 | right; }
+
+  uint64_t hash_;
+  int64_t size_ = 0;  // one more than the greatest token
+  uint16_t end_of_text_ = 0;
+  std::array<uint16_t, 256> byte_tokens_{};
+  std::unordered_map<uint32_t, Merge> merges_;
+};
+
+class BytePairEncoder : public Tokenizer {
+ public:
+  explicit BytePairEncoder(std::shared_ptr<const BytePairVocabulary> vocabulary);
+
+  int64_t vocabulary() const override { return vocabulary_->size(); }
+  uint16_t end_of_text() const override { return vocabulary_->end_of_text(); }
+  void Encode(std::string_view text, std::vector<uint16_t>& tokens) override;
+  bool CutsAt(std::string_view text, size_t position) const override {
+    return Gpt2Words::CutsAt(text, position);
+  }
+
+ private:
+  // A word and its tokens.
+  struct Known {
+    std::array<uint64_t, 2> word{};  // bytes, zeros, and the number of bytes in the last one
+    std::array<uint16_t, 7> tokens{};
+    uint16_t count = 0;
+  };
+
+  // A token of a word that is being merged; neighbours by their place.
+  struct Symbol {
+    int32_t before;
+    int32_t after;  // -1: none
+    int32_t token;  // -1: it was merged into the one before
+  };
+
+  struct Candidate {
+    uint32_t rank;
+    int32_t place;
+    uint16_t left;
+    uint16_t right;
+    uint16_t merged;
+
+    bool operator<(const Candidate& other) const {  // the heap's top is the greatest
+      return rank != other.rank ? rank > other.rank : place > other.place;
+    }
+  };
+
+  void EncodeWord(std::string_view word, std::vector<uint16_t>& tokens);
+  void MergeWord(std::string_view word, std::vector<uint16_t>& tokens);
+  void Consider(int32_t place);
+
+  std::shared_ptr<const BytePairVocabulary> vocabulary_;
+  Gpt2Words words_;
+  std::vector<Known> known_;
+  std::vector<Symbol> symbols_;        // of one word
+  std::vector<Candidate> candidates_;  // a heap
+};
+
+}  // namespace lockstep

@@ -1,0 +1,393 @@
+#include "launch/bundle/bundle.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/files/output_file.h"
+#include "launch/bundle/program_needs.h"
+#include "launch/bundle/weak_symbols.h"
+#include "launch/machine/scratch_folder.h"
+#include "launch/machine/shared_memory.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kStart[] =
+#include "launch/bundle/bundle_start.inc"
+    ;
+constexpr char kConfig[] =
+#include "launch/bundle/bundle_config.inc"
+    ;
+constexpr char kDigits[] =
+#include "launch/bundle/bundle_digits.inc"
+    ;
+constexpr char kDigitsReadme[] =
+#include "launch/bundle/bundle_digits_readme.inc"
+    ;
+
+constexpr char kManifest[] = "manifest.json";
+
+// What makes a bundle, and the packages of Debian and Ubuntu that have it.
+constexpr std::pair<const char*, const char*> kTools[] = {
+    {"tar", "tar"},           {"gzip", "gzip"},
+    {"ldd", "libc-bin"},      {"strip", "binutils"},
+    {"objdump", "binutils"},  {"mpirun", "openmpi-bin"},
+    {"orted", "openmpi-bin"}, {"ompi_info", "openmpi-bin"}};
+
+std::string ThisProgram() { return fs::read_symlink("/proc/self/exe"); }
+
+// The folder of the bundle that `program` lies in; empty: it lies in none.
+std::string BundleOf(const std::string& program) {
+  const fs::path folder = fs::path(program).parent_path().parent_path();
+  const bool is_bundle = fs::path(program).parent_path().filename() == "bin" &&
+                         access((folder / kManifest).c_str(), F_OK) == 0;
+  return is_bundle ? folder.string() : "";
+}
+
+// The folder that the torch wheel was installed in, and what its version.py says.
+struct Torch {
+  std::string site;
+  std::string version;  // 2.11.0, without +cu130
+  std::string cuda;     // 13.0
+};
+
+Torch TorchOf(const Libraries& libraries) {
+  const auto c10 = libraries.find("libc10.so");
+  if (c10 == libraries.end()) throw BugError("the program needs no libc10.so");
+  // SITE/torch/lib/libc10.so
+  const fs::path package = fs::path(c10->second).parent_path().parent_path();
+  Torch torch{.site = package.parent_path(), .version = "", .cuda = ""};
+  std::ifstream file(package / "version.py");
+  for (std::string line; std::getline(file, line);) {
+    const size_t begin = line.find('\''), end = line.rfind('\'');
+    if (begin == end) continue;
+    const std::string value = line.substr(begin + 1, end - begin - 1);
+    if (line.starts_with("__version__")) torch.version = value.substr(0, value.find('+'));
+    if (line.starts_with("cuda")) torch.cuda = value;
+  }
+  if (torch.version.empty() || torch.cuda.empty()) {
+    throw UsageError(
+        "{}: names no version with CUDA: a bundle is made with the torch wheel of "
+        "third_party/requirements.txt",
+        (package / "version.py").string());
+  }
+  return torch;
+}
+
+// The folder that the bundle is made in, in memory.
+class Stage {
+ public:
+  explicit Stage(std::string root) : root_(std::move(root)) {}
+
+  std::string Path(const std::string& name) {
+    const std::string path = root_ + "/" + name;
+    std::error_code error;
+    fs::create_directories(fs::path(path).parent_path(), error);
+    return path;
+  }
+
+  // A file that `text` is.
+  void Write(const std::string& name, std::string_view text) {
+    errno = 0;
+    std::ofstream file(Path(name), std::ios::binary);
+    file.write(text.data(), static_cast<std::streamsize>(text.size()));
+    file.close();
+    if (!file) {
+      throw CheckpointError("{}: cannot be written: {}; {}", Path(name), std::strerror(errno),
+                            kMoreSharedMemory);
+    }
+    files_.insert(name);
+  }
+
+  void Copy(const std::string& from, const std::string& name) {
+    errno = 0;
+    std::ifstream file(from, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (!file.good() && !file.eof()) {
+      throw UsageError("{}: cannot be read: {}", from, std::strerror(errno));
+    }
+    if (name.starts_with("lib/libevent")) MakeWeak(bytes, {"arc4random", "arc4random_buf"});
+    Write(name, bytes);
+  }
+
+  // What Open MPI and PMIx say of errors.
+  void CopyHelpTexts(const std::string& from, const std::string& name) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
+      const std::string file = entry.path().filename();
+      if (file.starts_with("help-")) Copy(entry.path(), name + "/" + file);
+    }
+  }
+
+  // A file that a tool has written there.
+  void Add(const std::string& name) { files_.insert(name); }
+
+  void SetExecutable(const std::string& name) { chmod(Path(name).c_str(), 0755); }
+
+  const std::set<std::string>& files() const { return files_; }
+
+ private:
+  std::string root_;
+  std::set<std::string> files_;
+};
+
+// Open MPI as it is installed here.
+struct OpenMpi {
+  std::string mpirun;
+  std::string orted;
+  std::vector<std::string> plugins;       // of Open MPI
+  std::vector<std::string> pmix_plugins;  // of PMIx, which one of them is a bridge to
+  std::string texts;                      // folder of help texts
+  std::string pmix_texts;
+  std::string settings;  // folder of openmpi-mca-params.conf
+  Libraries libraries;   // that all these need
+};
+
+std::vector<std::string> SharedObjectsIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".so" &&
+        entry.path().filename().string().find("mca_") != std::string::npos) {
+      paths.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+// A folder of ompi_info's list.
+std::string OpenMpiFolder(const std::string& name) {
+  const std::string key = "path:" + name + ":";
+  const std::string output = OutputOf({"ompi_info", "--parsable", "--path", name});
+  const size_t begin = output.find(key);
+  if (begin == std::string::npos) throw UsageError("ompi_info --path {} names no folder", name);
+  return FirstLine(std::string_view(output).substr(begin + key.size()));
+}
+
+// `also`: the libraries that the program has besides.
+OpenMpi FindOpenMpi(const Libraries& also) {
+  OpenMpi mpi;
+  mpi.mpirun = fs::canonical(FindTool("mpirun", "openmpi-bin"));
+  mpi.orted = FindTool("orted", "openmpi-bin");
+  for (const Libraries& libraries : LibrariesOf({mpi.mpirun, mpi.orted})) {
+    mpi.libraries.insert(libraries.begin(), libraries.end());
+  }
+  for (const auto& [name, path] : mpi.libraries) {
+    const auto other = also.find(name);
+    if (other != also.end() && other->second != path) {
+      throw UsageError(
+          "{} takes {} from {} and the program from {}: put the mpirun that the program was built "
+          "with first into PATH",
+          mpi.mpirun, name, path, other->second);
+    }
+  }
+  mpi.libraries.insert(also.begin(), also.end());
+  // What a plugin may need besides: Open MPI's own, and the PMIx that mpirun talks to its ranks with.
+  const auto may_be_added = [](const std::string& library) {
+    return IsTheSystems(library) || library.starts_with("libmca_common_") ||
+           library.starts_with("libpmix.") || library.starts_with("libmunge.");
+  };
+  const std::vector<std::string> plugins = SharedObjectsIn(OpenMpiFolder("pkglibdir"));
+  if (plugins.empty()) throw UsageError("{}: no plugins here", OpenMpiFolder("pkglibdir"));
+  const std::vector<Libraries> needs = LibrariesOf(plugins);
+  Libraries plugin_libraries;
+  for (size_t i = 0; i < plugins.size(); ++i) {
+    const bool is_for_one_machine = std::ranges::all_of(needs[i], [&](const auto& library) {
+      return mpi.libraries.contains(library.first) || may_be_added(library.first);
+    });
+    if (!is_for_one_machine) continue;
+    mpi.plugins.push_back(plugins[i]);
+    plugin_libraries.insert(needs[i].begin(), needs[i].end());
+  }
+  mpi.libraries.merge(plugin_libraries);
+  mpi.texts = OpenMpiFolder("pkgdatadir");
+  mpi.settings = OpenMpiFolder("sysconfdir");
+  if (const auto pmix = mpi.libraries.find("libpmix.so.2"); pmix != mpi.libraries.end()) {
+    const fs::path folder = fs::canonical(pmix->second).parent_path();
+    mpi.pmix_plugins = SharedObjectsIn(folder / "pmix");
+    mpi.pmix_texts = folder.parent_path() / "share/pmix";
+    if (!mpi.pmix_plugins.empty()) {
+      for (const Libraries& libraries : LibrariesOf(mpi.pmix_plugins)) {
+        mpi.libraries.insert(libraries.begin(), libraries.end());
+      }
+    }
+  }
+  return mpi;
+}
+
+std::string ManifestText(const std::string& program, const std::string& version, const Torch& torch,
+                         const SymbolVersions& symbols,
+                         const std::vector<std::pair<std::string, std::string>>& wheel_libraries,
+                         const std::set<std::string>& files) {
+  // What data/images/nvjpeg.h loads where it is there.
+  constexpr char kNvjpeg[] = "nvidia/cu13/lib/libnvjpeg.so.13";
+  std::vector<std::string> wheel_files{kNvjpeg};
+  for (const auto& [name, file] : wheel_libraries) wheel_files.push_back(file);
+  const std::map<std::string, Wheel> wheels = WheelsOf(wheel_files, torch.site);
+  std::string pip = fmt::format("torch=={}", torch.version);
+  if (const auto nvjpeg = wheels.find(kNvjpeg); nvjpeg != wheels.end()) {
+    pip += fmt::format(" {}=={}", nvjpeg->second.package, nvjpeg->second.version);
+  }
+  nlohmann::json by_library = nlohmann::json::object();
+  for (const auto& [name, file] : wheel_libraries) {
+    const auto wheel = wheels.find(file);
+    if (wheel == wheels.end()) {
+      throw UsageError(
+          "{}/{} belongs to no package that pip installed: a bundle is made with the "
+          "wheels of third_party/requirements.txt",
+          torch.site, file);
+    }
+    by_library[name] = {
+        {"file", file}, {"package", wheel->second.package}, {"version", wheel->second.version}};
+  }
+  utsname machine{};
+  uname(&machine);
+  const nlohmann::json manifest{{"program", program},
+                                {"version", version},
+                                {"architecture", machine.machine},
+                                {"glibc", symbols.glibc},
+                                {"glibcxx", symbols.glibcxx},
+                                {"torch", torch.version},
+                                {"cuda", torch.cuda},
+                                {"pip", pip},
+                                {"wheels", by_library},
+                                {"files", files}};
+  return manifest.dump(1) + "\n";
+}
+
+// Fills `stage` with what `program` needs; its name there is `name`.
+void Fill(Stage& stage, const std::string& program, const std::string& name,
+          const std::string& version) {
+  const Libraries needs = LibrariesOf({program}).front();
+  const Torch torch = TorchOf(needs);
+  const OpenMpi mpi = FindOpenMpi(needs);
+
+  OutputOf({"strip", "-o", stage.Path("bin/" + name), program});
+  stage.Add("bin/" + name);
+  stage.Copy(mpi.mpirun, "bin/mpirun");
+  stage.Copy(mpi.orted, "bin/orted");
+  std::vector<std::pair<std::string, std::string>> wheel_libraries;
+  for (const auto& [library, path] : mpi.libraries) {
+    if (IsTheSystems(library)) continue;
+    if (path.starts_with(torch.site + "/")) {
+      wheel_libraries.emplace_back(library, path.substr(torch.site.size() + 1));
+    } else {
+      stage.Copy(path, "lib/" + library);
+    }
+  }
+  for (const auto& [folder, plugins] :
+       {std::pair("lib/openmpi/", mpi.plugins), std::pair("lib/pmix/", mpi.pmix_plugins)}) {
+    for (const std::string& plugin : plugins) {
+      stage.Copy(plugin, folder + fs::path(plugin).filename().string());
+    }
+  }
+  std::vector<std::string> binaries;
+  for (const std::string& file : stage.files()) binaries.push_back(stage.Path(file));
+  const SymbolVersions symbols = SymbolVersionsOf(binaries);
+
+  stage.CopyHelpTexts(mpi.texts, "share/openmpi");
+  if (!mpi.pmix_texts.empty()) stage.CopyHelpTexts(mpi.pmix_texts, "share/pmix");
+  if (access((mpi.settings + "/openmpi-mca-params.conf").c_str(), R_OK) == 0) {
+    stage.Copy(mpi.settings + "/openmpi-mca-params.conf", "etc/openmpi-mca-params.conf");
+  }
+  stage.Write("examples/digits/train.pbtxt", kConfig);
+  stage.Write("examples/digits/digits.csv", kDigits);
+  stage.Write("examples/digits/README.md", kDigitsReadme);
+  stage.Write(name, kStart);
+  for (const std::string& file :
+       {name, "bin/" + name, std::string("bin/mpirun"), std::string("bin/orted")}) {
+    stage.SetExecutable(file);
+  }
+  stage.Write(kManifest,
+              ManifestText(name, version, torch, symbols, wheel_libraries, stage.files()));
+}
+
+}  // namespace
+
+struct BundleCommand::Line {
+  CLI::App* bundle = nullptr;
+  std::string archive;
+};
+
+BundleCommand::BundleCommand(CLI::App& app) : line_(std::make_unique<Line>()) {
+  line_->bundle = app.add_subcommand(
+      "bundle", "this program as one archive, for a machine that has but a torch wheel");
+  line_->bundle->add_option("ARCHIVE", line_->archive, "file to make: lockstep.tar.gz")->required();
+}
+
+BundleCommand::~BundleCommand() = default;
+
+bool BundleCommand::parsed() const { return line_->bundle->parsed(); }
+
+void BundleCommand::Run(const std::string& version) {
+  const std::string& archive = line_->archive;
+  const std::string program = ThisProgram();
+  if (!archive.ends_with(".tar.gz") && !archive.ends_with(".tgz")) {
+    throw UsageError("{}: a bundle is a tar file: give it a name that ends in .tar.gz", archive);
+  }
+  struct stat status {};
+  if (lstat(archive.c_str(), &status) == 0) {
+    throw UsageError("{}: is there already: remove it, or give another name", archive);
+  }
+  if (const std::string bundle = BundleOf(program); !bundle.empty()) {
+    throw UsageError(
+        "this program is that of the bundle {}: pack that folder, or make a bundle "
+        "where the program was built",
+        bundle);
+  }
+  // What is missing is said before anything is done.
+  for (const auto& [tool, package] : kTools) FindTool(tool, package);
+
+  const ScratchFolder scratch;
+  if (scratch.path().empty())
+    throw UsageError("/dev/shm: no folder can be made there; {}", kMoreSharedMemory);
+  const std::string name = fs::path(program).filename();
+  Stage stage(scratch.path() + "/" + name);
+  Fill(stage, program, name, version);
+  const std::string bytes = OutputOf({"tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
+                                      "--numeric-owner", "--mode=u+rw,go=u,go-w", "--format=ustar",
+                                      "-I", "gzip -n", "-C", scratch.path(), "-cf", "-", name});
+
+  const std::string partial = fmt::format("{}.tmp.{}", archive, getpid());
+  try {
+    WriteDurably(partial,
+                 [&](const AppendBytes& append) { append(std::as_bytes(std::span(bytes))); });
+    RenameWithoutReplacing(partial, archive, kSaving);
+  } catch (...) {
+    unlink(partial.c_str());
+    throw;
+  }
+  const std::string folder = fs::path(archive).parent_path();
+  SyncFolder(folder.empty() ? "." : folder, kSaving);
+  fmt::print("{}: {:.1f} MB, {} files; tar -xzf it anywhere and run {}/{}\n", archive,
+             bytes.size() * 1e-6, stage.files().size(), name, name);
+}
+
+std::string StartScriptOr(const std::string& program) {
+  const std::string real = ThisProgram();
+  const std::string bundle = BundleOf(real);
+  return bundle.empty() ? program : bundle + "/" + fs::path(real).filename().string();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// The command `lockstep bundle`: this program as one archive, for a machine that has nothing but a torch wheel.
+//
+// Promise: the archive unpacks to one folder that runs wherever it lies, on any machine of this architecture whose
+// glibc and libstdc++ are new enough and whose Python has the torch wheel that the program was linked with: one
+// process, or several by the mpirun that it brings. It holds no library that the wheels or glibc have, so each is
+// loaded once. The same program makes the same bytes. It is there whole or not at all, and replaces nothing.
+//
+// How: what is bundled is /proc/self/exe, so a program with models of its own bundles itself.
+//   1. ldd tells which libraries the program, mpirun and orted need, and Open MPI's plugins; a plugin that needs
+//      others than these is one for a network, and is left out: a bundle is for one machine
+//   2. all but glibc's, the compiler's (libstdc++, libgcc_s: torch needs the machine's) and the wheels' are copied
+//   3. objdump tells which glibc and libstdc++ they need; that, and the wheels' libraries, versions and packages go
+//      into manifest.json, which the start script (launch/bundle/bundle_start.py) compares with the machine
+//   4. tar and gzip, in memory; the file gets its name when all of it is on the disk
+//
+//   lockstep/lockstep             the start script
+//   lockstep/bin/                 the program, stripped; mpirun, orted
+//   lockstep/lib/                 libraries; openmpi/ and pmix/: plugins
+//   lockstep/share/, etc/         Open MPI's and PMIx's texts and settings
+//   lockstep/examples/digits/     a config and its data
+//   lockstep/manifest.json        what is in it, and what it needs
+//
+// what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
+//   something has the archive's name -> Error (kUsage); it is left alone -> test_nothing_is_replaced
+//   no strip, tar, mpirun, ... -> Error (kUsage) with the package that has it -> test_a_missing_tool_is_said
+//   the program is a bundle's own -> Error (kUsage) -> test_a_bundle_makes_no_bundle
+//   no folder, no permission, disk full -> Error (kCheckpoint); no part of an archive is left
+//     -> test_an_archive_that_cannot_be_written
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+class BundleCommand {
+ public:
+  // Adds the command to `app`.
+  explicit BundleCommand(CLI::App& app);
+  ~BundleCommand();
+
+  // Once the command line is parsed: whether it is this command.
+  bool parsed() const;
+
+  // Makes the archive. `version`: the program's. Throws Error (kUsage, kCheckpoint).
+  void Run(const std::string& version);
+
+ private:
+  struct Line;
+  std::unique_ptr<Line> line_;
+};
+
+// Where this program is one of a bundle: the script that starts it, which others are to call; else `program`.
+std::string StartScriptOr(const std::string& program);
+
+}  // namespace lockstep

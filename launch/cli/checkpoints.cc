@@ -1,0 +1,102 @@
+#include "launch/cli/checkpoints.h"
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/files/output_file.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/run_lock.h"
+#include "trainer/run/run_folder.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{50};
+
+// -1: there is none.
+int64_t NewestStep(const std::string& run_dir) {
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
+  return checkpoints.empty() ? -1 : checkpoints.front().step;
+}
+
+// Makes the file `request`, and waits until the job that trains in the folder has removed it, or ended. Throws Error
+// (kUsage) where none does.
+void Ask(const std::string& run_dir, const std::string& request) {
+  if (!RunLock::IsHeld(run_dir)) {
+    throw UsageError("{}: no job trains in it now, or its file system has no locks", run_dir);
+  }
+  OutputFile(request, kSaving).Close();
+  while (std::filesystem::exists(request) && RunLock::IsHeld(run_dir)) {
+    std::this_thread::sleep_for(kInterval);
+  }
+  std::filesystem::remove(request);
+}
+
+// Prints what `line_of` says of each checkpoint, or its error. Throws Error where there were some.
+void PrintEach(const std::string& run_dir,
+               const std::function<std::string(const Checkpoint&)>& line_of) {
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
+  if (checkpoints.empty()) throw CheckpointError("{}: no run's folder with checkpoints", run_dir);
+  size_t damaged = 0;
+  for (const Checkpoint& checkpoint : checkpoints) {
+    try {
+      fmt::print("{}\n", line_of(checkpoint));
+    } catch (const Error& error) {
+      // A run that trains removes old ones.
+      if (!std::filesystem::exists(checkpoint.path)) continue;
+      ++damaged;
+      fmt::print("{}\n", error.what());
+    }
+  }
+  if (damaged > 0) {
+    throw CheckpointError("{}: {} of {} checkpoints are damaged", run_dir, damaged,
+                          checkpoints.size());
+  }
+}
+
+}  // namespace
+
+void PrintCheckpoints(const std::string& run_dir) {
+  PrintEach(run_dir, [](const Checkpoint& checkpoint) {
+    const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+    std::string line =
+        fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, BytesOf(manifest),
+                    manifest.ranks(), manifest.ranks() == 1 ? "" : "s");
+    for (const checkpoint::Metric& metric : manifest.metric()) {
+      line += fmt::format("  {} {:.4f}", metric.name(), metric.value());
+    }
+    return line;
+  });
+}
+
+void VerifyCheckpoints(const std::string& run_dir) {
+  PrintEach(run_dir, [](const Checkpoint& checkpoint) {
+    VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
+    return fmt::format("{}: whole", checkpoint.path);
+  });
+}
+
+void RequestCheckpoint(const std::string& run_dir) {
+  const int64_t before = NewestStep(run_dir);
+  Ask(run_dir, RequestPath(run_dir));
+  const int64_t after = NewestStep(run_dir);
+  if (after <= before) {
+    throw CheckpointError("{}: there is no new checkpoint: {}/log.jsonl says why", run_dir,
+                          run_dir);
+  }
+  fmt::print("{}\n", CheckpointOf(run_dir, after).path);
+}
+
+void RequestStop(const std::string& run_dir) {
+  Ask(run_dir, StopPath(run_dir));
+  while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
+  const int64_t newest = NewestStep(run_dir);
+  if (newest >= 0) fmt::print("{}\n", CheckpointOf(run_dir, newest).path);
+}
+
+}  // namespace lockstep

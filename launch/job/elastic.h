@@ -1,0 +1,38 @@
+// Elastic: what is left of the machines and GPUs of a job that failed, for it to go on with.
+//
+// How: each machine is asked for a sign of life, and each GPU of this machine copies and compares in a process of its
+// own, all at once, with a time limit: what is broken may also hang.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   a GPU is broken -> it is left out -> tests/restart_test.py, test_a_gpu_that_breaks
+//   a machine is lost -> it is left out -> tests/network_test.py
+//   nothing is left -> the lists are empty -> launch/job/elastic_test.cc
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+// Which of `commands`, by their places, end with status 0 within `limit_s` seconds. All run at the same time.
+std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& commands,
+                                 double limit_s);
+
+// The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them.
+std::vector<std::string> GpusHere();
+
+// Those of `gpus` that work. `program` is this one.
+std::vector<std::string> WorkingGpus(const std::vector<std::string>& gpus,
+                                     const std::string& program);
+
+// Those of `hosts` ("node1:8,node2:8") that mpirun can start a process on.
+std::string ReachableHosts(const std::string& hosts);
+
+// Why ranks on `hosts` did not meet, in one line.
+std::string WhyNoStart(const std::string& hosts);
+
+// The command that WorkingGpus() runs: 0 where the first visible GPU works.
+inline constexpr char kProbeGpu[] = "probe-gpu";
+int ProbeGpu();
+
+}  // namespace lockstep

@@ -1,0 +1,175 @@
+#include "launch/job/job.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "base/cores.h"
+#include "base/host_name.h"
+#include "base/say.h"
+#include "comm/alone.h"
+#include "comm/nccl_communicator.h"
+#include "comm/together.h"
+#include "launch/job/hosts.h"
+#include "launch/job/launcher.h"
+#include "launch/job/stop_signals.h"
+#include "launch/machine/driver.h"
+#include "launch/machine/shared_memory.h"
+
+namespace lockstep {
+
+namespace {
+
+void RequireSharedMemory(int local_ranks) {
+  const std::optional<int64_t> free = FreeSharedMemory();
+  const int64_t needed = local_ranks * kSharedMemoryPerRank;
+  if (local_ranks < 2 || !free || *free >= needed) return;
+  throw UsageError("/dev/shm has {} MiB left, and {} ranks need {}: {}", *free >> 20, local_ranks,
+                   needed >> 20, kMoreSharedMemory);
+}
+
+// All threads of this process, and those that they will start.
+void KeepTo(const cpu_set_t& cores) {
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    sched_setaffinity(std::atoi(thread.path().filename().c_str()), sizeof(cores), &cores);
+  }
+}
+
+}  // namespace
+
+bool Job::IsRank() { return FindLauncher(std::getenv) != Launcher::kNone; }
+
+Job::Job() {
+  if (!IsRank()) {
+    host_ = MakeAlone(at::kCPU);
+    return;
+  }
+  RequireSharedMemory(LocalRanks(std::getenv));
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have died before the line above.
+  if (getppid() != parent) std::_Exit(static_cast<int>(ExitStatus::kPeer));
+  // The watchdog takes it; every thread that is made from here on blocks it, too.
+  sigset_t term;
+  sigemptyset(&term);
+  sigaddset(&term, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &term, nullptr);
+  auto mpi = std::make_unique<MpiCommunicator>(flight_);
+  mpi_ = mpi.get();
+  host_ = std::move(mpi);
+  flight_.SetRank(host_->rank(), host_->world_size());
+  watchdog_.emplace(*host_, mpi_->first_elsewhere(), flight_, PrintError, StopSignals::TakeTerm);
+}
+
+World Job::Connect(config::Config::Device wanted) {
+  std::optional<at::Device> device;
+  Together(*host_, [&] { device = ChooseDevice(wanted); });
+  FindPlaces(*device);
+  // All ranks know all places, and throw the same.
+  try {
+    RequireOwnGpus(places_);
+  } catch (const Error& error) {
+    throw Error::OnEveryRank(error.status(), error.what());
+  }
+  what_is_narrow_ = WhatIsNarrow(places_, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  places_ = BesideTheirGpus(places_);
+  KeepTo(places_[host_->rank()].cores);
+  const int cores = CoresOf(places_, host_->rank());
+  FlightRecorder* const flight = mpi_ != nullptr ? &flight_ : nullptr;
+  if (!device->is_cuda()) {
+    at::set_num_threads(cores);
+    return {*device, *host_, *host_, cores, flight, watchdog()};
+  }
+  Together(*host_, [&] {
+    c10::cuda::set_device(device->index());
+    // The default stream cannot be captured in a CUDA graph.
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool());
+  });
+  // Its ranks wait for each other, so a rank on which this fails cannot stay to agree on the error.
+  gpus_ = host_->world_size() > 1 ? ConnectGpus(*device) : MakeAlone(*device);
+  if (watchdog_) watchdog_->Watch(gpus_.get());
+  return {*device, *gpus_, *host_, cores, flight, watchdog()};
+}
+
+std::unique_ptr<Communicator> Job::ConnectGpus(at::Device device) {
+  try {
+    return MakeNccl(device, *host_, flight_);
+  } catch (const Error& error) {
+    if (error.status() != ExitStatus::kPeer || MachinesOf(places_) == 1) throw;
+    std::set<std::string> names;
+    for (const Interface& interface : InterfacesHere()) names.insert(interface.name);
+    throw Error(
+        error.status(),
+        fmt::format("{}; name the interface that leads to the other machines, one of {}, in "
+                    "NCCL_SOCKET_IFNAME (docs/clusters.md)",
+                    error.what(), fmt::join(names, ", ")));
+  }
+}
+
+at::Device Job::ChooseDevice(config::Config::Device wanted) const {
+  if (wanted == config::Config::CPU) return at::kCPU;
+  const int gpus = VisibleGpus();
+  if (gpus == 0 && wanted == config::Config::AUTO) return at::kCPU;
+  if (gpus == 0) {
+    throw UsageError(
+        "{} rank{} but 0 visible GPUs on this machine: set device: CPU, or see nvidia-smi and "
+        "CUDA_VISIBLE_DEVICES",
+        local_ranks(), local_ranks() == 1 ? "" : "s");
+  }
+  // Whoever started the ranks may have given each a GPU, which it then sees as its only one. Where there are too few
+  // RequireOwnGpus() says so.
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(local_rank() % gpus)};
+}
+
+void Job::FindPlaces(at::Device device) {
+  Place own;
+  HostName().copy(own.machine, sizeof(own.machine) - 1);
+  sched_getaffinity(0, sizeof(own.cores), &own.cores);
+  own.most_cores = CoresOfTime();
+  if (device.is_cuda()) {
+    own.visible_gpus = VisibleGpus();
+    own.gpu = UuidOf(device.index());
+    own.beside_gpu = CoresBeside(device.index());
+  }
+  places_.resize(host_->world_size());
+  const at::Tensor sent = at::zeros({sizeof(Place)}, at::kByte);
+  std::memcpy(sent.mutable_data_ptr(), &own, sizeof(own));
+  const at::Tensor all = at::zeros({host_->world_size() * sent.numel()}, at::kByte);
+  host_->AllGather(all, sent, host_->MakeLabel("where the ranks are")).Wait();
+  std::memcpy(places_.data(), all.const_data_ptr(), all.nbytes());
+}
+
+void Job::Leave() {
+  if (watchdog_) {
+    watchdog_->Watch(nullptr);
+    watchdog_->Leave();
+  }
+  gpus_.reset();
+  if (mpi_ != nullptr) mpi_->Finalize();
+  watchdog_.reset();
+}
+
+void Job::Fail(const Error& error) {
+  // Why a collective failed the records of all ranks know better than the one that noticed.
+  if (error.status() == ExitStatus::kPeer && watchdog_) watchdog_->Investigate(error);
+  const bool alone = host_->world_size() == 1;
+  PrintError(alone ? error.what() : fmt::format("rank {}: {}", host_->rank(), error.what()));
+  if (watchdog_) watchdog_->EndAll(error);
+  std::_Exit(static_cast<int>(error.status()));
+}
+
+}  // namespace lockstep

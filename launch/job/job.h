@@ -1,0 +1,89 @@
+// Job: this process among the ranks that were started together.
+//
+// Promise: a process that mpirun or Slurm started is a rank of its job, any other is alone and
+// never touches MPI. A rank does not outlive the mpirun that started it, nor the other ranks.
+//
+// Invariants:
+//   1. Leave() is the only good way out: every rank finalises MPI and exits with the same status.
+//   2. Fail() is the way out of a rank with an error of its own: it says it, tells the others' watchdogs
+//      (comm/watch/watchdog.h) and exits at once, with no MPI_Finalize, which mpirun takes for a failure:
+//      it ends the other ranks within about two seconds and returns this rank's status.
+//   3. A rank is watched from when the ranks have met to its last collective.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   more ranks than GPUs, or CUDA asked for where there is none -> Error (kUsage) on every rank
+//     -> tests/bad_input_test.py, test_more_ranks_than_gpus
+//   ranks that cannot meet, or share a GPU -> launch/job/launcher.h, launch/machine/placement.h
+//   too little shared memory for the ranks of a machine -> Error (kUsage), before MPI is initialised, which would
+//     die of it -> tests/start_test.py, test_little_shared_memory
+//   the NVIDIA driver is too old for this CUDA -> Error (kUsage), no silent fallback to the CPU
+//     -> launch/machine/driver_test.cc
+//   mpirun is killed -> the kernel kills its ranks (PR_SET_PDEATHSIG)
+//     -> tests/fault_test.py, test_mpirun_is_killed
+//   a collective fails -> the watchdog's verdict -> tests/fault_test.py
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "comm/flight_recorder.h"
+#include "comm/mpi_communicator.h"
+#include "comm/watch/watchdog.h"
+#include "launch/machine/placement.h"
+#include "trainer/config/config.pb.h"
+#include "trainer/step/world.h"
+
+namespace lockstep {
+
+class Job {
+ public:
+  // Whether mpirun or Slurm started this process. Throws Error (kUsage).
+  static bool IsRank();
+
+  // Joins the other ranks, if there are any. Throws Error (kUsage, kPeer).
+  Job();
+
+  // For CPU tensors.
+  Communicator& host() { return *host_; }
+
+  // Chooses this rank's device and connects the ranks' devices. Every rank must call it, once.
+  // Throws Error on every rank.
+  World Connect(config::Config::Device device);
+
+  // What of this machine is in the way of the ranks, after Connect(); empty: nothing.
+  const std::string& what_is_narrow() const { return what_is_narrow_; }
+
+  // After Connect(). Where all ranks are.
+  const std::vector<Place>& places() const { return places_; }
+
+  // Among the ranks on this machine.
+  int local_rank() const { return mpi_ != nullptr ? mpi_->local_rank() : 0; }
+  int local_ranks() const { return mpi_ != nullptr ? mpi_->local_ranks() : 1; }
+
+  // null for a process that is alone.
+  Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
+
+  // Every rank must call it, after its last collective.
+  void Leave();
+
+  [[noreturn]] void Fail(const Error& error);
+
+ private:
+  at::Device ChooseDevice(config::Config::Device wanted) const;
+  void FindPlaces(at::Device device);
+  std::unique_ptr<Communicator> ConnectGpus(at::Device device);
+
+  FlightRecorder flight_;
+  MpiCommunicator* mpi_ = nullptr;  // host_, where it is MPI's
+  std::unique_ptr<Communicator> host_;
+  std::unique_ptr<Communicator> gpus_;
+  std::optional<Watchdog> watchdog_;
+  std::vector<Place> places_;
+  std::string what_is_narrow_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+#include "launch/job/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "base/testing/message_of.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+Launcher Found(const Variables& variables) {
+  return FindLauncher([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Launcher, IsToldByItsVariables) {
+  EXPECT_EQ(Found({}), Launcher::kNone);
+  EXPECT_EQ(Found({{"OMPI_COMM_WORLD_SIZE", "2"}}), Launcher::kMpirun);
+  EXPECT_EQ(Found({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}), Launcher::kSrun);
+  // mpirun inside sbatch.
+  EXPECT_EQ(Found({{"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_RANK", "1"}, {"SLURM_PROCID", "0"}}),
+            Launcher::kMpirun);
+  // A batch script's own process, and one that an mpiexec started alone.
+  EXPECT_EQ(Found({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}), Launcher::kNone);
+  EXPECT_EQ(Found({{"SLURM_STEP_NUM_TASKS", "1"}}), Launcher::kNone);
+  EXPECT_EQ(Found({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), Launcher::kNone);
+}
+
+TEST(Launcher, RefusesRanksThatCouldNotMeet) {
+  const auto error = [](const Variables& variables) {
+    return MessageOf(ExitStatus::kUsage, [&] { Found(variables); });
+  };
+  EXPECT_THAT(error({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}}),
+              HasSubstr("one of 4 ranks by an mpiexec"));
+  EXPECT_THAT(error({{"MV2_COMM_WORLD_SIZE", "4"}}), HasSubstr("(MV2_COMM_WORLD_SIZE is set)"));
+  EXPECT_THAT(error({{"SLURM_STEP_NUM_TASKS", "4"}}),
+              HasSubstr("srun started 4 tasks that cannot find each other: use srun --mpi=pmix"));
+  EXPECT_THAT(error({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "4"}}), HasSubstr("srun"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// Restarts: whether a job that failed is started again, and when.
+//
+// Promise: what would only fail again is not: a wrong command or config, bad data, what its user ended, and a job
+// that has failed three times without getting any further.
+//
+// (launch/job/restarts_test.cc; with real jobs tests/restart_test.py)
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+class Restarts {
+ public:
+  explicit Restarts(int most) : most_(most) {}
+
+  struct Decision {
+    bool again = false;
+    double delay_s = 0;
+    std::string why;  // not again
+  };
+
+  // The job failed with `status`. `step`: the furthest that it came to; 0: it had not begun.
+  Decision After(int status, int64_t step);
+
+  // How many there were so far, with the one that was decided on last.
+  int count() const { return count_; }
+
+ private:
+  int most_;
+  int count_ = 0;
+  int64_t furthest_ = -1;  // of all failures
+  int failures_there_ = 0;
+};
+
+// The furthest step that the run in `run_dir` has begun since it was last started, as far as its ranks' records
+// and its log say.
+int64_t FurthestStep(const std::string& run_dir);
+
+}  // namespace lockstep

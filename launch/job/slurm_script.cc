@@ -1,0 +1,100 @@
+#include "launch/job/slurm_script.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "launch/machine/child_process.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kHead[] = R"(#!/bin/bash
+# Trains {what} on {nodes}. Submit it with sbatch, from the folder that it
+# was made in. It asks for nothing but the program, on a disk that all nodes see, and mpirun.
+# {limit} before its time is over its state is saved and it is put into the queue again, where it goes on.
+# To end it for good: lockstep stop RUN, or scancel.
+{options}
+)";
+
+constexpr char kBody[] = R"(
+program={program}
+{configs}
+{start}
+
+# What Slurm sends: USR2 before the time is over, TERM with scancel and when it is. The ranks get TERM from Slurm.
+warned= ended= interrupted=
+trap 'warned=1 interrupted=1; kill -USR2 "$job" 2>/dev/null' USR2
+trap 'ended=1 interrupted=1' TERM
+
+"${{start[@]}}" &
+job=$!
+[[ -z $warned ]] || kill -USR2 "$job"
+interrupted=1
+while [[ -n $interrupted ]]; do
+  interrupted=
+  wait "$job"
+  code=$?
+  ((code == 127)) || status=$code # 127: it had ended before the signal came
+done
+
+# 75: its state is saved, start it again. 140: the signal came before there was one.
+if ((status == 75 || status == 140)) && [[ -z $ended || -n $warned ]]; then
+  trap - TERM
+  scontrol requeue "$SLURM_JOB_ID" && sleep 60 # within which Slurm ends this script
+fi
+exit "$status"
+)";
+
+std::string DurationInWords(int seconds) {
+  if (seconds % 60 != 0) return fmt::format("{} s", seconds);
+  return seconds == 60 ? "A minute" : fmt::format("{} minutes", seconds / 60);
+}
+
+}  // namespace
+
+std::string SlurmScript(const SlurmJob& job) {
+  const int ranks_per_node = job.ranks_per_node > 0 ? job.ranks_per_node : std::max(1, job.gpus);
+  const bool array = job.configs.size() > 1;
+  std::vector<std::string> options{fmt::format("--job-name={}", ShellText({job.name})),
+                                   fmt::format("--nodes={}", job.nodes),
+                                   fmt::format("--ntasks-per-node={}", ranks_per_node)};
+  if (job.gpus > 0) options.push_back(fmt::format("--gpus-per-node={}", job.gpus));
+  options.push_back(fmt::format("--time={}", job.time));
+  options.push_back(fmt::format("--signal=B:USR2@{}", job.warning_s));
+  if (array) options.push_back(fmt::format("--array=0-{}", job.configs.size() - 1));
+  options.push_back("--requeue");
+  options.push_back("--open-mode=append");
+  options.insert(options.end(), job.sbatch.begin(), job.sbatch.end());
+
+  std::string nodes = job.nodes == 1 ? "one node" : fmt::format("{} nodes", job.nodes);
+  if (job.gpus > 0) {
+    nodes += fmt::format(" with {} GPU{}{}", job.gpus, job.gpus == 1 ? "" : "s",
+                         job.nodes == 1 ? "" : " each");
+  }
+  const std::string config = array ? "\"${configs[SLURM_ARRAY_TASK_ID]}\"" : "\"$config\"";
+  std::string words;
+  for (const std::string& word : job.words) words += " " + ShellText({word});
+  const int ranks = job.nodes * ranks_per_node;
+  const std::string start =
+      job.by_srun
+          ? fmt::format("start=(srun --mpi=pmix --kill-on-bad-exit=1 \"$program\" train {}{})",
+                        config, words)
+          : fmt::format("start=(\"$program\" -n {} --restarts {} train {}{})", ranks, job.restarts,
+                        config, words);
+  std::string configs;
+  if (array) {
+    configs = fmt::format("configs=({})", ShellText(job.configs));
+  } else {
+    configs = fmt::format("config={}", ShellText(job.configs));
+  }
+  return fmt::format(kHead, fmt::arg("what", fmt::join(job.configs, ", ")),
+                     fmt::arg("nodes", nodes), fmt::arg("limit", DurationInWords(job.warning_s)),
+                     fmt::arg("options",
+                              "#SBATCH " + fmt::format("{}", fmt::join(options, "\n#SBATCH ")))) +
+         fmt::format(kBody, fmt::arg("program", ShellText({job.program})),
+                     fmt::arg("configs", configs), fmt::arg("start", start));
+}
+
+}  // namespace lockstep

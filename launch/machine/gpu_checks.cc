@@ -1,0 +1,187 @@
+#include "launch/machine/gpu_checks.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+constexpr double kGib = 1 << 30;
+constexpr int64_t kCopied = int64_t{256} << 20;  // bytes
+constexpr int kCopies = 8;
+
+// Less than these shares of what the hardware carries at most is slow. (Healthy ones reach 0.85 to 0.9 within the GPU
+// and between the host and it, 0.75 over NVLink.)
+constexpr double kLeastMemory = 0.7;
+constexpr double kLeastPcie = 0.5;
+constexpr double kLeastNvlink = 0.5;
+
+// GB/s of several copies of `from` to `to`.
+double CopyGbs(const at::Tensor& to, const at::Tensor& from) {
+  const at::cuda::CUDAStream stream = at::cuda::getCurrentCUDAStream();
+  const auto copy = [&] {
+    C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
+                                   cudaMemcpyDefault, stream));
+  };
+  at::cuda::CUDAEvent begin(cudaEventDefault);
+  at::cuda::CUDAEvent end(cudaEventDefault);
+  copy();
+  begin.record(stream);
+  for (int i = 0; i < kCopies; ++i) copy();
+  end.record(stream);
+  end.synchronize();
+  return kCopies * static_cast<double>(from.nbytes()) / begin.elapsed_time(end) * 1e-6;
+}
+
+// "512 GB/s of 614"
+std::string OfText(double gbs, double most) {
+  return most > 0 ? fmt::format("{:.0f} GB/s of {:.0f}", gbs, most)
+                  : fmt::format("{:.0f} GB/s", gbs);
+}
+
+// What the memory of the GPU can carry, in GB/s; 0: not known.
+double MemoryGbs(at::Device gpu) {
+  int khz = 0;
+  int bits = 0;
+  if (cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, gpu.index()) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, gpu.index()) != cudaSuccess) {
+    return 0;
+  }
+  return 2.0 * khz * bits / 8 * 1e-6;  // two transfers a clock
+}
+
+Finding Wrong(const std::string& check, const std::string& way) {
+  return {.check = check,
+          .state = State::kFail,
+          .figure = fmt::format("what was copied {} is not what arrived", way),
+          .advice = "the hardware is broken: take another GPU, and see nvidia-smi -q -d ECC"};
+}
+
+Finding CheckPcie(const at::Tensor& on_gpu, const GpuReadings* readings) {
+  const at::Tensor on_host =
+      at::empty(on_gpu.sizes(), on_gpu.options().device(at::kCPU).pinned_memory(true));
+  const double from = CopyGbs(on_host, on_gpu);
+  const at::Tensor again = at::empty_like(on_gpu);
+  const double to = CopyGbs(again, on_host);
+  if (!at::equal(again, on_gpu)) return Wrong("pcie", "to the host and back");
+  const double most =
+      readings == nullptr ? 0 : PcieGbs(readings->most_pcie_generation, readings->most_pcie_lanes);
+  const double least = std::min(from, to);
+  Finding finding{.check = "pcie",
+                  .state = StateOf(least, most, kLeastPcie),
+                  .figure = fmt::format("to the GPU {:.1f}, from it {}", to, OfText(from, most)),
+                  .value = least,
+                  .unit = "GB/s"};
+  if (readings != nullptr && readings->pcie_lanes < readings->most_pcie_lanes) {
+    finding.state = State::kWarn;
+    finding.figure +=
+        fmt::format(", {} of {} lanes", readings->pcie_lanes, readings->most_pcie_lanes);
+    finding.advice = "the slot gives fewer lanes than the GPU has: see the board's manual";
+  } else if (finding.state == State::kWarn) {
+    finding.advice = "does another process use the link, or does this one run far from it (cores)?";
+  }
+  return finding;
+}
+
+// To the next visible one.
+Finding CheckPeer(const at::Tensor& on_gpu, const GpuReadings* readings) {
+  const auto other =
+      static_cast<c10::DeviceIndex>((on_gpu.device().index() + 1) % c10::cuda::device_count());
+  int direct = 0;
+  C10_CUDA_CHECK(cudaDeviceCanAccessPeer(&direct, on_gpu.device().index(), other));
+  const at::Tensor there =
+      at::empty(on_gpu.sizes(), on_gpu.options().device(at::Device(at::kCUDA, other)));
+  if (direct != 0) {
+    const cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled) (void)cudaGetLastError();
+  }
+  const double gbs = CopyGbs(there, on_gpu);
+  if (!at::equal(there.to(on_gpu.device()), on_gpu)) return Wrong(kGpuToGpu, "to another GPU");
+  const double most = LinkGbs(readings);
+  Finding finding{.check = kGpuToGpu,
+                  .state = StateOf(gbs, most, kLeastNvlink),
+                  .figure = OfText(gbs, most),
+                  .value = gbs,
+                  .unit = "GB/s"};
+  if (direct == 0) finding.figure += ", through the host";
+  if (readings != nullptr && readings->active_nvlinks < readings->nvlinks &&
+      readings->active_nvlinks > 0) {
+    finding.state = State::kWarn;
+    finding.figure +=
+        fmt::format(", {} of {} NVLinks", readings->active_nvlinks, readings->nvlinks);
+    finding.advice = "some links are down: see nvidia-smi nvlink -s";
+  } else if (finding.state == State::kWarn) {
+    finding.advice = "see nvidia-smi topo -m, and whether another process uses the links";
+  }
+  return finding;
+}
+
+}  // namespace
+
+double LinkGbs(const GpuReadings* readings) {
+  return readings == nullptr ? 0 : readings->active_nvlinks * readings->nvlink_gbs;
+}
+
+Finding CheckGpu(at::Device gpu, const GpuReadings* readings) {
+  const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(gpu.index());
+  Finding finding{.check = "gpu",
+                  .figure = fmt::format("{}, {:.1f} GiB", properties.name,
+                                        static_cast<double>(properties.totalGlobalMem) / kGib)};
+  if (readings == nullptr) return finding;
+  // Of this process's own context, and of the driver.
+  constexpr double kOwn = 2;  // GiB
+  if (readings->ecc_errors > 0) {
+    finding.state = State::kFail;
+    finding.figure += fmt::format(", {} uncorrected memory errors", readings->ecc_errors);
+    finding.advice = "nvidia-smi --gpu-reset, and if they come again have it replaced";
+  } else if (!readings->slowed_by.empty()) {
+    finding.state = State::kWarn;
+    finding.figure +=
+        fmt::format(", slowed down by {}, {} C", readings->slowed_by, readings->celsius);
+    finding.advice = "see nvidia-smi -q -d PERFORMANCE";
+  } else if (readings->used_gib > 0.05 * readings->total_gib + kOwn) {
+    finding.state = State::kWarn;
+    finding.figure += fmt::format(", {:.1f} GiB in use", readings->used_gib);
+    finding.advice = "end what else uses it (nvidia-smi), or expect less memory and speed";
+  }
+  return finding;
+}
+
+std::vector<Finding> CheckTransfers(at::Device gpu, const GpuReadings* readings) {
+  const c10::cuda::CUDAGuard guard(gpu);
+  std::vector<Finding> findings;
+  // No two bytes near each other are alike.
+  const at::Tensor pattern =
+      at::arange(kCopied / 4, at::TensorOptions().dtype(at::kInt).device(gpu));
+  const at::Tensor copy = at::empty_like(pattern);
+  const double most = MemoryGbs(gpu);
+  const double gbs = 2 * CopyGbs(copy, pattern);  // read and written
+  if (!at::equal(copy, pattern)) {
+    findings.push_back(Wrong("gpu memory", "within the GPU's memory"));
+  } else {
+    const State state = StateOf(gbs, most, kLeastMemory);
+    findings.push_back(
+        {.check = "gpu memory",
+         .state = state,
+         .figure = OfText(gbs, most),
+         .advice = state == State::kOk ? "" : "does another process use the GPU (nvidia-smi)?",
+         .value = gbs,
+         .unit = "GB/s"});
+  }
+  findings.push_back(CheckPcie(pattern, readings));
+  if (c10::cuda::device_count() > 1) findings.push_back(CheckPeer(pattern, readings));
+  return findings;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// NVML: what the NVIDIA driver says about GPUs and their links. Loaded when it is first asked, so that the
+// program runs where there is no driver.
+//
+// Everything that a driver, or a container, does not tell is missing, not an error.
+// (launch/machine/driver_test.cc; tests/doctor_test.py on GPUs)
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct GpuReadings {
+  double used_gib = 0;  // by all processes
+  double total_gib = 0;
+  int celsius = 0;
+  std::string slowed_by;    // "heat", "the power supply", "hardware protection"; empty: nothing
+  uint64_t ecc_errors = 0;  // uncorrected, since the driver was loaded
+  int pcie_generation = 0, pcie_lanes = 0;            // now
+  int most_pcie_generation = 0, most_pcie_lanes = 0;  // of GPU and slot
+  int nvlinks = 0, active_nvlinks = 0;
+  double nvlink_gbs = 0;  // of one active link, one way; 0: not known
+};
+
+// Of the GPU with that UUID; nothing: NVML cannot be had.
+std::optional<GpuReadings> ReadGpu(const std::array<unsigned char, 16>& uuid);
+
+// Of all GPUs that the driver can speak to.
+std::vector<std::string> GpuUuids();
+
+// What PCI Express of that generation carries one way, at most, in GB/s.
+double PcieGbs(int generation, int lanes);
+
+}  // namespace lockstep

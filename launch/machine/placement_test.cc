@@ -1,0 +1,116 @@
+#include "launch/machine/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/testing/message_of.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+Place On(const std::string& machine, int visible_gpus, unsigned char gpu,
+         const std::vector<int>& cores) {
+  Place place{.visible_gpus = visible_gpus, .most_cores = 1e9};
+  std::strcpy(place.machine, machine.c_str());
+  place.gpu[3] = gpu;
+  for (const int core : cores) CPU_SET(core, &place.cores);
+  return place;
+}
+
+std::string Refusal(const std::vector<Place>& places) {
+  return MessageOf(ExitStatus::kUsage, [&] { RequireOwnGpus(places); });
+}
+
+TEST(Placement, AllowsAGpuForEach) {
+  RequireOwnGpus({On("a", 2, 1, {}), On("a", 2, 2, {})});
+  // Slurm's binding: each sees its own as its first.
+  RequireOwnGpus({On("a", 1, 1, {}), On("a", 1, 2, {})});
+  // MIG-less machines are told apart by their names.
+  RequireOwnGpus({On("a", 1, 1, {}), On("b", 1, 1, {})});
+  RequireOwnGpus({On("a", 0, 0, {}), On("a", 0, 0, {})});
+}
+
+TEST(Placement, RefusesOneGpuForTwoRanks) {
+  EXPECT_THAT(Refusal({On("a", 1, 1, {}), On("a", 1, 1, {})}),
+              HasSubstr("2 ranks but 1 visible GPU on a: start fewer ranks"));
+  EXPECT_THAT(Refusal({On("b", 2, 7, {}), On("a", 2, 1, {}), On("a", 2, 2, {}), On("a", 3, 2, {})}),
+              HasSubstr("ranks 2 and 3 on a have the same GPU"));
+}
+
+TEST(Placement, RefusesGpusForSome) {
+  EXPECT_THAT(Refusal({On("a", 1, 1, {}), On("b", 0, 0, {})}),
+              HasSubstr("1 of 2 ranks have a GPU"));
+}
+
+TEST(Placement, SharesCores) {
+  // All may run anywhere.
+  EXPECT_EQ(CoresOf({On("a", 0, 0, {0, 1, 2, 3}), On("a", 0, 0, {0, 1, 2, 3})}, 0), 2);
+  // Each is bound to a half.
+  EXPECT_EQ(CoresOf({On("a", 0, 0, {0, 1}), On("a", 0, 0, {2, 3})}, 1), 2);
+  // Other machines' cores are others.
+  EXPECT_EQ(CoresOf({On("a", 0, 0, {0, 1}), On("b", 0, 0, {0, 1})}, 1), 2);
+  EXPECT_EQ(CoresOf({On("a", 0, 0, {0}), On("a", 0, 0, {0, 1, 2})}, 1), 2);
+  const Place third = On("a", 0, 0, {0, 1, 2});
+  EXPECT_EQ(CoresOf({third, third, third}, 1), 1);
+  // More ranks than cores.
+  const Place one = On("a", 0, 0, {0});
+  EXPECT_EQ(CoresOf({one, one, one}, 2), 1);
+  // A container's share of the time.
+  Place limited = On("a", 0, 0, {0, 1, 2, 3, 4, 5, 6, 7});
+  limited.most_cores = 4;
+  EXPECT_EQ(CoresOf({limited}, 0), 4);
+  EXPECT_EQ(CoresOf({limited, limited}, 0), 2);
+}
+
+TEST(Placement, NoticesRanksOnOneCore) {
+  const std::vector<Place> bound{On("a", 0, 0, {0}), On("a", 0, 0, {1})};
+  EXPECT_THAT(WhatIsNarrow(bound, 64), HasSubstr("2 of 2 ranks are bound to one core of 64"));
+  EXPECT_EQ(WhatIsNarrow(bound, 2), "");  // there are no more
+  EXPECT_EQ(WhatIsNarrow({On("a", 0, 0, {0, 1}), On("a", 0, 0, {0, 1})}, 64), "");
+}
+
+// With its GPU beside `cores`.
+Place Beside(Place place, const std::vector<int>& cores) {
+  for (const int core : cores) CPU_SET(core, &place.beside_gpu);
+  return place;
+}
+
+std::vector<int> CoresIn(const cpu_set_t& set) {
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+TEST(Placement, RanksKeepBesideTheirGpus) {
+  const std::vector<int> all{0, 1, 2, 3};
+  const std::vector<Place> places =
+      BesideTheirGpus({Beside(On("a", 2, 1, all), {0, 1}), Beside(On("a", 2, 2, all), {2, 3})});
+  EXPECT_EQ(CoresIn(places[0].cores), (std::vector<int>{0, 1}));
+  EXPECT_EQ(CoresIn(places[1].cores), (std::vector<int>{2, 3}));
+}
+
+TEST(Placement, NoRankLosesCoresToBeBesideItsGpu) {
+  const std::vector<int> all{0, 1, 2, 3};
+  // Both GPUs are on one half of the machine: the other would lie idle.
+  std::vector<Place> places =
+      BesideTheirGpus({Beside(On("a", 2, 1, all), {0, 1}), Beside(On("a", 2, 2, all), {0, 1})});
+  EXPECT_EQ(CoresIn(places[0].cores), all);
+  // A user's binding stands, even far from the GPU.
+  places = BesideTheirGpus({Beside(On("a", 1, 1, {2, 3}), {0, 1})});
+  EXPECT_EQ(CoresIn(places[0].cores), (std::vector<int>{2, 3}));
+  // It is not known where the GPU is; other machines know.
+  places = BesideTheirGpus({On("a", 1, 1, all), Beside(On("b", 1, 2, all), all)});
+  EXPECT_EQ(CoresIn(places[0].cores), all);
+  EXPECT_EQ(CoresIn(places[1].cores), all);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// MetricsRing: figures of a step, read from the device a few steps late, so that nobody waits.
+//
+// Promise: what Push takes comes out of Pop in the same order. On a GPU Push only enqueues a copy
+// into pinned memory, and Pop gives out a step once kLag further steps have begun, by when it is
+// done.
+//
+// Invariant: Pop's results depend on the step number alone, not on time, so all ranks see the same
+// figures at the same step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "observe/progress.h"
+
+namespace lockstep {
+
+class MetricsRing {
+ public:
+  explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
+
+  // `report` without its figures; `figures`: float64 [ops::kStepFigures] on the device, read after the
+  // work that is queued on the current stream.
+  void Push(const StepReport& report, const at::Tensor& figures);
+
+  // The oldest step that is kLag or more behind `step`, complete.
+  std::optional<StepReport> Pop(int64_t step);
+
+  // The oldest step of all, waiting for it if need be.
+  std::optional<StepReport> PopAnyway();
+
+ private:
+  static constexpr int64_t kLag = 8;
+
+  struct Entry {
+    StepReport report;
+    at::Tensor figures;  // on the host
+    std::function<void()> until_copied;
+  };
+
+  bool on_gpu_;
+  std::deque<Entry> entries_;
+  std::vector<at::Tensor> free_;  // host tensors to be used again
+};
+
+}  // namespace lockstep

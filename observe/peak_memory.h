@@ -1,0 +1,41 @@
+// PeakMemory: the most memory that tensors took on a GPU, in each phase of a step.
+//
+// A replayed graph takes none beyond what its capture set aside, so steps that run eagerly are watched.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
+
+#include "observe/step_clock.h"
+
+namespace lockstep {
+
+class PeakMemory {
+ public:
+  explicit PeakMemory(at::Device device) : device_(device) {}
+
+  // A step begins that is watched up to its Phase::kRest.
+  void Begin();
+
+  // The step enters `phase`.
+  void Mark(Phase phase);
+
+  // Bytes at the peak of each phase; 0 on the CPU.
+  const std::array<int64_t, kPhases.size()>& bytes() const { return bytes_; }
+
+  // Bytes at the peak of the run so far.
+  int64_t Most() const;
+
+ private:
+  int64_t ReadPeak() const;
+
+  at::Device device_;
+  bool watching_ = false;
+  Phase phase_ = Phase::kRest;
+  std::array<int64_t, kPhases.size()> bytes_{};
+  int64_t most_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+"""cuda_library: .cu files compiled by the wheels' nvcc into a library that cc_* rules can link.
+
+Why a rule of our own: Bazel 4 knows no CUDA, and the public rule sets want a system toolkit and a
+download. This one is nvcc, ar and a CcInfo.
+"""
+
+# Real code for the GPUs in use, Turing (T4) to Hopper; PTX of the newest for whatever comes after.
+_ARCHITECTURES = ["75", "80", "86", "89", "90"]
+
+def _generate_code(architectures):
+    flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(name) for name in architectures]
+
+    # PTX of an architecture that ends in a letter, such as 90a, runs on no other.
+    if architectures[-1].isdigit():
+        flags.append("-gencode=arch=compute_{0},code=compute_{0}".format(architectures[-1]))
+    return flags
+
+def _cuda_library_impl(ctx):
+    toolchain = ctx.attr._cc_toolchain[cc_common.CcToolchainInfo]
+    contexts = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
+    quote_includes = depset(transitive = [context.quote_includes for context in contexts]).to_list()
+    system_includes = depset(transitive = [context.system_includes for context in contexts]).to_list()
+    headers = depset(
+        ctx.files.srcs + ctx.files.hdrs + ctx.files._nvcc_files,
+        transitive = [context.headers for context in contexts],
+    )
+
+    objects = []
+    for source in ctx.files.srcs:
+        object = ctx.actions.declare_file("_objs/{}/{}.o".format(ctx.label.name, source.basename))
+        args = ctx.actions.args()
+
+        # Without NDEBUG CUTLASS checks itself in each thread.
+        args.add_all(["-c", "-O3", "-DNDEBUG", "-std=c++20", "--expt-relaxed-constexpr"])
+        args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "--Werror=all-warnings"])
+        args.add_all(_generate_code(ctx.attr.architectures or _ARCHITECTURES))
+        args.add("-I" + (ctx.label.workspace_root or "."))
+        args.add_all(quote_includes, before_each = "-I")
+        args.add_all(system_includes, before_each = "-isystem")
+        args.add(source)
+        args.add("-o", object)
+        ctx.actions.run(
+            executable = ctx.file._nvcc,
+            arguments = [args],
+            inputs = headers,
+            outputs = [object],
+            mnemonic = "CudaCompile",
+            use_default_shell_env = True,
+        )
+        objects.append(object)
+
+    archive = ctx.actions.declare_file("lib{}.a".format(ctx.label.name))
+    args = ctx.actions.args()
+    args.add("rcsD", archive)
+    args.add_all(objects)
+    ctx.actions.run(
+        executable = toolchain.ar_executable,
+        arguments = [args],
+        inputs = objects,
+        outputs = [archive],
+        mnemonic = "CudaArchive",
+    )
+
+    features = cc_common.configure_features(ctx = ctx, cc_toolchain = toolchain)
+    library = cc_common.create_library_to_link(
+        actions = ctx.actions,
+        cc_toolchain = toolchain,
+        feature_configuration = features,
+        pic_static_library = archive,
+        static_library = archive,
+    )
+    own = CcInfo(
+        compilation_context = cc_common.create_compilation_context(headers = depset(ctx.files.hdrs)),
+        linking_context = cc_common.create_linking_context(
+            linker_inputs = depset([cc_common.create_linker_input(
+                libraries = depset([library]),
+                owner = ctx.label,
+            )]),
+        ),
+    )
+    return [
+        DefaultInfo(files = depset([archive])),
+        cc_common.merge_cc_infos(
+            cc_infos = [dep[CcInfo] for dep in ctx.attr.deps],
+            direct_cc_infos = [own],
+        ),
+    ]
+
+cuda_library = rule(
+    implementation = _cuda_library_impl,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu"]),
+        "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        # Compute capabilities without the point, in ascending order; none: what is built for all.
+        "architectures": attr.string_list(),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_nvcc": attr.label(allow_single_file = True, default = "@wheels//:nvcc"),
+        "_nvcc_files": attr.label(default = "@wheels//:nvcc_files"),
+    },
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)

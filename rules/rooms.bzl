@@ -1,0 +1,101 @@
+"""The rooms of the house, and who may use whom: an arrow that is not here does not build.
+
+A new room is a folder with a BUILD file that begins
+
+    load("//rules:rooms.bzl", "users_of")
+    package(default_visibility = users_of("the/room"))
+
+and a line below. Arrows go up the page only. What only tests use lies in folders named testing, which are
+testonly and open to all rooms.
+"""
+
+# Each room -> the rooms that it uses.
+_USES = {
+    "base": [],
+    "base/tensor": [],
+    "base/files": ["base", "base/tensor"],
+    "comm": ["base", "base/files"],
+    "comm/watch": ["base", "base/files", "comm"],
+    "comm/reduce": ["base", "base/tensor", "comm"],
+    "ckpt": ["base", "base/tensor", "base/files"],
+    "trainer/ops/common": [],
+    "trainer/ops/plan": ["base", "base/tensor", "base/files", "trainer/ops/common"],
+    "trainer/ops/product": ["base/tensor", "base/files", "trainer/ops/common", "trainer/ops/plan"],
+    "trainer/ops/convolution": ["base/files", "trainer/ops/common", "trainer/ops/plan", "trainer/ops/product"],
+    "trainer/ops/norm": ["trainer/ops/common", "trainer/ops/product"],
+    "trainer/ops/attention": ["trainer/ops/common"],
+    "trainer/ops/token": ["trainer/ops/common", "trainer/ops/product"],
+    "trainer/ops/pixels": ["trainer/ops/common"],
+    "trainer/ops/update": ["base", "trainer/ops/common"],
+    "data/dataset": ["base"],
+    "data/arrays": ["base", "base/files", "data/dataset"],
+    "data/tokens": ["base", "base/files", "data/dataset"],
+    "data/tables": ["base", "base/files", "data/dataset"],
+    "data/images": ["base", "base/files", "data/dataset"],
+    "data/feed": ["base", "trainer/ops/pixels", "data/dataset", "data/tokens", "data/images"],
+    "data/tokenizers": ["base"],
+    "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
+    "observe": [
+        "base", "base/tensor", "comm", "trainer/ops/product", "trainer/ops/convolution",
+        "trainer/ops/attention", "trainer/ops/update", "data/dataset",
+    ],
+    "trainer/config": ["base", "data/images"],
+    "trainer/models": [
+        "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
+        "trainer/config",
+    ],
+    "trainer/models/imported": ["base", "comm", "trainer/models"],
+    "trainer/models/built_in": [
+        "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",
+        "trainer/ops/attention", "trainer/ops/token", "trainer/ops/pixels", "trainer/models",
+        "trainer/models/imported",
+    ],
+    "trainer/step": [
+        "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",
+        "trainer/ops/pixels", "trainer/ops/update", "data/dataset", "data/feed", "observe", "trainer/config",
+        "trainer/models",
+    ],
+    "trainer/run": [
+        "base", "base/tensor", "base/files", "comm", "comm/watch", "ckpt", "data/dataset", "data/arrays",
+        "data/tokens", "data/tables", "data/images", "data/feed", "observe", "trainer/config",
+        "trainer/models", "trainer/step",
+    ],
+    "launch/machine": ["base", "base/files"],
+    "launch/job": [
+        "base", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/step", "trainer/run",
+        "launch/machine",
+    ],
+    "launch/bundle": ["base", "base/files", "launch/machine"],
+    "launch/cli": [
+        "base", "base/files", "comm", "ckpt", "trainer/ops/product", "trainer/ops/convolution", "data/images",
+        "data/feed", "prepare", "trainer/config", "trainer/step", "trainer/run", "launch/machine",
+        "launch/job",
+    ],
+    "launch": [
+        "base", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/models", "trainer/models/built_in",
+        "trainer/run", "launch/machine", "launch/job", "launch/bundle", "launch/cli",
+    ],
+    # What only tests use.
+    "base/testing": ["base", "base/files"],
+    "comm/testing": ["comm"],
+    "data/dataset/testing": ["data/dataset"],
+    "data/images/testing": ["data/images"],
+    "data/tokenizers/testing": [],
+    "trainer/ops/testing": ["base/tensor"],
+    "trainer/ops/norm/testing": ["trainer/ops/norm"],
+}
+
+def users_of(room):
+    """The visibility of a room's targets: the rooms that use it, and tests, which cross rooms.
+
+    Args:
+      room: its folder
+    Returns:
+      a list of package specifications
+    """
+    if room not in _USES:
+        fail("rules/rooms.bzl has no room %s: add a line for it" % room)
+    if room.endswith("/testing"):
+        return ["//:__subpackages__"]
+    users = ["//%s:__pkg__" % user for user, used in _USES.items() if room in used]
+    return users + ["//tests:__subpackages__"]

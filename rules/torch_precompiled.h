@@ -1,0 +1,7 @@
+// The headers of LibTorch that take longest to read; compiled once, see rules/precompiled.bzl.
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/module.h>

@@ -1,0 +1,60 @@
+// Reads, checks, overrides and prints the configuration (trainer/config/config.proto).
+//
+// Promise: LoadConfig returns a config that is complete (every field set, paths absolute) and
+// valid, or throws one line that points at the mistake.
+//
+// what can fail -> what the caller sees -> the test that shows it (trainer/config/config_test.cc)
+//   no such file                -> Error (kUsage) with the path            -> NamesAMissingFile
+//   syntax, unknown field, wrong type, unknown enum value
+//                               -> path:line:column, the field, and the nearest valid name
+//                                                                          -> PointsAtSyntax, ...
+//   number out of range, file that does not exist, impossible combination
+//                               -> path:line:column and the field          -> PointsAtARange, ...
+//   a bad --set                 -> --set and the assignment                -> Set*
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/config/config.pb.h"
+
+namespace lockstep {
+
+using config::Config;
+
+// `assignments` are "optimizer.lr=0.01" and the like, applied in order to what the file says. A
+// repeated field takes a list, "model.mlp.hidden=[256, 128]", or one value; both replace what was
+// there. Throws Error (kUsage).
+Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
+
+// The config that a finished run left in its folder. Its data files may be gone. Throws Error
+// (kUsage).
+Config LoadRunConfig(const std::string& run_dir);
+
+// Where a run's resolved config lies.
+std::string RunConfigPath(const std::string& run_dir);
+
+// The config in text format, which LoadConfig reads again.
+std::string PrintConfig(const Config& config);
+
+// "optimizer.lr: 0.01" and the like, for every field that is set.
+std::vector<std::string> FieldLines(Config config);
+
+// What PrintConfig() printed, of this program or an older one. Throws Error (kUsage).
+Config ParsePrinted(const std::string& text);
+
+// What the two configs of one run differ in, such that it cannot be one run: "optimizer.lr: 0.1 where it was
+// 0.01".
+std::vector<std::string> Differences(const Config& before, const Config& now);
+
+// Whether the samples are of token numbers, or of pixels; else they are of numbers.
+bool HoldsTokens(const config::Data& data);
+bool HoldsPixels(const config::Data& data);
+
+// Which two files MNIST and NPY take, in words; empty: the format takes others.
+std::string TwoFilesText(const config::Data& data);
+
+// A config with every field at its default, each under its comment from config.proto.
+std::string ConfigTemplate();
+
+}  // namespace lockstep

@@ -1,0 +1,11 @@
+// The models that every Lockstep program knows.
+#pragma once
+
+#include "trainer/models/model.h"
+
+namespace lockstep {
+
+// "mlp", "convnet", "lstm", "resnet", "vit", "gpt2" and "torchscript", as config.proto describes them.
+Models BuiltInModels();
+
+}  // namespace lockstep

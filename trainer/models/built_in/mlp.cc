@@ -1,0 +1,48 @@
+#include "trainer/models/built_in/mlp.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
+#include <torch/nn/modules/linear.h>
+
+#include "base/tensor/autocast.h"
+#include "trainer/ops/product/linear.h"
+
+namespace lockstep {
+
+Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
+  spec.RequireNumbers();
+  int64_t width = c10::multiply_integers(spec.input_shape);
+  const config::Mlp& config = spec.config.mlp();
+  int index = 0;  // in nn.Sequential
+  const auto add = [&](int64_t outputs) -> Layer& {
+    const auto linear = register_module(std::to_string(index++), torch::nn::Linear(width, outputs));
+    width = outputs;
+    return layers_.emplace_back(Layer{linear->weight, linear->bias, nullptr});
+  };
+  for (const int64_t outputs : config.hidden()) {
+    Layer& layer = add(outputs);
+    if (config.batch_norm()) {
+      layer.norm = register_module(std::to_string(index++),
+                                   std::make_shared<BatchNorm>(outputs, spec.sync_batch_norm));
+    }
+    ++index;  // ReLU
+    if (config.dropout() > 0) ++index;
+  }
+  head_ = std::to_string(index) + ".";
+  add(spec.classes);
+}
+
+at::Tensor Mlp::Forward(const at::Tensor& input) {
+  const NoAutocast plain(input.device());
+  at::Tensor x = input.flatten(1).to(plain.dtype());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const Layer& layer = layers_[i];
+    x = ops::Linear(x, layer.weight, layer.bias, ops::WeightLayout::kOutputsInputs);
+    if (i + 1 == layers_.size()) break;
+    x = layer.norm ? layer.norm->forward(x, ops::Activation::kRelu) : at::relu(x);
+    if (dropout_ > 0) x = at::dropout(x, dropout_, is_training());
+  }
+  return x;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+// A multi-layer perceptron: linear layers with ReLU between them. With mixed precision what runs between the
+// layers has 16 bits.
+//
+// Parameters are named as those of the PyTorch model
+//   nn.Sequential(nn.Linear(features, h1), nn.BatchNorm1d(h1), nn.ReLU(), nn.Dropout(p), ...,
+//                 nn.Linear(hn, classes))
+// "0.weight", "0.bias", ..., BatchNorm and Dropout where the config has them, and start from the same
+// distribution.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/models/batch_norm.h"
+#include "trainer/models/model.h"
+
+namespace lockstep {
+
+class Mlp : public Model {
+ public:
+  explicit Mlp(const ModelSpec& spec);
+
+  at::Tensor Forward(const at::Tensor& input) override;
+  std::vector<std::string> HeadPrefixes() const override { return {head_}; }
+
+ private:
+  struct Layer {
+    at::Tensor weight;                // [outputs, inputs]
+    at::Tensor bias;                  // [outputs]
+    std::shared_ptr<BatchNorm> norm;  // null: none
+  };
+  std::vector<Layer> layers_;
+  double dropout_;
+  std::string head_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// ResNet-18, -34, -50 and -101 (He et al. 2016), with torchvision's names, shapes and initial
+// distribution; the stride of a bottleneck is in its 3x3 convolution, as there. Images lie channels last
+// in memory on GPUs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/models/batch_norm.h"
+#include "trainer/models/model.h"
+#include "trainer/ops/convolution/pointwise_convolution.h"
+
+namespace lockstep {
+
+class ResNet : public Model {
+ public:
+  // Throws Error (kUsage) for an unknown depth or inputs that are no images.
+  explicit ResNet(const ModelSpec& spec);
+
+  at::Tensor Forward(const at::Tensor& input) override;
+
+  // On a GPU weights lie channels last, too.
+  using Model::to;
+  void to(at::Device device, bool non_blocking = false) override;
+  std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
+
+  // Takes torchvision's older files, which have no num_batches_tracked.
+  void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
+
+ private:
+  // y = activation(norm(convolution(x)) + residual); the convolution has no bias.
+  struct Unit {
+    at::Tensor weight;
+    std::shared_ptr<BatchNorm> norm;
+    int64_t stride = 1;
+
+    at::Tensor operator()(const at::Tensor& x, ops::Activation activation,
+                          const at::Tensor& residual = {}) const;
+
+    // convolution(x)
+    at::Tensor Convolve(const at::Tensor& x) const;
+
+    // What follows `x`, with ReLU, and x for the way around it.
+    ops::Fork Fork(const at::Tensor& x) const;
+  };
+
+  // y = relu(units(x) + downsample(x)), with ReLU between the units; no downsample: x itself.
+  struct Block {
+    std::vector<Unit> units;
+    std::vector<Unit> downsample;  // one or none
+
+    at::Tensor operator()(const at::Tensor& x) const;
+  };
+
+  Unit MakeUnit(torch::nn::Module& parent, const std::string& convolution, const std::string& norm,
+                int64_t inputs, int64_t outputs, int64_t size, int64_t stride) const;
+
+  Communicator* sync_;
+  Unit stem_;
+  std::vector<Block> blocks_;
+  at::Tensor fc_weight_, fc_bias_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,39 @@
+// A module that torch.jit.script or torch.jit.trace made in Python and torch.jit.save wrote.
+//
+// Its parameters and buffers are this model's, under the script's names: what trains, is saved and
+// moves to a device are the script's own tensors. It is interpreted operation by operation, as
+// Python would: the same numbers, and steps that can be captured.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/init_from_test.py)
+//   a file that is no TorchScript -> Error (kUsage) with path and reason
+//     -> test_a_file_that_is_no_torchscript
+//   a script without parameters to train -> Error (kUsage) -> test_a_frozen_script
+//   an output that is no tensor, or of another shape -> Error (kUsage), in the first step
+//     -> test_a_script_that_returns_something_else
+//   an exception inside the script -> Error (kUsage) with its last line -> test_a_script_that_fails
+#pragma once
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <string>
+
+#include "trainer/models/model.h"
+
+namespace lockstep {
+
+class TorchScript : public Model {
+ public:
+  // Throws Error (kUsage) for a file that cannot be loaded, or a script that cannot learn.
+  explicit TorchScript(const ModelSpec& spec);
+
+  at::Tensor Forward(const at::Tensor& input) override;
+  void train(bool on = true) override;
+
+ private:
+  std::string path_;
+  bool tokens_;
+  int64_t classes_;
+  torch::jit::Module script_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+#include "trainer/models/model.h"
+
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/mse_loss.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace lockstep {
+
+namespace {
+
+// The columns that there are targets for. Throws Error (kUsage) where the shapes differ otherwise: the
+// losses would broadcast.
+at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target) {
+  if (output.dim() == target.dim() && output.size(-1) > target.size(-1)) {
+    return OutputFor(output.narrow(-1, 0, target.size(-1)), target);
+  }
+  if (output.sizes() == target.sizes()) return output.to(at::kFloat);
+  throw UsageError("the model puts out [{}] where the targets are [{}]",
+                   fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
+}
+
+}  // namespace
+
+void ModelSpec::RequireNumbers() const {
+  if (task != Task::kLanguage) return;
+  throw UsageError("model {}: it takes numbers or pixels, and the samples are tokens: take gpt2",
+                   config.name());
+}
+
+void ModelSpec::RequireImages() const {
+  RequireNumbers();
+  if (input_shape.size() == 3) return;
+  throw UsageError("model {}: inputs of shape [{}] are no images of [channels, height, width]",
+                   config.name(), fmt::join(input_shape, ", "));
+}
+
+at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
+  switch (task_) {
+    case Task::kClassification:
+    case Task::kLanguage:
+      return at::cross_entropy_loss(output.flatten(0, -2), target.flatten(), /*weight=*/{},
+                                    at::Reduction::Sum, /*ignore_index=*/-100, label_smoothing());
+    case Task::kMultiLabel:
+      return at::binary_cross_entropy_with_logits(OutputFor(output, target), target, /*weight=*/{},
+                                                  /*pos_weight=*/{}, at::Reduction::Sum);
+    case Task::kRegression:
+      return at::mse_loss(OutputFor(output, target), target, at::Reduction::Sum);
+  }
+  throw BugError("task {}", static_cast<int>(task_));
+}
+
+std::vector<at::Tensor> Model::Checkpointed(const std::vector<at::Tensor>& inputs,
+                                            ActivationBlock block) const {
+  if (!checkpoints_activations_) return block(inputs);
+  return CheckpointActivations(inputs, std::move(block));
+}
+
+at::Tensor Model::Checkpointed(const at::Tensor& input,
+                               std::function<at::Tensor(const at::Tensor&)> block) const {
+  using Tensors = std::vector<at::Tensor>;
+  return Checkpointed(Tensors{input}, [block = std::move(block)](const Tensors& inputs) {
+    return Tensors{block(inputs[0])};
+  })[0];
+}
+
+std::vector<NamedTensor> Model::State() const {
+  std::vector<NamedTensor> state;
+  for (const auto& item : named_parameters()) state.push_back({item.key(), item.value()});
+  for (const auto& item : named_buffers()) state.push_back({item.key(), item.value()});
+  return state;
+}
+
+void Models::Add(const std::string& name, Factory factory) {
+  factories_[name] = std::move(factory);
+}
+
+std::shared_ptr<Model> Models::Make(const ModelSpec& spec) const {
+  const std::string& name = spec.config.name();
+  const auto factory = factories_.find(name);
+  if (factory == factories_.end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, unused] : factories_) names.push_back(known);
+    throw UsageError("model.name: unknown model \"{}\"{} (known: {})", name,
+                     DidYouMean(name, names), fmt::join(names, ", "));
+  }
+  std::shared_ptr<Model> model = factory->second(spec);
+  model->task_ = spec.task;
+  model->label_smoothing_ = spec.config.label_smoothing();
+  model->checkpoints_activations_ = spec.config.activation_checkpointing();
+  spec.options.RequireAllAsked(fmt::format("model \"{}\"", name));
+  return model;
+}
+
+}  // namespace lockstep

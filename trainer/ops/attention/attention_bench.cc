@@ -1,0 +1,60 @@
+// Forward and backward of causal attention, up to the gradient of queries, keys and values, beside
+// the twin:
+// bazel run -c opt //trainer/ops/attention:attention_bench
+//
+// TFLOP/s counts the matrix products of what is not masked: two forward and five backward, each of
+// 2 * count * heads * size * tokens^2 / 2. Both ways make the same products with the same backend:
+// what differs is how inputs and gradients are brought together.
+
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "trainer/ops/attention/attention.h"
+#include "trainer/ops/testing/bench_graph.h"
+
+namespace lockstep::ops {
+namespace {
+
+constexpr int64_t kSize = 64;
+
+at::Tensor Twin(const at::Tensor& qkv, int64_t heads, double dropout) {
+  return SelfAttentionTwin(qkv, heads, dropout, /*causal=*/true);
+}
+
+template <typename Attention>
+void Run(benchmark::State& state, const Attention& attention) {
+  const BenchStream stream;
+  const int64_t count = state.range(0);
+  const int64_t tokens = state.range(1);
+  const int64_t heads = state.range(2);
+  const at::TensorOptions options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor qkv = at::randn({count, tokens, 3 * heads * kSize}, options).requires_grad_();
+  const at::Tensor d_out = at::randn({count, tokens, heads * kSize}, options);
+  const auto gradient = [&](const auto& of) {
+    return torch::autograd::grad({of(qkv, heads, 0.0)}, {qkv}, {d_out})[0];
+  };
+  const at::Tensor expected = gradient(Twin).to(at::kFloat);
+  const double error =
+      ((gradient(attention) - expected).norm() / expected.norm()).item().toDouble();
+  if (!(error < 1e-2)) return state.SkipWithError("the gradient is not the twin's");
+
+  double seconds = 0;
+  for (auto _ : state) {
+    const double once = GraphSeconds([&] { gradient(attention); });
+    state.SetIterationTime(once);
+    seconds += once;
+  }
+  const double flop = 7.0 * static_cast<double>(count * heads * kSize * tokens * tokens);
+  state.counters["TFLOP/s"] = flop * static_cast<double>(state.iterations()) / seconds * 1e-12;
+}
+
+void BM_Fused(benchmark::State& state) { Run(state, CausalSelfAttention); }
+void BM_Twin(benchmark::State& state) { Run(state, Twin); }
+BENCHMARK(BM_Fused)->Args({64, 256, 6})->Args({16, 1024, 12})->UseManualTime()->Iterations(5);
+BENCHMARK(BM_Twin)->Args({64, 256, 6})->Args({16, 1024, 12})->UseManualTime()->Iterations(5);
+
+}  // namespace
+}  // namespace lockstep::ops
+
+BENCHMARK_MAIN();

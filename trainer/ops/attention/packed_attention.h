@@ -1,0 +1,46 @@
+// cuDNN's attention on queries, keys and values side by side, whose gradients it writes side by side, too:
+// nothing is copied on either way.
+//
+// A plan is made for each shape when it is first met, some 0.1 s, and is all threads'; from then on nothing is
+// set up but a thread's handle of cuDNN at its first call, so a later one can be captured in a CUDA graph.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   cuDNN has no such attention for this GPU -> false from HasPackedAttention() -> attention_test.cc,
+//     which compares whatever is chosen on the GPU that it runs on
+//   cuDNN refuses a plan that it made -> c10::Error with its words -> (none)
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "trainer/ops/attention/attention_kernel.h"
+
+namespace lockstep::ops {
+
+struct PackedAttention {
+  AttentionShape shape;
+  bool causal = false;
+  bool deterministic = false;  // the backward gives the same bits each time
+
+  auto operator<=>(const PackedAttention&) const = default;
+};
+
+// Whether cuDNN can do both directions for qkv's type and GPU. qkv: [count, tokens, 3 heads size], contiguous,
+// in 16 bits, as d_qkv below.
+bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention);
+
+// What at::RecordFunction calls the forward; its inputs are qkv, heads and causal.
+inline constexpr char kPackedAttentionEvent[] = "lockstep::attention";
+
+// -> [count, tokens, heads, size], contiguous. log_sums: where it is defined, float32 [count, heads, tokens],
+// gets the logarithms of the softmax's sums, for backward.
+at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
+                              const PackedAttention& attention);
+
+// -> d_qkv. out and log_sums: of the forward; d_out: as out.
+at::Tensor RunPackedAttentionBackward(const at::Tensor& qkv, const at::Tensor& out,
+                                      const at::Tensor& d_out, const at::Tensor& log_sums,
+                                      const PackedAttention& attention);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,81 @@
+// What a kernel's launcher takes of a tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstdint>
+
+#include "trainer/ops/common/float_type.h"
+#include "trainer/ops/common/rows_shape.h"
+
+namespace lockstep::ops {
+
+// Whether the kernels know it.
+inline bool IsFloatType(at::ScalarType type) {
+  return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
+}
+
+inline bool Is16Bit(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+// Whether it is float32 [size] on like's device, such as a bias; contiguous or not.
+inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tensor& like) {
+  return tensor.scalar_type() == at::kFloat && tensor.device() == like.device() &&
+         tensor.dim() == 1 && tensor.size(0) == size;
+}
+
+// Whether nobody else has it, so that it may be written to.
+inline bool IsOwn(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
+}
+
+// Throws c10::Error unless both are as pixels [count, channels, ...] need them.
+inline void CheckScaleAndShift(const at::Tensor& pixels, const at::Tensor& scale,
+                               const at::Tensor& shift) {
+  TORCH_CHECK(
+      IsFloatVector(scale, pixels.size(1), pixels) && IsFloatVector(shift, pixels.size(1), pixels),
+      "pixels: scale and shift are float32 [channels] on the pixels' device");
+}
+
+// Of one that they know; throws c10::Error of any other.
+inline FloatType TypeOf(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return FloatType::kFloat16;
+    case at::kBFloat16:
+      return FloatType::kBFloat16;
+    case at::kFloat:
+      return FloatType::kFloat32;
+    default:
+      TORCH_CHECK(false, "the kernels know float32, float16 and bfloat16, not ", type);
+  }
+}
+inline FloatType TypeOf(const at::Tensor& tensor) { return TypeOf(tensor.scalar_type()); }
+
+inline cudaStream_t StreamOf(const at::Tensor& tensor) {
+  return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
+}
+
+// [..., width], of which there is a column, as one matrix.
+inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
+  const auto* device = at::cuda::getDeviceProperties(tensor.device().index());
+  const int64_t width = tensor.size(-1);
+  return {.rows = tensor.numel() / width,
+          .width = width,
+          .multiprocessors = device->multiProcessorCount};
+}
+
+// Whether kernels may load 16 bytes at once, as ours and cuDNN's do.
+inline bool IsAligned(const at::Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+}
+
+// The same values where they may.
+inline at::Tensor Aligned(const at::Tensor& tensor) {
+  return !tensor.is_cuda() || IsAligned(tensor) ? tensor : tensor.clone();
+}
+
+}  // namespace lockstep::ops

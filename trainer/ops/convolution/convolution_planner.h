@@ -1,0 +1,116 @@
+// Convolutions of 16-bit images by the fastest of cuDNN's plans. The first that its heuristic proposes, which is
+// what at::conv2d takes, is not always that.
+//
+// Promise: each function gives what ATen's gives, summed in float32; a plan gives the same bits each time on GPUs
+// of one model. The time of a search is paid once for a GPU's model, a version of cuDNN, shape, pass and type: the
+// choice is kept in a file (plan_choices.h), from which a plan is made in less than a millisecond.
+//
+// Plans are cuDNN's engines with the values of their knobs. Used are those without the notes that they depend on
+// time (NONDETERMINISTIC), round more than the result (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or are
+// compiled when they are made (RUNTIME_COMPILATION, a second or so), and that take 128 MiB of workspace at most.
+// The first is the first of these that heuristic A proposes, or else heuristic FALLBACK. A search (plan_search.h)
+// uses the convolution's own tensors; its candidates are what A proposes, and neighbours of the best of those: one
+// knob has another value. FALLBACK's engines are none: they use no tensor cores, and timing one takes longer
+// than all others.
+//
+// A plan is all threads', one of which at a time runs it, since not all of cuDNN's engines let several. Nothing is set
+// up but a thread's handle of cuDNN at its first call and a plan at its first use, so a later one can be captured in
+// a CUDA graph.
+//
+// what can fail -> what the caller sees -> the test that shows it (trainer/ops/convolution/convolution_planner_test.cc)
+//   a convolution that it does not plan (below) -> ATen's -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize
+//   cuDNN has no such plan -> ATen's -> (none)
+//   sizes or types that do not fit together -> ATen's exception -> ConvolutionPlanner.SaysWhatDoesNotFit
+//   cuDNN refuses a plan that it made -> c10::Error with its words -> (none)
+//   there is no memory for a plan's workspace -> c10::OutOfMemoryError, as any tensor's -> (none)
+//   a plan of the file that cuDNN refuses -> a new search -> ConvolutionPlannerTest.ReplacesWhatIsOfNoUse
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainer/ops/plan/convolution_plan.h"
+#include "trainer/ops/plan/plan_choices.h"
+
+namespace lockstep::ops {
+
+struct ConvolutionOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;
+  // False: do not search for this convolution, such as those of an evaluation, whose shapes may come once.
+  bool searches = true;
+};
+
+// y = x by weight. One of them is what a pass makes.
+struct ConvolutionTensors {
+  at::Tensor x;       // [count, inputs, height, width]
+  at::Tensor weight;  // [outputs, inputs, kernel height, kernel width]
+  at::Tensor y;
+};
+
+class CudnnConvolution;  // what cuDNN has made of a plan
+
+struct MadeConvolutionPlan {
+  ConvolutionPlan plan;
+  std::shared_ptr<CudnnConvolution> made;
+};
+
+using ConvolutionPlanReport = PlanReport<ConvolutionKey, ConvolutionPlan>;
+
+// Any number of threads may use one at a time.
+class ConvolutionPlanner {
+ public:
+  // Where its files lie; empty: it keeps none.
+  explicit ConvolutionPlanner(std::string folder);
+
+  // Of one type and device, as at::conv2d and at::convolution_backward want them, without a bias; the result is
+  // of their type. No gradient.
+  //
+  // Planned are those of float16 and bfloat16 on a GPU whose operands are channels last, contiguous and not empty,
+  // begin at multiples of 16 bytes, and have multiples of 8 channels; their results are channels last, too. All
+  // others are ATen's.
+  at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
+                     const ConvolutionOptions& options = {});
+
+  // Of y, and x's sizes.
+  at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                           const ConvolutionOptions& options = {});
+
+  // Of y, and weight's sizes.
+  at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                            const ConvolutionOptions& options = {});
+
+  // What was planned so far.
+  std::vector<ConvolutionPlanReport> Plans() const;
+
+ private:
+  // What the pass makes is defined for its sizes alone, or not at all.
+  at::Tensor Run(ConvolutionPass pass, const ConvolutionTensors& tensors,
+                 const ConvolutionOptions& options);
+
+  PlanChoices<ConvolutionKey, MadeConvolutionPlan> choices_;
+};
+
+// What at::RecordFunction calls a planned convolution, whose inputs are the first of at::convolution's: x, weight,
+// no bias, strides, paddings, dilations; and a planned gradient, whose inputs are dy, x and weight.
+inline constexpr char kConvolutionEvent[] = "lockstep::convolution";
+inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backward";
+
+// By the process's planner, whose files lie in CacheFolder().
+at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,
+                              const ConvolutionOptions& options = {});
+at::Tensor PlannedConvolutionInputGradient(const at::Tensor& dy, const at::Tensor& x,
+                                           const at::Tensor& weight,
+                                           const ConvolutionOptions& options = {});
+at::Tensor PlannedConvolutionWeightGradient(const at::Tensor& dy, const at::Tensor& x,
+                                            const at::Tensor& weight,
+                                            const ConvolutionOptions& options = {});
+
+// Its Plans().
+std::vector<ConvolutionPlanReport> ConvolutionPlans();
+
+}  // namespace lockstep::ops

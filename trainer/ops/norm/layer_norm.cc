@@ -1,0 +1,201 @@
+#include "trainer/ops/norm/layer_norm.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/norm/layer_norm_kernel.h"
+#include "trainer/ops/product/weight_gradient.h"
+
+namespace lockstep::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// Whether the kernels take x and such weights.
+bool IsFused(const at::Tensor& x, at::TensorList weights) {
+  if (!x.is_cuda() || !IsFloatType(x.scalar_type()) || x.dim() == 0 || x.size(-1) == 0) {
+    return false;
+  }
+  return std::all_of(weights.begin(), weights.end(), [&](const at::Tensor& weight) {
+    return IsFloatVector(weight, x.size(-1), x);
+  });
+}
+
+// Whether they add the branch to an x that they take.
+bool CanAdd(const at::Tensor& x, const Branch& branch) {
+  return branch.values.sizes() == x.sizes() && branch.values.scalar_type() == x.scalar_type() &&
+         branch.values.device() == x.device() &&
+         (!branch.bias.defined() || IsFloatVector(branch.bias, x.size(-1), x));
+}
+
+// -> {y}, or {sum, y} where there is a branch. bias: LayerNorm's; without it, RMSNorm.
+class FusedNorm : public torch::autograd::Function<FusedNorm> {
+ public:
+  static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
+                               const std::optional<Variable>& bias,
+                               const std::optional<Variable>& branch,
+                               const std::optional<Variable>& branch_bias, double epsilon) {
+    const c10::cuda::CUDAGuard guard(x.device());
+    const RowsShape shape = RowsShapeOf(x);
+    const at::Tensor sum = branch ? at::empty_like(x) : at::Tensor();
+    const at::Tensor y = at::empty_like(x);
+    const at::Tensor statistics = at::empty({shape.rows, 2}, x.options().dtype(at::kFloat));
+    LaunchLayerNorm(
+        {.x = x.const_data_ptr(),
+         .branch = branch ? branch->const_data_ptr() : nullptr,
+         .branch_bias = branch_bias ? branch_bias->const_data_ptr<float>() : nullptr,
+         .weight = weight.const_data_ptr<float>(),
+         .bias = bias ? bias->const_data_ptr<float>() : nullptr,
+         .epsilon = static_cast<float>(epsilon),
+         .sum = sum.defined() ? sum.mutable_data_ptr() : nullptr,
+         .y = y.mutable_data_ptr(),
+         .statistics = reinterpret_cast<RowStatistics*>(statistics.mutable_data_ptr<float>())},
+        /*centers=*/bias.has_value(), TypeOf(x), shape, StreamOf(x));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    context->set_materialize_grads(false);
+    context->save_for_backward({sum.defined() ? sum : x, weight, statistics});
+    context->saved_data["d_weight"] = GradientToAddTo(weight);
+    context->saved_data["centers"] = bias.has_value();
+    if (bias) context->saved_data["d_bias"] = GradientToAddTo(*bias);
+    context->saved_data["has_branch_bias"] = branch_bias.has_value();
+    if (branch_bias) context->saved_data["d_branch_bias"] = GradientToAddTo(*branch_bias);
+    return sum.defined() ? variable_list{sum, y} : variable_list{y};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const bool adds = gradients.size() == 2;
+    const bool centers = context->saved_data["centers"].toBool();
+    // Inputs are numbered without those that there are not.
+    const bool wants_branch_bias = context->saved_data["has_branch_bias"].toBool() &&
+                                   context->needs_input_grad(centers ? 4 : 3);
+    const at::Tensor d_sum = adds ? gradients[0] : at::Tensor();
+    if (!gradients.back().defined()) {
+      at::Tensor d_branch_bias;
+      if (wants_branch_bias) {
+        d_branch_bias = d_sum.flatten(0, -2).sum(0, /*keepdim=*/false, at::kFloat);
+      }
+      return {d_sum, {}, {}, d_sum, d_branch_bias, {}};
+    }
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& x = saved[0];
+    const c10::cuda::CUDAGuard guard(x.device());
+    const RowsShape shape = RowsShapeOf(x);
+    const auto sums = [&](bool wanted, const char* name) {
+      if (!wanted) return GradientSums();
+      return NewGradientSums(context->saved_data[name].toTensor(), shape.width, x.options());
+    };
+    const at::Tensor dy = gradients.back().contiguous();
+    const at::Tensor added = d_sum.defined() ? d_sum.contiguous() : at::Tensor();
+    const at::Tensor dx = at::empty_like(x);
+    const GradientSums d_weight = sums(context->needs_input_grad(1), "d_weight");
+    const GradientSums d_bias = sums(centers && context->needs_input_grad(2), "d_bias");
+    const GradientSums d_branch_bias = sums(wants_branch_bias, "d_branch_bias");
+    at::Tensor partials;
+    if (d_weight.to.sums || d_bias.to.sums || d_branch_bias.to.sums) {
+      partials = at::empty({LayerNormPartialRows(shape), LayerNormBackward::kParts, shape.width},
+                           x.options().dtype(at::kFloat));
+    }
+    LaunchLayerNormBackward(
+        {.x = x.const_data_ptr(),
+         .dy = dy.const_data_ptr(),
+         .d_sum = added.defined() ? added.const_data_ptr() : nullptr,
+         .weight = saved[1].const_data_ptr<float>(),
+         .statistics = reinterpret_cast<const RowStatistics*>(saved[2].const_data_ptr<float>()),
+         .dx = dx.mutable_data_ptr(),
+         .partials = partials.defined() ? partials.mutable_data_ptr<float>() : nullptr,
+         .d_weight = d_weight.to,
+         .d_bias = d_bias.to,
+         .d_branch_bias = d_branch_bias.to},
+        centers, TypeOf(x), shape, StreamOf(x));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {dx, d_weight.result, d_bias.result, adds ? dx : at::Tensor(), d_branch_bias.result, {}};
+  }
+};
+
+variable_list Fused(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                    const at::Tensor& bias, double epsilon) {
+  const auto given = [](const at::Tensor& tensor) {
+    return tensor.defined() ? std::optional<Variable>(tensor.contiguous()) : std::nullopt;
+  };
+  return FusedNorm::apply(x.contiguous(), weight.contiguous(), given(bias), given(branch.values),
+                          given(branch.bias), epsilon);
+}
+
+// The type that the twins normalise in.
+at::ScalarType ArithmeticType(const at::Tensor& x) {
+  return Is16Bit(x) ? at::kFloat : x.scalar_type();
+}
+
+at::Tensor SumTwin(const at::Tensor& x, const Branch& branch) {
+  at::Tensor added = branch.values;
+  // Float32 where the bias is, as in the kernel.
+  if (branch.bias.defined()) added = added + branch.bias;
+  return (x + added).to(x.scalar_type());
+}
+
+}  // namespace
+
+at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                     double epsilon) {
+  if (!IsFused(x, {weight, bias})) return LayerNormTwin(x, weight, bias, epsilon);
+  return Fused(x, {}, weight, bias, epsilon)[0];
+}
+
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  if (!IsFused(x, {weight})) return RmsNormTwin(x, weight, epsilon);
+  return Fused(x, {}, weight, {}, epsilon)[0];
+}
+
+std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const Branch& branch,
+                                               const at::Tensor& weight, const at::Tensor& bias,
+                                               double epsilon) {
+  if (!IsFused(x, {weight, bias}) || !CanAdd(x, branch)) {
+    return AddLayerNormTwin(x, branch, weight, bias, epsilon);
+  }
+  const variable_list results = Fused(x, branch, weight, bias, epsilon);
+  return {results[0], results[1]};
+}
+
+std::pair<at::Tensor, at::Tensor> AddRmsNorm(const at::Tensor& x, const Branch& branch,
+                                             const at::Tensor& weight, double epsilon) {
+  if (!IsFused(x, {weight}) || !CanAdd(x, branch)) {
+    return AddRmsNormTwin(x, branch, weight, epsilon);
+  }
+  const variable_list results = Fused(x, branch, weight, {}, epsilon);
+  return {results[0], results[1]};
+}
+
+at::Tensor LayerNormTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                         double epsilon) {
+  const at::ScalarType type = ArithmeticType(x);
+  return at::layer_norm(x.to(type), {x.size(-1)}, weight.to(type), bias.to(type), epsilon)
+      .to(x.scalar_type());
+}
+
+at::Tensor RmsNormTwin(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  const at::ScalarType type = ArithmeticType(x);
+  return at::rms_norm(x.to(type), {x.size(-1)}, weight.to(type), epsilon).to(x.scalar_type());
+}
+
+std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const Branch& branch,
+                                                   const at::Tensor& weight, const at::Tensor& bias,
+                                                   double epsilon) {
+  const at::Tensor sum = SumTwin(x, branch);
+  return {sum, LayerNormTwin(sum, weight, bias, epsilon)};
+}
+
+std::pair<at::Tensor, at::Tensor> AddRmsNormTwin(const at::Tensor& x, const Branch& branch,
+                                                 const at::Tensor& weight, double epsilon) {
+  const at::Tensor sum = SumTwin(x, branch);
+  return {sum, RmsNormTwin(sum, weight, epsilon)};
+}
+
+}  // namespace lockstep::ops

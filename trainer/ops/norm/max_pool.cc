@@ -1,0 +1,96 @@
+#include "trainer/ops/norm/max_pool.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <limits>
+
+#include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/norm/max_pool_kernel.h"
+
+namespace lockstep::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+struct Window {
+  int64_t size;
+  int64_t stride;
+  int64_t padding;
+
+  int64_t Pooled(int64_t length) const { return (length + 2 * padding - size) / stride + 1; }
+};
+
+MaxPoolShape ShapeOf(const at::Tensor& x, const Window& window) {
+  return {.count = x.size(0),
+          .channels = static_cast<int>(x.size(1)),
+          .height = static_cast<int>(x.size(2)),
+          .width = static_cast<int>(x.size(3)),
+          .pooled_height = static_cast<int>(window.Pooled(x.size(2))),
+          .pooled_width = static_cast<int>(window.Pooled(x.size(3))),
+          .window = static_cast<int>(window.size),
+          .stride = static_cast<int>(window.stride),
+          .padding = static_cast<int>(window.padding)};
+}
+
+bool IsFused(const at::Tensor& x, const Window& window) {
+  const auto fits = [&](int64_t length) { return length + 2 * window.padding >= window.size; };
+  return x.is_cuda() && IsFloatType(x.scalar_type()) && x.dim() == 4 && x.numel() > 0 &&
+         x.is_contiguous(kLast) && x.size(1) % ChannelsOfPack(TypeOf(x)) == 0 &&
+         x.numel() / x.size(0) <= std::numeric_limits<int>::max() &&
+         (window.size == 2 || window.size == 3) && window.stride > 0 && window.padding >= 0 &&
+         2 * window.padding <= window.size && fits(x.size(2)) && fits(x.size(3));
+}
+
+class FusedMaxPool : public torch::autograd::Function<FusedMaxPool> {
+ public:
+  static Variable forward(AutogradContext* context, const Variable& x, const Window& window) {
+    const c10::cuda::CUDAGuard guard(x.device());
+    const MaxPoolShape shape = ShapeOf(x, window);
+    const at::Tensor y = at::empty({x.size(0), x.size(1), shape.pooled_height, shape.pooled_width},
+                                   x.options(), kLast);
+    const at::Tensor positions = at::empty_like(y, x.options().dtype(at::kByte));
+    LaunchMaxPool(x.const_data_ptr(), y.mutable_data_ptr(), positions.mutable_data_ptr<uint8_t>(),
+                  TypeOf(x), shape, StreamOf(x));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    context->save_for_backward({positions});
+    context->saved_data["sizes"] = x.sizes();
+    context->saved_data["window"] =
+        std::vector<int64_t>{window.size, window.stride, window.padding};
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Tensor positions = context->get_saved_variables()[0];
+    const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
+    const c10::cuda::CUDAGuard guard(dy.device());
+    const std::vector<int64_t> window = context->saved_data["window"].toIntVector();
+    const at::Tensor dx =
+        at::empty(context->saved_data["sizes"].toIntVector(), dy.options(), kLast);
+    LaunchMaxPoolBackward(dy.const_data_ptr(), positions.const_data_ptr<uint8_t>(),
+                          dx.mutable_data_ptr(), TypeOf(dy),
+                          ShapeOf(dx, {window[0], window[1], window[2]}), StreamOf(dy));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {dx, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor MaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding) {
+  const Window all{window, stride, padding};
+  if (!IsFused(x, all)) return MaxPoolTwin(x, window, stride, padding);
+  return FusedMaxPool::apply(Aligned(x), all);
+}
+
+at::Tensor MaxPoolTwin(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding) {
+  return at::max_pool2d(x, window, stride, padding);
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,33 @@
+// The kernels of max_pool.h. All pointers are the device's; images are [count, height, width, channels].
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "trainer/ops/common/float_type.h"
+
+namespace lockstep::ops {
+
+struct MaxPoolShape {
+  int64_t count;
+  int channels;  // a multiple of ChannelsOfPack
+  int height;
+  int width;
+  int pooled_height;
+  int pooled_width;
+  int window;  // 2 or 3
+  int stride;
+  int padding;
+};
+
+// Enqueues y and positions, [count, pooled_height, pooled_width, channels]: of the greatest value in its
+// window, row by row.
+void LaunchMaxPool(const void* x, void* y, uint8_t* positions, FloatType type,
+                   const MaxPoolShape& shape, cudaStream_t stream);
+
+// Enqueues dx = sum of dy over the windows whose greatest value x was.
+void LaunchMaxPoolBackward(const void* dy, const uint8_t* positions, void* dx, FloatType type,
+                           const MaxPoolShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,188 @@
+// By which plans a process computes operations of one kind, such as products: each operation's is looked up in a
+// file (plan_file.h) when it is first met, else searched for (plan_search.h) and put there.
+//
+// Protocol, for an operation that is met for the first time:
+//   1. A plan that the file has is taken, if the library takes it, too. The file is read once for each GPU, and
+//      again with each choice that is put there.
+//   2. Else the plan is searched for. Who has searched while another process did takes what that one has put in
+//      the file.
+//   3. There is no search, and the library's first plan is taken, while it cannot be timed or where the
+//      caller wants none: the next call may search. Likewise, but for good, where the search fails, as for want of
+//      memory, and after 256 searches of one kind in a process. Another batch size is another operation, such as
+//      an epoch's short last batch.
+//   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read: the library's first plan is
+//      taken, which is a function of the operation, the GPU and the version.
+//
+// Determinism: who shares a file uses the same plans from the first step on: a run that is resumed on its machine
+// goes on with the same bits, whether it searched or not. Where there is no folder to write to, each process
+// searches by itself: ranks may round differently then, which does no harm, since their gradients are summed; but
+// a resumed run's bits differ. So they do after a search that failed, after the last search, and in the step that
+// searches where blocks are checkpointed, whose first computation wants no search.
+//
+// Nothing is ever forgotten: each operation keeps its first plan and the one that was chosen.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   a search fails, as for want of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst
+//   a plan of the file that the library refuses -> a new search -> PlanChoicesTest.ReplacesWhatIsOfNoUse
+//   the library has no plan -> null -> PlanChoicesTest.ThereMayBeNone
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/tensor/capturing.h"
+#include "trainer/ops/plan/plan_file.h"
+#include "trainer/ops/plan/plan_search.h"
+
+namespace lockstep::ops {
+
+// What a planner knows of the operation that is to run, on the current device and stream.
+template <typename Plan>
+class PlannedOperation {
+ public:
+  virtual ~PlannedOperation() = default;
+
+  virtual bool CanBeTimed() { return !IsCapturing(); }
+
+  // What the library proposes first, which takes no timing; nothing: it has none.
+  virtual std::optional<Plan> First() = 0;
+
+  // Searches; throws c10::Error where that fails.
+  virtual Plan Search(const Plan& first) = 0;
+
+  // A plan's text for the file, and back; nothing: no plan that the library takes here.
+  virtual std::string Text(const Plan& plan) const = 0;
+  virtual std::optional<Plan> Parsed(const std::string& text) = 0;
+};
+
+template <typename Key, typename Plan>
+struct PlanReport {
+  Key key;
+  Plan plan;
+  PlanSource source = PlanSource::kFirst;
+};
+
+// Any number of threads may use one at a time. A key's text is Description(key).
+template <typename Key, typename Plan>
+class PlanChoices {
+ public:
+  // All that a PlanFile takes; device_text: of a GPU.
+  PlanChoices(std::string folder, std::string_view kind,
+              std::function<std::string(c10::DeviceIndex)> device_text)
+      : folder_(std::move(folder)), kind_(kind), device_text_(std::move(device_text)) {}
+
+  // The plan to run the operation by, which stays where it is as long as this does; null: there is none.
+  // searches: whether it may be searched for.
+  const Plan* Choose(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
+                     bool searches) {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = entries_[{device, key}];
+    if (!MustBeDeterministic()) {
+      if (!entry.chosen) LookUp(device, key, operation, entry);
+      if (!entry.chosen && searches && operation.CanBeTimed())
+        Search(device, key, operation, entry);
+      if (entry.chosen) return &entry.chosen->plan;
+    }
+    return First(key, operation, entry);
+  }
+
+  // What was chosen so far.
+  std::vector<PlanReport<Key, Plan>> Reports() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<PlanReport<Key, Plan>> reports;
+    for (const auto& [key, entry] : entries_) {
+      if (entry.chosen || entry.first) {
+        reports.push_back(entry.chosen ? *entry.chosen : *entry.first);
+      }
+    }
+    return reports;
+  }
+
+ private:
+  static constexpr int kMostSearches = 256;
+
+  struct Entry {
+    std::optional<PlanReport<Key, Plan>> first;
+    std::optional<PlanReport<Key, Plan>> chosen;
+    bool looked_up = false;  // in the file
+    bool has_none = false;
+  };
+  struct KeptPlans {
+    PlanFile file;
+    PlanTexts plans;  // as it was read last
+  };
+
+  void LookUp(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
+              Entry& entry) {
+    if (entry.looked_up) return;
+    entry.looked_up = true;
+    const PlanTexts& plans = KeptFor(device).plans;
+    const auto kept = plans.find(Description(key));
+    if (kept == plans.end()) return;
+    if (const std::optional<Plan> plan = operation.Parsed(kept->second)) {
+      entry.chosen = {key, *plan, PlanSource::kFile};
+    }
+  }
+
+  const Plan* First(const Key& key, PlannedOperation<Plan>& operation, Entry& entry) {
+    if (!entry.first && !entry.has_none) {
+      const std::optional<Plan> first = operation.First();
+      entry.has_none = !first;
+      if (first) entry.first = {key, *first, PlanSource::kFirst};
+    }
+    return entry.first ? &entry.first->plan : nullptr;
+  }
+
+  void Search(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
+              Entry& entry) {
+    const Plan* const first = First(key, operation, entry);
+    if (first == nullptr) return;
+    entry.chosen = entry.first;
+    if (searches_ == kMostSearches) return;
+    ++searches_;
+    try {
+      entry.chosen->plan = operation.Search(*first);
+    } catch (const c10::Error&) {
+      return;
+    }
+    entry.chosen->source = PlanSource::kSearched;
+    const std::string searched = operation.Text(entry.chosen->plan);
+    auto& [file, plans] = KeptFor(device);
+    std::optional<Plan> kept;
+    plans = file.Keep(Description(key), searched, [&](const std::string& text) {
+      kept = operation.Parsed(text);
+      return kept.has_value();
+    });
+    if (!kept || operation.Text(*kept) == searched) return;
+    entry.chosen->plan = *kept;
+    entry.chosen->source = PlanSource::kFile;
+  }
+
+  KeptPlans& KeptFor(c10::DeviceIndex device) {
+    auto it = kept_.find(device);
+    if (it == kept_.end()) {
+      const PlanFile file(folder_, kind_, device_text_(device));
+      it = kept_.emplace(device, KeptPlans{file, file.Read()}).first;
+    }
+    return it->second;
+  }
+
+  const std::string folder_;
+  const std::string kind_;
+  const std::function<std::string(c10::DeviceIndex)> device_text_;
+  mutable std::mutex mutex_;  // of what follows
+  std::map<std::pair<c10::DeviceIndex, Key>, Entry> entries_;
+  std::map<c10::DeviceIndex, KeptPlans> kept_;
+  int searches_ = 0;
+};
+
+}  // namespace lockstep::ops

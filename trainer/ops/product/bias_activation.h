@@ -1,0 +1,21 @@
+// y[r, c] = f(x[r, c] + bias[c]): what follows a matrix product, in one kernel in each direction.
+//
+// Backward makes the bias's gradient, the sums over rows of what it writes, on the way. All arithmetic is
+// float32's, and the same bits come each time: no atomics.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/ops/product/activation.h"
+
+namespace lockstep::ops {
+
+// x: [..., width] in any float type; bias: float32 [width]. -> of x's shape and type, with gradients for
+// both. x is kept for backward and must not be written to before it. The kernels are for float32, float16
+// and bfloat16 on a GPU; else the twin.
+at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activation activation);
+
+// The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path.
+at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation);
+
+}  // namespace lockstep::ops

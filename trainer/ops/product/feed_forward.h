@@ -1,0 +1,45 @@
+// y = f(x W + b) V + c: the two linear layers of a transformer's block with the activation between them.
+//
+// Where HasFusedFeedForward(), the products that give the hidden layer and its gradient apply the activation,
+// and sum up b's gradient, in their own kernels, while the tensor cores are busy with the next tile
+// (feed_forward_product.cuh): the hidden layer makes four passes through memory less in a step. x W + b is
+// rounded once for backward, after the bias has been added in float32, and f(x W + b) never before f. All sums
+// are float32's, and the same bits come each time: no atomics.
+//
+// what can fail -> what the caller sees -> the test that shows it (trainer/ops/product/feed_forward_test.cc)
+//   what has no kernel (below) -> the composition of Linear and BiasActivation
+//     -> FeedForwardTest.KnowsWhatItHasNoKernelFor
+//   sizes that do not fit together -> c10::Error of the composition -> FeedForwardTest.SaysWhatDoesNotFit
+//   CUTLASS refuses a product or fails -> c10::Error with the sizes and CUTLASS's words -> (none)
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/ops/product/activation.h"
+#include "trainer/ops/product/weight_layout.h"
+
+namespace lockstep::ops {
+
+// Float32, of the layout's shapes.
+struct FeedForwardWeights {
+  at::Tensor fc;        // W, inputs to hidden
+  at::Tensor fc_bias;   // b [hidden]
+  at::Tensor out;       // V, hidden to outputs
+  at::Tensor out_bias;  // c [outputs], or undefined
+};
+
+// x: [..., inputs] in any float type -> [..., outputs] in x's type, with gradients for all five.
+at::Tensor FeedForward(const at::Tensor& x, const FeedForwardWeights& weights, WeightLayout layout,
+                       Activation activation);
+
+// Whether that takes the fused kernels: x is float16 or bfloat16 on a GPU of compute capability 9.0, layout and
+// activation are GPT-2's (kInputsOutputs, kGeluTanh; with erf's GELU the parts are faster), sizes are multiples
+// of 8, the weights are contiguous, and the result's tiles keep all multiprocessors busy.
+bool HasFusedFeedForward(const at::Tensor& x, const FeedForwardWeights& weights,
+                         WeightLayout layout, Activation activation);
+
+// The plain ATen twin, on any device: LinearTwin and BiasActivationTwin.
+at::Tensor FeedForwardTwin(const at::Tensor& x, const FeedForwardWeights& weights,
+                           WeightLayout layout, Activation activation);
+
+}  // namespace lockstep::ops

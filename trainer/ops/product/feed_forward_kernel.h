@@ -1,0 +1,53 @@
+// The products on either side of feed_forward.h's hidden layer, each with what is done to its result in the
+// same kernel: CUTLASS's, for GPUs of compute capability 9.0 alone. All pointers are the device's, to where
+// 16 bytes begin.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "trainer/ops/common/float_type.h"
+#include "trainer/ops/common/sums_to.h"
+
+namespace lockstep::ops {
+
+struct HiddenShape {
+  int64_t rows;
+  int64_t width;   // of what is not hidden: of x, or of y
+  int64_t hidden;  // both multiples of 8
+  int device;
+  int multiprocessors;  // of the device
+};
+
+// inner = x W + bias, hidden = gelu(inner), matrices of 16-bit values by rows.
+struct HiddenForward {
+  const void* x;       // [rows, width]
+  const void* weight;  // [width, hidden]
+  const float* bias;   // [hidden]
+  void* inner;         // [rows, hidden]; null: it is not wanted
+  void* hidden;        // [rows, hidden]
+};
+
+// d_inner = (dy V^T) gelu'(inner).
+struct HiddenBackward {
+  const void* dy;      // [rows, width]
+  const void* weight;  // [hidden, width]
+  const void* inner;   // [rows, hidden]
+  void* d_inner;       // [rows, hidden]
+  float* partials;     // [HiddenPartials(shape)] of scratch
+  SumsTo d_bias;       // [hidden] sums over rows of d_inner, before it is rounded
+};
+
+// How many tiles, each a multiprocessor's at a time, make up the result of HiddenForward.
+int64_t HiddenTiles(int64_t rows, int64_t hidden);
+
+int64_t HiddenPartials(const HiddenShape& shape);
+
+// Both enqueue, and return null, or what is wrong in CUTLASS's words.
+const char* LaunchHidden(const HiddenForward& tensors, FloatType type, const HiddenShape& shape,
+                         cudaStream_t stream);
+const char* LaunchHiddenBackward(const HiddenBackward& tensors, FloatType type,
+                                 const HiddenShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,46 @@
+// Weights' gradients that a backward adds to .grad itself.
+//
+// Autograd is otherwise handed a tensor that it adds to .grad in a kernel of its own: 150 of them in a
+// step of GPT-2, which move more bytes than the optimizer does. A backward that adds in place hands
+// autograd nothing; the weight's AccumulateGrad and the hooks on it, such as the Reducer's, run all the
+// same, after everything that uses the weight. The step's first gradient is not even added, but written over
+// what is there (base/tensor/gradient_memory.h).
+//
+// So torch::autograd::grad() must not be asked for a weight that has a .grad: its gradient goes there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/ops/common/sums_to.h"
+
+namespace lockstep::ops {
+
+// In a Function's forward: the .grad of `weight` that backward is to add to, to be kept in saved_data
+// (which, unlike save_for_backward, lets it change in between). Undefined where backward is to return the
+// gradient: `weight` is no leaf, or has no .grad that is float32 and lies in memory as the weight does.
+at::Tensor GradientToAddTo(const at::Tensor& weight);
+
+// In backward, before something is added to `to`, of GradientToAddTo(): whether it is to be written over what
+// `to` holds instead. `to` may have no memory before.
+bool TakeOver(const at::Tensor& to);
+
+// In backward: adds `gradient`, of to's layout and any float type.
+void AddGradient(const at::Tensor& to, const at::Tensor& gradient);
+
+// In backward, where a kernel can only add to `to`: sees to it that it may.
+void PrepareToAdd(const at::Tensor& to);
+
+// In backward, of 16-bit matrices: adds a b to `to`, of as many values, in float32, and returns nothing; where `to` is
+// undefined, returns a b in float32.
+at::Tensor AddProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b);
+
+// A gradient that a kernel makes of sums over rows.
+struct GradientSums {
+  at::Tensor result;  // what backward returns: undefined where they are added to a .grad
+  SumsTo to;
+};
+
+// Of `columns` sums. `to`: of GradientToAddTo().
+GradientSums NewGradientSums(const at::Tensor& to, int64_t columns, const at::TensorOptions& like);
+
+}  // namespace lockstep::ops

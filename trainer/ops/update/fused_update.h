@@ -1,0 +1,66 @@
+// SGD, Adam, AdamW, LAMB and LARS over many tensors at once, by kernels that also round what they update.
+//
+// With g <- gradient / grad_scale,
+// Adam:  g <- g + decay w                                (AdamW: w <- w - lr decay w instead)
+//        m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2
+//        w <- w - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
+// SGD:   g <- g + decay w,   m <- momentum m + g
+//        w <- w - lr m                                   (Nesterov: w <- w - lr (g + momentum m))
+// LAMB:  m and v like Adam's,   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w
+//        w <- w - lr |w| / |u| u
+// LARS:  m <- momentum m + lr r (g + decay w),   r = trust |w| / (|g| + decay |w|)
+//        w <- w - m
+// LAMB's |w| / |u| and LARS's r are each parameter's own: 1 where it does not adapt, or where what is divided
+// or the divisor is 0. They take three kernels: one adds up the squares of each chunk, one ends each parameter's
+// sums, in a fixed order, and one updates the weights. The others, and what does not adapt, take one.
+//
+// Why not ATen's fused kernels: they give each block 65,536 elements, so that a small model's update runs on
+// a few of the GPU's multiprocessors; and rounding the weights anew reads them all once more.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "trainer/ops/update/fused_update_kernel.h"
+
+namespace lockstep::ops {
+
+class FusedUpdate {
+ public:
+  // Float32 tensors on one GPU, dense and of the same strides, which it keeps. The gradients' memory may move
+  // between updates, but those that share one must go on sharing it; at most kMostGradientMemories of them.
+  struct Parameter {
+    at::Tensor parameter;
+    at::Tensor gradient;
+    at::Tensor first;    // Adam, LAMB: mean; SGD, LARS: momentum, or undefined
+    at::Tensor second;   // Adam, LAMB: mean square
+    at::Tensor rounded;  // the parameter in 16 bits, one type for all, or undefined
+  };
+  // At least one. Throws Error (kBug) where there are more memories.
+  explicit FusedUpdate(std::vector<Parameter> parameters);
+
+  // Float32, 0-dimensional.
+  struct Scalars {
+    at::Tensor lr;
+    at::Tensor updates;     // t, of Adam and LAMB
+    at::Tensor skip;        // where it is 1 nothing changes, whatever the gradients are
+    at::Tensor grad_scale;  // undefined for 1
+  };
+  void Adam(const AdamRules& rules, const Scalars& scalars) const;
+  void Sgd(const SgdRules& rules, const Scalars& scalars) const;
+  void Lamb(const LambRules& rules, const Scalars& scalars) const;
+  void Lars(const LarsRules& rules, const Scalars& scalars) const;
+
+ private:
+  int32_t IndexOf(const at::Storage& memory);
+  UpdateGradients Gradients() const;
+  at::Tensor NewNorms() const;
+
+  std::vector<Parameter> kept_;
+  std::vector<at::Storage> memories_;  // of the gradients
+  at::Tensor chunks_, ends_;           // what table_ points to
+  UpdateTable table_;
+};
+
+}  // namespace lockstep::ops

@@ -1,0 +1,73 @@
+// The arithmetic of step_decision.h, one for host and device, and its kernels.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+
+#include "trainer/ops/update/step_values.h"
+
+#ifdef __CUDACC__
+#define LOCKSTEP_HOST_DEVICE __host__ __device__
+#else
+#define LOCKSTEP_HOST_DEVICE
+#endif
+
+namespace lockstep::ops {
+
+LOCKSTEP_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
+
+// An anomaly at this step.
+LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
+  if (figures[kBadStep] > 0) return;
+  figures[kBadStep] = figures[kSteps];
+  figures[kBadLoss] = figures[kLoss];
+  figures[kBadGradNorm] = figures[kGradNorm];
+}
+
+// `norm`: null where it is not known yet.
+LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const float* sums,
+                                        const float* norm, const StepRules& rules) {
+  const float loss = sums[kLossSum];
+  const float scale = values[kLossScale];
+  const float true_norm = norm == nullptr ? 0 : *norm / scale;
+  const bool finite = IsFinite(loss) && IsFinite(true_norm);
+  figures[kSteps] += 1;
+  figures[kLoss] = loss;
+  figures[kGradNorm] = true_norm;
+  figures[kScale] = scale;
+  figures[kSavesAsked] = sums[kSaveSum];
+  figures[kStopsAsked] = sums[kStopSum];
+  figures[kInterruptsAsked] = sums[kInterruptSum];
+  if (!finite && !rules.scales_loss) NoteAnomaly(figures);
+  const bool skip = !finite || (rules.stops && figures[kBadStep] > 0);
+  figures[kSkipped] += skip;
+  values[kSkip] = skip;
+  values[kUpdates] += !skip;
+  // torch.nn.utils.clip_grad_norm_ multiplies by max_norm / (norm + 1e-6) where that is below 1.
+  const float stretch = (true_norm + 1e-6F) / rules.max_norm;
+  values[kGradScale] = rules.max_norm > 0 && stretch > 1 ? scale * stretch : scale;
+
+  // torch.amp.GradScaler.update().
+  if (!rules.scales_loss) return;
+  if (!finite) {
+    values[kLossScale] = scale * 0.5F;
+    values[kGrowthTracker] = 0;
+  } else if (values[kGrowthTracker] + 1 == static_cast<float>(rules.growth_interval)) {
+    if (IsFinite(scale * 2)) values[kLossScale] = scale * 2;
+    values[kGrowthTracker] = 0;
+  } else {
+    values[kGrowthTracker] += 1;
+  }
+}
+
+LOCKSTEP_HOST_DEVICE inline void Judge(double* figures, float norm) {
+  figures[kGradNorm] = norm;
+  if (!IsFinite(norm)) NoteAnomaly(figures);
+}
+
+void LaunchDecide(float* values, double* figures, const float* sums, const float* norm,
+                  const StepRules& rules, cudaStream_t stream);
+void LaunchJudge(double* figures, const float* norm, cudaStream_t stream);
+
+}  // namespace lockstep::ops

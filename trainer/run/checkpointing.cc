@@ -1,0 +1,198 @@
+#include "trainer/run/checkpointing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/round.h"
+#include "base/say.h"
+#include "comm/together.h"
+
+namespace lockstep {
+namespace {
+
+// Optimizer steps between two looks whether a checkpoint that is late can begin.
+constexpr int64_t kLateInterval = 8;
+
+// Seconds between two looks whether the user wants something.
+constexpr double kLookInterval = 0.5;
+
+Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
+                               const std::string& attempt, const checkpoint::Manifest& manifest) {
+  const config::Checkpoint& when = config.checkpoint();
+  return {.run_dir = config.run_dir(),
+          .attempt = attempt,
+          .rank = world.rank(),
+          .ranks = world.size(),
+          .retention = {.newest = static_cast<size_t>(when.keep()),
+                        .every_steps = when.keep_every_steps(),
+                        .best = when.keep_best(),
+                        .greater_is_better = GreaterIsBetter(when.keep_best())},
+          .bytes_per_s = 1e6 * when.max_mb_per_s() / world.size(),
+          .manifest = manifest};
+}
+
+}  // namespace
+
+bool GreaterIsBetter(const std::string& name) {
+  return name == "accuracy" || name == "top5" || name == "f1" || name == "auc";
+}
+
+Checkpointing::Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
+                             Progress* progress, const std::string& attempt,
+                             const checkpoint::Manifest& manifest,
+                             std::optional<int64_t> resumed_step, std::function<RunState()> state)
+    : when_(config.checkpoint()),
+      world_(world),
+      folder_(folder),
+      progress_(progress),
+      state_(std::move(state)),
+      saver_(world.device, SaverOptionsFor(config, world, attempt, manifest)),
+      begun_(resumed_step),
+      begun_s_(SecondsSinceBoot()) {}
+
+int64_t Checkpointing::Asked() {
+  if (folder_ == nullptr) return 0;
+  const double now = SecondsSinceBoot();
+  if (when_.every_minutes() > 0 && now - begun_s_ >= 60 * when_.every_minutes()) {
+    begun_s_ = now;
+    ++asked_;
+  }
+  if (now - looked_s_ >= kLookInterval) {
+    looked_s_ = now;
+    if (!user_waits_ && folder_->CheckpointIsRequested()) {
+      user_waits_ = true;
+      ++asked_;
+    }
+  }
+  return asked_;
+}
+
+void Checkpointing::OnFigures(int64_t step, int64_t asked) {
+  saver_.Release(step);
+  if (asked > std::exchange(heard_, asked)) wanted_ = true;
+}
+
+bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch, bool validated) const {
+  if (when_.every_steps() > 0 && steps_done % when_.every_steps() == 0) return true;
+  if (ended_epoch > 0 && when_.every_epochs() > 0 && ended_epoch % when_.every_epochs() == 0) {
+    return true;
+  }
+  if (when_.keep_every_steps() > 0 && steps_done % when_.keep_every_steps() == 0) return true;
+  if (!when_.keep_best().empty() && validated) return true;
+  return wanted_ || (late_ && steps_done % kLateInterval == 0);
+}
+
+void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch, bool validated) {
+  Tell();
+  if (!IsDue(steps_done, ended_epoch, validated)) return;
+  wanted_ = false;
+  // A later step's would not be of what was validated.
+  if (!when_.keep_best().empty() && validated) FinishSaving();
+  if (OnAny(failed_, "whether a checkpoint failed")) saver_.Abandon();
+  if (OnAny(saver_.busy(), "whether a checkpoint is being written")) {
+    if (!std::exchange(late_, true) && folder_ != nullptr) {
+      folder_->Log({{"event", "checkpoint_late"}, {"step", steps_done}});
+      progress_->Say(fmt::format(
+          "step {}: the checkpoint before is still being written; the next begins after it",
+          steps_done));
+    }
+    return;
+  }
+  Save(steps_done);
+}
+
+void Checkpointing::Save(int64_t steps_done) {
+  Tell();
+  failed_ = late_ = false;
+  begun_ = steps_done;
+  begun_s_ = SecondsSinceBoot();
+  user_waits_for_this_ = user_waits_;
+  const RunState state = state_();
+  saver_.Save(steps_done, state.model, state.tree, state.facts);
+}
+
+void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& see_figures) {
+  see_figures();
+  // Also where this process has made no step.
+  saver_.Release(steps_done);
+  FinishSaving();
+  if (begun_ != steps_done) {
+    Save(steps_done);
+    FinishSaving();
+  }
+  Together(world_.host, [&] {
+    const std::optional<Saver::Outcome> outcome = saver_.TakeOutcome();
+    if (!outcome) return;
+    if (outcome->error.empty()) {
+      Tell(*outcome);
+      return;
+    }
+    try {
+      saver_.RemoveRemains();
+    } catch (const Error& error) {
+      Warn(error.what());
+    }
+    // Else another rank says why.
+    if (!outcome->given_up) throw CheckpointError("{}", outcome->error);
+  });
+}
+
+bool Checkpointing::LeaveDeviceMemory(const std::function<void()>& see_figures) {
+  if (!OnAny(saver_.holds_device_memory(), "whether a checkpoint takes memory")) return false;
+  see_figures();
+  FinishSaving();
+  saver_.LeaveDeviceMemory();
+  return true;
+}
+
+// Returns once nothing is being written any more. The ranks wait together, so that none seems stuck to the
+// watchdog.
+void Checkpointing::FinishSaving() {
+  constexpr std::chrono::milliseconds kInterval{5};
+  while (OnAny(saver_.busy(), "whether a checkpoint is being written")) {
+    const bool failed = world_.rank() != 0 && (saver_.failed() || failed_);
+    if (OnAny(failed, "whether a checkpoint failed")) saver_.Abandon();
+    std::this_thread::sleep_for(kInterval);
+  }
+}
+
+void Checkpointing::Tell() {
+  if (const std::optional<Saver::Outcome> outcome = saver_.TakeOutcome()) Tell(*outcome);
+}
+
+void Checkpointing::Tell(const Saver::Outcome& outcome) {
+  if (!outcome.error.empty()) failed_ = true;
+  if (folder_ == nullptr) {
+    if (outcome.error.empty()) return;
+    Warn(fmt::format("rank {}: no checkpoint of step {}: {}", world_.rank(), outcome.step,
+                     outcome.error));
+    return;
+  }
+  if (std::exchange(user_waits_for_this_, false)) {
+    user_waits_ = false;
+    folder_->AnswerRequest();
+  }
+  if (!outcome.error.empty()) {
+    folder_->Log(
+        {{"event", "checkpoint_failed"}, {"step", outcome.step}, {"reason", outcome.error}});
+    Warn(fmt::format("no checkpoint of step {}: {}", outcome.step, outcome.error));
+    return;
+  }
+  slowest_s_ = std::max(slowest_s_.value_or(0), outcome.seconds);
+  folder_->Log({{"event", "checkpoint"},
+                {"step", outcome.step},
+                {"stall_ms", Round(1e3 * outcome.snapshot_s, 2)},
+                {"seconds", Round(outcome.seconds, 3)},
+                {"bytes", outcome.bytes}});
+  if (!outcome.warning.empty()) folder_->LogWarning(outcome.warning);
+}
+
+bool Checkpointing::OnAny(bool own, const char* what) const {
+  return OnAnyRank(own, what, world_.host);
+}
+
+}  // namespace lockstep

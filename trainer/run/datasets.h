@@ -1,0 +1,55 @@
+// Datasets: the data sets that a program brings itself, besides the formats that the config knows.
+//
+// A user's own data set is a Dataset (data/dataset/dataset.h), added to the Datasets that main() hands to Lockstep
+// (README.md, 'Your own data set'), which sees to order, ranks, threads, pixels and all else.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/own_data_test.py)
+//   a name that nobody added, an option that nobody asked for -> Error (kUsage)
+//   samples of another kind or task than the config says -> Error (kData)
+//   a data set's constructor or Read() throws -> an error that ends the run on all ranks
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "data/dataset/dataset.h"
+#include "trainer/config/config.pb.h"
+
+namespace lockstep {
+
+// What a data set is opened from.
+struct DatasetSource {
+  std::vector<std::string>
+      files;        // of data.train or data.validation, or what evaluate and predict were given
+  Options options;  // data.own.option
+  SampleSpec
+      expected;  // what is known: task and classes, and in files after training's the shape, too
+  bool labels_optional = false;  // as for predictions
+};
+
+class Datasets {
+ public:
+  using Factory = std::function<std::shared_ptr<const Dataset>(const DatasetSource&)>;
+
+  // Adds a data set under the name that `data { own { name: ... } }` in a config asks for.
+  void Add(const std::string& name, Factory factory);
+
+  // Adds class D, which is constructed from a DatasetSource.
+  template <typename D>
+  void Add(const std::string& name) {
+    Add(name, [](const DatasetSource& source) { return std::make_shared<const D>(source); });
+  }
+
+  // Throws Error (kUsage, kData), and whatever the data set's constructor throws.
+  std::shared_ptr<const Dataset> Open(const config::Own& config, std::vector<std::string> files,
+                                      const SampleSpec& expected, bool labels_optional) const;
+
+ private:
+  std::map<std::string, Factory> factories_;
+};
+
+}  // namespace lockstep

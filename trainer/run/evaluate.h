@@ -1,0 +1,36 @@
+// Using a model: its metrics on a data set, and its predictions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/dataset/dataset.h"
+#include "observe/metrics.h"
+#include "trainer/models/model.h"
+#include "trainer/run/task.h"
+#include "trainer/step/world.h"
+
+namespace lockstep {
+
+// Evaluates each sample of `dataset` exactly once, over all ranks, `global_batch` at a time. Every
+// rank must call it and gets the same result.
+std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
+                             const Dataset& dataset, int64_t global_batch,
+                             const LoaderOptions& loader_options, config::Precision precision,
+                             const World& world);
+
+struct Predictions {
+  // By task: label and probability, the class with the greatest output and its softmax;
+  // probability_0, ...: each label's sigmoid; value, or value_0, ...: the numbers.
+  std::vector<std::string> columns;
+  at::Tensor values;  // float64 [samples, columns] on the CPU
+};
+
+// Predicts each sample of `dataset`. Every rank must call it and gets all predictions in order. Throws
+// Error (kUsage) on every rank for tokens.
+Predictions Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
+                    int64_t global_batch, const LoaderOptions& loader_options,
+                    config::Precision precision, const World& world);
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// Extensions: what a program brings by name, besides what a config can say.
+#pragma once
+
+#include "trainer/models/model.h"
+#include "trainer/run/datasets.h"
+
+namespace lockstep {
+
+struct Extensions {
+  Models models;
+  Datasets datasets;
+};
+
+}  // namespace lockstep

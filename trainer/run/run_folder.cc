@@ -1,0 +1,154 @@
+#include "trainer/run/run_folder.h"
+
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/say.h"
+#include "ckpt/weights.h"
+#include "trainer/config/config.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Gives the run's folder the first of the names RUN.1, RUN.2, ... that is free, and returns it.
+std::string MoveAway(std::string path, const std::string& job) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const RunLock nobody_trains_in_it(path, job);
+  for (int number = 1;; ++number) {
+    const std::string free = fmt::format("{}.{}", path, number);
+    if (fs::exists(free)) continue;
+    RenameWithoutReplacing(path, free, kSaving);
+    return free;
+  }
+}
+
+// What a process that was killed while it wrote leaves behind the last whole line is cut off.
+void CutTornLine(const std::string& path) {
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+  if (error || bytes == 0) return;
+  std::ifstream file(path, std::ios::binary);
+  int64_t end = bytes;
+  for (char c = 0; end > 0; --end) {
+    file.seekg(end - 1);
+    if (!file.get(c)) throw CheckpointError("{}: cannot be read", path);
+    if (c == '\n') break;
+  }
+  if (end < bytes) fs::resize_file(path, static_cast<uintmax_t>(end));
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const config::Config& config, const std::string& job, bool fresh)
+    : path_(config.run_dir()) {
+  const fs::path folder = fs::absolute(path_);
+  std::error_code error;
+  fs::create_directories(folder.parent_path(), error);
+  if (fs::exists(folder) && !fs::exists(RunConfigPath(path_)) && !fs::exists(path_ + "/lock") &&
+      !(fs::is_directory(folder) && fs::is_empty(folder))) {
+    throw UsageError(
+        "{}: exists already and is no run's: choose another folder with --set run_dir=...", path_);
+  }
+  if (fresh && fs::exists(folder)) {
+    warnings_.push_back(
+        fmt::format("{}: the run that was there is now {}", path_, MoveAway(path_, job)));
+  }
+  const bool made = !error && fs::create_directory(folder, error);
+  if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
+  if (made) SyncFolder(folder.parent_path().string(), kSaving);
+  lock_.emplace(path_, job);
+  if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
+  if (made) return;
+  if (CheckpointIsRequested()) AnswerRequest();  // it was asked of a job that has ended
+  RemoveLeftovers(path_);
+  checkpoints_ = ListCheckpoints(path_);
+}
+
+std::optional<Checkpoint> RunFolder::newest() const {
+  if (damaged_ == checkpoints_.size()) return std::nullopt;
+  return checkpoints_[damaged_];
+}
+
+void RunFolder::Reject(const std::string& why) {
+  ++damaged_;
+  warnings_.push_back(why);
+}
+
+void RunFolder::Accept(const std::vector<std::string>& differences) const {
+  const std::optional<Checkpoint> checkpoint = newest();
+  if (!checkpoint && damaged_ > 0) {
+    throw CheckpointError(
+        "{}: none of its {} checkpoints is whole: begin anew with --fresh, which keeps the folder "
+        "under another name",
+        warnings_[warnings_.size() - damaged_], damaged_);
+  }
+  if (!checkpoint && fs::exists(RunWeightsPath(path_))) {
+    throw UsageError(
+        "{}: the run has ended and left no checkpoint to go on from: begin it anew with --fresh, "
+        "or choose another folder with --set run_dir=...",
+        path_);
+  }
+  if (!differences.empty()) {
+    throw UsageError(
+        "{}: the run's checkpoint of step {} is of another config: {}: set it back, choose another "
+        "folder with --set run_dir=..., or begin anew with --fresh",
+        path_, checkpoint->step, fmt::join(differences, "; "));
+  }
+}
+
+void RunFolder::Begin(const config::Config& config) {
+  for (size_t i = 0; i < damaged_; ++i) SetAside(checkpoints_[i]);
+  WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
+  const std::string log = path_ + "/log.jsonl";
+  CutTornLine(log);
+  log_.emplace(log, kSaving);
+  log_bytes_ = static_cast<int64_t>(fs::file_size(log));
+}
+
+void RunFolder::Log(const nlohmann::ordered_json& event) {
+  const bool failed_before = !unwritten_.empty();
+  // A file's name may be no UTF-8.
+  unwritten_ += event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  try {
+    log_->Write(std::as_bytes(std::span(unwritten_)), log_bytes_);
+    log_bytes_ += static_cast<int64_t>(unwritten_.size());
+    unwritten_.clear();
+  } catch (const Error& error) {
+    if (!failed_before) Warn(fmt::format("{}: its lines wait until it can be", error.what()));
+  }
+}
+
+void RunFolder::LogWarning(const std::string& reason) {
+  Log({{"event", "warning"}, {"reason", reason}});
+  Warn(reason);
+}
+
+bool RunFolder::CheckpointIsRequested() const {
+  std::error_code ignored;
+  return fs::exists(RequestPath(path_), ignored);
+}
+
+void RunFolder::AnswerRequest() {
+  std::error_code ignored;
+  fs::remove(RequestPath(path_), ignored);
+}
+
+bool RunFolder::StopIsRequested() const {
+  std::error_code ignored;
+  return fs::exists(StopPath(path_), ignored);
+}
+
+void RunFolder::AnswerStop() {
+  std::error_code ignored;
+  fs::remove(StopPath(path_), ignored);
+}
+
+std::string StopPath(const std::string& run_dir) { return run_dir + "/STOP"; }
+
+}  // namespace lockstep

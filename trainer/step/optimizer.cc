@@ -1,0 +1,294 @@
+#include "trainer/step/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "trainer/ops/update/step_values.h"
+
+namespace lockstep {
+namespace {
+
+static_assert(Reducer::kMostStageBuckets <= ops::kMostGradientMemories);
+
+std::vector<at::Tensor> ZerosLike(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> zeros;
+  for (const at::Tensor& tensor : tensors) zeros.push_back(at::zeros_like(tensor));
+  return zeros;
+}
+
+// Those for which ATen has no kernels that scale gradients and skip updates.
+bool FollowsNorms(const config::Optimizer& config) {
+  return config.type() == config::Optimizer::LAMB || config.type() == config::Optimizer::LARS;
+}
+
+// above / below where both are above 0, otherwise 1.
+at::Tensor RatioOrOne(const at::Tensor& above, const at::Tensor& below) {
+  return at::where(above.gt(0).logical_and(below.gt(0)), above / below, 1.0);
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
+                     const at::Tensor& values, bool scales_loss)
+    : config_(config),
+      scales_loss_(scales_loss),
+      lr_(at::zeros({}, values.options())),
+      updates_(values[ops::kUpdates]),
+      skip_(values[ops::kSkip]),
+      grad_scale_(values[ops::kGradScale]) {
+  const at::NoGradGuard no_grad;
+  const bool has_moments = config.type() == config::Optimizer::ADAM ||
+                           config.type() == config::Optimizer::ADAMW ||
+                           config.type() == config::Optimizer::LAMB;
+  for (size_t i = 0; i < reducer.stages(); ++i) {
+    Stage stage(2);
+    stage[0].weight_decay = config.weight_decay();
+    stage[1].adapts = false;
+    for (const Shard& shard : reducer.shards(i)) {
+      Group& group = stage[KeepsFromDecay(shard) ? 1 : 0];
+      group.parameters.push_back(shard.parameter);
+      group.gradients.push_back(shard.gradient);
+      group.shards.push_back(shard);
+    }
+    std::erase_if(stage, [](const Group& group) { return group.parameters.empty(); });
+    for (Group& group : stage) {
+      if (has_moments) {
+        group.mean = ZerosLike(group.parameters);
+        group.mean_square = ZerosLike(group.parameters);
+        group.updates.assign(group.parameters.size(), updates_);
+      } else if (config.momentum() > 0) {
+        group.momentum = ZerosLike(group.parameters);
+      }
+      // Views of one layout (channels last, say) are walked through as they lie in memory.
+      group.fuses =
+          values.is_cuda() &&
+          std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
+                     [](const at::Tensor& parameter, const at::Tensor& gradient) {
+                       return parameter.scalar_type() == at::kFloat &&
+                              parameter.is_non_overlapping_and_dense() &&
+                              parameter.strides() == gradient.strides();
+                     });
+      if (config.ema_decay() > 0) {
+        for (const at::Tensor& parameter : group.parameters) {
+          group.averages.push_back(parameter.clone());
+        }
+      }
+    }
+    stages_.push_back(std::move(stage));
+  }
+}
+
+void Optimizer::AddTo(StateTree& state) const {
+  const auto add = [&](const std::string& what, const Group& group,
+                       const std::vector<at::Tensor>& tensors) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const Shard& shard = group.shards[i];
+      const std::string name = what + "." + shard.name;
+      if (shard.whole.defined()) {
+        state.AddPiece(name, tensors[i], shard.begin, shard.whole);
+      } else {
+        state.Add(name, tensors[i]);
+      }
+    }
+  };
+  for (const Stage& stage : stages_) {
+    for (const Group& group : stage) {
+      add("momentum", group, group.momentum);
+      add("exp_avg", group, group.mean);
+      add("exp_avg_sq", group, group.mean_square);
+      add("average", group, group.averages);
+    }
+  }
+}
+
+void Optimizer::Fuse(Group& group, const ops::WeightCopies& copies) const {
+  std::vector<ops::FusedUpdate::Parameter> parameters;
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    ops::FusedUpdate::Parameter of{.parameter = group.parameters[i],
+                                   .gradient = group.gradients[i],
+                                   .rounded = copies.Of(group.parameters[i])};
+    if (!group.mean.empty()) {
+      of.first = group.mean[i];
+      of.second = group.mean_square[i];
+    } else if (!group.momentum.empty()) {
+      of.first = group.momentum[i];
+    }
+    parameters.push_back(std::move(of));
+  }
+  group.fused.emplace(std::move(parameters));
+}
+
+void Optimizer::WriteCopies(ops::WeightCopies& copies) {
+  for (Stage& stage : stages_) {
+    for (Group& group : stage) {
+      if (group.fuses) {
+        Fuse(group, copies);
+      } else {
+        for (const at::Tensor& parameter : group.parameters) copies.Forget(parameter);
+      }
+    }
+  }
+}
+
+bool Optimizer::KeepsFromDecay(const Shard& shard) const {
+  if (config_.no_decay() == config::Optimizer::VECTORS && shard.dimensions <= 1) return true;
+  for (const std::string& text : config_.no_decay_name()) {
+    if (shard.name.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+void Optimizer::SetLearningRate(double lr) {
+  if (std::exchange(lr_on_device_, lr) != lr) lr_.fill_(lr);
+}
+
+void Optimizer::Update(size_t index) {
+  const at::NoGradGuard no_grad;
+  for (Group& group : stages_[index]) {
+    std::optional<at::Tensor> grad_scale;
+    if (scales_loss_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
+    const bool update_scales = group.fused || !FollowsNorms(config_);
+    if (grad_scale && (!update_scales || config_.clip_value() > 0)) {
+      at::_foreach_div_(group.gradients, *std::exchange(grad_scale, std::nullopt));
+    }
+    if (config_.clip_value() > 0) {
+      at::_foreach_clamp_min_(group.gradients, -config_.clip_value());
+      at::_foreach_clamp_max_(group.gradients, config_.clip_value());
+    }
+    if (group.fused) {
+      UpdateFused(group, grad_scale);
+    } else if (!FollowsNorms(config_)) {
+      UpdateByAten(group, grad_scale);
+    } else if (config_.type() == config::Optimizer::LAMB) {
+      UpdateLamb(group);
+    } else {
+      UpdateLars(group);
+    }
+    if (!group.averages.empty()) {
+      const at::Tensor share = (1 - skip_) * (1 - config_.ema_decay());
+      for (size_t i = 0; i < group.averages.size(); ++i) {
+        group.averages[i].lerp_(group.parameters[i], share);
+      }
+    }
+  }
+}
+
+void Optimizer::UpdateFused(Group& group, const std::optional<at::Tensor>& grad_scale) {
+  const ops::FusedUpdate::Scalars scalars{.lr = lr_,
+                                          .updates = updates_,
+                                          .skip = skip_,
+                                          .grad_scale = grad_scale.value_or(at::Tensor())};
+  switch (config_.type()) {
+    case config::Optimizer::SGD:
+      group.fused->Sgd({.momentum = config_.momentum(),
+                        .weight_decay = group.weight_decay,
+                        .nesterov = config_.nesterov()},
+                       scalars);
+      break;
+    case config::Optimizer::ADAM:
+    case config::Optimizer::ADAMW:
+      group.fused->Adam({.beta1 = config_.beta1(),
+                         .beta2 = config_.beta2(),
+                         .epsilon = config_.epsilon(),
+                         .weight_decay = group.weight_decay,
+                         .decoupled = config_.type() == config::Optimizer::ADAMW},
+                        scalars);
+      break;
+    case config::Optimizer::LAMB:
+      group.fused->Lamb({.beta1 = config_.beta1(),
+                         .beta2 = config_.beta2(),
+                         .epsilon = config_.epsilon(),
+                         .weight_decay = group.weight_decay,
+                         .adapts = group.adapts},
+                        scalars);
+      break;
+    case config::Optimizer::LARS:
+      group.fused->Lars({.momentum = config_.momentum(),
+                         .weight_decay = group.weight_decay,
+                         .trust = config_.trust(),
+                         .adapts = group.adapts},
+                        scalars);
+      break;
+  }
+}
+
+void Optimizer::UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale) {
+  if (config_.type() == config::Optimizer::SGD) {
+    at::_fused_sgd_(group.parameters, group.gradients, group.momentum, group.weight_decay,
+                    config_.momentum(), lr_, /*dampening=*/0, config_.nesterov(),
+                    /*maximize=*/false, /*is_first_step=*/false, grad_scale, skip_);
+  } else if (config_.type() == config::Optimizer::ADAMW) {
+    at::_fused_adamw_(group.parameters, group.gradients, group.mean, group.mean_square,
+                      /*max_exp_avg_sqs=*/{}, group.updates, lr_, config_.beta1(), config_.beta2(),
+                      group.weight_decay, config_.epsilon(), /*amsgrad=*/false, /*maximize=*/false,
+                      grad_scale, skip_);
+  } else {
+    at::_fused_adam_(group.parameters, group.gradients, group.mean, group.mean_square,
+                     /*max_exp_avg_sqs=*/{}, group.updates, lr_, config_.beta1(), config_.beta2(),
+                     group.weight_decay, config_.epsilon(), /*amsgrad=*/false, /*maximize=*/false,
+                     grad_scale, skip_);
+  }
+}
+
+// m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
+// u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w, w <- w - lr |w|/|u| u.
+void Optimizer::UpdateLamb(Group& group) {
+  const at::Tensor takes_place = 1 - skip_;
+  const at::Tensor lr = lr_ * takes_place;
+  const at::Tensor t = updates_.clamp_min(1);
+  const at::Tensor mean_share = 1 - at::pow(config_.beta1(), t);
+  const at::Tensor square_share = 1 - at::pow(config_.beta2(), t);
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    const at::Tensor& w = group.parameters[i];
+    // A gradient that is not finite must not reach the moments.
+    const at::Tensor g = at::where(skip_.gt(0), 0.0, group.gradients[i]);
+    group.mean[i].lerp_(g, takes_place * (1 - config_.beta1()));
+    group.mean_square[i].lerp_(g.square(), takes_place * (1 - config_.beta2()));
+    const at::Tensor u =
+        (group.mean[i] / mean_share)
+            .div_((group.mean_square[i] / square_share).sqrt_().add_(config_.epsilon()))
+            .add_(w, group.weight_decay);
+    w.sub_(u * (group.adapts ? lr * RatioOrOne(w.norm(), u.norm()) : lr));
+  }
+}
+
+// r = trust |w| / (|g| + decay |w|), v <- momentum v + lr r (g + decay w), w <- w - v.
+void Optimizer::UpdateLars(Group& group) {
+  const at::Tensor takes_place = 1 - skip_;
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    const at::Tensor& w = group.parameters[i];
+    const at::Tensor g = at::where(skip_.gt(0), 0.0, group.gradients[i]);
+    at::Tensor rate = lr_;
+    if (group.adapts) {
+      const at::Tensor w_norm = w.norm();
+      rate = lr_ * RatioOrOne(w_norm * config_.trust(), g.norm() + w_norm * group.weight_decay);
+    }
+    const at::Tensor change = (g + w * group.weight_decay) * rate;
+    if (group.momentum.empty()) {
+      w.sub_(change * takes_place);
+      continue;
+    }
+    at::Tensor& v = group.momentum[i];
+    v.add_((v * (config_.momentum() - 1) + change) * takes_place);
+    w.sub_(v * takes_place);
+  }
+}
+
+void Optimizer::SwapAverages() {
+  const at::NoGradGuard no_grad;
+  for (Stage& stage : stages_) {
+    for (Group& group : stage) {
+      for (size_t i = 0; i < group.averages.size(); ++i) {
+        const at::Tensor weights = group.parameters[i].clone();
+        group.parameters[i].copy_(group.averages[i]);
+        group.averages[i].copy_(weights);
+      }
+    }
+  }
+}
+
+}  // namespace lockstep

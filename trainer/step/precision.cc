@@ -1,0 +1,60 @@
+#include "trainer/step/precision.h"
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAContext.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+// The first with bf16 and tf32.
+constexpr int kAmpere = 8;
+
+AutocastState StateFor(at::DeviceType device, config::Precision precision) {
+  AutocastState state = AutocastState::Now(device);
+  state.enabled = precision == config::BF16 || precision == config::FP16;
+  if (state.enabled) state.dtype = precision == config::BF16 ? at::kBFloat16 : at::kHalf;
+  return state;
+}
+
+}  // namespace
+
+config::Precision PrecisionOn(at::Device device, config::Precision wanted) {
+  if (device.is_cpu()) {
+    if (wanted == config::TF32)
+      throw UsageError("precision TF32: a CPU has none: take FP32 or BF16");
+    return wanted == config::AUTO ? config::FP32 : wanted;
+  }
+  const cudaDeviceProp& gpu = *at::cuda::getDeviceProperties(device.index());
+  if (wanted == config::AUTO) return gpu.major >= kAmpere ? config::BF16 : config::FP16;
+  if (gpu.major < kAmpere && (wanted == config::BF16 || wanted == config::TF32)) {
+    throw UsageError("precision {}: the GPU ({}) has none: take FP16",
+                     config::Precision_Name(wanted), gpu.name);
+  }
+  return wanted;
+}
+
+void SetUpNumerics(config::Precision precision, bool deterministic) {
+  at::Context& context = at::globalContext();
+  // By default cuDNN would round a float32 convolution's inputs to tf32. What BF16 and FP16 leave in
+  // float32 may be rounded, too, as everything around it is.
+  context.setAllowTF32CuDNN(precision != config::FP32);
+  context.setAllowTF32CuBLAS(precision != config::FP32);
+  context.setDeterministicCuDNN(deterministic);
+  // Measuring cuDNN's algorithms anew at each start takes 4 to 10 s; convolutions in 16 bits keep theirs
+  // (trainer/ops/convolution/convolution_planner.h).
+  context.setBenchmarkCuDNN(false);
+  context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  // Else all new memory would be written twice, the first time with NaN.
+  context.setDeterministicFillUninitializedMemory(false);
+  // What cuBLAS needs for it, before its first call.
+  if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+}
+
+Autocast::Autocast(at::Device device, config::Precision precision)
+    : guard_(StateFor(device.type(), precision)) {}
+
+}  // namespace lockstep

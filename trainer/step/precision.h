@@ -1,0 +1,34 @@
+// Precision: the floating-point format of matrix products and convolutions.
+//
+// Promise: weights, gradients, losses and the optimizer's state are float32. BF16 and FP16 are
+// torch.autocast's: the operations that PyTorch takes for safe run in 16 bits, the others in float32,
+// their matrix products in tf32.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include "base/tensor/autocast.h"
+#include "trainer/config/config.pb.h"
+
+namespace lockstep {
+
+// The precision that `wanted` is on `device`. Throws Error (kUsage) for one that it has not.
+config::Precision PrecisionOn(at::Device device, config::Precision wanted);
+
+// Sets what LibTorch keeps for the whole process: rounding to tf32, and whether only algorithms that give
+// the same bits every time are used.
+void SetUpNumerics(config::Precision precision, bool deterministic);
+
+// While it lives, this thread's forward computes in `precision`. What autocast rounds of weights is rounded
+// once, until the outermost one ends.
+class Autocast {
+ public:
+  Autocast(at::Device device, config::Precision precision);
+
+ private:
+  AutocastGuard guard_;
+  RoundedWeights rounded_weights_;
+};
+
+}  // namespace lockstep

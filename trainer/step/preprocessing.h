@@ -1,0 +1,42 @@
+// Preprocessing: what a data set's inputs become before the model.
+//
+// Promise: pixels are augmented in training and scaled, numbers are left alone. On a GPU a kernel does it
+// after the copy, which then is of bytes, and writes what autocast would round to; on the CPU loader threads
+// scale what is not augmented.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "data/dataset/dataset.h"
+#include "data/feed/augment.h"
+#include "trainer/config/config.pb.h"
+
+namespace lockstep {
+
+class Preprocessing {
+ public:
+  // `precision` is one that the device has. Throws Error (kUsage) where data.mean, data.std or
+  // data.augment do not fit the channels.
+  Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device,
+                config::Precision precision);
+
+  // The data set that a loader is to read in place of `dataset`, which it refers to; null: itself.
+  std::unique_ptr<const Dataset> InLoader(const Dataset& dataset) const;
+
+  // input: [count, spec.shape...] on the device, as the loader read it; draws: what it drew for each
+  // sample, if anything (DeviceBatch) -> numbers as Model::Forward takes them, or tokens as they are.
+  at::Tensor operator()(const at::Tensor& input, const at::Tensor& draws = {}) const;
+
+ private:
+  at::Tensor scale_;  // float32 [channels]; undefined where inputs are numbers
+  at::Tensor shift_;
+  at::ScalarType dtype_ = at::kFloat;  // that pixels become
+};
+
+// What is drawn for each training sample.
+AugmentOptions AugmentOptionsFor(const config::Config& config);
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// The learning rate as a function of the step.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "ckpt/state_tree.h"
+#include "trainer/config/config.pb.h"
+
+namespace lockstep {
+
+// The rate of optimizer step `step`, counted from 0, of a run of `total_steps`, as a share of the peak.
+// Warm-up: (step + 1) / warmup_steps. After it, with t counted from its end to T = total_steps -
+// warmup_steps and f = final_fraction:
+//   CONSTANT, PLATEAU  1
+//   COSINE     f + (1 - f) (1 + cos(pi t / T)) / 2 (torch.optim.lr_scheduler.CosineAnnealingLR;
+//              Loshchilov and Hutter, ICLR 2017)
+//   LINEAR     1 + (f - 1) t / T (LinearLR)
+//   STEP       factor ^ floor(t / every_steps) (StepLR)
+//   ONE_CYCLE  OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25, ending at f: in
+//              its warm-up, too, a cosine
+double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t total_steps);
+
+// optimizer.lr as optimizer.lr_scaling has it for this global batch.
+double PeakLearningRate(const config::Config& config);
+
+// PLATEAU: what the rate is multiplied by, from the validation losses seen so far
+// (torch.optim.lr_scheduler.ReduceLROnPlateau with threshold 1e-4, relative, and no cooldown).
+class Plateau {
+ public:
+  explicit Plateau(const config::Schedule& schedule) : schedule_(schedule) {}
+
+  void OnValidation(double loss);
+  double share() const { return share_; }
+
+  void AddTo(StateTree& state);
+
+ private:
+  config::Schedule schedule_;
+  double best_ = std::numeric_limits<double>::infinity();
+  int64_t without_improvement_ = 0;
+  double share_ = 1;
+};
+
+}  // namespace lockstep

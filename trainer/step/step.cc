@@ -1,0 +1,393 @@
+#include "trainer/step/step.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/tensor/autocast.h"
+#include "comm/together.h"
+#include "trainer/ops/update/step_decision.h"
+#include "trainer/step/precision.h"
+
+namespace lockstep {
+namespace {
+
+static_assert(Reducer::kScalars == ops::kStepSums);
+
+// A parameter that a model registers under several names is trained once.
+std::vector<NamedTensor> TrainedParametersOf(const Model& model) {
+  std::vector<NamedTensor> trained;
+  std::set<const void*> seen;
+  for (const auto& item : model.named_parameters()) {
+    const at::Tensor& parameter = item.value();
+    if (!parameter.requires_grad()) continue;
+    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    trained.push_back({item.key(), parameter});
+  }
+  return trained;
+}
+
+ReducerOptions ReducerOptionsFor(const config::Config& config) {
+  const config::Ddp& ddp = config.ddp();
+  ReducerOptions options{.first_bucket_bytes = ddp.first_bucket_bytes(),
+                         .bucket_bytes = ddp.bucket_bytes(),
+                         .missing_gradient = ddp.missing_gradient() == config::Ddp::ZERO
+                                                 ? MissingGradient::kZero
+                                                 : MissingGradient::kError,
+                         .shard = config.optimizer().shard()};
+  if (ddp.reduce_dtype() == config::Ddp::FP16) options.reduce_dtype = at::kHalf;
+  if (ddp.reduce_dtype() == config::Ddp::BF16) options.reduce_dtype = at::kBFloat16;
+  return options;
+}
+
+// While it lives, the model knows what backward will be called with.
+class KnownLossGradient {
+ public:
+  KnownLossGradient(Model& model, const at::Tensor& gradient) : model_(model) {
+    model_.SetLossGradient(gradient);
+  }
+  ~KnownLossGradient() { model_.SetLossGradient({}); }
+  KnownLossGradient(const KnownLossGradient&) = delete;
+  KnownLossGradient& operator=(const KnownLossGradient&) = delete;
+
+ private:
+  Model& model_;
+};
+
+// What a step changes before its update.
+class Snapshot {
+ public:
+  Snapshot(const std::vector<NamedTensor>& buffers, at::Device device) {
+    random_.push_back(at::globalContext().defaultGenerator(at::kCPU));
+    if (device.is_cuda()) random_.push_back(at::globalContext().defaultGenerator(device));
+    for (const at::Generator& random : random_) random_before_.push_back(random.get_state());
+    for (const NamedTensor& buffer : buffers) {
+      buffers_.push_back(buffer.tensor.detach());
+      buffers_before_.push_back(buffer.tensor.detach().clone());
+    }
+  }
+
+  void Restore() const {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(buffers_before_[i]);
+    for (size_t i = 0; i < random_.size(); ++i) {
+      at::Generator random = random_[i];
+      random.set_state(random_before_[i]);
+    }
+  }
+
+ private:
+  std::vector<at::Generator> random_;
+  std::vector<at::Tensor> random_before_;
+  std::vector<at::Tensor> buffers_, buffers_before_;
+};
+
+}  // namespace
+
+Step::Step(const config::Config& config, Model& model, const Preprocessing& preprocessing,
+           const SampleSpec& spec, int64_t max_micro_batch, const World& world)
+    : config_(config),
+      model_(model),
+      preprocessing_(preprocessing),
+      augment_(AugmentOptionsFor(config)),
+      spec_(spec),
+      accumulation_(config.accumulation()),
+      max_micro_batch_(max_micro_batch),
+      world_(world),
+      precision_(PrecisionOn(world.device, config.precision())),
+      rules_{.max_norm = static_cast<float>(config.optimizer().clip_norm()),
+             .scales_loss = precision_ == config::FP16,
+             .growth_interval = config.loss_scale().growth_interval(),
+             .stops = config.anomaly().policy() != config::Anomaly::SKIP},
+      norm_decides_(rules_.max_norm > 0 || config.optimizer().clip_value() > 0 ||
+                    rules_.scales_loss || !rules_.stops || world.size() == 1),
+      parameters_(TrainedParametersOf(model)),
+      scales_loss_(rules_.scales_loss),
+      peak_memory_(world.device) {
+  for (const auto& item : model.named_buffers()) buffers_.push_back({item.key(), item.value()});
+  reducer_.emplace(parameters_, world.communicator, ReducerOptionsFor(config));
+  const at::TensorOptions on_device(world.device);
+  values_ = at::zeros({ops::kStepValues}, on_device.dtype(at::kFloat));
+  values_[ops::kLossScale].fill_(rules_.scales_loss ? config.loss_scale().initial() : 1.0);
+  figures_ = at::zeros({ops::kStepFigures}, on_device.dtype(at::kDouble));
+  requests_ = at::zeros({ops::kStepSums}, on_device.dtype(at::kFloat));
+  share_ = at::zeros({}, on_device.dtype(at::kFloat));
+  SetUpGraphs();
+}
+
+bool Step::Run(double lr, const MicroBatches& batches) {
+  if (seen_keys_.empty()) return RunEagerly(lr, batches);
+  DeviceBatch first = batches.next();
+  const int64_t key = first.origin.global_count;
+  if (std::find(seen_keys_.begin(), seen_keys_.end(), key) != seen_keys_.end()) {
+    return RunGraph(lr, key, batches, std::move(first));
+  }
+  const auto next = [&] {
+    return first.input.defined() ? std::exchange(first, {}) : batches.next();
+  };
+  return RunEagerly(lr, {.next = next, .prefetch = batches.prefetch});
+}
+
+// A mistake in a model mostly shows in its first step, and on every rank. There a rank that fails still
+// takes part in the step's collectives, and then all agree on what to say. One that runs out of memory does
+// so in every step.
+bool Step::RunEagerly(double lr, const MicroBatches& batches) {
+  const bool is_first = !agreed_;
+  const Snapshot before(buffers_, world_.device);
+  peak_memory_.Begin();
+  int64_t global_count = 0;
+  bool out_of_memory = false;
+  std::optional<Error> error;
+  BeginStep();
+  try {
+    AccumulateGradients([&](int micro) {
+      if (micro > 0) batches.prefetch();
+      DeviceBatch batch = batches.next();
+      global_count = batch.origin.global_count;
+      SetShare(global_count);
+      return batch;
+    });
+    batches.prefetch();
+  } catch (const std::exception& exception) {
+    // Where the model's own collectives belong to the step, the others cannot get past them.
+    if (config_.ddp().sync_batch_norm()) throw;
+    out_of_memory = IsOutOfMemory(exception);
+    if (!is_first && !out_of_memory) throw;
+    if (!out_of_memory) error = ErrorOf(exception);
+    reducer_->GiveUp();
+  }
+  if (is_first) AgreeOnErrors(error, world_.host);
+  if (OnAnyRank(out_of_memory, "whether the step had memory enough", world_.host)) {
+    reducer_->Wait();
+    before.Restore();
+    return false;
+  }
+  agreed_ = true;
+  if (!optimizer_) {
+    reducer_->Wait();
+    Together(world_.host, [&] {
+      reducer_->SettleLayout();
+      MakeOptimizer();
+    });
+  }
+  if (!copies_.is_settled()) {
+    copies_.Settle();
+    optimizer_->WriteCopies(copies_);
+  }
+  if (graphs_) seen_keys_.push_back(global_count);
+  optimizer_->SetLearningRate(lr);
+  Update();
+  return true;
+}
+
+void Step::Ask(const Requests& requests) {
+  if (std::exchange(asked_, requests) == requests) return;
+  requests_[ops::kSaveSum].fill_(requests.saves);
+  requests_[ops::kStopSum].fill_(requests.stop ? 1 : 0);
+  requests_[ops::kInterruptSum].fill_(requests.interrupt ? 1 : 0);
+}
+
+void Step::Resume(const std::vector<int64_t>& order) {
+  reducer_->SettleLayout(order);
+  MakeOptimizer();
+}
+
+void Step::MakeOptimizer() {
+  optimizer_.emplace(config_.optimizer(), *reducer_, values_, rules_.scales_loss);
+}
+
+void Step::AddTo(StateTree& state) {
+  state.BeginPart("step", 1);
+  state.Add("scales_loss", scales_loss_);
+  state.Add("values", values_);
+  state.Add("figures", figures_.narrow(0, 0, ops::kLastingFigures));
+  state.Add("bucket_order", at::tensor(reducer_->order(), at::kLong));
+  state.BeginPart("optimizer", 1);
+  optimizer_->AddTo(state);
+}
+
+void Step::AfterRestore() {
+  const bool scaled = std::exchange(scales_loss_, rules_.scales_loss) != 0;
+  if (scaled != rules_.scales_loss) {
+    values_[ops::kLossScale].fill_(rules_.scales_loss ? config_.loss_scale().initial() : 1.0);
+    values_[ops::kGrowthTracker].zero_();
+  }
+  // Of a job that left such steps out.
+  for (const ops::StepFigure figure : {ops::kBadStep, ops::kBadLoss, ops::kBadGradNorm}) {
+    figures_[figure].zero_();
+  }
+}
+
+bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {
+  if (slots_.empty()) {
+    for (int micro = 0; micro < accumulation_; ++micro) {
+      slots_.push_back({EmptyInputs(spec_, max_micro_batch_, world_.device),
+                        EmptyTargets(spec_, max_micro_batch_, world_.device),
+                        EmptyDraws(augment_, max_micro_batch_, world_.device)});
+    }
+  }
+  std::vector<DeviceBatch> micro_batches;
+  for (int micro = 0; micro < accumulation_; ++micro) {
+    DeviceBatch batch = micro == 0 ? std::move(first) : batches.next();
+    const Slot& slot = slots_[micro];
+    const int64_t count = batch.input.size(0);
+    slot.input.narrow(0, 0, count).copy_(batch.input);
+    slot.target.narrow(0, 0, count).copy_(batch.target);
+    micro_batches.push_back(
+        {std::move(batch.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count)});
+    if (slot.draws.defined()) {
+      micro_batches.back().draws = slot.draws.narrow(0, 0, count);
+      micro_batches.back().draws.copy_(batch.draws);
+    }
+    if (micro + 1 < accumulation_) batches.prefetch();
+  }
+  const auto compute = [&] {
+    BeginStep();
+    AccumulateGradients([&](int micro) { return micro_batches[micro]; });
+    Update();
+  };
+  optimizer_->SetLearningRate(lr);
+  SetShare(key);
+  // A graph waits for nothing that began before it, and ends with nothing under way.
+  reducer_->WaitForParameters();
+  if (!graphs_->Has(key)) {
+    const auto compute_whole = [&] {
+      compute();
+      reducer_->WaitForParameters();
+    };
+    try {
+      Together(world_.host, [&] { graphs_->Capture(key, compute_whole); });
+    } catch (const Error& error) {
+      graphs_.reset();
+      slots_.clear();
+      seen_keys_.clear();
+      reducer_->Abandon();
+      auto micro_batch = micro_batches.begin();
+      const bool fits = RunEagerly(lr, {.next = [&] { return *micro_batch++; }, .prefetch = [] {}});
+      // Smaller micro-batches may fit as a graph, too.
+      if (fits || !IsOutOfMemory(error)) why_no_graph_ = error.what();
+      return fits;
+    }
+  }
+  graphs_->Replay(key);
+  // Only now: where the next batch is late, the device has this step to do meanwhile.
+  batches.prefetch();
+  return true;
+}
+
+void Step::SetMicroBatches(int accumulation, int64_t max_micro_batch) {
+  accumulation_ = accumulation;
+  max_micro_batch_ = max_micro_batch;
+  SetUpGraphs();
+  seen_keys_.clear();
+  slots_.clear();
+}
+
+void Step::SetUpGraphs() {
+  graphs_.reset();
+  if (!config_.graph() || !world_.device.is_cuda() || !why_no_graph_.empty()) return;
+  if (config_.debug().anomaly_detection() || config_.debug().launch_blocking()) {
+    why_no_graph_ = "debug is set";
+    return;
+  }
+  graphs_.emplace(world_.device, world_.communicator);
+}
+
+void Step::BeginStep() {
+  if (config_.ddp().broadcast_buffers()) BroadcastFromRankZero(buffers_, world_.communicator);
+  reducer_->Begin();
+  reducer_->scalars().copy_(requests_);
+}
+
+void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
+  const RoundedWeights rounded_weights;  // once for all micro-batches
+  // Shards are gathered after their update, which would not reach copies.
+  const ops::WeightCopies::Use copies(config_.optimizer().shard() ? nullptr : &copies_);
+  for (int micro = 0; micro < accumulation_; ++micro) {
+    AddMicroBatch(micro_batch(micro), /*last=*/micro + 1 == accumulation_);
+  }
+  reducer_->Finish();
+}
+
+// The sum of a micro-batch's losses, whose backward is going to be called with `gradient`.
+at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient) {
+  const Autocast autocast(world_.device, precision_);
+  const at::Tensor input = preprocessing_(batch.input, batch.draws);
+  // A single sample is mixed with itself.
+  if (!augment_.Mixes() || batch.input.size(0) < 2) {
+    const KnownLossGradient known(model_, gradient);
+    return model_.LossSum(model_.Forward(input), batch.target);
+  }
+  const at::Tensor output = model_.Forward(input);
+  const at::Tensor own = batch.draws[0][kOwnInLoss];
+  // Each with an output of its own: the loss's backward may write its gradient over that.
+  return own * model_.LossSum(output, batch.target) +
+         (1 - own) * model_.LossSum(output.clone(), batch.target.roll(1, 0));
+}
+
+// Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
+void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
+  Mark(Phase::kExchange);
+  reducer_->WaitForParameters();
+  // A rank without samples has nothing to add; only where the ranks share BatchNorm's statistics it
+  // must go through the model with the others.
+  if (batch.origin.indices.empty() && !config_.ddp().sync_batch_norm()) {
+    if (last) reducer_->ReduceNow();
+    return;
+  }
+  Mark(Phase::kForward);
+  const at::Tensor loss_gradient = share_ * values_[ops::kLossScale];
+  const at::Tensor loss_sum = LossSumOf(batch, loss_gradient);
+  reducer_->scalars()[ops::kLossSum].add_(loss_sum.detach() * share_);
+  Mark(Phase::kBackward);
+  if (last) reducer_->ReduceDuringBackward();
+  try {
+    loss_sum.backward(loss_gradient.to(loss_sum.scalar_type()));
+  } catch (const c10::Error& error) {
+    if (!torch::autograd::AnomalyMode::is_enabled() || IsOutOfMemory(error)) throw;
+    throw UsageError("debug.anomaly_detection: {}", FirstLine(WhatOf(error)));
+  }
+}
+
+void Step::Update() {
+  const at::Tensor sums = reducer_->scalars();
+  Mark(Phase::kExchange);
+  if (norm_decides_) {
+    reducer_->Wait();
+    Mark(Phase::kUpdate);
+    ops::DecideStep(values_, figures_, sums, reducer_->Norm(), rules_);
+  } else {
+    reducer_->Wait(0);
+    Mark(Phase::kUpdate);
+    ops::DecideStep(values_, figures_, sums, {}, rules_);
+  }
+  for (size_t stage = 0; stage < reducer_->stages(); ++stage) {
+    Mark(Phase::kExchange);
+    reducer_->Wait(stage);
+    Mark(Phase::kUpdate);
+    optimizer_->Update(stage);
+    reducer_->GatherParameters(stage);
+  }
+  if (!norm_decides_) ops::JudgeNorm(figures_, reducer_->Norm());
+  reducer_->ReleaseGradients();
+  Mark(Phase::kRest);
+}
+
+void Step::SetShare(int64_t global_count) {
+  if (std::exchange(share_of_, global_count) == global_count) return;
+  share_.fill_(1.0 / static_cast<double>(global_count * spec_.targets()));
+}
+
+void Step::SwapAverages() {
+  reducer_->WaitForParameters();
+  optimizer_->SwapAverages();
+  for (size_t stage = 0; stage < reducer_->stages(); ++stage) reducer_->GatherParameters(stage);
+  reducer_->WaitForParameters();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+#include "trainer/step/step_graph.h"
+
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/tensor/capturing.h"
+
+namespace lockstep {
+
+struct StepGraphs::Graph {
+  int64_t key = 0;
+  at::cuda::CUDAGraph graph;
+};
+
+StepGraphs::StepGraphs(at::Device device, Communicator& communicator)
+    : device_(device),
+      communicator_(communicator),
+      label_(communicator.MakeLabel("the step's graph")) {}
+
+StepGraphs::~StepGraphs() {
+  // One may still be running. What went wrong on the device is for whoever reads results to say.
+  if (!graphs_.empty()) {
+    cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device_.index()).stream());
+  }
+}
+
+bool StepGraphs::Has(int64_t key) const {
+  return std::any_of(graphs_.begin(), graphs_.end(),
+                     [&](const auto& graph) { return graph->key == key; });
+}
+
+void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
+  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_.index());
+  if (graphs_.size() == kMost) {
+    stream.synchronize();
+    graphs_.pop_back();
+  }
+  const at::cuda::MempoolId_t pool =
+      graphs_.empty() ? at::cuda::graph_pool_handle() : graphs_.front()->graph.pool();
+  // What the step used when it ran without a graph is needed again by the graph, in memory of its own.
+  stream.synchronize();
+  c10::cuda::CUDACachingAllocator::emptyCache();
+
+  const at::Generator& random = at::cuda::detail::getDefaultCUDAGenerator(device_.index());
+  const at::Generator before = random.clone();
+  auto graph = std::make_unique<Graph>();
+  graph->key = key;
+  graph->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  bool stepped = false;
+  try {
+    step();
+    stepped = true;
+    graph->graph.capture_end();
+  } catch (...) {
+    if (!stepped) {  // what capture_end() would have undone
+      cudaGraph_t unfinished = nullptr;
+      if (IsCapturing(device_)) cudaStreamEndCapture(stream.stream(), &unfinished);
+      if (unfinished != nullptr) cudaGraphDestroy(unfinished);
+      cudaGetLastError();
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(device_.index(), pool);
+      c10::cuda::CUDACachingAllocator::releasePool(device_.index(), pool);
+    }
+    at::check_generator<at::CUDAGeneratorImpl>(random)->graphsafe_set_state(
+        before.getIntrusivePtr());
+    throw;
+  }
+  graphs_.push_front(std::move(graph));
+}
+
+void StepGraphs::Replay(int64_t key) {
+  const auto graph = std::find_if(graphs_.begin(), graphs_.end(),
+                                  [&](const auto& candidate) { return candidate->key == key; });
+  graphs_.splice(graphs_.begin(), graphs_, graph);
+  communicator_.Replay([&] { graphs_.front()->graph.replay(); }, label_);
+}
+
+}  // namespace lockstep
