@@ -82,7 +82,7 @@ def path_of(uri):
 def read_events(path):
     """The targets of a build event file (JSON lines), by label."""
     targets = collections.defaultdict(Target)
-    results, unbuilt = {}, set()
+    results, unbuilt = {}, {}
     for line in open(path) if os.path.exists(path) else []:
         try:
             event = json.loads(line)
@@ -95,7 +95,9 @@ def read_events(path):
                 results[shard] = event["testResult"]
             elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
                 if event.get("aborted", {}).get("reason") != "SKIPPED":  # it is not for this platform
-                    unbuilt.add(identity["label"])
+                    unbuilt[identity["label"]] = "it was not built"
+            elif kind == "pattern" and "aborted" in event:
+                unbuilt[" ".join(identity["pattern"])] = event["aborted"].get("description", "it stands for nothing")
     for (label, *_), result in results.items():
         cases = []
         for output in result.get("testActionOutput", []):
@@ -105,8 +107,9 @@ def read_events(path):
             cases.append(Case(f"({result['status'].lower()})", "failed"))
         targets[label].cases += cases
         targets[label].seconds += int(result.get("testAttemptDurationMillis") or 0) / 1000
-    for label in sorted(unbuilt - targets.keys()):
-        targets[label] = Target([Case("(it was not built)", "failed")], built=False)
+    for label, why in unbuilt.items():
+        if label not in targets:
+            targets[label] = Target([Case(f"({why})", "failed")], built=False)
     return dict(targets)
 
 
@@ -123,13 +126,14 @@ def line_of(counts):
 def summary_of(targets, status):
     """What is said of a run with that exit status of Bazel's: lines, and the counts of the last one."""
     passed, failed, skipped = counts_of(targets)
-    lines = []
-    ran = {label: target for label, target in targets.items() if target.built}
-    slowest = sorted(ran.items(), key=lambda item: -item[1].seconds)[:SLOWEST]
-    lines += ["", "slowest targets:"] + [f"{target.seconds:8.1f} s  {label}" for label, target in slowest]
+    times = [(target.seconds, label) for label, target in sorted(targets.items()) if target.built]
     cases = [(case, label) for label, target in sorted(targets.items()) for case in target.cases]
-    slowest = sorted(cases, key=lambda pair: -pair[0].seconds)[:SLOWEST]
-    lines += ["", "slowest cases:"] + [f"{case.seconds:8.1f} s  {label} {case.name}" for case, label in slowest]
+    times_of_cases = [(case.seconds, f"{label} {case.name}") for case, label in cases if targets[label].built]
+    lines = []
+    for what, some in (("targets", times), ("cases", times_of_cases)):
+        if some:
+            slowest = sorted(some, key=lambda pair: -pair[0])[:SLOWEST]
+            lines += ["", f"slowest {what}:"] + [f"{seconds:8.1f} s  {name}" for seconds, name in slowest]
     if failed:
         lines += ["", "failed:"] + [f"  {label} {case.name}" for case, label in cases if case.outcome == "failed"]
     if status != 0 and failed == 0:

@@ -76,6 +76,8 @@ def found(tmp_path):
         result("//a:again", "PASSED", places["bazel"], attempt=2),
         completed("//a:broken", completed={}),
         completed("//a:wrong", aborted={"reason": "ANALYSIS_FAILURE"}),
+        completed("//a:of_another_platform", aborted={"reason": "SKIPPED"}),
+        {"id": {"pattern": {"pattern": ["//a:typo"]}}, "aborted": {"description": "no such target"}},
     ]
     lines = [json.dumps(event) for event in events] + ['{"id": {"testRes']
     (tmp_path / "events.json").write_text("\n".join(lines))
@@ -93,18 +95,20 @@ def test_events(found):
         "//a:again": (1, 0, 0),
         "//a:broken": (0, 1, 0),
         "//a:wrong": (0, 1, 0),
+        "//a:typo": (0, 1, 0),
     }
     assert found["//a:sharded"].seconds == 2.5
-    assert [label for label, target in found.items() if not target.built] == ["//a:broken", "//a:wrong"]
+    assert [label for label, target in found.items() if not target.built] == ["//a:broken", "//a:wrong", "//a:typo"]
 
 
 def test_the_summary(found):
     lines, counts = run_tests.summary_of(found, status=3)
-    assert counts == (6, 6, 2) and lines[-1] == "6 passed, 6 failed, 2 skipped"
+    assert counts == (6, 7, 2) and lines[-1] == "6 passed, 7 failed, 2 skipped"
     slowest = lines.index("slowest targets:")
     assert lines[slowest + 1] == "     2.5 s  //a:sharded"
     assert lines[lines.index("slowest cases:") + 1] == "     3.0 s  //a:again tests/a"
-    assert "  //a:broken (it was not built)" in lines and "  //a:hang (timeout)" in lines
+    assert "  //a:broken (it was not built)" in lines and "  //a:typo (no such target)" in lines
+    assert "  //a:hang (timeout)" in lines
     assert "  //a:gtest Sampler.Repeats" in lines
 
 
