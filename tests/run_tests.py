@@ -29,6 +29,8 @@ import xml.etree.ElementTree as ElementTree
 STATE = pathlib.Path(".lockstep")
 COMMIT = ["--test_tag_filters=-all"]
 ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
+# As tests/pytest.sh has it, for the C++ tests, too.
+PATIENT = ["--test_env=OMPI_MCA_mpi_yield_when_idle=1", "--test_env=OMP_WAIT_POLICY=passive"]
 NO_TESTS = 4  # Bazel's exit status
 SLOWEST = 10
 
@@ -161,7 +163,7 @@ def wait_for(process):
 def bazel_test(arguments, events):
     """Bazel's exit status and what it found."""
     events.unlink(missing_ok=True)
-    command = ["bazel", "test", "--keep_going", "--nocache_test_results", "--build_tests_only"]
+    command = ["bazel", "test", "--keep_going", "--nocache_test_results", "--build_tests_only", *PATIENT]
     status = wait_for(subprocess.Popen([*command, f"--build_event_json_file={events}", *arguments]))
     return status, read_events(events)
 
@@ -391,6 +393,8 @@ def program_of(rule):
     """(label, arguments) of a gtest program: the target itself, or the one that several ranks run."""
     if rule.kind == "cc_test":
         return rule.label, rule.args
+    if len(rule.srcs) == 1 and "." not in rule.srcs[0].rpartition(":")[2]:  # a binary under another name
+        return rule.srcs[0], rule.args
     if any(src.endswith(":mpirun.sh") for src in rule.srcs):
         for number, argument in enumerate(rule.args):
             if found := re.fullmatch(r"\$\((?:location|locations|rootpath|execpath) (.+)\)", argument):

@@ -189,6 +189,8 @@ def test_where_programs_are():
     assert run_tests.path_of_label("//data/feed") == "bazel-bin/data/feed/feed"
     elsewhere = Rule("//a:t_2", "sh_test", [], ["2", "$(rootpath //b:t)", "--gtest_filter=X.*"], ["//comm:mpirun.sh"])
     assert run_tests.program_of(elsewhere) == ("//b:t", ["--gtest_filter=X.*"])
+    part = Rule("//a:slow_test", "sh_test", ["all"], ["--gtest_filter=Slow.*"], ["//a:a_test"])
+    assert run_tests.program_of(part) == ("//a:a_test", ["--gtest_filter=Slow.*"])
 
 
 PARTS = {"asan-base": None, "faults": None}
