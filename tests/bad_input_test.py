@@ -35,6 +35,7 @@ GOOD_DATA = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}\n'
     ],
     ids=["empty_file", "ragged_row", "label_out_of_range", "non_numeric_cell"],
 )
+@pytest.mark.all_tier(unless=lambda content: content and "x" not in content)
 def test_bad_csv(content, parts, tmp_path):
     (tmp_path / "data.csv").write_text(content)
     run = train(tmp_path, 'data { train: "data.csv" classes: 3 }')
@@ -42,6 +43,7 @@ def test_bad_csv(content, parts, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.all_tier
 def test_truncated_idx_file(tmp_path):
     (tmp_path / "images").write_bytes(struct.pack(">IIII", 0x803, 5, 8, 8) + bytes(5 * 64 - 1))
     (tmp_path / "labels").write_bytes(struct.pack(">II", 0x801, 5) + bytes(5))
@@ -104,10 +106,12 @@ def test_synchronised_batch_norm_without_any(tmp_path):
         ),
     ],
 )
+@pytest.mark.all_tier(unless=lambda part: "lstm" in part or "time steps" in part or "heads" in part)
 def test_a_model_that_does_not_fit_the_samples(text, part, tmp_path):
     expect(train(tmp_path, text), USAGE, part)
 
 
+@pytest.mark.all_tier
 def test_a_token_that_is_out_of_range(tmp_path):
     (tmp_path / "text.bin").write_bytes(struct.pack("<5H", 1, 2, 9, 4, 5))
     text = 'data { format: TOKENS train: "text.bin" tokens { length: 2 } classes: 9 shuffle: false }'

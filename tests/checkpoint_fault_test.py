@@ -5,9 +5,9 @@ tests/faults/fault_at.c, preloaded, kills one rank at its k-th such call in the 
 after it fail. The calls are those of a run that writes four checkpoints and keeps two: everything from the making of
 its folder to its last line. Each case here is a sample drawn by a seed; the sweep over all calls is
 
-  SWEEP=all python3 -m pytest tests/checkpoint_fault_test.py -s
+  LOCKSTEP_TIER=all SWEEP=all python3 -m pytest tests/checkpoint_fault_test.py -s
 
-and PART=2/8 besides takes every eighth of them, for as many processes.
+and PART=2/8 besides takes every eighth of them, for as many processes. `./lockstep test --soak` does it so.
 """
 
 import json
@@ -74,7 +74,23 @@ def newest_of(run_dir):
     return max(checkpoints(run_dir), default=0)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """By ranks: the folder of a run whose disk does not fail."""
+    runs = {}
+
+    def run_of(ranks):
+        if ranks not in runs:
+            folder = tmp_path_factory.mktemp("undisturbed")
+            assert train(config_in(folder), folder / "run", ranks=ranks).status == DONE
+            runs[ranks] = folder / "run"
+        return runs[ranks]
+
+    return run_of
+
+
 @pytest.mark.parametrize("ranks,victim", [(None, None), (2, 0), (2, 1), (3, 0), (3, 2)])
+@pytest.mark.all_tier(unless=lambda ranks, victim: (ranks, victim) in ((None, None), (2, 1)))
 def test_killed_at_any_call(tmp_path, ranks, victim):
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
@@ -113,16 +129,20 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
     assert 2 * killed > len(sample(calls, f"{ranks} {victim}"))
 
 
+# Of whom each kind of failure is shown in every commit.
+VICTIMS = {"ENOSPC": 1, "EIO": None, "EDQUOT": 0, "EROFS": None}
+
+
 @pytest.mark.parametrize("ranks,victim", [(None, None), (2, 0), (2, 1)])
 @pytest.mark.parametrize(
     "kind,reason", [("ENOSPC", "No space left"), ("EIO", "Input/output"), ("EDQUOT", "quota"), ("EROFS", "Read-only")]
 )
-def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
+@pytest.mark.all_tier(unless=lambda kind, victim: victim == VICTIMS[kind])
+def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
     """From one call in the checkpoints' folder on: training goes on to the end, whose checkpoint fails the run."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
-    whole, run_dir = tmp_path / "whole", tmp_path / "run"
-    assert train(config, whole, ranks=ranks).status == DONE
+    whole, run_dir = undisturbed(ranks), tmp_path / "run"
     env = fault(run_dir, kind, random.Random(f"{kind} {ranks} {victim}").randrange(3, 26), victim)
     run = train(config, run_dir, ranks=ranks, env=dict(env, FAULT_PATH=f"{run_dir}/checkpoints/"))
     assert run.status == CHECKPOINT, run
@@ -147,11 +167,10 @@ def test_a_disk_that_fails(tmp_path, ranks, victim, kind, reason):
     assert losses_by_step(run_dir) == losses_by_step(whole)
 
 
-def test_a_log_that_cannot_be_written(tmp_path):
+def test_a_log_that_cannot_be_written(tmp_path, undisturbed):
     """The run goes on without it, and says so once."""
     config = config_in(tmp_path)
-    whole, run_dir = tmp_path / "whole", tmp_path / "run"
-    assert train(config, whole).status == DONE
+    whole, run_dir = undisturbed(None), tmp_path / "run"
     run = train(config, run_dir, env=dict(fault(run_dir, "ENOSPC", 8), FAULT_PATH=f"{run_dir}/log.jsonl"))
     assert run.status == DONE, run
     assert len(run.error_lines) == 1, run

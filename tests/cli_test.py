@@ -100,6 +100,7 @@ def test_evaluate_repeats_the_runs_figures(trained, ranks):
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.all_tier(unless=lambda ranks, labelled: (ranks == 2) == labelled)
 def test_predict_writes_every_row_once(trained, ranks, labelled, tmp_path):
     folder, run_dir, _ = trained
     rows = (folder / "test.csv").read_text().split()
@@ -143,7 +144,9 @@ def test_another_seed_gives_other_weights(trained, tmp_path):
     assert (tmp_path / "1/weights.safetensors").read_bytes() != (tmp_path / "2/weights.safetensors").read_bytes()
 
 
-def test_convnet_learns_mnist_and_cifar10_files(tmp_path):
+@pytest.mark.parametrize("name", ["mnist", "cifar"])
+@pytest.mark.all_tier(unless=lambda name: name == "mnist")
+def test_convnet_learns_mnist_and_cifar10_files(name, tmp_path):
     """The digits as pixels 0..255: in MNIST's files enlarged to 16x16, in CIFAR-10's to 32x32 in colour."""
     rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.uint8)
     pixels, labels = (rows[:, :64] * 15).reshape(-1, 8, 8), rows[:, 64]
@@ -154,29 +157,29 @@ def test_convnet_learns_mnist_and_cifar10_files(tmp_path):
     planes = pixels.repeat(4, 1).repeat(4, 2).reshape(-1, 1, 1024).repeat(3, 1).reshape(-1, 3072)
     (tmp_path / "batch.bin").write_bytes(np.concatenate([labels[:, None], planes], 1)[:600].tobytes())
 
-    for name, data in (
-        ("mnist", 'format: MNIST train: ["images", "labels"] mean: 0.3 std: 0.35'),
-        ("cifar", 'format: CIFAR10 train: "batch.bin" mean: [0.3, 0.3, 0.3] std: [0.3, 0.35, 0.4]'),
-    ):
-        config = write_config(
-            tmp_path,
-            f"""data {{ {data} validation_fraction: 0.2 }}
-            model {{ name: "convnet" convnet {{ channels: [8, 16] hidden: 32 }} }}
-            optimizer {{ lr: 0.003 clip_norm: 1 }} global_batch: 32 epochs: {3 if name == "mnist" else 6}""",
-        )
-        run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=RANKS[-1])
-        assert run.status == DONE, run
-        accuracy = events(tmp_path / name, "done")[0]["accuracy"]
-        assert accuracy > 0.85
-        evaluated = Run(["evaluate", tmp_path / name], ranks=RANKS[-1])
-        assert f"accuracy {accuracy:.4f}" in evaluated.out, evaluated
-        inputs = ["images"] if name == "mnist" else ["batch.bin"]
-        output = tmp_path / f"{name}.csv"
-        predicted = Run(["predict", tmp_path / name, "--input", *inputs, "--output", output], ranks=RANKS[-1], cwd=tmp_path)
-        assert predicted.status == DONE, predicted
-        lines = output.read_text().splitlines()[1:]
-        assert np.mean([int(line.split(",")[1]) == label for line, label in zip(lines, labels)]) > 0.85
-        assert events(tmp_path / name, "step")[-1]["grad_norm"] > 0
+    data = {
+        "mnist": 'format: MNIST train: ["images", "labels"] mean: 0.3 std: 0.35',
+        "cifar": 'format: CIFAR10 train: "batch.bin" mean: [0.3, 0.3, 0.3] std: [0.3, 0.35, 0.4]',
+    }[name]
+    config = write_config(
+        tmp_path,
+        f"""data {{ {data} validation_fraction: 0.2 }}
+        model {{ name: "convnet" convnet {{ channels: [8, 16] hidden: 32 }} }}
+        optimizer {{ lr: 0.003 clip_norm: 1 }} global_batch: 32 epochs: {3 if name == "mnist" else 6}""",
+    )
+    run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=RANKS[-1])
+    assert run.status == DONE, run
+    accuracy = events(tmp_path / name, "done")[0]["accuracy"]
+    assert accuracy > 0.85
+    evaluated = Run(["evaluate", tmp_path / name], ranks=RANKS[-1])
+    assert f"accuracy {accuracy:.4f}" in evaluated.out, evaluated
+    inputs = ["images"] if name == "mnist" else ["batch.bin"]
+    output = tmp_path / f"{name}.csv"
+    predicted = Run(["predict", tmp_path / name, "--input", *inputs, "--output", output], ranks=RANKS[-1], cwd=tmp_path)
+    assert predicted.status == DONE, predicted
+    lines = output.read_text().splitlines()[1:]
+    assert np.mean([int(line.split(",")[1]) == label for line, label in zip(lines, labels)]) > 0.85
+    assert events(tmp_path / name, "step")[-1]["grad_norm"] > 0
 
 
 def test_a_model_of_ones_own(tmp_path):
@@ -255,6 +258,7 @@ def test_predict_mistakes_are_one_line(trained, tmp_path):
 
 @pytest.mark.parametrize("name,share", [("allreduce", 1.0), ("reduce-scatter", 0.5), ("all-gather", 0.5)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.all_tier(unless=lambda name, dtype: (name, dtype) in (("allreduce", "float32"), ("all-gather", "bfloat16")))
 def test_bench_times_and_checks_collectives(name, share, dtype):
     """Bandwidths as nccl-tests defines them: of two ranks the bus carries the bytes once in an all-reduce."""
     run = Run(["bench", name, "--json", "--bytes", "1000003", "--dtype", dtype, "--device", DEVICE.lower()], ranks=2)
@@ -274,6 +278,7 @@ def test_bench_prints_a_table_of_sizes():
 
 
 @pytest.mark.parametrize("weak", [False, True])
+@pytest.mark.all_tier(unless=lambda weak: not weak)
 def test_bench_scaling_tells_what_another_rank_brings(weak, trained):
     config = trained[0] / "config.pbtxt"
     run = Run(["bench", "scaling", config, "--json", "--steps", "20", *(["--weak"] if weak else [])], ranks=2)
@@ -286,6 +291,7 @@ def test_bench_scaling_tells_what_another_rank_brings(weak, trained):
 
 
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
+@pytest.mark.all_tier(unless=lambda precision: precision == "FP32")
 def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
     config = write_config(
         tmp_path,

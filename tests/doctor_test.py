@@ -53,6 +53,7 @@ def in_mount_namespace(folder, prepare):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_a_machine_that_is_well(tmp_path, ranks):
     skip_without_gpus(ranks)
     found = Findings(tmp_path, ranks=ranks)

@@ -128,6 +128,8 @@ ENDS = {
     "kill -9 of everything": (lambda job, dice: kill(processes_of(job.run_dir), signal.SIGKILL), {128 + 9}),
 }
 OF_MPIRUN = {"SIGTERM to mpirun", "kill -9 of mpirun"}
+# On how many ranks every commit shows an end.
+IN_COMMITS = {end: 2 if end in OF_MPIRUN else (1, 2, 4)[number % 3] for number, end in enumerate(ENDS)}
 
 
 def stop_file(job):
@@ -170,6 +172,7 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize("number", range(ENDINGS))
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.all_tier(unless=lambda end, ranks: ranks == IN_COMMITS[end])
 def test_an_ending(end, ranks, number, tmp_path, undisturbed):
     if end in OF_MPIRUN and ranks == 1:
         pytest.skip("a process that is alone has no mpirun")

@@ -84,6 +84,7 @@ def expect_story(folder):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.all_tier(unless=lambda rank: rank == 1)
 def test_a_rank_that_is_killed(rank, tmp_path):
     run = faulty(tmp_path, KILL_RANK, rank=rank, at=35)
     expect_end(run, tmp_path, PEER, f"error: rank {rank} died: its process is gone; rank {1 - rank} is at", *WHERE)
@@ -91,6 +92,7 @@ def test_a_rank_that_is_killed(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.all_tier(unless=lambda rank: rank == 0)
 def test_a_rank_that_is_stopped(rank, tmp_path):
     run = faulty(tmp_path, STOP_RANK, rank=rank, at=35)
     expect_end(run, tmp_path, PEER, f"error: rank {rank} gives no sign of life for 2 s", "stopped", *WHERE)
@@ -98,6 +100,7 @@ def test_a_rank_that_is_stopped(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.all_tier(unless=lambda rank: rank == 1)
 def test_a_rank_that_is_late(rank, tmp_path):
     run = faulty(tmp_path, NEVER_RETURN, rank=rank, at=35)
     expect_end(run, tmp_path, PEER, f"error: rank {rank} has not come to", "of step 36", *WHERE)
@@ -105,6 +108,7 @@ def test_a_rank_that_is_late(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.all_tier(unless=lambda rank: rank == 1)
 def test_a_rank_that_skips_a_collective(rank, tmp_path):
     run = faulty(tmp_path, SKIP_COLLECTIVE, "ddp { sync_batch_norm: true }", norm=1, rank=rank, at=35)
     # Of two ranks neither is in the majority.
@@ -112,17 +116,20 @@ def test_a_rank_that_skips_a_collective(rank, tmp_path):
 
 
 @pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 35)])
+@pytest.mark.all_tier(unless=lambda rank, at: (rank, at) == (1, 35))
 def test_a_rank_that_throws(rank, at, tmp_path):
     expect_end(faulty(tmp_path, THROW, rank=rank, at=at), tmp_path, BUG, f"error: rank {rank}: the model broke")
 
 
 @pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 35)])
+@pytest.mark.all_tier(unless=lambda rank, at: (rank, at) == (1, 0))
 def test_a_parameter_that_one_rank_does_not_use(rank, at, tmp_path):
     run = faulty(tmp_path, UNUSED_BIAS, rank=rank, at=at)
     expect_end(run, tmp_path, USAGE, f"error: rank {rank}: no gradient for 1 of 2 parameters (linear.bias)")
 
 
 @pytest.mark.parametrize("rank,at", [(0, 0), (1, 0), (1, 5000)])
+@pytest.mark.all_tier(unless=lambda rank, at: (rank, at) == (1, 5000))
 def test_an_exception_in_one_ranks_loader(rank, at, tmp_path):
     config = config_of(tmp_path, {}, "loader { threads: 1 }", data=faulty_data(rank=rank, at=at))
     run = Run(["train", config], ranks=RANKS, program=FAULTY, timeout=60)
@@ -167,6 +174,7 @@ def ranks_of(folder):
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.all_tier(unless=lambda rank, sent: rank == 0 and sent == signal.SIGKILL)
 def test_a_rank_is_lost_between_steps(rank, sent, job, tmp_path):
     """At any moment, from outside; on GPUs while CUDA graphs are replayed."""
     ids = {pid: int(environment_of(pid)["OMPI_COMM_WORLD_RANK"]) for pid in ranks_of(tmp_path)}

@@ -1,7 +1,7 @@
 """Runs the real lockstep program as a user would, for the tests of this folder.
 
 The program is $LOCKSTEP (Bazel's tests set it). Nothing here needs Bazel, so the same tests run on a GPU
-machine that has only the binaries: `LOCKSTEP=... DEVICE=CUDA python3 -m pytest tests`.
+machine that has only the binaries: `LOCKSTEP=... DEVICE=CUDA LOCKSTEP_TIER=all python3 -m pytest tests`.
 """
 
 import json
@@ -193,10 +193,12 @@ def expect_close_weights(run_dir, expected_run_dir):
 
 def skip_without_gpus(ranks):
     """Skips a test of so many ranks (None: one) on a machine with fewer GPUs than they need."""
+    if DEVICE != "CUDA":
+        return
     import pytest
-    import torch
+    import torch  # takes seconds, which most tests without a GPU need not wait
 
-    if DEVICE == "CUDA" and (ranks or 1) > torch.cuda.device_count():
+    if (ranks or 1) > torch.cuda.device_count():
         pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
 
 

@@ -50,6 +50,7 @@ def train(folder, data='validation: "test"', *, images="", ranks=None, options=(
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_trains_evaluates_and_predicts(folder, ranks):
     run = train(folder, ranks=ranks)
     assert run.status == DONE, run
@@ -94,6 +95,7 @@ def test_a_damaged_file_ends_the_run_with_its_name(folder):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_damaged_files_are_skipped_where_asked(folder, ranks):
     paths = damage(folder)
     skips = 'validation: "test" bad_samples { policy: SKIP limit: 2 }'

@@ -146,6 +146,7 @@ def test_torchvisions_older_names_of_a_vision_transformer(tmp_path):
     ],
     ids=["mlp", "convnet", "lstm"],
 )
+@pytest.mark.all_tier(unless=lambda head: head == "classifier.2.")
 def test_each_models_last_layer(model, head, tmp_path):
     text = DIGITS_DATA + STANDSTILL + f"model {{ {model} }}\n"
     assert train(tmp_path, text + "seed: 9", "first").status == DONE
@@ -205,6 +206,7 @@ class Net(nn.Module):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
+@pytest.mark.all_tier(unless=lambda ranks, precision: (ranks, precision) in ((None, "BF16"), (2, "FP32")))
 def test_a_script_is_trained_and_evaluated(ranks, precision, tmp_path):
     skip_without_gpus(ranks)
     torch.manual_seed(1)
@@ -276,6 +278,7 @@ class Integer(Net):
 @pytest.mark.parametrize(
     "module,part", [(Two, "a Tuple[Tensor, Tensor]"), (Wide, "Float [4, 16]"), (Integer, "Long [4, 10]")]
 )
+@pytest.mark.all_tier(unless=lambda module: module is Two)
 def test_a_script_that_returns_something_else(module, part, tmp_path):
     skip_without_gpus(2)
     script(tmp_path, module())
@@ -308,6 +311,7 @@ class Pair(Net):
         (Pair, "forward() is missing value for argument 'y'"),
     ],
 )
+@pytest.mark.all_tier(unless=lambda module: module is Refuses)
 def test_a_script_that_fails(module, part, tmp_path):
     script(tmp_path, module())
     expect_error(train(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8"), USAGE, "model.pt: its forward failed: ", part)

@@ -58,6 +58,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("fault,ranks,rank,at,fits,accumulation", CASES)
+@pytest.mark.all_tier(unless=lambda ranks, at, fits: (ranks, at, fits) in ((None, 0, 24), (2, 9, 6)))
 def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accumulation, tmp_path):
     skip_without_gpus(ranks)
     # Once a graph has its memory none can run out, so that from step 3 on this is for steps without.
@@ -79,6 +80,7 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
 # Rounded to 8 bits, sums differ by how they are cut.
 @pytest.mark.parametrize("ddp,optimizer,rtol", [("", "", 1e-6), ("", "shard: true", 1e-6), ("reduce_dtype: BF16", "", 1e-2)])
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ddp, optimizer, ranks: ranks == (2 if ddp + optimizer else None) and not ddp)
 def test_it_goes_on_however_gradients_are_exchanged(ddp, optimizer, rtol, ranks, tmp_path):
     skip_without_gpus(ranks)
     more = f"graph: false ddp {{ first_bucket_bytes: 64 bucket_bytes: 64 {ddp} }}"
@@ -99,6 +101,7 @@ def test_random_numbers_begin_again_where_the_step_did(tmp_path):
 
 
 @pytest.mark.parametrize("at", [0, 4])
+@pytest.mark.all_tier(unless=lambda at: at > 0)
 def test_bench_step_goes_on(at, tmp_path):
     config = write_config(
         tmp_path,
@@ -126,6 +129,7 @@ def test_statistics_follow_the_samples_once(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_what_never_fits_ends_with_a_reason(ranks, tmp_path):
     skip_without_gpus(ranks)
     run = train(tmp_path, "run", faulty(FORWARD, rank=-1), ranks)
@@ -141,9 +145,20 @@ MODELS = {
 }
 
 
+# How every commit shows a model.
+IN_COMMITS = {
+    "gpt2": ("BF16", 2),
+    "gpt2_without_dropout": ("FP32", 2),
+    "vit": ("FP32", None),
+    "vit_without_dropout": ("BF16", None),
+    "resnet": ("FP32", None),
+}
+
+
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.all_tier(unless=lambda model, precision, ranks: (precision, ranks) == IN_COMMITS[model])
 def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
     """Dropout draws the same numbers, and statistics follow the samples once."""
     skip_without_gpus(ranks)

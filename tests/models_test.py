@@ -200,6 +200,7 @@ def case(request, tmp_path_factory):
     return request.param, folder, text, losses, model
 
 
+@pytest.mark.all_tier(unless=lambda case: case != "resnet50")
 def test_losses_are_pytorchs(case, tmp_path):
     name, folder, text, expected, model = case
     if DEVICE == "CUDA" and name.startswith("resnet"):
@@ -213,6 +214,7 @@ def test_losses_are_pytorchs(case, tmp_path):
 
 @pytest.mark.skipif(DEVICE == "CPU", reason="16-bit curves are compared on a GPU, whose arithmetic they are")
 @pytest.mark.parametrize("precision", ["BF16", "FP16"])
+@pytest.mark.all_tier(unless=lambda case: case in ("gpt2", "resnet18"))
 def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
     """Within 1 % of PyTorch's autocast, each window of 20 steps, on the same GPU."""
     name, folder, text, _, _ = case
@@ -243,6 +245,7 @@ def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
     np.testing.assert_allclose(ours, expected, rtol=tolerance, atol=2e-3)
 
 
+@pytest.mark.all_tier(unless=lambda case: case == "gpt2")
 def test_accumulation_changes_no_loss(case, tmp_path):
     _, folder, text, _, model = case
     if any(isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) for module in model.modules()):

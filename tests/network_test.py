@@ -123,6 +123,7 @@ def expect_to_go_on(network, folder, whole, on="a"):
 
 
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
+@pytest.mark.all_tier(unless=lambda through: through == "lockstep")
 def test_two_machines(network, tmp_path, whole, through):
     """The same bits as on one machine: Open MPI adds up in the same order, whatever the messages go through."""
     with Job(network, tmp_path, through=through) as job:
@@ -134,6 +135,7 @@ def test_two_machines(network, tmp_path, whole, through):
         assert len([name for name in names if name.startswith("state-")]) == RANKS, names
 
 
+@pytest.mark.all_tier
 def test_a_login_node(cluster, tmp_path, whole):
     """No rank is where the command is; it stops the job there, and goes on."""
     with Job(cluster, tmp_path, "login") as job:
@@ -161,6 +163,7 @@ def test_a_cable_is_pulled(network, tmp_path, whole):
     expect_to_go_on(network, tmp_path, whole)
 
 
+@pytest.mark.all_tier
 def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole):
     """It waits for its daemon on the other machine, as long as TCP does; the ranks do not."""
     with Job(network, tmp_path, through="mpirun") as job:
@@ -173,6 +176,7 @@ def test_a_cable_is_pulled_from_an_mpirun_of_its_users(network, tmp_path, whole)
     expect_to_go_on(network, tmp_path, whole)
 
 
+@pytest.mark.all_tier
 def test_a_cable_is_pulled_and_put_back(network, tmp_path, whole):
     """Starts while it is out fail, and use up restarts."""
     with Job(network, tmp_path, words=["--restarts", "3"]) as job:
@@ -200,6 +204,7 @@ def test_a_machine_is_lost_for_good(network, tmp_path, whole):
         assert losses[step] == pytest.approx(expected[step], rel=1e-3), step
 
 
+@pytest.mark.all_tier
 def test_mpirun_is_killed(network, tmp_path, whole):
     with Job(network, tmp_path) as job:
         job.wait_until_trains()
@@ -212,6 +217,7 @@ def test_mpirun_is_killed(network, tmp_path, whole):
 
 
 @pytest.mark.parametrize("through", ["lockstep", "mpirun"])
+@pytest.mark.all_tier
 def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
     """As when it reboots: its connections are closed."""
     with Job(network, tmp_path, through=through) as job:
@@ -225,6 +231,7 @@ def test_all_is_killed_on_a_machine(network, tmp_path, whole, through):
     expect_to_go_on(network, tmp_path, whole)
 
 
+@pytest.mark.all_tier
 def test_all_is_killed_on_the_machine_of_the_first_ranks(cluster, tmp_path, whole):
     """The first rank on the other machine says it."""
     with Job(cluster, tmp_path, "login") as job:
@@ -254,6 +261,7 @@ def test_a_machine_that_cannot_be_reached(network, tmp_path):
         expect_no_start(network, job)
 
 
+@pytest.mark.all_tier
 def test_a_firewall(network, tmp_path):
     """That lets nothing through but ssh."""
     network["b"].run("ip rule add pref 1 ipproto tcp sport 22 lookup main")
@@ -273,12 +281,14 @@ def add_docker0(network):
         host.run("ip link set docker0 up")
 
 
+@pytest.mark.all_tier
 def test_a_bridge_for_containers(network, tmp_path, whole):
     add_docker0(network)
     with Job(network, tmp_path) as job:
         job.expect_done(whole)
 
 
+@pytest.mark.all_tier
 def test_a_network_that_its_user_names(network, tmp_path, whole):
     """As docs/clusters.md says."""
     add_docker0(network)

@@ -108,6 +108,7 @@ def test_trains_both_and_submits(machine):
     assert not list((machine.root / "work/input").rglob("*.pbtxt"))
 
 
+@pytest.mark.all_tier
 def test_goes_on_from_an_earlier_session(machine, bundle):
     """From its output as an input; and with the bundle as Kaggle unpacks it, without the files' modes."""
     work = machine.root / "work"

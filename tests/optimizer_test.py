@@ -130,6 +130,7 @@ def case(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("ranks,accumulation,shard", [(1, 1, False), (2, 2, False), (2, 1, True)])
+@pytest.mark.all_tier(unless=lambda case, ranks, shard: ranks == 1 or (case, shard) in (("lamb", False), ("ema", True)))
 def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_path):
     skip_without_gpus(ranks)
     folder, text, label_smoothing, losses, rates, weights = case

@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
-# Builds examples/outside_workspace as the Bazel workspace of its own that it is, with a Bazel server of its
-# own, and trains its model on its data set. The build is kept in .lockstep/outside_workspace for the next time.
+# outside_workspace_test.sh analysis|all
+#
+# Loads and analyses examples/outside_workspace as the Bazel workspace of its own that it is, with a Bazel server of its
+# own: all rules and packages that its program takes from Lockstep are there for others. With `all` it is built besides,
+# and trains its model on its data set. The build is kept in .lockstep/outside_workspace for the next time.
 set -euo pipefail
+
+what=$1
 
 here=$(dirname -- "$(readlink -f -- "$PWD/examples/outside_workspace/two_layers.cc")")
 root=$(cd "$here/../.." && pwd)
@@ -10,6 +15,10 @@ bazel=(bazel --max_idle_secs=5 --output_user_root="$root/.lockstep/outside_works
 unset TEST_TMPDIR RUNFILES_DIR TEST_SRCDIR
 
 cd "$here"
+if [[ $what == analysis ]]; then
+  "${bazel[@]}" build --nobuild --symlink_prefix=/ --noshow_progress //:two_layers
+  exit
+fi
 # Whether it builds and works is the question, not how fast it is: without the optimizer that takes half the time.
 "${bazel[@]}" build --copt=-O0 --symlink_prefix=/ --noshow_progress //:two_layers
 program=$("${bazel[@]}" info --noshow_progress bazel-bin 2>/dev/null)/two_layers

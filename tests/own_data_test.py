@@ -22,6 +22,7 @@ def run_on(folder, data, ranks=None, name="run", more=""):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_it_is_like_the_others(tmp_path, ranks):
     skip_without_gpus(ranks)
     for name, data in (("own", OWN), ("csv", CSV)):

@@ -1,17 +1,31 @@
 """pytest_test: a file of pytest tests that run the lockstep program, on the CPU and again on GPUs."""
 
-def pytest_test(name, size, data = [], env = {}):
+def pytest_test(name, size, data = [], env = {}, tier = "commit", cpus = 1, shards = None, on_gpus = True):
     """Runs `name`.py with the wheels' Python; $LOCKSTEP is the program, $DIGITS the digits' CSV file.
 
-    `name`_on_gpus is the same with $DEVICE = CUDA; without a GPU each of its cases is skipped.
+    `name`_on_gpus is the same with $DEVICE = CUDA; without a GPU each of its cases is skipped, and pytest not even
+    started: `:cases` has listed them when it was built.
 
     Args:
       name: of the test and of its file
       size: Bazel's test size
       data: files that it needs besides
       env: further variables; $(location ...) is a file's path
+      tier: "all" where no case of the file is for every commit; else conftest.py chooses among them
+      cpus: 2 for what measures or races, so that it runs alone on two cores; the others run two at once
+      shards: number of processes that share the cases, for a file that the others would end before
+      on_gpus: False where no GPU makes a difference
     """
-    for suffix, size, device in [("", size, {}), ("_on_gpus", "large", {"DEVICE": "CUDA"})]:
+    variants = [("", size, {}, [], shards)]
+    if on_gpus:
+        variants.append(("_on_gpus", "large", {
+            "CASES": "$(location //tests:cases)",
+            "DEVICE": "CUDA",
+        }, [
+            "//tests:cases",
+            "//tests:without_gpu.py",
+        ], None))
+    for suffix, size, own_env, own_data, shard_count in variants:
         native.sh_test(
             name = name + suffix,
             size = size,
@@ -25,12 +39,46 @@ def pytest_test(name, size, data = [], env = {}):
                 "//tests:sampler_reference.py",
                 "//tests:%s.py" % name,
                 "@wheels//:python.sh",
-            ] + data,
+            ] + own_data + data,
             env = dict(
                 env,
                 DIGITS = "$(location //examples/digits:digits.csv)",
                 LOCKSTEP = "$(location //launch:lockstep)",
-                **device
+                **own_env
             ),
-            tags = ["cpu:2"],
+            shard_count = shard_count,
+            # A twin without a GPU takes no time, and one that waited for both cores would stop what runs on the other.
+            tags = ["cpu:%d" % (1 if suffix else cpus)] + (["all"] if tier == "all" else []),
         )
+
+def pytest_cases(name, srcs, programs):
+    """A file that lists the cases of all tests: one line `TIER<tab>FILE<tab>CASE` each (conftest.py).
+
+    Args:
+      name: of the target and the file
+      srcs: tests/*.py, of which those of *_test.py hold tests
+      programs: variables that hold the path of a program that no case is started for; they name nothing here
+    """
+    native.genrule(
+        name = name,
+        testonly = True,
+        srcs = srcs + [
+            "//examples/digits:digits.csv",
+            "//examples/kaggle:lockstep.ipynb",
+            # `config --template` says which values some cases go through.
+            "//launch:lockstep",
+            "@wheels//:python.sh",
+        ],
+        outs = [name + ".tsv"],
+        # The report of pytest is of interest only where it fails.
+        cmd = " ".join([
+            "env PYTHONDONTWRITEBYTECODE=1 CASES_TO=$@",
+            "DIGITS=$(location //examples/digits:digits.csv)",
+            "LOCKSTEP=$(location //launch:lockstep)",
+            "NOTEBOOK=$(location //examples/kaggle:lockstep.ipynb)",
+        ] + [program + "=/nowhere" for program in programs] + [
+            "$(location @wheels//:python.sh) -m pytest -q -p no:cacheprovider --collect-only",
+        ] + ["$(location %s)" % src for src in srcs if src.endswith("_test.py")] + [
+            "> $@.log || { cat $@.log; exit 1; }; rm $@.log",
+        ]),
+    )

@@ -48,6 +48,7 @@ def config_in(folder, more="", model=MLP, data=DIGITS_DATA):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_a_job_goes_on_by_itself(tmp_path, ranks):
     """Twice, after its processes were killed; then it is stopped, and what it did is what an undisturbed run does."""
     skip_without_gpus(ranks)
@@ -76,6 +77,7 @@ def test_a_job_goes_on_by_itself(tmp_path, ranks):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks is None)
 def test_a_job_that_gets_no_further(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
@@ -99,6 +101,7 @@ def test_all_restarts_are_used_up(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_what_is_wrong_for_good_is_not_repeated(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "loader { threads: 1 }", data=faulty_data(at=2000))

@@ -37,7 +37,7 @@ from harness import (
 )
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
-# How many of a run's checkpoints a run goes on from; 50 for the whole sweep.
+# How many of a run's checkpoints a run goes on from; 50 for the whole sweep, as in `./lockstep test --soak resume`.
 SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
 
 DATA_OF_DIGITS = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} %s }}'
@@ -113,6 +113,7 @@ def values_of(message):
 
 
 @pytest.mark.parametrize("optimizer", values_of("optimizer"))
+@pytest.mark.all_tier(unless=lambda optimizer: optimizer in ("SGD", "ADAMW"))
 def test_every_optimizer(tmp_path, optimizer):
     expect_bitwise(
         tmp_path,
@@ -124,6 +125,7 @@ def test_every_optimizer(tmp_path, optimizer):
 
 
 @pytest.mark.parametrize("schedule", values_of("schedule"))
+@pytest.mark.all_tier(unless=lambda schedule: schedule in ("COSINE", "PLATEAU"))
 def test_every_schedule(tmp_path, schedule):
     """The rate is so high that PLATEAU has something to do."""
     own = {"STEP": "every_steps: 9", "PLATEAU": "patience: 1"}.get(schedule, "")
@@ -141,6 +143,7 @@ def test_every_schedule(tmp_path, schedule):
     "ranks,optimizer",
     [(2, "type: ADAM"), (3, "type: ADAMW shard: true"), (2, "type: SGD momentum: 0.9 shard: true")],
 )
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 3)
 def test_several_ranks(tmp_path, ranks, optimizer):
     """Random numbers are each rank's own, and with `shard` moments and averages are, too."""
     expect_bitwise(
@@ -151,6 +154,7 @@ def test_several_ranks(tmp_path, ranks, optimizer):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_augmented_images_through_batch_norm(tmp_path, ranks):
     """Each rank's statistics are its own until the epoch's end."""
     rng = np.random.default_rng(0)
@@ -230,6 +234,7 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     "before,after",
     [((2, "true"), (3, "true")), ((2, "true"), (None, "false")), ((None, "false"), (2, "true"))],
 )
+@pytest.mark.all_tier(unless=lambda before, after: before[0] and after[0])
 def test_sharded_state_is_cut_anew(tmp_path, before, after):
     """Moments and averages of 2 ranks' pieces, as 3 ranks' or whole, and the other way round."""
     skip_without_gpus(3)
@@ -303,18 +308,29 @@ def test_lists_checkpoints(tmp_path):
 
 
 STEPS_PER_EPOCH = 29  # of 1,797 samples, 64 a step
+THREE_EPOCHS = digits().replace("every_steps: 1 keep: 100", "every_epochs: 1 keep: 3")
 
 
-def trained(tmp_path):
-    config = write_config(tmp_path, digits().replace("every_steps: 1 keep: 100", "every_epochs: 1 keep: 3"))
-    run_dir = tmp_path / "run"
+@pytest.fixture(scope="module")
+def three_epochs(tmp_path_factory):
+    """A run with a checkpoint of each of its three epochs."""
+    folder = tmp_path_factory.mktemp("three_epochs")
+    config = write_config(folder, THREE_EPOCHS)
+    run_dir = folder / "run"
     # At its end it waits for the checkpoint; within, one may be left out.
     for epochs in (1, 2, 3):
         assert train(config, run_dir, *sets(epochs=epochs)).status == DONE
     assert checkpoints(run_dir) == [STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH, 3 * STEPS_PER_EPOCH]
     kept = [e for e in events(run_dir) if e["event"] != "resume"]
     (run_dir / "log.jsonl").write_text("".join(json.dumps(e) + "\n" for e in kept))
-    return config, run_dir
+    return run_dir
+
+
+@pytest.fixture
+def trained(three_epochs, tmp_path):
+    """Its config and a copy of it, to be damaged."""
+    shutil.copytree(three_epochs, tmp_path / "run")
+    return write_config(tmp_path, THREE_EPOCHS), tmp_path / "run"
 
 
 def flip_a_bit(path):
@@ -337,8 +353,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_named_and_the_one_before_taken(tmp_path, damage):
-    config, run_dir = trained(tmp_path)
+@pytest.mark.all_tier(unless=lambda damage: damage not in ("state", "cut"))
+def test_damage_is_named_and_the_one_before_taken(trained, damage):
+    config, run_dir = trained
     before = losses_by_step(run_dir)
     steps = checkpoints(run_dir)
     name, act, reason = DAMAGE[damage]
@@ -359,8 +376,8 @@ def test_damage_is_named_and_the_one_before_taken(tmp_path, damage):
     assert (run_dir / "checkpoints" / f"step-{steps[-1]:012}.aside.1").is_dir()
 
 
-def test_all_damaged(tmp_path):
-    config, run_dir = trained(tmp_path)
+def test_all_damaged(trained):
+    config, run_dir = trained
     for step in checkpoints(run_dir):
         flip_a_bit(folder_of(run_dir, step) / "model.safetensors")
     steps = checkpoints(run_dir)
@@ -385,16 +402,16 @@ def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
     expect_error(train(config, run_dir), USAGE, "step 21: the loss is")
 
 
-def test_fewer_steps_than_there_were(tmp_path):
-    config, run_dir = trained(tmp_path)
+def test_fewer_steps_than_there_were(trained):
+    config, run_dir = trained
     expect_error(train(config, run_dir, *sets(epochs=2)), USAGE, "is of step 87, and 58 steps are all")
 
 
 # ---- What is not this run's ---------------------------------------------------------------------
 
 
-def test_another_config_is_refused(tmp_path):
-    config, run_dir = trained(tmp_path)
+def test_another_config_is_refused(trained):
+    config, run_dir = trained
     run = train(config, run_dir, *sets(epochs=3, seed=8, **{"optimizer.lr": 0.1}))
     expect_error(run, USAGE, "optimizer.lr: 0.1 where it was 0.003", "seed: 8 where it was 1", "--fresh")
 
@@ -409,8 +426,9 @@ def test_another_config_is_refused(tmp_path):
         {"graph": "false"},
     ],
 )
-def test_what_changes_no_result_may_change(tmp_path, fields):
-    config, run_dir = trained(tmp_path)
+@pytest.mark.all_tier(unless=lambda fields: "log.every_steps" in fields)
+def test_what_changes_no_result_may_change(trained, fields):
+    config, run_dir = trained
     assert train(config, run_dir, *sets(epochs=4, **fields)).status == DONE
 
 
@@ -441,16 +459,16 @@ def test_what_is_no_run_is_left_alone(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["config.pbtxt", "thesis"]
 
 
-def test_a_finished_run_without_checkpoints_is_left_alone(tmp_path):
-    config, run_dir = trained(tmp_path)
+def test_a_finished_run_without_checkpoints_is_left_alone(trained):
+    config, run_dir = trained
     shutil.rmtree(run_dir / "checkpoints")
     weights = (run_dir / "weights.safetensors").read_bytes()
     expect_error(train(config, run_dir), USAGE, "left no checkpoint to go on from", "--fresh")
     assert (run_dir / "weights.safetensors").read_bytes() == weights
 
 
-def test_a_run_that_ended_before_its_first_checkpoint_begins_again(tmp_path):
-    config, run_dir = trained(tmp_path)
+def test_a_run_that_ended_before_its_first_checkpoint_begins_again(trained):
+    config, run_dir = trained
     expected = losses_by_step(run_dir)
     shutil.rmtree(run_dir / "checkpoints")
     (run_dir / "weights.safetensors").unlink()
@@ -499,6 +517,7 @@ def test_machines_that_share_no_disk(tmp_path):
 
 
 @pytest.mark.parametrize("metric,better", [("accuracy", max), ("loss", min)])
+@pytest.mark.all_tier(unless=lambda metric: metric == "accuracy")
 def test_the_best_is_kept(tmp_path, metric, better):
     """One after each validation, of which the newest and the best stay."""
     text = digits(data="validation_fraction: 0.2", more="").replace("epochs: 2", "epochs: 8").replace("0.003", "0.03")
@@ -521,6 +540,7 @@ def test_the_best_is_kept(tmp_path, metric, better):
         ("", "loss", ["no samples are held back", "data.validation_fraction"]),
     ],
 )
+@pytest.mark.all_tier(unless=lambda name: name != "auc")
 def test_the_best_by_what_there_is_not(tmp_path, data, name, parts):
     config = write_config(tmp_path, digits(data=data))
     run = train(config, tmp_path / "run", *sets(**{"checkpoint.keep_best": name}))
@@ -551,8 +571,8 @@ def test_a_slow_disk_makes_checkpoints_late(tmp_path):
 # ---- From another run ---------------------------------------------------------------------------
 
 
-def test_from_another_runs_checkpoint(tmp_path):
-    config, source = trained(tmp_path)
+def test_from_another_runs_checkpoint(tmp_path, trained):
+    config, source = trained
     run_dir = tmp_path / "branch"
     step = checkpoints(source)[1]
     run = train(config, run_dir, "--from", f"{source}@{step}", *sets(epochs=3))
@@ -567,8 +587,8 @@ def test_from_another_runs_checkpoint(tmp_path):
     assert [e["step"] for e in events(run_dir, "resume")] == [step, max(expected)]
 
 
-def test_from_another_config(tmp_path):
-    config, source = trained(tmp_path)
+def test_from_another_config(tmp_path, trained):
+    config, source = trained
     run_dir = tmp_path / "branch"
     run = train(config, run_dir, "--from", source, *sets(epochs=4, **{"optimizer.lr": 0.001}))
     assert run.status == DONE, run
@@ -582,9 +602,9 @@ def test_from_another_config(tmp_path):
     assert run.status == DONE and events(tmp_path / "other", "resume") == []
 
 
-def test_from_a_run_that_has_ended(tmp_path):
+def test_from_a_run_that_has_ended(tmp_path, trained):
     """There is no step to make, and still an end."""
-    config, source = trained(tmp_path)
+    config, source = trained
     run_dir = tmp_path / "branch"
     run = train(config, run_dir, "--from", source, *sets(epochs=3))
     assert run.status == DONE, run
@@ -594,8 +614,8 @@ def test_from_a_run_that_has_ended(tmp_path):
     expect_error(run, USAGE, f"{folder_of(source, 87)}: is of step 87, and 58 steps are all", "without --from")
 
 
-def test_from_what_cannot_be_gone_on_from(tmp_path):
-    config, source = trained(tmp_path)
+def test_from_what_cannot_be_gone_on_from(tmp_path, trained):
+    config, source = trained
     step = checkpoints(source)[-1]
     run_dir = tmp_path / "branch"
     expect_error(train(config, run_dir, "--from", tmp_path / "none"), CHECKPOINT, "none: no run with checkpoints")
@@ -639,8 +659,8 @@ def test_weights_of_a_run_that_has_not_ended(tmp_path):
     expect_error(Run(["evaluate", f"{run_dir}@7777"]), CHECKPOINT, "no checkpoint of step 7777")
 
 
-def test_export_and_average(tmp_path):
-    config, run_dir = trained(tmp_path)
+def test_export_and_average(tmp_path, trained):
+    config, run_dir = trained
     first, last = checkpoints(run_dir)[0], checkpoints(run_dir)[-1]
     one, other = (load(folder_of(run_dir, step) / "model.safetensors") for step in (first, last))
     out = tmp_path / "out.safetensors"

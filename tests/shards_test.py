@@ -103,6 +103,7 @@ def test_the_same_losses_as_from_a_folder(folder):
 
 
 @pytest.mark.parametrize("cache", ["ENCODED", "DECODED"])
+@pytest.mark.all_tier(unless=lambda cache: cache == "DECODED")
 def test_what_is_kept_changes_no_loss(folder, cache):
     data = 'train: "train" validation: "train"'
     seen = []
@@ -114,6 +115,7 @@ def test_what_is_kept_changes_no_loss(folder, cache):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.all_tier(unless=lambda kind: kind == "pax")
 def test_names_in_every_format(folder, kind):
     """Long names and others than ASCII, as Python's tarfile writes them: the order of samples depends on each."""
     random = np.random.default_rng(4)
@@ -132,6 +134,7 @@ def test_names_in_every_format(folder, kind):
     assert losses(folder, 'train: "shards"', "shards") == losses(folder, 'train: "plain"', "plain")
 
 
+@pytest.mark.all_tier
 def test_archives_of_the_tar_program(folder):
     for option in ("--format=gnu", "--format=posix", "--format=ustar", "--format=v7", "--format=oldgnu"):
         (folder / option).mkdir()
@@ -209,48 +212,52 @@ def test_names_wrong_configs(folder):
     expect_error(train(folder, 'train: "shards"'), DATA, 'tar files and the folder "red"')
 
 
-def test_an_index_is_kept_and_checked(folder):
+@pytest.mark.parametrize("kind", ["folder", "shards"])
+@pytest.mark.all_tier(unless=lambda kind: kind == "shards")
+def test_an_index_is_kept_and_checked(folder, kind):
     members = members_of(folder / "train")
     shards = write_shards(folder / "shards", members)
     index = folder / "cache/lockstep/index"
-    for data, changed in (('train: "train"', folder / "train/red/99.jpg"), ('train: "shards"', shards / "9.tar")):
-        number = iter(range(100))
-        settle(folder, hours=-1)
-        first = losses(folder, data, f"a{changed.name}{next(number)}")
-        assert changed.suffix != ".tar" or not index.exists() or not list(index.iterdir())
-        settle(folder / "train")
-        settle(shards)
-        assert losses(folder, data, f"a{changed.name}{next(number)}", ranks=2)[0]
-        (file,) = index.iterdir()
-        whole = file.read_bytes()
-        kept = file.stat()
+    data = 'train: "train"' if kind == "folder" else 'train: "shards"'
+    changed = folder / "train/red/99.jpg" if kind == "folder" else shards / "9.tar"
+    number = iter(range(100))
+    settle(folder, hours=-1)
+    first = losses(folder, data, f"a{changed.name}{next(number)}")
+    assert changed.suffix != ".tar" or not index.exists() or not list(index.iterdir())
+    settle(folder / "train")
+    settle(shards)
+    assert losses(folder, data, f"a{changed.name}{next(number)}", ranks=2)[0]
+    (file,) = index.iterdir()
+    whole = file.read_bytes()
+    kept = file.stat()
+    assert losses(folder, data, f"a{changed.name}{next(number)}") == first
+    assert file.stat().st_ino == kept.st_ino  # it was not written anew
+
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 4
+    for content in (whole[:-1], b"", damaged):
+        file.write_bytes(content)
         assert losses(folder, data, f"a{changed.name}{next(number)}") == first
-        assert file.stat().st_ino == kept.st_ino  # it was not written anew
+        assert file.read_bytes() == whole
 
-        damaged = bytearray(whole)
-        damaged[len(whole) // 2] ^= 4
-        for content in (whole[:-1], b"", damaged):
-            file.write_bytes(content)
-            assert losses(folder, data, f"a{changed.name}{next(number)}") == first
-            assert file.read_bytes() == whole
-
-        # An image more.
-        if changed.suffix == ".tar":
-            write_tar(changed, [("red/99.jpg", members[-1][1])])
-        else:
-            changed.write_bytes(members[-1][1])
-        (folder / "expected").mkdir()
-        os.system(f"cp -r '{folder}/train/.' '{folder}/expected'")
-        (folder / "expected/red/99.jpg").write_bytes(members[-1][1])
-        expected = losses(folder, 'train: "expected"', f"b{changed.name}")
-        assert expected != first
-        assert losses(folder, data, f"a{changed.name}{next(number)}") == expected
-        changed.unlink()
-        settle(folder)
-        assert losses(folder, data, f"a{changed.name}{next(number)}") == first
-        os.system(f"rm -r '{folder}/expected' '{index}'")
+    # An image more.
+    if changed.suffix == ".tar":
+        write_tar(changed, [("red/99.jpg", members[-1][1])])
+    else:
+        changed.write_bytes(members[-1][1])
+    (folder / "expected").mkdir()
+    os.system(f"cp -r '{folder}/train/.' '{folder}/expected'")
+    (folder / "expected/red/99.jpg").write_bytes(members[-1][1])
+    expected = losses(folder, 'train: "expected"', f"b{changed.name}")
+    assert expected != first
+    assert losses(folder, data, f"a{changed.name}{next(number)}") == expected
+    changed.unlink()
+    settle(folder)
+    assert losses(folder, data, f"a{changed.name}{next(number)}") == first
+    os.system(f"rm -r '{folder}/expected' '{index}'")
 
 
+@pytest.mark.all_tier
 def test_a_cache_that_cannot_be_written(folder):
     settle(folder / "train")
     first = losses(folder, 'train: "train"', "first")

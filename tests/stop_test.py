@@ -75,6 +75,10 @@ def expect_stopped(tmp_path, config, job, ranks, status):
     expect_goes_on(tmp_path, config, job.run_dir, ranks, step)
 
 
+# Every signal, target and number of ranks once.
+IN_COMMITS = [(None, None, signal.SIGINT), (2, None, signal.SIGHUP), (2, 0, signal.SIGTERM), (3, 2, signal.SIGUSR2)]
+
+
 @pytest.mark.parametrize(
     "ranks,target,number,status",
     [
@@ -93,6 +97,7 @@ def expect_stopped(tmp_path, config, job, ranks, status):
         (3, 2, signal.SIGUSR2, STOPPED),
     ],
 )
+@pytest.mark.all_tier(unless=lambda ranks, target, number: (ranks, target, number) in IN_COMMITS)
 def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path, ranks, target, number, status):
     """`target`: a rank's process, or the one that the user started."""
     skip_without_gpus(ranks)
@@ -123,6 +128,7 @@ def test_a_signal_before_the_ranks_have_met(tmp_path):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("by", ["file", "command"])
+@pytest.mark.all_tier(unless=lambda ranks, by: (ranks, by) in ((None, "file"), (2, "command")))
 def test_its_user_stops_it(tmp_path, ranks, by):
     """From any machine that sees the run folder; whoever starts jobs again is to leave this one alone: status 130."""
     skip_without_gpus(ranks)
@@ -157,6 +163,7 @@ def test_a_stop_that_was_left_for_the_next_start(tmp_path):
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.parametrize("limit", ["budget", "clock"])
+@pytest.mark.all_tier(unless=lambda ranks, limit: (ranks, limit) in ((2, "budget"), (None, "clock")))
 def test_a_time_limit(tmp_path, ranks, limit):
     """It has ended by then, which needs no timing here: Slurm's kill at the limit would be a status of its own."""
     skip_without_gpus(ranks)
@@ -186,6 +193,7 @@ def test_no_time_at_all(tmp_path):
 
 @pytest.mark.parametrize("words,part", [(["--time-budget", "8"], "\"8\" is no length of time"), (["--stop-at", "noon"], "is no time")])
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks, words: (ranks, words[0]) in ((None, "--time-budget"), (2, "--stop-at")))
 def test_a_time_that_is_none(tmp_path, words, part, ranks):
     run = train(config_in(tmp_path), tmp_path / "run", *words, ranks=ranks)
     expect_error(run, USAGE, part)
@@ -215,6 +223,7 @@ def test_what_is_not_training_yet_ends_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_a_checkpoint_on_demand(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "keep: 100")
@@ -247,6 +256,7 @@ def test_a_checkpoint_on_demand_that_cannot_be_written(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_by_the_clock(tmp_path, ranks):
     skip_without_gpus(ranks)
     config = config_in(tmp_path, "every_minutes: 0.001")

@@ -92,7 +92,12 @@ def metrics_of(task, output, target):
     }
 
 
+# Every way to cut a batch once, every task.
+IN_COMMITS = {"MULTI_LABEL": [(None, 1), (2, 1)], "REGRESSION": [(3, 2)], "CLASSIFICATION": [(None, 3)]}
+
+
 @pytest.mark.parametrize("ranks,accumulation", [(None, 1), (None, 3), (2, 1), (3, 2)])
+@pytest.mark.all_tier(unless=lambda case, ranks, accumulation: (ranks, accumulation) in IN_COMMITS[case])
 def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
     skip_without_gpus(ranks)
     task, folder, text, losses, output, target, loss = case

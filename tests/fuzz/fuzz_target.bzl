@@ -23,6 +23,7 @@ def fuzz_target(name, deps):
         srcs = ["replay_corpus.cc"],
         data = native.glob(["corpus/%s/*" % name]),
         env = {"CORPUS": "tests/fuzz/corpus/" + name},
+        tags = ["all"],
         deps = [
             ":" + name + "_entry",
             "@system//:gtest_main",

@@ -1,0 +1,56 @@
+"""A training that lasts: in the end it holds no more memory, files and threads than when it had settled. $TRAIN_S: for
+how long it is watched."""
+
+import os
+import pathlib
+import time
+
+import pytest
+
+from harness import DIGITS, STOPPED, Started, processes_of, skip_without_gpus, write_config
+
+TRAIN_S = float(os.environ.get("TRAIN_S", "20"))
+LOOK_S = 4  # some checkpoints
+LOOKS = 100  # of which the least counts: a checkpoint that is being written has files and memory of its own
+MIB = 2**20
+SLACK = 32 * MIB  # what malloc keeps now and then
+
+
+def held_by(pid):
+    """Bytes, files and threads."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    return 1024 * int(fields["VmRSS"].split()[0]), len(os.listdir(f"/proc/{pid}/fd")), int(fields["Threads"])
+
+
+def least_held_by(pid):
+    looks = []
+    for _ in range(LOOKS):
+        looks.append(held_by(pid))
+        time.sleep(LOOK_S / LOOKS)  # not to wait for something: how far the looks are apart
+    return [min(of_kind) for of_kind in zip(*looks)]
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier
+def test_it_takes_no_more_with_time(ranks, tmp_path):
+    skip_without_gpus(ranks)
+    config = write_config(
+        tmp_path,
+        f"""global_batch: 64 epochs: 1000000 log {{ every_steps: 100 }}
+        checkpoint {{ every_epochs: 0 every_minutes: 0.02 keep: 2 }}
+        data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }}""",
+    )
+    with Started(config, tmp_path / "run", ranks) as job:
+        job.wait_for("checkpoint", 5)
+        pids = [job.rank(number) for number in range(ranks)] if ranks else [job.process.pid]
+        before = [least_held_by(pid) for pid in pids]
+        time.sleep(TRAIN_S)  # not to wait for something: how long it lasts
+        after = [least_held_by(pid) for pid in pids]
+        status, out, err = job.stop()
+    assert status == STOPPED, (out, err)
+    for rank, ((memory, *rest), (memory_then, *rest_then)) in enumerate(zip(before, after)):
+        assert memory_then <= memory + SLACK, (rank, memory // MIB, memory_then // MIB)
+        assert rest_then <= rest, (rank, rest, rest_then)
+    assert not processes_of(job.run_dir)

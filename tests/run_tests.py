@@ -1,0 +1,538 @@
+"""./lockstep test: runs the tests of a tier, or says what there is.
+
+  ./lockstep test [BAZEL ARGUMENT ...]          what every commit runs (tier commit)
+  ./lockstep test --all [BAZEL ARGUMENT ...]    every case that ends in minutes (commit and all)
+  ./lockstep test --soak [PART ...]             what takes hours, part by part; --soak --list prints the parts
+  ./lockstep test --list                        every case: its tier, target and name
+
+A target is of the tier all by its tag `all`, a pytest case besides by its marker (tests/conftest.py). The last line is
+`N passed, N failed, N skipped`, of cases or of the soak's parts, and the exit status is 0 where nothing failed. A test
+program that failed although its report shows no failed case (it crashed, or another rank failed) counts as one failure,
+and so does a target that was not built, and a status that nothing explains.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import difflib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.parse
+import xml.etree.ElementTree as ElementTree
+
+STATE = pathlib.Path(".lockstep")
+COMMIT = ["--test_tag_filters=-all"]
+ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
+# As tests/pytest.sh has it, for the C++ tests, too.
+PATIENT = ["--test_env=OMPI_MCA_mpi_yield_when_idle=1", "--test_env=OMP_WAIT_POLICY=passive"]
+NO_TESTS = 4  # Bazel's exit status
+SLOWEST = 10
+
+
+# ---- What Bazel found ------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    outcome: str  # passed, failed or skipped
+    seconds: float = 0
+
+
+@dataclasses.dataclass
+class Target:
+    """A test that ran, all of its shards together."""
+
+    cases: list = dataclasses.field(default_factory=list)
+    seconds: float = 0
+    built: bool = True
+
+
+def cases_of(report):
+    """The cases of a JUnit report as gtest, pytest and Bazel write them."""
+    try:
+        elements = list(ElementTree.parse(report).iter("testcase"))
+    except (ElementTree.ParseError, OSError):  # cut off by a crash: at least that failed
+        return [Case("(its report is damaged)", "failed")]
+    cases = []
+    for element in elements:
+        outcome = "passed"
+        if element.find("failure") is not None or element.find("error") is not None:
+            outcome = "failed"
+        elif element.find("skipped") is not None or element.get("result") == "skipped":
+            outcome = "skipped"
+        elif element.get("status") == "notrun":
+            outcome = "skipped"
+        # gtest has a case's suite in its class name, pytest the file.
+        suite = element.get("classname") or ""
+        name = element.get("name") or ""
+        name = name if not suite or suite.startswith("tests.") else f"{suite}.{name}"
+        cases.append(Case(name, outcome, float(element.get("time") or 0)))
+    return cases
+
+
+def path_of(uri):
+    return urllib.parse.unquote(urllib.parse.urlparse(uri).path)
+
+
+def read_events(path):
+    """The targets of a build event file (JSON lines), by label."""
+    targets = collections.defaultdict(Target)
+    results, unbuilt = {}, {}
+    for line in open(path) if os.path.exists(path) else []:
+        try:
+            event = json.loads(line)
+        except json.JSONDecodeError:  # the last line of a Bazel that was killed
+            continue
+        for kind, identity in event.get("id", {}).items():
+            if kind == "testResult" and "testResult" in event:
+                # Of several attempts the last counts.
+                shard = identity["label"], identity.get("run"), identity.get("shard")
+                results[shard] = event["testResult"]
+            elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
+                if event.get("aborted", {}).get("reason") != "SKIPPED":  # it is not for this platform
+                    unbuilt[identity["label"]] = "it was not built"
+            elif kind == "pattern" and "aborted" in event:
+                unbuilt[" ".join(identity["pattern"])] = event["aborted"].get("description", "it stands for nothing")
+    for (label, *_), result in results.items():
+        cases = []
+        for output in result.get("testActionOutput", []):
+            if output["name"] == "test.xml":
+                cases = cases_of(path_of(output["uri"]))
+        if result["status"] not in ("PASSED", "FLAKY") and not any(case.outcome == "failed" for case in cases):
+            cases.append(Case(f"({result['status'].lower()})", "failed"))
+        targets[label].cases += cases
+        targets[label].seconds += int(result.get("testAttemptDurationMillis") or 0) / 1000
+    for label, why in unbuilt.items():
+        if label not in targets:
+            targets[label] = Target([Case(f"({why})", "failed")], built=False)
+    return dict(targets)
+
+
+def counts_of(targets):
+    """(passed, failed, skipped) cases."""
+    outcomes = collections.Counter(case.outcome for target in targets.values() for case in target.cases)
+    return outcomes["passed"], outcomes["failed"], outcomes["skipped"]
+
+
+def line_of(counts):
+    return "{} passed, {} failed, {} skipped".format(*counts)
+
+
+def summary_of(targets, status):
+    """What is said of a run with that exit status of Bazel's: lines, and the counts of the last one."""
+    passed, failed, skipped = counts_of(targets)
+    times = [(target.seconds, label) for label, target in sorted(targets.items()) if target.built]
+    cases = [(case, label) for label, target in sorted(targets.items()) for case in target.cases]
+    times_of_cases = [(case.seconds, f"{label} {case.name}") for case, label in cases if targets[label].built]
+    lines = []
+    for what, some in (("targets", times), ("cases", times_of_cases)):
+        if some:
+            slowest = sorted(some, key=lambda pair: -pair[0])[:SLOWEST]
+            lines += ["", f"slowest {what}:"] + [f"{seconds:8.1f} s  {name}" for seconds, name in slowest]
+    if failed:
+        lines += ["", "failed:"] + [f"  {label} {case.name}" for case, label in cases if case.outcome == "failed"]
+    if status != 0 and failed == 0:
+        lines += ["", f"bazel ended with status {status}, which no test explains"]
+        failed = 1
+    return lines + ["", line_of((passed, failed, skipped))], (passed, failed, skipped)
+
+
+# ---- Running it ------------------------------------------------------------------------------------------------------
+
+
+def wait_for(process):
+    """Its exit status. The keyboard's interrupt, which it gets, too, goes on to the caller once it has ended."""
+    interrupt = None
+    while process.poll() is None:
+        try:
+            process.wait()
+        except KeyboardInterrupt as again:
+            interrupt = again
+    if interrupt:
+        raise interrupt
+    return process.returncode
+
+
+def bazel_test(arguments, events):
+    """Bazel's exit status and what it found."""
+    events.unlink(missing_ok=True)
+    command = ["bazel", "test", "--keep_going", "--nocache_test_results", "--build_tests_only", *PATIENT]
+    status = wait_for(subprocess.Popen([*command, f"--build_event_json_file={events}", *arguments]))
+    return status, read_events(events)
+
+
+def with_targets(arguments):
+    """The arguments, for all targets where they name none."""
+    return arguments if any(not argument.startswith("-") for argument in arguments) else [*arguments, "//..."]
+
+
+def run_tier(tier, arguments):
+    arguments = [*(ALL if tier == "all" else COMMIT), *with_targets(arguments)]
+    status, targets = bazel_test(arguments, STATE / "tests.json")
+    if status == NO_TESTS and not targets:
+        print(f"no tests of tier {tier} there" + ("" if tier == "all" else ": --all runs the others, too"))
+        print(line_of((0, 0, 0)))
+        return 2
+    lines, counts = summary_of(targets, status)
+    print("\n".join(lines))
+    return 1 if counts[1] else 0
+
+
+# ---- Soak ------------------------------------------------------------------------------------------------------------
+
+ROOMS = ["base", "ckpt", "comm", "data"]
+FUZZ_MINUTES = 30
+KILL_PARTS = 8
+
+
+@dataclasses.dataclass
+class Part:
+    shows: str
+    about: str  # on two cores
+    command: list  # words, or arguments of `bazel test` where `bazel`
+    bazel: bool = True
+    needs: str = ""  # a program
+
+
+def fuzz_targets():
+    build = pathlib.Path("tests/fuzz/BUILD").read_text()
+    return re.findall(r'fuzz_target\(\s*name = "(\w+)"', build)
+
+
+def sweep(target, *variables, cases=""):
+    """Arguments for a target's cases, those whose names `cases` fits, with the variables."""
+    words = ["--test_timeout=36000", "--test_env=LOCKSTEP_TIER=all", *(f"--test_env={v}" for v in variables)]
+    return [*words, *(["--test_arg=-k", f"--test_arg={cases}"] if cases else []), f"//tests:{target}"]
+
+
+def soak_parts():
+    """All of them by name. A part is what an interruption loses: each ends in an hour or so."""
+    parts = {}
+    for room in ROOMS:
+        for config, shows in (("asan", "reads or writes where it must not"), ("tsan", "has a data race")):
+            command = [f"--config={config}", f"//{room}/..."]
+            parts[f"{config}-{room}"] = Part(f"no test of //{room} {shows}", "20 min", command)
+    for name in fuzz_targets():
+        parts[f"fuzz-{name}"] = Part(
+            f"libFuzzer finds no bytes that break {name}",
+            f"{FUZZ_MINUTES} min",
+            ["tests/fuzz/run.sh", name, str(60 * FUZZ_MINUTES)],
+            bazel=False,
+            needs="clang",
+        )
+    parts["faults"] = Part(
+        "every fault of a rank is told twenty times in a row",
+        "35 min",
+        sweep("fault_test", "REPEAT=20"),
+    )
+    parts["endings"] = Part(
+        "a job goes on from every ending, at twenty random moments each",
+        "45 min",
+        sweep("endings_test", "ENDINGS=20"),
+    )
+    parts["slurm"] = Part(
+        "a Slurm job goes on from every ending, at five random moments each, and on either node",
+        "30 min",
+        sweep("slurm_test", "ENDINGS=5"),
+    )
+    parts["resume"] = Part(
+        "a run goes on from 50 of its checkpoints with the same bits",
+        "30 min",
+        sweep("resume_test", "RESUME_SAMPLES=50", cases="every_ or several_ranks or augmented"),
+    )
+    parts["long-training"] = Part(
+        "a training of half an hour on one and two ranks holds no more memory, files and threads in the end",
+        "65 min",
+        sweep("long_training_test", "TRAIN_S=1800"),
+    )
+    for number in range(KILL_PARTS):
+        parts[f"kills-{number + 1}"] = Part(
+            f"a run that is killed at any call that changes the file system goes on ({number + 1} of {KILL_PARTS})",
+            "20 min",
+            sweep("checkpoint_fault_test", "SWEEP=all", f"PART={number}/{KILL_PARTS}", cases="killed"),
+        )
+    return parts
+
+
+def git(*words):
+    done = subprocess.run(["git", *words], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def state_of_tree():
+    """The commit; nothing where files differ from it. What fuzzing adds to the corpus is no difference."""
+    changes = git("status", "--porcelain", "--", ".", ":!tests/fuzz/corpus")
+    return git("rev-parse", "HEAD") if changes == "" else None
+
+
+class Notes:
+    """Which parts have passed for which commit: a file each. It is written when a part has ended, so that one that was
+    killed runs again."""
+
+    def __init__(self, folder, commit):
+        self.folder, self.commit = pathlib.Path(folder), commit
+
+    def has(self, name):
+        path = self.folder / name
+        return self.commit is not None and path.exists() and path.read_text().split()[:1] == [self.commit]
+
+    def add(self, name, text):
+        if self.commit is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = self.folder / f".{name}"
+        new.write_text(f"{self.commit} {text}\n")
+        new.rename(self.folder / name)
+
+
+def run_part(name, part):
+    """Whether it passed, and what it counted."""
+    if not part.bazel:
+        status = wait_for(subprocess.Popen(part.command))
+        return status == 0, f"status {status}"
+    status, targets = bazel_test(part.command, STATE / f"soak-{name}.json")
+    lines, counts = summary_of(targets, status)
+    if counts[1]:
+        print("\n".join(lines[:-1]))
+    return counts[1] == 0, line_of(counts)
+
+
+def run_soak(chosen, parts, notes, run=run_part, say=print):
+    """(passed, failed, skipped) parts, the chosen ones until the keyboard interrupts."""
+    outcomes = collections.Counter()
+    for name in chosen:
+        part = parts[name]
+        if notes.has(name):
+            say(f"{name}: passed before, for this commit")
+            outcomes["passed"] += 1
+        elif part.needs and shutil.which(part.needs) is None:
+            say(f"{name}: skipped: needs {part.needs}")
+            outcomes["skipped"] += 1
+        else:
+            say(f"{name}: {part.shows}; about {part.about}")
+            begin = time.monotonic()
+            try:
+                passed, text = run(name, part)
+            except KeyboardInterrupt:
+                say(f"{name}: interrupted; ./lockstep test --soak goes on with it")
+                break
+            say(f"{name}: {'passed' if passed else 'FAILED'} after {(time.monotonic() - begin) / 60:.1f} min: {text}")
+            outcomes["passed" if passed else "failed"] += 1
+            if passed:
+                notes.add(name, text)
+    return outcomes["passed"], outcomes["failed"], outcomes["skipped"]
+
+
+def list_parts(parts):
+    return [f"{name:24} {'about ' + part.about:14} {part.shows}" for name, part in parts.items()]
+
+
+# ---- Listing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Rule:
+    """A test target, as `bazel query --output=xml` has it."""
+
+    label: str
+    kind: str
+    tags: list
+    args: list
+    srcs: list
+
+    @property
+    def package(self):
+        return self.label[2:].partition(":")[0]
+
+    @property
+    def tier(self):
+        return "all" if "all" in self.tags else "commit"
+
+
+def rules_of(xml):
+    """The tests that `//...` stands for."""
+    rules = []
+    for element in ElementTree.fromstring(xml).iter("rule"):
+        lists = {child.get("name"): [item.get("value") for item in child] for child in element.findall("list")}
+        fields = [lists.get(key, []) for key in ("tags", "args", "srcs")]
+        rule = Rule(element.get("name"), element.get("class"), *fields)
+        if "manual" not in rule.tags:
+            rules.append(rule)
+    return rules
+
+
+def gtest_cases(text):
+    """The cases that `--gtest_list_tests` prints."""
+    cases, suite = [], ""
+    for line in text.splitlines():
+        name = line.partition("#")[0].rstrip()
+        if line.startswith("  ") and suite:
+            cases.append(suite + name.strip())
+        else:
+            suite = name if re.fullmatch(r"\S+\.", name) else ""
+    return cases
+
+
+def python_file_of(rule):
+    """The tests that a pytest_test runs; nothing for other rules."""
+    if any(src.endswith(":pytest.sh") for src in rule.srcs):
+        for argument in rule.args:
+            if argument.endswith("_test.py"):
+                return pathlib.PurePath(argument).stem
+    return None
+
+
+def program_of(rule):
+    """(label, arguments) of a gtest program: the target itself, or the one that several ranks run."""
+    if rule.kind == "cc_test":
+        return rule.label, rule.args
+    if len(rule.srcs) == 1 and "." not in rule.srcs[0].rpartition(":")[2]:  # a binary under another name
+        return rule.srcs[0], rule.args
+    if any(src.endswith(":mpirun.sh") for src in rule.srcs):
+        for number, argument in enumerate(rule.args):
+            if found := re.fullmatch(r"\$\((?:location|locations|rootpath|execpath) (.+)\)", argument):
+                label = found[1] if found[1].startswith("//") else f"//{rule.package}:{found[1].removeprefix(':')}"
+                return label, rule.args[number + 1 :]
+    return None
+
+
+def path_of_label(label):
+    package, _, name = label[2:].partition(":")
+    return f"bazel-bin/{package}/{name or package.rpartition('/')[2]}"
+
+
+def ask_gtest(program):
+    """A program's cases; none if it is no gtest program."""
+    label, arguments = program
+    # One rank of those that use MPI is enough to tell.
+    alone = {"OMPI_MCA_ess_singleton_isolated": "1", "OMPI_MCA_plm_rsh_agent": "", "OMPI_MCA_btl": "self"}
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    filters = [argument for argument in arguments if argument.startswith("--gtest_")]
+    try:
+        done = subprocess.run(
+            [path_of_label(label), "--gtest_list_tests", *filters],
+            env={**os.environ, **alone, **as_root},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        sys.exit(f"./lockstep test --list: {label}: {error}")
+    return gtest_cases(done.stdout)
+
+
+def lines_of(rules, python_cases, cases_by_program, parts):
+    """A line `TIER TARGET CASE` for every case, sorted."""
+    by_file = collections.defaultdict(list)
+    for line in python_cases.splitlines():
+        tier, stem, name = line.split("\t")
+        by_file[stem].append((tier, name))
+    lines = []
+    for rule in rules:
+        stem, program = python_file_of(rule), program_of(rule)
+        if stem is not None:
+            cases = by_file[stem]
+        elif program is not None:
+            cases = [("commit", name) for name in cases_by_program[repr(program)]]
+        else:
+            cases = []
+        # A test without cases of its own is one.
+        for tier, name in cases or [("commit", rule.label.rpartition(":")[2])]:
+            lines.append(f"{'all' if rule.tier == 'all' else tier} {rule.label} {name}")
+    lines += [f"soak tests/run_tests.py {name}" for name in parts]
+    return sorted(lines)
+
+
+def run_list():
+    def bazel(*words, **options):
+        done = subprocess.run(["bazel", *words], stdout=options.get("stdout", sys.stderr), text=True)
+        if done.returncode:
+            sys.exit(f"./lockstep test --list: bazel {words[0]} failed")
+        return done.stdout
+
+    bazel("build", "--build_tests_only", "//...")
+    rules = rules_of(bazel("query", "--output=xml", "tests(//...)", stdout=subprocess.PIPE))
+    programs = {repr(program): program for program in map(program_of, rules) if program}
+    # Each loads LibTorch.
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        cases = dict(zip(programs, pool.map(ask_gtest, programs.values())))
+    print("\n".join(lines_of(rules, pathlib.Path("bazel-bin/tests/cases.tsv").read_text(), cases, soak_parts())))
+    return 0
+
+
+# ---- The command -----------------------------------------------------------------------------------------------------
+
+
+class Mistake(Exception):
+    pass
+
+
+def parse(arguments, parts):
+    """(mode, the other arguments); modes are commit, all, soak, parts and list."""
+    own = ["--all", "--soak", "--list"]
+    asked = [argument for argument in own if argument in arguments]
+    rest = [argument for argument in arguments if argument not in own]
+    for argument in rest:
+        close = difflib.get_close_matches(argument, own, cutoff=0.8)
+        if argument.startswith("--") and close:
+            raise Mistake(f'no option "{argument}"; did you mean "{close[0]}"?')
+    if asked == ["--soak", "--list"]:
+        if rest:
+            raise Mistake(f'--soak --list takes no arguments: "{rest[0]}"')
+        return "parts", []
+    if len(asked) > 1:
+        raise Mistake(f"{' and '.join(asked)}: one at a time")
+    mode = asked[0][2:] if asked else "commit"
+    if mode == "list" and rest:
+        raise Mistake(f'--list takes no arguments: "{rest[0]}"')
+    if mode == "soak":
+        for name in rest:
+            if name not in parts:
+                close = difflib.get_close_matches(name, parts, 1)
+                hint = f'; did you mean "{close[0]}"?' if close else "; --soak --list prints them"
+                raise Mistake(f'no part "{name}" of the soak{hint}')
+    return mode, rest
+
+
+def main(arguments):
+    os.chdir(pathlib.Path(__file__).resolve().parent.parent)
+    if "--help" in arguments or "-h" in arguments:
+        print(__doc__.strip())
+        return 0
+    parts = soak_parts()
+    try:
+        mode, rest = parse(arguments, parts)
+    except Mistake as mistake:
+        print(f"lockstep: error: {mistake}", file=sys.stderr)
+        return 2
+    STATE.mkdir(exist_ok=True)
+    if mode == "list":
+        return run_list()
+    if mode == "parts":
+        print("\n".join(list_parts(parts)))
+        return 0
+    if mode == "soak":
+        notes = Notes(STATE / "soak", state_of_tree())
+        if notes.commit is None:
+            print("the tree differs from its commit: what passes is not noted")
+        chosen = rest or list(parts)
+        counts = run_soak(chosen, parts, notes)
+        print(line_of(counts))
+        return 1 if counts[1] else 0 if sum(counts) == len(chosen) else 130
+    try:
+        return run_tier(mode, rest)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,277 @@
+"""What run_tests.py makes of reports, of a build's events, of Bazel's rules, and of its arguments; and the report that
+without_gpu.py writes."""
+
+import json
+import pathlib
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import run_tests
+import without_gpu
+from run_tests import Mistake, Notes, Part, Rule
+
+GTEST = """<testsuites tests="3" name="AllTests"><testsuite name="Sampler">
+  <testcase name="Covers" status="run" result="completed" time="1.5" classname="Sampler"/>
+  <testcase name="OnGpus" status="run" result="skipped" time="0" classname="Sampler"><skipped message="no GPU"/></testcase>
+  <testcase name="Repeats" status="run" result="completed" time="0.25" classname="Sampler"><failure message="no"/></testcase>
+</testsuite></testsuites>"""
+PYTEST = """<testsuites><testsuite name="pytest"><testcase classname="tests.cli_test" name="test_help" time="0.5"/>
+  <testcase classname="tests.cli_test" name="test_gpu[1-2]" time="0"><skipped message="needs a GPU"/></testcase>
+  <testcase classname="tests.cli_test" name="test_setup" time="2"><error message="broke"/></testcase></testsuite></testsuites>"""
+BAZEL = '<testsuites><testsuite name="a"><testcase name="tests/a" status="run" duration="3" time="3"></testcase></testsuite></testsuites>'
+
+
+def outcomes(path):
+    return [(case.name, case.outcome, case.seconds) for case in run_tests.cases_of(path)]
+
+
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        (GTEST, [("Sampler.Covers", "passed", 1.5), ("Sampler.OnGpus", "skipped", 0), ("Sampler.Repeats", "failed", 0.25)]),
+        (PYTEST, [("test_help", "passed", 0.5), ("test_gpu[1-2]", "skipped", 0), ("test_setup", "failed", 2)]),
+        (BAZEL, [("tests/a", "passed", 3)]),
+        (GTEST[:150], [("(its report is damaged)", "failed", 0)]),
+    ],
+    ids=["gtest", "pytest", "bazel", "cut"],
+)
+def test_reports(tmp_path, text, expected):
+    (tmp_path / "test.xml").write_text(text)
+    assert outcomes(tmp_path / "test.xml") == expected
+
+
+def result(label, status, report=None, shard=1, attempt=1, ms=1000):
+    outputs = [{"name": "test.log", "uri": "file:///x"}] + ([{"name": "test.xml", "uri": f"file://{report}"}] if report else [])
+    return {
+        "id": {"testResult": {"label": label, "run": 1, "shard": shard, "attempt": attempt}},
+        "testResult": {"status": status, "testAttemptDurationMillis": str(ms), "testActionOutput": outputs},
+    }
+
+
+def completed(label, **more):
+    return {"id": {"targetCompleted": {"label": label, "configuration": {"id": "k8"}}}, **more}
+
+
+@pytest.fixture
+def found(tmp_path):
+    """What is read from the events of a run in which much went wrong."""
+    places = {}
+    for name, text in (("gtest", GTEST), ("py test", PYTEST), ("bazel", BAZEL)):
+        path = tmp_path / f"{name}.xml"
+        path.write_text(text)
+        places[name] = str(path).replace(" ", "%20")
+    events = [
+        {"id": {"started": {}}, "started": {}},
+        completed("//a:sharded", completed={"success": True}),
+        result("//a:sharded", "PASSED", places["bazel"], shard=1, ms=2000),
+        result("//a:sharded", "PASSED", places["bazel"], shard=2, ms=500),
+        completed("//a:gtest", completed={"success": True}),
+        result("//a:gtest", "FAILED", places["gtest"]),
+        result("//a:py", "FAILED", places["py test"]),
+        completed("//a:crash", completed={"success": True}),
+        result("//a:crash", "FAILED", places["bazel"]),
+        result("//a:hang", "TIMEOUT"),
+        result("//a:again", "FAILED", attempt=1),
+        result("//a:again", "PASSED", places["bazel"], attempt=2),
+        completed("//a:broken", completed={}),
+        completed("//a:wrong", aborted={"reason": "ANALYSIS_FAILURE"}),
+        completed("//a:of_another_platform", aborted={"reason": "SKIPPED"}),
+        {"id": {"pattern": {"pattern": ["//a:typo"]}}, "aborted": {"description": "no such target"}},
+    ]
+    lines = [json.dumps(event) for event in events] + ['{"id": {"testRes']
+    (tmp_path / "events.json").write_text("\n".join(lines))
+    return run_tests.read_events(tmp_path / "events.json")
+
+
+def test_events(found):
+    counts = {label: run_tests.counts_of({label: target}) for label, target in found.items()}
+    assert counts == {
+        "//a:sharded": (2, 0, 0),
+        "//a:gtest": (1, 1, 1),
+        "//a:py": (1, 1, 1),
+        "//a:crash": (1, 1, 0),
+        "//a:hang": (0, 1, 0),
+        "//a:again": (1, 0, 0),
+        "//a:broken": (0, 1, 0),
+        "//a:wrong": (0, 1, 0),
+        "//a:typo": (0, 1, 0),
+    }
+    assert found["//a:sharded"].seconds == 2.5
+    assert [label for label, target in found.items() if not target.built] == ["//a:broken", "//a:wrong", "//a:typo"]
+
+
+def test_the_summary(found):
+    lines, counts = run_tests.summary_of(found, status=3)
+    assert counts == (6, 7, 2) and lines[-1] == "6 passed, 7 failed, 2 skipped"
+    slowest = lines.index("slowest targets:")
+    assert lines[slowest + 1] == "     2.5 s  //a:sharded"
+    assert lines[lines.index("slowest cases:") + 1] == "     3.0 s  //a:again tests/a"
+    assert "  //a:broken (it was not built)" in lines and "  //a:typo (no such target)" in lines
+    assert "  //a:hang (timeout)" in lines
+    assert "  //a:gtest Sampler.Repeats" in lines
+
+
+def test_a_status_that_nothing_explains(tmp_path):
+    assert run_tests.summary_of(run_tests.read_events(tmp_path / "none.json"), 1)[0][-1] == "0 passed, 1 failed, 0 skipped"
+    assert run_tests.summary_of({}, 0)[0][-1] == "0 passed, 0 failed, 0 skipped"
+
+
+LISTED = """Running main() from gmock_main.cc
+Sampler.
+  Covers
+  Repeats
+EachChannel/Reducer.
+  Sums/Mpi  # GetParam() = 0
+  Sums/Nccl  # GetParam() = 1
+Typed/0.  # TypeParam = float
+  Holds
+"""
+
+
+def test_gtests_list():
+    assert run_tests.gtest_cases(LISTED) == [
+        "Sampler.Covers",
+        "Sampler.Repeats",
+        "EachChannel/Reducer.Sums/Mpi",
+        "EachChannel/Reducer.Sums/Nccl",
+        "Typed/0.Holds",
+    ]
+    assert run_tests.gtest_cases("error: no such option\n") == []
+
+
+QUERY = """<query version="2">
+<rule class="cc_test" location="x" name="//data:sampler_test"><string name="name" value="sampler_test"/>
+  <list name="args"><string value="--gtest_filter=-Slow*"/></list></rule>
+<rule class="cc_test" name="//data:by_hand_test"><list name="tags"><string value="manual"/></list></rule>
+<rule class="cc_test" name="//tests/fuzz:csv_corpus_test"><list name="tags"><string value="all"/></list></rule>
+<rule class="sh_test" name="//comm:reducer_test_2"><list name="tags"><string value="cpu:2"/></list>
+  <list name="srcs"><label value="//comm:mpirun.sh"/></list>
+  <list name="args"><string value="2"/><string value="$(location :reducer_test)"/></list></rule>
+<rule class="sh_test" name="//tests:cli_test"><list name="srcs"><label value="//tests:pytest.sh"/></list>
+  <list name="args"><string value="$(location @wheels//:python.sh)"/><string value="tests/cli_test.py"/></list></rule>
+<rule class="sh_test" name="//tests:cli_test_on_gpus"><list name="srcs"><label value="//tests:pytest.sh"/></list>
+  <list name="args"><string value="$(location @wheels//:python.sh)"/><string value="tests/cli_test.py"/></list></rule>
+<rule class="sh_test" name="//tests:large_test"><list name="tags"><string value="all"/></list>
+  <list name="srcs"><label value="//tests:pytest.sh"/></list><list name="args"><string value="tests/large_test.py"/></list></rule>
+<rule class="sh_test" name="//tests:outside_workspace_test"><list name="srcs"><label value="//tests:outside.sh"/></list></rule>
+</query>"""
+CASES = "commit\tcli_test\ttest_help\nall\tcli_test\ttest_bench[a b]\ncommit\tlarge_test\ttest_gpt2\n"
+
+
+def test_the_list():
+    rules = run_tests.rules_of(QUERY)
+    programs = {rule.label: run_tests.program_of(rule) for rule in rules if run_tests.program_of(rule)}
+    assert programs == {
+        "//data:sampler_test": ("//data:sampler_test", ["--gtest_filter=-Slow*"]),
+        "//tests/fuzz:csv_corpus_test": ("//tests/fuzz:csv_corpus_test", []),
+        "//comm:reducer_test_2": ("//comm:reducer_test", []),
+    }
+    listed = {"//data:sampler_test": ["A.B"], "//tests/fuzz:csv_corpus_test": [], "//comm:reducer_test": ["R.S", "R.T/1"]}
+    by_program = {repr(program): listed[program[0]] for program in programs.values()}
+    assert run_tests.lines_of(rules, CASES, by_program, ["faults"]) == [
+        "all //tests/fuzz:csv_corpus_test csv_corpus_test",
+        "all //tests:cli_test test_bench[a b]",
+        "all //tests:cli_test_on_gpus test_bench[a b]",
+        "all //tests:large_test test_gpt2",
+        "commit //comm:reducer_test_2 R.S",
+        "commit //comm:reducer_test_2 R.T/1",
+        "commit //data:sampler_test A.B",
+        "commit //tests:cli_test test_help",
+        "commit //tests:cli_test_on_gpus test_help",
+        "commit //tests:outside_workspace_test outside_workspace_test",
+        "soak tests/run_tests.py faults",
+    ]
+
+
+def test_where_programs_are():
+    assert run_tests.path_of_label("//data/feed:sampler_test") == "bazel-bin/data/feed/sampler_test"
+    assert run_tests.path_of_label("//data/feed") == "bazel-bin/data/feed/feed"
+    elsewhere = Rule("//a:t_2", "sh_test", [], ["2", "$(rootpath //b:t)", "--gtest_filter=X.*"], ["//comm:mpirun.sh"])
+    assert run_tests.program_of(elsewhere) == ("//b:t", ["--gtest_filter=X.*"])
+    part = Rule("//a:slow_test", "sh_test", ["all"], ["--gtest_filter=Slow.*"], ["//a:a_test"])
+    assert run_tests.program_of(part) == ("//a:a_test", ["--gtest_filter=Slow.*"])
+
+
+PARTS = {"asan-base": None, "faults": None}
+
+
+@pytest.mark.parametrize(
+    "arguments,expected",
+    [
+        ([], ("commit", [])),
+        (["//data/...", "--runs_per_test=3"], ("commit", ["//data/...", "--runs_per_test=3"])),
+        (["--all", "//data/..."], ("all", ["//data/..."])),
+        (["--soak", "faults"], ("soak", ["faults"])),
+        (["--soak", "--list"], ("parts", [])),
+        (["--list", "--soak"], ("parts", [])),
+        (["--list"], ("list", [])),
+    ],
+)
+def test_arguments(arguments, expected):
+    assert run_tests.parse(arguments, PARTS) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments,part",
+    [
+        (["--soak", "fault"], 'no part "fault" of the soak; did you mean "faults"?'),
+        (["--soak", "xyz"], "--soak --list prints them"),
+        (["--all", "--soak"], "--all and --soak: one at a time"),
+        (["--list", "//data/..."], '--list takes no arguments: "//data/..."'),
+        (["--alll"], 'no option "--alll"; did you mean "--all"?'),
+    ],
+)
+def test_mistakes(arguments, part):
+    with pytest.raises(Mistake) as mistake:
+        run_tests.parse(arguments, PARTS)
+    assert part in str(mistake.value) and "\n" not in str(mistake.value)
+
+
+def test_all_targets_unless_some_are_named():
+    assert run_tests.with_targets(["--config=asan"]) == ["--config=asan", "//..."]
+    assert run_tests.with_targets(["//data/..."]) == ["//data/..."]
+
+
+def soak(folder, commit, outcomes, needs=""):
+    """Runs three parts that end so; the counts and those that ran."""
+    parts = {name: Part("it works", "1 min", [], needs=needs if name == "c" else "") for name in "abc"}
+    ran = []
+
+    def run(name, part):
+        ran.append(name)
+        if outcomes[name] is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return outcomes[name], "1 passed, 0 failed, 0 skipped"
+
+    return run_tests.run_soak(list(parts), parts, Notes(folder, commit), run, say=lambda text: None), ran
+
+
+def test_soak_goes_on_where_it_was(tmp_path):
+    folder = tmp_path / "soak"
+    assert soak(folder, "c0ffee", {"a": True, "b": False, "c": True}) == ((2, 1, 0), ["a", "b", "c"])
+    assert soak(folder, "c0ffee", {"b": KeyboardInterrupt}) == ((1, 0, 0), ["b"])
+    assert soak(folder, "c0ffee", {"b": True}) == ((3, 0, 0), ["b"])
+    assert soak(folder, "c0ffee", {}) == ((3, 0, 0), [])
+    # Of another commit nothing is known, and of a tree that is no commit nothing is kept.
+    assert soak(folder, "decade", dict.fromkeys("abc", True), needs="/no/such/program") == ((2, 0, 1), ["a", "b"])
+    for _ in range(2):
+        assert soak(tmp_path / "changed", None, dict.fromkeys("abc", True)) == ((3, 0, 0), ["a", "b", "c"])
+
+
+def test_parts_of_the_soak_have_one_line_each(monkeypatch):
+    monkeypatch.setattr(run_tests, "fuzz_targets", lambda: ["csv"])
+    parts = run_tests.soak_parts()
+    assert {"asan-comm", "tsan-ckpt", "fuzz-csv", "faults", "kills-8"} <= set(parts)
+    assert all("\n" not in line for line in run_tests.list_parts(parts))
+
+
+def test_skipped_without_a_gpu(tmp_path):
+    assert without_gpu.cases_of(CASES, "cli_test", every_tier=False) == ["test_help"]
+    names = without_gpu.cases_of(CASES, "cli_test", every_tier=True) + ['test_<&>["a"]']
+    path = tmp_path / "test.xml"
+    path.write_text(without_gpu.report("cli_test", names))
+    assert outcomes(path) == [(name, "skipped", 0) for name in names]
+    reasons = {skipped.get("message") for skipped in ElementTree.parse(path).iter("skipped")}
+    conftest = pathlib.Path(__file__).with_name("conftest.py").read_text()
+    assert reasons == {without_gpu.REASON} and f'REASON = "{without_gpu.REASON}"' in conftest
