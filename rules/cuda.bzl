@@ -2,10 +2,37 @@
 
 Why a rule of our own: Bazel 4 knows no CUDA, and the public rule sets want a system toolkit and a
 download. This one is nvcc, ar and a CcInfo.
+
+Which GPUs get machine code says the build setting //rules:cuda_architectures: one kind compiles five times as fast as
+all five. PTX of the newest of them is added for GPUs that came later. nvcc runs below compile_cuda.py, so that a kernel
+includes what its target declares and nothing else, as C++ files do.
 """
 
-# Real code for the GPUs in use, Turing (T4) to Hopper; PTX of the newest for whatever comes after.
-_ARCHITECTURES = ["75", "80", "86", "89", "90"]
+# What `all` is: the GPUs in use, Turing (T4) to Hopper.
+_ALL = ["75", "80", "86", "89", "90"]
+
+# Headers in these repositories are not looked at: no target lists the system's.
+_IGNORED = ["external/system/", "external/wheels/"]
+
+CudaArchitecturesInfo = provider(fields = {"names": "compute capabilities without the point, ascending"})
+
+def _cuda_architectures_impl(ctx):
+    value = ctx.build_setting_value
+    if value == "all":
+        return CudaArchitecturesInfo(names = _ALL)
+    names = value.split(",")
+    for name in names:
+        if not name.isdigit() or int(name) < int(_ALL[0]):
+            fail("%s: '%s' is neither 'all' nor a list of compute capabilities from %s on, such as 90 or 75,90" %
+                 (ctx.label, value, _ALL[0]))
+
+    # As numbers: 100 comes after 90.
+    return CudaArchitecturesInfo(names = [str(number) for number in sorted({int(name): None for name in names})])
+
+cuda_architectures = rule(
+    implementation = _cuda_architectures_impl,
+    build_setting = config.string(flag = True),
+)
 
 def _generate_code(architectures):
     flags = ["-gencode=arch=compute_{0},code=sm_{0}".format(name) for name in architectures]
@@ -15,36 +42,56 @@ def _generate_code(architectures):
         flags.append("-gencode=arch=compute_{0},code=compute_{0}".format(architectures[-1]))
     return flags
 
+# The path of a header that compile_cuda.py is to know.
+def _checked_path(file):
+    for prefix in _IGNORED:
+        if file.path.startswith(prefix):
+            return None
+    return file.path
+
 def _cuda_library_impl(ctx):
     toolchain = ctx.attr._cc_toolchain[cc_common.CcToolchainInfo]
     contexts = [dep[CcInfo].compilation_context for dep in ctx.attr.deps]
     quote_includes = depset(transitive = [context.quote_includes for context in contexts]).to_list()
     system_includes = depset(transitive = [context.system_includes for context in contexts]).to_list()
     headers = depset(
-        ctx.files.srcs + ctx.files.hdrs + ctx.files._nvcc_files,
+        ctx.files.srcs + ctx.files.hdrs,
         transitive = [context.headers for context in contexts],
     )
+    architectures = ctx.attr.architectures or ctx.attr._architectures[CudaArchitecturesInfo].names
+
+    declared = ctx.actions.declare_file("_objs/{}/declared_headers".format(ctx.label.name))
+    args = ctx.actions.args()
+    args.set_param_file_format("multiline")
+    args.add_all(headers, map_each = _checked_path)
+    ctx.actions.write(declared, args)
 
     objects = []
     for source in ctx.files.srcs:
         object = ctx.actions.declare_file("_objs/{}/{}.o".format(ctx.label.name, source.basename))
         args = ctx.actions.args()
+        args.add("--label", str(ctx.label))
+        args.add("--source", source)
+        args.add("--object", object)
+        args.add("--declared", declared)
+        args.add_all(_IGNORED, before_each = "--ignored")
+        args.add("--")
+        args.add(ctx.file._nvcc)
 
         # Without NDEBUG CUTLASS checks itself in each thread.
         args.add_all(["-c", "-O3", "-DNDEBUG", "-std=c++20", "--expt-relaxed-constexpr"])
         args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "--Werror=all-warnings"])
-        args.add_all(_generate_code(ctx.attr.architectures or _ARCHITECTURES))
+        args.add_all(_generate_code(architectures))
         args.add("-I" + (ctx.label.workspace_root or "."))
         args.add_all(quote_includes, before_each = "-I")
         args.add_all(system_includes, before_each = "-isystem")
-        args.add(source)
-        args.add("-o", object)
         ctx.actions.run(
-            executable = ctx.file._nvcc,
+            executable = ctx.file._compile,
             arguments = [args],
-            inputs = headers,
+            inputs = depset(ctx.files._nvcc_files + [ctx.file._compile, declared], transitive = [headers]),
             outputs = [object],
             mnemonic = "CudaCompile",
+            progress_message = "Compiling " + source.path,
             use_default_shell_env = True,
         )
         objects.append(object)
@@ -92,9 +139,14 @@ cuda_library = rule(
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "deps": attr.label_list(providers = [CcInfo]),
-        # Compute capabilities without the point, in ascending order; none: what is built for all.
+        # Compute capabilities without the point, in ascending order; none: those of the build setting.
         "architectures": attr.string_list(),
+        "_architectures": attr.label(
+            default = Label("//rules:cuda_architectures"),
+            providers = [CudaArchitecturesInfo],
+        ),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+        "_compile": attr.label(allow_single_file = True, default = Label("//rules:compile_cuda.py")),
         "_nvcc": attr.label(allow_single_file = True, default = "@wheels//:nvcc"),
         "_nvcc_files": attr.label(default = "@wheels//:nvcc_files"),
     },

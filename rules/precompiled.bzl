@@ -78,7 +78,7 @@ precompiled_header = rule(
     attrs = {
         "hdr": attr.label(allow_single_file = [".h"], mandatory = True),
         "deps": attr.label_list(providers = [CcInfo]),
-        "_enabled": attr.label(default = "//rules:precompiled"),
+        "_enabled": attr.label(default = Label("//rules:precompiled")),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
     fragments = ["cpp"],
