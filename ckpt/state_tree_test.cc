@@ -32,8 +32,7 @@ struct Rank {
     tree.Add("count", count);
     tree.Add("rate", rate);
     tree.BeginPart("random", 1);
-    tree.AddOwn(
-        "cpu", [this] { return own; }, [this](const at::Tensor& t) { own.copy_(t); });
+    tree.AddOwn("cpu", [this] { return own; }, [this](const at::Tensor& t) { own.copy_(t); });
     if (piece.defined()) {
       tree.BeginPart("moments", 1);
       tree.AddPiece("m", piece, begin, at::empty_strided({5, 2}, {1, 5}));
@@ -144,8 +143,7 @@ TEST_F(StateTreeTest, PutsPiecesTogetherAndTakesWholesApart) {
   tree.Add("count", rest.count);
   tree.Add("rate", rest.rate);
   tree.BeginPart("random", 1);
-  tree.AddOwn(
-      "cpu", [&] { return rest.own; }, [](const at::Tensor&) {});
+  tree.AddOwn("cpu", [&] { return rest.own; }, [](const at::Tensor&) {});
   Restore(tree, files_, versions_, {});
   EXPECT_TRUE(at::equal(whole, at::arange(10).view({2, 5}).t().to(at::kFloat)));
 

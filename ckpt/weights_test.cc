@@ -115,9 +115,8 @@ TEST(Weights, MeansAreOfOneModel) {
   const at::Tensor w = at::ones({2});
   const Weights one{.path = "one", .tensors = {{"w", w}}};
   const auto error_with = [&](const TensorsByName& tensors) {
-    return MessageOf(ExitStatus::kCheckpoint, [&] {
-      MeanOf({one, {.path = "two", .tensors = tensors}});
-    });
+    return MessageOf(ExitStatus::kCheckpoint,
+                     [&] { MeanOf({one, {.path = "two", .tensors = tensors}}); });
   };
   EXPECT_THAT(error_with({{"v", w}}), HasSubstr("one: w is not what it is in two"));
   EXPECT_THAT(error_with({{"w", at::ones({3})}}), HasSubstr("one: w is not what"));

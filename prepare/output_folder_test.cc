@@ -52,9 +52,7 @@ TEST(OutputFolder, RefusesToReplace) {
   const std::string late = NewPath();
   OutputFolder output(late, {late}, kJob);
   std::ofstream(late) << "mine";
-  EXPECT_THAT(DataErrorOf([&] {
-                output.Commit({{"", late}});
-              }),
+  EXPECT_THAT(DataErrorOf([&] { output.Commit({{"", late}}); }),
               EndsWith("cannot be written: File exists"));
   EXPECT_EQ(ReadFile(late), "mine");
 }
@@ -138,9 +136,7 @@ TEST(OutputFolder, GoesOnFromAnotherWorkingDirectory) {
     WriteOutput(output, "f", "content");
     // Ends the commit before its first move.
     std::ofstream("dst") << "in the way";
-    EXPECT_THAT(DataErrorOf([&] {
-                  output.Commit({{"", "dst"}});
-                }),
+    EXPECT_THAT(DataErrorOf([&] { output.Commit({{"", "dst"}}); }),
                 HasSubstr("dst: cannot be written: File exists"));
     std::filesystem::remove("dst");
   }
@@ -165,10 +161,7 @@ TEST(OutputFolder, GoesOnWithItsCommit) {
   EXPECT_TRUE(output.is_committed());
   EXPECT_EQ(ReadFile(a) + ReadFile(b), "AB");
   EXPECT_FALSE(Exists(path + ".partial"));
-  EXPECT_THAT(MessageOf(ExitStatus::kUsage,
-                        [&] {
-                          OutputFolder(path, {a, b}, kJob);
-                        }),
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { OutputFolder(path, {a, b}, kJob); }),
               HasSubstr("is there already"));
 }
 

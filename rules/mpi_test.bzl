@@ -27,5 +27,4 @@ def mpi_test(name, srcs, deps, ranks, precompiled = False):
             srcs = ["//comm/testing:mpirun.sh"],
             args = [str(n), "$(location :%s)" % name],
             data = [":" + name],
-            tags = ["cpu:2"],
         )

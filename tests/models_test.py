@@ -200,7 +200,6 @@ def case(request, tmp_path_factory):
     return request.param, folder, text, losses, model
 
 
-@pytest.mark.all_tier(unless=lambda case: case != "resnet50")
 def test_losses_are_pytorchs(case, tmp_path):
     name, folder, text, expected, model = case
     if DEVICE == "CUDA" and name.startswith("resnet"):

@@ -6,9 +6,5 @@ python=$1
 shift
 export PYTHONDONTWRITEBYTECODE=1
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# Two tests run at once: ranks and threads that wait let another process have the core. On two cores beside one busy
-# process the README's first training takes 8.7 s without the first of these and 2.3 s with it, and a run of
-# checkpoint_fault_test 4.4 s without the second and 0.9 s with it.
-export OMPI_MCA_mpi_yield_when_idle=1 OMP_WAIT_POLICY=passive
 if [ "${DEVICE-}" = CUDA ] && [ -n "${CASES-}" ] && "$python" -I -S tests/without_gpu.py "$CASES" "$1"; then exit; fi
 exec "$python" -m pytest -q -p no:cacheprovider ${XML_OUTPUT_FILE:+--junitxml="$XML_OUTPUT_FILE"} "$@"

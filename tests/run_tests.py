@@ -29,8 +29,6 @@ import xml.etree.ElementTree as ElementTree
 STATE = pathlib.Path(".lockstep")
 COMMIT = ["--test_tag_filters=-all"]
 ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
-# As tests/pytest.sh has it, for the C++ tests, too.
-PATIENT = ["--test_env=OMPI_MCA_mpi_yield_when_idle=1", "--test_env=OMP_WAIT_POLICY=passive"]
 NO_TESTS = 4  # Bazel's exit status
 SLOWEST = 10
 
@@ -163,7 +161,7 @@ def wait_for(process):
 def bazel_test(arguments, events):
     """Bazel's exit status and what it found."""
     events.unlink(missing_ok=True)
-    command = ["bazel", "test", "--keep_going", "--nocache_test_results", "--build_tests_only", *PATIENT]
+    command = ["bazel", "test", "--keep_going", "--nocache_test_results", "--build_tests_only"]
     status = wait_for(subprocess.Popen([*command, f"--build_event_json_file={events}", *arguments]))
     return status, read_events(events)
 

@@ -25,9 +25,7 @@ TEST(OutputFile, NamesWhatCannotBeWritten) {
   EXPECT_EQ(DataErrorOf([] { SyncFolder("/nowhere", kErrors); }),
             "/nowhere: cannot be written: No such file or directory");
   EXPECT_EQ(MessageOf(ExitStatus::kCheckpoint,
-                      [] {
-                        OutputFile("/nowhere/x", {ExitStatus::kCheckpoint, ""});
-                      }),
+                      [] { OutputFile("/nowhere/x", {ExitStatus::kCheckpoint, ""}); }),
             "/nowhere/x: cannot be written: No such file or directory");
 }
 

@@ -599,9 +599,7 @@ TEST(JpegDecoder, RefusesDamage) {
   const auto expected = top(decoder, file);
   EXPECT_TRUE(top(decoder, bad) == expected);
   decoder.Open(Bytes(bad));
-  EXPECT_THAT(DataErrorOf([&] {
-                decoder.Decode({100, 130, 20, 20}, 20, 20);
-              }),
+  EXPECT_THAT(DataErrorOf([&] { decoder.Decode({100, 130, 20, 20}, 20, 20); }),
               StartsWith(prefix + "Corrupt JPEG data"));
 
   // All ones are no code. libjpeg's quick path, up to some 3 KiB from the end, does not say so.

@@ -48,7 +48,8 @@ int clock_gettime(clockid_t clock, struct timespec* time) {
 // Of this thread's current GPU, as 32 digits.
 static void FindUuid(char* text) {
   int (*const current)(int*) = (int (*)(int*))dlsym(RTLD_DEFAULT, "cudaGetDevice");
-  int (*const ask)(void*, int) = (int (*)(void*, int))dlsym(RTLD_DEFAULT, "cudaGetDeviceProperties");
+  int (*const ask)(void*, int) =
+      (int (*)(void*, int))dlsym(RTLD_DEFAULT, "cudaGetDeviceProperties");
   // A cudaDeviceProp, whose name of 256 bytes the UUID follows.
   static _Thread_local unsigned char properties[1 << 14];
   int gpu = 0;

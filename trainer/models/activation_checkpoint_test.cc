@@ -67,11 +67,8 @@ TEST_P(ActivationCheckpoint, GivesTheSameGradientsAndMovesTheSameRandomNumbers) 
       const Tensors plain = Gradients([&] { return Block()({x_, y_}); }, use_second);
       calls_ = 0;
       recomputing_.clear();
-      const Tensors checkpointed = Gradients(
-          [&] {
-            return CheckpointActivations({x_, y_}, Block());
-          },
-          use_second);
+      const Tensors checkpointed =
+          Gradients([&] { return CheckpointActivations({x_, y_}, Block()); }, use_second);
       at::autocast::set_autocast_enabled(GetParam(), false);
       at::autocast::clear_cache();
       EXPECT_EQ(calls_, 2);

@@ -149,6 +149,7 @@ void Optimizer::SetLearningRate(double lr) {
 void Optimizer::Update(size_t index) {
   const at::NoGradGuard no_grad;
   for (Group& group : stages_[index]) {
+    // What gradients are divided by: DecideStep() has made it of the loss scale and clip_norm.
     std::optional<at::Tensor> grad_scale;
     if (scales_loss_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
     const bool update_scales = group.fused || !FollowsNorms(config_);

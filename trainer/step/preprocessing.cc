@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/feed/normalized.h"
+#include "data/feed/normalized_pixels.h"
 #include "trainer/ops/pixels/augment_pixels.h"
 #include "trainer/ops/pixels/normalize_pixels.h"
 

@@ -186,7 +186,7 @@ TEST_P(BatchNormTest, RanksMayShareOneRowOrNone) {
     const at::Tensor x = Random({rows, 16});
     for (const PartResults& part : InRanks(
              {rows, 0},
-             [](const variable_list&leaves, const std::vector<ChannelNorm>&norms) {
+             [](const variable_list& leaves, const std::vector<ChannelNorm>& norms) {
                return BatchNorm(leaves[0], norms[0], Activation::kNone);
              },
              {x}, {norm}, at::ones_like(x))) {

@@ -1,4 +1,4 @@
-#include "data/feed/normalized.h"
+#include "data/feed/normalized_pixels.h"
 
 #include "base/error.h"
 

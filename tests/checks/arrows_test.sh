@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# What points from a lower room to an upper one does not build: tried in a copy of the sources, with a Bazel server of
+# its own. Each mistake is the only one in the copy, and what it says must name it.
+set -euo pipefail
+
+root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)
+scratch=$(mktemp -d)
+copy=$scratch/lockstep
+# A Bazel started by a Bazel test would take these for its own.
+unset TEST_TMPDIR RUNFILES_DIR TEST_SRCDIR
+bazel=(bazel --max_idle_secs=60 --output_user_root="$scratch/bazel")
+failures=0
+
+finish() {
+  (cd "$copy" && "${bazel[@]}" shutdown) || true
+  chmod -R u+w "$scratch"
+  rm -rf "$scratch"
+}
+trap finish EXIT
+
+# Lower: a library of base/ with one source. Upper: a room above it. Kernel: a cuda_library with one source.
+lower=//base:clock lower_source=base/clock.cc
+upper=//trainer/step upper_folder=trainer/step
+kernel=//trainer/ops/token:embedding_kernel kernel_source=trainer/ops/token/embedding.cu
+kernel_folder=${kernel_source%/*}
+
+mkdir "$copy"
+(cd "$root" && find . -name '.?*' ! -name '.bazel*' -prune -o -path ./runs -prune -o -name 'bazel-*' -prune -o \
+  -type f -print0 | tar --null -T - -cf -) | tar -xf - -C "$copy"
+ln -s "$root/.venv" "$copy/.venv"
+cd "$copy"
+
+build() { "${bazel[@]}" build --symlink_prefix=/ "$@" >"$scratch/log" 2>&1; }
+
+# refused WHAT TEXT BAZEL_ARGUMENT ...: the build fails, and says TEXT.
+refused() {
+  local what=$1 text=$2
+  shift 2
+  if build "$@"; then
+    echo "$what: was built"
+  elif ! grep -qF -- "$text" "$scratch/log"; then
+    echo "$what: failed without a word of '$text':"
+    cat "$scratch/log"
+  else
+    echo "$what: refused"
+    return
+  fi
+  failures=$((failures + 1))
+}
+
+# A kernel of a line, beside the header that its target has: it compiles in seconds.
+header=${kernel_source%.cu}_kernel.h
+echo "#include \"$header\"" >"$kernel_source"
+echo '#pragma once' >"$upper_folder/planted.h"
+echo '#pragma once' >"$kernel_folder/planted.cuh"
+build "$lower" "$kernel" || { cat "$scratch/log" && echo "the copy does not build before anything is wrong" && exit 1; }
+
+cp "$lower_source" "$scratch/source"
+sed -i "1i #include \"$upper_folder/planted.h\"" "$lower_source"
+# With the kernel, so that Bazel shows the compiler the upper folder at all.
+refused "an include from base to $upper_folder in a .cc" "$upper_folder/planted.h" "$lower" "$kernel"
+cp "$scratch/source" "$lower_source"
+
+sed -i '1i #include "trainer/step/step.h"' "$lower_source"
+refused "an include of trainer/step/step.h in base" trainer/step/step.h "$lower" "$kernel"
+cp "$scratch/source" "$lower_source"
+
+echo "#include \"$upper_folder/planted.h\"" >>"$kernel_source"
+refused "an include from ops to $upper_folder in a .cu" "includes $upper_folder/planted.h, which $kernel" "$kernel"
+echo "#include \"$header\"" >"$kernel_source"
+
+echo "#include \"$kernel_folder/planted.cuh\"" >>"$kernel_source"
+refused "a header that the .cu's target does not have" "includes $kernel_folder/planted.cuh, which $kernel" "$kernel"
+echo "#include \"$header\"" >"$kernel_source"
+
+cp "${lower_source%/*}/BUILD" "$scratch/BUILD"
+printf 'cc_library(\n    name = "planted",\n    deps = ["%s"],\n)\n' "$upper" >>"${lower_source%/*}/BUILD"
+refused "a dependency of base on $upper" "is not visible from" --nobuild "//${lower_source%/*}:planted"
+cp "$scratch/BUILD" "${lower_source%/*}/BUILD"
+
+build "$lower" "$kernel" || { cat "$scratch/log" && echo "the copy no longer builds" && exit 1; }
+((failures == 0))
