@@ -29,7 +29,7 @@ from slurm_cluster import NODES, Cluster, why_not
 
 LONG_S = 60
 LOST_S = 120  # for Slurm to notice that a node is gone, and to start a job again
-STEPS = 150
+STEPS = 2000  # seconds, in which a signal finds the job training
 ENDINGS = int(os.environ.get("ENDINGS", "1"))  # how often the jobs that end at random moments
 SEED = int(os.environ.get("SEED", "0"))
 
