@@ -93,6 +93,12 @@ def users_of(room):
     Returns:
       a list of package specifications
     """
+    above = []
+    for name, used in _USES.items():
+        for other in used:
+            if other not in above:
+                fail("rules/rooms.bzl: %s uses %s, which stands below it" % (name, other))
+        above.append(name)
     if room not in _USES:
         fail("rules/rooms.bzl has no room %s: add a line for it" % room)
     if room.endswith("/testing"):
