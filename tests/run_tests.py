@@ -225,6 +225,11 @@ def soak_parts():
             bazel=False,
             needs="clang",
         )
+    parts["tidy"] = Part(
+        "Clang's static analyser finds nothing in any file",
+        "60 min",
+        ["--test_timeout=36000", "--test_env=TIDY=analyser", "//tests/checks:tidy_test"],
+    )
     parts["faults"] = Part(
         "every fault of a rank is told twenty times in a row",
         "35 min",

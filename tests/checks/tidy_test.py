@@ -5,9 +5,10 @@ Usage: tidy_test.py [FILE.cc ...]: these, or without names every .cc file of the
 
 The whole tree takes hours of a core, so a file that was found clean is not looked at again until it, a header of ours
 that it includes, .clang-tidy or clang-tidy changes: .lockstep/tidy has the digests. With LOCKSTEP_TIER=all every file's
-state is known in the end. Else Clang's static analyser, which takes two thirds of the time, is left out, and no further
-file is begun after BUDGET_S: what was edited since the last commit but one comes first, then files without LibTorch's
-headers, in an order that each commit shuffles.
+state is known in the end, but for what Clang's static analyser would say, which takes two thirds of the time:
+TIDY=analyser (./lockstep test --soak tidy) asks it, too. In a commit no further file is begun after BUDGET_S: what was
+edited since the last commit but one comes first, then files without LibTorch's headers, in an order that each commit
+shuffles.
 """
 
 import concurrent.futures
@@ -140,13 +141,14 @@ def main(names):
     if not os.path.exists(tidy):
         sys.exit("no .venv/bin/clang-tidy: ./lockstep installs it")
     files, protos = sources()
-    take_all = bool(names) or os.environ.get("LOCKSTEP_TIER") == "all"
+    analyses = bool(names) or os.environ.get("TIDY") == "analyser"
+    take_all = analyses or os.environ.get("LOCKSTEP_TIER") == "all"
     setting = read(".clang-tidy") + output_of(tidy, "--version") + " ".join(FLAGS)
     KNOWN.mkdir(parents=True, exist_ok=True)
     paths = names or files
     with_analyser = {path: digest(path, setting) for path in paths}
     without_analyser = {path: digest(path, setting + WITHOUT_ANALYSER) for path in paths}
-    digests = with_analyser if take_all else without_analyser
+    digests = with_analyser if analyses else without_analyser
 
     def is_known(path):
         return (KNOWN / with_analyser[path]).exists() or (KNOWN / digests[path]).exists()
@@ -161,7 +163,7 @@ def main(names):
     with tempfile.TemporaryDirectory() as generated:
         generate(generated, files, protos)
         options = ["--", *flags(generated)]
-        command = [tidy, "--quiet"] if take_all else [tidy, "--quiet", WITHOUT_ANALYSER]
+        command = [tidy, "--quiet"] if analyses else [tidy, "--quiet", WITHOUT_ANALYSER]
         deadline = time.monotonic() + BUDGET_S
 
         def look(path):
