@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/open_file.h"
 #include "base/files/safetensors.h"
 #include "base/in_threads.h"
 
@@ -76,7 +77,7 @@ class SavedTensors {
   explicit SavedTensors(const std::vector<std::string>& paths) {
     files_.reserve(paths.size());
     for (const std::string& path : paths) {
-      const SafetensorsFile& file = files_.emplace_back(path);
+      const SafetensorsFile& file = files_.emplace_back(path, kInCheckpoint);
       for (std::string name : file.names()) {
         const std::string whole_name = name;
         if (const std::optional<Range> range = TakeRange(name)) {
@@ -207,6 +208,13 @@ void StateTree::Add(const std::string& name, double& value) {
   Add(EntryOf(name, value, at::kDouble));
 }
 
+void StateTree::Add(const std::string& name, const at::Tensor& tensor,
+                    std::function<void()> if_missing) {
+  StateEntry entry = EntryOf(name, tensor);
+  entry.if_missing = std::move(if_missing);
+  Add(std::move(entry));
+}
+
 void StateTree::AddOwn(const std::string& name, const at::Tensor& tensor) {
   StateEntry entry = EntryOf(name, tensor);
   entry.kind = StateEntry::Kind::kOwn;
@@ -290,6 +298,7 @@ void Restore(const StateTree& state, const std::vector<std::string>& files,
       case StateEntry::Kind::kShared:
         find(entry, [&saved, &entry, like] {
           if (saved.Has(entry.name)) return saved.Read(entry.name, like);
+          if (entry.if_missing) return at::Tensor();
           // The run that saved it had pieces of it.
           return saved.ReadInto(at::empty_strided(like.sizes(), like.strides(), like.scalar_type()),
                                 entry.name);
@@ -300,7 +309,13 @@ void Restore(const StateTree& state, const std::vector<std::string>& files,
   InThreads(ReadingThreads(), std::ssize(found),
             [&](int64_t i) { found[i].tensor = found[i].read(); });
   if (!options.sharded) saved.RequireAllUsed();
-  for (const Found& one : found) one.entry->set(one.tensor);
+  for (const Found& one : found) {
+    if (one.tensor.defined()) {
+      one.entry->set(one.tensor);
+    } else {
+      one.entry->if_missing();
+    }
+  }
 }
 
 }  // namespace lockstep

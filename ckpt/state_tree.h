@@ -38,6 +38,8 @@ struct StateEntry {
   std::function<at::Tensor()> get;
   // What is given back: a tensor on the CPU, like get()'s.
   std::function<void(const at::Tensor&)> set;
+  // kShared: called instead where the checkpoint is of a program that did not have it; empty: that is an error.
+  std::function<void()> if_missing{};
   // kPiece: elements of the whole's memory before it, and the whole.
   int64_t begin = 0;
   std::vector<int64_t> whole_sizes;
@@ -54,6 +56,9 @@ class StateTree {
   void Add(const std::string& name, const at::Tensor& tensor);
   void Add(const std::string& name, int64_t& value);
   void Add(const std::string& name, double& value);
+
+  // One that checkpoints of earlier programs lack: `if_missing` is called then, after those before it were restored.
+  void Add(const std::string& name, const at::Tensor& tensor, std::function<void()> if_missing);
 
   void AddOwn(const std::string& name, const at::Tensor& tensor);
   void AddOwn(const std::string& name, std::function<at::Tensor()> get,

@@ -3,7 +3,7 @@
 //   1      the model throws
 //   2      its process is killed
 //   3      the mpirun that started it is killed
-//   4      the bias is left unused, then and ever after
+//   4      the bias is left unused, then and until the forward number `until`, if there is one
 //   5      its process is stopped
 //   6      BatchNorm is not synchronised, so a collective is skipped (with `norm` and
 //          ddp.sync_batch_norm)
@@ -23,6 +23,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -60,6 +61,7 @@ class FaultyModel : public lockstep::Model {
  public:
   explicit FaultyModel(const lockstep::ModelSpec& spec)
       : fault_(spec.options.Integer("fault", kNone)),
+        until_(spec.options.Integer("until", std::numeric_limits<int64_t>::max())),
         rank_(spec.options.Integer("rank", 0)),
         at_(spec.options.Integer("at", 0)),
         fits_(spec.options.Integer("fits", 0)),
@@ -88,7 +90,8 @@ class FaultyModel : public lockstep::Model {
     if (now && fault_ == kKillMpirun) kill(getppid(), SIGKILL);
     if (now && fault_ == kStopRank) kill(getpid(), SIGSTOP);
     while (now && fault_ == kNeverReturn) pause();
-    const bool without_bias = fault_ == kUnusedBias && forwards_ > at_ && IsMeant(rank_);
+    const bool without_bias =
+        fault_ == kUnusedBias && forwards_ > at_ && forwards_ <= until_ && IsMeant(rank_);
     at::Tensor output =
         at::linear(input, linear_->weight, without_bias ? at::Tensor() : linear_->bias);
     if (dropout_ > 0) output = at::dropout(output, dropout_, is_training());
@@ -108,10 +111,11 @@ class FaultyModel : public lockstep::Model {
   void Record(const at::Tensor& numbers) const {
     std::ofstream file(record_ + std::to_string(OwnRank()), std::ios::app);
     for (int64_t i = 0; i < numbers.numel(); ++i) file << numbers[i].item<float>() << ' ';
-    file << std::endl;
+    file << '\n' << std::flush;
   }
 
   int64_t fault_;
+  int64_t until_;
   int64_t rank_;
   int64_t at_;
   int64_t fits_;
@@ -129,7 +133,9 @@ class FaultyDataset : public lockstep::Dataset {
   explicit FaultyDataset(const lockstep::DatasetSource& source)
       : rows_(lockstep::ReadCsv({.files = source.files, .scale = 0.0625}).dataset),
         rank_(source.options.Integer("rank", 0)),
-        at_(source.options.Integer("at", 0)) {}
+        at_(source.options.Integer("at", 0)) {
+    while (source.options.Integer("hang", 0) != 0) pause();
+  }
 
   int64_t size() const override { return rows_->size(); }
   const lockstep::SampleSpec& spec() const override { return rows_->spec(); }

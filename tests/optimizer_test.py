@@ -4,6 +4,8 @@ From the same weights and sample order every step's loss and learning rate must 
 LAMB and LARS, which torch.optim has not, are written out from their papers.
 """
 
+import os
+
 import numpy as np
 import pytest
 import safetensors.torch
@@ -13,9 +15,10 @@ from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
 import sampler_reference
-from harness import DEVICE, DIGITS, Run, events, noisy_digits, skip_without_gpus, write_config
+from harness import DEVICE, DIGITS, Run, events, faulty_model, noisy_digits, skip_without_gpus, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 60, 7
+FAULTY = os.path.abspath(os.environ["FAULTY"])
 
 
 class Lamb(torch.optim.Optimizer):
@@ -23,17 +26,18 @@ class Lamb(torch.optim.Optimizer):
 
     def __init__(self, parameters, lr, weight_decay):
         super().__init__(parameters, dict(lr=lr, weight_decay=weight_decay))
-        self.t = 0
 
     @torch.no_grad()
     def step(self):
-        self.t += 1
         for group in self.param_groups:
             for w in group["params"]:
+                if w.grad is None:
+                    continue
                 state = self.state[w]
+                t = state["t"] = state.get("t", 0) + 1
                 m = state["m"] = 0.9 * state.get("m", 0) + 0.1 * w.grad
                 v = state["v"] = 0.999 * state.get("v", 0) + 0.001 * w.grad**2
-                u = (m / (1 - 0.9**self.t)) / ((v / (1 - 0.999**self.t)).sqrt() + 1e-8) + group["weight_decay"] * w
+                u = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8) + group["weight_decay"] * w
                 ratio = w.norm() / u.norm() if w.norm() > 0 and u.norm() > 0 else 1
                 w -= group["lr"] * ratio * u
 
@@ -49,6 +53,8 @@ class Lars(torch.optim.Optimizer):
         for group in self.param_groups:
             decay = group["weight_decay"]
             for w in group["params"]:
+                if w.grad is None:
+                    continue
                 below = w.grad.norm() + decay * w.norm()
                 ratio = 0.02 * w.norm() / below if w.norm() > 0 and below > 0 else 1
                 state = self.state[w]
@@ -152,6 +158,53 @@ def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_pat
     trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
     for name, tensor in weights.items():
         torch.testing.assert_close(trained[name], tensor, rtol=1e-3, atol=1e-4)
+
+
+# name: (config's optimizer, PyTorch's)
+WITH_MEMORY = {
+    "sgd": ("type: SGD lr: 0.1 momentum: 0.9 weight_decay: 0.1", lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.1)),
+    "adam": ("type: ADAM lr: 0.01 weight_decay: 0.1", lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1)),
+    "adamw": ("type: ADAMW lr: 0.01 weight_decay: 0.3", lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.3)),
+    "lamb": ("type: LAMB lr: 0.02 weight_decay: 0.1", lambda p: Lamb(p, 0.02, 0.1)),
+    "lars": ("type: LARS lr: 0.5 momentum: 0.9 weight_decay: 0.1 trust: 0.02", lambda p: Lars(p, 0.5, 0.1)),
+}
+# (ranks, sharded)
+JOBS = [(1, False), (2, False), (3, False), (4, False), (2, True), (3, True)]
+
+
+@pytest.mark.parametrize("ranks,shard", JOBS)
+@pytest.mark.parametrize("name", WITH_MEMORY)
+@pytest.mark.all_tier(unless=lambda name, ranks, shard: (name, ranks, shard) in (("sgd", 2, False), ("adamw", 2, True), ("adam", 1, False)))
+def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp_path):
+    """In the steps from 40 to 69 no rank uses the bias: as in PyTorch, where .grad is None, neither momentum nor decay
+    moves it, and those steps do not count among its updates."""
+    skip_without_gpus(ranks)
+    if shard and name in ("lamb", "lars"):
+        pytest.skip("refused: LAMB and LARS need whole parameters")
+    steps, unused = 100, range(40, 70)
+    x, y = noisy_digits(tmp_path, SAMPLES)
+    torch.manual_seed(11)
+    torch.set_num_threads(1)
+    model = nn.Linear(64, 10)
+    safetensors.torch.save_file({f"linear.{k}": v for k, v in model.state_dict().items()}, tmp_path / "init.safetensors")
+    text, make_optimizer = WITH_MEMORY[name]
+    optimizer = make_optimizer(model.parameters())
+    for number, step in zip(range(steps), sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=steps)):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(F.linear(x[step], model.weight, None if number in unused else model.bias), y[step])
+        loss.backward()
+        optimizer.step()
+    config = write_config(
+        tmp_path,
+        f"""seed: {SEED} global_batch: {BATCH} epochs: {steps} max_steps: {steps} init_from: "init.safetensors"
+        data {{ train: "train.csv" }} ddp {{ missing_gradient: ZERO }} optimizer {{ {text} shard: {str(shard).lower()} }}
+        model {{ {faulty_model(fault=4, at=unused.start, until=unused.stop, rank=-1)} }}""",
+    )
+    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=ranks if ranks > 1 else None, program=FAULTY)
+    assert run.status == 0, run
+    trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
+    for key, tensor in model.state_dict().items():
+        torch.testing.assert_close(trained[f"linear.{key}"], tensor, rtol=1e-5, atol=2e-6)
 
 
 def test_plateau_lowers_the_rate_when_the_validation_loss_stays(tmp_path):

@@ -109,7 +109,8 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
       options_(options),
       own_scalars_(options.shard || options.reduce_dtype.has_value()),
       scalars_label_(communicator.MakeLabel("the step's scalars")),
-      norm_label_(communicator.MakeLabel("the gradient's norm")) {
+      norm_label_(communicator.MakeLabel("the gradient's norm")),
+      used_label_(communicator.MakeLabel("which parameters got gradients")) {
   if (parameters.empty()) throw UsageError("the model has no parameters that require a gradient");
   for (const auto& [name, tensor] : parameters) {
     const auto make_ready = [this, i = slots_.size()] { MakeReady(buckets_[slots_[i].bucket]); };
@@ -122,6 +123,9 @@ Reducer::Reducer(const std::vector<NamedTensor>& parameters, Communicator& commu
   std::iota(reverse.rbegin(), reverse.rend(), int64_t{0});
   FillBuckets(reverse);
   PointGradientsIntoBuckets();
+  if (options.missing_gradient == MissingGradient::kZero) {
+    used_ = at::zeros({std::ssize(slots_)}, scalars_.options());
+  }
   for (size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     slot.before_addition = slot.parameter.register_hook([this, i](const at::Tensor& gradient) {
@@ -294,6 +298,7 @@ std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
     Slot& slot = slots_[index];
     if (!options_.shard) {
       shards.push_back({.name = slot.name,
+                        .index = static_cast<int64_t>(index),
                         .dimensions = slot.parameter.dim(),
                         .parameter = slot.parameter.detach(),
                         .gradient = slot.parameter.grad()});
@@ -306,6 +311,7 @@ std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
     const int64_t end = std::min(slot.offset + slot.parameter.numel(), slice_begin + slice);
     if (begin >= end) continue;
     shards.push_back({.name = slot.name,
+                      .index = static_cast<int64_t>(index),
                       .dimensions = slot.parameter.dim(),
                       .parameter = bucket.parameters.narrow(0, begin, end - begin),
                       .gradient = bucket.flat.narrow(0, begin, end - begin),
@@ -355,6 +361,7 @@ void Reducer::Begin() {
   arrivals_.clear();
   reducing_ = false;
   saw_gradient_ = false;
+  sent_used_ = false;
   launched_ = 0;
 }
 
@@ -419,6 +426,19 @@ void Reducer::LaunchFullBuckets() {
     Launch(buckets_[launched_]);
     ++launched_;
   }
+  if (launched_ == buckets_.size()) SendUsed();
+}
+
+void Reducer::SendUsed() {
+  if (!used_.defined() || std::exchange(sent_used_, true)) return;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> got;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].has_gradient) got.push_back(used_[static_cast<int64_t>(i)]);
+  }
+  used_.zero_();
+  if (!got.empty()) at::_foreach_add_(got, 1);
+  used_work_ = communicator_.AllReduceSum(used_, used_label_);
 }
 
 void Reducer::ZeroUnset(Slot& slot) {
@@ -456,6 +476,7 @@ void Reducer::GiveUp() {
 
 void Reducer::Abandon() {
   scalars_work_ = Work();
+  used_work_ = Work();
   for (Bucket& bucket : buckets_) {
     bucket.work = Work();
     bucket.under_way = false;
@@ -463,7 +484,10 @@ void Reducer::Abandon() {
 }
 
 void Reducer::WaitForBucket(size_t index) {
-  if (index == 0) scalars_work_.Wait();
+  if (index == 0) {
+    scalars_work_.Wait();
+    used_work_.Wait();
+  }
   Bucket& bucket = buckets_[index];
   if (!std::exchange(bucket.under_way, false)) return;
   bucket.work.Wait();

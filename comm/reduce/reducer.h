@@ -47,7 +47,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reduce/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with
-//     MissingGradient::kZero it counts as zero -> ReducerTest.NamesParametersWithoutGradient,
+//     MissingGradient::kZero it counts as zero, and used() tells -> ReducerTest.NamesParametersWithoutGradient,
 //     ReducerTest.NamesParametersThatSomeRanksLack, ReducerTest.TreatsAMissingGradientAsZeroWhereAsked
 //   a gradient comes twice in the last backward -> Error (kUsage) from that backward, naming it
 //     -> ReducerTest.NamesAGradientThatComesTwice
@@ -83,6 +83,7 @@ struct ReducerOptions {
 // A parameter, or the part of one, that this rank updates.
 struct Shard {
   std::string name;        // of the parameter
+  int64_t index = 0;       // its place in the constructor's list
   int64_t dimensions = 0;  // of the whole parameter
   at::Tensor parameter;    // without gradient history
   at::Tensor gradient;     // of the same shape; where it lies may change from step to step
@@ -138,6 +139,10 @@ class Reducer {
   // float32 [kScalars], for whatever else a step has to sum over the ranks.
   const at::Tensor& scalars() const { return scalars_; }
 
+  // With MissingGradient::kZero, after Wait(): float32 [parameters], in the order of the constructor's list, on how many
+  // ranks each got a gradient in this step; else undefined.
+  const at::Tensor& used() const { return used_; }
+
   // What this rank updates in each stage: without `shard` every parameter, whole. Once the layout is
   // settled.
   size_t stages() const { return stages_.size(); }
@@ -172,6 +177,7 @@ class Reducer {
   void OnGradient(size_t slot);
   void ZeroUnset(Slot& slot);
   void LaunchFullBuckets();
+  void SendUsed();
   void Launch(Bucket& bucket);
   std::string NamesWithoutGradient() const;
 
@@ -182,7 +188,10 @@ class Reducer {
   std::vector<Bucket> buckets_;
   at::Tensor scalars_;
   Work scalars_work_;
-  Label scalars_label_, norm_label_;
+  at::Tensor used_;
+  Work used_work_;
+  bool sent_used_ = false;  // since Begin()
+  Label scalars_label_, norm_label_, used_label_;
 
   struct Stage {
     size_t first_bucket = 0;

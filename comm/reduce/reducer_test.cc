@@ -201,7 +201,8 @@ TEST_P(ReducerTest, TheOrderIsThatOfTheRankThatSawMost) {
   reducer.Wait();
   std::vector<std::string> labels;
   for (const FlightRecord& record : RecordsFrom(begin)) labels.push_back(record.label);
-  EXPECT_EQ(labels, (std::vector<std::string>{"bucket 0: a", "bucket 1: b", "bucket 2: c"}));
+  EXPECT_EQ(labels, (std::vector<std::string>{"bucket 0: a", "bucket 1: b", "bucket 2: c",
+                                              "which parameters got gradients"}));
 }
 
 TEST_P(ReducerTest, OnlyTheLastMicroBatchCommunicates) {

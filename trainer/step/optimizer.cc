@@ -41,6 +41,7 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       skip_(values[ops::kSkip]),
       grad_scale_(values[ops::kGradScale]) {
   const at::NoGradGuard no_grad;
+  if (reducer.used().defined()) counts_ = at::zeros_like(reducer.used());
   const bool has_moments = config.type() == config::Optimizer::ADAM ||
                            config.type() == config::Optimizer::ADAMW ||
                            config.type() == config::Optimizer::LAMB;
@@ -49,7 +50,18 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
     stage[0].weight_decay = config.weight_decay();
     stage[1].adapts = false;
     for (const Shard& shard : reducer.shards(i)) {
-      Group& group = stage[KeepsFromDecay(shard) ? 1 : 0];
+      const size_t rules = KeepsFromDecay(shard) ? 1 : 0;
+      if (counts_.defined()) {
+        // Whether it is updated is its own affair.
+        Group own = stage[rules];
+        own.parameters.clear();
+        own.gradients.clear();
+        own.shards.clear();
+        own.used = reducer.used()[shard.index];
+        own.count = counts_[shard.index];
+        stage.push_back(std::move(own));
+      }
+      Group& group = counts_.defined() ? stage.back() : stage[rules];
       group.parameters.push_back(shard.parameter);
       group.gradients.push_back(shard.gradient);
       group.shards.push_back(shard);
@@ -59,13 +71,14 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       if (has_moments) {
         group.mean = ZerosLike(group.parameters);
         group.mean_square = ZerosLike(group.parameters);
-        group.updates.assign(group.parameters.size(), updates_);
+        group.updates.assign(group.parameters.size(),
+                             group.count.defined() ? group.count : updates_);
       } else if (config.momentum() > 0) {
         group.momentum = ZerosLike(group.parameters);
       }
       // Views of one layout (channels last, say) are walked through as they lie in memory.
       group.fuses =
-          values.is_cuda() &&
+          values.is_cuda() && !group.used.defined() &&
           std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
                      [](const at::Tensor& parameter, const at::Tensor& gradient) {
                        return parameter.scalar_type() == at::kFloat &&
@@ -95,6 +108,11 @@ void Optimizer::AddTo(StateTree& state) const {
       }
     }
   };
+  if (counts_.defined()) {
+    // Programs that took a missing gradient for zero counted all alike.
+    state.Add("updates", counts_,
+              [counts = counts_, updates = updates_] { counts.copy_(updates.expand_as(counts)); });
+  }
   for (const Stage& stage : stages_) {
     for (const Group& group : stage) {
       add("momentum", group, group.momentum);
@@ -160,14 +178,20 @@ void Optimizer::Update(size_t index) {
       at::_foreach_clamp_min_(group.gradients, -config_.clip_value());
       at::_foreach_clamp_max_(group.gradients, config_.clip_value());
     }
+    at::Tensor skip = skip_;
+    if (group.used.defined()) {
+      const at::Tensor takes_place = group.used.gt(0) * (1 - skip_);
+      skip = 1 - takes_place;
+      group.count.add_(takes_place);
+    }
     if (group.fused) {
       UpdateFused(group, grad_scale);
     } else if (!FollowsNorms(config_)) {
-      UpdateByAten(group, grad_scale);
+      UpdateByAten(group, grad_scale, skip);
     } else if (config_.type() == config::Optimizer::LAMB) {
-      UpdateLamb(group);
+      UpdateLamb(group, skip);
     } else {
-      UpdateLars(group);
+      UpdateLars(group, skip);
     }
     if (!group.averages.empty()) {
       const at::Tensor share = (1 - skip_) * (1 - config_.ema_decay());
@@ -217,36 +241,37 @@ void Optimizer::UpdateFused(Group& group, const std::optional<at::Tensor>& grad_
   }
 }
 
-void Optimizer::UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale) {
+void Optimizer::UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale,
+                             const at::Tensor& skip) {
   if (config_.type() == config::Optimizer::SGD) {
     at::_fused_sgd_(group.parameters, group.gradients, group.momentum, group.weight_decay,
                     config_.momentum(), lr_, /*dampening=*/0, config_.nesterov(),
-                    /*maximize=*/false, /*is_first_step=*/false, grad_scale, skip_);
+                    /*maximize=*/false, /*is_first_step=*/false, grad_scale, skip);
   } else if (config_.type() == config::Optimizer::ADAMW) {
     at::_fused_adamw_(group.parameters, group.gradients, group.mean, group.mean_square,
                       /*max_exp_avg_sqs=*/{}, group.updates, lr_, config_.beta1(), config_.beta2(),
                       group.weight_decay, config_.epsilon(), /*amsgrad=*/false, /*maximize=*/false,
-                      grad_scale, skip_);
+                      grad_scale, skip);
   } else {
     at::_fused_adam_(group.parameters, group.gradients, group.mean, group.mean_square,
                      /*max_exp_avg_sqs=*/{}, group.updates, lr_, config_.beta1(), config_.beta2(),
                      group.weight_decay, config_.epsilon(), /*amsgrad=*/false, /*maximize=*/false,
-                     grad_scale, skip_);
+                     grad_scale, skip);
   }
 }
 
 // m <- beta1 m + (1 - beta1) g, v <- beta2 v + (1 - beta2) g^2,
 // u = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w, w <- w - lr |w|/|u| u.
-void Optimizer::UpdateLamb(Group& group) {
-  const at::Tensor takes_place = 1 - skip_;
+void Optimizer::UpdateLamb(Group& group, const at::Tensor& skip) {
+  const at::Tensor takes_place = 1 - skip;
   const at::Tensor lr = lr_ * takes_place;
-  const at::Tensor t = updates_.clamp_min(1);
+  const at::Tensor t = group.updates.front().clamp_min(1);
   const at::Tensor mean_share = 1 - at::pow(config_.beta1(), t);
   const at::Tensor square_share = 1 - at::pow(config_.beta2(), t);
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     const at::Tensor& w = group.parameters[i];
     // A gradient that is not finite must not reach the moments.
-    const at::Tensor g = at::where(skip_.gt(0), 0.0, group.gradients[i]);
+    const at::Tensor g = at::where(skip.gt(0), 0.0, group.gradients[i]);
     group.mean[i].lerp_(g, takes_place * (1 - config_.beta1()));
     group.mean_square[i].lerp_(g.square(), takes_place * (1 - config_.beta2()));
     const at::Tensor u =
@@ -258,11 +283,11 @@ void Optimizer::UpdateLamb(Group& group) {
 }
 
 // r = trust |w| / (|g| + decay |w|), v <- momentum v + lr r (g + decay w), w <- w - v.
-void Optimizer::UpdateLars(Group& group) {
-  const at::Tensor takes_place = 1 - skip_;
+void Optimizer::UpdateLars(Group& group, const at::Tensor& skip) {
+  const at::Tensor takes_place = 1 - skip;
   for (size_t i = 0; i < group.parameters.size(); ++i) {
     const at::Tensor& w = group.parameters[i];
-    const at::Tensor g = at::where(skip_.gt(0), 0.0, group.gradients[i]);
+    const at::Tensor g = at::where(skip.gt(0), 0.0, group.gradients[i]);
     at::Tensor rate = lr_;
     if (group.adapts) {
       const at::Tensor w_norm = w.norm();

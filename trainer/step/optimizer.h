@@ -8,6 +8,8 @@
 //      how gradients are scaled) lives in tensors on the parameters' device, so that a step never waits
 //      for the device and can be captured in a CUDA graph.
 //   2. A step that is left out (StepValue kSkip) changes neither parameters, moments nor averages.
+//   3. Where gradients may be missing (Reducer::used()), a parameter that got one on no rank stays as it is with its
+//      moments and its number of updates, as in PyTorch, whose .grad is None then.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,6 +51,7 @@ class Optimizer {
   //   momentum.NAME                       SGD, LARS
   //   exp_avg.NAME, exp_avg_sq.NAME       Adam, AdamW, LAMB: moments, under PyTorch's names
   //   average.NAME                        with ema_decay
+  //   updates                             where gradients may be missing: of each parameter, their number
   void AddTo(StateTree& state) const;
 
  private:
@@ -58,6 +61,9 @@ class Optimizer {
     std::vector<Shard> shards;
     bool adapts = true;  // LAMB, LARS: to the parameter's norm
     bool fuses = false;  // on a GPU, of float32
+    // Of the one parameter, where its gradient may be missing: 0 if it is, and its number of updates.
+    at::Tensor used;
+    at::Tensor count;
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
     std::vector<at::Tensor> momentum;       // SGD, LARS
@@ -72,9 +78,10 @@ class Optimizer {
   bool KeepsFromDecay(const Shard& shard) const;
   void Fuse(Group& group, const ops::WeightCopies& copies) const;
   void UpdateFused(Group& group, const std::optional<at::Tensor>& grad_scale);
-  void UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale);
-  void UpdateLamb(Group& group);
-  void UpdateLars(Group& group);
+  void UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale,
+                    const at::Tensor& skip);
+  void UpdateLamb(Group& group, const at::Tensor& skip);
+  void UpdateLars(Group& group, const at::Tensor& skip);
 
   config::Optimizer config_;
   bool scales_loss_;
@@ -82,6 +89,7 @@ class Optimizer {
   double lr_on_device_ = -1;
   at::Tensor lr_;                           // float32, 0-dimensional, as the next three
   at::Tensor updates_, skip_, grad_scale_;  // of `values`
+  at::Tensor counts_;  // where gradients may be missing: as `updates` of AddTo()
 };
 
 }  // namespace lockstep
