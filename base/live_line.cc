@@ -4,7 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
+
+#include "base/say.h"
 
 namespace lockstep {
 
@@ -16,13 +17,10 @@ std::string DurationText(double seconds) {
                    : fmt::format("{}m{:02}s", minutes, total % 60);
 }
 
-LiveLine::~LiveLine() {
-  Remove();
-  std::fflush(stdout);
-}
+LiveLine::~LiveLine() { Remove(); }
 
 void LiveLine::Remove() {
-  if (is_drawn_) fmt::print("\r\033[K");
+  if (is_drawn_) PrintControl("\r\033[K");
   is_drawn_ = false;
 }
 
@@ -39,15 +37,13 @@ void LiveLine::Show(const std::string& line) {
     return;
   }
   // Carriage return, then the line, then 'erase to the end of the line' (ECMA-48, EL).
-  fmt::print("\r{}\033[K", line);
-  std::fflush(stdout);
+  PrintControl(fmt::format("\r{}\033[K", Printable(line)));
   is_drawn_ = true;
 }
 
 void LiveLine::Say(const std::string& line) {
   Remove();
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  Print("{}\n", line);
 }
 
 }  // namespace lockstep

@@ -1,19 +1,47 @@
-// Lines on standard error that a user reads.
+// What a user reads: warnings and errors on standard error, results and progress on standard output.
+//
+// Promise: text that cannot be written, because the stream is full or closed or its reader has left, changes nothing
+// of what the process does. Characters that would move a terminal's cursor, as a file's name may have them, are
+// shown as \x1b.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace lockstep {
 
+// To be called first in main(): opens what is closed of standard input, output and error, so that no file gets their
+// numbers and the messages with them, and lets writes that come to nothing fail instead of ending the process (SIGPIPE,
+// SIGXFSZ).
+void SecureStandardStreams();
+
 // What a user should know and a run can bear.
-inline void Warn(const std::string& what) { fmt::print(stderr, "lockstep: warning: {}\n", what); }
+void Warn(const std::string& what);
+
+// A line on standard error that is neither.
+void Announce(const std::string& line);
 
 // Why a command ends.
-inline void PrintError(const std::string& what) {
-  fmt::print(stderr, "lockstep: error: {}\n", what);
+void PrintError(const std::string& what);
+
+// To standard output, at once.
+void PrintText(std::string_view text);
+
+template <typename... Args>
+void Print(fmt::format_string<Args...> format, Args&&... args) {
+  PrintText(fmt::format(format, std::forward<Args>(args)...));
 }
+
+// What moves a terminal's cursor, as it is.
+void PrintControl(std::string_view sequence);
+
+// Why standard output did not take what was printed, the first time (errno); 0: it took all, or its reader had enough.
+int OutputError();
+
+// `text` with what is no character of a line written as \xNN, but for line ends and tabs.
+std::string Printable(std::string_view text);
 
 }  // namespace lockstep

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
+#include "base/files/open_file.h"
 #include "base/files/output_file.h"
 #include "base/files/xxh3.h"
 #include "base/in_threads.h"
@@ -75,8 +76,16 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   return names;
 }
 
+// A link of that name alone is removed, and nothing where it leads.
 void RemoveFolder(const std::string& path) {
-  for (const std::string& name : NamesIn(path)) Unlink(path + "/" + name);
+  const FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.get() < 0 && (errno == ELOOP || errno == ENOTDIR)) {
+    Unlink(path);
+    return;
+  }
+  for (const std::string& name : NamesIn(path)) {
+    if (unlinkat(folder.get(), name.c_str(), 0) != 0) Fail(path + "/" + name, "removed");
+  }
   if (rmdir(path.c_str()) != 0) Fail(path, "removed");
 }
 
@@ -85,8 +94,9 @@ void RemoveFolder(const std::string& path) {
 void ReadPieces(const std::string& path, int64_t bytes,
                 const std::function<void(std::span<const std::byte>)>& take) {
   constexpr size_t kPiece = size_t{1} << 20;
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) Fail(path, "opened");
+  std::string why;
+  const FileDescriptor file = OpenPlainFile(path, kInCheckpoint, O_RDONLY, why);
+  if (file.get() < 0) throw CheckpointError("{}: cannot be opened: {}", path, why);
   struct stat status {};
   if (fstat(file.get(), &status) != 0) Fail(path, "read");
   if (bytes >= 0 && status.st_size != bytes) {
@@ -133,6 +143,34 @@ std::optional<double> ScoreOf(const Checkpoint& checkpoint, const Retention& ret
   return std::nullopt;
 }
 
+// Whether it is the name of a file in a folder, and of no other.
+bool IsPlainName(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name != &kManifest[1] &&
+         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
+// What no program of ours writes, in words; empty: nothing.
+std::string WhatMakesNoSense(const checkpoint::Manifest& manifest) {
+  constexpr int kMostRanks = 1 << 20;
+  if (manifest.format() < 1) return fmt::format("format {}", manifest.format());
+  if (manifest.ranks() < 1 || manifest.ranks() > kMostRanks) {
+    return fmt::format("{} ranks", manifest.ranks());
+  }
+  if (manifest.file_size() == 0) return "it names no files";
+  std::set<std::string_view> names;
+  int64_t bytes = 0;
+  for (const checkpoint::File& file : manifest.file()) {
+    if (!IsPlainName(file.name())) {
+      return fmt::format("a file \"{}\", which would not lie in its folder", file.name());
+    }
+    if (!names.insert(file.name()).second) return fmt::format("{} twice", file.name());
+    if (file.bytes() < 0 || __builtin_add_overflow(bytes, file.bytes(), &bytes)) {
+      return fmt::format("{} of {} bytes", file.name(), file.bytes());
+    }
+  }
+  return "";
+}
+
 std::string ReadSmall(const std::string& path) {
   constexpr size_t kMost = size_t{64} << 20;
   std::string content;
@@ -166,7 +204,7 @@ void CheckpointWriter::WriteFile(const std::string& name,
   Xxh3 hash;
   int64_t written = 0;
   begun_.push_back(folder_ + "/" + name);
-  WriteDurably(folder_ + "/" + name, [&](const AppendBytes& append) {
+  WriteDurably(folder_ + "/" + name, kInCheckpoint, [&](const AppendBytes& append) {
     write([&](std::span<const std::byte> bytes) {
       append(bytes);
       hash.Add(bytes);
@@ -236,8 +274,14 @@ Checkpoint CheckpointOf(const std::string& run_dir, int64_t step) {
 
 std::string RequestPath(const std::string& run_dir) { return run_dir + "/checkpoint.request"; }
 
+std::string StopPath(const std::string& run_dir) { return run_dir + "/STOP"; }
+
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir) {
   std::vector<Checkpoint> checkpoints;
+  std::error_code ignored;
+  if (fs::is_symlink(FolderOf(run_dir), ignored)) {
+    throw CheckpointError("{}: it is a link, and a run's own folders are none", FolderOf(run_dir));
+  }
   for (const std::string& name : NamesIn(FolderOf(run_dir))) {
     if (const std::optional<int64_t> step = StepIn(name)) {
       checkpoints.push_back({FolderOf(run_dir) + "/" + name, *step});
@@ -259,6 +303,9 @@ checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint) {
     throw CheckpointError(
         "{}: format {} of Lockstep {}; this is a program for {}: take a newer one", path,
         manifest.format(), manifest.lockstep_version(), kFormat);
+  }
+  if (const std::string wrong = WhatMakesNoSense(manifest); !wrong.empty()) {
+    throw CheckpointError("{}: makes no sense: {}", path, wrong);
   }
   if (manifest.step() != checkpoint.step) {
     throw CheckpointError("{}: is of step {}: the folder has another one's name", path,

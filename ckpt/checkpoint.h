@@ -39,6 +39,9 @@
 //   a file missing, of another size, a bit flipped in any file or in the manifest, a manifest of a newer
 //     format -> Error (kCheckpoint) that names it -> Checkpoint.NamesAllDamage,
 //     .RefusesANewerFormatAndAnotherStep
+//   a manifest with a good checksum that says what makes no sense, as names that lead out of the folder
+//     -> likewise -> Checkpoint.RefusesWhatMakesNoSense
+//   a pipe, device or link in a file's place -> likewise, at once -> Checkpoint.RefusesWhatIsNoPlainFile
 #pragma once
 
 #include <cstdint>
@@ -104,10 +107,13 @@ Checkpoint CheckpointOf(const std::string& run_dir, int64_t step);
 // is committed, or cannot be.
 std::string RequestPath(const std::string& run_dir);
 
+// A file that a user makes to have the run end after a step.
+std::string StopPath(const std::string& run_dir);
+
 // Those that were committed, the newest first. Throws Error (kCheckpoint) where the folder cannot be read.
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 
-// Throws Error (kCheckpoint) where it is missing, damaged, of a newer format or of another step.
+// Throws Error (kCheckpoint) where it is missing, damaged, of a newer format or of another step, or makes no sense.
 checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
 
 // Of all files that it names.

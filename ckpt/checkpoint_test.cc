@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,6 +103,7 @@ TEST(Checkpoint, TheNewestIsFirst) {
 // Like Write(), with a metric of the last validation, after `metric_step` steps.
 void WriteWithMetric(const std::string& run, int64_t step, int64_t metric_step, double accuracy) {
   CheckpointWriter writer({.run_dir = run, .step = step, .attempt = "a1"});
+  writer.WriteFile("model", [](const AppendBytes&) {});
   writer.FinishPart();
   checkpoint::Manifest facts;
   facts.set_metric_step(metric_step);
@@ -259,6 +261,87 @@ TEST(Checkpoint, RefusesANewerFormatAndAnotherStep) {
   WriteFile(moved.path + "/manifest.pb", sealed.SerializeAsString());
   EXPECT_THAT(CheckpointErrorOf([&] { ReadManifest(moved); }),
               EndsWith("format 2 of Lockstep 9.0; this is a program for 1: take a newer one"));
+}
+
+// Writes `manifest` with a good checksum in the place of the checkpoint's.
+void Seal(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
+  checkpoint::SealedManifest sealed;
+  sealed.set_manifest(manifest.SerializeAsString());
+  sealed.set_xxh3(Xxh3Of(sealed.manifest()));
+  WriteFile(checkpoint.path + "/manifest.pb", sealed.SerializeAsString());
+}
+
+TEST(Checkpoint, RefusesWhatMakesNoSense) {
+  const std::string run = NewFolder();
+  const Checkpoint checkpoint = Write(run, 1, 2);
+  const checkpoint::Manifest good = ReadManifest(checkpoint);
+  const auto error_of = [&](const auto& change) {
+    checkpoint::Manifest manifest = good;
+    change(manifest);
+    Seal(checkpoint, manifest);
+    return CheckpointErrorOf([&] { ReadManifest(checkpoint); });
+  };
+  using Manifest = checkpoint::Manifest;
+  for (const char* name : {"../weights.safetensors", "/etc/passwd", "a/b", "..", ".", "",
+                           "manifest.pb", "a/../state-0.safetensors"}) {
+    EXPECT_THAT(error_of([&](Manifest& m) { m.mutable_file(0)->set_name(name); }),
+                HasSubstr(fmt::format("makes no sense: a file \"{}\"", name)));
+  }
+  EXPECT_THAT(error_of([](Manifest& m) { m.mutable_file(0)->set_name(std::string("a\0b", 3)); }),
+              HasSubstr("makes no sense"));
+  EXPECT_THAT(error_of([](Manifest& m) { m.clear_file(); }), HasSubstr("it names no files"));
+  EXPECT_THAT(error_of([](Manifest& m) { *m.add_file() = m.file(0); }),
+              HasSubstr("state-0.safetensors twice"));
+  EXPECT_THAT(error_of([](Manifest& m) { m.mutable_file(0)->set_bytes(-1); }),
+              HasSubstr("state-0.safetensors of -1 bytes"));
+  EXPECT_THAT(error_of([](Manifest& m) {
+                m.mutable_file(0)->set_bytes(std::numeric_limits<int64_t>::max());
+              }),
+              HasSubstr("state-1.safetensors of 18 bytes"));
+  for (const int ranks : {0, -1, std::numeric_limits<int>::max()}) {
+    EXPECT_THAT(error_of([&](Manifest& m) { m.set_ranks(ranks); }),
+                HasSubstr(fmt::format("makes no sense: {} ranks", ranks)));
+  }
+  EXPECT_THAT(error_of([](Manifest& m) { m.set_format(0); }), HasSubstr("format 0"));
+  Seal(checkpoint, good);
+  VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
+}
+
+TEST(Checkpoint, RefusesWhatIsNoPlainFile) {
+  for (const char* name : {"manifest.pb", "state-0.safetensors"}) {
+    const std::string run = NewFolder();
+    const Checkpoint checkpoint = Write(run, 1);
+    const std::string path = checkpoint.path + "/" + name;
+    const auto verify = [&] { VerifyCheckpoint(checkpoint, ReadManifest(checkpoint)); };
+    const std::string elsewhere = NewPath();
+    fs::rename(path, elsewhere);
+    fs::create_symlink(elsewhere, path);
+    EXPECT_EQ(CheckpointErrorOf(verify), path + ": cannot be opened: it is a link");
+    fs::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    EXPECT_EQ(CheckpointErrorOf(verify), path + ": cannot be opened: it is a pipe");
+    fs::remove(path);
+    fs::create_directory(path);
+    EXPECT_EQ(CheckpointErrorOf(verify), path + ": cannot be opened: it is a folder");
+    fs::remove(path);
+    fs::rename(elsewhere, path);
+    verify();
+    // And its folder.
+    fs::rename(checkpoint.path, elsewhere);
+    fs::create_directory_symlink(elsewhere, checkpoint.path);
+    EXPECT_THAT(CheckpointErrorOf(verify), HasSubstr("step-000000000001: it is a link"));
+  }
+}
+
+TEST(Checkpoint, RemovesNothingWhereALinkLeads) {
+  const std::string run = NewFolder();
+  Write(run, 1);
+  const std::string outside = NewFolder();
+  WriteFile(outside + "/kept", "");
+  fs::create_directory_symlink(outside, run + "/checkpoints/step-000000000002.a1.partial");
+  RemoveLeftovers(run);
+  EXPECT_THAT(NamesIn(outside), ElementsAre("kept"));
+  EXPECT_THAT(NamesIn(run + "/checkpoints"), ElementsAre("step-000000000001"));
 }
 
 // ---- Faults -------------------------------------------------------------------------------------

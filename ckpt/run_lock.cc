@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
+#include "base/files/open_file.h"
 #include "base/host_name.h"
 
 namespace lockstep {
@@ -26,16 +27,16 @@ std::string HolderIn(int file) {
 std::string LockPath(const std::string& run_dir) { return run_dir + "/lock"; }
 
 FileDescriptor OpenLock(const std::string& run_dir) {
-  return FileDescriptor(open(LockPath(run_dir).c_str(), O_RDONLY | O_CLOEXEC));
+  std::string why;
+  return OpenPlainFile(LockPath(run_dir), kInRunFolder, O_RDONLY, why);
 }
 
 }  // namespace
 
-RunLock::RunLock(const std::string& run_dir, const std::string& job)
-    : file_(open(LockPath(run_dir).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (file_.get() < 0) {
-    throw UsageError("{}/lock: cannot be opened: {}", run_dir, std::strerror(errno));
-  }
+RunLock::RunLock(const std::string& run_dir, const std::string& job) {
+  std::string why;
+  file_ = OpenPlainFile(LockPath(run_dir), kInRunFolder, O_RDWR | O_CREAT, why);
+  if (file_.get() < 0) throw UsageError("{}: cannot be opened: {}", LockPath(run_dir), why);
   if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) {
       const std::string holder = HolderIn(file_.get());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -17,6 +18,8 @@ namespace {
 
 constexpr char kModel[] = "model.safetensors";
 constexpr char kStatePrefix[] = "state-";
+
+std::string StateName(int rank) { return fmt::format("{}{}.safetensors", kStatePrefix, rank); }
 
 // Rank 0 looks that often whether the other ranks' parts are there, which may lie on another machine's
 // side of the file system.
@@ -195,7 +198,7 @@ void Saver::WriteFiles(CheckpointWriter& writer) {
   };
   const auto model_end = tensors.begin() + static_cast<std::ptrdiff_t>(model_tensors_);
   if (options_.rank == 0) write(kModel, tensors.begin(), model_end);
-  write(fmt::format("{}{}.safetensors", kStatePrefix, options_.rank), model_end, tensors.end());
+  write(StateName(options_.rank), model_end, tensors.end());
 }
 
 void Saver::RemoveRemains() {
@@ -215,6 +218,18 @@ void Saver::Pace() {
 bool Saver::Pause(std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
   return !changed_.wait_until(lock, until, [&] { return abandoned_; });
+}
+
+void RequireFiles(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
+  std::set<std::string> names;
+  for (const checkpoint::File& file : manifest.file()) names.insert(file.name());
+  const auto require = [&](const std::string& name) {
+    if (names.contains(name)) return;
+    throw CheckpointError("{}: makes no sense: its manifest does not name {}", checkpoint.path,
+                          name);
+  };
+  require(kModel);
+  for (int rank = 0; rank < manifest.ranks(); ++rank) require(StateName(rank));
 }
 
 std::vector<std::string> StateFiles(const Checkpoint& checkpoint,

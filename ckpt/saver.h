@@ -18,6 +18,7 @@
 //   a rank cannot even tell that it failed -> rank 0 waits for Abandon()
 //     -> SaverTest.TheNextOneFollowsAnAbandonedOne
 //   the process ends while it writes -> no checkpoint -> SaverTest.GivesUpWhenItIsDestroyed
+//   a manifest that lacks a file -> Error (kCheckpoint) naming it -> SaverTest.RequiresTheFilesOfAllRanks
 #pragma once
 
 #include <chrono>
@@ -127,6 +128,9 @@ class Saver {
   std::optional<Outcome> outcome_;
   std::jthread thread_;  // last, so that it ends before what it works on
 };
+
+// Throws Error (kCheckpoint) where the manifest does not name the model's file and each rank's.
+void RequireFiles(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
 
 // The files of a committed checkpoint that Restore() takes.
 std::vector<std::string> StateFiles(const Checkpoint& checkpoint,

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/files/safetensors.h"
+#include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
 
 namespace lockstep {
@@ -82,12 +83,30 @@ TEST_F(SaverTest, KeepsWhatWasThereWhenItWasAsked) {
   EXPECT_EQ(manifest.config(), "seed: 1");
   EXPECT_EQ(manifest.part_version().at("part"), 3);
   EXPECT_EQ(manifest.metric(0).value(), 0.5);
-  EXPECT_TRUE(at::equal(ReadSafetensors(ModelFile(checkpoint)).at("weight"), at::ones({2, 3})));
-  EXPECT_TRUE(at::equal(ReadSafetensors(StateFiles(checkpoint, manifest).at(0)).at("part.moments"),
-                        at::full({1000}, 2.0)));
+  EXPECT_TRUE(at::equal(ReadSafetensors(ModelFile(checkpoint), kGivenByUser).at("weight"),
+                        at::ones({2, 3})));
+  EXPECT_TRUE(at::equal(
+      ReadSafetensors(StateFiles(checkpoint, manifest).at(0), kGivenByUser).at("part.moments"),
+      at::full({1000}, 2.0)));
   int64_t bytes = 0;
   for (const checkpoint::File& file : manifest.file()) bytes += file.bytes();
   EXPECT_EQ(outcome->bytes, bytes);
+}
+
+TEST_F(SaverTest, RequiresTheFilesOfAllRanks) {
+  const auto saver = Make();
+  Save(*saver, 7);
+  saver->Wait();
+  const Checkpoint checkpoint = CheckpointOf(run_, 7);
+  checkpoint::Manifest manifest = ReadManifest(checkpoint);
+  RequireFiles(checkpoint, manifest);
+  manifest.set_ranks(2);
+  EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, [&] { RequireFiles(checkpoint, manifest); }),
+              HasSubstr("does not name state-1.safetensors"));
+  manifest.set_ranks(1);
+  manifest.mutable_file(0)->set_name("model.safetensors.old");
+  EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, [&] { RequireFiles(checkpoint, manifest); }),
+              HasSubstr("does not name model.safetensors"));
 }
 
 TEST_F(SaverTest, KeepsTheNewest) {

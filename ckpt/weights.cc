@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/files/open_file.h"
 #include "base/files/safetensors.h"
 #include "ckpt/saver.h"
 
@@ -27,10 +28,12 @@ at::Tensor AsSaved(at::Tensor average, const at::Tensor& weight) {
 
 Weights WeightsOf(const Checkpoint& checkpoint) {
   const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+  RequireFiles(checkpoint, manifest);
   VerifyCheckpoint(checkpoint, manifest);
-  Weights weights{.path = checkpoint.path, .tensors = ReadSafetensors(ModelFile(checkpoint))};
+  Weights weights{.path = checkpoint.path,
+                  .tensors = ReadSafetensors(ModelFile(checkpoint), kInCheckpoint)};
   for (const std::string& path : StateFiles(checkpoint, manifest)) {
-    SafetensorsFile file(path);
+    SafetensorsFile file(path, kInCheckpoint);
     for (const std::string& entry : file.names()) {
       if (!entry.starts_with(kAverage)) continue;
       const auto weight = weights.tensors.find(entry.substr(kAverage.size()));
@@ -48,7 +51,7 @@ Weights WeightsOf(const Checkpoint& checkpoint) {
 
 // Than its final weights: the run goes on.
 bool HasLaterCheckpoint(const std::string& run_dir) {
-  const SafetensorsFile weights(RunWeightsPath(run_dir));
+  const SafetensorsFile weights(RunWeightsPath(run_dir), kInRunFolder);
   const auto step = weights.metadata().find(kStepOfWeights);
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
   return step != weights.metadata().end() && !checkpoints.empty() &&
@@ -88,11 +91,12 @@ Checkpoint FindCheckpoint(const std::string& point) {
 std::string RunWeightsPath(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
 
 Weights ReadWeights(const std::string& source) {
-  if (fs::is_regular_file(source)) return {.path = source, .tensors = ReadSafetensors(source)};
+  if (fs::is_regular_file(source))
+    return {.path = source, .tensors = ReadSafetensors(source, kGivenByUser)};
   const RunPoint point = ParseRunPoint(source);
   const std::string final_weights = RunWeightsPath(point.run_dir);
   if (!point.step && fs::exists(final_weights) && !HasLaterCheckpoint(point.run_dir)) {
-    return {.path = final_weights, .tensors = ReadSafetensors(final_weights)};
+    return {.path = final_weights, .tensors = ReadSafetensors(final_weights, kInRunFolder)};
   }
   return WeightsOf(FindCheckpoint(source));
 }

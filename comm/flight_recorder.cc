@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <new>
 
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
+#include "base/files/open_file.h"
 #include "base/mix.h"
 
 namespace lockstep {
@@ -159,8 +159,9 @@ void FlightRecorder::MoveTo(const std::string& path) {
   };
   // One of a run before, where this machine shares no disk with rank 0's, which makes the folder anew.
   unlink(path.c_str());
-  const FileDescriptor file(open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644));
-  if (file.get() < 0) fail();
+  std::string why;
+  const FileDescriptor file = OpenPlainFile(path, kInFlightFolder, O_CREAT | O_EXCL | O_RDWR, why);
+  if (file.get() < 0) throw CheckpointError("{}: the flight record cannot be made: {}", path, why);
   // Every byte is written, so that a full disk is an error here and not a SIGBUS later.
   const auto* bytes = reinterpret_cast<const char*>(memory_);
   size_t written = 0;
@@ -240,11 +241,12 @@ Flight FlightRecorder::Around(uint64_t before, uint64_t after) const {
 }
 
 Flight FlightRecorder::Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
+  std::string why;
+  const std::string bytes = ReadPlainFile(path, kInFlightFolder, sizeof(Memory), why);
+  if (!why.empty()) throw DataError("{}: cannot be read: {}", path, why);
   const auto memory = std::make_unique<Memory>();
-  file.read(reinterpret_cast<char*>(memory.get()), sizeof(Memory));
-  if (file.gcount() != sizeof(Memory) || std::memcmp(memory->magic, kMagic, sizeof(kMagic)) != 0) {
+  std::memcpy(static_cast<void*>(memory.get()), bytes.data(), bytes.size());
+  if (bytes.size() != sizeof(Memory) || std::memcmp(memory->magic, kMagic, sizeof(kMagic)) != 0) {
     throw DataError("{}: no flight record, or one that is cut short", path);
   }
   if (memory->version != kVersion) {

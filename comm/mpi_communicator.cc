@@ -107,6 +107,7 @@ void InPieces(int64_t count, int64_t element_bytes, const Send& send) {
 // ranks of one machine.
 void MeetOthers() {
   using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds kAlone{100};
   constexpr std::chrono::milliseconds kAwake{2};
   constexpr std::chrono::microseconds kLongest{500};
   MPI_Request request = MPI_REQUEST_NULL;
@@ -117,6 +118,7 @@ void MeetOthers() {
     Check(MPI_Test(&request, &met, MPI_STATUS_IGNORE), "MPI_Test");
     if (met != 0) return;
     const Clock::duration waited = Clock::now() - begin;
+    if (waited < kAlone) continue;
     if (waited < kAwake) {
       sched_yield();
     } else {

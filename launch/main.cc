@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -35,10 +36,12 @@
 #include "launch/cli/prepare.h"
 #include "launch/cli/slurm.h"
 #include "launch/cli/weights.h"
+#include "launch/job/early_signals.h"
 #include "launch/job/elastic.h"
 #include "launch/job/hosts.h"
 #include "launch/job/job.h"
 #include "launch/job/mpirun.h"
+#include "launch/job/sign.h"
 #include "launch/job/stop_signals.h"
 #include "launch/job/stop_time.h"
 #include "launch/job/supervised_job.h"
@@ -56,7 +59,8 @@ constexpr char kVersion[] = "0.1.0";
 // What the process that a user started (or ./lockstep, after a set-up) tells the ranks that it
 // becomes.
 constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // in Unix time, which machines share
-constexpr char kLive[] = "LOCKSTEP_LIVE";                     // its standard output is a terminal
+constexpr char kEndBy[] = "LOCKSTEP_END_BY_S";  // when it is to have ended, in Unix time
+constexpr char kLive[] = "LOCKSTEP_LIVE";       // its standard output is a terminal
 
 struct CommandLine {
   int ranks = 0;  // 0: -n was not given
@@ -163,9 +167,28 @@ std::string AboutStarting(const CommandLine& line) {
                                : "";
 }
 
+// When the run is to have ended, in Unix time.
+double EndBy(const CommandLine& line) {
+  // What was decided when the job was started first holds for its restarts, too.
+  if (const char* decided = std::getenv(kEndBy)) return std::strtod(decided, nullptr);
+  double end_by_s = std::numeric_limits<double>::infinity();
+  if (!line.time_budget.empty()) {
+    const double started = UnixSeconds() - (SecondsSinceBoot() - CommandStart());
+    end_by_s = started + ParseDuration(line.time_budget);
+  }
+  if (!line.stop_at.empty()) {
+    const auto stop_at = static_cast<double>(ParseClockTime(line.stop_at, std::time(nullptr)));
+    end_by_s = std::min(end_by_s, stop_at);
+  }
+  return end_by_s;
+}
+
+// A Unix time on the clock of base/clock.h.
+double OnBootClock(double unix_s) { return SecondsSinceBoot() + (unix_s - UnixSeconds()); }
+
 // Starts this command again, as ranks, or where -n was not given as one process, and returns the job's exit status.
 // What is wrong with the config is said first, once and fast.
-int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
+int StartJob(const CommandLine& line, bool trains, bool prints_result, int argc, char** argv) {
   if (Job::IsRank()) {
     throw UsageError("{} inside mpirun or srun: leave it out, this process is a rank already",
                      AboutStarting(line));
@@ -174,7 +197,7 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
   if (line.elastic && line.restarts == 0) {
     throw UsageError("--elastic says how a job goes on: add --restarts 10, say");
   }
-  SupervisedJob job{.restarts = line.restarts};
+  SupervisedJob job{.restarts = line.restarts, .prints_result = prints_result};
   bool may_use_gpus = true;
   if (!line.config.empty()) {
     const Config config = LoadConfig(line.config, line.assignments);
@@ -184,6 +207,11 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
   if (!line.run_dir.empty()) ConfigOfRun(line);
   const double started = UnixSeconds() - (SecondsSinceBoot() - ProcessStartSeconds());
   setenv(kCommandStart, std::to_string(started).c_str(), /*overwrite=*/0);
+  const double end_by_s = EndBy(line);
+  if (std::isfinite(end_by_s)) {
+    setenv(kEndBy, fmt::format("{:.3f}", end_by_s).c_str(), 1);
+    job.end_by_s = OnBootClock(end_by_s);
+  }
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
   const std::string program = ProgramPath(argv[0]);
   const std::vector<std::string> words = WordsForRanks(argc, argv);
@@ -192,12 +220,14 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     throw UsageError("--elastic in a Slurm job of several machines: leave it to Slurm (--requeue)");
   }
   const auto start = [&](int ranks, const Machines& on) {
-    std::vector<std::string> variables{kJobName, kJobRestarts, kCommandStart};
-    if (std::getenv(kLive) != nullptr) variables.push_back(kLive);
+    std::vector<std::string> variables{kJobName, kJobRestarts, kJobHasBegun, kCommandStart};
+    for (const char* variable : {kLive, kEndBy}) {
+      if (std::getenv(variable) != nullptr) variables.push_back(variable);
+    }
     Supervisor::Program job{.command = MpirunCommand(ranks, on, program, words, variables),
                             .name = "mpirun",
                             .end_at_once = SIGTERM};
-    fmt::print(stderr, "{}\n", ShellText(job.command));
+    Announce(ShellText(job.command));
     return job;
   };
   std::optional<ScratchFolder> scratch;
@@ -208,7 +238,7 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     if (machines.one()) KeepMpirunsFilesIn(scratch.emplace().path());
     job.program = start(ranks, machines);
   } else {
-    job.program = {.command = words, .name = "lockstep", .end_at_once = SIGKILL};
+    job.program = {.command = words, .name = "lockstep", .end_at_once = SIGKILL, .launches = false};
     job.program.command.insert(job.program.command.begin(), program);
   }
   std::string hosts = machines.hosts;  // that it runs on
@@ -243,18 +273,6 @@ int StartJob(const CommandLine& line, bool trains, int argc, char** argv) {
     };
   }
   return RunSupervised(job);
-}
-
-// When the run is to have ended, on the clock of base/clock.h.
-double EndBy(const CommandLine& line, double command_start_s) {
-  double end_by_s = std::numeric_limits<double>::infinity();
-  if (!line.time_budget.empty()) end_by_s = command_start_s + ParseDuration(line.time_budget);
-  if (!line.stop_at.empty()) {
-    const std::time_t now = std::time(nullptr);
-    const double left = std::difftime(ParseClockTime(line.stop_at, now), now);
-    end_by_s = std::min(end_by_s, SecondsSinceBoot() + left);
-  }
-  return end_by_s;
 }
 
 // Ends this rank for an error of its own, while others may be waiting for it.
@@ -304,10 +322,14 @@ ExitStatus RunTrain(const CommandLine& line, const Extensions& extensions, StopS
   RequireSame({"--from " + line.from}, job.host());
   const World world = Connect(job, config);
   TrainOptions options = MakeTrainOptions(job);
-  options.fresh = line.fresh;
+  const char* has_begun = std::getenv(kJobHasBegun);
+  options.fresh = line.fresh && (has_begun == nullptr || std::string_view(has_begun) != kYes);
   options.from = line.from;
-  options.asked_to_stop = [&signals] { return signals.Asked(); };
-  options.end_by_s = EndBy(line, options.command_start_s);
+  options.asked_to_stop = [&signals, &world, told = false]() mutable {
+    if (world.rank() == 0 && !std::exchange(told, true)) Give(Sign::kTrains);
+    return signals.Asked();
+  };
+  options.end_by_s = OnBootClock(EndBy(line));
   if (const char* name = std::getenv(kJobName)) options.job = name;
   if (const char* restarts = std::getenv(kJobRestarts)) options.restarts = std::atoll(restarts);
   switch (Train(config, extensions, world, options)) {
@@ -367,8 +389,8 @@ void RunEvaluate(const CommandLine& line, const Extensions& extensions, Job& job
   }
   if (world.rank() == 0) {
     const bool ended = evaluation.weights == RunWeightsPath(line.run_dir);
-    fmt::print("{}  ({} samples{}{})\n", MetricsText(evaluation.metrics), evaluation.samples,
-               ended ? "" : ", weights of ", ended ? "" : evaluation.weights);
+    Print("{}  ({} samples{}{})\n", MetricsText(evaluation.metrics), evaluation.samples,
+          ended ? "" : ", weights of ", ended ? "" : evaluation.weights);
   }
 }
 
@@ -378,12 +400,12 @@ void RunPredict(const CommandLine& line, const Extensions& extensions, Job& job)
   const World world = Connect(job, config);
   const int64_t rows =
       PredictRun(line.run_dir, config, line.inputs, line.output, extensions, world);
-  if (world.rank() == 0) fmt::print("{}: {} predictions\n", line.output, rows);
+  if (world.rank() == 0) Print("{}: {} predictions\n", line.output, rows);
 }
 
 void PrintVersion() {
-  fmt::print("lockstep {} (LibTorch {}, NCCL {}.{}.{})\n", kVersion, TORCH_VERSION, NCCL_MAJOR,
-             NCCL_MINOR, NCCL_PATCH);
+  Print("lockstep {} (LibTorch {}, NCCL {}.{}.{})\n", kVersion, TORCH_VERSION, NCCL_MAJOR,
+        NCCL_MINOR, NCCL_PATCH);
 }
 
 // Runs `command` as this rank of its job and returns the exit status.
@@ -411,10 +433,8 @@ int RunAsRank(const std::string& name, const std::function<ExitStatus(Job&)>& co
   }
 }
 
-}  // namespace
-
-int Main(int argc, char** argv, Models models, Datasets datasets) {
-  const Extensions extensions{.models = std::move(models), .datasets = std::move(datasets)};
+// Returns the exit status. `prints_result`: whether what it prints is its result, or tells of one that lies elsewhere.
+int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& prints_result) {
   CommandLine line;
   CLI::App app("Lockstep trains PyTorch-style models on every GPU that mpirun gives it.",
                "lockstep");
@@ -560,14 +580,21 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
         ->take_all();
   }
 
+  // The commands whose results are files.
+  const std::set<const CLI::App*> makes_files{train, predict, export_weights, average};
+
   // The commands that ranks run.
   const std::set<const CLI::App*> ranked{train, evaluate, predict, bench, doctor};
 
   try {
     CheckCommandName(app, WordsForRanks(argc, argv));
     app.parse(argc, argv);
+    prints_result = !std::ranges::any_of(
+        app.get_subcommands(), [&](CLI::App* command) { return makes_files.contains(command); });
     const std::string about_starting = AboutStarting(line);
+    if (!train->parsed() && about_starting.empty()) LetEarlySignalsCome();
     if (scaling->parsed()) {
+      LetEarlySignalsCome();
       if (!about_starting.empty() && about_starting != "-n") {
         throw UsageError("{}: bench scaling starts its jobs itself, on this machine: -n 8",
                          about_starting);
@@ -579,7 +606,11 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
         throw UsageError("{}: {} runs in one process", about_starting, command->get_name());
       }
     }
-    if (flight->parsed()) fmt::print("{}", Story(ReadFlights(line.run_dir), line.last));
+    if (flight->parsed()) {
+      const Flights flights = ReadFlights(line.run_dir);
+      for (const std::string& why : flights.damaged) Warn(why);
+      Print("{}", Story(flights.read, line.last));
+    }
     if (checkpoints->parsed()) PrintCheckpoints(line.run_dir);
     if (verify->parsed()) VerifyCheckpoints(line.run_dir);
     if (checkpoint->parsed()) RequestCheckpoint(line.run_dir);
@@ -616,27 +647,27 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
     }
     for (const auto& [command, run] : commands) {
       if (!command->parsed()) continue;
-      if (train->parsed()) EndBy(line, SecondsSinceBoot());  // says what is wrong with it
+      if (train->parsed()) EndBy(line);  // says what is wrong with it
       if (!about_starting.empty()) {
-        return StartJob(line, train->parsed(), argc, argv);
+        return StartJob(line, train->parsed(), prints_result, argc, argv);
       }
-      if (train->parsed()) signals.emplace();
+      if (train->parsed()) signals.emplace(Job::IsRank());
+      LetEarlySignalsCome();
       return RunAsRank(command->get_name(), run);
     }
     if (config->parsed()) {
       if (line.print_template == !line.config.empty())
         throw UsageError("config: give a CONFIG or --template");
-      fmt::print("{}", line.print_template
-                           ? ConfigTemplate()
-                           : PrintConfig(LoadConfig(line.config, line.assignments)));
+      Print("{}", line.print_template ? ConfigTemplate()
+                                      : PrintConfig(LoadConfig(line.config, line.assignments)));
     }
     return static_cast<int>(ExitStatus::kDone);
   } catch (const CLI::CallForHelp&) {
     for (const CLI::App* command : app.get_subcommands()) {
-      fmt::print("{}", command->help());
+      Print("{}", command->help());
       return static_cast<int>(ExitStatus::kDone);
     }
-    fmt::print("{}", app.help());
+    Print("{}", app.help());
     return static_cast<int>(ExitStatus::kDone);
   } catch (const CLI::ParseError& error) {
     PrintError(fmt::format("{} (lockstep --help shows how)", error.what()));
@@ -646,6 +677,19 @@ int Main(int argc, char** argv, Models models, Datasets datasets) {
     PrintError(error.what());
     return static_cast<int>(error.status());
   }
+}
+
+}  // namespace
+
+int Main(int argc, char** argv, Models models, Datasets datasets) {
+  SecureStandardStreams();
+  bool prints_result = false;
+  const int status = RunCommandLine(
+      argc, argv, {.models = std::move(models), .datasets = std::move(datasets)}, prints_result);
+  if (status != 0 || !prints_result || OutputError() == 0) return status;
+  const Error lost = LostOutput(OutputError());
+  PrintError(lost.what());
+  return static_cast<int>(lost.status());
 }
 
 }  // namespace lockstep

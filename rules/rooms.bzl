@@ -39,7 +39,7 @@ _USES = {
         "base", "base/tensor", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
-    "trainer/config": ["base", "data/images"],
+    "trainer/config": ["base", "base/files", "data/images"],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
         "trainer/config",
@@ -62,7 +62,7 @@ _USES = {
     ],
     "launch/machine": ["base", "base/files"],
     "launch/job": [
-        "base", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/step", "trainer/run",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/step", "trainer/run",
         "launch/machine",
     ],
     "launch/bundle": ["base", "base/files", "launch/machine"],

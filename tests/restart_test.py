@@ -12,6 +12,7 @@ from harness import (
     DEVICE,
     DIGITS,
     DONE,
+    INTERRUPTED,
     PEER,
     STOPPED,
     USAGE,
@@ -130,6 +131,46 @@ def test_a_stop_while_the_job_waits_to_be_started_again(tmp_path):
         status, _, err = job.stop()
     assert status == STOPPED, err
     assert len(events(run_dir, "start")) == 2
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks is None)
+def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
+    """Else each restart would throw away what the one before has done."""
+    skip_without_gpus(ranks or 1)
+    config = config_in(tmp_path, "checkpoint { every_steps: 10 }", model=faulty_model(fault=THROW, at=35))
+    run_dir = tmp_path / "run"
+    first = train(config, run_dir, "--set", "max_steps=5", ranks=ranks, program=FAULTY)
+    assert first.status == DONE, first
+    run = train(config, run_dir, "--fresh", "--restarts", "1", ranks=ranks, program=FAULTY)
+    assert run.status == BUG, run
+    assert (tmp_path / "run.1/weights.safetensors").exists() and not (tmp_path / "run.2").exists()
+    assert len(events(run_dir, "start")) == 2
+    assert events(run_dir, "resume")[0]["step"] >= 10
+
+
+def test_a_stop_that_came_before_a_failure(tmp_path):
+    """Its user wants the run to end, so it is not started again."""
+    config = config_in(tmp_path, "checkpoint { every_steps: 10 }")
+    run_dir = tmp_path / "run"
+    with Started(config, run_dir, None, ["--restarts", "9"]) as job:
+        job.wait_for("checkpoint", 1)
+        rank = job.child()
+        os.kill(rank, signal.SIGSTOP)
+        (run_dir / "STOP").touch()
+        os.kill(rank, signal.SIGKILL)
+        status, _, err = job.end()
+    assert status == INTERRUPTED and "its user's STOP is there: it is not started again" in err, err
+    assert not (run_dir / "STOP").exists()
+    assert len(events(run_dir, "start")) == 1
+
+
+def test_a_restart_when_the_time_is_over(tmp_path):
+    """A time of the day is that of the first start: a restart after it would take the next day's."""
+    config = config_in(tmp_path, model=faulty_model(fault=THROW, at=35))
+    run = train(config, tmp_path / "run", "--restarts", "9", "--time-budget", "3s", program=FAULTY)
+    assert run.status == STOPPED, run
+    assert "; its time is over: the same command goes on another time" in run.err, run
 
 
 def test_only_training_is_repeated(tmp_path):

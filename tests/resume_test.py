@@ -363,8 +363,8 @@ def test_damage_is_named_and_the_one_before_taken(trained, damage):
     assert Run(["verify", run_dir]).status == DONE
     act(path)
     verified = Run(["verify", run_dir])
-    expect_error(verified, CHECKPOINT, "1 of 3 checkpoints are damaged")
-    assert f"{path}: " in verified.out and reason in verified.out and verified.out.count(": whole") == 2
+    expect_error(verified, CHECKPOINT, "1 of 4 are damaged")
+    assert f"{path}: " in verified.out and reason in verified.out and verified.out.count(": whole") == 3
     run = train(config, run_dir, *sets(epochs=3))
     assert run.status == DONE, run
     assert len(run.error_lines) == 1 and run.error_lines[0].startswith(f"lockstep: warning: {path}"), run

@@ -188,6 +188,7 @@ def run_tier(tier, arguments):
 ROOMS = ["base", "ckpt", "comm", "data"]
 FUZZ_MINUTES = 30
 KILL_PARTS = 8
+SIGNAL_PARTS = 8
 
 
 @dataclasses.dataclass
@@ -255,6 +256,12 @@ def soak_parts():
         "65 min",
         sweep("long_training_test", "TRAIN_S=1800"),
     )
+    for number in range(SIGNAL_PARTS):
+        parts[f"signals-{number + 1}"] = Part(
+            f"a signal at any moment does what docs/design.md says ({number + 1} of {SIGNAL_PARTS})",
+            "20 min",
+            sweep("signals_test", f"PART={number}/{SIGNAL_PARTS}"),
+        )
     for number in range(KILL_PARTS):
         parts[f"kills-{number + 1}"] = Part(
             f"a run that is killed at any call that changes the file system goes on ({number + 1} of {KILL_PARTS})",

@@ -22,6 +22,7 @@ from harness import (
     checkpoints,
     events,
     expect_error,
+    faulty_data,
     faulty_model,
     losses_by_step,
     skip_without_gpus,
@@ -33,6 +34,7 @@ from harness import (
 FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 LONG_S = 60  # for anything to happen that does
+MLP = 'model { name: "mlp" }'
 LATE = 16 if DEVICE == "CUDA" else 1  # steps after which a wish is obeyed: on GPUs they are queued ahead
 
 
@@ -213,13 +215,16 @@ def test_a_second_interrupt_ends_the_process(tmp_path):
         assert job.end()[0] == -signal.SIGINT
 
 
-def test_what_is_not_training_yet_ends_at_once(tmp_path):
-    os.mkfifo(tmp_path / "never.csv")
-    config = write_config(tmp_path, 'data { train: "never.csv" } model { name: "mlp" }')
-    with Started(config, tmp_path / "run") as job:
-        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigCgt"), LONG_S)
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks is None)
+def test_what_does_not_come_to_train_ends_at_once(tmp_path, ranks):
+    """Its data are never there: the signal waits five seconds for it."""
+    config = write_config(tmp_path, faulty_data(hang=1) + MLP)
+    with Started(config, tmp_path / "run", ranks, program=FAULTY) as job:
+        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigBlk" if ranks else "SigCgt"), LONG_S)
         os.kill(job.process.pid, signal.SIGTERM)
-        assert job.end()[0] == -signal.SIGTERM
+        assert job.end()[0] == (128 + signal.SIGTERM if ranks else -signal.SIGTERM)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("ranks", [None, 2])

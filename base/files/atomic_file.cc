@@ -30,7 +30,9 @@ class Temporary {
 // filled; the rest goes through it.
 class Appender {
  public:
-  explicit Appender(const std::string& path) : file_(path, kSaving) { file_.Truncate(0); }
+  Appender(const std::string& path, int own_names) : file_(path, kSaving, own_names) {
+    file_.Truncate(0);
+  }
 
   void Append(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
@@ -91,8 +93,9 @@ class Appender {
 
 }  // namespace
 
-void WriteDurably(const std::string& path, const std::function<void(const AppendBytes&)>& write) {
-  Appender file(path);
+void WriteDurably(const std::string& path, int own_names,
+                  const std::function<void(const AppendBytes&)>& write) {
+  Appender file(path, own_names);
   write([&](std::span<const std::byte> bytes) { file.Append(bytes); });
   file.Finish();
 }
@@ -101,7 +104,8 @@ void WriteFileAtomically(const std::string& path,
                          const std::function<void(const AppendBytes&)>& write) {
   const std::string temporary = path + ".tmp." + std::to_string(getpid());
   const Temporary remove_on_failure(temporary);
-  WriteDurably(temporary, write);
+  // Nobody but a process of this number before it has made a file of that name.
+  WriteDurably(temporary, kInRunFolder, write);
   RenameFile(temporary, path, kSaving);
   const std::string parent = std::filesystem::path(path).parent_path().string();
   SyncFolder(parent.empty() ? "." : parent, kSaving);

@@ -38,7 +38,9 @@ using AppendBytes = std::function<void(std::span<const std::byte>)>;
 // Makes the file, or empties the one that is there, and writes it to the disk; its name, and what is there
 // when that fails, are the caller's concern. `write` is called once with the function that appends. Throws
 // Error (kCheckpoint), and whatever `write` throws.
-void WriteDurably(const std::string& path, const std::function<void(const AppendBytes&)>& write);
+// `own_names`: base/files/open_file.h.
+void WriteDurably(const std::string& path, int own_names,
+                  const std::function<void(const AppendBytes&)>& write);
 
 // `write` as above. Throws Error (kCheckpoint), and whatever `write` throws.
 void WriteFileAtomically(const std::string& path,

@@ -27,6 +27,9 @@ class FileDescriptor {
 
   int get() const { return number_; }
 
+  // It is the caller's from now on.
+  int Release() { return std::exchange(number_, -1); }
+
  private:
   int number_ = -1;
 };

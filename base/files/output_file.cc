@@ -29,20 +29,24 @@ void SyncWith(int (*sync)(int), const std::string& folder, const WriteErrors& er
 
 }  // namespace
 
-OutputFile::OutputFile(std::string path, const WriteErrors& errors)
-    : path_(std::move(path)),
-      errors_(errors),
-      descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) Fail(path_, errors_);
-}
-
-OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+OutputFile::OutputFile(std::string path, const WriteErrors& errors, int own_names)
+    : path_(std::move(path)), errors_(errors) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC;
+  if (own_names == kGivenByUser) {
+    file_ = FileDescriptor(open(path_.c_str(), kFlags, 0666));
+    if (file_.get() < 0) Fail(path_, errors_);
+    return;
+  }
+  std::string why;
+  file_ = OpenPlainFile(path_, own_names, kFlags, why);
+  if (file_.get() < 0) {
+    throw Error(errors_.status, fmt::format("{}: cannot be written: {}", path_, why));
+  }
 }
 
 void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
   while (!bytes.empty()) {
-    const ssize_t written = pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    const ssize_t written = pwrite(file_.get(), bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
     // Of a file system that wants greater multiples, or a write that was cut short.
     if (written < 0 && errno == EINVAL && direct_) {
@@ -56,24 +60,24 @@ void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
 }
 
 void OutputFile::Truncate(int64_t bytes) {
-  if (ftruncate(descriptor_, bytes) != 0) Fail(path_, errors_);
+  if (ftruncate(file_.get(), bytes) != 0) Fail(path_, errors_);
 }
 
 void OutputFile::SetDirect(bool direct) {
   if (direct == direct_) return;
-  const int flags = fcntl(descriptor_, F_GETFL);
+  const int flags = fcntl(file_.get(), F_GETFL);
   if (flags < 0) Fail(path_, errors_);
   // A file system that cannot says so, and goes on as before.
-  const bool set = fcntl(descriptor_, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+  const bool set = fcntl(file_.get(), F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
   direct_ = direct && set;
 }
 
 void OutputFile::Sync() {
-  if (fsync(descriptor_) != 0) Fail(path_, errors_);
+  if (fsync(file_.get()) != 0) Fail(path_, errors_);
 }
 
 void OutputFile::Close() {
-  if (close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) Fail(path_, errors_);
+  if (close(file_.Release()) != 0 && errno != EINTR) Fail(path_, errors_);
 }
 
 void MakeFolder(const std::string& path, const WriteErrors& errors) {

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/files/file_descriptor.h"
+#include "base/files/open_file.h"
 
 namespace lockstep {
 
@@ -22,9 +24,9 @@ struct WriteErrors {
 // Open for writing until it is destroyed.
 class OutputFile {
  public:
-  // Makes the file or opens the one that is there. Throws Error, as the others do.
-  OutputFile(std::string path, const WriteErrors& errors);
-  ~OutputFile();
+  // Makes the file or opens the one that is there, which is a plain one if its folder is not the user's own
+  // (base/files/open_file.h); never waits. Throws Error, as the others do.
+  OutputFile(std::string path, const WriteErrors& errors, int own_names = kGivenByUser);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
@@ -48,7 +50,7 @@ class OutputFile {
  private:
   std::string path_;
   WriteErrors errors_;
-  int descriptor_;
+  FileDescriptor file_;
   bool direct_ = false;
 };
 

@@ -16,6 +16,8 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/files/open_file.h"
+#include "base/files/xxh3.h"
 #include "base/in_threads.h"
 
 namespace lockstep {
@@ -24,6 +26,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 static_assert(std::endian::native == std::endian::little);
+
+constexpr char kChecksum[] = "lockstep_xxh3";
 
 constexpr std::pair<at::ScalarType, const char*> kDtypes[] = {
     {at::kBool, "BOOL"}, {at::kByte, "U8"},    {at::kChar, "I8"},  {at::kShort, "I16"},
@@ -82,6 +86,28 @@ std::string FirstOf(const std::vector<std::string>& names) {
   return text;
 }
 
+std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+// Of contiguous tensors on the CPU, whatever their order in a file.
+std::string ChecksumOf(const std::map<std::string, at::Tensor>& tensors) {
+  std::vector<std::pair<std::string, at::Tensor>> listed(tensors.begin(), tensors.end());
+  std::vector<uint64_t> hashes(listed.size());
+  InThreads(ReadingThreads(), std::ssize(listed), [&](int64_t i) {
+    Xxh3 hash;
+    hash.Add(BytesOf(listed[i].second));
+    hashes[i] = hash.value();
+  });
+  std::string text;
+  for (size_t i = 0; i < listed.size(); ++i) {
+    const auto& [name, tensor] = listed[i];
+    text += fmt::format("{} {} [{}] {:016x}\n", name, NameOf(tensor.scalar_type()),
+                        fmt::join(tensor.sizes(), ","), hashes[i]);
+  }
+  return fmt::format("{:016x}", Xxh3Of(text));
+}
+
 // False: the file has not as many bytes there, or cannot be read.
 bool ReadAll(const FileDescriptor& file, uint64_t offset, std::span<std::byte> to) {
   return ReadAt(file, static_cast<int64_t>(offset), to) == to.size();
@@ -110,29 +136,42 @@ void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>
   for (const auto& [name, tensor] : tensors) append_tensor(tensor, append);
 }
 
-void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                      const std::map<std::string, std::string>& metadata) {
-  WriteFileAtomically(path, [&](const AppendBytes& append) {
+void WriteSafetensors(OutputTarget target, const std::vector<NamedTensor>& tensors,
+                      std::map<std::string, std::string> metadata) {
+  // The checksum comes before the bytes.
+  std::vector<NamedTensor> on_host;
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& [name, tensor] : tensors) {
+    on_host.push_back({name, tensor.detach().to(at::kCPU).contiguous()});
+    by_name.emplace(name, on_host.back().tensor);
+  }
+  metadata[kChecksum] = ChecksumOf(by_name);
+  target.Write([&](const AppendBytes& append) {
     AppendSafetensors(
-        append, tensors, metadata, [](const at::Tensor& tensor, const AppendBytes& append) {
-          const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
-          append({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
-        });
+        append, on_host, metadata,
+        [](const at::Tensor& tensor, const AppendBytes& append) { append(BytesOf(tensor)); });
   });
 }
 
-SafetensorsFile::SafetensorsFile(std::string path)
-    : path_(std::move(path)), file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::move(path)) {
+  std::string why;
+  file_ = OpenPlainFile(path_, own_names, O_RDONLY, why);
+  if (file_.get() < 0) throw CheckpointError("{}: cannot be opened: {}", path_, why);
   struct stat status {};
-  if (file_.get() < 0 || fstat(file_.get(), &status) != 0) {
-    throw CheckpointError("{}: cannot be opened: {}", path_, std::strerror(errno));
+  if (fstat(file_.get(), &status) != 0) {
+    throw CheckpointError("{}: cannot be read: {}", path_, std::strerror(errno));
   }
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
+  // As in Hugging Face's own reader.
+  constexpr uint64_t kMostHeader = 100'000'000;
   uint64_t length = 0;
   if (!ReadAll(file_, 0, std::as_writable_bytes(std::span(&length, 1))) ||
       length > file_bytes - sizeof(length)) {
     throw CheckpointError("{}: no safetensors file, or it is truncated ({} bytes)", path_,
                           file_bytes);
+  }
+  if (length > kMostHeader) {
+    throw CheckpointError("{}: no safetensors file: a header of {} bytes", path_, length);
   }
   std::string text(length, '\0');
   if (!ReadAll(file_, sizeof(length), std::as_writable_bytes(std::span(text)))) {
@@ -153,9 +192,26 @@ SafetensorsFile::SafetensorsFile(std::string path)
       const Entry entry = ParseEntry(json, file_bytes - data_begin);
       places_[name] = {entry.dtype, entry.shape, data_begin + entry.begin, entry.end - entry.begin};
     }
+    name.clear();
+    RequireFilled(data_begin, file_bytes);
   } catch (const std::exception& error) {
     throw CheckpointError("{}: damaged safetensors header{}: {}", path_,
                           name.empty() ? "" : " at \"" + name + "\"", FirstLine(error.what()));
+  }
+}
+
+// As the format demands: else a file could hold what nobody sees, or two tensors share their bytes.
+void SafetensorsFile::RequireFilled(uint64_t begin, uint64_t end) const {
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const auto& [name, place] : places_) ranges.emplace_back(place.begin, place.bytes);
+  std::ranges::sort(ranges);
+  for (const auto& [from, bytes] : ranges) {
+    if (from < begin) throw std::runtime_error("tensors overlap");
+    if (from > begin) throw std::runtime_error("bytes between the tensors belong to none");
+    begin += bytes;
+  }
+  if (begin != end) {
+    throw std::runtime_error(fmt::format("{} bytes follow the last tensor", end - begin));
   }
 }
 
@@ -181,13 +237,20 @@ at::Tensor SafetensorsFile::Read(const std::string& name) const {
   return tensor;
 }
 
-std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path) {
-  const SafetensorsFile file(path);
+std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path, int own_names) {
+  const SafetensorsFile file(path, own_names);
   const std::vector<std::string> names = file.names();
   std::vector<at::Tensor> read(names.size());
   InThreads(ReadingThreads(), std::ssize(names), [&](int64_t i) { read[i] = file.Read(names[i]); });
   std::map<std::string, at::Tensor> tensors;
   for (size_t i = 0; i < names.size(); ++i) tensors.emplace(names[i], read[i]);
+  const auto checksum = file.metadata().find(kChecksum);
+  if (checksum != file.metadata().end() && checksum->second != ChecksumOf(tensors)) {
+    throw CheckpointError(
+        "{}: is damaged: its tensors are not those that its checksum is of (metadata {}; a program "
+        "that changes them should leave that out)",
+        path, kChecksum);
+  }
   return tensors;
 }
 

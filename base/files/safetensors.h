@@ -9,8 +9,10 @@
 // holds, reading it gives tensors or an error.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/safetensors_test.cc)
-//   a file that is missing, truncated or no safetensors -> Error (kCheckpoint) with path and reason
-//     -> Safetensors.RefusesDamagedFiles, .RefusesEveryTruncation
+//   a file that is missing, truncated or no safetensors, tensors that overlap or leave gaps, bytes behind the last
+//     -> Error (kCheckpoint) with path and reason -> Safetensors.RefusesDamagedFiles, .RefusesEveryTruncation,
+//     .RefusesWhatDoesNotFillTheFile
+//   bytes that changed since we wrote them -> likewise -> Safetensors.NoticesAFlippedBit
 //   names or shapes that are not the model's -> Error (kCheckpoint) naming them
 //     -> Safetensors.NamesWhatDoesNotFit
 #pragma once
@@ -22,13 +24,15 @@
 
 #include "base/files/atomic_file.h"
 #include "base/files/file_descriptor.h"
+#include "base/files/output_target.h"
 #include "base/tensor/named_tensor.h"
 
 namespace lockstep {
 
-// Writes tensors of any device, in the order given. Throws Error (kCheckpoint).
-void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                      const std::map<std::string, std::string>& metadata);
+// Writes tensors of any device, in the order given, and with the metadata a checksum of names, dtypes, shapes and bytes
+// (XXH3), "lockstep_xxh3". Throws Error (kCheckpoint).
+void WriteSafetensors(OutputTarget target, const std::vector<NamedTensor>& tensors,
+                      std::map<std::string, std::string> metadata);
 
 // Appends a tensor's bytes, contiguous.
 using AppendTensor = std::function<void(const at::Tensor&, const AppendBytes&)>;
@@ -41,8 +45,8 @@ void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>
 // Open for reading.
 class SafetensorsFile {
  public:
-  // Throws Error (kCheckpoint).
-  explicit SafetensorsFile(std::string path);
+  // `own_names`: base/files/open_file.h. Throws Error (kCheckpoint).
+  SafetensorsFile(std::string path, int own_names);
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
@@ -59,14 +63,17 @@ class SafetensorsFile {
     uint64_t bytes;
   };
 
+  void RequireFilled(uint64_t begin, uint64_t end) const;
+
   std::string path_;
   FileDescriptor file_;
   std::map<std::string, Place> places_;
   std::map<std::string, std::string> metadata_;
 };
 
-// All of a file's tensors on the CPU. Throws Error (kCheckpoint).
-std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path);
+// All of a file's tensors on the CPU. Throws Error (kCheckpoint), also where the file has a checksum of ours that is
+// not theirs.
+std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path, int own_names);
 
 // Copies `found`, a file's tensors, into `tensors`, converting dtypes. Every name must be there
 // with the same shape, and no other. Throws Error (kCheckpoint), which names `path`, before

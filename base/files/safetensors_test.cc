@@ -44,8 +44,8 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
       {"empty", at::empty({0, 4})},
       {"bool", at::ones({3}, at::kBool)},
   };
-  WriteSafetensors(Path(), tensors, {{"format", "pt"}});
-  const auto read = ReadSafetensors(Path());
+  WriteSafetensors(OutputTarget(Path()), tensors, {{"format", "pt"}});
+  const auto read = ReadSafetensors(Path(), kGivenByUser);
   ASSERT_EQ(read.size(), tensors.size());
   for (const auto& [name, tensor] : tensors) {
     EXPECT_TRUE(at::equal(read.at(name), tensor)) << name;
@@ -54,9 +54,9 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
 }
 
 TEST(Safetensors, CopiesIntoTensorsOfAnotherDtypeAndLeaves) {
-  WriteSafetensors(Path(), {{"w", at::full({2, 2}, 1.5).to(at::kHalf)}}, {});
+  WriteSafetensors(OutputTarget(Path()), {{"w", at::full({2, 2}, 1.5).to(at::kHalf)}}, {});
   const at::Tensor leaf = at::zeros({2, 2}).requires_grad_(true);
-  CopyByName(Path(), ReadSafetensors(Path()), {{"w", leaf}});
+  CopyByName(Path(), ReadSafetensors(Path(), kGivenByUser), {{"w", leaf}});
   EXPECT_TRUE(at::equal(leaf, at::full({2, 2}, 1.5)));
 }
 
@@ -83,11 +83,12 @@ TEST(Safetensors, NamesWhatDoesNotFit) {
 }
 
 TEST(Safetensors, RefusesEveryTruncation) {
-  WriteSafetensors(Path(), {{"a", at::ones({4})}}, {});
+  WriteSafetensors(OutputTarget(Path()), {{"a", at::ones({4})}}, {});
   const std::string whole = Content();
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
     WriteRaw(whole.substr(0, bytes));
-    EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path()); }), HasSubstr("x.safetensors")) << bytes;
+    EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path(), kGivenByUser); }), HasSubstr("x.safetensors"))
+        << bytes;
   }
 }
 
@@ -108,11 +109,46 @@ TEST(Safetensors, RefusesDamagedFiles) {
   };
   for (const std::string& header : entries) {
     WriteRaw(WithHeader(header, "12345678"));
-    EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path()); }), HasSubstr("damaged")) << header;
+    EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path(), kGivenByUser); }), HasSubstr("damaged"))
+        << header;
   }
   WriteRaw(std::string(8, '\xff') + "{}");
-  EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path()); }), HasSubstr("no safetensors file"));
-  EXPECT_THAT(ErrorOf([] { ReadSafetensors("/nowhere/x"); }), HasSubstr("/nowhere/x"));
+  EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path(), kGivenByUser); }),
+              HasSubstr("no safetensors file"));
+  EXPECT_THAT(ErrorOf([] { ReadSafetensors("/nowhere/x", kGivenByUser); }),
+              HasSubstr("/nowhere/x"));
+}
+
+TEST(Safetensors, RefusesWhatDoesNotFillTheFile) {
+  const auto error_of = [](const std::string& header, const std::string& data) {
+    WriteRaw(WithHeader(header, data));
+    return ErrorOf([] { ReadSafetensors(Path(), kGivenByUser); });
+  };
+  const std::string first = R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]})";
+  EXPECT_THAT(error_of(first + "}", "12345678"), HasSubstr("4 bytes follow the last tensor"));
+  const std::string shared = R"(, "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
+  EXPECT_THAT(error_of(first + shared, "1234"), HasSubstr("tensors overlap"));
+  const std::string later = R"(, "b": {"dtype": "F32", "shape": [1], "data_offsets": [8, 12]}})";
+  EXPECT_THAT(error_of(first + later, "123456789012"),
+              HasSubstr("bytes between the tensors belong to none"));
+  EXPECT_THAT(error_of("{}", "1"), HasSubstr("1 bytes follow"));
+}
+
+TEST(Safetensors, NoticesAFlippedBit) {
+  WriteSafetensors(OutputTarget(Path()), {{"b", at::ones({4})}, {"a", at::zeros({2})}}, {});
+  const std::string whole = Content();
+  EXPECT_EQ(ReadSafetensors(Path(), kGivenByUser).size(), 2u);
+  for (const size_t from_end : {1, 20, 24}) {
+    std::string flipped = whole;
+    flipped[flipped.size() - from_end] ^= 1;
+    WriteRaw(flipped);
+    EXPECT_THAT(ErrorOf([] { ReadSafetensors(Path(), kGivenByUser); }),
+                HasSubstr("its tensors are not those that its checksum is of"))
+        << from_end;
+  }
+  // Another's file has none.
+  WriteRaw(WithHeader(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", "1234"));
+  EXPECT_EQ(ReadSafetensors(Path(), kGivenByUser).size(), 1u);
 }
 
 }  // namespace

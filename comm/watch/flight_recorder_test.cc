@@ -117,7 +117,7 @@ TEST(FlightRecorder, OutlivesAKilledProcess) {
   int status = 0;
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFSIGNALED(status));
-  const std::vector<Flight> flights = ReadFlights(folder);
+  const std::vector<Flight> flights = ReadFlights(folder).read;
   ASSERT_EQ(flights.size(), 1u);
   EXPECT_EQ(flights[0].rank, 1);
   const std::vector<FlightRecord>& records = flights[0].of(Channel::kMpi).records;
@@ -129,8 +129,9 @@ TEST(FlightRecorder, OutlivesAKilledProcess) {
 
 TEST(FlightRecorder, SaysWhyItsFileCannotBeMade) {
   FlightRecorder recorder;
-  EXPECT_THAT(ErrorOf(ExitStatus::kCheckpoint, [&] { recorder.MoveTo("/nowhere/rank-0"); }),
-              HasSubstr("/nowhere/rank-0: the flight record cannot be made: No such file"));
+  EXPECT_THAT(
+      ErrorOf(ExitStatus::kCheckpoint, [&] { recorder.MoveTo("/nowhere/rank-0"); }),
+      HasSubstr("/nowhere/rank-0: the flight record cannot be made: nowhere: No such file"));
 }
 
 TEST(FlightRecorder, RefusesWhatIsNoRecord) {
@@ -138,13 +139,25 @@ TEST(FlightRecorder, RefusesWhatIsNoRecord) {
   EXPECT_THAT(ErrorOf(ExitStatus::kUsage, [&] { ReadFlights(folder); }),
               HasSubstr("no flight records here"));
   FlightRecorder().MoveTo(folder + "/flight/rank-0");
-  EXPECT_EQ(ReadFlights(folder).size(), 1u);
+  EXPECT_EQ(ReadFlights(folder).read.size(), 1u);
   std::filesystem::resize_file(folder + "/flight/rank-0", 1000);
   EXPECT_THAT(ErrorOf(ExitStatus::kData, [&] { ReadFlights(folder); }),
               HasSubstr("rank-0: no flight record, or one that is cut short"));
   std::ofstream(folder + "/flight/rank-0") << "hello";
   EXPECT_THAT(ErrorOf(ExitStatus::kData, [&] { ReadFlights(folder); }),
               HasSubstr("no flight record"));
+}
+
+TEST(FlightRecorder, OneThatIsDamagedDoesNotHideTheOthers) {
+  const std::string folder = Folder();
+  FlightRecorder().MoveTo(folder + "/flight/rank-1");
+  std::ofstream(folder + "/flight/rank-0") << "hello";
+  std::filesystem::create_directory(folder + "/flight/rank-2");
+  const Flights flights = ReadFlights(folder);
+  EXPECT_EQ(flights.read.size(), 1u);
+  EXPECT_THAT(flights.damaged,
+              UnorderedElementsAre(HasSubstr("rank-0: no flight record"),
+                                   HasSubstr("rank-2: cannot be read: it is a folder")));
 }
 
 // Ranks that have made `calls`, of which the first `done` are done.

@@ -192,18 +192,22 @@ std::string Story(const std::vector<Flight>& flights, size_t count) {
   return story;
 }
 
-std::vector<Flight> ReadFlights(const std::string& run_dir) {
-  std::vector<Flight> flights;
+Flights ReadFlights(const std::string& run_dir) {
+  Flights flights;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(run_dir + "/flight", error)) {
-    flights.push_back(FlightRecorder::Read(entry.path()));
+    try {
+      flights.read.push_back(FlightRecorder::Read(entry.path()));
+    } catch (const Error& damage) {
+      flights.damaged.emplace_back(damage.what());
+    }
   }
-  if (flights.empty()) {
+  if (flights.read.empty() && flights.damaged.empty()) {
     throw UsageError("{}: no flight records here (a run of several ranks keeps them in {}/flight)",
                      run_dir, run_dir);
   }
-  std::sort(flights.begin(), flights.end(),
-            [](const Flight& a, const Flight& b) { return a.rank < b.rank; });
+  if (flights.read.empty()) throw DataError("{}", flights.damaged.front());
+  std::ranges::sort(flights.read, {}, &Flight::rank);
   return flights;
 }
 

@@ -23,9 +23,13 @@ std::optional<std::string> Disagreement(const std::vector<Flight>& flights);
 // verdict.
 std::string Story(const std::vector<Flight>& flights, size_t count);
 
-// The records in a run's folder, by rank. Throws Error (kUsage) where there are none, kData where one
-// cannot be read.
-std::vector<Flight> ReadFlights(const std::string& run_dir);
+// The records in a run's folder, by rank, and why others cannot be read, a line each. Throws Error (kUsage) where there
+// are none, kData where none can be read.
+struct Flights {
+  std::vector<Flight> read;
+  std::vector<std::string> damaged;
+};
+Flights ReadFlights(const std::string& run_dir);
 
 // Where `rank` keeps its record.
 std::string FlightPath(const std::string& run_dir, int rank);

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/files/output_file.h"
+#include "base/say.h"
 #include "launch/bundle/program_needs.h"
 #include "launch/bundle/weak_symbols.h"
 #include "launch/machine/scratch_folder.h"
@@ -371,7 +372,7 @@ void BundleCommand::Run(const std::string& version) {
 
   const std::string partial = fmt::format("{}.tmp.{}", archive, getpid());
   try {
-    WriteDurably(partial,
+    WriteDurably(partial, kInRunFolder,
                  [&](const AppendBytes& append) { append(std::as_bytes(std::span(bytes))); });
     RenameWithoutReplacing(partial, archive, kSaving);
   } catch (...) {
@@ -380,8 +381,8 @@ void BundleCommand::Run(const std::string& version) {
   }
   const std::string folder = fs::path(archive).parent_path();
   SyncFolder(folder.empty() ? "." : folder, kSaving);
-  fmt::print("{}: {:.1f} MB, {} files; tar -xzf it anywhere and run {}/{}\n", archive,
-             bytes.size() * 1e-6, stage.files().size(), name, name);
+  Print("{}: {:.1f} MB, {} files; tar -xzf it anywhere and run {}/{}\n", archive,
+        bytes.size() * 1e-6, stage.files().size(), name, name);
 }
 
 std::string StartScriptOr(const std::string& program) {

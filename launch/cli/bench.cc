@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/round.h"
+#include "base/say.h"
 #include "comm/together.h"
 #include "launch/job/supervisor.h"
 #include "launch/machine/child_process.h"
@@ -93,8 +94,8 @@ double PeakFlops(at::Device device, config::Precision precision) {
 template <typename Reports>
 void PrintPlans(const char* kind, const char* library, const Reports& reports) {
   for (const auto& [key, plan, source] : reports) {
-    fmt::print("{:>14}  {}: {:.1f} us, {}'s first {:.1f} us, {}\n", kind, ops::Description(key),
-               plan.us, library, plan.first_us, ops::NameOf(source, library));
+    Print("{:>14}  {}: {:.1f} us, {}'s first {:.1f} us, {}\n", kind, ops::Description(key), plan.us,
+          library, plan.first_us, ops::NameOf(source, library));
   }
 }
 
@@ -113,9 +114,9 @@ void BenchCollective(Op op, const BenchOptions& options, const World& world) {
   if (options.bytes > 0) sizes = {options.bytes};
   const bool prints = world.rank() == 0;
   if (prints && !options.json) {
-    fmt::print("{} of {}, {}\n", NameOf(op), options.dtype, MachineText(world));
-    fmt::print("{:>12} {:>12} {:>12} {:>12} {:>8}\n", "bytes", "time us", "algbw GB/s",
-               "busbw GB/s", "wrong");
+    Print("{} of {}, {}\n", NameOf(op), options.dtype, MachineText(world));
+    Print("{:>12} {:>12} {:>12} {:>12} {:>8}\n", "bytes", "time us", "algbw GB/s", "busbw GB/s",
+          "wrong");
   }
   for (const int64_t bytes : sizes) {
     const CollectiveTiming timing = Time(bench, bytes, world.communicator, world.device);
@@ -129,10 +130,10 @@ void BenchCollective(Op op, const BenchOptions& options, const World& world) {
                       {"algbw_gbs", Round(timing.algbw_gbs, 2)},
                       {"busbw_gbs", Round(timing.busbw_gbs, 2)},
                       {"wrong", timing.wrong}};
-      fmt::print("{}\n", line.dump());
+      Print("{}\n", line.dump());
     } else if (prints) {
-      fmt::print("{:>12} {:>12.1f} {:>12.2f} {:>12.2f} {:>8}\n", timing.bytes, timing.time_us,
-                 timing.algbw_gbs, timing.busbw_gbs, timing.wrong);
+      Print("{:>12} {:>12.1f} {:>12.2f} {:>12.2f} {:>8}\n", timing.bytes, timing.time_us,
+            timing.algbw_gbs, timing.busbw_gbs, timing.wrong);
     }
     std::fflush(stdout);
     Together(world.host, [&] {
@@ -182,16 +183,16 @@ void BenchStep(const config::Config& config, const BenchOptions& bench,
   }
   if (!measured.why_no_graph.empty()) line["no_graph"] = measured.why_no_graph;
   if (bench.json) {
-    fmt::print("{}\n", line.dump());
+    Print("{}\n", line.dump());
     return;
   }
   for (const auto& [key, value] : line.items()) {
     if (!value.is_object()) {
-      fmt::print("{:>14}  {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+      Print("{:>14}  {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
       continue;
     }
     for (const auto& [phase, ms] : value.items()) {
-      fmt::print("{:>14}  {} ms\n", phase, ms.dump());
+      Print("{:>14}  {} ms\n", phase, ms.dump());
     }
   }
   PrintPlans("product", "cuBLASLt", ops::ProductPlans());
@@ -220,14 +221,17 @@ int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
         RunAndRead(MpirunCommand(count, machines, program, words, {}), output);
     if (end.signal != 0) return static_cast<int>(ExitStatus::kPeer);
     if (end.code != 0) return JobStatus(end.code);
-    Json line = Json::parse(output);
+    Json line = Json::parse(output, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) {
+      throw PeerError("mpirun ended with status 0, and the ranks have measured nothing");
+    }
     if (first.empty()) {
       first = line;
       if (!bench.json) {
-        fmt::print("{}: {}\n", line["device"].get<std::string>(),
-                   bench.weak ? "the same batch for each rank" : "the same batch for all together");
-        fmt::print("{:>6} {:>12} {:>10} {:>12} {:>9} {:>11} {:>14}\n", "ranks", "global batch",
-                   "step ms", "samples/s", "speed-up", "efficiency", "exchange");
+        Print("{}: {}\n", line["device"].get<std::string>(),
+              bench.weak ? "the same batch for each rank" : "the same batch for all together");
+        Print("{:>6} {:>12} {:>10} {:>12} {:>9} {:>11} {:>14}\n", "ranks", "global batch",
+              "step ms", "samples/s", "speed-up", "efficiency", "exchange");
       }
     }
     const double speed_up =
@@ -237,12 +241,12 @@ int BenchScaling(int ranks, const Machines& machines, int64_t global_batch,
     line["exchange_share"] =
         Round(line["phases_ms"]["exchange"].get<double>() / line["step_ms"].get<double>(), 4);
     if (bench.json) {
-      fmt::print("{}\n", line.dump());
+      Print("{}\n", line.dump());
     } else {
-      fmt::print("{:>6} {:>12} {:>10.3f} {:>12.0f} {:>8.2f}x {:>10.1f}% {:>13.1f}%\n", count,
-                 line["global_batch"].get<int64_t>(), line["step_ms"].get<double>(),
-                 line["samples_per_s"].get<double>(), speed_up, 100 * speed_up / count,
-                 100 * line["exchange_share"].get<double>());
+      Print("{:>6} {:>12} {:>10.3f} {:>12.0f} {:>8.2f}x {:>10.1f}% {:>13.1f}%\n", count,
+            line["global_batch"].get<int64_t>(), line["step_ms"].get<double>(),
+            line["samples_per_s"].get<double>(), speed_up, 100 * speed_up / count,
+            100 * line["exchange_share"].get<double>());
     }
     std::fflush(stdout);
   }

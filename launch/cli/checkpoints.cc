@@ -8,9 +8,14 @@
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/files/open_file.h"
 #include "base/files/output_file.h"
+#include "base/files/safetensors.h"
+#include "base/say.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
+#include "ckpt/saver.h"
+#include "ckpt/weights.h"
 #include "trainer/run/run_folder.h"
 
 namespace lockstep {
@@ -30,39 +35,47 @@ void Ask(const std::string& run_dir, const std::string& request) {
   if (!RunLock::IsHeld(run_dir)) {
     throw UsageError("{}: no job trains in it now, or its file system has no locks", run_dir);
   }
-  OutputFile(request, kSaving).Close();
+  OutputFile(request, kSaving, kInRunFolder).Close();
   while (std::filesystem::exists(request) && RunLock::IsHeld(run_dir)) {
     std::this_thread::sleep_for(kInterval);
   }
   std::filesystem::remove(request);
 }
 
-// Prints what `line_of` says of each checkpoint, or its error. Throws Error where there were some.
-void PrintEach(const std::string& run_dir,
+struct Tally {
+  size_t seen = 0;
+  size_t damaged = 0;
+};
+
+// Prints what `line_of` says of each checkpoint, or its error. Throws Error where there were some, with those of
+// `tally`, which were seen before.
+void PrintEach(const std::string& run_dir, Tally tally,
                const std::function<std::string(const Checkpoint&)>& line_of) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
-  if (checkpoints.empty()) throw CheckpointError("{}: no run's folder with checkpoints", run_dir);
-  size_t damaged = 0;
+  if (checkpoints.empty() && tally.seen == 0) {
+    throw CheckpointError("{}: no run's folder with checkpoints", run_dir);
+  }
   for (const Checkpoint& checkpoint : checkpoints) {
     try {
-      fmt::print("{}\n", line_of(checkpoint));
+      Print("{}\n", line_of(checkpoint));
+      ++tally.seen;
     } catch (const Error& error) {
       // A run that trains removes old ones.
       if (!std::filesystem::exists(checkpoint.path)) continue;
-      ++damaged;
-      fmt::print("{}\n", error.what());
+      ++tally.seen;
+      ++tally.damaged;
+      Print("{}\n", error.what());
     }
   }
-  if (damaged > 0) {
-    throw CheckpointError("{}: {} of {} checkpoints are damaged", run_dir, damaged,
-                          checkpoints.size());
+  if (tally.damaged > 0) {
+    throw CheckpointError("{}: {} of {} are damaged", run_dir, tally.damaged, tally.seen);
   }
 }
 
 }  // namespace
 
 void PrintCheckpoints(const std::string& run_dir) {
-  PrintEach(run_dir, [](const Checkpoint& checkpoint) {
+  PrintEach(run_dir, {}, [](const Checkpoint& checkpoint) {
     const checkpoint::Manifest manifest = ReadManifest(checkpoint);
     std::string line =
         fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, BytesOf(manifest),
@@ -75,8 +88,22 @@ void PrintCheckpoints(const std::string& run_dir) {
 }
 
 void VerifyCheckpoints(const std::string& run_dir) {
-  PrintEach(run_dir, [](const Checkpoint& checkpoint) {
-    VerifyCheckpoint(checkpoint, ReadManifest(checkpoint));
+  Tally tally;
+  const std::string weights = RunWeightsPath(run_dir);
+  if (std::filesystem::exists(weights)) {
+    tally.seen = 1;
+    try {
+      ReadSafetensors(weights, kInRunFolder);
+      Print("{}: whole\n", weights);
+    } catch (const Error& error) {
+      tally.damaged = 1;
+      Print("{}\n", error.what());
+    }
+  }
+  PrintEach(run_dir, tally, [](const Checkpoint& checkpoint) {
+    const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+    RequireFiles(checkpoint, manifest);
+    VerifyCheckpoint(checkpoint, manifest);
     return fmt::format("{}: whole", checkpoint.path);
   });
 }
@@ -89,14 +116,14 @@ void RequestCheckpoint(const std::string& run_dir) {
     throw CheckpointError("{}: there is no new checkpoint: {}/log.jsonl says why", run_dir,
                           run_dir);
   }
-  fmt::print("{}\n", CheckpointOf(run_dir, after).path);
+  Print("{}\n", CheckpointOf(run_dir, after).path);
 }
 
 void RequestStop(const std::string& run_dir) {
   Ask(run_dir, StopPath(run_dir));
   while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
   const int64_t newest = NewestStep(run_dir);
-  if (newest >= 0) fmt::print("{}\n", CheckpointOf(run_dir, newest).path);
+  if (newest >= 0) Print("{}\n", CheckpointOf(run_dir, newest).path);
 }
 
 }  // namespace lockstep

@@ -27,6 +27,7 @@
 #include "base/cores.h"
 #include "base/files/output_file.h"
 #include "base/host_name.h"
+#include "base/say.h"
 #include "comm/collective_bench.h"
 #include "comm/together.h"
 #include "launch/job/hosts.h"
@@ -477,7 +478,7 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
 
   const std::vector<std::vector<Finding>> ranks = Gather(findings, host);
   if (host.rank() == 0) {
-    fmt::print("{}", options.json ? JsonReport(ranks) : Report(ranks));
+    Print("{}", options.json ? JsonReport(ranks) : Report(ranks));
   }
   return WorstOf(ranks) == State::kFail ? ExitStatus::kUsage : ExitStatus::kDone;
 }

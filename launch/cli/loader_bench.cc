@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/round.h"
+#include "base/say.h"
 #include "comm/together.h"
 #include "data/feed/loader.h"
 #include "data/images/image_dataset.h"
@@ -127,23 +128,23 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
       {"waited_share", Round(loads.waiting / wall, 3)},
       {"limit", LimitOf(loads, reads)}};
   if (bench.json) {
-    fmt::print("{}\n", line.dump());
+    Print("{}\n", line.dump());
     return;
   }
   const int threads = input.loader.threads();
-  fmt::print("{:.0f} images/s: {} thread{} on each of {} rank{}, batches of {}\n", rate, threads,
-             threads == 1 ? "" : "s", world.size(), world.size() == 1 ? "" : "s", bench.batch);
-  fmt::print("{:.0f} for each core that was in use\n", line["per_core"].get<double>());
-  fmt::print(
+  Print("{:.0f} images/s: {} thread{} on each of {} rank{}, batches of {}\n", rate, threads,
+        threads == 1 ? "" : "s", world.size(), world.size() == 1 ? "" : "s", bench.batch);
+  Print("{:.0f} for each core that was in use\n", line["per_core"].get<double>());
+  Print(
       "threads: {:.0f}% reading files, {:.0f}% decoding, {:.0f}% resizing, {:.0f}% while the GPU "
       "does both, {:.0f}% normalising, {:.0f}% idle\n",
       100 * reads.files / all, 100 * reads.decoding / all, 100 * reads.resizing / all,
       100 * reads.gpu / all, 100 * normalizing / all, 100 * idle / all);
-  fmt::print("waiting for a batch: {:.0f}% of the time; the first came after {:.2f} s\n",
-             100 * loads.waiting / wall, first_batch_s);
-  fmt::print("the first epoch, which also fills caches: {:.0f} images/s\n",
-             line["first_epoch_images_per_s"].get<double>());
-  fmt::print("limit: {}\n", line["limit"].get<std::string>());
+  Print("waiting for a batch: {:.0f}% of the time; the first came after {:.2f} s\n",
+        100 * loads.waiting / wall, first_batch_s);
+  Print("the first epoch, which also fills caches: {:.0f} images/s\n",
+        line["first_epoch_images_per_s"].get<double>());
+  Print("limit: {}\n", line["limit"].get<std::string>());
 }
 
 }  // namespace lockstep

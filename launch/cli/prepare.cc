@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/cores.h"
+#include "base/say.h"
 #include "prepare/images.h"
 #include "prepare/shards.h"
 #include "prepare/tokens.h"
@@ -107,7 +108,7 @@ void PrepareCommand::Run() {
   } else {
     done = PrepareTokens(complete(line.tokens_options));
   }
-  fmt::print("{}\n", done);
+  Print("{}\n", done);
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/say.h"
 #include "launch/job/slurm_script.h"
 #include "trainer/config/config.h"
 
@@ -80,7 +81,7 @@ void SlurmCommand::Run(const std::string& program) {
   job.program = program;
   job.name = std::filesystem::path(job.configs.front()).stem();
   job.by_srun = line_->launcher == "srun";
-  fmt::print("{}", SlurmScript(job));
+  Print("{}", SlurmScript(job));
 }
 
 }  // namespace lockstep

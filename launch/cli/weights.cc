@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "base/say.h"
 #include "ckpt/weights.h"
@@ -22,6 +23,7 @@ std::optional<at::ScalarType> DtypeNamed(const std::string& name) {
 
 void ExportWeights(const std::vector<std::string>& sources, const std::string& output,
                    const std::string& dtype) {
+  OutputTarget target(output);
   std::vector<Weights> weights;
   for (const std::string& source : sources) weights.push_back(ReadWeights(source));
   TensorsByName tensors = weights.size() == 1 ? weights[0].tensors : MeanOf(weights);
@@ -33,7 +35,7 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
     has_statistics = has_statistics || name.ends_with("running_mean");
     named.push_back({name, tensor});
   }
-  WriteSafetensors(output, named, {{"format", "pt"}});
+  WriteSafetensors(std::move(target), named, {{"format", "pt"}});
   if (weights.size() > 1 && has_statistics) {
     Warn(
         fmt::format("{}: BatchNorm's statistics are means, too, not those of the mean weights: "
@@ -43,8 +45,8 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
   }
   std::vector<std::string> paths;
   for (const Weights& one : weights) paths.push_back(one.path);
-  fmt::print("{}: {} tensors{} of {}\n", output, named.size(),
-             paths.size() == 1 ? "" : ", the mean", fmt::join(paths, ", "));
+  Print("{}: {} tensors{} of {}\n", output, named.size(), paths.size() == 1 ? "" : ", the mean",
+        fmt::join(paths, ", "));
 }
 
 }  // namespace lockstep

@@ -25,6 +25,7 @@
 #include "comm/together.h"
 #include "launch/job/hosts.h"
 #include "launch/job/launcher.h"
+#include "launch/job/sign.h"
 #include "launch/job/stop_signals.h"
 #include "launch/machine/driver.h"
 #include "launch/machine/shared_memory.h"
@@ -56,6 +57,7 @@ bool Job::IsRank() { return FindLauncher(std::getenv) != Launcher::kNone; }
 Job::Job() {
   if (!IsRank()) {
     host_ = MakeAlone(at::kCPU);
+    Give(Sign::kMet);
     return;
   }
   RequireSharedMemory(LocalRanks(std::getenv));
@@ -68,11 +70,17 @@ Job::Job() {
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &term, nullptr);
+  // Ranks of one machine need no network, on which Open MPI would listen.
+  if (AreOnOneMachine(std::getenv)) setenv("OMPI_MCA_btl", "^tcp", /*overwrite=*/0);
+  // MPI would wait for ever for a rank that cannot make its files as large as they must be.
+  signal(SIGXFSZ, SIG_DFL);
   auto mpi = std::make_unique<MpiCommunicator>(flight_);
+  signal(SIGXFSZ, SIG_IGN);
   mpi_ = mpi.get();
   host_ = std::move(mpi);
   flight_.SetRank(host_->rank(), host_->world_size());
   watchdog_.emplace(*host_, mpi_->first_elsewhere(), flight_, PrintError, StopSignals::TakeTerm);
+  if (host_->rank() == 0) Give(Sign::kMet);
 }
 
 World Job::Connect(config::Config::Device wanted) {
@@ -106,6 +114,8 @@ World Job::Connect(config::Config::Device wanted) {
 }
 
 std::unique_ptr<Communicator> Job::ConnectGpus(at::Device device) {
+  // NCCL's own meeting place.
+  if (MachinesOf(places_) == 1) setenv("NCCL_SOCKET_IFNAME", "lo", /*overwrite=*/0);
   try {
     return MakeNccl(device, *host_, flight_);
   } catch (const Error& error) {
@@ -161,6 +171,7 @@ void Job::Leave() {
   gpus_.reset();
   if (mpi_ != nullptr) mpi_->Finalize();
   watchdog_.reset();
+  if (host_->rank() == 0) Give(Sign::kLeaves);
 }
 
 void Job::Fail(const Error& error) {

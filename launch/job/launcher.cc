@@ -41,4 +41,9 @@ int LocalRanks(const std::function<const char*(const char*)>& variable) {
   return std::max({1, ranks, Number(variable("PMIX_LOCAL_SIZE"))});
 }
 
+bool AreOnOneMachine(const std::function<const char*(const char*)>& variable) {
+  const int ranks = Number(variable("OMPI_COMM_WORLD_SIZE"));
+  return ranks > 0 && ranks == Number(variable("OMPI_COMM_WORLD_LOCAL_SIZE"));
+}
+
 }  // namespace lockstep

@@ -24,4 +24,7 @@ Launcher FindLauncher(const std::function<const char*(const char*)>& variable);
 // How many ranks of the job are on this machine, as the launcher says; 1: it does not.
 int LocalRanks(const std::function<const char*(const char*)>& variable);
 
+// Whether mpirun says that all of the job's ranks are.
+bool AreOnOneMachine(const std::function<const char*(const char*)>& variable);
+
 }  // namespace lockstep

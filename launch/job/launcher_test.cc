@@ -34,6 +34,18 @@ TEST(Launcher, IsToldByItsVariables) {
   EXPECT_EQ(Found({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}), Launcher::kNone);
 }
 
+TEST(Launcher, KnowsWhetherAllRanksAreOnThisMachine) {
+  const auto one = [](const Variables& variables) {
+    return AreOnOneMachine([&](const char* name) {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    });
+  };
+  EXPECT_TRUE(one({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
+  EXPECT_FALSE(one({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
+  EXPECT_FALSE(one({{"PMIX_RANK", "0"}}));
+}
+
 TEST(Launcher, RefusesRanksThatCouldNotMeet) {
   const auto error = [](const Variables& variables) {
     return MessageOf(ExitStatus::kUsage, [&] { Found(variables); });

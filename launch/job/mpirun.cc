@@ -1,10 +1,13 @@
 #include "launch/job/mpirun.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "launch/job/hosts.h"
@@ -13,6 +16,11 @@
 namespace lockstep {
 
 namespace {
+
+// Of Open MPI 4 and 5, and of its ranks' shared memory.
+constexpr std::string_view kFolders[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base",
+                                         "OMPI_MCA_btl_vader_backing_directory",
+                                         "OMPI_MCA_btl_sm_backing_directory"};
 
 // For --hosts, where the user has not set them.
 void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& command) {
@@ -56,7 +64,8 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
   // pages about them; one machine needs no network and no ssh; shared memory without process_vm_readv works in
   // containers.
   add({"env", "OMPI_MCA_orte_execute_quiet=1"});
-  if (machines.one()) add({"OMPI_MCA_plm=isolated"});
+  // Nothing of a job of one machine listens where others could reach it.
+  if (machines.one()) add({"OMPI_MCA_plm=isolated", "OMPI_MCA_oob_tcp_if_include=lo"});
   add({"OMPI_MCA_pml=ob1",
        machines.one() ? "OMPI_MCA_btl=self,vader" : "OMPI_MCA_btl=self,vader,tcp",
        "OMPI_MCA_btl_vader_single_copy_mechanism=none"});
@@ -86,18 +95,46 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
 }
 
 void RequireMpirun() {
-  if (!FindInPath("mpirun").empty()) return;
-  throw UsageError("mpirun is not installed: apt-get install openmpi-bin, or leave out -n");
+  if (FindInPath("mpirun").empty()) {
+    throw UsageError("mpirun is not installed: apt-get install openmpi-bin, or leave out -n");
+  }
+  // It keeps what ranks share in files, of which it does not notice that they cannot be written, and waits for ever.
+  constexpr rlim_t kLargestFile = rlim_t{64} << 20;
+  constexpr rlim_t kFiles = 128;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < kLargestFile) {
+    throw UsageError("ulimit -f allows files of {} KiB, and mpirun needs some of {}: raise it",
+                     limit.rlim_cur >> 10, kLargestFile >> 10);
+  }
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFiles) {
+    throw UsageError("ulimit -n allows {} open files, and mpirun needs {}: raise it",
+                     limit.rlim_cur, kFiles);
+  }
 }
 
 void KeepMpirunsFilesIn(const std::string& folder) {
   if (folder.empty()) return;
-  // Of Open MPI 4 and 5, and of its ranks' shared memory.
-  for (const char* variable :
-       {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base",
-        "OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"}) {
-    setenv(variable, folder.c_str(), /*overwrite=*/0);
+  for (const std::string_view variable : kFolders)
+    setenv(variable.data(), folder.c_str(), /*overwrite=*/0);
+}
+
+std::string WhatMpirunMayStumbleOver() {
+  std::vector<std::string> found;
+  // Of these it has some for each rank.
+  constexpr rlim_t kFewFiles = 1024;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFewFiles) {
+    found.push_back(fmt::format("ulimit -n is {}", limit.rlim_cur));
   }
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (std::ranges::find(kFolders, name) != std::end(kFolders)) continue;
+    for (const char* prefix : {"OMPI_MCA_", "PMIX_MCA_", "PRTE_MCA_", "OPAL_"}) {
+      if (name.starts_with(prefix)) found.emplace_back(text);
+    }
+  }
+  return fmt::format("{}", fmt::join(found, ", "));
 }
 
 }  // namespace lockstep

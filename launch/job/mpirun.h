@@ -31,11 +31,15 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
                                        const std::vector<std::string>& arguments,
                                        const std::vector<std::string>& variables);
 
-// Throws Error (kUsage) where there is none.
+// Throws Error (kUsage) where there is none, or this process's limits are too low for it.
 void RequireMpirun();
 
 // Has mpirun and its ranks keep their temporary files in `folder`, so that none is left where they are killed;
 // empty: in places of their own.
 void KeepMpirunsFilesIn(const std::string& folder);
+
+// What of this process's limits and environment mpirun may stumble over, in words; empty: nothing is known to. Not what
+// KeepMpirunsFilesIn() has set.
+std::string WhatMpirunMayStumbleOver();
 
 }  // namespace lockstep

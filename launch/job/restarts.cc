@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/error.h"
+#include "base/files/open_file.h"
 #include "comm/watch/flight_story.h"
 
 namespace lockstep {
@@ -21,7 +22,9 @@ constexpr double kFirstDelayS = 1;
 constexpr double kDelayGrowth = 5;
 
 int64_t StepInLog(const std::string& path) {
-  std::ifstream log(path);
+  constexpr size_t kMost = size_t{1} << 30;
+  std::string why;
+  std::istringstream log(ReadPlainFile(path, kInRunFolder, kMost, why));
   int64_t step = 0;
   for (std::string line; std::getline(log, line);) {
     const nlohmann::json event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -36,7 +39,7 @@ int64_t StepInLog(const std::string& path) {
 int64_t StepInFlights(const std::string& run_dir) {
   int64_t step = 0;
   try {
-    for (const Flight& flight : ReadFlights(run_dir)) {
+    for (const Flight& flight : ReadFlights(run_dir).read) {
       for (const Flight::Lane& lane : flight.lanes) {
         for (const FlightRecord& record : lane.records) step = std::max<int64_t>(step, record.step);
       }

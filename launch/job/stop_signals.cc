@@ -1,6 +1,7 @@
 #include "launch/job/stop_signals.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -12,7 +13,12 @@ constexpr int kSignals[] = {SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 std::atomic<bool> trains{false};
 std::atomic<bool> stop{false};
 std::atomic<bool> interrupt{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> demanded{0};  // SIGTERM, SIGHUP or SIGINT, the first that came
+std::atomic<int> demands{0};   // SIGTERM and SIGINT that came
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+// Seconds that a process that does not train yet may take to end in order.
+constexpr unsigned kPatience = 5;
 
 void EndBy(int number) {
   signal(number, SIG_DFL);
@@ -20,25 +26,34 @@ void EndBy(int number) {
 }
 
 void OnSignal(int number) {
-  if (number == SIGUSR2) {
-    stop = true;
-  } else if (!trains) {
-    EndBy(number);
-  } else if (number == SIGTERM || number == SIGHUP) {
-    stop = true;
-  } else if (interrupt.exchange(true)) {
-    EndBy(number);
+  if (number == SIGALRM) {
+    if (!trains) EndBy(demanded);
+    return;
   }
+  const bool is_demand = number == SIGTERM || number == SIGINT;
+  if (is_demand && demands.fetch_add(1) > 0) EndBy(number);
+  (number == SIGINT ? interrupt : stop) = true;
+}
+
+// Where nobody else would end the process.
+void OnSignalAlone(int number) {
+  int none = 0;
+  if (number != SIGUSR2 && number != SIGALRM && demanded.compare_exchange_strong(none, number)) {
+    alarm(kPatience);
+  }
+  OnSignal(number);
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(bool is_rank) {
   trains = stop = interrupt = false;
+  demanded = demands = 0;
   struct sigaction action {};
-  action.sa_handler = OnSignal;
+  action.sa_handler = is_rank ? OnSignal : OnSignalAlone;
   action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
+  sigfillset(&action.sa_mask);
+  if (!is_rank) sigaction(SIGALRM, &action, nullptr);
   for (const int number : kSignals) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);

@@ -1,11 +1,13 @@
 // StopSignals: what the signals that this process gets ask its run for.
 //
-//   SIGUSR2        stop after a step, to go on another time (from before the ranks have met)
-//   SIGTERM        the same, while the run trains; so does SIGHUP, of a terminal that is closed
-//   SIGINT         the same as its user's wish, while the run trains; the second ends the process
-// Before a run trains these three end the process, as ever.
+//   SIGUSR2, SIGTERM, SIGHUP   stop after a step, to go on another time
+//   SIGINT                     the same as its user's wish
+//   SIGTERM or SIGINT when one of them has come before end the process
+// A process that is no rank, was asked by another signal than SIGUSR2 and does not come to train within five seconds
+// ends. (docs/design.md, 'Starting and stopping', has the table.)
 //
-// Where a watchdog takes SIGTERM (comm/watch/watchdog.h) it asks TakeTerm().
+// A rank's SIGTERM its watchdog takes (comm/watch/watchdog.h), which asks TakeTerm(): mpirun sends it to end ranks that
+// would wait for one that has died.
 #pragma once
 
 #include "trainer/run/trainer.h"
@@ -15,7 +17,8 @@ namespace lockstep {
 // One in a process, for good: what comes while it ends must not end it otherwise.
 class StopSignals {
  public:
-  StopSignals();
+  // `is_rank`: others end it if need be.
+  explicit StopSignals(bool is_rank);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 

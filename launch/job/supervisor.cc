@@ -1,17 +1,23 @@
 #include "launch/job/supervisor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <sstream>
 
 #include "base/error.h"
+#include "launch/job/early_signals.h"
+#include "launch/job/mpirun.h"
 
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Between two looks whether a job that was asked to stop can.
 constexpr double kLookInterval = 0.02;
+
+// How long a job that does not train yet may take to end in order.
+constexpr std::chrono::seconds kPatience{5};
+
 constexpr double kLongTime = 3600;
 
 // Between two looks whether a job's rank 0 is there, and how long mpirun may live after it: ranks of a job that ends
@@ -28,6 +34,22 @@ int WaitForSignal(const sigset_t& taken, double seconds) {
   return std::max(0, sigtimedwait(&taken, nullptr, &time));
 }
 
+// That a rank ends with.
+constexpr int kStatuses[] = {0, 2, 3, 4, 5, 70, 75, 130};
+
+// What a launcher said in its own way, on one line.
+std::string OnOneLine(const std::string& text) {
+  constexpr size_t kMost = 400;
+  std::istringstream lines(text);
+  std::string line;
+  for (std::string word; lines >> word;) {
+    const bool is_rule = word.find_first_not_of('-') == std::string::npos;
+    if (!is_rule) line += (line.empty() ? "" : " ") + word;
+  }
+  if (line.size() > kMost) line = line.substr(0, kMost) + "...";
+  return line;
+}
+
 }  // namespace
 
 Supervisor::Supervisor() {
@@ -40,22 +62,24 @@ Supervisor::Supervisor() {
     // What is ignored (nohup) stays so.
     if (action.sa_handler != SIG_IGN) sigaddset(&taken_, number);
   }
-  pthread_sigmask(SIG_BLOCK, &taken_, &before_);
+  pthread_sigmask(SIG_BLOCK, &taken_, nullptr);
 }
 
-Supervisor::~Supervisor() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+Supervisor::~Supervisor() { LetEarlySignalsCome(); }
 
-Supervisor::End Supervisor::Run(const Program& program, const std::function<bool()>& can_stop) {
-  ChildProcess job(program.command, ChildProcess::Group::kOwn, /*output=*/-1, before_);
+Supervisor::End Supervisor::Run(const Program& program) {
+  Relay relay;
+  ChildProcess job(program.command, ChildProcess::Group::kOwn, relay.output(), MaskAtStart(),
+                   relay.error());
+  relay.Begin();
   bool told = false;
   int ends = 0;  // that the job was told of
   bool was_held = false;
   auto held_at = Clock::now();
   std::optional<ChildProcess::End> end;
   while (!(end = job.Poll())) {
-    const double interval = asked_ && !told   ? kLookInterval
-                            : program.is_held ? kHeldInterval
-                                              : kLongTime;
+    const bool waits = ends_ > 0 || (asked_ && (!told || !relay.Has(Sign::kTrains)));
+    const double interval = waits ? kLookInterval : program.is_held ? kHeldInterval : kLongTime;
     const int signal = WaitForSignal(taken_, interval);
     const bool is_held = program.is_held && program.is_held();
     was_held = was_held || is_held;
@@ -67,30 +91,64 @@ Supervisor::End Supervisor::Run(const Program& program, const std::function<bool
               .error = fmt::format("the ranks have ended, and {} waits for a machine that does not "
                                    "answer: it was killed",
                                    program.name),
-              .by_user = asked_ || ended_by_ != 0};
+              .by_user = asked_ || ended_by_ != 0,
+              .met = true};
     }
     if (signal == SIGUSR1) job.Send(signal);
-    if (signal != 0) OnSignal(signal, can_stop());
+    if (signal != 0) OnSignal(signal);
+    if (patient_for_ != 0 && ends_ == 0 && !relay.Has(Sign::kTrains) &&
+        Clock::now() > patient_until_) {
+      EndAtOnce(patient_for_);
+    }
+    if (ends > 0 && ends_ == 1 && Clock::now() > killed_at_) ++ends_;
     if (ends_ > ends) {
       job.Send(ends == 0 ? program.end_at_once : SIGKILL);
       ends = ends_;
-    } else if (asked_ && !told && can_stop()) {
+    } else if (asked_ && !told && relay.Has(Sign::kMet)) {
       job.Send(SIGUSR2);
       told = true;
     }
   }
+  relay.Finish();
   const bool by_user = asked_ || ended_by_ != 0;
-  if (end->signal != 0 && ended_by_ == 0) {
-    return {.status = static_cast<int>(ExitStatus::kPeer),
-            .error = fmt::format("{} was killed by signal {} ({}), and all of the job with it",
-                                 program.name, end->signal, strsignal(end->signal)),
-            .by_user = by_user};
-  }
-  return {.status = StatusOf(*end),
-          .error = "",
+  const std::string wrong = WhatIsWrong(program, *end, relay);
+  return {.status = wrong.empty() ? StatusOf(*end) : static_cast<int>(ExitStatus::kPeer),
+          .error = wrong,
           .by_user = by_user,
           // mpirun's own failures are 1, or further up.
-          .rank_killed = end->code > 128 && end->code <= 128 + SIGRTMAX};
+          .rank_killed = end->code > 128 && end->code <= 128 + SIGRTMAX,
+          .met = relay.Has(Sign::kMet),
+          .output_error = relay.output_error()};
+}
+
+// Of the end that a job came to where nothing else says so; empty: all is as it should be.
+std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::End& end,
+                                    const Relay& relay) const {
+  if (ended_by_ != 0 || relay.has_error()) return "";
+  if (end.signal != 0) {
+    return fmt::format("{} was killed by signal {} ({}), and all of the job with it", program.name,
+                       end.signal, strsignal(end.signal));
+  }
+  const bool by_rank = std::ranges::find(kStatuses, end.code) != std::end(kStatuses);
+  const bool is_well = end.code == static_cast<int>(ExitStatus::kDone);
+  const std::string said = OnOneLine(relay.held());
+  const std::string unusual = WhatMpirunMayStumbleOver();
+  const std::string why = fmt::format("{}{}{}{}", said.empty() ? "" : ": it says: ", said,
+                                      unusual.empty() ? "" : "; what may be the cause: ", unusual);
+  if (is_well && relay.Has(Sign::kLeaves)) return "";
+  if (!relay.Has(Sign::kMet) && program.launches) {
+    return fmt::format("{} ended with status {} before the ranks had met{}", program.name, end.code,
+                       why);
+  }
+  if (is_well) {
+    return fmt::format("{} ended with status 0, and the job has not come to its end", program.name);
+  }
+  // One that a signal has killed its watchdogs tell of.
+  if (by_rank || end.code > 128) return "";
+  return fmt::format(
+      "{} ended with status {}, which says that a rank was ended by its model's own "
+      "code or the launcher failed{}",
+      program.name, end.code, why);
 }
 
 std::optional<Supervisor::End> Supervisor::Pause(double seconds) {
@@ -98,7 +156,7 @@ std::optional<Supervisor::End> Supervisor::Pause(double seconds) {
   while (true) {
     const double left = std::chrono::duration<double>(until - Clock::now()).count();
     const int signal = WaitForSignal(taken_, std::max(left, 0.0));
-    if (signal != 0) OnSignal(signal, /*can_stop=*/true);
+    if (signal != 0) OnSignal(signal);
     if (asked_ || ended_by_ != 0) {
       return End{.status = StatusOf({.code = static_cast<int>(ExitStatus::kStopped)}),
                  .error = "",
@@ -108,18 +166,24 @@ std::optional<Supervisor::End> Supervisor::Pause(double seconds) {
   }
 }
 
-void Supervisor::OnSignal(int signal, bool can_stop) {
+void Supervisor::OnSignal(int signal) {
   if (signal == SIGCHLD || signal == SIGUSR1) return;
   const bool demands = signal == SIGTERM || signal == SIGINT;
   if (demands) ++demands_;
   // A terminal that closes sends SIGHUP twice.
-  const bool at_once = signal == SIGQUIT || (demands && demands_ > 1);
-  if (at_once || (!can_stop && signal != SIGUSR2)) {
-    ended_by_ = signal;
-    ++ends_;
+  if (signal == SIGQUIT || (demands && demands_ > 1)) EndAtOnce(signal);
+  if (signal != SIGUSR2 && patient_for_ == 0) {
+    patient_for_ = signal;
+    patient_until_ = Clock::now() + kPatience;
   }
   asked_ = true;
   if (signal == SIGINT) interrupted_ = true;
+}
+
+void Supervisor::EndAtOnce(int signal) {
+  ended_by_ = signal;
+  ++ends_;
+  if (ends_ == 1) killed_at_ = Clock::now() + kPatience;
 }
 
 int Supervisor::StatusOf(const ChildProcess::End& end) const {

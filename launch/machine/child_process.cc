@@ -16,7 +16,7 @@
 namespace lockstep {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group, int output,
-                           const sigset_t& mask) {
+                           const sigset_t& mask, int error) {
   const auto fail = [&](int number) {
     throw UsageError("{} cannot be started: {}", command[0], std::strerror(number));
   };
@@ -39,6 +39,10 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group,
     const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(nothing, STDIN_FILENO);
     if (output >= 0) dup2(output, STDOUT_FILENO);
+    if (error >= 0) dup2(error, STDERR_FILENO);
+    // What this process ignores its children should not, unless it was told to.
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     execvp(words[0], words.data());
     const int number = errno;

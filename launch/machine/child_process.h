@@ -28,10 +28,10 @@ class ChildProcess {
   // In a process group of its own the terminal's Ctrl-C and Ctrl-Z do not reach it.
   enum class Group { kOurs, kOwn };
 
-  // `command`: the program, looked for in $PATH, and its arguments. `output`: the file descriptor that it
-  // writes its standard output to; -1: this process's. It begins with the signals of `mask` blocked.
+  // `command`: the program, looked for in $PATH, and its arguments. `output` and `error`: the file descriptors that
+  // it has as its standard output and error; -1: this process's. It begins with the signals of `mask` blocked.
   ChildProcess(const std::vector<std::string>& command, Group group, int output,
-               const sigset_t& mask);
+               const sigset_t& mask, int error = -1);
   // Kills it, if it has not ended, and waits for that.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

@@ -9,7 +9,7 @@
 //
 // FAULT_LOG=FILE: each call that succeeded is recorded there, in order, as a line and, for a write, the
 // bytes after it:
-//   create PATH          open() that may make a file
+//   create PATH          open() or openat() that may make a file
 //   write PATH OFFSET BYTES
 //   truncate PATH BYTES
 //   sync PATH            fsync() of a file or a folder
@@ -133,6 +133,33 @@ static mode_t ModeOf(int flags, va_list arguments) {
   }
 OPEN(open)
 OPEN(open64)
+
+// The path of `name` in the open folder.
+static const char* PathIn(int folder, const char* name) {
+  static _Thread_local char path[8200];
+  if (folder == AT_FDCWD || name[0] == '/') return name;
+  snprintf(path, sizeof(path), "%s/%s", PathOf(folder), name);
+  return path;
+}
+
+#define OPENAT(function)                                                                   \
+  int function(int folder, const char* name, int flags, ...) {                             \
+    va_list arguments;                                                                     \
+    va_start(arguments, flags);                                                            \
+    const mode_t mode = ModeOf(flags, arguments);                                          \
+    va_end(arguments);                                                                     \
+    if ((flags & O_CREAT) != 0) FAIL_HERE(PathIn(folder, name), -1);                       \
+    const int file = REAL(function)(folder, name, flags, mode);                            \
+    if (file >= 0 && (flags & O_CREAT) != 0) Record(NULL, 0, "create %s\n", PathOf(file)); \
+    return file;                                                                           \
+  }
+OPENAT(openat)
+OPENAT(openat64)
+
+int unlinkat(int folder, const char* name, int flags) {
+  FAIL_HERE(PathIn(folder, name), -1);
+  RECORDED(REAL(unlinkat)(folder, name, flags), "unlink %s\n", PathIn(folder, name));
+}
 
 // Half of it is written where the process is killed.
 #define WRITE(name, offset_type)                                                       \

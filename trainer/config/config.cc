@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <regex>
@@ -17,6 +16,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/files/open_file.h"
 #include "base/nearest.h"
 #include "data/images/image_source.h"
 #include "trainer/config/config_comments.h"
@@ -225,13 +225,21 @@ void Anchor(Message& message, const FieldDescriptor& field, const fs::path& fold
   }
 }
 
-Config ParseFile(const std::string& path, Origins& origins) {
-  std::ifstream file(path);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) {
-    throw UsageError("{}: no such config file, or it is empty", path);
+constexpr size_t kMostText = size_t{16} << 20;  // of a config
+
+// What a config looks like, for one who brings YAML or a table; nothing where its first field was read.
+std::string LooksLike(const std::string& text, int line) {
+  std::istringstream lines(text);
+  std::string content;
+  for (int i = 1; i < line && std::getline(lines, content); ++i) {
+    const size_t begin = content.find_first_not_of(" \t\r");
+    if (begin != std::string::npos && content[begin] != '#') return "";
   }
-  const std::string text = content.str();
+  return "; a config looks like this: data { train: \"digits.csv\" } model { name: \"mlp\" } "
+         "(lockstep config --template shows every field)";
+}
+
+Config ParseFile(const std::string& path, const std::string& text, Origins& origins) {
   Config config;
   TextFormat::ParseInfoTree tree;
   FirstError error(text);
@@ -239,7 +247,8 @@ Config ParseFile(const std::string& path, Origins& origins) {
   parser.RecordErrorsTo(&error);
   parser.WriteLocationsTo(&tree);
   if (!parser.ParseFromString(text, &config)) {
-    throw UsageError("{}:{}:{}: {}", path, error.line(), error.column(), error.explanation());
+    throw UsageError("{}:{}:{}: {}{}", path, error.line(), error.column(), error.explanation(),
+                     LooksLike(text, error.line()));
   }
   CollectOrigins(config, tree, path, "", origins);
   VisitSetFields(config, "",
@@ -294,6 +303,11 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     value = '"' + escaped + '"';
   }
   message->GetReflection()->ClearField(message, field);
+  // Numbers may come as a list without its brackets.
+  if (field->is_repeated() && field->type() != FieldDescriptor::TYPE_STRING &&
+      value.find(',') != std::string::npos && !value.starts_with('[')) {
+    value = '[' + value + ']';
+  }
   // One value, or a list up to its end: never a second field behind it.
   const bool list =
       field->is_repeated() && value.starts_with('[') && value.find(']') + 1 == value.size();
@@ -781,7 +795,10 @@ std::string TemplateOf(const Message& message, const CommentLines& comments) {
 
 Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments) {
   Origins origins;
-  Config config = ParseFile(path, origins);
+  std::string why;
+  const std::string text = ReadGivenFile(path, kMostText, why);
+  if (!why.empty()) throw UsageError("{}: no config can be read from it: {}", path, why);
+  Config config = ParseFile(path, text, origins);
   for (const std::string& assignment : assignments) Assign(assignment, config, origins);
   Checker(config, path, origins).CheckAll(Files::kMustExist);
   FillDefaults(config, config);
@@ -792,7 +809,10 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& assig
 Config LoadRunConfig(const std::string& run_dir) {
   const std::string path = RunConfigPath(run_dir);
   Origins origins;
-  Config config = ParseFile(path, origins);
+  std::string why;
+  const std::string text = ReadPlainFile(path, kInRunFolder, kMostText, why);
+  if (!why.empty()) throw UsageError("{}: no run's config: {}", path, why);
+  Config config = ParseFile(path, text, origins);
   Checker(config, path, origins).CheckAll(Files::kMayBeGone);
   if (config.data().input_shape().empty() || config.data().classes() == 0) {
     throw UsageError("{}: not the config that a run left behind: name a run folder", path);

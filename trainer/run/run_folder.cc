@@ -1,12 +1,18 @@
 #include "trainer/run/run_folder.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <span>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/files/open_file.h"
 #include "base/say.h"
 #include "ckpt/weights.h"
 #include "trainer/config/config.h"
@@ -17,9 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // Gives the run's folder the first of the names RUN.1, RUN.2, ... that is free, and returns it.
-std::string MoveAway(std::string path, const std::string& job) {
+std::string MoveAway(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  const RunLock nobody_trains_in_it(path, job);
+  const RunLock nobody_trains_in_it(path, "that moves it away");
   for (int number = 1;; ++number) {
     const std::string free = fmt::format("{}.{}", path, number);
     if (fs::exists(free)) continue;
@@ -30,17 +36,20 @@ std::string MoveAway(std::string path, const std::string& job) {
 
 // What a process that was killed while it wrote leaves behind the last whole line is cut off.
 void CutTornLine(const std::string& path) {
-  std::error_code error;
-  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
-  if (error || bytes == 0) return;
-  std::ifstream file(path, std::ios::binary);
-  int64_t end = bytes;
-  for (char c = 0; end > 0; --end) {
-    file.seekg(end - 1);
-    if (!file.get(c)) throw CheckpointError("{}: cannot be read", path);
-    if (c == '\n') break;
+  std::string why;
+  const FileDescriptor file = OpenPlainFile(path, kInRunFolder, O_RDWR, why);
+  struct stat status {};
+  if (file.get() < 0 && access(path.c_str(), F_OK) != 0) return;
+  if (file.get() < 0) throw CheckpointError("{}: cannot be written: {}", path, why);
+  if (fstat(file.get(), &status) != 0) throw CheckpointError("{}: cannot be read", path);
+  int64_t end = status.st_size;
+  for (std::byte c{}; end > 0; --end) {
+    if (ReadAt(file, end - 1, {&c, 1}) != 1) throw CheckpointError("{}: cannot be read", path);
+    if (c == std::byte{'\n'}) break;
   }
-  if (end < bytes) fs::resize_file(path, static_cast<uintmax_t>(end));
+  if (end < status.st_size && ftruncate(file.get(), end) != 0) {
+    throw CheckpointError("{}: cannot be written: {}", path, std::strerror(errno));
+  }
 }
 
 }  // namespace
@@ -57,14 +66,24 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
   }
   if (fresh && fs::exists(folder)) {
     warnings_.push_back(
-        fmt::format("{}: the run that was there is now {}", path_, MoveAway(path_, job)));
+        fmt::format("{}: the run that was there is now {}", path_, MoveAway(path_)));
   }
   const bool made = !error && fs::create_directory(folder, error);
+  if (!made && !error && !fs::is_directory(folder))
+    error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
   if (made) SyncFolder(folder.parent_path().string(), kSaving);
   lock_.emplace(path_, job);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
   if (made) return;
+  for (const char* name : {"checkpoints", "flight"}) {
+    const fs::file_type type = fs::symlink_status(path_ + "/" + name).type();
+    if (type == fs::file_type::not_found || type == fs::file_type::directory) continue;
+    throw UsageError(
+        "{}/{}: is no folder but {}: a run writes below its own folder only; make the run folder "
+        "itself a link where it is to lie elsewhere",
+        path_, name, type == fs::file_type::symlink ? "a link" : "another thing");
+  }
   if (CheckpointIsRequested()) AnswerRequest();  // it was asked of a job that has ended
   RemoveLeftovers(path_);
   checkpoints_ = ListCheckpoints(path_);
@@ -107,7 +126,7 @@ void RunFolder::Begin(const config::Config& config) {
   WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
   const std::string log = path_ + "/log.jsonl";
   CutTornLine(log);
-  log_.emplace(log, kSaving);
+  log_.emplace(log, kSaving, kInRunFolder);
   log_bytes_ = static_cast<int64_t>(fs::file_size(log));
 }
 
@@ -148,7 +167,5 @@ void RunFolder::AnswerStop() {
   std::error_code ignored;
   fs::remove(StopPath(path_), ignored);
 }
-
-std::string StopPath(const std::string& run_dir) { return run_dir + "/STOP"; }
 
 }  // namespace lockstep

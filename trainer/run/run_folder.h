@@ -100,7 +100,4 @@ class RunFolder {
   std::string unwritten_;  // of the log
 };
 
-// A file that a user makes to have the run end after a step.
-std::string StopPath(const std::string& run_dir);
-
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/open_file.h"
 #include "base/files/safetensors.h"
 #include "data/arrays/cifar10.h"
 #include "data/arrays/mnist.h"
@@ -238,7 +239,7 @@ void LoadWeights(const config::Config& config, const Model& model) {
     return std::any_of(heads.begin(), heads.end(),
                        [&](const std::string& prefix) { return name.starts_with(prefix); });
   };
-  std::map<std::string, at::Tensor> found = ReadSafetensors(config.init_from());
+  std::map<std::string, at::Tensor> found = ReadSafetensors(config.init_from(), kGivenByUser);
   model.AdaptWeights(found);
   std::vector<NamedTensor> wanted = model.State();
   if (config.replace_head()) {

@@ -16,6 +16,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files/atomic_file.h"
+#include "base/files/open_file.h"
+#include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "base/host_name.h"
 #include "base/mix.h"
@@ -312,7 +314,7 @@ class Trainer {
                             order.const_data_ptr<int64_t>() + order.numel());
         if (world_.rank() != 0) return;
         const std::string path = ModelFile(*checkpoint);
-        CopyByName(path, ReadSafetensors(path), model_->State());
+        CopyByName(path, ReadSafetensors(path, kInCheckpoint), model_->State());
       });
     }
     step_.emplace(config_, *model_, preprocessing_, data_.train->spec(), sampler_.max_micro_batch(),
@@ -832,7 +834,7 @@ class Trainer {
     if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
     Together(world_.host, [&] {
       if (folder_ == nullptr) return;
-      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
+      WriteSafetensors(OutputTarget(RunWeightsPath(folder_->path())), model_->State(),
                        {{"format", "pt"},
                         {"lockstep_version", options.version},
                         {kStepOfWeights, std::to_string(total_steps_)}});
@@ -926,6 +928,7 @@ checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) 
   checkpoint::Manifest manifest;
   Together(world.host, [&] {
     manifest = ReadManifest(checkpoint);
+    RequireFiles(checkpoint, manifest);
     VerifyCheckpoint(checkpoint, manifest, world.rank(), world.size());
   });
   return manifest;
@@ -1089,6 +1092,11 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
 int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Extensions& extensions, const World& world) {
+  // Before there is work that could be lost.
+  std::optional<OutputTarget> target;
+  Together(world.host, [&] {
+    if (world.rank() == 0) target.emplace(output);
+  });
   const LoadedRun loaded = LoadRun(run, config, extensions, world, [&] {
     return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true,
                      extensions.datasets, world);
@@ -1098,8 +1106,9 @@ int64_t PredictRun(const std::string& run, const config::Config& config,
               EvaluationBatch(config, config.accumulation()),
               LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
   Together(world.host, [&] {
-    if (world.rank() != 0) return;
-    WriteFileAtomically(output, CsvOf(predictions, loaded.dataset->spec().class_names));
+    if (!target) return;
+    const std::string csv = CsvOf(predictions, loaded.dataset->spec().class_names);
+    target->Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(csv))); });
   });
   return loaded.dataset->size();
 }

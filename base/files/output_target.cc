@@ -1,0 +1,124 @@
+#include "base/files/output_target.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/open_file.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error NotWritten(const std::string& path, const std::string& why) {
+  return CheckpointError("{}: cannot be written: {}", path, why);
+}
+
+// Which of this process's descriptors /proc/self/fd/N names, where `folder` is that folder; nothing: it is another.
+std::optional<int> DescriptorNamed(const fs::path& folder, const std::string& name) {
+  const std::string own = fmt::format("/proc/{}/fd", getpid());
+  std::error_code error;
+  if (fs::canonical(folder, error) != own) return std::nullopt;
+  int number = 0;
+  const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (wrong != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
+}
+
+// A pipe opens once somebody reads it.
+FileDescriptor OpenThrough(const std::string& path, bool is_pipe) {
+  constexpr std::chrono::seconds kPatience{5};
+  constexpr std::chrono::milliseconds kInterval{20};
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    FileDescriptor file(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (file.get() >= 0) {
+      fcntl(file.get(), F_SETFL, fcntl(file.get(), F_GETFL) & ~O_NONBLOCK);
+      return file;
+    }
+    if (!is_pipe || errno != ENXIO) throw NotWritten(path, std::strerror(errno));
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw NotWritten(path, "it is a pipe that nobody reads");
+    }
+    std::this_thread::sleep_for(kInterval);
+  }
+}
+
+}  // namespace
+
+OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
+  if (path_.empty()) throw UsageError("\"\": is no name of a file to write");
+  constexpr int kMostLinks = 40;  // the system's own limit
+  fs::path target = path_;
+  struct stat status {};
+  bool is_there = false;
+  for (int links = 0;; ++links) {
+    if (links > kMostLinks) throw NotWritten(path_, "links lead in a circle");
+    const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+    if (const std::optional<int> number = DescriptorNamed(folder, target.filename())) {
+      through_ = FileDescriptor(fcntl(*number, F_DUPFD_CLOEXEC, 0));
+      if (through_.get() < 0) throw NotWritten(path_, std::strerror(errno));
+      return;
+    }
+    is_there = lstat(target.c_str(), &status) == 0;
+    if (!is_there && errno != ENOENT) throw NotWritten(path_, std::strerror(errno));
+    if (!is_there || !S_ISLNK(status.st_mode)) break;
+    std::error_code error;
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) throw NotWritten(path_, error.message());
+    // What another process has open is reached through such a link alone.
+    if (next.string().find(":[") != std::string::npos) break;
+    target = next.is_absolute() ? next : folder / next;
+  }
+  if (is_there && S_ISLNK(status.st_mode) && stat(target.c_str(), &status) != 0) {
+    throw NotWritten(path_, std::strerror(errno));
+  }
+  if (is_there &&
+      (S_ISDIR(status.st_mode) || S_ISBLK(status.st_mode) || S_ISSOCK(status.st_mode))) {
+    throw NotWritten(path_, fmt::format("it is {}", KindName(status.st_mode)));
+  }
+  if (is_there && !S_ISREG(status.st_mode)) {
+    through_ = OpenThrough(target, S_ISFIFO(status.st_mode));
+    return;
+  }
+  replaced_ = target;
+  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    throw NotWritten(path_, fmt::format("{}: {}", folder, std::strerror(errno)));
+  }
+  if (!fs::is_directory(folder)) throw NotWritten(path_, folder + " is no folder");
+}
+
+void OutputTarget::Write(const std::function<void(const AppendBytes&)>& write) {
+  if (through_.get() < 0) {
+    WriteFileAtomically(replaced_, write);
+    return;
+  }
+  write([&](std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(through_.get(), bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        throw CheckpointError("{}: cannot be written: {}", path_, std::strerror(errno));
+      }
+      bytes = bytes.subspan(static_cast<size_t>(written));
+    }
+  });
+  // What some file systems keep to themselves until now.
+  if (close(through_.Release()) != 0 && errno != EINTR) {
+    throw CheckpointError("{}: cannot be written: {}", path_, std::strerror(errno));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// Where a user wants a result: a file, or what is no plain file (a pipe, a device, /dev/stdout).
+//
+// Promise: a plain file is replaced once the new one is whole (base/files/atomic_file.h), and so is the one that a link
+// leads to; the link stays. Through what is no plain file, and through what this process has open already (/dev/stdout,
+// /dev/fd/5), the bytes are written as they come; it is never replaced. No disk's device is written to.
+//
+// what can fail -> what the caller sees -> the test that shows it (base/files/output_target_test.cc)
+//   no folder, no permission, a folder, a disk, links in a circle -> Error (kCheckpoint), before there is work that
+//     could be lost -> OutputTarget.SaysAtOnceWhatCannotBeWritten
+//   a pipe that nobody reads -> likewise, after five seconds -> OutputTarget.WaitsForAReaderFiveSeconds
+//   its reader leaves, a full disk -> Error (kCheckpoint) -> OutputTarget.SaysThatItsReaderLeft
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/files/atomic_file.h"
+#include "base/files/file_descriptor.h"
+
+namespace lockstep {
+
+class OutputTarget {
+ public:
+  // Throws Error (kUsage, kCheckpoint).
+  explicit OutputTarget(std::string path);
+
+  // Once. `write` is called with the function that appends. Throws Error (kCheckpoint), and whatever `write` throws.
+  void Write(const std::function<void(const AppendBytes&)>& write);
+
+ private:
+  std::string path_;      // as the user knows it
+  std::string replaced_;  // the plain file; empty: it is written through
+  FileDescriptor through_;
+};
+
+}  // namespace lockstep

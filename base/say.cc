@@ -1,0 +1,80 @@
+#include "base/say.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+namespace lockstep {
+namespace {
+
+std::atomic<int> output_error{0};
+
+// Returns errno where it comes to nothing, else 0.
+int WriteAll(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+void WriteOutput(std::string_view text) {
+  const int error = WriteAll(STDOUT_FILENO, text);
+  int none = 0;
+  if (error != 0 && error != EPIPE) output_error.compare_exchange_strong(none, error);
+}
+
+// In one write, so that the lines of several processes do not mix.
+void WriteMessage(std::string_view kind, const std::string& what) {
+  WriteAll(STDERR_FILENO, fmt::format("lockstep: {}: {}\n", kind, Printable(what)));
+}
+
+}  // namespace
+
+void SecureStandardStreams() {
+  for (int file = STDIN_FILENO; file <= STDERR_FILENO; ++file) {
+    // It gets the lowest number that is free, which is this one.
+    if (fcntl(file, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
+  }
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+void Announce(const std::string& line) { WriteAll(STDERR_FILENO, Printable(line) + "\n"); }
+
+void Warn(const std::string& what) { WriteMessage("warning", what); }
+
+void PrintError(const std::string& what) { WriteMessage("error", what); }
+
+void PrintText(std::string_view text) { WriteOutput(Printable(text)); }
+
+void PrintControl(std::string_view sequence) { WriteOutput(sequence); }
+
+int OutputError() { return output_error; }
+
+std::string Printable(std::string_view text) {
+  std::string printable;
+  printable.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    // U+0080 to U+009F in UTF-8: terminals take them for sequences, too.
+    const bool is_c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
+    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+      printable += fmt::format("\\x{:02x}", c);
+    } else if (is_c1) {
+      printable += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else {
+      printable += text[i];
+    }
+  }
+  return printable;
+}
+
+}  // namespace lockstep

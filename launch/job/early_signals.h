@@ -1,0 +1,18 @@
+// Signals that come before main() has begun.
+//
+// A program that links LibTorch spends a third of a second on loading it, and a signal that asks a run to stop would
+// end the process in that time. From before the first library's constructor on these wait: SIGUSR2, SIGTERM, SIGHUP,
+// SIGINT (.preinit_array, System V ABI).
+#pragma once
+
+#include <signal.h>
+
+namespace lockstep {
+
+// The signals that were blocked when the program was started.
+const sigset_t& MaskAtStart();
+
+// To be called where nothing takes the signals that wait: each does what it does by default.
+void LetEarlySignalsCome();
+
+}  // namespace lockstep

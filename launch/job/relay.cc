@@ -1,0 +1,149 @@
+#include "launch/job/relay.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr char kSeparator = '\x1e';
+constexpr size_t kMostHeld = size_t{64} << 10;
+constexpr std::string_view kOurs = "lockstep: ";
+constexpr std::string_view kError = "lockstep: error: ";
+
+// As much as can be; returns why that was not all (errno), else 0.
+int Write(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool SignReader::Has(Sign sign) const { return signs_[static_cast<size_t>(sign)]; }
+
+std::string SignReader::Add(std::string_view piece) {
+  pending_ += piece;
+  return Take(/*all=*/false);
+}
+
+std::string SignReader::Finish() { return Take(/*all=*/true); }
+
+std::string SignReader::Take(bool all) {
+  const std::string example = TextOf(Sign::kMet);
+  std::string text;  // pending_ without the signs
+  std::string_view rest = pending_;
+  while (!rest.empty()) {
+    const size_t at = rest.find(kSeparator);
+    text += rest.substr(0, at);
+    if (at == std::string_view::npos) {
+      rest = {};
+      break;
+    }
+    rest.remove_prefix(at);
+    const std::string_view sign = rest.substr(0, example.size());
+    // All but the letter.
+    const size_t letter = example.size() - 2;
+    const bool may_be =
+        std::string_view(example).substr(0, letter).starts_with(sign.substr(0, letter));
+    if (may_be && sign.size() < example.size() && !all) break;
+    if (may_be && sign.size() == example.size() && sign.back() == kSeparator) {
+      signs_[static_cast<unsigned char>(sign[letter]) % signs_.size()] = true;
+      rest.remove_prefix(example.size());
+    } else {
+      text += rest.front();
+      rest.remove_prefix(1);
+    }
+  }
+  std::string passed;
+  std::string_view lines = text;
+  while (!lines.empty()) {
+    const size_t end = lines.find('\n');
+    // What is no whole line may still be ours or not.
+    if (end == std::string_view::npos && !all && !Has(Sign::kMet)) break;
+    const std::string_view line = lines.substr(0, end == std::string_view::npos ? end : end + 1);
+    PassLine(line, passed);
+    lines.remove_prefix(line.size());
+  }
+  if (Has(Sign::kMet)) passed.insert(0, std::exchange(held_, {}));
+  pending_ = std::string(lines) + std::string(rest);
+  return passed;
+}
+
+void SignReader::PassLine(std::string_view line, std::string& passed) {
+  if (line.starts_with(kError)) has_error_ = true;
+  if (Has(Sign::kMet) || line.starts_with(kOurs)) {
+    passed += line;
+  } else if (held_.size() < kMostHeld) {
+    held_ += line;
+  }
+}
+
+Relay::Pipe Relay::MakePipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw UsageError("no pipe: {}", std::strerror(errno));
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+Relay::Relay() : output_(MakePipe()), error_(MakePipe()), ended_(eventfd(0, EFD_CLOEXEC)) {
+  if (ended_.get() < 0) throw UsageError("no event: {}", std::strerror(errno));
+}
+
+Relay::~Relay() { Finish(); }
+
+void Relay::Begin() {
+  output_.writing = {};
+  error_.writing = {};
+  output_thread_ = std::thread([this] {
+    Pump(output_, [this](std::string_view piece) {
+      const int error = Write(STDOUT_FILENO, piece);
+      if (error != EPIPE && output_error_ == 0) output_error_ = error;
+    });
+  });
+  error_thread_ = std::thread([this] {
+    Pump(error_, [this](std::string_view piece) { Write(STDERR_FILENO, signs_.Add(piece)); });
+    Write(STDERR_FILENO, signs_.Finish());
+  });
+}
+
+// Processes that the job has left behind may still hold the pipe: what is in it when the job has ended is all.
+template <typename Take>
+void Relay::Pump(const Pipe& pipe, const Take& take) const {
+  std::array<char, 16384> piece;
+  while (true) {
+    std::array<pollfd, 2> waited{pollfd{.fd = pipe.reading.get(), .events = POLLIN},
+                                 pollfd{.fd = ended_.get(), .events = POLLIN}};
+    if (poll(waited.data(), waited.size(), -1) < 0 && errno != EINTR) return;
+    if (waited[0].revents == 0) {
+      if (waited[1].revents != 0) return;
+      continue;
+    }
+    const ssize_t count = read(pipe.reading.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    take(std::string_view(piece.data(), static_cast<size_t>(count)));
+  }
+}
+
+void Relay::Finish() {
+  if (!output_thread_.joinable()) return;
+  const uint64_t one = 1;
+  (void)!write(ended_.get(), &one, sizeof(one));
+  output_thread_.join();
+  error_thread_.join();
+}
+
+}  // namespace lockstep

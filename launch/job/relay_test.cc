@@ -1,0 +1,56 @@
+#include "launch/job/relay.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+const std::string kMetText = TextOf(Sign::kMet);
+
+TEST(SignReader, TakesSignsOut) {
+  SignReader reader;
+  EXPECT_EQ(reader.Add("lockstep: one\n" + kMetText + "two\n"), "lockstep: one\ntwo\n");
+  EXPECT_TRUE(reader.Has(Sign::kMet));
+  EXPECT_FALSE(reader.Has(Sign::kLeaves));
+  EXPECT_EQ(reader.Add("three" + TextOf(Sign::kLeaves)), "three");
+  EXPECT_TRUE(reader.Has(Sign::kLeaves));
+}
+
+TEST(SignReader, FindsThemInPiecesOfAnySize) {
+  const std::string text = "lockstep: a\n" + kMetText + "b\x1e" + "c\n" + TextOf(Sign::kTrains);
+  for (size_t size = 1; size <= text.size(); ++size) {
+    SignReader reader;
+    std::string passed;
+    for (size_t at = 0; at < text.size(); at += size) passed += reader.Add(text.substr(at, size));
+    passed += reader.Finish();
+    EXPECT_EQ(passed,
+              "lockstep: a\nb\x1e"
+              "c\n")
+        << size;
+    EXPECT_TRUE(reader.Has(Sign::kMet) && reader.Has(Sign::kTrains)) << size;
+  }
+}
+
+TEST(SignReader, HoldsBackWhatALauncherSaysUntilRanksHaveMet) {
+  SignReader reader;
+  EXPECT_EQ(reader.Add("-----\nno such policy\nlockstep: error: mine\nmo"),
+            "lockstep: error: mine\n");
+  EXPECT_TRUE(reader.has_error());
+  EXPECT_EQ(reader.held(), "-----\nno such policy\n");
+  EXPECT_EQ(reader.Add("re\n" + kMetText), "-----\nno such policy\nmore\n");
+  EXPECT_EQ(reader.held(), "");
+}
+
+TEST(SignReader, SaysInTheEndWhatWasHeld) {
+  SignReader reader;
+  EXPECT_EQ(reader.Add("no rank\x1e"
+                       "lockst"),
+            "");
+  EXPECT_EQ(reader.Finish(), "");
+  EXPECT_EQ(reader.held(),
+            "no rank\x1e"
+            "lockst");
+}
+
+}  // namespace
+}  // namespace lockstep

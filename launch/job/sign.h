@@ -1,0 +1,27 @@
+// Signs: what a job's rank 0 lets the process know that supervises it.
+//
+// They go through standard error, between control characters, as that is the one way that leads through every launcher
+// and from every machine; launch/job/relay.h takes them out.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+enum class Sign : char {
+  kMet = 'm',     // all ranks have met, and take SIGUSR2
+  kTrains = 't',  // what comes now is lost if it is not saved
+  kLeaves = 'l',  // the job is done, or stopped as it was asked to
+};
+
+// What is written for it.
+std::string TextOf(Sign sign);
+
+// Gives it, where this process is supervised (launch/job/supervised_job.h).
+void Give(Sign sign);
+
+// An environment variable that a supervised job finds: its name, which is no other's and which the run folder's lock has
+// from when its ranks have met.
+inline constexpr char kJobName[] = "LOCKSTEP_JOB";
+
+}  // namespace lockstep

@@ -1,0 +1,371 @@
+"""What users and machines do to a command, case by case: it ends in time, with the documented status and one line, leaves
+nothing running, and changes nothing outside its run folder and its output.
+
+Each case has a copy of one trained run, some data, and a tree of bystanders that must stay what it is. Every commit runs
+a third of them, drawn by its seed.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+
+import pytest
+
+from harness import BUG, CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, PEER, USAGE, processes_with, train, wait_until, write_config
+
+LIMIT_S = 10
+SEED = int(os.environ.get("SEED", "1"))
+SHARE = 3
+RUN = "run"
+CONFIG = "config.pbtxt"
+TEXT = f"""data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }} model {{ name: "mlp" mlp {{ hidden: [8] }} }}
+epochs: 2 global_batch: 64 checkpoint {{ every_steps: 20 keep: 2 }}"""
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    command: str  # of a shell in the case's folder; {L} is the program
+    status: object  # or a set
+    says: tuple = ()  # parts of the one line on standard error
+    plant: object = None  # called with the folder before
+    check: object = None  # called with the folder and what the command wrote to standard output
+    lines: int = 1  # on standard error, of ours
+
+
+CASES = []
+
+
+def case(name, command, status, *says, **more):
+    CASES.append(Case(name, command, status, says, **more))
+
+
+def folder_of(path, name):
+    return path / RUN / name
+
+
+# ---- Outputs that are no plain files ---------------------------------------------------------------------------------
+
+
+def plant_outputs(folder):
+    out = folder / "out"
+    out.mkdir()
+    (out / "file").write_text("before")
+    (out / "link").symlink_to("file")
+    (out / "dangling").symlink_to("made")
+    (out / "circle").symlink_to("circle")
+    (out / "null").symlink_to("/dev/null")
+    (out / "folder").mkdir()
+    os.mkfifo(out / "pipe")
+    os.mknod(out / "socket", stat.S_IFSOCK | 0o600)
+
+
+def has_output(name, link=False):
+    def check(folder, out):
+        path = folder / "out" / name
+        assert path.stat().st_size > 20
+        assert path.is_symlink() == link
+
+    return check
+
+
+def stays(name, kind):
+    def check(folder, out):
+        assert kind((folder / "out" / name).lstat().st_mode)
+
+    return check
+
+
+def wrote_to_stdout(folder, out):
+    assert len(out) > 100
+
+
+WRITERS = {
+    "predict": "predict run --input digits.csv --output {O}",
+    "export": "export run --output {O}",
+    "average": "average run@40 run@46 --output {O}",
+}
+for writer, words in WRITERS.items():
+    def to(target, words=words):
+        return "{L} " + words.replace("{O}", target)
+
+    case(f"{writer}-file", to("out/file"), DONE, plant=plant_outputs, check=has_output("file"), lines=0)
+    case(f"{writer}-new", to("out/new"), DONE, plant=plant_outputs, check=has_output("new"), lines=0)
+    case(f"{writer}-link", to("out/link"), DONE, plant=plant_outputs, check=has_output("link", link=True), lines=0)
+    case(f"{writer}-dangling", to("out/dangling"), DONE, plant=plant_outputs, check=has_output("made"), lines=0)
+    case(f"{writer}-circle", to("out/circle"), CHECKPOINT, "out/circle: cannot be written", plant=plant_outputs)
+    case(f"{writer}-folder", to("out/folder"), CHECKPOINT, "out/folder: cannot be written: it is a folder", plant=plant_outputs)
+    case(f"{writer}-socket", to("out/socket"), CHECKPOINT, "it is a socket", plant=plant_outputs, check=stays("socket", stat.S_ISSOCK))
+    case(f"{writer}-nowhere", to("nowhere/file"), CHECKPOINT, "nowhere/file: cannot be written: nowhere: No such file")
+    case(f"{writer}-long", to("x" * 300), CHECKPOINT, "File name too long")
+    case(f"{writer}-empty", to("''"), USAGE)
+    case(f"{writer}-null", to("/dev/null"), DONE, lines=0, check=lambda folder, out: stat.S_ISCHR(os.stat("/dev/null").st_mode) or pytest.fail("/dev/null"))
+    case(f"{writer}-null-link", to("out/null"), DONE, plant=plant_outputs, check=stays("null", stat.S_ISLNK), lines=0)
+    case(f"{writer}-dev-full", to("/dev/full"), CHECKPOINT, "/dev/full: cannot be written: No space left on device")
+    case(f"{writer}-stdout", to("/dev/stdout"), DONE, check=wrote_to_stdout, lines=0)
+    case(f"{writer}-fd", to("/dev/fd/5") + " 5>out/fd", DONE, plant=plant_outputs, check=has_output("fd"), lines=0)
+    case(f"{writer}-closed-fd", to("/proc/self/fd/77"), CHECKPOINT, "/proc/self/fd/77: cannot be written")
+    case(f"{writer}-pipe", "cat out/pipe > out/piped & " + to("out/pipe") + "; s=$?; wait; exit $s", DONE, plant=plant_outputs, check=has_output("piped"), lines=0)
+    case(f"{writer}-pipe-alone", to("out/pipe"), CHECKPOINT, "it is a pipe that nobody reads", plant=plant_outputs, check=stays("pipe", stat.S_ISFIFO))
+    case(f"{writer}-substitution", to(">(cat > out/substituted)") + "; s=$?; wait; exit $s", DONE, plant=plant_outputs, lines=0)
+    case(f"{writer}-two-ranks" if writer == "predict" else f"{writer}-below-file", to("out/file/x") if writer != "predict" else to("out/file").replace("{L}", "{L} -n 2"), DONE if writer == "predict" else CHECKPOINT, *([] if writer == "predict" else ["Not a directory"]), plant=plant_outputs, lines=0 if writer == "predict" else 1)
+
+# ---- Streams that are closed, full, or not read ----------------------------------------------------------------------
+
+STREAMS = {
+    "no-stdin": "<&-",
+    "no-stdout": ">&-",
+    "no-stderr": "2>&-",
+    "none": "<&- >&- 2>&-",
+    "full-stdout": ">/dev/full",
+    "full-stderr": "2>/dev/full",
+    "full": ">/dev/full 2>&1",
+    "unread": "| true",
+    "unread-both": "2>&1 | true",
+}
+
+
+def trained(folder, out):
+    assert (folder / "new" / "weights.safetensors").exists()
+
+
+STREAMED = {
+    "train": ("train config.pbtxt --set run_dir=new", trained),
+    "train-2": ("-n 2 train config.pbtxt --set run_dir=new", trained),
+    "restarts": ("--restarts 2 train config.pbtxt --set run_dir=new", trained),
+    "predict": ("predict run --input digits.csv --output new.csv", lambda folder, out: (folder / "new.csv").stat()),
+    "export": ("export run --output new.safetensors", lambda folder, out: (folder / "new.safetensors").stat()),
+    "evaluate": ("evaluate run", None),
+    "checkpoints": ("checkpoints run", None),
+    "template": ("config --template", None),
+}
+for command, (words, check) in STREAMED.items():
+    for stream, text in STREAMS.items():
+        # What is printed is the result of the last three, and a result that is lost is an error.
+        loses = check is None and stream in ("full-stdout", "full")
+        case(
+            f"{command}-{stream}",
+            "{L} " + words + " " + text + ("; exit ${PIPESTATUS[0]}" if "|" in text else ""),
+            CHECKPOINT if loses else DONE,
+            *(["standard output cannot be written: No space left on device"] if loses and stream != "full" else []),
+            check=check,
+            lines=1 if loses and stream != "full" else 0,
+        )
+
+# ---- Files that are not what they seem -------------------------------------------------------------------------------
+
+
+def replaced(name, kind):
+    def plant(folder):
+        path = folder_of(folder, name)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.exists():
+            path.unlink()
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        elif kind == "socket":
+            os.mknod(path, stat.S_IFSOCK | 0o600)
+        elif kind == "device":
+            path.symlink_to("/dev/zero")
+        elif kind == "link":
+            path.symlink_to(folder / "bystanders" / ("folder" if name in ("checkpoints", "flight") else "file"))
+        elif kind == "empty":
+            path.touch()
+        elif kind == "huge":
+            with open(path, "wb") as file:
+                file.truncate(1 << 42)
+        elif kind == "garbage":
+            path.write_bytes(random.Random(name).randbytes(5000))
+
+    return plant
+
+
+MANIFEST = "checkpoints/step-000000000046/manifest.pb"
+MODEL = "checkpoints/step-000000000046/model.safetensors"
+STATE = "checkpoints/step-000000000046/state-0.safetensors"
+READERS = {
+    "train": "{L} train config.pbtxt --set run_dir=run --set epochs=3",
+    "train-2": "{L} -n 2 train config.pbtxt --set run_dir=run --set epochs=3",
+    "verify": "{L} verify run",
+    "evaluate": "{L} evaluate run@46",
+    "export": "{L} export run@46 --output weights",
+    "checkpoints": "{L} checkpoints run",
+}
+for kind in ("pipe", "folder", "socket", "device", "link", "empty", "huge", "garbage"):
+    for name in (MANIFEST, MODEL, STATE):
+        short = pathlib.Path(name).stem
+        for reader in ("train", "verify", "evaluate", "export"):
+            # Another checkpoint is there to go on from.
+            status = DONE if reader == "train" else CHECKPOINT
+            case(f"{reader}-{short}-{kind}", READERS[reader], status, plant=replaced(name, kind), lines={DONE: 1}.get(status, 1))
+    for name, readers in (("lock", ("train", "train-2")), ("log.jsonl", ("train",)), ("config.pbtxt", ("evaluate",)), ("weights.safetensors", ("verify",)), ("checkpoints", ("train", "verify")), ("flight", ("train",))):
+        for reader in readers:
+            plain = kind in ("empty", "garbage", "huge")
+            if (name in ("lock", "log.jsonl") and plain) or (name in ("checkpoints", "flight") and kind == "folder"):
+                continue
+            status = {USAGE, CHECKPOINT}
+            case(f"{reader}-{name.partition('.')[0]}-{kind}", READERS[reader], status, plant=replaced(name, kind))
+
+# ---- Launchers that fail or lie --------------------------------------------------------------------------------------
+
+
+def plant_launcher(script):
+    def plant(folder):
+        (folder / "bin").mkdir()
+        (folder / "bin/mpirun").write_text("#!/bin/bash\n" + script)
+        (folder / "bin/mpirun").chmod(0o755)
+
+    return plant
+
+
+LAUNCHED = {
+    "train": "train config.pbtxt --set run_dir=new",
+    "evaluate": "evaluate run",
+    "predict": "predict run --input digits.csv --output new.csv",
+}
+for command, words in LAUNCHED.items():
+    for name, script, says in (
+        ("nothing", "exit 0", "mpirun ended with status 0 before the ranks had met"),
+        ("fails", "exit 1", "mpirun ended with status 1 before the ranks had met"),
+        ("talks", "echo ------; echo no such policy >&2; exit 213", "it says: no such policy"),
+        ("dies", "kill -SEGV $$", "mpirun was killed by signal 11"),
+        ("lies", "printf '\\x1elockstep:m\\x1e' >&2; exit 0", "mpirun ended with status 0, and the job has not come to its end"),
+    ):
+        case(f"launcher-{name}-{command}", "PATH=$PWD/bin:$PATH {L} -n 2 " + words, PEER, says, plant=plant_launcher(script))
+    case(f"launcher-junk-{command}", "OMPI_MCA_rmaps_base_mapping_policy=junk {L} -n 2 " + words, PEER, "OMPI_MCA_rmaps_base_mapping_policy=junk")
+    case(f"launcher-prefix-{command}", "OPAL_PREFIX=/nowhere {L} -n 2 " + words, PEER, "OPAL_PREFIX=/nowhere")
+    case(f"launcher-files-{command}", "ulimit -n 40; {L} -n 2 " + words, USAGE, "ulimit -n allows 40 open files")
+    case(f"launcher-size-{command}", "ulimit -f 10; {L} -n 2 " + words, USAGE, "ulimit -f allows files of 10 KiB")
+    hangs = plant_launcher("trap '' TERM; exec sleep 600")
+    stop = " & for i in 1 2 3; do sleep .5; kill -TERM $!; done; wait $!"
+    case(f"launcher-hangs-{command}", "PATH=$PWD/bin:$PATH {L} -n 2 " + words + stop, 128 + signal.SIGTERM, plant=hangs, lines=0)
+case("launcher-none", "PATH=/nowhere {L} -n 2 evaluate run", USAGE, "mpirun is not installed")
+
+
+# ---- Safetensors of others -------------------------------------------------------------------------------------------
+
+
+def weights_with(change):
+    """run/weights.safetensors, as `change` of its header and bytes makes it."""
+
+    def plant(folder):
+        path = folder_of(folder, "weights.safetensors")
+        whole = path.read_bytes()
+        (length,) = struct.unpack("<Q", whole[:8])
+        header, data = json.loads(whole[8 : 8 + length]), whole[8 + length :]
+        header, data = change(header, data)
+        text = header if isinstance(header, bytes) else json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+    return plant
+
+
+def overlap(header, data):
+    names = [name for name in header if name != "__metadata__"]
+    header[names[1]] = dict(header[names[0]])
+    return header, data
+
+
+def flip(header, data):
+    return header, data[:-1] + bytes([data[-1] ^ 1])
+
+
+for name, change in {
+    "overlap": overlap,
+    "trailing": lambda header, data: (header, data + b"x"),
+    "flip": flip,
+    "truncated": lambda header, data: (header, data[:-1]),
+    "negative": lambda header, data: ({**header, "0.weight": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, data),
+    "no-json": lambda header, data: (b"{", data),
+}.items():
+    for reader in ("{L} verify run", "{L} evaluate run", "{L} export run --output weights", "{L} train second.pbtxt --set run_dir=new --set init_from=run/weights.safetensors"):
+        case(f"weights-{name}-{reader.split()[1]}", reader, CHECKPOINT, plant=weights_with(change))
+
+
+# ---- Running them ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base")
+    write_config(folder, TEXT)
+    shutil.copy(DIGITS, folder / "digits.csv")
+    (folder / "second.pbtxt").write_text((folder / CONFIG).read_text())
+    run = train(folder / CONFIG, folder / RUN)
+    assert run.status == DONE, run
+    (folder / "bystanders/folder").mkdir(parents=True)
+    (folder / "bystanders/file").write_text("kept")
+    (folder / "bystanders/folder/file").write_text("kept")
+    return folder
+
+
+def snapshot(folder):
+    """Names, kinds and bytes of what must stay as it is."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        mode = path.lstat().st_mode
+        text = hashlib.sha256(path.read_bytes()).hexdigest() if stat.S_ISREG(mode) else ""
+        found[name] = stat.S_IFMT(mode), text
+    return found
+
+
+DRAWN = {c.name for c in random.Random(SEED).sample(CASES, len(CASES) // SHARE)}
+
+
+def test_there_are_enough():
+    assert len(CASES) >= 250 and len({c.name for c in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("planted", CASES, ids=[c.name for c in CASES])
+@pytest.mark.all_tier(unless=lambda planted: planted.name in DRAWN)
+def test_planted(planted, base, tmp_path):
+    folder = tmp_path / "case"
+    shutil.copytree(base, folder, symlinks=True)
+    for path in (folder / CONFIG, folder / "second.pbtxt"):
+        path.write_text(path.read_text().replace(str(base), str(folder)))
+    if planted.plant:
+        planted.plant(folder)
+    before = snapshot(folder / "bystanders")
+    process = subprocess.Popen(
+        ["bash", "-c", planted.command.replace("{L}", LOCKSTEP)],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env=dict(os.environ, LC_ALL="C"),
+    )
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"it has not ended after {LIMIT_S} s\n{out[-500:]}\n{err[-500:]}")
+    err = err.decode(errors="replace")
+    what = f"{planted.command}\nstatus {process.returncode}\n{out[-500:]}\n{err}"
+    statuses = planted.status if isinstance(planted.status, set) else {planted.status}
+    assert process.returncode in statuses, what
+    lines = [line for line in err.splitlines() if line.strip() and not line.startswith("env OMPI_MCA")]
+    assert len(lines) == planted.lines, what
+    for line in lines:
+        assert line.startswith(("lockstep: error: ", "lockstep: warning: ")), what
+    for part in planted.says:
+        assert any(part in line for line in lines), what
+    assert "LibTorch" not in err and "terminate called" not in err, what
+    wait_until(lambda: not processes_with(str(folder)), LIMIT_S)
+    assert snapshot(folder / "bystanders") == before, what
+    if planted.check:
+        planted.check(folder, out)

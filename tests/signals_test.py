@@ -1,0 +1,107 @@
+"""A signal at any moment of a run's life: status, message and disk are those of the table in docs/design.md ('Starting
+and stopping'), and the run that goes on ends with the same bits.
+
+A cell is a signal, a number of ranks and a moment, 0 to 3 s in steps of 20 ms: 1,800 in all. SIGNALS=N takes N of them,
+drawn by SEED; PART=I/N the i-th of n parts of all. Some cells run on a machine that others keep busy.
+"""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import DIGITS, DONE, INTERRUPTED, LOCKSTEP, STOPPED, checkpoints, losses_by_step, processes_with, skip_without_gpus, train, wait_until, write_config
+
+SEED = int(os.environ.get("SEED", "1"))
+LONG_S = 60  # for anything to happen that does
+NUMBERS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+CELLS = [(number, ranks, moment) for number in NUMBERS for ranks in (1, 2, 3) for moment in range(150)]
+
+
+def chosen_cells():
+    """Of each signal and number of ranks the same number, shuffled."""
+    cells = CELLS.copy()
+    random.Random(SEED).shuffle(cells)
+    if "PART" in os.environ:
+        part, parts = map(int, os.environ["PART"].split("/"))
+        return cells[part::parts]
+    kinds = {}
+    for cell in cells:
+        kinds.setdefault(cell[:2], []).append(cell)
+    count = int(os.environ.get("SIGNALS", "120")) // len(kinds)
+    return [cell for kind in kinds.values() for cell in kind[:count]]
+
+
+CHOSEN = chosen_cells()
+# Each signal, and each number of ranks.
+IN_COMMITS = ((signal.SIGUSR2, 2), (signal.SIGTERM, 2), (signal.SIGHUP, 1), (signal.SIGINT, 3))
+COMMITTED = [next(cell for cell in CHOSEN if cell[:2] == kind) for kind in IN_COMMITS]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """By ranks: the config and the run folder of a run that nothing happens to."""
+    runs = {}
+
+    def run_of(ranks):
+        if ranks not in runs:
+            folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
+            steps = {1: 12000, 2: 5000, 3: 1500}[ranks]
+            config = write_config(
+                folder,
+                f"""deterministic: true log {{ every_steps: 50 }} global_batch: 64 epochs: 100000 max_steps: {steps}
+                data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+                model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 300 every_epochs: 0 }}""",
+            )
+            run = train(config, folder / "run", ranks=ranks if ranks > 1 else None)
+            assert run.status == DONE, run
+            runs[ranks] = config, folder / "run"
+        return runs[ranks]
+
+    return run_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def busy_cores():
+    """Every other core does something else."""
+    count = (os.cpu_count() or 2) // 2
+    others = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
+    yield
+    for other in others:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.parametrize("number,ranks,moment", CHOSEN, ids=[f"{n.name}-{r}-{20 * m}ms" for n, r, m in CHOSEN])
+@pytest.mark.all_tier(unless=lambda number, ranks, moment: (number, ranks, moment) in COMMITTED)
+def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
+    skip_without_gpus(ranks)
+    config, whole = undisturbed(ranks)
+    run_dir = tmp_path / "run"
+    command = [LOCKSTEP, *(["-n", str(ranks)] if ranks > 1 else []), "train", str(config), "--set", f"run_dir={run_dir}"]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.02 * moment)  # not to wait for something: when it happens
+    process.send_signal(number)
+    out, err = process.communicate(timeout=LONG_S)
+    wait_until(lambda: not processes_with(str(run_dir)), LONG_S)
+    what = f"status {process.returncode}\n{out[-500:]}\n{err[-500:]}"
+    stopped = [int(step) for step in re.findall(r"^stopped after step (\d+) of ", out, re.M)]
+    if process.returncode == -number:
+        # It was being loaded.
+        assert out == "" and not run_dir.exists(), what
+        return
+    if process.returncode == DONE:
+        assert stopped == [] and "done: " in out and (run_dir / "weights.safetensors").exists(), what
+    else:
+        assert process.returncode == (INTERRUPTED if number == signal.SIGINT else STOPPED), what
+        assert len(stopped) == 1 and checkpoints(run_dir)[-1] == stopped[0], what
+        assert not (run_dir / "weights.safetensors").exists(), what
+        again = train(config, run_dir, ranks=ranks if ranks > 1 else None)
+        assert again.status == DONE, f"{what}\n{again}"
+    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes(), what
+    seen, expected = losses_by_step(run_dir), losses_by_step(whole)
+    assert {step: seen[step] for step in seen if step in expected} == {step: expected[step] for step in expected if step in seen}, what
