@@ -196,7 +196,8 @@ def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp
         optimizer.step()
     config = write_config(
         tmp_path,
-        f"""seed: {SEED} global_batch: {BATCH} epochs: {steps} max_steps: {steps} init_from: "init.safetensors"
+        # A graph's replays would not call the model, which counts its forwards.
+        f"""seed: {SEED} global_batch: {BATCH} epochs: {steps} max_steps: {steps} init_from: "init.safetensors" graph: false
         data {{ train: "train.csv" }} ddp {{ missing_gradient: ZERO }} optimizer {{ {text} shard: {str(shard).lower()} }}
         model {{ {faulty_model(fault=4, at=unused.start, until=unused.stop, rank=-1)} }}""",
     )
@@ -204,7 +205,7 @@ def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp
     assert run.status == 0, run
     trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
     for key, tensor in model.state_dict().items():
-        torch.testing.assert_close(trained[f"linear.{key}"], tensor, rtol=1e-5, atol=2e-6)
+        torch.testing.assert_close(trained[f"linear.{key}"], tensor, rtol=1e-5, atol=2e-6 if DEVICE == "CPU" else 1e-5)
 
 
 def test_plateau_lowers_the_rate_when_the_validation_loss_stays(tmp_path):

@@ -219,6 +219,7 @@ def test_a_second_interrupt_ends_the_process(tmp_path):
 @pytest.mark.all_tier(unless=lambda ranks: ranks is None)
 def test_what_does_not_come_to_train_ends_at_once(tmp_path, ranks):
     """Its data are never there: the signal waits five seconds for it."""
+    skip_without_gpus(ranks or 1)
     config = write_config(tmp_path, faulty_data(hang=1) + MLP)
     with Started(config, tmp_path / "run", ranks, program=FAULTY) as job:
         wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigBlk" if ranks else "SigCgt"), LONG_S)
