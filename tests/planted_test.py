@@ -92,7 +92,7 @@ def wrote_to_stdout(folder, out):
 WRITERS = {
     "predict": "predict run --input digits.csv --output {O}",
     "export": "export run --output {O}",
-    "average": "average run@40 run@46 --output {O}",
+    "average": "average run run@46 --output {O}",
 }
 for writer, words in WRITERS.items():
     def to(target, words=words):

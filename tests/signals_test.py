@@ -50,7 +50,7 @@ def undisturbed(tmp_path_factory):
     def run_of(ranks):
         if ranks not in runs:
             folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
-            steps = {1: 12000, 2: 5000, 3: 1500}[ranks]
+            steps = {1: 5000, 2: 3000, 3: 1000}[ranks]
             config = write_config(
                 folder,
                 f"""deterministic: true log {{ every_steps: 50 }} global_batch: 64 epochs: 100000 max_steps: {steps}

@@ -104,7 +104,8 @@ Supervisor::End Supervisor::Run(const Program& program) {
     if (ends_ > ends) {
       job.Send(ends == 0 ? program.end_at_once : SIGKILL);
       ends = ends_;
-    } else if (asked_ && !told && relay.Has(Sign::kMet)) {
+    } else if (asked_ && !told && relay.Has(Sign::kMet) && !relay.Has(Sign::kLeaves)) {
+      // mpirun that is about to end would be killed by it.
       job.Send(SIGUSR2);
       told = true;
     }

@@ -52,8 +52,7 @@ class Supervisor {
     bool by_user = false;      // its user wanted it to end
     bool rank_killed = false;  // by a signal
     bool met = false;          // its ranks have
-    int output_error =
-        0;  // why standard output did not take what it printed (errno); 0: it took all
+    int output_error = 0;      // errno, where standard output did not take all that it printed
   };
 
   struct Program {
@@ -82,7 +81,6 @@ class Supervisor {
                           const Relay& relay) const;
 
   sigset_t taken_;
-  sigset_t before_;
   bool asked_ = false;        // to stop
   bool interrupted_ = false;  // ... by Ctrl-C
   int demands_ = 0;           // SIGTERM and SIGINT that came

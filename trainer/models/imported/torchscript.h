@@ -27,7 +27,7 @@ class TorchScript : public Model {
   explicit TorchScript(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
-  void train(bool on = true) override;
+  void train(bool on) override;
 
  private:
   std::string path_;

@@ -152,6 +152,8 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
         .dx = {dx.mutable_data_ptr()},
         .d_residual = has_two ? d_residual.mutable_data_ptr() : nullptr};
     LaunchBatchNormSums(tensors, TypeOf(x), shape, StreamOf(x));
+    // An autograd node keeps numbers, and no pointers to what is none of LibTorch's.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     auto* ranks = reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
     // Where but the residual wants a gradient, a rank that goes by the twin comes to no sums.
     const bool has_sums = context->needs_input_grad(0) || context->needs_input_grad(1) ||

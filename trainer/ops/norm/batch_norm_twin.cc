@@ -84,6 +84,8 @@ class NormOfRanks : public torch::autograd::Function<NormOfRanks> {
     const at::Tensor& weight = saved[1];
     const at::Tensor& rstd = saved[2];
     const at::Tensor& rows = saved[3];
+    // As in batch_norm.cc: a node keeps numbers.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     auto& ranks = *reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
 
     const at::Tensor dy = gradients[0].to(at::kFloat);

@@ -81,6 +81,8 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
                              .d_weights = own.mutable_data_ptr<float>(),
                              .dx = dx.mutable_data_ptr()};
     LaunchNormPoolSums(tensors, TypeOf(x), shape, StreamOf(x));
+    // As in batch_norm.cc: a node keeps numbers.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     auto* ranks = reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
     at::Tensor all;
     if (ranks != nullptr) {
