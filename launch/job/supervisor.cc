@@ -65,8 +65,6 @@ Supervisor::Supervisor() {
   pthread_sigmask(SIG_BLOCK, &taken_, nullptr);
 }
 
-Supervisor::~Supervisor() { LetEarlySignalsCome(); }
-
 Supervisor::End Supervisor::Run(const Program& program) {
   Relay relay;
   ChildProcess job(program.command, ChildProcess::Group::kOwn, relay.output(), MaskAtStart(),

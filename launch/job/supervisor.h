@@ -41,8 +41,8 @@ namespace lockstep {
 
 class Supervisor {
  public:
+  // The signals stay blocked when it is gone: what comes while the process ends must not end it otherwise.
   Supervisor();
-  ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
