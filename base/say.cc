@@ -7,21 +7,12 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/write_all.h"
+
 namespace lockstep {
 namespace {
 
 std::atomic<int> output_error{0};
-
-// Returns errno where it comes to nothing, else 0.
-int WriteAll(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return 0;
-}
 
 void WriteOutput(std::string_view text) {
   const int error = WriteAll(STDOUT_FILENO, text);

@@ -66,6 +66,13 @@ void Unlink(const std::string& path) {
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
+  if (fs::is_symlink(folder, error)) {
+    throw CheckpointError(
+        "{}: it is a link: a run's own folders are none; make the run folder "
+        "itself the link where it is to lie elsewhere",
+        folder);
+  }
+  error.clear();
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     names.push_back(entry->path().filename().string());
@@ -278,10 +285,6 @@ std::string StopPath(const std::string& run_dir) { return run_dir + "/STOP"; }
 
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir) {
   std::vector<Checkpoint> checkpoints;
-  std::error_code ignored;
-  if (fs::is_symlink(FolderOf(run_dir), ignored)) {
-    throw CheckpointError("{}: it is a link, and a run's own folders are none", FolderOf(run_dir));
-  }
   for (const std::string& name : NamesIn(FolderOf(run_dir))) {
     if (const std::optional<int64_t> step = StepIn(name)) {
       checkpoints.push_back({FolderOf(run_dir) + "/" + name, *step});

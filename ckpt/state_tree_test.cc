@@ -57,8 +57,7 @@ class StateTreeTest : public testing::Test {
       saved.piece.copy_(at::arange(cuts[rank], cuts[rank + 1]));
       files_.push_back(folder_ + "/" + std::to_string(rank));
       const StateTree tree = saved.Tree();
-      WriteSafetensors(OutputTarget(files_.back()), PartOf(tree, rank, ranks, /*first_bytes=*/0),
-                       {});
+      WriteSafetensors(files_.back(), PartOf(tree, rank, ranks, /*first_bytes=*/0), {});
       versions_ = tree.versions();
     }
   }
@@ -149,7 +148,7 @@ TEST_F(StateTreeTest, PutsPiecesTogetherAndTakesWholesApart) {
   EXPECT_TRUE(at::equal(whole, at::arange(10).view({2, 5}).t().to(at::kFloat)));
 
   const std::string file = folder_ + "/whole";
-  WriteSafetensors(OutputTarget(file), PartOf(tree, 0, 1, 0), {});
+  WriteSafetensors(file, PartOf(tree, 0, 1, 0), {});
   files_ = {file};
   Rank piece = At(4, 9);
   RestoreInto(piece);
@@ -194,13 +193,12 @@ TEST_F(StateTreeTest, NamesWhatDoesNotFit) {
   tree.BeginPart("numbers", 2);
   at::Tensor a = at::zeros({3});
   tree.Add("a", a);
-  WriteSafetensors(OutputTarget(files_[0]),
-                   {{"numbers.a", at::ones({3})}, {"numbers.z", at::ones({3})}}, {});
+  WriteSafetensors(files_[0], {{"numbers.a", at::ones({3})}, {"numbers.z", at::ones({3})}}, {});
   const auto restore = [&] { Restore(tree, files_, versions_, {}); };
   EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, restore),
               HasSubstr("numbers.z: this program has no place for it"));
   EXPECT_TRUE(at::equal(a, at::zeros({3})));
-  WriteSafetensors(OutputTarget(files_[0]), {{"numbers.b", at::ones({3})}}, {});
+  WriteSafetensors(files_[0], {{"numbers.b", at::ones({3})}}, {});
   EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, restore), HasSubstr("numbers.a is not in it"));
 }
 

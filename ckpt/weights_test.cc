@@ -53,14 +53,13 @@ TEST(Weights, AreTheFinalOnesOrTheNewest) {
   Save(run, 6, 0.6F);
   EXPECT_EQ(ValueOf(run), 0.6F);
   EXPECT_EQ(ValueOf(run + "@5"), 0.5F);
-  WriteSafetensors(OutputTarget(RunWeightsPath(run)), {{"w", at::full({2, 2}, 7.F)}}, {});
+  WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {});
   EXPECT_EQ(ValueOf(run), 7);
   EXPECT_EQ(ValueOf(RunWeightsPath(run)), 7);
   EXPECT_EQ(ValueOf(run + "@6"), 0.6F);
   EXPECT_EQ(ReadWeights(run + "@6").path, FindCheckpoint(run).path);
   // A run that goes on from its end.
-  WriteSafetensors(OutputTarget(RunWeightsPath(run)), {{"w", at::full({2, 2}, 7.F)}},
-                   {{kStepOfWeights, "6"}});
+  WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "6"}});
   EXPECT_EQ(ValueOf(run), 7);
   Save(run, 7, 0.75);
   EXPECT_EQ(ValueOf(run), 0.75);

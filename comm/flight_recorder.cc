@@ -16,6 +16,7 @@
 #include "base/files/file_descriptor.h"
 #include "base/files/open_file.h"
 #include "base/mix.h"
+#include "base/write_all.h"
 
 namespace lockstep {
 namespace {
@@ -163,17 +164,14 @@ void FlightRecorder::MoveTo(const std::string& path) {
   const FileDescriptor file = OpenPlainFile(path, kInFlightFolder, O_CREAT | O_EXCL | O_RDWR, why);
   if (file.get() < 0) throw CheckpointError("{}: the flight record cannot be made: {}", path, why);
   // Every byte is written, so that a full disk is an error here and not a SIGBUS later.
-  const auto* bytes = reinterpret_cast<const char*>(memory_);
-  size_t written = 0;
-  while (written < sizeof(Memory)) {
-    const ssize_t count = write(file.get(), bytes + written, sizeof(Memory) - written);
-    if (count < 0) break;
-    written += count;
+  const std::string_view bytes(reinterpret_cast<const char*>(memory_), sizeof(Memory));
+  if (const int error = WriteAll(file.get(), bytes); error != 0) {
+    errno = error;
+    fail();
   }
   // In the place of the memory that it is a copy of.
-  const bool mapped =
-      written == sizeof(Memory) && mmap(memory_, sizeof(Memory), PROT_READ | PROT_WRITE,
-                                        MAP_SHARED | MAP_FIXED, file.get(), 0) != MAP_FAILED;
+  const bool mapped = mmap(memory_, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                           file.get(), 0) != MAP_FAILED;
   if (!mapped) fail();
 }
 

@@ -201,6 +201,10 @@ int StartJob(const CommandLine& line, bool trains, bool prints_result, int argc,
   bool may_use_gpus = true;
   if (!line.config.empty()) {
     const Config config = LoadConfig(line.config, line.assignments);
+    if (!std::filesystem::is_regular_file(line.config)) {
+      throw UsageError("{}: {} starts processes that read the config, too: give a plain file",
+                       line.config, AboutStarting(line));
+    }
     if (trains) job.run_dir = config.run_dir();
     may_use_gpus = config.device() != Config::CPU;
   }

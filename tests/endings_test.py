@@ -26,6 +26,7 @@ from harness import (
     losses_by_step,
     processes_of,
     processes_with,
+    runs_by_ranks,
     skip_without_gpus,
     train,
     wait_until,
@@ -154,19 +155,7 @@ def names_in(folder):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """By ranks: config, run folder and seconds of a run that nothing happens to."""
-    runs = {}
-
-    def run_of(ranks):
-        if ranks not in runs:
-            folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
-            config = config_in(folder, ranks)
-            run = train(config, folder / "run", ranks=ranks if ranks > 1 else None)
-            assert run.status == DONE, run
-            runs[ranks] = config, folder / "run", run.seconds
-        return runs[ranks]
-
-    return run_of
+    return runs_by_ranks(tmp_path_factory, config_in)
 
 
 @pytest.mark.parametrize("number", range(ENDINGS))

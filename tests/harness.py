@@ -140,6 +140,23 @@ def train(config, run_dir, *arguments, ranks=None, program=LOCKSTEP, env=None):
     return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], ranks=ranks, program=program, env=env)
 
 
+def runs_by_ranks(tmp_path_factory, make_config):
+    """A function of the number of ranks: config, run folder and seconds of a run that nothing happens to, made once;
+    make_config(folder, ranks) is its config."""
+    runs = {}
+
+    def run_of(ranks):
+        if ranks not in runs:
+            folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
+            config = make_config(folder, ranks)
+            run = train(config, folder / "run", ranks=ranks if ranks > 1 else None)
+            assert run.status == DONE, run
+            runs[ranks] = config, folder / "run", run.seconds
+        return runs[ranks]
+
+    return run_of
+
+
 def events(run_dir, kind=None):
     """The objects of a run's log.jsonl, all or those of one event."""
     lines = (pathlib.Path(run_dir) / "log.jsonl").read_text().splitlines()

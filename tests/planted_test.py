@@ -85,6 +85,10 @@ def stays(name, kind):
     return check
 
 
+def null_is_a_device(folder, out):
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
 def wrote_to_stdout(folder, out):
     assert len(out) > 100
 
@@ -108,7 +112,7 @@ for writer, words in WRITERS.items():
     case(f"{writer}-nowhere", to("nowhere/file"), CHECKPOINT, "nowhere/file: cannot be written: nowhere: No such file")
     case(f"{writer}-long", to("x" * 300), CHECKPOINT, "File name too long")
     case(f"{writer}-empty", to("''"), USAGE)
-    case(f"{writer}-null", to("/dev/null"), DONE, lines=0, check=lambda folder, out: stat.S_ISCHR(os.stat("/dev/null").st_mode) or pytest.fail("/dev/null"))
+    case(f"{writer}-null", to("/dev/null"), DONE, check=null_is_a_device, lines=0)
     case(f"{writer}-null-link", to("out/null"), DONE, plant=plant_outputs, check=stays("null", stat.S_ISLNK), lines=0)
     case(f"{writer}-dev-full", to("/dev/full"), CHECKPOINT, "/dev/full: cannot be written: No space left on device")
     case(f"{writer}-stdout", to("/dev/stdout"), DONE, check=wrote_to_stdout, lines=0)
@@ -117,7 +121,9 @@ for writer, words in WRITERS.items():
     case(f"{writer}-pipe", "cat out/pipe > out/piped & " + to("out/pipe") + "; s=$?; wait; exit $s", DONE, plant=plant_outputs, check=has_output("piped"), lines=0)
     case(f"{writer}-pipe-alone", to("out/pipe"), CHECKPOINT, "it is a pipe that nobody reads", plant=plant_outputs, check=stays("pipe", stat.S_ISFIFO))
     case(f"{writer}-substitution", to(">(cat > out/substituted)") + "; s=$?; wait; exit $s", DONE, plant=plant_outputs, lines=0)
-    case(f"{writer}-two-ranks" if writer == "predict" else f"{writer}-below-file", to("out/file/x") if writer != "predict" else to("out/file").replace("{L}", "{L} -n 2"), DONE if writer == "predict" else CHECKPOINT, *([] if writer == "predict" else ["Not a directory"]), plant=plant_outputs, lines=0 if writer == "predict" else 1)
+    if writer != "predict":
+        case(f"{writer}-below-file", to("out/file/x"), CHECKPOINT, "Not a directory", plant=plant_outputs)
+case("predict-two-ranks", "{L} -n 2 predict run --input digits.csv --output out/file", DONE, plant=plant_outputs, check=has_output("file"), lines=0)
 
 # ---- Streams that are closed, full, or not read ----------------------------------------------------------------------
 
@@ -209,7 +215,7 @@ for kind in ("pipe", "folder", "socket", "device", "link", "empty", "huge", "gar
         for reader in ("train", "verify", "evaluate", "export"):
             # Another checkpoint is there to go on from.
             status = DONE if reader == "train" else CHECKPOINT
-            case(f"{reader}-{short}-{kind}", READERS[reader], status, plant=replaced(name, kind), lines={DONE: 1}.get(status, 1))
+            case(f"{reader}-{short}-{kind}", READERS[reader], status, plant=replaced(name, kind))
     for name, readers in (("lock", ("train", "train-2")), ("log.jsonl", ("train",)), ("config.pbtxt", ("evaluate",)), ("weights.safetensors", ("verify",)), ("checkpoints", ("train", "verify")), ("flight", ("train",))):
         for reader in readers:
             plain = kind in ("empty", "garbage", "huge")
@@ -217,6 +223,20 @@ for kind in ("pipe", "folder", "socket", "device", "link", "empty", "huge", "gar
                 continue
             status = {USAGE, CHECKPOINT}
             case(f"{reader}-{name.partition('.')[0]}-{kind}", READERS[reader], status, plant=replaced(name, kind))
+
+
+
+def has_weights(folder, out):
+    path = folder_of(folder, "weights.safetensors")
+    assert path.is_file() and not path.is_symlink()
+
+
+for kind in ("pipe", "socket", "device", "link", "huge", "garbage"):
+    case(f"train-weights-{kind}", READERS["train"], DONE, plant=replaced("weights.safetensors", kind), check=has_weights, lines=0)
+case("train-weights-folder", READERS["train"], CHECKPOINT, "weights.safetensors: cannot be written", plant=replaced("weights.safetensors", "folder"))
+case("train-piped", "{L} train <(cat config.pbtxt) --set run_dir=new", DONE, check=trained, lines=0)
+for more in ("-n 2", "--restarts 1"):
+    case(f"train-piped-{more.split()[0].strip('-')}", "{L} " + more + " train <(cat config.pbtxt) --set run_dir=new", USAGE, "starts processes that read the config, too: give a plain file")
 
 # ---- Launchers that fail or lie --------------------------------------------------------------------------------------
 

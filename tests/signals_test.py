@@ -2,7 +2,7 @@
 and stopping'), and the run that goes on ends with the same bits.
 
 A cell is a signal, a number of ranks and a moment, 0 to 3 s in steps of 20 ms: 1,800 in all. SIGNALS=N takes N of them,
-drawn by SEED; PART=I/N the i-th of n parts of all. Some cells run on a machine that others keep busy.
+drawn by SEED; PART=I/N the i-th of n parts of all. Another process keeps half of the cores busy meanwhile.
 """
 
 import os
@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from harness import DIGITS, DONE, INTERRUPTED, LOCKSTEP, STOPPED, checkpoints, losses_by_step, processes_with, skip_without_gpus, train, wait_until, write_config
+from harness import DIGITS, DONE, INTERRUPTED, LOCKSTEP, STOPPED, checkpoints, losses_by_step, processes_with, runs_by_ranks, skip_without_gpus, train, wait_until, write_config
 
 SEED = int(os.environ.get("SEED", "1"))
 LONG_S = 60  # for anything to happen that does
@@ -42,27 +42,19 @@ IN_COMMITS = ((signal.SIGUSR2, 2), (signal.SIGTERM, 2), (signal.SIGHUP, 1), (sig
 COMMITTED = [next(cell for cell in CHOSEN if cell[:2] == kind) for kind in IN_COMMITS]
 
 
+def config_in(folder, ranks):
+    steps = {1: 5000, 2: 3000, 3: 1000}[ranks]
+    return write_config(
+        folder,
+        f"""deterministic: true log {{ every_steps: 50 }} global_batch: 64 epochs: 100000 max_steps: {steps}
+        data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 300 every_epochs: 0 }}""",
+    )
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """By ranks: the config and the run folder of a run that nothing happens to."""
-    runs = {}
-
-    def run_of(ranks):
-        if ranks not in runs:
-            folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
-            steps = {1: 5000, 2: 3000, 3: 1000}[ranks]
-            config = write_config(
-                folder,
-                f"""deterministic: true log {{ every_steps: 50 }} global_batch: 64 epochs: 100000 max_steps: {steps}
-                data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
-                model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 300 every_epochs: 0 }}""",
-            )
-            run = train(config, folder / "run", ranks=ranks if ranks > 1 else None)
-            assert run.status == DONE, run
-            runs[ranks] = config, folder / "run"
-        return runs[ranks]
-
-    return run_of
+    return runs_by_ranks(tmp_path_factory, config_in)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,7 +72,7 @@ def busy_cores():
 @pytest.mark.all_tier(unless=lambda number, ranks, moment: (number, ranks, moment) in COMMITTED)
 def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     skip_without_gpus(ranks)
-    config, whole = undisturbed(ranks)
+    config, whole, _ = undisturbed(ranks)
     run_dir = tmp_path / "run"
     command = [LOCKSTEP, *(["-n", str(ranks)] if ranks > 1 else []), "train", str(config), "--set", f"run_dir={run_dir}"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

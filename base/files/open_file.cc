@@ -106,7 +106,6 @@ std::string ReadGivenFile(const std::string& path, size_t most_bytes, std::strin
   }
   std::string text;
   std::array<char, 65536> piece;
-  // What was given through a pipe that this process has open already may be read to its end at once.
   while (text.size() <= most_bytes) {
     pollfd waited{.fd = file.get(), .events = POLLIN};
     if (S_ISFIFO(status.st_mode) && poll(&waited, 1, kPatienceMs) == 0) {

@@ -10,11 +10,13 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files/open_file.h"
+#include "base/write_all.h"
 
 namespace lockstep {
 namespace {
@@ -106,18 +108,14 @@ void OutputTarget::Write(const std::function<void(const AppendBytes&)>& write) {
     return;
   }
   write([&](std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(through_.get(), bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        throw CheckpointError("{}: cannot be written: {}", path_, std::strerror(errno));
-      }
-      bytes = bytes.subspan(static_cast<size_t>(written));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (const int error = WriteAll(through_.get(), text); error != 0) {
+      throw NotWritten(path_, std::strerror(error));
     }
   });
   // What some file systems keep to themselves until now.
   if (close(through_.Release()) != 0 && errno != EINTR) {
-    throw CheckpointError("{}: cannot be written: {}", path_, std::strerror(errno));
+    throw NotWritten(path_, std::strerror(errno));
   }
 }
 

@@ -108,6 +108,26 @@ std::string ChecksumOf(const std::map<std::string, at::Tensor>& tensors) {
   return fmt::format("{:016x}", Xxh3Of(text));
 }
 
+// The tensors, contiguous on the CPU, whose checksum it adds to `metadata`: it comes before their bytes.
+std::vector<NamedTensor> OnHost(const std::vector<NamedTensor>& tensors,
+                                std::map<std::string, std::string>& metadata) {
+  std::vector<NamedTensor> on_host;
+  std::map<std::string, at::Tensor> by_name;
+  for (const auto& [name, tensor] : tensors) {
+    on_host.push_back({name, tensor.detach().to(at::kCPU).contiguous()});
+    by_name.emplace(name, on_host.back().tensor);
+  }
+  metadata[kChecksum] = ChecksumOf(by_name);
+  return on_host;
+}
+
+void AppendFromHost(const AppendBytes& append, const std::vector<NamedTensor>& on_host,
+                    const std::map<std::string, std::string>& metadata) {
+  AppendSafetensors(
+      append, on_host, metadata,
+      [](const at::Tensor& tensor, const AppendBytes& append) { append(BytesOf(tensor)); });
+}
+
 // False: the file has not as many bytes there, or cannot be read.
 bool ReadAll(const FileDescriptor& file, uint64_t offset, std::span<std::byte> to) {
   return ReadAt(file, static_cast<int64_t>(offset), to) == to.size();
@@ -136,21 +156,17 @@ void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>
   for (const auto& [name, tensor] : tensors) append_tensor(tensor, append);
 }
 
-void WriteSafetensors(OutputTarget target, const std::vector<NamedTensor>& tensors,
+void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                       std::map<std::string, std::string> metadata) {
-  // The checksum comes before the bytes.
-  std::vector<NamedTensor> on_host;
-  std::map<std::string, at::Tensor> by_name;
-  for (const auto& [name, tensor] : tensors) {
-    on_host.push_back({name, tensor.detach().to(at::kCPU).contiguous()});
-    by_name.emplace(name, on_host.back().tensor);
-  }
-  metadata[kChecksum] = ChecksumOf(by_name);
-  target.Write([&](const AppendBytes& append) {
-    AppendSafetensors(
-        append, on_host, metadata,
-        [](const at::Tensor& tensor, const AppendBytes& append) { append(BytesOf(tensor)); });
-  });
+  const std::vector<NamedTensor> on_host = OnHost(tensors, metadata);
+  WriteFileAtomically(
+      path, [&](const AppendBytes& append) { AppendFromHost(append, on_host, metadata); });
+}
+
+void WriteSafetensors(OutputTarget& target, const std::vector<NamedTensor>& tensors,
+                      std::map<std::string, std::string> metadata) {
+  const std::vector<NamedTensor> on_host = OnHost(tensors, metadata);
+  target.Write([&](const AppendBytes& append) { AppendFromHost(append, on_host, metadata); });
 }
 
 SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::move(path)) {

@@ -30,8 +30,10 @@
 namespace lockstep {
 
 // Writes tensors of any device, in the order given, and with the metadata a checksum of names, dtypes, shapes and bytes
-// (XXH3), "lockstep_xxh3". Throws Error (kCheckpoint).
-void WriteSafetensors(OutputTarget target, const std::vector<NamedTensor>& tensors,
+// (XXH3), "lockstep_xxh3", to a file of a run's own, or to where a user wants them. Throws Error (kCheckpoint).
+void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                      std::map<std::string, std::string> metadata);
+void WriteSafetensors(OutputTarget& target, const std::vector<NamedTensor>& tensors,
                       std::map<std::string, std::string> metadata);
 
 // Appends a tensor's bytes, contiguous.

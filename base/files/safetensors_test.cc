@@ -44,7 +44,7 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
       {"empty", at::empty({0, 4})},
       {"bool", at::ones({3}, at::kBool)},
   };
-  WriteSafetensors(OutputTarget(Path()), tensors, {{"format", "pt"}});
+  WriteSafetensors(Path(), tensors, {{"format", "pt"}});
   const auto read = ReadSafetensors(Path(), kGivenByUser);
   ASSERT_EQ(read.size(), tensors.size());
   for (const auto& [name, tensor] : tensors) {
@@ -54,7 +54,7 @@ TEST(Safetensors, ReadsBackWhatItWrote) {
 }
 
 TEST(Safetensors, CopiesIntoTensorsOfAnotherDtypeAndLeaves) {
-  WriteSafetensors(OutputTarget(Path()), {{"w", at::full({2, 2}, 1.5).to(at::kHalf)}}, {});
+  WriteSafetensors(Path(), {{"w", at::full({2, 2}, 1.5).to(at::kHalf)}}, {});
   const at::Tensor leaf = at::zeros({2, 2}).requires_grad_(true);
   CopyByName(Path(), ReadSafetensors(Path(), kGivenByUser), {{"w", leaf}});
   EXPECT_TRUE(at::equal(leaf, at::full({2, 2}, 1.5)));
@@ -83,7 +83,7 @@ TEST(Safetensors, NamesWhatDoesNotFit) {
 }
 
 TEST(Safetensors, RefusesEveryTruncation) {
-  WriteSafetensors(OutputTarget(Path()), {{"a", at::ones({4})}}, {});
+  WriteSafetensors(Path(), {{"a", at::ones({4})}}, {});
   const std::string whole = Content();
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
     WriteRaw(whole.substr(0, bytes));
@@ -135,7 +135,7 @@ TEST(Safetensors, RefusesWhatDoesNotFillTheFile) {
 }
 
 TEST(Safetensors, NoticesAFlippedBit) {
-  WriteSafetensors(OutputTarget(Path()), {{"b", at::ones({4})}, {"a", at::zeros({2})}}, {});
+  WriteSafetensors(Path(), {{"b", at::ones({4})}, {"a", at::zeros({2})}}, {});
   const std::string whole = Content();
   EXPECT_EQ(ReadSafetensors(Path(), kGivenByUser).size(), 2u);
   for (const size_t from_end : {1, 20, 24}) {

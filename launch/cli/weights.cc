@@ -35,7 +35,7 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
     has_statistics = has_statistics || name.ends_with("running_mean");
     named.push_back({name, tensor});
   }
-  WriteSafetensors(std::move(target), named, {{"format", "pt"}});
+  WriteSafetensors(target, named, {{"format", "pt"}});
   if (weights.size() > 1 && has_statistics) {
     Warn(
         fmt::format("{}: BatchNorm's statistics are means, too, not those of the mean weights: "

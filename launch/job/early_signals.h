@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+// Seconds that a job that was asked to stop, by another signal than SIGUSR2, may take until it trains, and then stops.
+inline constexpr unsigned kPatienceS = 5;
+
 // The signals that were blocked when the program was started.
 const sigset_t& MaskAtStart();
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/write_all.h"
 
 namespace lockstep {
 namespace {
@@ -19,17 +20,6 @@ constexpr char kSeparator = '\x1e';
 constexpr size_t kMostHeld = size_t{64} << 10;
 constexpr std::string_view kOurs = "lockstep: ";
 constexpr std::string_view kError = "lockstep: error: ";
-
-// As much as can be; returns why that was not all (errno), else 0.
-int Write(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -109,13 +99,13 @@ void Relay::Begin() {
   error_.writing = {};
   output_thread_ = std::thread([this] {
     Pump(output_, [this](std::string_view piece) {
-      const int error = Write(STDOUT_FILENO, piece);
+      const int error = WriteAll(STDOUT_FILENO, piece);
       if (error != EPIPE && output_error_ == 0) output_error_ = error;
     });
   });
   error_thread_ = std::thread([this] {
-    Pump(error_, [this](std::string_view piece) { Write(STDERR_FILENO, signs_.Add(piece)); });
-    Write(STDERR_FILENO, signs_.Finish());
+    Pump(error_, [this](std::string_view piece) { WriteAll(STDERR_FILENO, signs_.Add(piece)); });
+    WriteAll(STDERR_FILENO, signs_.Finish());
   });
 }
 

@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "launch/job/early_signals.h"
+
 namespace lockstep {
 namespace {
 
@@ -16,9 +18,6 @@ std::atomic<bool> interrupt{false};
 std::atomic<int> demanded{0};  // SIGTERM, SIGHUP or SIGINT, the first that came
 std::atomic<int> demands{0};   // SIGTERM and SIGINT that came
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
-
-// Seconds that a process that does not train yet may take to end in order.
-constexpr unsigned kPatience = 5;
 
 void EndBy(int number) {
   signal(number, SIG_DFL);
@@ -39,7 +38,7 @@ void OnSignal(int number) {
 void OnSignalAlone(int number) {
   int none = 0;
   if (number != SIGUSR2 && number != SIGALRM && demanded.compare_exchange_strong(none, number)) {
-    alarm(kPatience);
+    alarm(kPatienceS);
   }
   OnSignal(number);
 }

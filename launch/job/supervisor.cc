@@ -15,8 +15,7 @@ namespace {
 // Between two looks whether a job that was asked to stop can.
 constexpr double kLookInterval = 0.02;
 
-// How long a job that does not train yet may take to end in order.
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatience{kPatienceS};
 
 constexpr double kLongTime = 3600;
 

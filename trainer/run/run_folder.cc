@@ -76,13 +76,10 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
   lock_.emplace(path_, job);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
   if (made) return;
-  for (const char* name : {"checkpoints", "flight"}) {
-    const fs::file_type type = fs::symlink_status(path_ + "/" + name).type();
-    if (type == fs::file_type::not_found || type == fs::file_type::directory) continue;
-    throw UsageError(
-        "{}/{}: is no folder but {}: a run writes below its own folder only; make the run folder "
-        "itself a link where it is to lie elsewhere",
-        path_, name, type == fs::file_type::symlink ? "a link" : "another thing");
+  // Flight records in it are removed before they are made anew.
+  const fs::file_type flight = fs::symlink_status(path_ + "/flight").type();
+  if (flight != fs::file_type::not_found && flight != fs::file_type::directory) {
+    throw UsageError("{}/flight: is no folder of the run's own: remove it", path_);
   }
   if (CheckpointIsRequested()) AnswerRequest();  // it was asked of a job that has ended
   RemoveLeftovers(path_);

@@ -834,7 +834,7 @@ class Trainer {
     if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
     Together(world_.host, [&] {
       if (folder_ == nullptr) return;
-      WriteSafetensors(OutputTarget(RunWeightsPath(folder_->path())), model_->State(),
+      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
                        {{"format", "pt"},
                         {"lockstep_version", options.version},
                         {kStepOfWeights, std::to_string(total_steps_)}});
