@@ -55,6 +55,14 @@ class Run:
     __repr__ = __str__  # what pytest shows
 
 
+def log_text(run_dir):
+    """The log as far as it is there, its last line maybe not whole."""
+    try:
+        return (run_dir / "log.jsonl").read_text()
+    except FileNotFoundError:  # not yet, or --fresh has just moved it away
+        return ""
+
+
 class Started:
     """A command that trains until it is told otherwise. What it prints goes to files beside its run folder."""
 
@@ -63,7 +71,7 @@ class Started:
     def __init__(self, config, run_dir, ranks=None, words=(), program=LOCKSTEP, env=None, launcher=()):
         self.run_dir = pathlib.Path(run_dir)
         command = [*launcher, program] + (["-n", ranks] if ranks else [])
-        command += [*words, "train", config, "--set", f"run_dir={run_dir}"]
+        command += ["train", config, "--set", f"run_dir={run_dir}", *words]
         self.outputs = [self.run_dir.with_name(self.run_dir.name + suffix) for suffix in (".out", ".err")]
         with open(self.outputs[0], "w") as out, open(self.outputs[1], "w") as err:
             self.process = subprocess.Popen(
@@ -86,24 +94,22 @@ class Started:
         """What it has printed, and said on standard error."""
         return [path.read_text(errors="replace") for path in self.outputs]
 
+    def wait_until(self, condition):
+        """Until it holds, which it must before the job ends."""
+
+        def holds():
+            assert self.process.poll() is None, self.texts()
+            return condition()
+
+        wait_until(holds, self.LONG_S)
+
     def wait_for(self, kind, count=1):
         """Until the log has so many lines of that event."""
-
-        def there():
-            assert self.process.poll() is None, self.texts()
-            log = self.run_dir / "log.jsonl"
-            return log.exists() and log.read_text().count(f'{{"event":"{kind}",') >= count
-
-        wait_until(there, self.LONG_S)
+        self.wait_until(lambda: log_text(self.run_dir).count(f'{{"event":"{kind}",') >= count)
 
     def wait_for_text(self, text):
         """Until it is on standard error."""
-
-        def there():
-            assert self.process.poll() is None, self.texts()
-            return text in self.texts()[1]
-
-        wait_until(there, self.LONG_S)
+        self.wait_until(lambda: text in self.texts()[1])
 
     def children(self):
         """The processes that it started and that have not ended."""

@@ -31,6 +31,7 @@ COMMIT = ["--test_tag_filters=-all"]
 ALL = ["--test_env=LOCKSTEP_TIER=all", "--//rules:cuda_architectures=all"]
 NO_TESTS = 4  # Bazel's exit status
 SLOWEST = 10
+WHY = 300  # characters of why a case failed
 
 
 # ---- What Bazel found ------------------------------------------------------------------------------------------------
@@ -41,6 +42,7 @@ class Case:
     name: str
     outcome: str  # passed, failed or skipped
     seconds: float = 0
+    why: str = ""  # it failed
 
 
 @dataclasses.dataclass
@@ -71,7 +73,10 @@ def cases_of(report):
         suite = element.get("classname") or ""
         name = element.get("name") or ""
         name = name if not suite or suite.startswith("tests.") else f"{suite}.{name}"
-        cases.append(Case(name, outcome, float(element.get("time") or 0)))
+        # gtest says where and what in two lines, pytest what alone.
+        failure = element.find("failure") if element.find("failure") is not None else element.find("error")
+        why = "" if failure is None else " ".join((failure.get("message") or "").split())
+        cases.append(Case(name, outcome, float(element.get("time") or 0), why))
     return cases
 
 
@@ -135,7 +140,10 @@ def summary_of(targets, status):
             slowest = sorted(some, key=lambda pair: -pair[0])[:SLOWEST]
             lines += ["", f"slowest {what}:"] + [f"{seconds:8.1f} s  {name}" for seconds, name in slowest]
     if failed:
-        lines += ["", "failed:"] + [f"  {label} {case.name}" for case, label in cases if case.outcome == "failed"]
+        lines += ["", "failed:"]
+        for case, label in cases:
+            if case.outcome == "failed":
+                lines.append(f"  {label} {case.name}" + (f": {case.why[:WHY]}" if case.why else ""))
     if status != 0 and failed == 0:
         lines += ["", f"bazel ended with status {status}, which no test explains"]
         failed = 1

@@ -109,7 +109,7 @@ def test_the_summary(found):
     assert lines[lines.index("slowest cases:") + 1] == "     3.0 s  //a:again tests/a"
     assert "  //a:broken (it was not built)" in lines and "  //a:typo (no such target)" in lines
     assert "  //a:hang (timeout)" in lines
-    assert "  //a:gtest Sampler.Repeats" in lines
+    assert "  //a:gtest Sampler.Repeats: no" in lines and "  //a:py test_setup: broke" in lines
 
 
 def test_a_status_that_nothing_explains(tmp_path):
