@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <new>
 #include <string>
@@ -29,8 +30,9 @@ bool IsOutOfMemory(const std::exception& exception) {
   if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return true;
   // What the libraries below say, and LibTorch's allocator for the host.
   const std::string_view what = exception.what();
-  for (const std::string_view text : {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
-                                      "ALLOCATION_FAILED", "can't allocate memory"}) {
+  for (const std::string_view text :
+       {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "ALLOCATION_FAILED", "can't allocate memory",
+        "Storage size calculation overflowed"}) {
     if (what.find(text) != std::string_view::npos) return true;
   }
   return false;
@@ -45,6 +47,13 @@ Error ErrorOf(const std::exception& exception) {
   if (const auto* error = dynamic_cast<const Error*>(&exception)) return *error;
   const std::string what = FirstLine(WhatOf(exception));
   if (IsOutOfMemory(exception)) return UsageError("out of memory: {}: {}", kLessMemory, what);
+  if (const auto* error = dynamic_cast<const std::filesystem::filesystem_error*>(&exception)) {
+    // A path may be what is too long.
+    constexpr size_t kMost = 400;
+    std::string path = error->path1().string();
+    if (path.size() > kMost) path.replace(kMost / 2, path.size() - kMost, "...");
+    return UsageError("{}: {}", path, error->code().message());
+  }
   const bool of_libtorch = dynamic_cast<const c10::Error*>(&exception) != nullptr;
   return BugError("{}{}", of_libtorch ? "LibTorch: " : "", what);
 }

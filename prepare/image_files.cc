@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/say.h"
 #include "data/images/image_source.h"
 #include "prepare/canonical_path.h"
 
@@ -17,11 +18,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool BeginsAsAnImage(const fs::path& path) {
+  std::string bytes(4, '\0');
+  bytes.resize(ReadableFile(path.string()).ReadAt(0, std::as_writable_bytes(std::span(bytes))));
+  return bytes.starts_with("\xFF\xD8\xFF") || bytes == "\x89PNG";
+}
+
 ImageFile StatusOf(const fs::path& path, const fs::path& folder) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
     throw DataError("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path.string());
+  // Another's folder may hold a link to anything, which would be packed and passed on.
+  if (fs::is_symlink(path) && !BeginsAsAnImage(path)) {
+    throw DataError("{}: a link to a file that is neither JPEG nor PNG: remove it", path.string());
+  }
   return {.name = path.lexically_relative(folder).native(), .stamp = StampOf(status)};
 }
 
@@ -30,24 +41,32 @@ ImageFile StatusOf(const fs::path& path, const fs::path& folder) {
 std::vector<ImageFile> ListImages(const std::string& folder) {
   const fs::path root(folder);
   std::vector<ImageFile> files;
-  const auto add = [&](const fs::directory_entry& entry) {
-    if (IsImageName(entry.path().native()) && !entry.is_directory()) {
+  LeftOut left_out;
+  // `is_class`: a folder there is one.
+  const auto add = [&](const fs::directory_entry& entry, bool is_class) {
+    const bool is_folder = entry.is_directory();
+    if (!is_folder && IsImageName(entry.path().native())) {
       files.push_back(StatusOf(entry.path(), root));
+    } else if (is_folder ? !is_class && entry.is_symlink()
+                         : !entry.path().filename().native().starts_with('.')) {
+      left_out.Add(is_folder ? LeftOut::kLinksToFolders : LeftOut::KindOf(entry.path().native()),
+                   entry.path().native());
     }
   };
   try {
     if (!fs::is_directory(root)) throw DataError("{}: no such folder", folder);
     for (const fs::directory_entry& entry : fs::directory_iterator(root)) {
-      add(entry);
+      add(entry, /*is_class=*/true);
       if (!entry.is_directory()) continue;
       for (const fs::directory_entry& below : fs::recursive_directory_iterator(entry.path())) {
-        add(below);
+        add(below, /*is_class=*/false);
       }
     }
   } catch (const fs::filesystem_error& error) {
     const std::string path = error.path1().empty() ? folder : error.path1().string();
     throw DataError("{}: cannot be listed: {}", path, error.code().message());
   }
+  for (const std::string& line : left_out.Lines()) Warn(line);
   if (files.empty()) throw DataError("{}: no .jpg, .jpeg or .png files", folder);
   std::sort(files.begin(), files.end(),
             [](const ImageFile& a, const ImageFile& b) { return a.name < b.name; });

@@ -21,8 +21,9 @@ struct ImageFile {
   Stamp stamp;
 };
 
-// All .jpg, .jpeg and .png files at any depth, in the order of their names. As in training a folder in
-// `folder` may be a link; links to folders inside it are not followed. Throws Error (kData).
+// All .jpg, .jpeg and .png files at any depth, in the order of their names, and a warning of what else lies
+// there. As in training a folder in `folder` may be a link; links to folders inside it are not followed.
+// Throws Error (kData).
 std::vector<ImageFile> ListImages(const std::string& folder);
 
 // A line for OutputFolder's job: other names, sizes or times give another one.

@@ -8,12 +8,14 @@
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/in_threads.h"
 #include "data/images/image_decoder.h"
 #include "data/images/jpeg_encoder.h"
+#include "data/images/orientation.h"
 #include "data/images/resize.h"
 #include "prepare/image_files.h"
 #include "prepare/output_folder.h"
@@ -70,6 +72,7 @@ struct Workshop {
   ImageDecoder decoder;
   Resizer resizer;
   std::vector<uint8_t> pixels;
+  std::vector<uint8_t> as_stored;  // of a picture that is turned
 };
 
 // The JPEG file that `file` becomes; empty: itself.
@@ -83,11 +86,22 @@ std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions&
   const ImageSize to{scaled(from.width), scaled(from.height)};
   const Box all{0, 0, static_cast<double>(from.width), static_cast<double>(from.height)};
   const ImageDecoder::Part part = workshop.decoder.Decode(all, to.width, to.height);
-  if (shorter <= options.size && IsJpeg(file)) return "";
+  const Orientation orientation = options.exif_orientation ? OrientationOf(file) : Orientation{};
+  if (shorter <= options.size && IsJpeg(file) && !orientation.turns()) return "";
   workshop.pixels.resize(3 * to.width * to.height);
   workshop.resizer.Resize(part.pixels, part.box, to.width, to.height, /*mirror=*/false,
                           workshop.pixels.data());
-  return EncodeJpeg(kKind, workshop.pixels.data(), to.width, to.height, options.quality);
+  const ImageSize turned = TurnedSize(to, orientation);
+  if (orientation.turns()) {
+    std::swap(workshop.pixels, workshop.as_stored);
+    workshop.pixels.resize(workshop.as_stored.size());
+    Turn({.pixels = workshop.as_stored.data(),
+          .width = to.width,
+          .height = to.height,
+          .stride = 3 * to.width},
+         orientation, /*mirror=*/false, workshop.pixels.data());
+  }
+  return EncodeJpeg(kKind, workshop.pixels.data(), turned.width, turned.height, options.quality);
 }
 
 // What one thread has done at a time, and does it with.
@@ -135,7 +149,8 @@ void PrepareImage(const PrepareImagesOptions& options, const ImageFile& image,
   part.bytes_in += image.stamp.bytes;
   part.bytes_out += static_cast<int64_t>(content.size());
   // One huge image must not cost every thread its memory for good.
-  if (workshop.file.size() + workshop.pixels.size() > kKeptBytes) part.workshop.reset();
+  if (workshop.file.size() + workshop.pixels.size() + workshop.as_stored.size() > kKeptBytes)
+    part.workshop.reset();
 }
 
 }  // namespace
@@ -148,7 +163,8 @@ std::string PrepareImages(const PrepareImagesOptions& options) {
   OutputFolder output(
       destination, {destination},
       {"prepare images", SourceLine(options.source, files), fmt::format("--size {}", options.size),
-       fmt::format("--quality {}", options.quality)});
+       fmt::format("--quality {}{}", options.quality,
+                   options.exif_orientation ? " --exif-orientation" : "")});
   if (output.is_committed()) return fmt::format("{}: complete", destination);
 
   std::set<std::string> folders;

@@ -12,7 +12,8 @@
 // (crops of photographs at 256 pixels and quality 90; tests/bench/prepare_against_python.py). Huffman tables
 // of an image's own would make it 2 % smaller, for a second pass over it: they are the standard ones.
 //
-// The orientation in EXIF data is ignored and lost, as training ignores it (data/images/image_decoder.h).
+// With exif_orientation no picture is left that is to be turned. Without it they lie as they did, and files
+// that are written have lost what said so.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
 //   two sources of one name (a.png, a.jpg) -> Error (kData) before anything is written
@@ -35,6 +36,7 @@ struct PrepareImagesOptions {
   int64_t size = 0;  // greatest shorter side, in pixels
   int quality = 90;  // libjpeg's
   bool skip_bad = false;
+  bool exif_orientation = false;  // pictures are turned as their cameras say
   int threads = 1;
   bool live = false;  // standard output is a terminal
 };

@@ -27,7 +27,7 @@ _USES = {
     "trainer/ops/token": ["trainer/ops/common", "trainer/ops/product"],
     "trainer/ops/pixels": ["trainer/ops/common"],
     "trainer/ops/update": ["base", "trainer/ops/common"],
-    "data/dataset": ["base"],
+    "data/dataset": ["base", "base/files"],
     "data/arrays": ["base", "base/files", "data/dataset"],
     "data/tokens": ["base", "base/files", "data/dataset"],
     "data/tables": ["base", "base/files", "data/dataset"],
@@ -36,7 +36,7 @@ _USES = {
     "data/tokenizers": ["base"],
     "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
     "observe": [
-        "base", "base/tensor", "comm", "trainer/ops/product", "trainer/ops/convolution",
+        "base", "base/tensor", "base/files", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
     "trainer/config": ["base", "base/files", "data/images"],

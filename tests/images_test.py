@@ -3,10 +3,12 @@
 
 import csv
 import json
+import shutil
+import tarfile
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from harness import DATA, DEVICE, DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
 
@@ -150,6 +152,83 @@ def test_names_wrong_configs_and_folders(folder):
                  "data.images.decode: is GPU where device is CPU")
     (folder / "test/purple").mkdir()
     expect_error(train(folder), DATA, 'test/purple: no class "purple" was trained on')
+
+
+def turned_by(value):
+    """EXIF data of a camera that was held so."""
+    exif = Image.Exif()
+    exif[0x0112] = value
+    return exif
+
+
+@pytest.mark.parametrize("cache", ["OFF", "DECODED"])
+@pytest.mark.all_tier(unless=lambda cache: cache == "OFF")
+def test_pictures_are_turned_as_their_cameras_say(tmp_path, cache):
+    """A run on pictures with EXIF data is the one on those that Pillow has turned, and by default it is not."""
+    random = np.random.default_rng(3)
+    slope = np.mgrid[0:30, 0:48].sum(axis=0)[..., None] * np.array([3, 1, 2])
+    for label, name in enumerate(CLASSES):
+        for kind in ("stored", "turned"):
+            (tmp_path / kind / name).mkdir(parents=True)
+        for value in range(1, 9):
+            for kind in ("png", "jpg"):
+                pixels = np.clip(slope - 60 * label + random.integers(0, 60, (30, 48, 3)), 0, 255).astype(np.uint8)
+                path = tmp_path / f"stored/{name}/{value}{kind}.{kind}"
+                exif = Image.Exif()
+                exif[0x0112] = value
+                Image.fromarray(pixels).save(path, exif=exif, quality=100)
+                ImageOps.exif_transpose(Image.open(path)).save(tmp_path / f"turned/{name}/{value}{kind}.png")
+    seen = {}
+    for source, turns in (("stored", "true"), ("turned", "false"), ("stored", "false")):
+        data = ["--set", f"data.train={tmp_path / source}", "--set", f"data.images.exif_orientation={turns}"]
+        run = train(tmp_path, "", images=f"cache: {cache}", options=[*data, "--set", "epochs=2"])
+        assert run.status == DONE, run
+        seen[source, turns] = np.array(losses(tmp_path))
+        (tmp_path / "run").rename(tmp_path / f"run-{source}-{turns}")
+    expected = seen["turned", "false"]
+    assert len(expected) == 6
+    assert np.abs(seen["stored", "true"] / expected - 1).max() < 2e-3
+    assert np.abs(seen["stored", "false"] / expected - 1).max() > 2e-2
+
+
+def test_what_is_left_out_is_said(folder):
+    (folder / "train/red/a.webp").write_bytes(b"RIFF")
+    (folder / "train/red/b.bmp").write_bytes(b"BM")
+    (folder / "train/notes.txt").write_text("no image")
+    (folder / "train/red/more").symlink_to(folder / "new")
+    run = train(folder)
+    assert run.status == DONE, run
+    assert events(folder / "run", "start")[0]["samples"] == 60
+    for words in ("train/red/a.webp and another one are left out: no JPEG or PNG: convert such images",
+                  "train/notes.txt is left out: not named .jpg, .jpeg or .png",
+                  "train/red/more is left out: a link to a folder"):
+        assert sum(words in line for line in run.err.splitlines()) == 1, run
+    # Also where the list is that of the run before.
+    evaluation = Run(["evaluate", folder / "run", "--input", folder / "train"])
+    assert evaluation.status == DONE and "a.webp and another one are left out" in evaluation.err, evaluation
+
+
+def test_an_empty_class(folder):
+    (folder / "train/.ipynb_checkpoints").mkdir()
+    assert train(folder, options=["--set", "epochs=1"]).status == DONE
+    (folder / "train/purple").mkdir()
+    expect_error(train(folder), DATA, "train/purple: a folder is a class, and there are no .jpg, .jpeg or .png files in")
+
+
+def test_an_archive_with_a_name_that_leads_out_of_it(folder):
+    with tarfile.open(folder / "train.tar", "w") as tar:
+        tar.add(folder / "train/red/01.jpg", "red/01.jpg")
+        tar.add(folder / "train/red/02.jpg", "../02.jpg")
+    expect_error(train(folder, options=["--set", f"data.train={folder / 'train.tar'}"]), DATA,
+                 "train.tar: ../02.jpg: a name that leads out of its archive")
+
+
+def test_one_class(folder):
+    for name in ("blue", "green"):
+        shutil.rmtree(folder / "train" / name)
+    run = train(folder, "")
+    assert run.status == DONE and "train: all samples are of one class: there is nothing to learn" in run.err, run
+    assert "20 samples, none held back (data.validation_fraction does so)" in run.out
 
 
 def test_bench_loader(folder):

@@ -286,6 +286,25 @@ def test_a_script_that_returns_something_else(module, part, tmp_path):
     expect_error(run, USAGE, f"model.pt: its forward returned {part} where one floating-point tensor of [4, 10] is expected")
 
 
+class Detached(Net):
+    def forward(self, x):
+        return self.out(self.hidden(x)).detach()
+
+
+def test_a_script_that_detaches_its_output(tmp_path):
+    script(tmp_path, Detached())
+    run = train(tmp_path, DIGITS_DATA + SCRIPT)
+    expect_error(run, USAGE, "model.pt: no gradient reaches its parameters: its forward detaches what it returns")
+
+
+def test_a_script_with_nan(tmp_path):
+    net = Net()
+    with torch.no_grad():
+        net.out.weight[3, 2] = torch.nan
+    script(tmp_path, net)
+    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT), USAGE, "model.pt: tensor out.weight holds NaN")
+
+
 class Misfit(Net):
     def forward(self, x):
         return self.out(self.hidden(self.hidden(x)))

@@ -18,7 +18,9 @@ import stat
 import struct
 import subprocess
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from harness import BUG, CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, PEER, USAGE, processes_with, train, wait_until, write_config
 
@@ -272,6 +274,75 @@ for command, words in LAUNCHED.items():
     stop = " & for i in 1 2 3; do sleep .5; kill -TERM $!; done; wait $!"
     case(f"launcher-hangs-{command}", "PATH=$PWD/bin:$PATH {L} -n 2 " + words + stop, 128 + signal.SIGTERM, plant=hangs, lines=0)
 case("launcher-none", "PATH=/nowhere {L} -n 2 evaluate run", USAGE, "mpirun is not installed")
+
+
+# ---- Mistakes that are called by their names -------------------------------------------------------------------------
+
+
+def plant_mistakes(folder):
+    odd = folder / "odd"
+    (odd / "images/dog").mkdir(parents=True)
+    os.mkfifo(odd / "pipe")
+    os.mknod(odd / "socket", stat.S_IFSOCK | 0o600)
+    (odd / "config.yaml").write_text("epochs: 2\nmodel:\n  name: mlp\n")
+    (odd / "config.json").write_text('{"epochs": 2}\n')
+    (odd / "config.toml").write_text("epochs = 2\n[model]\n")
+    (odd / "config.csv").write_text("a,b,c\n1,2,3\n")
+    (odd / "from_one.csv").write_text("x,label\n" + "".join(f"{i}.5,{i % 3 + 1}\n" for i in range(90)))
+    numbers = np.linspace(0, 1, 6 * 70, dtype="f4").reshape(70, 6)
+    np.save(odd / "labels.npy", np.arange(70) % 3)
+    np.save(odd / "whole.npy", numbers)
+    for name, value in (("nan", np.nan), ("inf", np.inf)):
+        numbers[17, 3] = value
+        np.save(odd / f"{name}.npy", numbers)
+    (odd / "negative.npy").write_bytes((odd / "whole.npy").read_bytes().replace(b"(70, 6)", b"(-70,6)"))
+    weights = safetensors.numpy.load_file(folder / RUN / "weights.safetensors")
+    weights["0.weight"][0, 0] = np.nan
+    safetensors.numpy.save_file(weights, odd / "nan.safetensors")
+
+
+def mistake(name, words, status, *says, command="train config.pbtxt --set run_dir=new", **more):
+    case(f"mistake-{name}", "{L} " + f"{command} {words}", status, *says, plant=plant_mistakes, **more)
+
+
+def trains(name, text, status, *says, **more):
+    text = f'model {{ name: "mlp" }} global_batch: 10 epochs: 1 {text}'
+    case(f"mistake-{name}", f"printf '%s' '{text}' > new.pbtxt; {{L}} train new.pbtxt --set run_dir=new", status, *says, plant=plant_mistakes, **more)
+
+
+mistake("long-name", f"--set run_dir=new/{'x' * 300}", USAGE, "File name too long")
+mistake("long-path", f"--set run_dir={'/'.join(['y' * 200] * 25)}", USAGE, "File name too long")
+mistake("run-below-a-file", "--set run_dir=digits.csv/new", USAGE, "digits.csv/new: ", "Not a directory")
+mistake("no-file", "--set data.train=", USAGE, "--set data.train=: data.train: an empty name where a file's is to be")
+mistake("missing", "--set data.train=nowhere.csv", USAGE, "data.train: no such file: ", "nowhere.csv")
+mistake("below-a-file", "--set data.train=digits.csv/x", USAGE, "data.train: ", "digits.csv/x: cannot be looked at: Not a directory")
+mistake("images", "--set data.train=odd/images", USAGE, "odd/images: it is a folder where a plain file is expected; a folder with a folder of images for each class is data.format: IMAGES")
+mistake("weights-folder", "--set init_from=odd/images", USAGE, "init_from: ", "it is a folder where a plain file is expected")
+for kind in ("pipe", "socket"):
+    mistake(f"data-{kind}", f"--set data.train=odd/{kind}", USAGE, f"odd/{kind}: it is a {kind} where a plain file is expected")
+    mistake(f"weights-{kind}", f"--set init_from=odd/{kind}", USAGE, f"odd/{kind}: it is a {kind} where a plain file is expected")
+    for command in ("evaluate", "predict"):
+        mistake(f"{command}-{kind}", f"--input odd/{kind}", {USAGE, DATA}, f"odd/{kind}: ", f"it is a {kind}", command=f"{command} run")
+mistake("data-device", "--set data.train=/dev/zero", USAGE, "/dev/zero: it is a device where a plain file is expected")
+mistake("predict-folder", "--input odd/images", {USAGE, DATA}, "odd/images", "it is a folder", command="predict run")
+for kind in ("yaml", "json", "toml", "csv"):
+    mistake(kind, f"odd/config.{kind}", USAGE, f"odd/config.{kind}:", "a config looks like this: data {", command="train")
+mistake("config-folder", "odd", USAGE, "odd: no config can be read from it: it is a folder", command="train")
+mistake("config-socket", "odd/socket", USAGE, "odd/socket: ", command="train")
+mistake("config-pipe", "odd/pipe", USAGE, "odd/pipe: no config can be read from it", command="train")
+mistake("config-endless", "/dev/zero", USAGE, "/dev/zero: no config can be read from it", command="train")
+mistake("template-full", "--template > /dev/full", CHECKPOINT, "standard output cannot be written: No space left on device", command="config")
+mistake("weights-nan", "--set init_from=odd/nan.safetensors", USAGE, "odd/nan.safetensors: tensor 0.weight holds NaN")
+mistake("labels-from-one", '--set data.train=odd/from_one.csv --set data.csv.label=label --set data.csv.header=true', DONE, "odd/from_one.csv: its labels are 1 to 3: classes are counted from 0, so the model learns 4 and has no samples of class 0")
+NUMBERS = 'data { format: NPY train: "odd/INPUTS.npy" train: "odd/labels.npy" }'
+trains("numbers-whole", NUMBERS.replace("INPUTS", "whole"), DONE, lines=0)
+for name in ("nan", "inf"):
+    trains(f"numbers-{name}", NUMBERS.replace("INPUTS", name), USAGE, "number 3 of the input of sample 17 in ", f"odd/{name}.npy is {name}: mend or remove it")
+trains("numbers-negative", NUMBERS.replace("INPUTS", "negative"), DATA, "odd/negative.npy: the header's shape has a negative size")
+for name, width in (("2-62", 2**62), ("2-40", 2**40)):
+    mistake(f"width-{name}", f"--set model.mlp.hidden={width}", USAGE, "out of memory: take a smaller model")
+for name, shape in (("2-64", "4294967296, 4294967296"), ("2-63", "9223372036854775807"), ("2-40", "1099511627776")):
+    trains(f"shape-{name}", f"data {{ format: SYNTHETIC input_shape: [{shape}] classes: 2 synthetic {{ samples: 100 }} }}", USAGE, "input_shape")
 
 
 # ---- Safetensors of others -------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from harness import DATA, DONE, LOCKSTEP, USAGE, Run, events, expect_error, write_config
 
@@ -115,6 +115,41 @@ def test_bad_images(tmp_path):
     data = 'format: IMAGES train: "dst" validation_fraction: 0.2 images { size: 16 } mean: 0.5'
     config = write_config(tmp_path, f'epochs: 1 global_batch: 4 data {{ {data} }} model {{ name: "mlp" }}')
     assert Run(["train", config, "--set", f"run_dir={tmp_path / 'run'}"]).status == DONE
+
+
+@pytest.mark.parametrize("size", [20, 64])
+def test_pictures_that_are_turned(tmp_path, size):
+    """As Pillow turns them, whether they are shrunk or would be copied."""
+    (tmp_path / "src").mkdir()
+    picture = photograph(48, 30, 1)
+    for value in range(1, 9):
+        exif = Image.Exif()
+        exif[0x0112] = value
+        picture.save(tmp_path / f"src/{value}.{'jpg' if value % 2 else 'png'}", exif=exif, quality=98)
+    command = ["images", tmp_path / "src", tmp_path / "dst", "--size", size, "--quality", 98, "--exif-orientation"]
+    assert prepare(*command).status == DONE
+    assert len(contents(tmp_path / "dst")) == 8
+    for source in sorted((tmp_path / "src").iterdir()):
+        expected = ImageOps.exif_transpose(Image.open(source)).convert("RGB")
+        if size < 30:
+            expected = expected.resize([side * size // 30 for side in expected.size], Image.BILINEAR)
+        result = Image.open(tmp_path / f"dst/{source.stem}.jpg")
+        assert result.size == expected.size and result.getexif().get(0x0112, 1) == 1
+        assert np.abs(np.asarray(result, "f4") - np.asarray(expected, "f4")).mean() < 4, source.name
+
+
+@pytest.mark.parametrize("command", [["images", "--size", 64], ["shards"]])
+def test_what_is_no_image(tmp_path, command):
+    """It is said to be left out; a link that only looks like one is not packed."""
+    write_photographs(tmp_path / "src", 10)
+    (tmp_path / "src/class1/notes.txt").write_text("no image")
+    (tmp_path / "src/class1/a.webp").write_bytes(b"RIFF")
+    run = prepare(command[0], tmp_path / "src", tmp_path / "dst", *command[1:])
+    assert run.status == DONE, run
+    assert "class1/a.webp is left out: no JPEG or PNG: convert" in run.err and "class1/notes.txt is left out" in run.err
+    (tmp_path / "src/class1/b.jpg").symlink_to("/etc/passwd")
+    run = prepare(command[0], tmp_path / "src", tmp_path / "dst2", *command[1:])
+    expect_error(run, DATA, "class1/b.jpg: a link to a file that is neither JPEG nor PNG: remove it")
 
 
 # Shards
@@ -433,6 +468,7 @@ def test_one_run_at_a_time(tmp_path):
     process = subprocess.Popen([LOCKSTEP, "prepare", *map(str, command)], stdout=subprocess.DEVNULL)
     while not (tmp_path / "o.bin.partial/job").exists():
         assert process.poll() is None
+    process.send_signal(signal.SIGSTOP)
     expect_error(prepare(*command), USAGE, "o.bin: another run is making it at this moment")
     process.kill()
     process.wait()

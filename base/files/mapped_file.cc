@@ -9,14 +9,16 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/file_descriptor.h"
+#include "base/files/open_file.h"
 
 namespace lockstep {
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  const FileDescriptor file(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string why;
+  const FileDescriptor file = OpenPlainFile(path_, kGivenByUser, O_RDONLY, why);
+  if (!why.empty()) throw DataError("{}: cannot be opened: {}", path_, why);
   struct stat status {};
-  if (file.get() < 0 || fstat(file.get(), &status) != 0) {
+  if (fstat(file.get(), &status) != 0) {
     throw DataError("{}: cannot be opened: {}", path_, std::strerror(errno));
   }
   bytes_ = status.st_size;

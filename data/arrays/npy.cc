@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "data/dataset/inferred_classes.h"
 
 namespace lockstep {
 namespace {
@@ -121,6 +122,9 @@ class Array {
     sizes = sizes.substr(0, sizes.find(')'));
     for (size_t at = sizes.find_first_of("0123456789"); at != sizes.npos;
          at = sizes.find_first_of("0123456789", at)) {
+      if (at > 0 && sizes[at - 1] == '-') {
+        throw DataError("{}: the header's shape has a negative size", path());
+      }
       int64_t size = -1;
       const auto [next, error] =
           std::from_chars(sizes.data() + at, sizes.data() + sizes.size(), size);
@@ -192,6 +196,8 @@ class Npy : public Dataset {
     }
   }
 
+  std::vector<std::string> Remarks() const override { return remarks_; }
+
  private:
   // [samples, height, width], [samples, channels, height, width], or as images mostly lie in memory,
   // [samples, height, width, channels].
@@ -222,6 +228,7 @@ class Npy : public Dataset {
     const bool finds_classes = spec_.classes == 0;
     if (finds_classes) {
       spec_.classes = std::max<int64_t>(1, 1 + *std::max_element(labels_.begin(), labels_.end()));
+      remarks_ = RemarksOnLabels<int64_t>(targets.path(), labels_);
     }
     for (int64_t i = 0; i < size_; ++i) {
       if (labels_[i] >= 0 && labels_[i] < spec_.classes) continue;
@@ -254,6 +261,7 @@ class Npy : public Dataset {
   int64_t elements_ = 0;         // of an input
   std::vector<int64_t> labels_;  // of classes; empty: they are not known
   std::vector<float> numbers_;   // the other tasks' targets; empty likewise
+  std::vector<std::string> remarks_;
 };
 
 }  // namespace

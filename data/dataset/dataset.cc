@@ -4,14 +4,13 @@
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/readable_file.h"
 #include "data/dataset/in_memory.h"
 #include "data/dataset/permutation.h"
 
@@ -140,15 +139,12 @@ Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {
 }
 
 std::string ReadWholeFile(const std::string& path) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(path, error);
-  if (error) throw DataError("{}: cannot be opened: {}", path, error.message());
-  if (size == 0) throw DataError("{}: the file is empty", path);
-  std::string bytes(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
-  file.read(bytes.data(), static_cast<std::streamsize>(size));
-  if (!file) throw DataError("{}: cannot be read to its end: {}", path, std::strerror(errno));
+  const ReadableFile file(path);
+  if (file.bytes() == 0) throw DataError("{}: the file is empty", path);
+  std::string bytes(file.bytes(), '\0');
+  if (file.ReadAt(0, std::as_writable_bytes(std::span(bytes))) < bytes.size()) {
+    throw DataError("{}: became shorter while it was read", path);
+  }
   return bytes;
 }
 

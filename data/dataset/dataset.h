@@ -90,6 +90,9 @@ class Dataset {
   // returned.
   virtual std::vector<std::string> TakeReports() const { return {}; }
 
+  // What a user should know of how the files were taken, a line each, with the files' names.
+  virtual std::vector<std::string> Remarks() const { return {}; }
+
   // What Read() has taken so far.
   virtual ReadTimes times() const { return {}; }
 

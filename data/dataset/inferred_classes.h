@@ -1,11 +1,36 @@
-// How many classes labels may ask for by themselves.
+// Classes that are found by the labels: the greatest one and those below it.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
 // More are taken for a mistake unless data.classes asks for them.
 inline constexpr int64_t kMaxInferredClasses = 1'000'000;
+
+// For Dataset::Remarks(): a line where the least of these labels, which found the classes, is not 0. Labels
+// below 0 are none.
+template <typename Label>
+std::vector<std::string> RemarksOnLabels(const std::string& file, std::span<const Label> labels) {
+  Label least = std::numeric_limits<Label>::max();
+  Label greatest = -1;
+  for (const Label label : labels) {
+    if (label < 0) continue;
+    least = std::min(least, label);
+    greatest = std::max(greatest, label);
+  }
+  if (greatest < 0 || least == 0) return {};
+  return {fmt::format(
+      "{}: its labels are {} to {}: classes are counted from 0, so the model learns {} and has no "
+      "samples of class {}{}",
+      file, least, greatest, greatest + 1, least == 1 ? "" : "0 to ", least - 1)};
+}
 
 }  // namespace lockstep

@@ -88,20 +88,29 @@ TEST_F(ImageFolderTest, LabelsAreTheFoldersInTheOrderOfTheirNames) {
   WriteImage("dog/a.PNG", 20, 20, 50);
   WriteImage("cat/deep/er/z.png", 20, 20, 0);
   WriteText("cat/notes.txt", "no image");
-  fs::create_directories(root_ / "ant");  // a class without images
   const auto folder = Open();
-  EXPECT_THAT(folder->spec().class_names, ElementsAre("ant", "cat", "dog"));
-  EXPECT_EQ(folder->spec().classes, 3);
+  EXPECT_THAT(folder->spec().class_names, ElementsAre("cat", "dog"));
+  EXPECT_EQ(folder->spec().classes, 2);
+  EXPECT_THAT(folder->Remarks(),
+              ElementsAre(HasSubstr("/cat/notes.txt is left out: not named .jpg, .jpeg or .png")));
   ASSERT_EQ(folder->size(), 3);
   std::vector<double> means;
   for (int64_t i = 0; i < 3; ++i) {
     const Sample sample = SampleOf(*folder->Plain(), i);
-    EXPECT_EQ(sample.label, i == 0 ? 1 : 2);
+    EXPECT_EQ(sample.label, i == 0 ? 0 : 1);
     means.push_back(sample.Mean());
   }
   EXPECT_LT(means[0], 30);
   EXPECT_GT(means[1], 50);
   EXPECT_GT(means[2], 100);
+}
+
+TEST_F(ImageFolderTest, AFolderWithoutImagesIsNoClass) {
+  WriteImage("dog/a.png", 20, 20);
+  fs::create_directories(root_ / "ant");
+  EXPECT_THAT(ErrorOfOpening({}), HasSubstr("/ant: a folder is a class, and there are no .jpg"));
+  // Whoever gives the classes has said that they are some.
+  EXPECT_EQ(Open({.source = {.classes = {"ant", "dog"}}})->spec().classes, 2);
 }
 
 TEST_F(ImageFolderTest, TakesTheClassesOfTraining) {

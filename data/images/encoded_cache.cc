@@ -16,6 +16,7 @@ class EncodedCache : public ImageSource {
   const std::vector<std::string>& class_names() const override { return source_->class_names(); }
   int64_t LabelOf(int64_t i) const override { return source_->LabelOf(i); }
   std::string NameOf(int64_t i) const override { return source_->NameOf(i); }
+  std::vector<std::string> Remarks() const override { return source_->Remarks(); }
   std::string Fingerprint() const override { return source_->Fingerprint(); }
 
   std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const override {

@@ -15,6 +15,7 @@
 #include "data/images/encoded_cache.h"
 #include "data/images/gpu_decoder.h"
 #include "data/images/image_decoder.h"
+#include "data/images/orientation.h"
 #include "data/images/resize.h"
 
 namespace lockstep {
@@ -28,6 +29,7 @@ struct Workshop {
   std::vector<std::byte> file;
   ImageDecoder decoder;
   Resizer resizer;
+  std::vector<uint8_t> as_stored;  // what was cut of a picture that is turned
   // Of many images at once:
   std::vector<std::vector<std::byte>> files;
   std::optional<GpuDecoder> gpu;
@@ -47,30 +49,38 @@ struct Clocks {
   }
 };
 
-// Whole decoded images: the size, then the rows without gaps.
+// An image, or a part of it, as it is stored.
+struct Stored {
+  ImageDecoder::Part part;
+  Orientation orientation;
+};
+
+// Whole decoded images: how they lie, then the rows without gaps.
 class DecodedCache {
  public:
   DecodedCache(int64_t samples, std::shared_ptr<MemoryBudget> budget)
       : kept_(samples, std::move(budget)) {}
 
   // No pixels: it is not kept.
-  ImageView Find(int64_t sample) const {
+  Stored Find(int64_t sample) const {
     const std::span<const std::byte> bytes = kept_.Find(sample);
     if (bytes.empty()) return {};
-    ImageSize size;
-    std::memcpy(&size, bytes.data(), sizeof(size));
-    return {.pixels = reinterpret_cast<const uint8_t*>(bytes.data() + sizeof(size)),
-            .width = size.width,
-            .height = size.height,
-            .stride = kChannels * size.width};
+    Head head;
+    std::memcpy(&head, bytes.data(), sizeof(head));
+    return {
+        .part = {.pixels = {.pixels = reinterpret_cast<const uint8_t*>(bytes.data() + sizeof(head)),
+                            .width = head.size.width,
+                            .height = head.size.height,
+                            .stride = kChannels * head.size.width}},
+        .orientation = head.orientation};
   }
 
-  void Keep(int64_t sample, const ImageView& image) {
-    const ImageSize size = {image.width, image.height};
+  void Keep(int64_t sample, const ImageView& image, const Orientation& orientation) {
+    const Head head = {.size = {image.width, image.height}, .orientation = orientation};
     const size_t row_bytes = kChannels * image.width;
-    kept_.Keep(sample, sizeof(size) + row_bytes * image.height, [&](std::byte* to) {
-      std::memcpy(to, &size, sizeof(size));
-      to += sizeof(size);
+    kept_.Keep(sample, sizeof(head) + row_bytes * image.height, [&](std::byte* to) {
+      std::memcpy(to, &head, sizeof(head));
+      to += sizeof(head);
       for (int64_t y = 0; y < image.height; ++y, to += row_bytes) {
         std::memcpy(to, image.pixels + y * image.stride, row_bytes);
       }
@@ -78,6 +88,11 @@ class DecodedCache {
   }
 
  private:
+  struct Head {
+    ImageSize size;
+    Orientation orientation;
+  };
+
   KeptBytes kept_;
 };
 
@@ -132,6 +147,7 @@ class Images : public Dataset {
 
   int64_t samples_at_once() const override { return options_.gpu ? GpuDecoder::kAtOnce : 1; }
 
+  std::vector<std::string> Remarks() const override { return source_->Remarks(); }
   std::string Fingerprint() const override { return source_->Fingerprint(); }
 
   ReadTimes times() const override {
@@ -151,9 +167,12 @@ class Images : public Dataset {
     View(const Images& images, int64_t index, int64_t epoch)
         : images_(images), random_(images.options_.seed, epoch, index) {}
 
-    Box BoxIn(const ImageSize& image) {
-      return images_.augments_ ? RandomCrop(image, images_.options_.crop, random_)
-                               : CenterCrop(image, images_.options_.center);
+    // In the image as it is stored.
+    Box BoxIn(const ImageSize& stored, const Orientation& orientation) {
+      const ImageSize image = TurnedSize(stored, orientation);
+      const Box box = images_.augments_ ? RandomCrop(image, images_.options_.crop, random_)
+                                        : CenterCrop(image, images_.options_.center);
+      return StoredBox(box, stored, orientation);
     }
     bool Mirrored() {
       return images_.augments_ && images_.options_.mirror && random_.Uniform() < 0.5;
@@ -168,20 +187,33 @@ class Images : public Dataset {
   size_t Cut(int64_t index, int64_t epoch, Workshop& workshop, uint8_t* input) const {
     Clocks::Clock::time_point begin = Clocks::Clock::now();
     View view(*this, index, epoch);
-    ImageDecoder::Part part;
-    if (decoded_) part.pixels = decoded_->Find(index);
+    Stored stored;
+    if (decoded_) stored = decoded_->Find(index);
+    const ImageView& pixels = stored.part.pixels;
     size_t pixel_bytes = 0;
-    if (part.pixels.pixels != nullptr) {
-      part.box = view.BoxIn({part.pixels.width, part.pixels.height});
+    if (pixels.pixels != nullptr) {
+      stored.part.box = view.BoxIn({pixels.width, pixels.height}, stored.orientation);
     } else {
       const std::span<const std::byte> file = Load(index, workshop.file);
       clocks_.Count(Clocks::kReading, begin);
-      part = Decode(index, file, workshop.decoder, view);
-      pixel_bytes = part.pixels.stride * part.pixels.height;
+      stored = Decode(index, file, workshop.decoder, view);
+      pixel_bytes = pixels.stride * pixels.height;
       clocks_.Count(Clocks::kDecoding, begin);
     }
-    workshop.resizer.Resize(part.pixels, part.box, options_.size, options_.size, view.Mirrored(),
-                            input);
+    const int64_t size = options_.size;
+    const bool mirror = view.Mirrored();
+    if (stored.orientation.turns()) {
+      workshop.as_stored.resize(spec_.bytes());
+      workshop.resizer.Resize(pixels, stored.part.box, size, size, /*mirror=*/false,
+                              workshop.as_stored.data());
+      Turn({.pixels = workshop.as_stored.data(),
+            .width = size,
+            .height = size,
+            .stride = kChannels * size},
+           stored.orientation, mirror, input);
+    } else {
+      workshop.resizer.Resize(pixels, stored.part.box, size, size, mirror, input);
+    }
     clocks_.Count(Clocks::kResizing, begin);
     return pixel_bytes;
   }
@@ -196,10 +228,11 @@ class Images : public Dataset {
       try {
         const std::span<const std::byte> file = Load(indices[i], workshop.files[i]);
         const ImageSize size = workshop.decoder.Open(file);
-        if (!workshop.decoder.IsPlainJpeg()) continue;
+        if (!workshop.decoder.IsPlainJpeg() || OrientationIn(file).turns()) continue;
         if (size.width > GpuDecoder::kMostPixels / size.height) continue;
         View view(*this, indices[i], epoch);
-        jobs[i] = {.file = file, .size = size, .box = view.BoxIn(size), .mirror = view.Mirrored()};
+        jobs[i] = {
+            .file = file, .size = size, .box = view.BoxIn(size, {}), .mirror = view.Mirrored()};
       } catch (const Error&) {
         continue;  // Cut() says why
       }
@@ -216,6 +249,10 @@ class Images : public Dataset {
     return is_cut;
   }
 
+  Orientation OrientationIn(std::span<const std::byte> file) const {
+    return options_.exif_orientation ? OrientationOf(file) : Orientation{};
+  }
+
   std::span<const std::byte> Load(int64_t index, std::vector<std::byte>& buffer) const {
     try {
       return source_->Load(index, buffer);
@@ -226,16 +263,17 @@ class Images : public Dataset {
 
   // The part of the image that is seen; with a cache of pixels of the whole image, which is kept if there
   // is room.
-  ImageDecoder::Part Decode(int64_t index, std::span<const std::byte> file, ImageDecoder& decoder,
-                            View& view) const {
+  Stored Decode(int64_t index, std::span<const std::byte> file, ImageDecoder& decoder,
+                View& view) const {
     try {
       const ImageSize size = decoder.Open(file);
-      const Box box = view.BoxIn(size);
-      if (!decoded_) return decoder.Decode(box, options_.size, options_.size);
+      const Orientation orientation = OrientationIn(file);
+      const Box box = view.BoxIn(size, orientation);
+      if (!decoded_) return {decoder.Decode(box, options_.size, options_.size), orientation};
       const Box all = {0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
       const ImageView pixels = decoder.Decode(all, size.width, size.height).pixels;
-      decoded_->Keep(index, pixels);
-      return {.pixels = pixels, .box = box};
+      decoded_->Keep(index, pixels, orientation);
+      return {{.pixels = pixels, .box = box}, orientation};
     } catch (const Error& error) {
       throw Error(error.status(), fmt::format("{}: {}", source_->NameOf(index), error.what()));
     } catch (const std::bad_alloc&) {

@@ -46,7 +46,8 @@ struct ImageOptions {
   int64_t size = 224;  // of the square that is cut, in pixels
   CropOptions crop{};  // in training
   bool mirror = true;
-  double center = 0.875;  // the share of the shorter side that evaluation sees
+  bool exif_orientation = false;  // pictures are turned as their cameras say
+  double center = 0.875;          // the share of the shorter side that evaluation sees
   uint64_t seed = 0;
   std::optional<at::Device> gpu{};  // that decodes; not with ImageCache::kDecoded
   ImageCache cache = ImageCache::kOff;

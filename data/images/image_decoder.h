@@ -12,8 +12,8 @@
 //      or beside the box is parsed, and damage there is an error. A progressive JPEG and a PNG are
 //      read whole. Nor is damage seen that leaves as many bits as the decoder takes: libjpeg's
 //      quick path for sequential files takes a bad Huffman code for the end of a block, silently.
-//   4. The orientation in EXIF data is ignored, as torchvision's ImageFolder does. Gamma and colour
-//      profiles are, too.
+//   4. Pixels lie as they are stored: data/images/orientation.h turns them. Gamma and colour profiles are
+//      ignored.
 //
 // Protocol, JPEG:
 //   1. Open() reads the markers up to the first scan.

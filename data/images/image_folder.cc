@@ -22,6 +22,7 @@ struct Folder {
   Stamp stamp;
   TextList images;
   TextList folders;
+  std::vector<std::pair<LeftOut::Kind, std::string>> left_out;  // names
   int64_t first_folder = 0;  // its place among all folders; the others follow
 };
 
@@ -47,8 +48,12 @@ void List(const std::string& root, bool is_root, Folder& folder) {
         if (name.starts_with('.')) return;
         if (kind == EntryKind::kFolder || (is_root && kind == EntryKind::kLinkToFolder)) {
           folders.Add(name);
-        } else if (kind == EntryKind::kOther && IsImageName(name)) {
+        } else if (kind == EntryKind::kLinkToFolder) {
+          folder.left_out.emplace_back(LeftOut::kLinksToFolders, name);
+        } else if (IsImageName(name)) {
           images.Add(name);
+        } else {
+          folder.left_out.emplace_back(LeftOut::KindOf(name), name);
         }
       });
   folder.images = Sorted(images);
@@ -94,10 +99,15 @@ void Collect(std::vector<Folder>& all, int64_t place, const std::string& prefix,
 ImageColumns Build(const std::string& root) {
   std::vector<Folder> all = ListAll(root);
   ImageColumns columns;
+  LeftOut left_out;
   for (const Folder& folder : all) {
     columns.sources.Add(folder.path);
     columns.stamps.push_back(folder.stamp);
+    for (const auto& [kind, name] : folder.left_out) {
+      left_out.Add(kind, folder.path.empty() ? name : folder.path + "/" + name);
+    }
   }
+  for (const std::string& line : left_out.Lines()) columns.left_out.Add(line);
   const TextList unlabelled = std::exchange(all[0].images, {});
   columns.classes = all[0].folders;
   for (int64_t c = 0; c < columns.classes.size(); ++c) {

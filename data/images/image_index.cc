@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'L', 'S', 'I', 'M', 'A', 'G', 'E', 'S'};
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 constexpr size_t kAlignment = 8;
 
 // The pieces that a file is made of, in its order.
@@ -19,6 +19,8 @@ enum Piece {
   kSourceEnds,
   kSourceText,
   kStamps,
+  kLeftOutEnds,
+  kLeftOutText,
   kClassEnds,  // here content begins
   kClassText,
   kFirstOfClass,
@@ -38,7 +40,7 @@ struct Header {
   uint64_t content_hash = 0;  // of the content
   std::array<uint64_t, kPieces> bytes{};
 };
-static_assert(sizeof(Header) == 128);
+static_assert(sizeof(Header) == 144);
 static_assert(sizeof(Stamp) == 24 && sizeof(ImagePlace) == 16);
 
 // What follows a piece of so many bytes, for the next one to be aligned.
@@ -80,6 +82,7 @@ ImageIndex::ImageIndex(ImageColumns columns)
     : columns_(std::make_shared<ImageColumns>(std::move(columns))),
       layout_(columns_->layout),
       sources_(columns_->sources.view()),
+      left_out_(columns_->left_out.view()),
       stamps_(columns_->stamps),
       classes_(columns_->classes.view()),
       first_of_class_(columns_->first_of_class),
@@ -99,6 +102,8 @@ ImageIndex::Pieces ImageIndex::PiecesOf(std::string_view key) const {
   pieces[kSourceEnds] = std::as_bytes(sources_.ends);
   pieces[kSourceText] = std::as_bytes(std::span(sources_.text));
   pieces[kStamps] = std::as_bytes(stamps_);
+  pieces[kLeftOutEnds] = std::as_bytes(left_out_.ends);
+  pieces[kLeftOutText] = std::as_bytes(std::span(left_out_.text));
   pieces[kClassEnds] = std::as_bytes(classes_.ends);
   pieces[kClassText] = std::as_bytes(std::span(classes_.text));
   pieces[kFirstOfClass] = std::as_bytes(first_of_class_);
@@ -155,6 +160,7 @@ std::optional<ImageIndex> ImageIndex::FromFile(MappedFile file, std::string_view
   index.layout_ = header.layout;
   index.sources_ = {As<uint64_t>(pieces[kSourceEnds]), AsText(pieces[kSourceText])};
   index.stamps_ = As<Stamp>(pieces[kStamps]);
+  index.left_out_ = {As<uint64_t>(pieces[kLeftOutEnds]), AsText(pieces[kLeftOutText])};
   index.classes_ = {As<uint64_t>(pieces[kClassEnds]), AsText(pieces[kClassText])};
   index.first_of_class_ = As<uint64_t>(pieces[kFirstOfClass]);
   index.paths_ = {As<uint64_t>(pieces[kPathEnds]), AsText(pieces[kPathText])};

@@ -81,6 +81,7 @@ inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 struct ImageColumns {
   ImageLayout layout = ImageLayout::kFolders;
   TextList sources;           // the folders that were listed, or the shards
+  TextList left_out;          // what of them is none of the images, and why, a line each
   std::vector<Stamp> stamps;  // one of each, from before it was read
   TextList classes;           // names; none with kNumberedShards
   // Of each class its first sample, then the first one without a label.
@@ -105,6 +106,7 @@ class ImageIndex {
   int64_t size() const { return paths_.size(); }
   ImageLayout layout() const { return layout_; }
   const Texts& sources() const { return sources_; }
+  const Texts& left_out() const { return left_out_; }
   std::span<const Stamp> stamps() const { return stamps_; }
   const Texts& classes() const { return classes_; }
   // The class of a sample by its place in classes(); classes().size(): it has none.
@@ -119,7 +121,7 @@ class ImageIndex {
  private:
   ImageIndex() = default;
 
-  using Pieces = std::array<std::span<const std::byte>, 12>;
+  using Pieces = std::array<std::span<const std::byte>, 14>;
   Pieces PiecesOf(std::string_view key) const;
 
   // What the views below look at: one of the two.
@@ -128,6 +130,7 @@ class ImageIndex {
 
   ImageLayout layout_ = ImageLayout::kFolders;
   Texts sources_;
+  Texts left_out_;
   std::span<const Stamp> stamps_;
   Texts classes_;
   std::span<const uint64_t> first_of_class_;

@@ -19,6 +19,11 @@ ImageList::ImageList(ImageIndex index, const ImageSourceOptions& options, const 
   } else {
     ArrangeClasses(options, names);
   }
+  for (int64_t i = 0; i < index_.left_out().size(); ++i) {
+    remarks_.push_back(fmt::format("{}{}",
+                                   index_.layout() == ImageLayout::kFolders ? names.all + "/" : "",
+                                   index_.left_out()[i]));
+  }
 }
 
 void ImageList::CheckLabels(const ImageSourceOptions& options, const ImageNames& names) {
@@ -45,7 +50,9 @@ void ImageList::CheckLabels(const ImageSourceOptions& options, const ImageNames&
     throw DataError("{}: label {} is no likely class number: if it is one, set data.classes",
                     names.image(static_cast<int64_t>(greatest_at)), greatest);
   }
-  if (limit == 0) classes_ = std::max<int64_t>(1, greatest + 1);
+  if (limit > 0) return;
+  classes_ = std::max<int64_t>(1, greatest + 1);
+  remarks_ = RemarksOnLabels(names.all, labels);
 }
 
 void ImageList::ArrangeClasses(const ImageSourceOptions& options, const ImageNames& names) {
@@ -91,10 +98,25 @@ void ImageList::ArrangeClasses(const ImageSourceOptions& options, const ImageNam
     }
   }
   add(index_.FirstOf(found.size()), size() - index_.FirstOf(found.size()));
-  if (size() > 0) return;
+  if (size() > 0) {
+    if (options.classes.empty() && !options.label_optional) RefuseEmptyClasses(names);
+    return;
+  }
   if (shards) throw DataError("{}: no .jpg, .jpeg or .png members", names.all);
   throw DataError("{}: no .jpg, .jpeg or .png files: there is to be a folder for each class",
                   names.all);
+}
+
+// As torchvision's ImageFolder does. Archives know no empty classes, so shards of the same images would have
+// other labels.
+void ImageList::RefuseEmptyClasses(const ImageNames& names) const {
+  for (int64_t c = 0; c < index_.classes().size(); ++c) {
+    if (index_.FirstOf(c) < index_.FirstOf(c + 1)) continue;
+    throw DataError(
+        "{}: a folder is a class, and there are no .jpg, .jpeg or .png files in this one: put some "
+        "in, or remove it",
+        names.of_class(c));
+  }
 }
 
 int64_t ImageList::GroupOf(int64_t i) const {

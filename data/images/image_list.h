@@ -21,7 +21,7 @@ struct ImageNames {
 
 class ImageList {
  public:
-  // Throws Error (kData): no images, one without a label where that is not optional, a class or a label
+  // Throws Error (kData): no images, a class that has none where the classes are those that were found, one without a label where that is not optional, a class or a label
   // that is none of the options'.
   ImageList(ImageIndex index, const ImageSourceOptions& options, const ImageNames& names);
 
@@ -33,9 +33,11 @@ class ImageList {
   // The number in the index of sample `i`.
   int64_t RowOf(int64_t i) const;
   int64_t LabelOf(int64_t i) const;
+  const std::vector<std::string>& remarks() const { return remarks_; }
   std::string Fingerprint() const;
 
  private:
+  void RefuseEmptyClasses(const ImageNames& names) const;
   void CheckLabels(const ImageSourceOptions& options, const ImageNames& names);
   void ArrangeClasses(const ImageSourceOptions& options, const ImageNames& names);
   // Where sample `i` lies in first_.
@@ -44,6 +46,7 @@ class ImageList {
   ImageIndex index_;
   int64_t classes_ = 0;
   std::vector<std::string> class_names_;
+  std::vector<std::string> remarks_;
   // Of each class, then of what has none: its first sample, and that one's number in the index.
   std::vector<int64_t> first_;
   std::vector<int64_t> first_row_;
@@ -56,6 +59,7 @@ class ListedImages : public ImageSource {
   int64_t classes() const override { return list_.classes(); }
   const std::vector<std::string>& class_names() const override { return list_.class_names(); }
   int64_t LabelOf(int64_t i) const override { return list_.LabelOf(i); }
+  std::vector<std::string> Remarks() const override { return list_.remarks(); }
   std::string Fingerprint() const override { return list_.Fingerprint(); }
 
  protected:

@@ -29,6 +29,7 @@ struct Shard {
   TextList images;  // members' names
   std::vector<ImagePlace> places;
   std::unordered_map<std::string, int32_t> labels;  // of .cls members, by the sample's name
+  std::vector<std::string> left_out;                // members that are images of other kinds
 };
 
 // A member's name as WebDataset reads it, cut at the first dot behind the last slash.
@@ -69,11 +70,19 @@ Shard ReadShard(const std::string& path, uint32_t number) {
         throw DataError("{}: {}: twice in this archive", path, member.name);
       }
     } else if (IsImageName(member.name)) {
+      if (fmt::format("/{}", member.name).find("/../") != std::string::npos) {
+        throw DataError("{}: {}: a name that leads out of its archive: pack it again", path,
+                        member.name);
+      }
       shard.images.Add(member.name);
       shard.places.push_back(
           {.offset = static_cast<uint64_t>(member.offset),
            .bytes = static_cast<uint32_t>(std::min(member.bytes, kMostImageBytes + 1)),
            .shard = number});
+    } else if (LeftOut::KindOf(member.name) == LeftOut::kImages) {
+      // Of other members WebDataset's samples may have any number.
+      shard.left_out.push_back(
+          fmt::format("{}: {}", fs::path(path).filename().string(), member.name));
     }
   });
   return shard;
@@ -162,7 +171,12 @@ ImageColumns Build(const std::vector<std::string>& paths, const TextList& source
             [&](int64_t i) { shards[i] = ReadShard(paths[i], static_cast<uint32_t>(i)); });
   ImageColumns columns;
   columns.sources = sources;
-  for (const Shard& shard : shards) columns.stamps.push_back(shard.stamp);
+  LeftOut left_out;
+  for (const Shard& shard : shards) {
+    columns.stamps.push_back(shard.stamp);
+    for (const std::string& name : shard.left_out) left_out.Add(LeftOut::kImages, name);
+  }
+  for (const std::string& line : left_out.Lines()) columns.left_out.Add(line);
   if (std::ranges::any_of(shards, [](const Shard& shard) { return !shard.labels.empty(); })) {
     CollectByNumber(paths, shards, columns);
   } else {

@@ -15,6 +15,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// In small letters, without its dot; empty: it has none, or is hidden.
+std::string ExtensionOf(std::string_view name) {
+  name.remove_prefix(name.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos || name.starts_with('.')) return "";
+  std::string extension(name.substr(dot + 1));
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return std::tolower(c); });
+  return extension;
+}
+
 bool IsCompressedShardName(std::string_view name) {
   const size_t dot = name.rfind('.');
   if (dot == name.npos) return false;
@@ -96,13 +107,38 @@ std::shared_ptr<const ImageSource> Open(const ImageSourceOptions& options) {
 }  // namespace
 
 bool IsImageName(std::string_view name) {
-  name.remove_prefix(name.rfind('/') + 1);
-  const size_t dot = name.rfind('.');
-  if (dot == name.npos || name.starts_with('.')) return false;
-  std::string extension(name.substr(dot + 1));
-  std::ranges::transform(extension, extension.begin(),
-                         [](unsigned char c) { return std::tolower(c); });
+  const std::string extension = ExtensionOf(name);
   return extension == "jpg" || extension == "jpeg" || extension == "png";
+}
+
+LeftOut::Kind LeftOut::KindOf(std::string_view name) {
+  static constexpr std::array<std::string_view, 11> kOtherImages{
+      "webp", "bmp", "gif", "tif", "tiff", "avif", "heic", "heif", "jfif", "jxl", "ppm"};
+  return std::ranges::find(kOtherImages, ExtensionOf(name)) != kOtherImages.end() ? kImages
+                                                                                  : kFiles;
+}
+
+void LeftOut::Add(Kind kind, std::string_view path) {
+  Some& some = some_[kind];
+  if (some.count++ == 0 || path < some.first) some.first = path;
+}
+
+std::vector<std::string> LeftOut::Lines() const {
+  static constexpr std::array<const char*, kKinds> kWhy{
+      "no JPEG or PNG: convert such images (ImageMagick's mogrify -format png does)",
+      "not named .jpg, .jpeg or .png", "a link to a folder, which is followed for a class only"};
+  std::vector<std::string> lines;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const Some& some = some_[kind];
+    if (some.count == 0) continue;
+    lines.push_back(fmt::format("{}{} left out: {}", some.first,
+                                some.count == 1 ? " is"
+                                : some.count == 2
+                                    ? " and another one are"
+                                    : fmt::format(" and {} others are", some.count - 1),
+                                kWhy[kind]));
+  }
+  return lines;
 }
 
 bool IsShardName(std::string_view name) { return name.ends_with(".tar"); }

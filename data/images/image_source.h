@@ -14,6 +14,7 @@
 //     -> ImageSourceTest.Refuses*
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,10 @@ class ImageSource {
   // where it cannot be read, kUsage where the machine is at its limits.
   virtual std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const = 0;
 
+  // What a user should know of how the files were taken, a line each: what lies beside the images and is
+  // left out, for one.
+  virtual std::vector<std::string> Remarks() const = 0;
+
   // What tells it from other sources, on any machine.
   virtual std::string Fingerprint() const = 0;
 };
@@ -57,6 +62,27 @@ std::shared_ptr<const ImageSource> OpenImageSource(const ImageSourceOptions& opt
 
 // Whether a file of that name is taken for an image.
 bool IsImageName(std::string_view name);
+
+// What lies among images and was not taken for one, counted by what it is.
+class LeftOut {
+ public:
+  enum Kind { kImages, kFiles, kLinksToFolders, kKinds };  // images: of other kinds
+
+  // kImages or kFiles, by the name.
+  static Kind KindOf(std::string_view name);
+
+  void Add(Kind kind, std::string_view path);
+
+  // A line of each kind, with the first path of it and what can be done.
+  std::vector<std::string> Lines() const;
+
+ private:
+  struct Some {
+    int64_t count = 0;
+    std::string first;
+  };
+  std::array<Some, kKinds> some_;
+};
 
 // Whether a file of that name is taken for a shard.
 bool IsShardName(std::string_view name);

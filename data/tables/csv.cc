@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/dataset/inferred_classes.h"
 #include "data/tables/csv_files.h"
 #include "data/tables/csv_fit.h"
 #include "data/tables/csv_rows.h"
@@ -189,6 +190,9 @@ CsvTable ReadCsv(const CsvOptions& options) {
   const CsvFit fit = FitCsv(options, files);
   Encoder encoder(options, files, fit);
   CsvRows rows = encoder.Encode();
+  if (options.task == Task::kClassification && options.classes == 0 && !options.label_names) {
+    rows.remarks = RemarksOnLabels<int64_t>(options.files.front(), rows.labels);
+  }
   SampleSpec spec{
       .classes = encoder.ClassesOf(rows), .class_names = fit.classes, .task = options.task};
   return {.dataset = MakeCsvDataset(std::move(spec), std::move(rows), fit.columns),

@@ -36,6 +36,8 @@ class CsvDataset : public Dataset {
     std::memcpy(target, targets.data() + index * bytes, bytes);
   }
 
+  std::vector<std::string> Remarks() const override { return rows_.remarks; }
+
  private:
   // Of the input, a column's.
   struct Part {

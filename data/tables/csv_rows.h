@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/dataset/dataset.h"
@@ -15,6 +16,7 @@ struct CsvRows {
   std::vector<float> cells;     // numbers, and of categories their place among the column's or -1
   std::vector<int64_t> labels;  // of classes
   std::vector<float> targets;   // otherwise
+  std::vector<std::string> remarks{};  // Dataset::Remarks()
 };
 
 // `columns` as CsvTable has them. Completes spec.shape.

@@ -43,6 +43,8 @@ PrepareCommand::PrepareCommand(CLI::App& app) : line_(std::make_unique<Line>()) 
   line.images->add_option("--quality", images.quality, "of the JPEG files, as libjpeg counts")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
+  line.images->add_flag("--exif-orientation", images.exif_orientation,
+                        "turn pictures as their cameras say");
   line.images->add_option("--bad", line.bad, "what an image that cannot be read does: stop or skip")
       ->check(CLI::IsMember({"stop", "skip"}))
       ->capture_default_str();

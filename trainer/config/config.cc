@@ -4,9 +4,13 @@
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -227,11 +231,15 @@ void Anchor(Message& message, const FieldDescriptor& field, const fs::path& fold
 
 constexpr size_t kMostText = size_t{16} << 20;  // of a config
 
-// What a config looks like, for one who brings YAML or a table; nothing where its first field was read.
-std::string LooksLike(const std::string& text, int line) {
+// What a config looks like, for one who brings YAML or a table; nothing where its first field was read, unless the
+// file's name says that it is something else.
+std::string LooksLike(const fs::path& path, const std::string& text, int line) {
+  static constexpr std::array<std::string_view, 5> kOthers{".yaml", ".yml", ".json", ".toml",
+                                                           ".csv"};
+  const bool is_other = std::ranges::find(kOthers, path.extension().string()) != kOthers.end();
   std::istringstream lines(text);
   std::string content;
-  for (int i = 1; i < line && std::getline(lines, content); ++i) {
+  for (int i = 1; !is_other && i < line && std::getline(lines, content); ++i) {
     const size_t begin = content.find_first_not_of(" \t\r");
     if (begin != std::string::npos && content[begin] != '#') return "";
   }
@@ -248,7 +256,7 @@ Config ParseFile(const std::string& path, const std::string& text, Origins& orig
   parser.WriteLocationsTo(&tree);
   if (!parser.ParseFromString(text, &config)) {
     throw UsageError("{}:{}:{}: {}{}", path, error.line(), error.column(), error.explanation(),
-                     LooksLike(text, error.line()));
+                     LooksLike(path, text, error.line()));
   }
   CollectOrigins(config, tree, path, "", origins);
   VisitSetFields(config, "",
@@ -404,12 +412,30 @@ class Checker {
     if (!field.options().GetExtension(existing_file)) return;
     const bool images = config_.data().format() == config::Data::IMAGES &&
                         (name == "data.train" || name == "data.validation");
+    const bool own = config_.data().format() == config::Data::OWN;
     for (const std::string& file : StringsOf(message, field)) {
+      if (file.empty()) {
+        if (field.is_repeated()) Fail(name, "an empty name where a file's is to be");
+        continue;
+      }
       const bool shard = images && IsShardName(file);
-      if (file.empty() || (images && fs::is_directory(file))) continue;
-      const bool own = config_.data().format() == config::Data::OWN;
-      if (!(own ? fs::exists(file) : fs::is_regular_file(file))) {
+      struct stat status {};
+      if (stat(file.c_str(), &status) != 0) {
+        if (errno != ENOENT) {
+          Fail(name, fmt::format("{}: cannot be looked at: {}", file, std::strerror(errno)));
+        }
         Fail(name, fmt::format("no such {}: {}", images && !shard ? "folder" : "file", file));
+      }
+      const bool is_folder = S_ISDIR(status.st_mode);
+      if (own || (images && is_folder)) continue;
+      if (!S_ISREG(status.st_mode)) {
+        const bool of_data = name == "data.train" || name == "data.validation";
+        Fail(name, fmt::format("{}: it is {} where a plain file is expected{}", file,
+                               KindName(status.st_mode),
+                               of_data && is_folder
+                                   ? "; a folder with a folder of images for each class is "
+                                     "data.format: IMAGES"
+                                   : ""));
       }
       if (images && !shard) {
         Fail(name, fmt::format("neither a folder nor a .tar file: {}", file));
@@ -419,6 +445,15 @@ class Checker {
 
   void CheckData() const {
     const config::Data& data = config_.data();
+    constexpr int64_t kMostNumbers = int64_t{1} << 31;
+    int64_t numbers = 1;
+    for (const int64_t size : data.input_shape()) {
+      if (__builtin_mul_overflow(numbers, size, &numbers) || numbers > kMostNumbers) {
+        Fail("data.input_shape",
+             fmt::format("[{}] is more than the {} numbers that a sample may have",
+                         fmt::join(data.input_shape(), ", "), kMostNumbers));
+      }
+    }
     if (data.format() == config::Data::SYNTHETIC) {
       if (data.train_size() + data.validation_size() > 0) {
         Fail(data.train_size() > 0 ? "data.train" : "data.validation",

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "base/files/safetensors.h"
+#include "base/say.h"
 #include "data/arrays/cifar10.h"
 #include "data/arrays/mnist.h"
 #include "data/arrays/npy.h"
@@ -73,6 +74,7 @@ std::shared_ptr<const Dataset> OpenImages(const config::Config& config,
                                                       .max_area = images.max_area(),
                                                       .max_stretch = images.max_stretch()},
                                              .mirror = images.mirror(),
+                                             .exif_orientation = images.exif_orientation(),
                                              .center = images.center(),
                                              .seed = config.seed(),
                                              .gpu = gpu,
@@ -204,6 +206,11 @@ std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
   return std::make_shared<SkipBad>(std::move(dataset), bad.limit(), config.seed());
 }
 
+void WarnOf(const Dataset& dataset, const World& world) {
+  if (world.rank() != 0) return;
+  for (const std::string& remark : dataset.Remarks()) Warn(remark);
+}
+
 // The samples as they are evaluated.
 std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>& dataset) {
   std::shared_ptr<const Dataset> plain = dataset->Plain();
@@ -220,8 +227,9 @@ std::shared_ptr<const Dataset> OpenLike(const config::Config& config,
                                         const SampleSpec& spec, bool label_optional,
                                         const std::shared_ptr<MemoryBudget>& budget,
                                         const Datasets& datasets, const World& world) {
-  const auto dataset =
-      AsEvaluated(Open(config, files, spec, label_optional, budget, datasets, world));
+  const auto opened = Open(config, files, spec, label_optional, budget, datasets, world);
+  WarnOf(*opened, world);
+  const auto dataset = AsEvaluated(opened);
   if (dataset->spec().shape != spec.shape) {
     throw DataError("{}: samples of shape {} where the model was made for {}",
                     files.empty() ? config.data().own().name() : files.front(),
@@ -253,6 +261,14 @@ void LoadWeights(const config::Config& config, const Model& model) {
   CopyByName(config.init_from(), found, wanted, [&](const std::string& name) {
     return of_head(name) ? "; to start that layer at random set replace_head: true" : "";
   });
+}
+
+// The loss of a model with one is NaN from the first step on.
+void RefuseNan(const std::string& file, const Model& model) {
+  for (const NamedTensor& named : model.State()) {
+    if (!named.tensor.is_floating_point() || !named.tensor.isnan().any().item<bool>()) continue;
+    throw UsageError("{}: tensor {} holds NaN: no training mends that", file, named.name);
+  }
 }
 
 }  // namespace
@@ -308,6 +324,11 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
       data.format() == config::Data::CSV ? OpenTrainingTable(config, expected)
                                          : Open(config, ListOf(data.train()), expected,
                                                 /*label_optional=*/false, budget, datasets, world);
+  WarnOf(*all, world);
+  if (all->spec().task == Task::kClassification && all->spec().classes == 1 && world.rank() == 0) {
+    Warn(fmt::format("{}: all samples are of one class: there is nothing to learn",
+                     data.train_size() > 0 ? data.train(0) : "data"));
+  }
   TrainingData opened{.csv = data.csv()};
   if (data.validation_fraction() > 0) {
     Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
@@ -358,7 +379,12 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
         "(trainer/models/batch_norm.h)",
         config.model().name());
   }
-  if (!config.init_from().empty()) LoadWeights(config, *model);
+  if (!config.init_from().empty()) {
+    LoadWeights(config, *model);
+    RefuseNan(config.init_from(), *model);
+  } else if (const std::string& file = config.model().torchscript().file(); !file.empty()) {
+    RefuseNan(file, *model);
+  }
   model->to(world.device);
   return model;
 }

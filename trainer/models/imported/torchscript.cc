@@ -110,6 +110,12 @@ at::Tensor TorchScript::Forward(const at::Tensor& input) {
         "{}: its forward returned {} where one floating-point tensor of [{}] is expected", path_,
         Describe(output), fmt::join(expected, ", "));
   }
+  if (at::GradMode::is_enabled() && !output.toTensor().requires_grad()) {
+    throw UsageError(
+        "{}: no gradient reaches its parameters: its forward detaches what it returns, or computes "
+        "it without them",
+        path_);
+  }
   return output.toTensor();
 }
 
