@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 
 #include "base/write_all.h"
@@ -34,6 +35,15 @@ void SecureStandardStreams() {
   }
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+}
+
+std::optional<std::string> Repeats::Count(const std::string& text) {
+  std::string kind = text;
+  std::erase_if(kind, [](char c) { return c >= '0' && c <= '9'; });
+  const uint64_t times = ++times_[kind];
+  if (times == 1) return "";
+  if (!std::has_single_bit(times)) return std::nullopt;
+  return fmt::format(" ({} times so far)", times);
 }
 
 void Announce(const std::string& line) { WriteAll(STDERR_FILENO, Printable(line) + "\n"); }

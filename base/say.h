@@ -7,6 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +23,17 @@ void SecureStandardStreams();
 
 // What a user should know and a run can bear.
 void Warn(const std::string& what);
+
+// Counts what is said again and again, but for the numbers in it.
+class Repeats {
+ public:
+  // What to put behind it: nothing the first time, " (4 times so far)" the 2nd, 4th, 8th ... time. No value: it was said
+  // often enough.
+  std::optional<std::string> Count(const std::string& text);
+
+ private:
+  std::map<std::string, uint64_t> times_;
+};
 
 // A line on standard error that is neither.
 void Announce(const std::string& line);

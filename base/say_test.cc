@@ -1,6 +1,11 @@
 #include "base/say.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -20,6 +25,17 @@ TEST(Say, LeavesTextAlone) {
                            "no UTF-8: \xff\xc2", ""}) {
     EXPECT_EQ(Printable(text), text);
   }
+}
+
+TEST(Say, CountsWhatComesAgain) {
+  Repeats repeats;
+  std::vector<std::string> said;
+  for (int step = 100; step <= 900; step += 100) {
+    said.push_back(repeats.Count(fmt::format("no checkpoint of step {}", step)).value_or("-"));
+  }
+  EXPECT_THAT(said, testing::ElementsAre("", " (2 times so far)", "-", " (4 times so far)", "-",
+                                         "-", "-", " (8 times so far)", "-"));
+  EXPECT_EQ(repeats.Count("another"), "");
 }
 
 }  // namespace

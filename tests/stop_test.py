@@ -5,6 +5,7 @@ import datetime
 import os
 import pathlib
 import re
+import shutil
 import signal
 
 import pytest
@@ -126,6 +127,39 @@ def test_a_signal_before_the_ranks_have_met(tmp_path):
         wait_until(job.children, LONG_S)
         os.kill(job.process.pid, signal.SIGUSR2)
         expect_stopped(tmp_path, config, job, 2, STOPPED)
+
+
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+def test_a_folder_that_is_removed(tmp_path, ranks):
+    """The run ends, with its state in a folder that it makes again: it goes on from there."""
+    skip_without_gpus(ranks or 1)
+    config = config_in(tmp_path)
+    with Started(config, tmp_path / "run", ranks) as job:
+        job.wait_for("step", 7)
+        (tmp_path / "run").rename(tmp_path / "gone")  # at once, as removing is not
+        shutil.rmtree(tmp_path / "gone")
+        status, out, err = job.end()
+    assert status == INTERRUPTED, err
+    assert "(its folder was removed): the same command goes on from there" in out
+    (stopped,) = events(tmp_path / "run", "stopped")
+    again = train(config, tmp_path / "run", "--set", f"max_steps={stopped['step'] + 5}", ranks=ranks)
+    assert again.status == DONE, again
+    assert events(tmp_path / "run", "resume")[0]["step"] == stopped["step"]
+
+
+def test_a_folder_that_is_replaced(tmp_path):
+    """What lies there now is another's."""
+    config = config_in(tmp_path)
+    with Started(config, tmp_path / "run") as job:
+        job.wait_for("step", 7)
+        (tmp_path / "other").mkdir()
+        (tmp_path / "run").rename(tmp_path / "moved")
+        (tmp_path / "other").rename(tmp_path / "run")
+        status, _, err = job.end()
+    assert status == CHECKPOINT, err
+    assert "run: the run's folder was moved or removed, and another lies there: the run's state is not saved" in err
+    assert not list((tmp_path / "run").iterdir())
 
 
 @pytest.mark.parametrize("ranks", [None, 2])

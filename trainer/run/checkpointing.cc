@@ -168,8 +168,8 @@ void Checkpointing::Tell(const Saver::Outcome& outcome) {
   if (!outcome.error.empty()) failed_ = true;
   if (folder_ == nullptr) {
     if (outcome.error.empty()) return;
-    Warn(fmt::format("rank {}: no checkpoint of step {}: {}", world_.rank(), outcome.step,
-                     outcome.error));
+    WarnCounted(fmt::format("rank {}: no checkpoint of step {}: {}", world_.rank(), outcome.step,
+                            outcome.error));
     return;
   }
   if (std::exchange(user_waits_for_this_, false)) {
@@ -179,7 +179,7 @@ void Checkpointing::Tell(const Saver::Outcome& outcome) {
   if (!outcome.error.empty()) {
     folder_->Log(
         {{"event", "checkpoint_failed"}, {"step", outcome.step}, {"reason", outcome.error}});
-    Warn(fmt::format("no checkpoint of step {}: {}", outcome.step, outcome.error));
+    WarnCounted(fmt::format("no checkpoint of step {}: {}", outcome.step, outcome.error));
     return;
   }
   slowest_s_ = std::max(slowest_s_.value_or(0), outcome.seconds);
@@ -188,7 +188,14 @@ void Checkpointing::Tell(const Saver::Outcome& outcome) {
                 {"stall_ms", Round(1e3 * outcome.snapshot_s, 2)},
                 {"seconds", Round(outcome.seconds, 3)},
                 {"bytes", outcome.bytes}});
-  if (!outcome.warning.empty()) folder_->LogWarning(outcome.warning);
+  if (outcome.warning.empty()) return;
+  folder_->Log({{"event", "warning"}, {"reason", outcome.warning}});
+  WarnCounted(outcome.warning);
+}
+
+// A disk that is full is so at each checkpoint. The log has all of them.
+void Checkpointing::WarnCounted(const std::string& what) {
+  if (const std::optional<std::string> times = repeats_.Count(what)) Warn(what + *times);
 }
 
 bool Checkpointing::OnAny(bool own, const char* what) const {

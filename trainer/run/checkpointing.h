@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/say.h"
 #include "base/tensor/named_tensor.h"
 #include "ckpt/manifest.pb.h"
 #include "ckpt/saver.h"
@@ -73,6 +74,7 @@ class Checkpointing {
   void FinishSaving();
   void Tell();
   void Tell(const Saver::Outcome& outcome);
+  void WarnCounted(const std::string& what);
   bool OnAny(bool own, const char* what) const;
 
   const config::Checkpoint& when_;
@@ -93,6 +95,7 @@ class Checkpointing {
   bool user_waits_for_this_ = false;
   double begun_s_;       // when the last one began
   double looked_s_ = 0;  // for the user's wishes
+  Repeats repeats_;      // of warnings
 };
 
 // Whether more is better of the metric `name` (observe/metrics.h).

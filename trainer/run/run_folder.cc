@@ -55,7 +55,7 @@ void CutTornLine(const std::string& path) {
 }  // namespace
 
 RunFolder::RunFolder(const config::Config& config, const std::string& job, bool fresh)
-    : path_(config.run_dir()) {
+    : path_(config.run_dir()), job_(job) {
   const fs::path folder = fs::absolute(path_);
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
@@ -73,7 +73,8 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
     error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
   if (made) SyncFolder(folder.parent_path().string(), kSaving);
-  lock_.emplace(path_, job);
+  stamp_ = StampOf(path_).value_or(Stamp{});
+  lock_.emplace(path_, job_);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
   if (made) return;
   // Flight records in it are removed before they are made anew.
@@ -155,9 +156,33 @@ void RunFolder::AnswerRequest() {
   fs::remove(RequestPath(path_), ignored);
 }
 
-bool RunFolder::StopIsRequested() const {
+bool RunFolder::IsThere() const {
+  const std::optional<Stamp> stamp = StampOf(path_);
+  return stamp && stamp->inode == stamp_.inode;
+}
+
+std::string RunFolder::WhyUserStops() const {
   std::error_code ignored;
-  return fs::exists(StopPath(path_), ignored);
+  if (fs::exists(StopPath(path_), ignored)) return "its user's STOP";
+  return IsThere() ? "" : "its folder was removed";
+}
+
+void RunFolder::MakeAgainIfRemoved(const config::Config& config) {
+  if (IsThere()) return;
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(path_, error))) {
+    throw CheckpointError(
+        "{}: the run's folder was moved or removed, and another lies there: the run's state is not "
+        "saved",
+        path_);
+  }
+  fs::create_directories(path_, error);
+  if (error) throw CheckpointError("{}: cannot be made again: {}", path_, error.message());
+  stamp_ = StampOf(path_).value_or(Stamp{});
+  lock_.emplace(path_, job_);
+  WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
+  log_.emplace(path_ + "/log.jsonl", kSaving, kInRunFolder);
+  log_bytes_ = 0;
 }
 
 void RunFolder::AnswerStop() {

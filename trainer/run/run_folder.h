@@ -35,6 +35,9 @@
 //     -> test_damage_is_named_and_the_one_before_taken
 //   all are -> Error (kCheckpoint) -> test_all_damaged
 //   the config is another run's -> Error (kUsage) with the fields -> test_another_config_is_refused
+//   the folder is removed while the run trains -> it is made again, with the state, and the run ends
+//     -> tests/stop_test.py, test_a_folder_that_is_removed
+//   ... and another one lies there -> Error (kCheckpoint) -> tests/stop_test.py, test_a_folder_that_is_replaced
 //   the disk takes no more lines -> one warning; they follow when it does
 //     -> tests/checkpoint_fault_test.py, test_a_log_that_cannot_be_written
 #pragma once
@@ -45,6 +48,7 @@
 #include <vector>
 
 #include "base/files/output_file.h"
+#include "base/files/readable_file.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
 #include "trainer/config/config.pb.h"
@@ -83,14 +87,23 @@ class RunFolder {
   bool CheckpointIsRequested() const;
   void AnswerRequest();
 
-  // Whether its user wants the run to end (StopPath()), and: it has.
-  bool StopIsRequested() const;
+  // In words, what its user has done that ends the run: a STOP (StopPath()), or the folder is not there any more; empty:
+  // nothing. And: it has ended.
+  std::string WhyUserStops() const;
   void AnswerStop();
+
+  // Where it was removed, makes it again, so that the run's state can be kept. Throws Error (kCheckpoint) where another
+  // lies in its place, which is left alone.
+  void MakeAgainIfRemoved(const config::Config& config);
 
   const std::string& path() const { return path_; }
 
  private:
+  bool IsThere() const;
+
   std::string path_;
+  std::string job_;
+  Stamp stamp_;  // of the folder
   std::optional<RunLock> lock_;
   std::vector<Checkpoint> checkpoints_;  // the newest first
   size_t damaged_ = 0;                   // of them, the first

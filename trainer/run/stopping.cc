@@ -25,10 +25,10 @@ StopRequest Stopping::Asked(double now, int64_t steps_to_epoch_end,
   if (++steps_ == 2) second_step_at_ = now;
   if (now - looked_at_ >= kLookInterval) {
     looked_at_ = now;
-    user_stops_ = user_stops_ || options_.user_stops();
+    if (user_stops_.empty()) user_stops_ = options_.user_stops();
   }
-  if (user_stops_) {
-    why_ = "its user's STOP";
+  if (!user_stops_.empty()) {
+    why_ = user_stops_;
     return StopRequest::kInterrupt;
   }
   if (now + SecondsToStop(steps_to_epoch_end, slowest_save_s) < options_.end_by_s) {

@@ -32,7 +32,8 @@ class Stopping {
     int64_t state_bytes = 0;                                    // of a checkpoint
     int64_t global_batch = 1;
     int64_t validation_samples = 0;
-    std::function<bool()> user_stops;  // whether its user has left a word
+    // In words, what its user has done that ends it; empty: nothing.
+    std::function<std::string()> user_stops;
   };
 
   explicit Stopping(Options options) : options_(std::move(options)) {}
@@ -56,7 +57,7 @@ class Stopping {
   double now_ = 0;
   double looked_at_ = -std::numeric_limits<double>::infinity();
   double slowest_evaluation_s_ = 0;
-  bool user_stops_ = false;
+  std::string user_stops_;
   std::string why_;
 };
 

@@ -18,11 +18,11 @@ double AskedAt(Stopping& stopping, int64_t epoch, std::optional<double> slowest_
 }
 
 Stopping::Options Until(double end_by_s) {
-  return {.end_by_s = end_by_s, .user_stops = [] { return false; }};
+  return {.end_by_s = end_by_s, .user_stops = [] { return ""; }};
 }
 
 TEST(Stopping, NeverWithoutALimit) {
-  Stopping stopping({.user_stops = [] { return false; }});
+  Stopping stopping({.user_stops = [] { return ""; }});
   EXPECT_EQ(AskedAt(stopping, kFar, 5.0), -1);
   EXPECT_EQ(stopping.why(), "");
 }
@@ -57,7 +57,7 @@ TEST(Stopping, AtOnceWhereTheTimeIsOver) {
 
 TEST(Stopping, WhereTheUserWantsIt) {
   int looks = 0;
-  Stopping stopping({.user_stops = [&] { return ++looks == 3; }});
+  Stopping stopping({.user_stops = [&] { return ++looks == 3 ? "its user's STOP" : ""; }});
   EXPECT_EQ(stopping.Asked(10, kFar, {}), StopRequest::kNone);
   EXPECT_EQ(stopping.Asked(10.1, kFar, {}), StopRequest::kNone);  // not looked again so soon
   EXPECT_EQ(looks, 1);

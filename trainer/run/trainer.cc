@@ -189,6 +189,10 @@ class Trainer {
   StepMeasurement Measure(int warmup, int steps, const std::string& trace,
                           const TrainOptions& options) {
     constexpr int kPhaseSteps = 10;
+    std::optional<OutputTarget> target;
+    Together(world_.host, [&] {
+      if (!trace.empty() && world_.rank() == 0) target.emplace(trace);
+    });
     Begin({});
     StepMeasurement measured;
     TrainStep(0);
@@ -224,9 +228,9 @@ class Trainer {
         for (int step = 0; step < kPhaseSteps; ++step) TrainStep(warmup + steps + step);
       };
       if (world_.rank() == 0) {
-        Trace(trace, world_.device, act);
+        Together(world_.host, [&] { Trace(*target, world_.device, act); });
       } else {
-        act();
+        Together(world_.host, act);
       }
     }
     step_->SetClock(nullptr);
@@ -333,7 +337,7 @@ class Trainer {
             .state_bytes = kStateBytesPerParameter * ParameterCount(),
             .global_batch = config_.global_batch(),
             .validation_samples = data_.validation ? data_.validation->size() : 0,
-            .user_stops = [this] { return folder_->StopIsRequested(); }};
+            .user_stops = [this] { return folder_->WhyUserStops(); }};
   }
 
   // What this rank knows of it before `step`.
@@ -615,12 +619,13 @@ class Trainer {
            figures[ops::kBadGradNorm]);
     }
     if (precision_ == config::FP16 && figures[ops::kScale] < kLeastLossScale) {
+      const std::string sample = SampleWithoutNumbers(report.step);
       throw Error::OnEveryRank(
           ExitStatus::kUsage,
           fmt::format(
-              "step {}: the loss scale fell to {} because gradients were not finite {} times: "
-              "lower optimizer.lr, or set precision: BF16 or FP32",
-              report.step, figures[ops::kScale], figures[ops::kSkipped]));
+              "step {}: the loss scale fell to {} because gradients were not finite {} times: {}",
+              report.step, figures[ops::kScale], figures[ops::kSkipped],
+              sample.empty() ? "lower optimizer.lr, or set precision: BF16 or FP32" : sample));
     }
     if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
@@ -657,22 +662,47 @@ class Trainer {
       saved = "; its samples are in " + saved;
     }
     const bool loss_is_bad = !std::isfinite(loss);
+    const std::string sample = SampleWithoutNumbers(step);
     throw Error::OnEveryRank(
         ExitStatus::kUsage,
-        fmt::format("step {}: the {} is {}: lower optimizer.lr or set optimizer.clip_norm{}", step,
-                    loss_is_bad ? "loss" : "gradient's norm", loss_is_bad ? loss : grad_norm,
+        fmt::format("step {}: the {} is {}: {}{}", step, loss_is_bad ? "loss" : "gradient's norm",
+                    loss_is_bad ? loss : grad_norm,
+                    sample.empty() ? "lower optimizer.lr or set optimizer.clip_norm" : sample,
                     saved));
   }
 
-  void SaveAnomaly(const std::string& path, int64_t step) const {
-    // Of all ranks and micro-batches: what a single rank would have trained on at once.
+  // Of all ranks and micro-batches: what a single rank would have trained on at once.
+  std::vector<int64_t> SamplesOf(int64_t step) const {
     SamplerOptions options =
         SamplerOptionsFor(config_, /*accumulation=*/1, data_.train->size(), world_);
     options.rank = 0;
     options.ranks = 1;
     Sampler sampler(options);
     sampler.Seek(step - 1);
-    std::vector<int64_t> samples = sampler.Next().indices;
+    return sampler.Next().indices;
+  }
+
+  // What to do about the first sample of a step whose input is not all finite numbers; empty: there is none. The same
+  // on all ranks.
+  std::string SampleWithoutNumbers(int64_t step) const {
+    const SampleSpec& spec = data_.train->spec();
+    if (spec.dtype != at::kFloat) return "";
+    std::vector<float> input(spec.bytes() / sizeof(float));
+    std::vector<std::byte> target(spec.target_bytes());
+    for (const int64_t sample : SamplesOf(step)) {
+      data_.train->Read(sample, /*epoch=*/0, reinterpret_cast<std::byte*>(input.data()),
+                        target.data());
+      const auto bad = std::ranges::find_if(input, [](float x) { return !std::isfinite(x); });
+      if (bad == input.end()) continue;
+      return fmt::format("number {} of the input of sample {} in {} is {}: mend or remove it",
+                         bad - input.begin(), data_.train->NumberInFiles(sample),
+                         config_.data().train_size() > 0 ? config_.data().train(0) : "data", *bad);
+    }
+    return "";
+  }
+
+  void SaveAnomaly(const std::string& path, int64_t step) const {
+    std::vector<int64_t> samples = SamplesOf(step);
     for (int64_t& sample : samples) sample = data_.train->NumberInFiles(sample);
     const Json anomaly{{"step", step}, {"samples", samples}};
     WriteFileAtomically(path, anomaly.dump() + "\n");
@@ -759,11 +789,14 @@ class Trainer {
       event["decode"] = data_.train->samples_at_once() > 1 ? "GPU" : "CPU";
     }
     folder_->Log(event);
-    progress_->Say(fmt::format(
-        "{}: {} with {} parameters on {} rank{} ({}), {} samples, {} held back, {} steps of {}",
-        folder_->path(), config_.model().name(), elements, world_.size(),
-        world_.size() == 1 ? "" : "s", world_.device.is_cuda() ? "CUDA" : "CPU",
-        data_.train->size(), validation_samples, total_steps_, config_.global_batch()));
+    progress_->Say(
+        fmt::format("{}: {} with {} parameters on {} rank{} ({}), {} samples, {}, {} steps of {}",
+                    folder_->path(), config_.model().name(), elements, world_.size(),
+                    world_.size() == 1 ? "" : "s", world_.device.is_cuda() ? "CUDA" : "CPU",
+                    data_.train->size(),
+                    data_.validation ? fmt::format("{} held back", validation_samples)
+                                     : "none held back (data.validation_fraction does so)",
+                    total_steps_, config_.global_batch()));
     TellWhyNoGraph();
   }
 
@@ -781,6 +814,7 @@ class Trainer {
 
   // The state is committed, from which the run goes on another time.
   StopRequest StopAfter(int64_t steps_done) {
+    RequireFolder();
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
     if (folder_ != nullptr) {
       folder_->AnswerStop();
@@ -796,7 +830,15 @@ class Trainer {
     return stop_;
   }
 
+  // The state is to be written into it.
+  void RequireFolder() {
+    Together(world_.host, [&] {
+      if (folder_ != nullptr) folder_->MakeAgainIfRemoved(config_);
+    });
+  }
+
   void Finish(const TrainOptions& options, double first_step_s) {
+    RequireFolder();
     Together(world_.host, [&] { CheckSameOnAllRanks(step_->parameters(), world_.communicator); });
     std::optional<Error> not_saved;
     try {
