@@ -4,11 +4,13 @@
 #include <c10/core/Device.h>
 
 #include <functional>
-#include <string>
+
+#include "base/files/output_target.h"
 
 namespace lockstep {
 
-// Calls `act`, waits for what it queued, and writes its operations and kernels to `path`.
-void Trace(const std::string& path, at::Device device, const std::function<void()>& act);
+// Calls `act`, waits for what it queued, and writes its operations and kernels to `target`. Throws Error (kCheckpoint)
+// where they cannot be written, and whatever `act` throws.
+void Trace(OutputTarget& target, at::Device device, const std::function<void()>& act);
 
 }  // namespace lockstep

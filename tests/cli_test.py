@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from harness import CHECKPOINT, DATA, DEVICE, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, split_digits, write_config
+from harness import CHECKPOINT, DATA, DEVICE, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, expect_error, split_digits, write_config
 
 OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
 
@@ -308,6 +308,7 @@ def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
     assert line["tflops"] == pytest.approx(flops / line["step_ms"] * 1e-9, abs=1e-3)
     assert set(line["phases_ms"]) == {"forward", "backward", "exchange", "update", "rest"}
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    expect_error(Run(command + ["--trace", tmp_path]), CHECKPOINT, "cannot be written: it is a folder")
     assert "samples_per_s" in Run(command).out
 
 
