@@ -1,5 +1,5 @@
 """A training that lasts: in the end it holds no more memory, files and threads than when it had settled. $TRAIN_S: for
-how long it is watched."""
+how long it is watched; $MORE_MEMORY: which share of memory it may hold more."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ TRAIN_S = float(os.environ.get("TRAIN_S", "20"))
 LOOK_S = 4  # some checkpoints
 LOOKS = 100  # of which the least counts: a checkpoint that is being written has files and memory of its own
 MIB = 2**20
-SLACK = 32 * MIB  # what malloc keeps now and then
+MORE_MEMORY = float(os.environ.get("MORE_MEMORY", "0.1"))  # malloc keeps some now and then
 
 
 def held_by(pid):
@@ -51,6 +51,6 @@ def test_it_takes_no_more_with_time(ranks, tmp_path):
         status, out, err = job.stop()
     assert status == STOPPED, (out, err)
     for rank, ((memory, *rest), (memory_then, *rest_then)) in enumerate(zip(before, after)):
-        assert memory_then <= memory + SLACK, (rank, memory // MIB, memory_then // MIB)
+        assert memory_then <= memory * (1 + MORE_MEMORY), (rank, memory // MIB, memory_then // MIB)
         assert rest_then <= rest, (rank, rest, rest_then)
     assert not processes_of(job.run_dir)

@@ -259,10 +259,16 @@ def soak_parts():
         "30 min",
         sweep("resume_test", "RESUME_SAMPLES=50", cases="every_ or several_ranks or augmented"),
     )
-    parts["long-training"] = Part(
-        "a training of half an hour on one and two ranks holds no more memory, files and threads in the end",
-        "65 min",
-        sweep("long_training_test", "TRAIN_S=1800"),
+    for ranks, name in (("None", "1"), ("2", "2")):
+        parts[f"long-training-{name}"] = Part(
+            f"a training of an hour holds at most 1 % more memory, and no more files and threads, in the end ({name} ranks)",
+            "62 min",
+            sweep("long_training_test", "TRAIN_S=3600", "MORE_MEMORY=0.01", cases=ranks),
+        )
+    parts["cycles"] = Part(
+        "200 jobs, started and stopped, leave no process and no file behind",
+        "15 min",
+        sweep("cycles_test", "CYCLES=200"),
     )
     for number in range(SIGNAL_PARTS):
         parts[f"signals-{number + 1}"] = Part(

@@ -1,6 +1,6 @@
 """fuzz_target: a parser that is fed arbitrary bytes, by libFuzzer for as long as one likes and by a test once more."""
 
-def fuzz_target(name, deps):
+def fuzz_target(name, deps, in_commits = False):
     """Makes two targets of `name`_fuzz.cc, which defines LLVMFuzzerTestOneInput.
 
     `name`_corpus_test runs it over the files of corpus/`name`: what libFuzzer found worth keeping, and whatever once
@@ -9,6 +9,7 @@ def fuzz_target(name, deps):
     Args:
       name: of the target
       deps: what `name`_fuzz.cc needs
+      in_commits: whether each commit replays the corpus, not only --all
     """
     native.cc_library(
         name = name + "_entry",
@@ -23,7 +24,7 @@ def fuzz_target(name, deps):
         srcs = ["replay_corpus.cc"],
         data = native.glob(["corpus/%s/*" % name]),
         env = {"CORPUS": "tests/fuzz/corpus/" + name},
-        tags = ["all"],
+        tags = [] if in_commits else ["all"],
         deps = [
             ":" + name + "_entry",
             "@system//:gtest_main",

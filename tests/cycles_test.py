@@ -1,0 +1,57 @@
+"""Jobs that are started and stopped again and again leave nothing behind: no process, no file in temporary folders,
+shared memory and the cache. $CYCLES: how many."""
+
+import os
+import pathlib
+import random
+import signal
+
+import pytest
+
+from harness import DIGITS, INTERRUPTED, STOPPED, Started, processes_of, skip_without_gpus, wait_until, write_config
+
+CYCLES = int(os.environ.get("CYCLES", "6"))
+LONG_S = 60  # for anything to happen that does
+SHARED = pathlib.Path("/dev/shm")
+# Those that do not depend on when they come: what a signal does at which moment is signals_test's.
+ENDINGS = [(signal.SIGTERM, STOPPED), (signal.SIGUSR2, STOPPED), (signal.SIGINT, INTERRUPTED)]
+
+
+def files_below(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.mark.all_tier
+def test_nothing_is_left(tmp_path):
+    skip_without_gpus(3)
+    draw = random.Random(1)
+    config = write_config(
+        tmp_path,
+        f"""global_batch: 48 epochs: 1000000 log {{ every_steps: 10 }} checkpoint {{ every_epochs: 5 keep: 1 }}
+        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ name: "mlp" mlp {{ hidden: [8] }} }}""",
+    )
+    temporary, cache, run_dir = tmp_path / "tmp", tmp_path / "cache", tmp_path / "run"
+    temporary.mkdir()
+    cache.mkdir()
+    shared_before = set(os.listdir(SHARED))
+    cached = None
+    for cycle in range(CYCLES):
+        ranks = (None, 2, 3)[cycle % 3]
+        number, expected = draw.choice(ENDINGS)
+        env = {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(cache)}
+        with Started(config, run_dir, ranks, env=env) as job:
+            job.wait_for("start", cycle + 1)
+            os.kill(job.process.pid, number)
+            status, out, err = job.end()
+        assert status == expected, (cycle, out, err)
+        assert not processes_of(run_dir), cycle
+        assert not files_below(temporary), (cycle, files_below(temporary))
+        if cycle == 2:  # each number of ranks has been there
+            cached = files_below(cache)
+        elif cached is not None:
+            assert files_below(cache) == cached, cycle
+        # Jobs beside this one have theirs, for as long as they run.
+        wait_until(lambda: set(os.listdir(SHARED)) <= shared_before, LONG_S)
+    assert {path.name for path in run_dir.iterdir()} == {"checkpoints", "config.pbtxt", "flight", "lock", "log.jsonl"}
+    assert len(list((run_dir / "flight").iterdir())) <= 3  # one for each rank of the last job
+    assert len(list((run_dir / "checkpoints").iterdir())) == 1
