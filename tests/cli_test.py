@@ -12,7 +12,21 @@ import pytest
 import safetensors.torch
 import torch
 
-from harness import CHECKPOINT, DATA, DEVICE, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, expect_error, split_digits, write_config
+from harness import (
+    CHECKPOINT,
+    DATA,
+    DEVICE,
+    DIGITS,
+    DONE,
+    LOCKSTEP,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    skip_without_gpus,
+    split_digits,
+    write_config,
+)
 
 OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
 
@@ -293,6 +307,7 @@ def test_bench_scaling_tells_what_another_rank_brings(weak, trained):
 @pytest.mark.parametrize("precision", ["FP32", "BF16"])
 @pytest.mark.all_tier(unless=lambda precision: precision == "FP32")
 def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
+    skip_without_gpus(2)
     config = write_config(
         tmp_path,
         'global_batch: 8 accumulation: 2 model { mlp { hidden: 16 } } data { format: SYNTHETIC input_shape: 32 classes: 4 }',

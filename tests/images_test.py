@@ -161,9 +161,9 @@ def turned_by(value):
     return exif
 
 
-@pytest.mark.parametrize("cache", ["OFF", "DECODED"])
-@pytest.mark.all_tier(unless=lambda cache: cache == "OFF")
-def test_pictures_are_turned_as_their_cameras_say(tmp_path, cache):
+@pytest.mark.parametrize("images", ["cache: OFF", "cache: DECODED", pytest.param("decode: GPU", marks=needs_a_gpu)])
+@pytest.mark.all_tier(unless=lambda images: images == "cache: OFF")
+def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
     """A run on pictures with EXIF data is the one on those that Pillow has turned, and by default it is not."""
     random = np.random.default_rng(3)
     slope = np.mgrid[0:30, 0:48].sum(axis=0)[..., None] * np.array([3, 1, 2])
@@ -181,13 +181,14 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, cache):
     seen = {}
     for source, turns in (("stored", "true"), ("turned", "false"), ("stored", "false")):
         data = ["--set", f"data.train={tmp_path / source}", "--set", f"data.images.exif_orientation={turns}"]
-        run = train(tmp_path, "", images=f"cache: {cache}", options=[*data, "--set", "epochs=2"])
+        run = train(tmp_path, "", images=images, options=[*data, "--set", "epochs=2"])
         assert run.status == DONE, run
         seen[source, turns] = np.array(losses(tmp_path))
         (tmp_path / "run").rename(tmp_path / f"run-{source}-{turns}")
     expected = seen["turned", "false"]
     assert len(expected) == 6
-    assert np.abs(seen["stored", "true"] / expected - 1).max() < 2e-3
+    # The GPU's decoder, which turned files do not go through, makes other pixels by a grey level.
+    assert np.abs(seen["stored", "true"] / expected - 1).max() < (1e-2 if "GPU" in images else 2e-3)
     assert np.abs(seen["stored", "false"] / expected - 1).max() > 2e-2
 
 
