@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files/scratch_folder.h"
 #include "base/nearest.h"
 #include "base/say.h"
 #include "ckpt/weights.h"
@@ -47,7 +48,6 @@
 #include "launch/job/supervised_job.h"
 #include "launch/machine/child_process.h"
 #include "launch/machine/driver.h"
-#include "launch/machine/scratch_folder.h"
 #include "trainer/config/config.h"
 #include "trainer/run/trainer.h"
 

@@ -22,10 +22,10 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/files/output_file.h"
+#include "base/files/scratch_folder.h"
 #include "base/say.h"
 #include "launch/bundle/program_needs.h"
 #include "launch/bundle/weak_symbols.h"
-#include "launch/machine/scratch_folder.h"
 #include "launch/machine/shared_memory.h"
 
 namespace lockstep {

@@ -15,13 +15,13 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/files/scratch_folder.h"
 #include "base/nearest.h"
 #include "base/round.h"
 #include "base/say.h"
 #include "comm/together.h"
 #include "launch/job/supervisor.h"
 #include "launch/machine/child_process.h"
-#include "launch/machine/scratch_folder.h"
 #include "trainer/ops/convolution/convolution_planner.h"
 #include "trainer/ops/product/matrix_product.h"
 

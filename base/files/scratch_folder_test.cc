@@ -1,4 +1,4 @@
-#include "launch/machine/scratch_folder.h"
+#include "base/files/scratch_folder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

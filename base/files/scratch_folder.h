@@ -6,7 +6,7 @@
 // How: /dev/shm/lockstep-XXXXXX, locked with flock() as long as its owner lives. Whoever makes one removes those
 // of the same user that nobody locks.
 //
-// what can fail -> what the caller sees -> the test that shows it (launch/machine/scratch_folder_test.cc)
+// what can fail -> what the caller sees -> the test that shows it (base/files/scratch_folder_test.cc)
 //   there is no /dev/shm, or it is full -> path() is empty -> ScratchFolder.DoesWithout
 //   the owner is killed -> the next one removes it -> ScratchFolder.RemovesWhatAKilledOneLeft
 //   the next one comes between mkdir and flock -> a new folder is made -> (needs two at the same instant)
