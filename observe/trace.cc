@@ -3,45 +3,16 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <set>
 #include <span>
 #include <string>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/files/mapped_file.h"
+#include "base/files/scratch_folder.h"
 
 namespace lockstep {
-namespace {
-
-namespace fs = std::filesystem;
-
-// Of its own, as Kineto replaces whatever has the name that it is given.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_((fs::temp_directory_path() / "lockstep-trace.XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) {
-      throw CheckpointError("{}: cannot be made: {}", path_, std::strerror(errno));
-    }
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
 
 void Trace(OutputTarget& target, at::Device device, const std::function<void()>& act) {
   namespace profiler = torch::autograd::profiler;
@@ -53,7 +24,12 @@ void Trace(OutputTarget& target, at::Device device, const std::function<void()>&
   profiler::enableProfiler(config, activities);
   act();
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
-  const TemporaryFolder folder;
+  // Kineto replaces whatever has the name that it is given.
+  const std::string temporary = std::filesystem::temp_directory_path().string();
+  const ScratchFolder folder(temporary);
+  if (folder.path().empty()) {
+    throw CheckpointError("{}: no folder can be made there for the trace: set TMPDIR", temporary);
+  }
   const std::string path = folder.path() + "/trace.json";
   profiler::disableProfiler()->save(path);
   const MappedFile trace(path);

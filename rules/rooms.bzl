@@ -72,7 +72,7 @@ _USES = {
         "launch/job",
     ],
     "launch": [
-        "base", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/models", "trainer/models/built_in",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/models", "trainer/models/built_in",
         "trainer/run", "launch/machine", "launch/job", "launch/bundle", "launch/cli",
     ],
     # What only tests use.

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kPrefix[] = "lockstep-";
+constexpr char kPrefix[] = "lockstep-scratch-";  // nobody else's: what has it is removed
 
 // std::filesystem::remove_all does not work in a program that links LibTorch, which has one of its own.
 void RemoveTree(const std::string& path) {

@@ -1,9 +1,9 @@
-// ScratchFolder: a folder in memory for the temporary files of a job, which go with it.
+// ScratchFolder: a folder for temporary files, in memory unless another place is given, which goes with its owner.
 //
 // Promise: it is removed with all that is in it when its owner ends, and where its owner was killed, when the
 // next one begins.
 //
-// How: /dev/shm/lockstep-XXXXXX, locked with flock() as long as its owner lives. Whoever makes one removes those
+// How: PARENT/lockstep-scratch-XXXXXX, locked with flock() as long as its owner lives. Whoever makes one removes those
 // of the same user that nobody locks.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/scratch_folder_test.cc)

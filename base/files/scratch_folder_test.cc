@@ -21,7 +21,7 @@ TEST(ScratchFolder, GoesWithAllThatIsInIt) {
   {
     const ScratchFolder scratch(parent);
     path = scratch.path();
-    EXPECT_TRUE(path.starts_with(parent + "/lockstep-")) << path;
+    EXPECT_TRUE(path.starts_with(parent + "/lockstep-scratch-")) << path;
     WriteFile(path + "/deep/er/file", "x");
     fs::create_symlink(parent, path + "/link");  // what it leads to stays
   }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/files/scratch_folder.h"
 #include "base/files/xxh3.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/manifest.pb.h"
@@ -35,22 +36,19 @@ using google::protobuf::Reflection;
 // A checkpoint of step 7 whose two files are there.
 class Folder {
  public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "manifest_fuzz.XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    run_ = name;
+  Folder() : scratch_(fs::temp_directory_path().string()) {
+    if (scratch_.path().empty()) std::abort();
     fs::create_directories(checkpoint().path);
     for (const char* file : {"model.safetensors", "state-0.safetensors"}) Write(file, "0123456789");
   }
-  ~Folder() { fs::remove_all(run_); }
 
-  Checkpoint checkpoint() const { return CheckpointOf(run_, 7); }
+  Checkpoint checkpoint() const { return CheckpointOf(scratch_.path(), 7); }
   void Write(const std::string& name, const std::string& bytes) const {
     std::ofstream(checkpoint().path + "/" + name, std::ios::binary) << bytes;
   }
 
  private:
-  std::string run_;
+  ScratchFolder scratch_;
 };
 
 int64_t Interesting(std::mt19937& random) {
