@@ -72,8 +72,8 @@ _USES = {
         "launch/job",
     ],
     "launch": [
-        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/models", "trainer/models/built_in",
-        "trainer/run", "launch/machine", "launch/job", "launch/bundle", "launch/cli",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/models",
+        "trainer/models/built_in", "trainer/run", "launch/machine", "launch/job", "launch/bundle", "launch/cli",
     ],
     # What only tests use.
     "base/testing": ["base", "base/files"],
