@@ -26,6 +26,8 @@ std::string HolderIn(int file) {
 
 std::string LockPath(const std::string& run_dir) { return run_dir + "/lock"; }
 
+std::string JobText(const std::string& job) { return fmt::format("(job {})", job); }
+
 FileDescriptor OpenLock(const std::string& run_dir) {
   std::string why;
   return OpenPlainFile(LockPath(run_dir), kInRunFolder, O_RDONLY, why);
@@ -45,7 +47,7 @@ RunLock::RunLock(const std::string& run_dir, const std::string& job) {
     }
     why_not_ = fmt::format("{}/lock: {}", run_dir, std::strerror(errno));
   }
-  const std::string holder = fmt::format("process {} on {} (job {})\n", getpid(), HostName(), job);
+  const std::string holder = fmt::format("process {} on {} {}\n", getpid(), HostName(), JobText(job));
   // Other machines see it once it is written out.
   const int file = file_.get();
   if (ftruncate(file, 0) != 0 || pwrite(file, holder.data(), holder.size(), 0) < 0 ||
@@ -61,7 +63,15 @@ bool RunLock::IsHeld(const std::string& run_dir) {
 
 bool RunLock::IsOf(const std::string& run_dir, const std::string& job) {
   const FileDescriptor file = OpenLock(run_dir);
-  return file.get() >= 0 && HolderIn(file.get()).ends_with(fmt::format("(job {})", job));
+  return file.get() >= 0 && HolderIn(file.get()).ends_with(JobText(job));
+}
+
+bool RunLock::IsOfAnother(const std::string& run_dir, const std::string& job) {
+  const FileDescriptor file = OpenLock(run_dir);
+  if (file.get() < 0) return false;
+  const std::string holder = HolderIn(file.get());
+  // It is empty for a moment while it is written.
+  return holder.ends_with(')') && !holder.ends_with(JobText(job));
 }
 
 }  // namespace lockstep

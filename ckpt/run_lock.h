@@ -30,6 +30,9 @@ class RunLock {
   // Whether that job was the last to take it, as far as this machine sees.
   static bool IsOf(const std::string& run_dir, const std::string& job);
 
+  // Whether another one than that job has taken it since; false where that cannot be told.
+  static bool IsOfAnother(const std::string& run_dir, const std::string& job);
+
   // Why two jobs could train in the folder at once; empty: they cannot.
   const std::string& why_not() const { return why_not_; }
 

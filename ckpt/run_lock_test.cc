@@ -75,10 +75,17 @@ TEST(RunLock, TellsWhetherItIsHeldAndByWhom) {
     EXPECT_TRUE(RunLock::IsHeld(run));
     EXPECT_TRUE(RunLock::IsOf(run, "a1"));
     EXPECT_FALSE(RunLock::IsOf(run, "1"));
+    EXPECT_FALSE(RunLock::IsOfAnother(run, "a1"));
+    EXPECT_TRUE(RunLock::IsOfAnother(run, "1"));
   }
   EXPECT_FALSE(RunLock::IsHeld(run));
   const RunLock lock(run, "b2");
   EXPECT_TRUE(RunLock::IsOf(run, "b2"));
+  EXPECT_TRUE(RunLock::IsOfAnother(run, "a1"));
+  ASSERT_EQ(truncate((run + "/lock").c_str(), 0), 0);  // as for a moment while it is written
+  EXPECT_FALSE(RunLock::IsOfAnother(run, "a1"));
+  ASSERT_EQ(unlink((run + "/lock").c_str()), 0);
+  EXPECT_FALSE(RunLock::IsOfAnother(run, "a1"));
 }
 
 TEST(RunLock, NamesWhatIsMissing) {

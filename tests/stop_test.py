@@ -149,17 +149,21 @@ def test_a_folder_that_is_removed(tmp_path, ranks):
 
 
 def test_a_folder_that_is_replaced(tmp_path):
-    """What lies there now is another's."""
-    config = config_in(tmp_path)
-    with Started(config, tmp_path / "run") as job:
-        job.wait_for("step", 7)
-        (tmp_path / "other").mkdir()
-        (tmp_path / "run").rename(tmp_path / "moved")
-        (tmp_path / "other").rename(tmp_path / "run")
+    """By another job's: what that has written stays, and what the first had is where it was moved to."""
+    config = config_in(tmp_path, "every_steps: 10")
+    run_dir = tmp_path / "run"
+    with Started(config, run_dir) as job:
+        job.wait_for("checkpoint")
+        # So that it does not see the moment between the two.
+        os.kill(job.process.pid, signal.SIGSTOP)
+        run_dir.rename(tmp_path / "moved")
+        assert train(config, run_dir, "--set", "max_steps=5").status == DONE
+        os.kill(job.process.pid, signal.SIGCONT)
         status, _, err = job.end()
     assert status == CHECKPOINT, err
-    assert "run: the run's folder was moved or removed, and another lies there: the run's state is not saved" in err
-    assert not list((tmp_path / "run").iterdir())
+    assert "run: another job trains there, since this one's folder was moved or removed" in err
+    assert checkpoints(tmp_path / "moved")
+    assert len(events(run_dir, "start")) == 1 and len(events(run_dir, "done")) == 1
 
 
 @pytest.mark.parametrize("ranks", [None, 2])

@@ -73,7 +73,6 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
     error = std::make_error_code(std::errc::not_a_directory);
   if (error) throw UsageError("{}: the run folder cannot be made: {}", path_, error.message());
   if (made) SyncFolder(folder.parent_path().string(), kSaving);
-  stamp_ = StampOf(path_).value_or(Stamp{});
   lock_.emplace(path_, job_);
   if (!lock_->why_not().empty()) warnings_.push_back(lock_->why_not());
   if (made) return;
@@ -156,29 +155,30 @@ void RunFolder::AnswerRequest() {
   fs::remove(RequestPath(path_), ignored);
 }
 
-bool RunFolder::IsThere() const {
-  const std::optional<Stamp> stamp = StampOf(path_);
-  return stamp && stamp->inode == stamp_.inode;
+bool RunFolder::IsRemoved() const {
+  struct stat status {};
+  // Other errors are those of a file system that is out of reach for a while.
+  return lstat(path_.c_str(), &status) != 0 && errno == ENOENT;
 }
 
 std::string RunFolder::WhyUserStops() const {
   std::error_code ignored;
   if (fs::exists(StopPath(path_), ignored)) return "its user's STOP";
-  return IsThere() ? "" : "its folder was removed";
+  if (IsRemoved()) return "its folder was removed";
+  return RunLock::IsOfAnother(path_, job_) ? "another job has its folder" : "";
 }
 
-void RunFolder::MakeAgainIfRemoved(const config::Config& config) {
-  if (IsThere()) return;
-  std::error_code error;
-  if (fs::exists(fs::symlink_status(path_, error))) {
+void RunFolder::RequireOwn(const config::Config& config) {
+  if (RunLock::IsOfAnother(path_, job_)) {
     throw CheckpointError(
-        "{}: the run's folder was moved or removed, and another lies there: the run's state is not "
-        "saved",
+        "{}: another job trains there, since this one's folder was moved or removed: the state of "
+        "this one is not saved",
         path_);
   }
+  if (!IsRemoved()) return;
+  std::error_code error;
   fs::create_directories(path_, error);
   if (error) throw CheckpointError("{}: cannot be made again: {}", path_, error.message());
-  stamp_ = StampOf(path_).value_or(Stamp{});
   lock_.emplace(path_, job_);
   WriteFileAtomically(RunConfigPath(path_), PrintConfig(config));
   log_.emplace(path_ + "/log.jsonl", kSaving, kInRunFolder);

@@ -37,7 +37,7 @@
 //   the config is another run's -> Error (kUsage) with the fields -> test_another_config_is_refused
 //   the folder is removed while the run trains -> it is made again, with the state, and the run ends
 //     -> tests/stop_test.py, test_a_folder_that_is_removed
-//   ... and another one lies there -> Error (kCheckpoint) -> tests/stop_test.py, test_a_folder_that_is_replaced
+//   ... and another job trains there -> Error (kCheckpoint) -> tests/stop_test.py, test_a_folder_that_is_replaced
 //   the disk takes no more lines -> one warning; they follow when it does
 //     -> tests/checkpoint_fault_test.py, test_a_log_that_cannot_be_written
 #pragma once
@@ -48,7 +48,6 @@
 #include <vector>
 
 #include "base/files/output_file.h"
-#include "base/files/readable_file.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
 #include "trainer/config/config.pb.h"
@@ -87,23 +86,22 @@ class RunFolder {
   bool CheckpointIsRequested() const;
   void AnswerRequest();
 
-  // In words, what its user has done that ends the run: a STOP (StopPath()), or the folder is not there any more; empty:
-  // nothing. And: it has ended.
+  // In words, what its user has done that ends the run: a STOP (StopPath()), or the folder is removed or another job's;
+  // empty: nothing. And: it has ended.
   std::string WhyUserStops() const;
   void AnswerStop();
 
-  // Where it was removed, makes it again, so that the run's state can be kept. Throws Error (kCheckpoint) where another
-  // lies in its place, which is left alone.
-  void MakeAgainIfRemoved(const config::Config& config);
+  // To be called before the run's last state is written. Makes the folder again where it was removed. Throws Error
+  // (kCheckpoint) where it is another job's, which is left alone.
+  void RequireOwn(const config::Config& config);
 
   const std::string& path() const { return path_; }
 
  private:
-  bool IsThere() const;
+  bool IsRemoved() const;
 
   std::string path_;
   std::string job_;
-  Stamp stamp_;  // of the folder
   std::optional<RunLock> lock_;
   std::vector<Checkpoint> checkpoints_;  // the newest first
   size_t damaged_ = 0;                   // of them, the first

@@ -833,7 +833,7 @@ class Trainer {
   // The state is to be written into it.
   void RequireFolder() {
     Together(world_.host, [&] {
-      if (folder_ != nullptr) folder_->MakeAgainIfRemoved(config_);
+      if (folder_ != nullptr) folder_->RequireOwn(config_);
     });
   }
 
