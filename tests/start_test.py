@@ -1,6 +1,7 @@
 """How ranks are started, well and badly: by other launchers, bound to cores and GPUs, with little shared memory."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 
@@ -11,8 +12,10 @@ from harness import (
     DIGITS,
     DONE,
     LOCKSTEP,
+    STOPPED,
     USAGE,
     Run,
+    Started,
     events,
     expect_error,
     skip_without_gpus,
@@ -41,6 +44,19 @@ def test_mpich(tmp_path, variables):
     """Through Open MPI's library each of its ranks would be alone."""
     run = Run(["train", config_in(tmp_path)], env=variables)
     expect_error(run, USAGE, "one of 4 ranks by an mpiexec that is not Open MPI's", "lockstep -n 4")
+
+
+@pytest.mark.parametrize("words,expected", [((), "1000"), (("GOMP_SPINCOUNT=7",), "7"), (("OMP_WAIT_POLICY=active",), None)])
+def test_threads_sleep_where_they_wait_long(tmp_path, words, expected):
+    """Unless the user has said how they are to wait; Bazel's tests say so to Lockstep's own."""
+    launcher = ["env", "-u", "OMP_WAIT_POLICY", *words]
+    more = ["--set", "max_steps=1000000000", "--set", "epochs=1000000"]
+    with Started(config_in(tmp_path), tmp_path / "run", words=more, launcher=launcher) as job:
+        job.wait_for("start")
+        variables = pathlib.Path(f"/proc/{job.process.pid}/environ").read_text().split("\0")
+        status, _, err = job.stop()
+    assert status == STOPPED, err
+    assert [v for v in variables if v.startswith("GOMP_SPINCOUNT=")] == ([f"GOMP_SPINCOUNT={expected}"] if expected else [])
 
 
 def test_ranks_that_are_bound_to_one_core(tmp_path):

@@ -1,0 +1,38 @@
+#include "launch/job/early_environment.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string_view>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kOfTheUser[] = {"OMP_WAIT_POLICY=", "GOMP_SPINCOUNT="};
+char spin_count[] = "GOMP_SPINCOUNT=1000";
+constexpr int kMostVariables = 4096;
+
+}  // namespace
+
+// Nothing is initialised yet, the C++ library included: only what the kernel does is used.
+void StartWithEnvironment(char** arguments, char** environment) {
+  char* extended[kMostVariables + 2];
+  int count = 0;
+  for (; environment[count] != nullptr; ++count) {
+    if (count == kMostVariables) return;
+    for (const std::string_view name : kOfTheUser) {
+      if (strncmp(environment[count], name.data(), name.size()) == 0) return;
+    }
+    extended[count] = environment[count];
+  }
+  extended[count] = spin_count;
+  extended[count + 1] = nullptr;
+  char program[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+  if (length <= 0) return;
+  program[length] = '\0';
+  execve(program, arguments, extended);
+}
+
+}  // namespace lockstep
