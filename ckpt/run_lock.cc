@@ -47,7 +47,8 @@ RunLock::RunLock(const std::string& run_dir, const std::string& job) {
     }
     why_not_ = fmt::format("{}/lock: {}", run_dir, std::strerror(errno));
   }
-  const std::string holder = fmt::format("process {} on {} {}\n", getpid(), HostName(), JobText(job));
+  const std::string holder =
+      fmt::format("process {} on {} {}\n", getpid(), HostName(), JobText(job));
   // Other machines see it once it is written out.
   const int file = file_.get();
   if (ftruncate(file, 0) != 0 || pwrite(file, holder.data(), holder.size(), 0) < 0 ||

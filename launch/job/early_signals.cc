@@ -18,9 +18,8 @@ void BeforeLibraries(int /*count*/, char** arguments, char** environment) {
   sigprocmask(SIG_BLOCK, &early, &mask_at_start);
 }
 
-[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)(int, char**,
-                                                                             char**) =
-    &BeforeLibraries;
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*const before_libraries)(int, char**, char**) = &BeforeLibraries;
 
 }  // namespace
 
