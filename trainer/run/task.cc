@@ -6,6 +6,7 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -206,11 +207,6 @@ std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
   return std::make_shared<SkipBad>(std::move(dataset), bad.limit(), config.seed());
 }
 
-void WarnOf(const Dataset& dataset, const World& world) {
-  if (world.rank() != 0) return;
-  for (const std::string& remark : dataset.Remarks()) Warn(remark);
-}
-
 // The samples as they are evaluated.
 std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>& dataset) {
   std::shared_ptr<const Dataset> plain = dataset->Plain();
@@ -221,14 +217,15 @@ std::string ShapeText(const SampleSpec& spec) {
   return fmt::format("[{}]", fmt::join(spec.shape, ", "));
 }
 
-// What OpenFiles() says, with a budget for Open().
+// What OpenFiles() says, with a budget for Open(). Adds to `remarks` instead of warning.
 std::shared_ptr<const Dataset> OpenLike(const config::Config& config,
                                         const std::vector<std::string>& files,
                                         const SampleSpec& spec, bool label_optional,
                                         const std::shared_ptr<MemoryBudget>& budget,
-                                        const Datasets& datasets, const World& world) {
+                                        const Datasets& datasets, const World& world,
+                                        std::vector<std::string>& remarks) {
   const auto opened = Open(config, files, spec, label_optional, budget, datasets, world);
-  WarnOf(*opened, world);
+  std::ranges::copy(opened->Remarks(), std::back_inserter(remarks));
   const auto dataset = AsEvaluated(opened);
   if (dataset->spec().shape != spec.shape) {
     throw DataError("{}: samples of shape {} where the model was made for {}",
@@ -324,12 +321,12 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
       data.format() == config::Data::CSV ? OpenTrainingTable(config, expected)
                                          : Open(config, ListOf(data.train()), expected,
                                                 /*label_optional=*/false, budget, datasets, world);
-  WarnOf(*all, world);
-  if (all->spec().task == Task::kClassification && all->spec().classes == 1 && world.rank() == 0) {
-    Warn(fmt::format("{}: all samples are of one class: there is nothing to learn",
-                     data.train_size() > 0 ? data.train(0) : "data"));
+  TrainingData opened{.csv = data.csv(), .remarks = all->Remarks()};
+  if (all->spec().task == Task::kClassification && all->spec().classes == 1) {
+    opened.remarks.push_back(
+        fmt::format("{}: all samples are of one class: there is nothing to learn",
+                    data.train_size() > 0 ? data.train(0) : "data"));
   }
-  TrainingData opened{.csv = data.csv()};
   if (data.validation_fraction() > 0) {
     Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
     const auto part = [&](const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> rows) {
@@ -342,7 +339,7 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
   opened.train = WithoutBad(config, all);
   if (data.validation_size() > 0) {
     opened.validation = OpenLike(config, ListOf(data.validation()), all->spec(),
-                                 /*label_optional=*/false, budget, datasets, world);
+                                 /*label_optional=*/false, budget, datasets, world, opened.remarks);
   }
   return opened;
 }
@@ -351,7 +348,11 @@ std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,
                                          const Datasets& datasets, const World& world) {
-  return OpenLike(config, files, spec, label_optional, /*budget=*/nullptr, datasets, world);
+  std::vector<std::string> remarks;
+  auto dataset =
+      OpenLike(config, files, spec, label_optional, /*budget=*/nullptr, datasets, world, remarks);
+  if (world.rank() == 0) std::ranges::for_each(remarks, Warn);
+  return dataset;
 }
 
 Input::Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,

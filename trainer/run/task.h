@@ -23,7 +23,8 @@ namespace lockstep {
 struct TrainingData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation;  // null: none
-  config::Csv csv;  // the config's, completed with what the training files held
+  config::Csv csv;                     // the config's, completed with what the training files held
+  std::vector<std::string> remarks{};  // what the user should know of the files, a line each
 };
 
 // The GPU that decodes this rank's images; none: the CPU does. Throws Error (kUsage) where config.decode
@@ -39,7 +40,8 @@ SampleSpec SpecOf(const config::Data& config);
 
 // Opens other files of the config's format, as training with `spec` would see them; labels may be
 // left out (CSV: the label column; MNIST: the second file) where `label_optional`, which is for
-// predictions: data.bad_samples does not count then. Throws Error (kData, kUsage).
+// predictions: data.bad_samples does not count then. On rank 0 a warning for each of Dataset::Remarks(). Throws Error
+// (kData, kUsage).
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,

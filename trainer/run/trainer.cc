@@ -797,6 +797,7 @@ class Trainer {
                     data_.validation ? fmt::format("{} held back", validation_samples)
                                      : "none held back (data.validation_fraction does so)",
                     total_steps_, config_.global_batch()));
+    for (const std::string& remark : data_.remarks) folder_->LogWarning(remark);
     TellWhyNoGraph();
   }
 
@@ -1084,8 +1085,8 @@ StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions
 
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options) {
-  // While the model is being made.
-  const std::future<void> reading =
+  // While the model is being made. Its destructor waits.
+  [[maybe_unused]] const std::future<void> reading =
       std::async(std::launch::async, [&world, run_dir = config.run_dir()] {
         try {
           ReadAhead(FindCheckpoint(run_dir), world.rank(), world.size());
