@@ -1085,8 +1085,9 @@ StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions
 
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options) {
-  // While the model is being made. Its destructor waits.
-  [[maybe_unused]] const std::future<void> reading =
+  // While the model is being made; its destructor waits.
+  // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable)
+  const std::future<void> reading =
       std::async(std::launch::async, [&world, run_dir = config.run_dir()] {
         try {
           ReadAhead(FindCheckpoint(run_dir), world.rank(), world.size());
