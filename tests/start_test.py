@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -57,6 +58,14 @@ def test_threads_sleep_where_they_wait_long(tmp_path, words, expected):
         status, _, err = job.stop()
     assert status == STOPPED, err
     assert [v for v in variables if v.startswith("GOMP_SPINCOUNT=")] == ([f"GOMP_SPINCOUNT={expected}"] if expected else [])
+
+
+def test_through_the_dynamic_loader():
+    found = subprocess.run(["readelf", "-l", LOCKSTEP], capture_output=True, text=True, check=True).stdout
+    loader = re.search(r"program interpreter: (.*)]", found)[1]
+    version = Run(["version"])
+    through = Run(["-u", "OMP_WAIT_POLICY", loader, LOCKSTEP, "version"], program="env")
+    assert through.status == DONE and through.out == version.out, through
 
 
 def test_ranks_that_are_bound_to_one_core(tmp_path):

@@ -1,6 +1,7 @@
 #include "launch/job/early_environment.h"
 
 #include <limits.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -17,6 +18,8 @@ constexpr int kMostVariables = 4096;
 
 // Nothing is initialised yet, the C++ library included: only what the kernel does is used.
 void StartWithEnvironment(char** arguments, char** environment) {
+  // The kernel has started the loader, and would do so again.
+  if (getauxval(AT_BASE) == 0) return;
   char* extended[kMostVariables + 2];
   int count = 0;
   for (; environment[count] != nullptr; ++count) {

@@ -1,9 +1,11 @@
 // What the environment holds before the first library is initialised.
 //
-// LibTorch's threads wait for each other in OpenMP's barriers, by libgomp's default a millisecond awake. Where another
-// process has a core, the one that a thread waits for may not run meanwhile: the README's first training, 0.4 s alone,
-// took 18 to 58 s of two cores that were shared, nearly all of it in barriers, and takes 1.8 s where they sleep after
-// some microseconds. libgomp reads GOMP_SPINCOUNT in its constructor, and no library's API sets it later.
+// LibTorch's threads wait for each other in OpenMP's barriers, by libgomp's default a millisecond awake. Where other
+// processes have the cores, the one that a thread waits for may not run meanwhile: the README's first training on one
+// process, 0.4 s alone, took 61 to 89 s beside four busy processes on two cores, nearly all of it in barriers, and takes
+// 5.3 to 5.9 s where they sleep after some microseconds (OMP_WAIT_POLICY=passive: 4.8 to 6.2 s, but alone 3.5 times as
+// long). Alone it makes 6 % fewer samples a second. libgomp reads GOMP_SPINCOUNT in its constructor, and no library's
+// API sets it later.
 //
 // How: the program starts itself again with the variable, before anything is initialised (.preinit_array, System V ABI),
 // which takes some milliseconds. Process, arguments, files and signals stay what they are.
@@ -11,7 +13,9 @@
 // what can fail -> what the user sees -> the test that shows it
 //   the user has said how to wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT) -> it is left to him
 //     -> tests/start_test.py, test_threads_sleep_where_they_wait_long
-//   the program cannot be started again -> it goes on as it is -> (needs a system without /proc)
+//   it was started through the dynamic loader (ld.so PROGRAM) -> it goes on as it is
+//     -> tests/start_test.py, test_through_the_dynamic_loader
+//   the program cannot be started again -> likewise -> (needs a system without /proc)
 #pragma once
 
 namespace lockstep {
