@@ -71,7 +71,7 @@ at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activatio
 
 at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
   // Float32 where the bias is, as in the kernel.
-  const at::Tensor sum = x + bias;
+  at::Tensor sum = x + bias;
   const auto activated = [&] {
     switch (activation) {
       case Activation::kRelu:
