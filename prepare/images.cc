@@ -62,10 +62,6 @@ std::vector<std::string> TargetsOf(const std::vector<ImageFile>& files) {
   return targets;
 }
 
-bool IsJpeg(std::span<const std::byte> file) {
-  return file.size() >= 2 && file[0] == std::byte{0xff} && file[1] == std::byte{0xd8};
-}
-
 // What a thread keeps from one image to the next.
 struct Workshop {
   std::vector<std::byte> file;

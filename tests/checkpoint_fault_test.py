@@ -29,6 +29,7 @@ from harness import (
     checkpoints,
     events,
     expect_error,
+    log_text,
     losses_by_step,
     skip_without_gpus,
     train,
@@ -60,8 +61,7 @@ def fault(run_dir, kind, at, rank=None, **more):
 
 def whole_lines(run_dir):
     """Of the log of a run that was killed: the last line may be torn."""
-    log = run_dir / "log.jsonl"
-    text = log.read_text() if log.exists() else ""
+    text = log_text(run_dir)
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 

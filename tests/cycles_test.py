@@ -34,7 +34,7 @@ def test_nothing_is_left(tmp_path):
     temporary.mkdir()
     cache.mkdir()
     shared_before = set(os.listdir(SHARED))
-    cached = None
+    cached = []
     for cycle in range(CYCLES):
         ranks = (None, 2, 3)[cycle % 3]
         number, expected = draw.choice(ENDINGS)
@@ -46,10 +46,9 @@ def test_nothing_is_left(tmp_path):
         assert status == expected, (cycle, out, err)
         assert not processes_of(run_dir), cycle
         assert not files_below(temporary), (cycle, files_below(temporary))
-        if cycle == 2:  # each number of ranks has been there
-            cached = files_below(cache)
-        elif cached is not None:
-            assert files_below(cache) == cached, cycle
+        cached.append(files_below(cache))
+        # From then on each number of ranks has been there.
+        assert cycle < 2 or cached[cycle] == cached[2], cycle
         # Jobs beside this one have theirs, for as long as they run.
         wait_until(lambda: set(os.listdir(SHARED)) <= shared_before, LONG_S)
     assert {path.name for path in run_dir.iterdir()} == {"checkpoints", "config.pbtxt", "flight", "lock", "log.jsonl"}

@@ -21,6 +21,7 @@ from harness import (
     Run,
     faulty_data,
     faulty_model,
+    log_text,
     processes_with,
     wait_until,
     write_config,
@@ -147,8 +148,7 @@ def job(tmp_path):
     command = [FAULTY, "-n", str(RANKS), "train", str(config_of(tmp_path, {}, graph="true"))]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
         try:
-            log = tmp_path / "run" / "log.jsonl"
-            wait_until(lambda: log.exists() and log.read_text().count('"step"') > 3, 30)
+            wait_until(lambda: log_text(tmp_path / "run").count('"step"') > 3, 30)
             yield job
         finally:
             job.kill()

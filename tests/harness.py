@@ -63,6 +63,15 @@ def log_text(run_dir):
         return ""
 
 
+def turned_by(value):
+    """EXIF data of a camera that was held so."""
+    from PIL import Image
+
+    exif = Image.Exif()
+    exif[0x0112] = value
+    return exif
+
+
 class Started:
     """A command that trains until it is told otherwise. What it prints goes to files beside its run folder."""
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from harness import DATA, DEVICE, DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
+from harness import DATA, DEVICE, DONE, USAGE, Run, events, expect_error, skip_without_gpus, turned_by, write_config
 
 needs_a_gpu = pytest.mark.skipif(DEVICE != "CUDA", reason="images_test_on_gpus runs it")
 
@@ -154,13 +154,6 @@ def test_names_wrong_configs_and_folders(folder):
     expect_error(train(folder), DATA, 'test/purple: no class "purple" was trained on')
 
 
-def turned_by(value):
-    """EXIF data of a camera that was held so."""
-    exif = Image.Exif()
-    exif[0x0112] = value
-    return exif
-
-
 @pytest.mark.parametrize("images", ["cache: OFF", "cache: DECODED", pytest.param("decode: GPU", marks=needs_a_gpu)])
 @pytest.mark.all_tier(unless=lambda images: images == "cache: OFF")
 def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
@@ -174,9 +167,7 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
             for kind in ("png", "jpg"):
                 pixels = np.clip(slope - 60 * label + random.integers(0, 60, (30, 48, 3)), 0, 255).astype(np.uint8)
                 path = tmp_path / f"stored/{name}/{value}{kind}.{kind}"
-                exif = Image.Exif()
-                exif[0x0112] = value
-                Image.fromarray(pixels).save(path, exif=exif, quality=100)
+                Image.fromarray(pixels).save(path, exif=turned_by(value), quality=100)
                 ImageOps.exif_transpose(Image.open(path)).save(tmp_path / f"turned/{name}/{value}{kind}.png")
     seen = {}
     for source, turns in (("stored", "true"), ("turned", "false"), ("stored", "false")):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from harness import DATA, DONE, LOCKSTEP, USAGE, Run, events, expect_error, write_config
+from harness import DATA, DONE, LOCKSTEP, USAGE, Run, events, expect_error, turned_by, write_config
 
 END = "<|endoftext|>"
 
@@ -123,9 +123,8 @@ def test_pictures_that_are_turned(tmp_path, size):
     (tmp_path / "src").mkdir()
     picture = photograph(48, 30, 1)
     for value in range(1, 9):
-        exif = Image.Exif()
-        exif[0x0112] = value
-        picture.save(tmp_path / f"src/{value}.{'jpg' if value % 2 else 'png'}", exif=exif, quality=98)
+        name = f"{value}.{'jpg' if value % 2 else 'png'}"
+        picture.save(tmp_path / "src" / name, exif=turned_by(value), quality=98)
     command = ["images", tmp_path / "src", tmp_path / "dst", "--size", size, "--quality", 98, "--exif-orientation"]
     assert prepare(*command).status == DONE
     assert len(contents(tmp_path / "dst")) == 8

@@ -146,6 +146,7 @@ def test_fresh_is_for_the_first_start_alone(tmp_path, ranks):
         status, _, err = job.stop()
     assert status == STOPPED, err
     assert (tmp_path / "run.1/weights.safetensors").exists() and not (tmp_path / "run.2").exists()
+    assert [e["restarts"] for e in events(run_dir, "start")] == [0, 1]
     assert events(run_dir, "resume")[0]["step"] >= 10
 
 

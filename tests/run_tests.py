@@ -62,8 +62,9 @@ def cases_of(report):
         return [Case("(its report is damaged)", "failed")]
     cases = []
     for element in elements:
+        failure = next((found for kind in ("failure", "error") for found in element.findall(kind)), None)
         outcome = "passed"
-        if element.find("failure") is not None or element.find("error") is not None:
+        if failure is not None:
             outcome = "failed"
         elif element.find("skipped") is not None or element.get("result") == "skipped":
             outcome = "skipped"
@@ -74,7 +75,6 @@ def cases_of(report):
         name = element.get("name") or ""
         name = name if not suite or suite.startswith("tests.") else f"{suite}.{name}"
         # gtest says where and what in two lines, pytest what alone.
-        failure = element.find("failure") if element.find("failure") is not None else element.find("error")
         why = "" if failure is None else " ".join((failure.get("message") or "").split())
         cases.append(Case(name, outcome, float(element.get("time") or 0), why))
     return cases

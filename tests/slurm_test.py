@@ -19,6 +19,7 @@ from harness import (
     Run,
     events,
     expect_error,
+    log_text,
     losses_by_step,
     processes_of,
     train,
@@ -71,8 +72,7 @@ class Job:
         self.id = self.cluster.submit(self.script, self.folder)
 
     def is_at(self, step):
-        log = self.run_dir / "log.jsonl"
-        return log.exists() and f'"event":"step","step":{step},' in log.read_text()
+        return f'"event":"step","step":{step},' in log_text(self.run_dir)
 
     def wait_for_step(self, step):
         wait_until(lambda: self.is_at(step), LONG_S)

@@ -1,11 +1,18 @@
 // Images in memory, as decoders give them and the resizer takes them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace lockstep {
 
 // Rows of 3-byte RGB pixels that somebody else owns.
+// Whether a file begins as a JPEG does.
+inline bool IsJpeg(std::span<const std::byte> file) {
+  return file.size() >= 2 && file[0] == std::byte{0xff} && file[1] == std::byte{0xd8};
+}
+
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int64_t width = 0;

@@ -245,7 +245,7 @@ ImageSize ImageDecoder::Open(std::span<const std::byte> file) {
   jpeg_->header_read = false;
   const std::string_view bytes = AsText(file);
   if (bytes.empty()) throw DataError("empty file");
-  if (bytes.starts_with("\xff\xd8")) {
+  if (IsJpeg(file)) {
     is_png_ = false;
     OpenJpeg();
     return size_;

@@ -22,7 +22,7 @@ struct Folder {
   Stamp stamp;
   TextList images;
   TextList folders;
-  std::vector<std::pair<LeftOut::Kind, std::string>> left_out;  // names
+  LeftOut left_out;
   int64_t first_folder = 0;  // its place among all folders; the others follow
 };
 
@@ -49,11 +49,11 @@ void List(const std::string& root, bool is_root, Folder& folder) {
         if (kind == EntryKind::kFolder || (is_root && kind == EntryKind::kLinkToFolder)) {
           folders.Add(name);
         } else if (kind == EntryKind::kLinkToFolder) {
-          folder.left_out.emplace_back(LeftOut::kLinksToFolders, name);
+          folder.left_out.Add(LeftOut::kLinksToFolders, name);
         } else if (IsImageName(name)) {
           images.Add(name);
         } else {
-          folder.left_out.emplace_back(LeftOut::KindOf(name), name);
+          folder.left_out.Add(LeftOut::KindOf(name), name);
         }
       });
   folder.images = Sorted(images);
@@ -103,9 +103,7 @@ ImageColumns Build(const std::string& root) {
   for (const Folder& folder : all) {
     columns.sources.Add(folder.path);
     columns.stamps.push_back(folder.stamp);
-    for (const auto& [kind, name] : folder.left_out) {
-      left_out.Add(kind, folder.path.empty() ? name : folder.path + "/" + name);
-    }
+    left_out.Add(folder.left_out, folder.path.empty() ? "" : folder.path + "/");
   }
   for (const std::string& line : left_out.Lines()) columns.left_out.Add(line);
   const TextList unlabelled = std::exchange(all[0].images, {});

@@ -29,7 +29,7 @@ struct Shard {
   TextList images;  // members' names
   std::vector<ImagePlace> places;
   std::unordered_map<std::string, int32_t> labels;  // of .cls members, by the sample's name
-  std::vector<std::string> left_out;                // members that are images of other kinds
+  LeftOut left_out;                                 // members that are images of other kinds
 };
 
 // A member's name as WebDataset reads it, cut at the first dot behind the last slash.
@@ -81,8 +81,7 @@ Shard ReadShard(const std::string& path, uint32_t number) {
            .shard = number});
     } else if (LeftOut::KindOf(member.name) == LeftOut::kImages) {
       // Of other members WebDataset's samples may have any number.
-      shard.left_out.push_back(
-          fmt::format("{}: {}", fs::path(path).filename().string(), member.name));
+      shard.left_out.Add(LeftOut::kImages, member.name);
     }
   });
   return shard;
@@ -172,9 +171,9 @@ ImageColumns Build(const std::vector<std::string>& paths, const TextList& source
   ImageColumns columns;
   columns.sources = sources;
   LeftOut left_out;
-  for (const Shard& shard : shards) {
-    columns.stamps.push_back(shard.stamp);
-    for (const std::string& name : shard.left_out) left_out.Add(LeftOut::kImages, name);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    columns.stamps.push_back(shards[i].stamp);
+    left_out.Add(shards[i].left_out, fs::path(paths[i]).filename().string() + ": ");
   }
   for (const std::string& line : left_out.Lines()) columns.left_out.Add(line);
   if (std::ranges::any_of(shards, [](const Shard& shard) { return !shard.labels.empty(); })) {

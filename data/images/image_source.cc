@@ -118,9 +118,22 @@ LeftOut::Kind LeftOut::KindOf(std::string_view name) {
                                                                                   : kFiles;
 }
 
-void LeftOut::Add(Kind kind, std::string_view path) {
+void LeftOut::Add(const LeftOut& more, std::string_view prefix) {
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const Some& some = more.some_[kind];
+    if (some.count > 0) Add(static_cast<Kind>(kind), some.count, prefix, some.first);
+  }
+}
+
+void LeftOut::Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name) {
   Some& some = some_[kind];
-  if (some.count++ == 0 || path < some.first) some.first = path;
+  if (prefix.empty() && some.count > 0 && some.first <= name) {  // most of them
+    some.count += count;
+    return;
+  }
+  std::string path = fmt::format("{}{}", prefix, name);
+  if (some.count == 0 || path < some.first) some.first = std::move(path);
+  some.count += count;
 }
 
 std::vector<std::string> LeftOut::Lines() const {

@@ -71,15 +71,19 @@ class LeftOut {
   // kImages or kFiles, by the name.
   static Kind KindOf(std::string_view name);
 
-  void Add(Kind kind, std::string_view path);
+  void Add(Kind kind, std::string_view name) { Add(kind, 1, "", name); }
+  // What lies in the folder or archive that `prefix` names.
+  void Add(const LeftOut& more, std::string_view prefix);
 
   // A line of each kind, with the first path of it and what can be done.
   std::vector<std::string> Lines() const;
 
  private:
+  void Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name);
+
   struct Some {
     int64_t count = 0;
-    std::string first;
+    std::string first;  // by name
   };
   std::array<Some, kKinds> some_;
 };

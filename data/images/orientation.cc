@@ -86,9 +86,7 @@ std::string_view InPng(std::string_view file) {
 
 Orientation OrientationOf(std::span<const std::byte> file) {
   const std::string_view bytes = AsText(file);
-  const bool is_jpeg = bytes.starts_with("\xff\xd8");
-  if (!is_jpeg && !bytes.starts_with("\x89PNG")) return {};
-  switch (ValueIn(is_jpeg ? InJpeg(bytes) : InPng(bytes))) {
+  switch (ValueIn(IsJpeg(file) ? InJpeg(bytes) : InPng(bytes))) {
     case 2:
       return {.mirrored_x = true};
     case 3:

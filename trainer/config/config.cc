@@ -239,7 +239,7 @@ std::string LooksLike(const fs::path& path, const std::string& text, int line) {
   const bool is_other = std::ranges::find(kOthers, path.extension().string()) != kOthers.end();
   std::istringstream lines(text);
   std::string content;
-  for (int i = 1; !is_other && i < line && std::getline(lines, content); ++i) {
+  for (int i = is_other ? line : 1; i < line && std::getline(lines, content); ++i) {
     const size_t begin = content.find_first_not_of(" \t\r");
     if (begin != std::string::npos && content[begin] != '#') return "";
   }

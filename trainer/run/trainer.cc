@@ -227,11 +227,13 @@ class Trainer {
       const auto act = [&] {
         for (int step = 0; step < kPhaseSteps; ++step) TrainStep(warmup + steps + step);
       };
-      if (world_.rank() == 0) {
-        Together(world_.host, [&] { Trace(*target, world_.device, act); });
-      } else {
-        Together(world_.host, act);
-      }
+      Together(world_.host, [&] {
+        if (target) {
+          Trace(*target, world_.device, act);
+        } else {
+          act();
+        }
+      });
     }
     step_->SetClock(nullptr);
     step_->WaitForParameters();
