@@ -106,9 +106,11 @@ void WriteFileAtomically(const std::string& path,
   const Temporary remove_on_failure(temporary);
   // Nobody but a process of this number before it has made a file of that name.
   WriteDurably(temporary, kInRunFolder, write);
-  RenameFile(temporary, path, kSaving);
   const std::string parent = std::filesystem::path(path).parent_path().string();
-  SyncFolder(parent.empty() ? "." : parent, kSaving);
+  // It is opened before the name appears: whoever waits for the file may rename the folder at once.
+  SyncedFolder folder(parent.empty() ? "." : parent, kSaving);
+  RenameFile(temporary, path, kSaving);
+  folder.Sync();
 }
 
 void WriteFileAtomically(const std::string& path, std::string_view text) {

@@ -21,10 +21,10 @@ namespace {
                           is_full ? ": " : "", is_full ? errors.when_full : ""));
 }
 
-// `sync`: fsync or syncfs.
-void SyncWith(int (*sync)(int), const std::string& folder, const WriteErrors& errors) {
-  const FileDescriptor descriptor(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() < 0 || sync(descriptor.get()) != 0) Fail(folder, errors);
+FileDescriptor OpenFolder(const std::string& path, const WriteErrors& errors) {
+  FileDescriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) Fail(path, errors);
+  return folder;
 }
 
 }  // namespace
@@ -102,12 +102,19 @@ void RenameWithoutReplacing(const std::string& from, const std::string& to,
   RenameFile(from, to, errors);
 }
 
+SyncedFolder::SyncedFolder(std::string path, const WriteErrors& errors)
+    : path_(std::move(path)), errors_(errors), folder_(OpenFolder(path_, errors)) {}
+
+void SyncedFolder::Sync() {
+  if (fsync(folder_.get()) != 0) Fail(path_, errors_);
+}
+
 void SyncFolder(const std::string& folder, const WriteErrors& errors) {
-  SyncWith(&fsync, folder, errors);
+  SyncedFolder(folder, errors).Sync();
 }
 
 void SyncFileSystem(const std::string& folder, const WriteErrors& errors) {
-  SyncWith(&syncfs, folder, errors);
+  if (syncfs(OpenFolder(folder, errors).get()) != 0) Fail(folder, errors);
 }
 
 }  // namespace lockstep

@@ -64,6 +64,22 @@ void RenameFile(const std::string& from, const std::string& to, const WriteError
 void RenameWithoutReplacing(const std::string& from, const std::string& to,
                             const WriteErrors& errors);
 
+// A folder whose names will be brought to the disk. It stays the same one where another process renames
+// it meanwhile.
+class SyncedFolder {
+ public:
+  // Throws Error.
+  SyncedFolder(std::string path, const WriteErrors& errors);
+
+  // The names in it are on the disk. Throws Error.
+  void Sync();
+
+ private:
+  std::string path_;
+  WriteErrors errors_;
+  FileDescriptor folder_;
+};
+
 // The names in `folder` are on the disk. Throws Error.
 void SyncFolder(const std::string& folder, const WriteErrors& errors);
 
