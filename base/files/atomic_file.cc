@@ -10,9 +10,19 @@
 #include <future>
 #include <memory>
 #include <new>
+#include <system_error>
+#include <vector>
 
 namespace lockstep {
 namespace {
+
+// What follows is the number of the process that writes it.
+std::string TemporaryPrefix(const std::string& path) { return path + ".tmp."; }
+
+std::string FolderOf(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
 
 // Removes the file unless it was renamed away.
 class Temporary {
@@ -102,13 +112,12 @@ void WriteDurably(const std::string& path, int own_names,
 
 void WriteFileAtomically(const std::string& path,
                          const std::function<void(const AppendBytes&)>& write) {
-  const std::string temporary = path + ".tmp." + std::to_string(getpid());
+  const std::string temporary = TemporaryPrefix(path) + std::to_string(getpid());
   const Temporary remove_on_failure(temporary);
   // Nobody but a process of this number before it has made a file of that name.
   WriteDurably(temporary, kInRunFolder, write);
-  const std::string parent = std::filesystem::path(path).parent_path().string();
   // It is opened before the name appears: whoever waits for the file may rename the folder at once.
-  SyncedFolder folder(parent.empty() ? "." : parent, kSaving);
+  SyncedFolder folder(FolderOf(path), kSaving);
   RenameFile(temporary, path, kSaving);
   folder.Sync();
 }
@@ -116,6 +125,20 @@ void WriteFileAtomically(const std::string& path,
 void WriteFileAtomically(const std::string& path, std::string_view text) {
   WriteFileAtomically(path,
                       [&](const AppendBytes& append) { append(std::as_bytes(std::span(text))); });
+}
+
+void RemoveTornWrites(const std::string& path) {
+  const std::string prefix = std::filesystem::path(TemporaryPrefix(path)).filename().string();
+  const auto is_digit = [](char c) { return '0' <= c && c <= '9'; };
+  std::error_code error;
+  std::vector<std::filesystem::path> torn;
+  for (std::filesystem::directory_iterator entry(FolderOf(path), error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;
+    if (std::ranges::all_of(name.substr(prefix.size()), is_digit)) torn.push_back(entry->path());
+  }
+  for (const std::filesystem::path& file : torn) unlink(file.c_str());
 }
 
 }  // namespace lockstep

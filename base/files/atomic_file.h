@@ -14,12 +14,14 @@
 // What is large goes past the page cache in pieces (O_DIRECT), each while the next is being made: 1.49 GB
 // from a GPU in 0.80 to 0.86 s where `dd bs=16M oflag=direct` takes 0.83 to 0.84 s, and with the page cache
 // 1.4 to 1.7 s.
-// A process that is killed between 1 and 4 leaves PATH.tmp.PID behind.
+// A process that is killed between 1 and 4 leaves PATH.tmp.PID behind, for RemoveTornWrites() to remove.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/atomic_file_test.cc)
 //   no folder, no permission, disk full, write error -> Error (kCheckpoint) with the path and the
 //     system's reason; no temporary file is left -> AtomicFile.AFailureLeavesTheOldFile,
 //     .AFailureWithinWhatIsLargeLeavesTheOldFile
+//   a process is killed while it writes -> its temporary file, until RemoveTornWrites()
+//     -> .WhatAKilledProcessLeavesIsRemoved
 //   the folder is renamed once the file is there -> nothing -> .AFolderThatIsRenamedMeanwhile
 #pragma once
 
@@ -50,5 +52,9 @@ void WriteFileAtomically(const std::string& path,
 
 // Writes a file that is `text`. Throws Error (kCheckpoint).
 void WriteFileAtomically(const std::string& path, std::string_view text);
+
+// Removes what processes that were killed while they wrote `path` left beside it. Nobody is writing it now. What cannot
+// be removed stays: it is in nobody's way.
+void RemoveTornWrites(const std::string& path);
 
 }  // namespace lockstep

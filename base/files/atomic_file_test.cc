@@ -2,13 +2,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/testing/test_files.h"
@@ -122,6 +128,30 @@ TEST_F(AtomicFile, ReadersSeeTheOldFileUntilTheNewOneIsWhole) {
     EXPECT_EQ(ReadFile(path_), "old");
   });
   EXPECT_EQ(ReadFile(path_), "new");
+}
+
+TEST_F(AtomicFile, WhatAKilledProcessLeavesIsRemoved) {
+  Write(path_, "old");
+  const pid_t writer = fork();
+  if (writer == 0) {
+    WriteFileAtomically(path_, [](const AppendBytes&) { raise(SIGKILL); });
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(writer, &status, 0), writer);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const std::vector<std::string> of_others = {path_ + ".tmp.mine", path_ + ".tmp.",
+                                              path_ + "2.tmp.3"};
+  for (const std::string& path : of_others) std::ofstream(path) << "theirs";
+  ASSERT_EQ(FilesIn(folder_), 2 + of_others.size());
+  RemoveTornWrites(path_);
+  EXPECT_EQ(FilesIn(folder_), 1 + of_others.size());
+  EXPECT_EQ(ReadFile(path_), "old");
+  for (const std::string& path : of_others) EXPECT_EQ(ReadFile(path), "theirs");
+}
+
+TEST_F(AtomicFile, NothingIsRemovedWhereThereIsNoFolder) {
+  RemoveTornWrites(folder_ + "/none/file");
 }
 
 // So rank 0 commits a checkpoint as soon as the last rank's part is there.

@@ -54,6 +54,8 @@ void CutTornLine(const std::string& path) {
 
 }  // namespace
 
+std::string AnomalyPath(const std::string& run_dir) { return run_dir + "/anomaly.json"; }
+
 RunFolder::RunFolder(const config::Config& config, const std::string& job, bool fresh)
     : path_(config.run_dir()), job_(job) {
   const fs::path folder = fs::absolute(path_);
@@ -83,6 +85,10 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
   }
   if (CheckpointIsRequested()) AnswerRequest();  // it was asked of a job that has ended
   RemoveLeftovers(path_);
+  for (const std::string& file :
+       {RunConfigPath(path_), RunWeightsPath(path_), AnomalyPath(path_)}) {
+    RemoveTornWrites(file);
+  }
   checkpoints_ = ListCheckpoints(path_);
 }
 

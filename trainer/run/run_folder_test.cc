@@ -59,6 +59,18 @@ TEST_F(RunFolderTest, ATornLineIsCutOff) {
   EXPECT_EQ(Log(), "{\"step\":1}\n{\"step\":2}\n");
 }
 
+TEST_F(RunFolderTest, WhatAKilledJobWasWritingIsRemoved) {
+  { RunFolder folder(config_, "a1", /*fresh=*/false); }
+  for (const char* name : {"config.pbtxt", "weights.safetensors", "anomaly.json", "notes"}) {
+    std::ofstream(run_ + "/" + name + ".tmp.123") << "half";
+  }
+  const RunFolder folder(config_, "b2", /*fresh=*/false);
+  for (const char* name : {"config.pbtxt", "weights.safetensors", "anomaly.json"}) {
+    EXPECT_FALSE(fs::exists(run_ + "/" + name + ".tmp.123")) << name;
+  }
+  EXPECT_TRUE(fs::exists(run_ + "/notes.tmp.123"));  // no name of the run's
+}
+
 TEST_F(RunFolderTest, ARequestIsOfTheJobThatItWasMadeTo) {
   {
     RunFolder folder(config_, "a1", /*fresh=*/false);

@@ -659,7 +659,7 @@ class Trainer {
   [[noreturn]] void Stop(int64_t step, double loss, double grad_norm) {
     std::string saved;
     if (config_.anomaly().policy() == config::Anomaly::STOP_AND_SAVE) {
-      saved = config_.run_dir() + "/anomaly.json";
+      saved = AnomalyPath(config_.run_dir());
       if (folder_ != nullptr) SaveAnomaly(saved, step);
       saved = "; its samples are in " + saved;
     }
