@@ -67,13 +67,12 @@ _USES = {
     ],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/cli": [
-        "base", "base/files", "comm", "ckpt", "trainer/ops/product", "trainer/ops/convolution", "data/images",
-        "data/feed", "prepare", "trainer/config", "trainer/step", "trainer/run", "launch/machine",
-        "launch/job",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
+        "data/images", "data/feed", "prepare", "trainer/config", "trainer/step", "trainer/run",
+        "launch/machine", "launch/job", "launch/bundle",
     ],
     "launch": [
-        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/models",
-        "trainer/models/built_in", "trainer/run", "launch/machine", "launch/job", "launch/bundle", "launch/cli",
+        "base", "comm", "trainer/models", "trainer/models/built_in", "trainer/run", "launch/job", "launch/cli",
     ],
     # What only tests use.
     "base/testing": ["base", "base/files"],

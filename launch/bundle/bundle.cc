@@ -5,7 +5,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -326,23 +325,7 @@ void Fill(Stage& stage, const std::string& program, const std::string& name,
 
 }  // namespace
 
-struct BundleCommand::Line {
-  CLI::App* bundle = nullptr;
-  std::string archive;
-};
-
-BundleCommand::BundleCommand(CLI::App& app) : line_(std::make_unique<Line>()) {
-  line_->bundle = app.add_subcommand(
-      "bundle", "this program as one archive, for a machine that has but a torch wheel");
-  line_->bundle->add_option("ARCHIVE", line_->archive, "file to make: lockstep.tar.gz")->required();
-}
-
-BundleCommand::~BundleCommand() = default;
-
-bool BundleCommand::parsed() const { return line_->bundle->parsed(); }
-
-void BundleCommand::Run(const std::string& version) {
-  const std::string& archive = line_->archive;
+void MakeBundle(const std::string& archive, const std::string& version) {
   const std::string program = ThisProgram();
   if (!archive.ends_with(".tar.gz") && !archive.ends_with(".tgz")) {
     throw UsageError("{}: a bundle is a tar file: give it a name that ends in .tar.gz", archive);

@@ -1,4 +1,4 @@
-// The command `lockstep bundle`: this program as one archive, for a machine that has nothing but a torch wheel.
+// A bundle: this program as one archive, for a machine that has nothing but a torch wheel.
 //
 // Promise: the archive unpacks to one folder that runs wherever it lies, on any machine of this architecture whose
 // glibc and libstdc++ are new enough and whose Python has the torch wheel that the program was linked with: one
@@ -28,31 +28,12 @@
 //     -> test_an_archive_that_cannot_be_written
 #pragma once
 
-#include <memory>
 #include <string>
-
-namespace CLI {
-class App;
-}
 
 namespace lockstep {
 
-class BundleCommand {
- public:
-  // Adds the command to `app`.
-  explicit BundleCommand(CLI::App& app);
-  ~BundleCommand();
-
-  // Once the command line is parsed: whether it is this command.
-  bool parsed() const;
-
-  // Makes the archive. `version`: the program's. Throws Error (kUsage, kCheckpoint).
-  void Run(const std::string& version);
-
- private:
-  struct Line;
-  std::unique_ptr<Line> line_;
-};
+// Makes the archive of this program, whose version is `version`. Throws Error (kUsage, kCheckpoint).
+void MakeBundle(const std::string& archive, const std::string& version);
 
 // Where this program is one of a bundle: the script that starts it, which others are to call; else `program`.
 std::string StartScriptOr(const std::string& program);

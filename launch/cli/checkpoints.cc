@@ -1,5 +1,5 @@
-#include "launch/cli/checkpoints.h"
-
+// lockstep checkpoints, verify, checkpoint and stop: what a user asks of a run: about its checkpoints, and of the job that
+// trains it.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -16,6 +16,7 @@
 #include "ckpt/run_lock.h"
 #include "ckpt/saver.h"
 #include "ckpt/weights.h"
+#include "launch/cli/commands.h"
 #include "trainer/run/run_folder.h"
 
 namespace lockstep {
@@ -72,8 +73,8 @@ void PrintEach(const std::string& run_dir, Tally tally,
   }
 }
 
-}  // namespace
-
+// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it. Throws
+// Error (kCheckpoint) where there are none.
 void PrintCheckpoints(const std::string& run_dir) {
   PrintEach(run_dir, {}, [](const Checkpoint& checkpoint) {
     const checkpoint::Manifest manifest = ReadManifest(checkpoint);
@@ -87,6 +88,7 @@ void PrintCheckpoints(const std::string& run_dir) {
   });
 }
 
+// Reads all bytes of all and prints a line for each. Throws Error (kCheckpoint) where one is damaged, or there are none.
 void VerifyCheckpoints(const std::string& run_dir) {
   Tally tally;
   const std::string weights = RunWeightsPath(run_dir);
@@ -108,6 +110,8 @@ void VerifyCheckpoints(const std::string& run_dir) {
   });
 }
 
+// Has the job that trains in the folder save its state, and returns once that is committed; prints its path. Throws Error
+// (kUsage) where none trains there, (kCheckpoint) where it could not.
 void RequestCheckpoint(const std::string& run_dir) {
   const int64_t before = NewestStep(run_dir);
   Ask(run_dir, RequestPath(run_dir));
@@ -119,11 +123,55 @@ void RequestCheckpoint(const std::string& run_dir) {
   Print("{}\n", CheckpointOf(run_dir, after).path);
 }
 
+// Has the job that trains in the folder save its state and end, and returns once it has; prints the checkpoint's path.
+// Throws Error (kUsage) where none trains there.
 void RequestStop(const std::string& run_dir) {
   Ask(run_dir, StopPath(run_dir));
   while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
   const int64_t newest = NewestStep(run_dir);
   if (newest >= 0) Print("{}\n", CheckpointOf(run_dir, newest).path);
+}
+
+// A command whose one argument is a run's folder.
+class RunFolderCommand final : public LocalCommand {
+ public:
+  RunFolderCommand(CLI::App& app, const std::string& name, const std::string& what,
+                   void (*run)(const std::string& run_dir))
+      : LocalCommand(app, name, what), run_(run) {
+    options().Add("RUN", run_dir_, "run folder").Required();
+  }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    run_(run_dir_);
+    return ExitStatus::kDone;
+  }
+
+  void (*run_)(const std::string& run_dir);
+  std::string run_dir_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewCheckpointsCommand(CLI::App& app) {
+  return std::make_unique<RunFolderCommand>(app, "checkpoints", "a run's checkpoints",
+                                            PrintCheckpoints);
+}
+
+std::unique_ptr<Command> NewVerifyCommand(CLI::App& app) {
+  return std::make_unique<RunFolderCommand>(app, "verify", "whether a run's checkpoints are whole",
+                                            VerifyCheckpoints);
+}
+
+std::unique_ptr<Command> NewCheckpointCommand(CLI::App& app) {
+  return std::make_unique<RunFolderCommand>(
+      app, "checkpoint", "have the job that trains in a run folder save its state",
+      RequestCheckpoint);
+}
+
+std::unique_ptr<Command> NewStopCommand(CLI::App& app) {
+  return std::make_unique<RunFolderCommand>(
+      app, "stop", "have the job that trains in a run folder save its state and end", RequestStop);
 }
 
 }  // namespace lockstep

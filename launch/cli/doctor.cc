@@ -1,5 +1,11 @@
-#include "launch/cli/doctor.h"
-
+// `lockstep doctor`: whether this machine, or with -n the machines of a job, have all that a run needs, measured.
+//
+// Promise: what would end or slow a run is a line that says what to do; what cannot be looked at is left out, not
+// guessed. Nothing is left on the disk.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/doctor_test.py)
+//   any of what it looks at -> a line that begins with warn or fail; with a failure exit status 2 -> a case each
+//   the ranks cannot meet -> the Error that a run would end with -> test_little_shared_memory
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -30,15 +36,24 @@
 #include "base/say.h"
 #include "comm/collective_bench.h"
 #include "comm/together.h"
+#include "launch/cli/commands.h"
+#include "launch/cli/rank_command.h"
 #include "launch/job/hosts.h"
 #include "launch/machine/child_process.h"
 #include "launch/machine/driver.h"
 #include "launch/machine/findings.h"
 #include "launch/machine/gpu_checks.h"
 #include "launch/machine/shared_memory.h"
+#include "launch/version.h"
 
 namespace lockstep {
 namespace {
+
+struct DoctorOptions {
+  std::string folder = ".";  // where runs will be
+  config::Config::Device device = config::Config::AUTO;
+  bool json = false;
+};
 
 constexpr double kMib = 1 << 20;
 constexpr double kGib = 1 << 30;
@@ -67,7 +82,7 @@ std::map<std::string, std::set<std::string>> LoadedLibraries() {
   return paths;
 }
 
-Finding CheckLibraries(const std::string& version) {
+Finding CheckLibraries() {
   int nccl = 0;
   ncclGetVersion(&nccl);
   int cuda = 0;
@@ -76,7 +91,7 @@ Finding CheckLibraries(const std::string& version) {
   const int64_t cudnn = hooks.versionRuntimeCuDNN();
   Finding finding{.check = "libraries",
                   .figure = fmt::format(
-                      "lockstep {}, LibTorch {}, CUDA {}, cuDNN {}.{}.{}, NCCL {}.{}.{}", version,
+                      "lockstep {}, LibTorch {}, CUDA {}, cuDNN {}.{}.{}, NCCL {}.{}.{}", kVersion,
                       TORCH_VERSION, CudaText(cuda), cudnn / 10000, cudnn / 100 % 100, cudnn % 100,
                       nccl / 10000, nccl / 100 % 100, nccl % 100)};
   constexpr char kOthers[] = "unset LD_LIBRARY_PATH and LD_PRELOAD, which bring other libraries";
@@ -424,8 +439,7 @@ std::vector<std::vector<Finding>> Gather(const std::vector<Finding>& own, Commun
   return ranks;
 }
 
-}  // namespace
-
+// Every rank must call it; rank 0 prints. kUsage: a check failed. Throws Error.
 ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
   Communicator& host = job.host();
   std::vector<Finding> findings;
@@ -436,7 +450,7 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
     if (!error.on_every_rank()) throw;
     findings.push_back({.check = "ranks", .state = State::kFail, .figure = error.what()});
   }
-  findings.push_back(CheckLibraries(options.version));
+  findings.push_back(CheckLibraries());
   const bool first_here = job.local_rank() == 0;
   if (first_here && world) findings.push_back(CheckDriver(options));
   double links_gbs = 0;
@@ -481,6 +495,29 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
     Print("{}", options.json ? JsonReport(ranks) : Report(ranks));
   }
   return WorstOf(ranks) == State::kFail ? ExitStatus::kUsage : ExitStatus::kDone;
+}
+
+class DoctorCommand final : public RankCommand {
+ public:
+  explicit DoctorCommand(CLI::App& app)
+      : RankCommand(app, "doctor", "whether this machine, or with -n each rank, has all it needs") {
+    options().Add("--folder", examined_.folder, "where runs will be").ShowDefault();
+    options().Add("--json", examined_.json, "a line of JSON for each finding of each rank");
+    AddDevice(options(), examined_.device);
+  }
+
+ private:
+  void Check(StartedCommand&) const override {}
+
+  ExitStatus RunAsRank(Job& job, const Invocation&) override { return RunDoctor(examined_, job); }
+
+  DoctorOptions examined_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewDoctorCommand(CLI::App& app) {
+  return std::make_unique<DoctorCommand>(app);
 }
 
 }  // namespace lockstep

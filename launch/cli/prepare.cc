@@ -1,116 +1,141 @@
-#include "launch/cli/prepare.h"
-
-#include <fmt/format.h>
+// lockstep prepare images, shards and tokens: data made ready for training, ahead of time.
 #include <unistd.h>
-
-#include <CLI/CLI.hpp>
-#include <string>
 
 #include "base/cores.h"
 #include "base/say.h"
+#include "launch/cli/commands.h"
 #include "prepare/images.h"
 #include "prepare/shards.h"
 #include "prepare/tokens.h"
 
 namespace lockstep {
+namespace {
 
-struct PrepareCommand::Line {
-  CLI::App* prepare = nullptr;
-  CLI::App* images = nullptr;
-  CLI::App* shards = nullptr;
-  CLI::App* tokens = nullptr;
-  int threads = 0;  // 0: as many as there are cores
-  PrepareImagesOptions images_options;
-  std::string bad = "stop";
-  PrepareShardsOptions shards_options;
-  int64_t shard_mib = 256;
-  PrepareTokensOptions tokens_options;
+// One that makes what `Options` says, of prepare/.
+template <typename Options>
+class PrepareCommand : public LocalCommand {
+ public:
+  PrepareCommand(CLI::App& app, const std::string& name, const std::string& what)
+      : LocalCommand(Group(app, "prepare", "make data ready for training, ahead of time"), name,
+                     what) {}
+
+ protected:
+  void AddThreads() {
+    options().Add("--threads", threads_, "all cores unless given").Within(1, 4096);
+  }
+
+  Options made_;
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    made_.threads = threads_ > 0 ? threads_ : UsableCores();
+    made_.live = isatty(STDOUT_FILENO) != 0;
+    Print("{}\n", Make());
+    return ExitStatus::kDone;
+  }
+
+  // Returns what was made, in words.
+  virtual std::string Make() = 0;
+
+  int threads_ = 0;  // 0: as many as there are cores
 };
 
-PrepareCommand::PrepareCommand(CLI::App& app) : line_(std::make_unique<Line>()) {
-  Line& line = *line_;
-  line.prepare = app.add_subcommand("prepare", "make data ready for training, ahead of time");
-  line.prepare->require_subcommand(1);
-
-  PrepareImagesOptions& images = line.images_options;
-  line.images = line.prepare->add_subcommand("images", "shrink the images of a folder");
-  line.images->add_option("SRC", images.source, "folder of JPEG and PNG files, at any depth")
-      ->required();
-  line.images->add_option("DST", images.destination, "folder to make")->required();
-  line.images->add_option("--size", images.size, "greatest length of the shorter side, in pixels")
-      ->required()
-      ->check(CLI::Range(1, 65'500));
-  line.images->add_option("--quality", images.quality, "of the JPEG files, as libjpeg counts")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  line.images->add_flag("--exif-orientation", images.exif_orientation,
-                        "turn pictures as their cameras say");
-  line.images->add_option("--bad", line.bad, "what an image that cannot be read does: stop or skip")
-      ->check(CLI::IsMember({"stop", "skip"}))
-      ->capture_default_str();
-
-  PrepareShardsOptions& shards = line.shards_options;
-  line.shards = line.prepare->add_subcommand("shards", "pack an image folder into tar files");
-  line.shards->add_option("SRC", shards.source, "folder with a folder of images for each class")
-      ->required();
-  line.shards->add_option("DST", shards.destination, "folder to make")->required();
-  line.shards->add_option("--shard-mib", line.shard_mib, "size of each tar file, in MiB")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
-  line.shards->add_option("--seed", shards.seed, "of the order of the images")
-      ->capture_default_str();
-
-  PrepareTokensOptions& tokens = line.tokens_options;
-  line.tokens = line.prepare->add_subcommand("tokens", "encode texts as tokens");
-  line.tokens->add_option("FILES", tokens.files, "texts; each is a document")->required();
-  line.tokens->add_option("--output", tokens.output, "token file to make")->required();
-  line.tokens
-      ->add_option("--vocab", tokens.vocabulary,
-                   "\"bytes\", or a folder with GPT-2's vocab.json and merges.txt")
-      ->capture_default_str();
-  line.tokens->add_option("--split-on", tokens.separator,
-                          "text between the documents of a file: <|endoftext|>, say");
-  line.tokens
-      ->add_option("--validation-fraction", tokens.validation_fraction,
-                   "share of the text, from its end, that gets files of its own")
-      ->check(CLI::Range(0.0, 0.999))
-      ->capture_default_str();
-  line.tokens
-      ->add_option("--shard-tokens", tokens.shard_tokens,
-                   "greatest number in one file; the last one may be shorter than a sample, which "
-                   "training refuses")
-      ->check(CLI::Range(int64_t{1}, int64_t{2'000'000'000}))
-      ->capture_default_str();
-
-  for (CLI::App* command : {line.images, line.shards, line.tokens}) {
-    command->add_option("--threads", line.threads, "all cores unless given")
-        ->check(CLI::Range(1, 4096));
+class ImagesCommand final : public PrepareCommand<PrepareImagesOptions> {
+ public:
+  explicit ImagesCommand(CLI::App& app)
+      : PrepareCommand(app, "images", "shrink the images of a folder") {
+    options().Add("SRC", made_.source, "folder of JPEG and PNG files, at any depth").Required();
+    options().Add("DST", made_.destination, "folder to make").Required();
+    options()
+        .Add("--size", made_.size, "greatest length of the shorter side, in pixels")
+        .Required()
+        .Within(1, 65'500);
+    options()
+        .Add("--quality", made_.quality, "of the JPEG files, as libjpeg counts")
+        .Within(1, 100)
+        .ShowDefault();
+    options().Add("--exif-orientation", made_.exif_orientation,
+                  "turn pictures as their cameras say");
+    options()
+        .Add("--bad", bad_, "what an image that cannot be read does: stop or skip")
+        .OneOf({"stop", "skip"})
+        .ShowDefault();
+    AddThreads();
   }
+
+ private:
+  std::string Make() override {
+    made_.skip_bad = bad_ == "skip";
+    return PrepareImages(made_);
+  }
+
+  std::string bad_ = "stop";
+};
+
+class ShardsCommand final : public PrepareCommand<PrepareShardsOptions> {
+ public:
+  explicit ShardsCommand(CLI::App& app)
+      : PrepareCommand(app, "shards", "pack an image folder into tar files") {
+    options().Add("SRC", made_.source, "folder with a folder of images for each class").Required();
+    options().Add("DST", made_.destination, "folder to make").Required();
+    options()
+        .Add("--shard-mib", shard_mib_, "size of each tar file, in MiB")
+        .Within(1, 1 << 20)
+        .ShowDefault();
+    options().Add("--seed", made_.seed, "of the order of the images").ShowDefault();
+    AddThreads();
+  }
+
+ private:
+  std::string Make() override {
+    made_.shard_bytes = shard_mib_ << 20;
+    return PrepareShards(made_);
+  }
+
+  int64_t shard_mib_ = 256;
+};
+
+class TokensCommand final : public PrepareCommand<PrepareTokensOptions> {
+ public:
+  explicit TokensCommand(CLI::App& app) : PrepareCommand(app, "tokens", "encode texts as tokens") {
+    options().Add("FILES", made_.files, "texts; each is a document").Required();
+    options().Add("--output", made_.output, "token file to make").Required();
+    options()
+        .Add("--vocab", made_.vocabulary,
+             "\"bytes\", or a folder with GPT-2's vocab.json and merges.txt")
+        .ShowDefault();
+    options().Add("--split-on", made_.separator,
+                  "text between the documents of a file: <|endoftext|>, say");
+    options()
+        .Add("--validation-fraction", made_.validation_fraction,
+             "share of the text, from its end, that gets files of its own")
+        .Between(0, 0.999)
+        .ShowDefault();
+    options()
+        .Add("--shard-tokens", made_.shard_tokens,
+             "greatest number in one file; the last one may be shorter than a sample, which "
+             "training refuses")
+        .Within(1, 2'000'000'000)
+        .ShowDefault();
+    AddThreads();
+  }
+
+ private:
+  std::string Make() override { return PrepareTokens(made_); }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewPrepareImagesCommand(CLI::App& app) {
+  return std::make_unique<ImagesCommand>(app);
 }
 
-PrepareCommand::~PrepareCommand() = default;
+std::unique_ptr<Command> NewPrepareShardsCommand(CLI::App& app) {
+  return std::make_unique<ShardsCommand>(app);
+}
 
-bool PrepareCommand::parsed() const { return line_->prepare->parsed(); }
-
-void PrepareCommand::Run() {
-  Line& line = *line_;
-  const bool live = isatty(STDOUT_FILENO) != 0;
-  const auto complete = [&](auto& options) -> const auto& {
-    options.threads = line.threads > 0 ? line.threads : UsableCores();
-    options.live = live;
-    return options;
-  };
-  std::string done;
-  if (line.images->parsed()) {
-    line.images_options.skip_bad = line.bad == "skip";
-    done = PrepareImages(complete(line.images_options));
-  } else if (line.shards->parsed()) {
-    line.shards_options.shard_bytes = line.shard_mib << 20;
-    done = PrepareShards(complete(line.shards_options));
-  } else {
-    done = PrepareTokens(complete(line.tokens_options));
-  }
-  Print("{}\n", done);
+std::unique_ptr<Command> NewPrepareTokensCommand(CLI::App& app) {
+  return std::make_unique<TokensCommand>(app);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-#include "launch/cli/weights.h"
+// lockstep export and average: weights alone, for other programs.
+#include "ckpt/weights.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +8,7 @@
 #include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "base/say.h"
-#include "ckpt/weights.h"
+#include "launch/cli/commands.h"
 
 namespace lockstep {
 namespace {
@@ -19,8 +20,8 @@ std::optional<at::ScalarType> DtypeNamed(const std::string& name) {
   return std::nullopt;
 }
 
-}  // namespace
-
+// Writes the mean of the weights of `sources` (ckpt/weights.h) to a safetensors file, under PyTorch's names. `dtype`:
+// float32, bfloat16 or float16, of what is in floating point; empty: as they are. Throws Error (kCheckpoint).
 void ExportWeights(const std::vector<std::string>& sources, const std::string& output,
                    const std::string& dtype) {
   OutputTarget target(output);
@@ -47,6 +48,46 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
   for (const Weights& one : weights) paths.push_back(one.path);
   Print("{}: {} tensors{} of {}\n", output, named.size(), paths.size() == 1 ? "" : ", the mean",
         fmt::join(paths, ", "));
+}
+
+class ExportCommand final : public LocalCommand {
+ public:
+  // Of at least `least` weights and at most `most`.
+  ExportCommand(CLI::App& app, const std::string& name, const std::string& what,
+                const std::string& sources, int least, int most)
+      : LocalCommand(app, name, what) {
+    options().Add("SOURCE", sources_, sources).Required().Take(least, most);
+    options().Add("--output", output_, "safetensors file to write").Required();
+    options()
+        .Add("--dtype", dtype_, "float32, bfloat16 or float16; as it is without")
+        .OneOf({"float32", "bfloat16", "float16"});
+  }
+
+  bool prints_result() const override { return false; }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    ExportWeights(sources_, output_, dtype_);
+    return ExitStatus::kDone;
+  }
+
+  std::vector<std::string> sources_;
+  std::string output_;
+  std::string dtype_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewExportCommand(CLI::App& app) {
+  return std::make_unique<ExportCommand>(app, "export",
+                                         "weights of a run or a checkpoint, for other programs",
+                                         "RUN, RUN@STEP, or a safetensors file", 1, 1);
+}
+
+std::unique_ptr<Command> NewAverageCommand(CLI::App& app) {
+  constexpr int kMost = 1 << 20;
+  return std::make_unique<ExportCommand>(app, "average", "the mean of several weights",
+                                         "RUN, RUN@STEP, or a safetensors file, each", 2, kMost);
 }
 
 }  // namespace lockstep

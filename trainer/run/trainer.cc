@@ -38,6 +38,8 @@
 #include "observe/trace.h"
 #include "trainer/config/config.h"
 #include "trainer/run/checkpointing.h"
+#include "trainer/run/evaluate.h"
+#include "trainer/run/extensions.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/task.h"
 #include "trainer/step/precision.h"

@@ -25,14 +25,15 @@
 #include <string>
 #include <vector>
 
+#include "observe/metrics.h"
 #include "observe/step_clock.h"
 #include "trainer/config/config.pb.h"
-#include "trainer/run/evaluate.h"
-#include "trainer/run/extensions.h"
 #include "trainer/run/stopping.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {
+
+struct Extensions;  // trainer/run/extensions.h
 
 struct TrainOptions {
   std::string version;  // of the program, for the log

@@ -1,3 +1,4 @@
+// lockstep bench loader: images/s of the loader on this machine, where the time goes, and what limits it.
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
@@ -16,6 +17,8 @@
 #include "data/feed/loader.h"
 #include "data/images/image_dataset.h"
 #include "launch/cli/bench.h"
+#include "launch/cli/commands.h"
+#include "launch/cli/rank_command.h"
 #include "trainer/run/task.h"
 
 namespace lockstep {
@@ -47,9 +50,17 @@ struct Reading {
         loader(loader.times()) {}
 };
 
-}  // namespace
+struct LoaderBench {
+  std::string images;   // folder of images, or of shards
+  int64_t batch = 256;  // on each rank
+  int threads = -1;     // -1: chosen from the cores
+  config::Images::Decode decode = config::Images::AUTO;
+  bool json = false;
+};
 
-void BenchLoader(const BenchOptions& bench, const World& world) {
+// Times the loader on an image folder, random crops of 224 x 224 to normalised numbers on the device, and prints on rank 0
+// where the time goes. Every rank must call it. Throws Error (kData, kUsage).
+void Bench(const LoaderBench& bench, const World& world) {
   constexpr int kEpochs = 2;  // after one that warms up
   std::shared_ptr<const Dataset> folder;
   config::Loader config;
@@ -145,6 +156,49 @@ void BenchLoader(const BenchOptions& bench, const World& world) {
   Print("the first epoch, which also fills caches: {:.0f} images/s\n",
         line["first_epoch_images_per_s"].get<double>());
   Print("limit: {}\n", line["limit"].get<std::string>());
+}
+
+class LoaderCommand final : public RankCommand {
+ public:
+  explicit LoaderCommand(CLI::App& app)
+      : RankCommand(BenchGroup(app), "loader", "images/s of the loader, and its limit") {
+    options()
+        .Add("--images", bench_.images,
+             "folder of images: of a folder for each class, or of shards")
+        .Required();
+    options()
+        .Add("--batch", bench_.batch, "images of a batch on each rank")
+        .Within(1, 1 << 20)
+        .ShowDefault();
+    options()
+        .Add("--threads", bench_.threads, "of each rank; -1: chosen from its cores")
+        .Within(-1, 256)
+        .ShowDefault();
+    options().AddChoice("--decode", bench_.decode, "images on the cpu or the gpu, or auto",
+                        {{"auto", config::Images::AUTO},
+                         {"cpu", config::Images::CPU},
+                         {"gpu", config::Images::GPU}},
+                        "auto");
+    AddDevice(options(), device_);
+    AddJson(options(), bench_.json);
+  }
+
+ private:
+  void Check(StartedCommand&) const override {}
+
+  ExitStatus RunAsRank(Job& job, const Invocation&) override {
+    Bench(bench_, Connect(job, device_));
+    return ExitStatus::kDone;
+  }
+
+  LoaderBench bench_;
+  config::Config::Device device_ = config::Config::AUTO;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewBenchLoaderCommand(CLI::App& app) {
+  return std::make_unique<LoaderCommand>(app);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,72 @@
+// The options of a command: CLI11's, compiled once. CLI11 is all header, and costs each file that includes it eleven
+// seconds.
+//
+//   options.Add("RUN", run_dir_, "run folder").Required();
+//   options.Add("--last", last_, "collectives to print").Within(1, 4096).ShowDefault();
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace lockstep {
+
+class Option {
+ public:
+  explicit Option(CLI::Option& option) : option_(option) {}
+
+  const Option& Required() const;
+  const Option& ShowDefault() const;  // in the help: what the variable holds now
+  const Option& Within(int64_t least, int64_t most) const;
+  const Option& Between(double least, double most) const;
+  const Option& OneOf(const std::vector<std::string>& words) const;
+  // Of a list: so many values.
+  const Option& Take(int least, int most) const;
+  // Of a list: the option is given anew for each value.
+  const Option& OneEach() const;
+
+ private:
+  CLI::Option& option_;
+};
+
+class CommandOptions {
+ public:
+  explicit CommandOptions(CLI::App& app) : app_(app) {}
+
+  // `name`: "--name", or "NAME" of what stands without. `what`: its line in the help. `value`: what it is without the
+  // option; it must outlive the parsing.
+  Option Add(const std::string& name, std::string& value, const std::string& what);
+  Option Add(const std::string& name, std::vector<std::string>& value, const std::string& what);
+  Option Add(const std::string& name, int& value, const std::string& what);
+  Option Add(const std::string& name, int64_t& value, const std::string& what);
+  Option Add(const std::string& name, uint64_t& value, const std::string& what);
+  Option Add(const std::string& name, double& value, const std::string& what);
+  Option Add(const std::string& name, bool& value, const std::string& what);  // takes no value
+
+  // A value that has a word. `usual`: the word of what `value` holds now.
+  template <typename Enum>
+  void AddChoice(const std::string& name, Enum& value, const std::string& what,
+                 const std::map<std::string, Enum>& words, const std::string& usual) {
+    std::vector<std::string> known;
+    for (const auto& [word, meaning] : words) known.push_back(word);
+    AddWord(
+        name, [&value, words](const std::string& word) { value = words.at(word); }, what, known,
+        usual);
+  }
+
+ private:
+  void AddWord(const std::string& name, const std::function<void(const std::string&)>& set,
+               const std::string& what, const std::vector<std::string>& known,
+               const std::string& usual);
+
+  CLI::App& app_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// lockstep predict: a run's predictions for files, as CSV.
+#include "base/say.h"
+#include "comm/together.h"
+#include "launch/cli/commands.h"
+#include "launch/cli/rank_command.h"
+
+namespace lockstep {
+namespace {
+
+class PredictCommand final : public RankCommand {
+ public:
+  explicit PredictCommand(CLI::App& app)
+      : RankCommand(app, "predict", "predictions of a run's weights, as CSV") {
+    options().Add("RUN", run_, kRunPoint).Required();
+    options().Add("--input", inputs_, "files to predict, with or without labels").Required();
+    options().Add("--output", output_, "CSV file to write").ShowDefault();
+  }
+
+  bool prints_result() const override { return false; }
+
+ private:
+  void Check(StartedCommand&) const override { ConfigOfRun(run_); }
+
+  ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
+    config::Config config;
+    Together(job.host(), [&] { config = ConfigOfRun(run_); });
+    const World world = Connect(job, config);
+    const int64_t rows = PredictRun(run_, config, inputs_, output_, invocation.extensions, world);
+    if (world.rank() == 0) Print("{}: {} predictions\n", output_, rows);
+    return ExitStatus::kDone;
+  }
+
+  std::string run_;
+  std::vector<std::string> inputs_;
+  std::string output_ = "predictions.csv";
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewPredictCommand(CLI::App& app) {
+  return std::make_unique<PredictCommand>(app);
+}
+
+}  // namespace lockstep
