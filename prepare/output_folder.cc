@@ -57,6 +57,12 @@ void RemoveTemporaries(const std::string& folder) {
   }
 }
 
+// Where `path` is to lie. What is wrong with it is said by whoever makes `path`.
+void MakeParent(const std::string& path) {
+  std::error_code ignored;
+  fs::create_directories(fs::path(path).parent_path(), ignored);
+}
+
 }  // namespace
 
 OutputFolder::OutputFolder(const std::string& destination, const std::vector<std::string>& results,
@@ -82,6 +88,7 @@ OutputFolder::OutputFolder(const std::string& destination, const std::vector<std
 void OutputFolder::Lock(const std::string& destination, const std::vector<std::string>& results) {
   for (;;) {
     RequireNew(results);
+    MakeParent(partial_);
     lockstep::MakeFolder(partial_, kPreparing);
     lock_ = FileDescriptor(open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (lock_.get() < 0) {

@@ -206,6 +206,13 @@ TEST(FlightStory, SaysWhereAllWaitAndWhereNothingIsWrong) {
             "at step 31, in MPI collective 2: all-reduce of 4160 bytes (bucket 1: fc.weight)");
 }
 
+// The rank's process was killed before it saw the end of the first.
+TEST(FlightStory, BlamesNoCollectiveThatAllHavePassed) {
+  EXPECT_EQ(Disagreement({FlightWith(0, {kFirst}, 1), FlightWith(1, {kFirst}, 0)}), std::nullopt);
+  EXPECT_THAT(*Disagreement({FlightWith(0, {kFirst, kSecond}, 1), FlightWith(1, {kFirst}, 0)}),
+              HasSubstr("rank 1 has not come to MPI collective 2"));
+}
+
 TEST(FlightStory, TellsTheLastCollectivesOfAllRanks) {
   Flight first = FlightWith(0, {kFirst, kSecond}, 1);
   first.verdict = "rank 1 has not come";

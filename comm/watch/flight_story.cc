@@ -63,13 +63,27 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
   return std::nullopt;
 }
 
+// How many collectives are over: all ranks have come to them and one has seen their end. A rank whose process was killed
+// or stopped may not have seen it yet.
+uint64_t Passed(const std::vector<Flight>& flights, Channel channel) {
+  uint64_t all_came = UINT64_MAX;
+  uint64_t one_is_done = 0;
+  for (const Flight& flight : flights) {
+    all_came = std::min(all_came, flight.of(channel).enqueued);
+    one_is_done = std::max(one_is_done, flight.of(channel).done);
+  }
+  return std::min(all_came, one_is_done);
+}
+
 // The oldest collective that some rank waits in and another has not come to.
 std::optional<std::string> Absence(const std::vector<Flight>& flights, Channel channel) {
   const FlightRecord* awaited = nullptr;
+  const uint64_t passed = Passed(flights, channel);
   for (const Flight& flight : flights) {
     const Flight::Lane& lane = flight.of(channel);
-    if (lane.done == lane.enqueued) continue;
-    const FlightRecord* pending = Find(lane, lane.done + 1);
+    const uint64_t done = std::max(lane.done, passed);
+    if (done == lane.enqueued) continue;
+    const FlightRecord* pending = Find(lane, done + 1);
     if (pending != nullptr && (awaited == nullptr || pending->sequence < awaited->sequence)) {
       awaited = pending;
     }

@@ -5,9 +5,17 @@
 #include "launch/job/early_signals.h"
 
 namespace lockstep {
+namespace {
+
+// "bench step"
+std::string NameIn(const CLI::App& parent, const std::string& name) {
+  return parent.get_parent() == nullptr ? name : parent.get_name() + " " + name;
+}
+
+}  // namespace
 
 Command::Command(CLI::App& parent, const std::string& name, const std::string& what)
-    : app_(*parent.add_subcommand(name, what)), options_(app_), name_(name) {
+    : app_(*parent.add_subcommand(name, what)), options_(app_), name_(NameIn(parent, name)) {
   if (what.empty()) app_.group("");
 }
 

@@ -57,7 +57,7 @@ class Command {
 
  protected:
   CommandOptions& options() { return options_; }
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return name_; }  // as a user types it: "bench step"
 
  private:
   CLI::App& app_;
