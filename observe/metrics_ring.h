@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "observe/progress.h"
+#include "observe/run_event.h"
 
 namespace lockstep {
 

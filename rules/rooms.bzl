@@ -39,6 +39,7 @@ _USES = {
         "base", "base/tensor", "base/files", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
+    "observe/sinks": ["base", "observe"],
     "trainer/config": ["base", "base/files", "data/images"],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
@@ -56,8 +57,8 @@ _USES = {
         "trainer/models",
     ],
     "trainer/run": [
-        "base", "base/tensor", "base/files", "comm", "comm/watch", "ckpt", "data/dataset", "data/arrays",
-        "data/tokens", "data/tables", "data/images", "data/feed", "observe", "trainer/config",
+        "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset", "data/arrays",
+        "data/tokens", "data/tables", "data/images", "data/feed", "observe", "observe/sinks", "trainer/config",
         "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files"],

@@ -4,6 +4,7 @@
 #include "comm/together.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
+#include "trainer/run/trained_run.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/round.h"
+#include "base/nearest.h"
 #include "base/say.h"
 #include "comm/together.h"
+#include "observe/metrics.h"
 
 namespace lockstep {
 namespace {
@@ -41,14 +42,28 @@ bool GreaterIsBetter(const std::string& name) {
   return name == "accuracy" || name == "top5" || name == "f1" || name == "auc";
 }
 
+void RequireMetric(const std::string& metric, const Dataset* validation) {
+  if (metric.empty()) return;
+  if (validation == nullptr) {
+    throw UsageError(
+        "checkpoint.keep_best: no samples are held back to find the best {} on: set "
+        "data.validation_fraction or data.validation",
+        metric);
+  }
+  const std::vector<std::string> known = MetricNames(validation->spec());
+  if (std::ranges::find(known, metric) != known.end()) return;
+  throw UsageError("checkpoint.keep_best: no metric \"{}\"{} (of this task: {})", metric,
+                   DidYouMean(metric, known), fmt::join(known, ", "));
+}
+
 Checkpointing::Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
-                             Progress* progress, const std::string& attempt,
+                             RunEvents& events, const std::string& attempt,
                              const checkpoint::Manifest& manifest,
                              std::optional<int64_t> resumed_step, std::function<RunState()> state)
     : when_(config.checkpoint()),
       world_(world),
       folder_(folder),
-      progress_(progress),
+      events_(events),
       state_(std::move(state)),
       saver_(world.device, SaverOptionsFor(config, world, attempt, manifest)),
       begun_(resumed_step),
@@ -94,12 +109,7 @@ void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch, bool vali
   if (!when_.keep_best().empty() && validated) FinishSaving();
   if (OnAny(failed_, "whether a checkpoint failed")) saver_.Abandon();
   if (OnAny(saver_.busy(), "whether a checkpoint is being written")) {
-    if (!std::exchange(late_, true) && folder_ != nullptr) {
-      folder_->Log({{"event", "checkpoint_late"}, {"step", steps_done}});
-      progress_->Say(fmt::format(
-          "step {}: the checkpoint before is still being written; the next begins after it",
-          steps_done));
-    }
+    if (!std::exchange(late_, true)) events_.Emit(CheckpointLate{steps_done});
     return;
   }
   Save(steps_done);
@@ -165,37 +175,18 @@ void Checkpointing::Tell() {
 }
 
 void Checkpointing::Tell(const Saver::Outcome& outcome) {
-  if (!outcome.error.empty()) failed_ = true;
-  if (folder_ == nullptr) {
-    if (outcome.error.empty()) return;
-    WarnCounted(fmt::format("rank {}: no checkpoint of step {}: {}", world_.rank(), outcome.step,
-                            outcome.error));
-    return;
-  }
-  if (std::exchange(user_waits_for_this_, false)) {
+  if (folder_ != nullptr && std::exchange(user_waits_for_this_, false)) {
     user_waits_ = false;
     folder_->AnswerRequest();
   }
   if (!outcome.error.empty()) {
-    folder_->Log(
-        {{"event", "checkpoint_failed"}, {"step", outcome.step}, {"reason", outcome.error}});
-    WarnCounted(fmt::format("no checkpoint of step {}: {}", outcome.step, outcome.error));
+    failed_ = true;
+    events_.Emit(CheckpointFailed{outcome.step, outcome.error});
     return;
   }
   slowest_s_ = std::max(slowest_s_.value_or(0), outcome.seconds);
-  folder_->Log({{"event", "checkpoint"},
-                {"step", outcome.step},
-                {"stall_ms", Round(1e3 * outcome.snapshot_s, 2)},
-                {"seconds", Round(outcome.seconds, 3)},
-                {"bytes", outcome.bytes}});
-  if (outcome.warning.empty()) return;
-  folder_->Log({{"event", "warning"}, {"reason", outcome.warning}});
-  WarnCounted(outcome.warning);
-}
-
-// A disk that is full is so at each checkpoint. The log has all of them.
-void Checkpointing::WarnCounted(const std::string& what) {
-  if (const std::optional<std::string> times = repeats_.Count(what)) Warn(what + *times);
+  events_.Emit(CheckpointSaved{outcome.step, outcome.snapshot_s, outcome.seconds, outcome.bytes});
+  if (!outcome.warning.empty()) events_.Emit(RunWarning{outcome.warning});
 }
 
 bool Checkpointing::OnAny(bool own, const char* what) const {

@@ -1,4 +1,4 @@
-// Checkpointing: when a run's state is saved, and what its user hears of it.
+// Checkpointing: when a run's state is saved.
 //
 // Promise: all ranks save the same steps. What a rank's clock or disk decides the others learn in the step's own
 // sums or in a collective that all make at the same step. A checkpoint is committed once the host has seen its
@@ -16,36 +16,26 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "base/say.h"
-#include "base/tensor/named_tensor.h"
 #include "ckpt/manifest.pb.h"
 #include "ckpt/saver.h"
-#include "ckpt/state_tree.h"
-#include "observe/progress.h"
+#include "data/dataset/dataset.h"
+#include "observe/run_event.h"
 #include "trainer/config/config.pb.h"
 #include "trainer/run/run_folder.h"
+#include "trainer/run/run_state.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {
 
-// What a run is at one step.
-struct RunState {
-  std::vector<NamedTensor> model;
-  StateTree tree;
-  checkpoint::Manifest facts;  // of that step
-};
-
 class Checkpointing {
  public:
-  // `folder` and `progress`: rank 0's, else null. `manifest`: what is the same in all checkpoints. `resumed_step`:
-  // of the checkpoint that the run goes on from; nothing: of none. `state` is called where one is saved, on the
-  // thread that trains. Refers to all but `manifest`.
+  // `folder`: rank 0's, else null. `manifest`: what is the same in all checkpoints. `resumed_step`: of the checkpoint
+  // that the run goes on from; nothing: of none. `state` is called where one is saved, on the thread that trains.
+  // Refers to all but `manifest`.
   Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
-                Progress* progress, const std::string& attempt,
-                const checkpoint::Manifest& manifest, std::optional<int64_t> resumed_step,
-                std::function<RunState()> state);
+                RunEvents& events, const std::string& attempt, const checkpoint::Manifest& manifest,
+                std::optional<int64_t> resumed_step, std::function<RunState()> state);
 
   // Of those that were committed, from the snapshot on; nothing: there are none. On rank 0.
   std::optional<double> slowest_s() const { return slowest_s_; }
@@ -74,13 +64,12 @@ class Checkpointing {
   void FinishSaving();
   void Tell();
   void Tell(const Saver::Outcome& outcome);
-  void WarnCounted(const std::string& what);
   bool OnAny(bool own, const char* what) const;
 
   const config::Checkpoint& when_;
   const World& world_;
   RunFolder* folder_;
-  Progress* progress_;
+  RunEvents& events_;
   std::function<RunState()> state_;
   Saver saver_;
   std::optional<int64_t> begun_;  // the step of the last checkpoint
@@ -95,8 +84,10 @@ class Checkpointing {
   bool user_waits_for_this_ = false;
   double begun_s_;       // when the last one began
   double looked_s_ = 0;  // for the user's wishes
-  Repeats repeats_;      // of warnings
 };
+
+// Throws Error (kUsage) where checkpoint.keep_best names no metric of `validation` (null: none).
+void RequireMetric(const std::string& metric, const Dataset* validation);
 
 // Whether more is better of the metric `name` (observe/metrics.h).
 bool GreaterIsBetter(const std::string& name);

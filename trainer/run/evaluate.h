@@ -13,6 +13,11 @@
 
 namespace lockstep {
 
+// Samples that all ranks together evaluate at once: as many as they train on at once, which takes more memory.
+inline int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
+  return config.global_batch() / accumulation;
+}
+
 // Evaluates each sample of `dataset` exactly once, over all ranks, `global_batch` at a time. Every
 // rank must call it and gets the same result.
 std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,

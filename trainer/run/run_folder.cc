@@ -16,6 +16,7 @@
 #include "base/say.h"
 #include "ckpt/weights.h"
 #include "trainer/config/config.h"
+#include "trainer/run/anomaly.h"
 
 namespace lockstep {
 namespace {
@@ -53,8 +54,6 @@ void CutTornLine(const std::string& path) {
 }
 
 }  // namespace
-
-std::string AnomalyPath(const std::string& run_dir) { return run_dir + "/anomaly.json"; }
 
 RunFolder::RunFolder(const config::Config& config, const std::string& job, bool fresh)
     : path_(config.run_dir()), job_(job) {
@@ -144,11 +143,6 @@ void RunFolder::Log(const nlohmann::ordered_json& event) {
   } catch (const Error& error) {
     if (!failed_before) Warn(fmt::format("{}: its lines wait until it can be", error.what()));
   }
-}
-
-void RunFolder::LogWarning(const std::string& reason) {
-  Log({{"event", "warning"}, {"reason", reason}});
-  Warn(reason);
 }
 
 bool RunFolder::CheckpointIsRequested() const {

@@ -14,6 +14,7 @@
 //   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
 //     tensors took on rank 0's GPU in each phase of the first step
 //   out_of_memory  step (that did not fit), micro_batch, accumulation: what the run goes on with
+//   checkpoints_left_device  step (that did not fit): from then on checkpoints are copied to the host's memory
 //   no_graph  reason
 //   bad_sample  reason (with the file's path), of rank 0's samples that others stand for
 //   eval   step, epoch, and the task's metrics (observe/metrics.h) of the validation samples
@@ -54,9 +55,6 @@
 
 namespace lockstep {
 
-// Of the file that names the samples of the step that an anomaly ended.
-std::string AnomalyPath(const std::string& run_dir);
-
 class RunFolder {
  public:
   // Makes the folder of config.run_dir, or opens the one that is there, and locks it for `job`, a name that is
@@ -82,8 +80,6 @@ class RunFolder {
 
   // Appends one line to log.jsonl. What the disk does not take is written with a later line.
   void Log(const nlohmann::ordered_json& event);
-  // ... and says it on standard error.
-  void LogWarning(const std::string& reason);
 
   // Whether somebody wants a checkpoint (ckpt/checkpoint.h, RequestPath()), and: it was made, or cannot be.
   bool CheckpointIsRequested() const;

@@ -344,6 +344,24 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
   return opened;
 }
 
+config::Config Resolved(config::Config config, const TrainingData& training) {
+  const SampleSpec& spec = training.train->spec();
+  config::Data& data = *config.mutable_data();
+  if (data.input_shape_size() > 0 && SpecOf(data).shape != spec.shape) {
+    throw DataError("{}: samples of shape [{}] where data.input_shape says [{}]",
+                    data.train_size() > 0 ? data.train(0) : data.own().name(),
+                    fmt::join(spec.shape, ", "), fmt::join(data.input_shape(), ", "));
+  }
+  data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
+  data.set_classes(spec.classes);
+  if (data.format() == config::Data::CSV) *data.mutable_csv() = training.csv;
+  if (data.format() == config::Data::IMAGES) {
+    data.mutable_images()->mutable_classes()->Assign(spec.class_names.begin(),
+                                                     spec.class_names.end());
+  }
+  return config;
+}
+
 std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
                                          const std::vector<std::string>& files,
                                          const SampleSpec& spec, bool label_optional,
@@ -388,6 +406,19 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
   }
   model->to(world.device);
   return model;
+}
+
+SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
+                                 int64_t samples, int rank, int ranks) {
+  return {.samples = samples,
+          .global_batch = config.global_batch(),
+          .accumulation = static_cast<int>(accumulation),
+          .rank = rank,
+          .ranks = ranks,
+          .seed = config.seed(),
+          .shuffle = config.data().shuffle(),
+          .last_batch = config.data().last_batch() == config::Data::DROP ? LastBatch::kDrop
+                                                                         : LastBatch::kKeep};
 }
 
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,

@@ -35,6 +35,9 @@ std::optional<at::Device> DecodingGpu(const config::Images& config, const World&
 TrainingData OpenTrainingData(const config::Config& config, const Datasets& datasets,
                               const World& world);
 
+// The config as this data resolves it: what it left to the data is written down. Throws Error (kData).
+config::Config Resolved(config::Config config, const TrainingData& training);
+
 // What the config says of the samples, complete once the data have been opened.
 SampleSpec SpecOf(const config::Data& config);
 
@@ -63,6 +66,10 @@ struct Input {
 // yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
                                  const Models& models, const World& world);
+
+// The order of `samples` samples for one of `ranks` ranks, with the config's global batch in `accumulation` pieces.
+SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
+                                 int64_t samples, int rank, int ranks);
 
 // The config's loader of `dataset` for this rank. -1 threads: one for each core that the rank has beyond
 // the one that trains, at most 63, and then as many as tuning finds best; two and at most eight where the

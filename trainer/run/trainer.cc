@@ -9,38 +9,37 @@
 #include <filesystem>
 #include <future>
 #include <optional>
-#include <random>
-#include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/atomic_file.h"
 #include "base/files/open_file.h"
 #include "base/files/output_target.h"
 #include "base/files/safetensors.h"
-#include "base/host_name.h"
 #include "base/mix.h"
-#include "base/nearest.h"
 #include "base/round.h"
 #include "base/say.h"
-#include "ckpt/run_lock.h"
 #include "ckpt/saver.h"
 #include "ckpt/state_tree.h"
 #include "ckpt/weights.h"
 #include "comm/together.h"
 #include "comm/watch/flight_story.h"
 #include "data/feed/device_feed.h"
-#include "data/tables/csv_cells.h"
 #include "observe/flops.h"
+#include "observe/metrics.h"
 #include "observe/metrics_ring.h"
-#include "observe/progress.h"
+#include "observe/run_event.h"
 #include "observe/trace.h"
 #include "trainer/config/config.h"
+#include "trainer/run/anomaly.h"
 #include "trainer/run/checkpointing.h"
+#include "trainer/run/data_wait.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/run_folder.h"
+#include "trainer/run/run_start.h"
+#include "trainer/run/run_state.h"
+#include "trainer/run/sinks.h"
 #include "trainer/run/task.h"
 #include "trainer/step/precision.h"
 #include "trainer/step/schedule.h"
@@ -50,7 +49,6 @@ namespace lockstep {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::ordered_json;
 
 // In a checkpoint: a weight and AdamW's two moments, as float32.
 constexpr int64_t kStateBytesPerParameter = 12;
@@ -61,91 +59,6 @@ double SecondsSince(Clock::time_point begin) {
 
 void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
-}
-
-SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
-                                 int64_t samples, const World& world) {
-  return {.samples = samples,
-          .global_batch = config.global_batch(),
-          .accumulation = static_cast<int>(accumulation),
-          .rank = world.rank(),
-          .ranks = world.size(),
-          .seed = config.seed(),
-          .shuffle = config.data().shuffle(),
-          .last_batch = config.data().last_batch() == config::Data::DROP ? LastBatch::kDrop
-                                                                         : LastBatch::kKeep};
-}
-
-// The config as this data resolves it: what it left to the data is written down.
-config::Config Resolved(config::Config config, const TrainingData& training) {
-  const SampleSpec& spec = training.train->spec();
-  config::Data& data = *config.mutable_data();
-  if (data.input_shape_size() > 0 && SpecOf(data).shape != spec.shape) {
-    throw DataError("{}: samples of shape [{}] where data.input_shape says [{}]",
-                    data.train_size() > 0 ? data.train(0) : data.own().name(),
-                    fmt::join(spec.shape, ", "), fmt::join(data.input_shape(), ", "));
-  }
-  data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
-  data.set_classes(spec.classes);
-  if (data.format() == config::Data::CSV) *data.mutable_csv() = training.csv;
-  if (data.format() == config::Data::IMAGES) {
-    data.mutable_images()->mutable_classes()->Assign(spec.class_names.begin(),
-                                                     spec.class_names.end());
-  }
-  return config;
-}
-
-// A number of the column `name`; a class by its name, where classes have some, or without a fraction.
-std::string CsvCellOf(const std::string& name, double value,
-                      const std::vector<std::string>& class_names) {
-  if (name == "label") {
-    return class_names.empty() ? fmt::format("{:.0f}", value)
-                               : AsCsvCell(class_names.at(static_cast<size_t>(value)));
-  }
-  // All that float32 holds.
-  return name.starts_with("value") ? fmt::format("{:.9g}", value) : fmt::format("{:.6f}", value);
-}
-
-std::string CsvOf(const Predictions& predictions, const std::vector<std::string>& class_names) {
-  std::string csv = fmt::format("index,{}\n", fmt::join(predictions.columns, ","));
-  const auto values = predictions.values.accessor<double, 2>();
-  for (int64_t i = 0; i < values.size(0); ++i) {
-    csv += std::to_string(i);
-    for (int64_t column = 0; column < values.size(1); ++column) {
-      csv += ',' + CsvCellOf(predictions.columns[column], values[i][column], class_names);
-    }
-    csv += '\n';
-  }
-  return csv;
-}
-
-// Samples that all ranks together evaluate at once: as many as they train on at once, which takes more
-// memory.
-int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
-  return config.global_batch() / accumulation;
-}
-
-// Where a run begins, the same on all ranks.
-struct RunStart {
-  std::optional<Checkpoint> checkpoint;  // nothing: at its beginning
-  checkpoint::Manifest manifest;         // the checkpoint's
-  bool is_of_another_run = false;        // the checkpoint
-  std::vector<std::string> differences;  // of its config from this run's; of the run's own: none
-  std::string job;                       // this job's own name
-};
-
-void RequireMetric(const std::string& metric, const TrainingData& data) {
-  if (metric.empty()) return;
-  if (!data.validation) {
-    throw UsageError(
-        "checkpoint.keep_best: no samples are held back to find the best {} on: set "
-        "data.validation_fraction or data.validation",
-        metric);
-  }
-  const std::vector<std::string> known = MetricNames(data.validation->spec());
-  if (std::ranges::find(known, metric) != known.end()) return;
-  throw UsageError("checkpoint.keep_best: no metric \"{}\"{} (of this task: {})", metric,
-                   DidYouMean(metric, known), fmt::join(known, ", "));
 }
 
 class Trainer {
@@ -161,7 +74,8 @@ class Trainer {
         data_(std::move(data)),
         preprocessing_(config.data(), data_.train->spec(), world.device, precision_),
         model_(MakeModel(config, data_.train->spec(), models, world)),
-        sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world)),
+        sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world.rank(),
+                                   world.size())),
         loader_options_(LoaderOptionsFor(config.loader(), *data_.train, world)),
         batches_{.next = [this] { return input_->feed.Next(); },
                  .prefetch = [this] { input_->feed.Prefetch(); }},
@@ -177,15 +91,7 @@ class Trainer {
 
   // What must be the same on all ranks for their collectives to match.
   std::vector<std::string> Facts() const {
-    std::vector<std::string> facts = DataFacts();
-    if (data_.validation) {
-      facts.push_back(fmt::format("{} validation samples", data_.validation->size()));
-    }
-    for (const auto& [name, tensor] : model_->State()) {
-      facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
-                                  fmt::join(tensor.sizes(), ", ")));
-    }
-    return facts;
+    return FactsOf(*data_.train, data_.validation.get(), model_->State());
   }
 
   StepMeasurement Measure(int warmup, int steps, const std::string& trace,
@@ -260,15 +166,11 @@ class Trainer {
     checkpoint::Manifest manifest;
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
-    for (const std::string& line : DataFacts()) manifest.add_data(line);
-    if (folder_ != nullptr) {
-      progress_.emplace(options.live, config_.epochs(), total_steps_, config_.global_batch());
-      LogStart(options);
-      for (const std::string& warning : folder_->warnings()) folder_->LogWarning(warning);
-      if (start.checkpoint) LogResume(start);
-    }
-    checkpointing_.emplace(config_, world_, folder_, progress_ ? &*progress_ : nullptr, start.job,
-                           manifest, ResumedStep(start), [this] { return State(); });
+    for (const std::string& line : DataFacts(*data_.train)) manifest.add_data(line);
+    AddSinks(folder_, options.live, world_.rank(), events_);
+    TellStart(options, start);
+    checkpointing_.emplace(config_, world_, folder_, events_, start.job, manifest,
+                           ResumedStep(start), [this] { return State(); });
     if (folder_ != nullptr) stopping_.emplace(StoppingFor(options));
     double first_step_s = 0;
     last_line_ = Clock::now();
@@ -287,8 +189,9 @@ class Trainer {
       if (step == first_step_) {
         WaitForDevice(world_.device);
         first_step_s = SecondsSinceBoot() - options.command_start_s;
-        LogMemory();
-        CountWaitingFromHere();
+        if (world_.device.is_cuda()) events_.Emit(MemoryPeaks{step_->peak_memory().bytes()});
+        data_wait_.CountFromHere(*input_);
+        trained_s_ = 0;
         epoch_begin_ = Clock::now();
       }
       ReportStep(step + 1);
@@ -315,7 +218,7 @@ class Trainer {
     std::vector<int64_t> bucket_order;
     if (checkpoint) {
       Together(world_.host, [&] {
-        RequireSameData(start);
+        RequireSameData(start, DataFacts(*data_.train));
         const at::Tensor order =
             ReadShared(StateFiles(*checkpoint, start.manifest), Step::kBucketOrder);
         bucket_order.assign(order.const_data_ptr<int64_t>(),
@@ -356,6 +259,8 @@ class Trainer {
 
   // ---- Checkpoints ------------------------------------------------------------------------------
 
+  StateTree Tree() { return TreeOf(accumulation_, plateau_, *step_, world_); }
+
   RunState State() {
     step_->WaitForParameters();
     RunState state{.model = model_->State(), .tree = Tree()};
@@ -366,55 +271,6 @@ class Trainer {
       saved.set_value(metric.value);
     }
     return state;
-  }
-
-  // All that the next step depends on, but for the model's parameters and buffers and what follows from the
-  // number of steps done. Once a step has run, or was resumed.
-  StateTree Tree() {
-    StateTree state;
-    state.BeginPart("trainer", 1);
-    state.Add("accumulation", accumulation_);
-    state.BeginPart("schedule", 1);
-    plateau_.AddTo(state);
-    step_->AddTo(state);
-    const auto add_random = [&](const std::string& name, at::Device device) {
-      const at::Generator random = at::globalContext().defaultGenerator(device);
-      state.AddOwn(
-          name, [random] { return random.get_state(); },
-          [random](const at::Tensor& saved) { at::Generator(random).set_state(saved); });
-    };
-    state.BeginPart("random", 1);
-    add_random("cpu", at::kCPU);
-    if (world_.device.is_cuda()) add_random("cuda", world_.device);
-    // The model's file holds rank 0's.
-    state.BeginPart("buffers", 1);
-    for (const auto& [name, tensor] : step_->buffers()) {
-      if (world_.size() == 1) break;
-      state.AddOwn(name, tensor.detach());
-    }
-    return state;
-  }
-
-  // What a run's data must have in common with those it began with.
-  std::vector<std::string> DataFacts() const {
-    std::vector<std::string> facts{fmt::format("{} training samples", data_.train->size())};
-    if (std::string files = data_.train->Fingerprint(); !files.empty()) {
-      facts.push_back(std::move(files));
-    }
-    return facts;
-  }
-
-  void RequireSameData(const RunStart& start) const {
-    const std::vector<std::string> now = DataFacts();
-    for (int i = 0; i < start.manifest.data_size(); ++i) {
-      const std::string is = i < std::ssize(now) ? now[i] : "nothing";
-      if (is == start.manifest.data(i)) continue;
-      throw DataError(
-          "{}: {} where the run's checkpoint has {}: give it the data it began with, {}",
-          start.checkpoint->path, is, start.manifest.data(i),
-          start.is_of_another_run ? "or begin from its weights alone, with init_from"
-                                  : "or begin anew with --fresh");
-    }
   }
 
   void Resume(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest) {
@@ -463,9 +319,7 @@ class Trainer {
       return;
     }
     BeginAgain(step);
-    if (folder_ == nullptr) return;
-    progress_->Say(fmt::format(
-        "step {}: out of memory; from here on checkpoints are copied to the host's", step + 1));
+    events_.Emit(CheckpointsLeftDevice{step + 1});
   }
 
   // From `step` on, whose samples were taken already.
@@ -477,7 +331,8 @@ class Trainer {
 
   // What Feed() gives from then on are the micro-batches of `step` and those after it.
   void SeekTo(int64_t step) {
-    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_));
+    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_.rank(),
+                                         world_.size()));
     sampler_.Seek(step);
     step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
   }
@@ -495,15 +350,10 @@ class Trainer {
     const int64_t too_many = sampler_.max_micro_batch();
     accumulation_ = std::min<int64_t>(2 * accumulation_, most);
     BeginAgain(step);
-    if (folder_ == nullptr) return;
-    folder_->Log({{"event", "out_of_memory"},
-                  {"step", step + 1},
-                  {"micro_batch", sampler_.max_micro_batch()},
-                  {"accumulation", accumulation_}});
-    progress_->Say(fmt::format(
-        "step {}: out of memory with micro-batches of {} samples; going on with the same steps of "
-        "{} micro-batches of {}: set accumulation: {} to start so",
-        step + 1, too_many, accumulation_, sampler_.max_micro_batch(), accumulation_));
+    events_.Emit(OutOfMemory{.step = step + 1,
+                             .too_many = too_many,
+                             .micro_batch = sampler_.max_micro_batch(),
+                             .accumulation = accumulation_});
   }
 
   // Takes the next micro-batch for all that follow. It stays as it is, since no other is asked for.
@@ -511,26 +361,10 @@ class Trainer {
 
   // Reads from where the sampler stands.
   void Feed() {
-    if (input_) {
-      waited_before_s_ += input_->feed.waited_s();
-      loader_before_ = loader_before_ + input_->loader.times();
-    }
+    if (input_) data_wait_.Leave(*input_);
     LoaderOptions options = loader_options_;
     options.augment = AugmentOptionsFor(config_);
     input_.emplace(*data_.train, preprocessing_, sampler_, options, world_.device);
-  }
-
-  // ---- Waiting for samples ----------------------------------------------------------------------
-
-  // Seconds since CountWaitingFromHere(), of all loaders that there were.
-  double WaitedSeconds() { return waited_before_s_ + input_->feed.waited_s(); }
-  LoaderTimes TimesOfLoaders() const { return loader_before_ + input_->loader.times(); }
-
-  void CountWaitingFromHere() {
-    waited_before_s_ = -input_->feed.waited_s();
-    loader_before_ = LoaderTimes{} - input_->loader.times();
-    reads_before_ = data_.train->times();
-    trained_s_ = waited_when_told_s_ = 0;
   }
 
   int64_t ForwardFlops(const DeviceBatch& batch) {
@@ -574,12 +408,13 @@ class Trainer {
     StepReport report{.told = due,
                       .step = steps_done,
                       .epoch = EpochOf(steps_done),
-                      .lr = LearningRateOf(steps_done - 1)};
+                      .lr = LearningRateOf(steps_done - 1),
+                      .has_loss_scale = precision_ == config::FP16};
     if (due) {
       report.samples_per_s =
           static_cast<double>(SamplesIn(steps_done) - SamplesIn(last_line_step_)) /
           SecondsSince(last_line_);
-      report.data_wait = TakeDataWait(SecondsSince(last_line_));
+      report.data_wait = data_wait_.TakeShare(*input_, SecondsSince(last_line_));
       report.loader_threads = input_->loader.threads();
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
@@ -589,26 +424,9 @@ class Trainer {
     if (due) TellSkipped(*data_.train);
   }
 
-  // The share of the last `seconds` in which training stood still for want of samples.
-  double TakeDataWait(double seconds) {
-    const double waited = WaitedSeconds();
-    return std::clamp((waited - std::exchange(waited_when_told_s_, waited)) / seconds, 0.0, 1.0);
-  }
-
-  std::string DataLimit() const {
-    return LimitOf(TimesOfLoaders(), data_.train->times() - reads_before_);
-  }
-
   // Says which samples could not be read, on the rank that tried.
   void TellSkipped(const Dataset& dataset) {
-    for (const std::string& why : dataset.TakeReports()) {
-      if (folder_ == nullptr) {
-        Warn(fmt::format("rank {}: {}", world_.rank(), why));
-        continue;
-      }
-      folder_->Log({{"event", "bad_sample"}, {"reason", why}});
-      progress_->Say(why);
-    }
+    for (const std::string& why : dataset.TakeReports()) events_.Emit(BadSample{why});
   }
 
   // Waits for the device.
@@ -619,97 +437,26 @@ class Trainer {
   void EmitStep(const StepReport& report) {
     const auto& figures = report.figures;
     if (figures[ops::kBadStep] > 0 && config_.anomaly().policy() != config::Anomaly::SKIP) {
-      Stop(static_cast<int64_t>(figures[ops::kBadStep]), figures[ops::kBadLoss],
-           figures[ops::kBadGradNorm]);
+      EndForAnomaly({.step = static_cast<int64_t>(figures[ops::kBadStep]),
+                     .loss = figures[ops::kBadLoss],
+                     .grad_norm = figures[ops::kBadGradNorm]},
+                    config_, *data_.train, /*saves=*/folder_ != nullptr);
     }
     if (precision_ == config::FP16 && figures[ops::kScale] < kLeastLossScale) {
-      const std::string sample = SampleWithoutNumbers(report.step);
-      throw Error::OnEveryRank(
-          ExitStatus::kUsage,
-          fmt::format(
-              "step {}: the loss scale fell to {} because gradients were not finite {} times: {}",
-              report.step, figures[ops::kScale], figures[ops::kSkipped],
-              sample.empty() ? "lower optimizer.lr, or set precision: BF16 or FP32" : sample));
+      EndForLossScale(report.step, figures[ops::kScale],
+                      static_cast<int64_t>(figures[ops::kSkipped]), config_, *data_.train);
     }
     if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
     checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
-    if (folder_ == nullptr || !report.told) return;
-    Json event{{"event", "step"},
-               {"step", report.step},
-               {"epoch", report.epoch},
-               {"loss", report.loss()},
-               {"lr", report.lr},
-               {"samples_per_s", Round(report.samples_per_s, 0)},
-               {"data_wait", Round(report.data_wait, 3)},
-               {"loader_threads", report.loader_threads},
-               {"grad_norm", figures[ops::kGradNorm]}};
-    if (precision_ == config::FP16) event["loss_scale"] = figures[ops::kScale];
-    if (figures[ops::kSkipped] > 0) event["skipped_steps"] = figures[ops::kSkipped];
-    folder_->Log(event);
-    progress_->OnStep(report);
+    if (!report.told) return;
+    events_.Emit(StepDone{report});
     TellWhyNoGraph();
   }
 
   void TellWhyNoGraph() {
     if (step_->why_no_graph().empty() || std::exchange(told_why_no_graph_, true)) return;
-    folder_->Log({{"event", "no_graph"}, {"reason", step_->why_no_graph()}});
-    progress_->Say(fmt::format("steps run without a CUDA graph: {}", step_->why_no_graph()));
-  }
-
-  // Ends the run because of an anomaly in `step`.
-  [[noreturn]] void Stop(int64_t step, double loss, double grad_norm) {
-    std::string saved;
-    if (config_.anomaly().policy() == config::Anomaly::STOP_AND_SAVE) {
-      saved = AnomalyPath(config_.run_dir());
-      if (folder_ != nullptr) SaveAnomaly(saved, step);
-      saved = "; its samples are in " + saved;
-    }
-    const bool loss_is_bad = !std::isfinite(loss);
-    const std::string sample = SampleWithoutNumbers(step);
-    throw Error::OnEveryRank(
-        ExitStatus::kUsage,
-        fmt::format("step {}: the {} is {}: {}{}", step, loss_is_bad ? "loss" : "gradient's norm",
-                    loss_is_bad ? loss : grad_norm,
-                    sample.empty() ? "lower optimizer.lr or set optimizer.clip_norm" : sample,
-                    saved));
-  }
-
-  // Of all ranks and micro-batches: what a single rank would have trained on at once.
-  std::vector<int64_t> SamplesOf(int64_t step) const {
-    SamplerOptions options =
-        SamplerOptionsFor(config_, /*accumulation=*/1, data_.train->size(), world_);
-    options.rank = 0;
-    options.ranks = 1;
-    Sampler sampler(options);
-    sampler.Seek(step - 1);
-    return sampler.Next().indices;
-  }
-
-  // What to do about the first sample of a step whose input is not all finite numbers; empty: there is none. The same
-  // on all ranks.
-  std::string SampleWithoutNumbers(int64_t step) const {
-    const SampleSpec& spec = data_.train->spec();
-    if (spec.dtype != at::kFloat) return "";
-    std::vector<float> input(spec.bytes() / sizeof(float));
-    std::vector<std::byte> target(spec.target_bytes());
-    for (const int64_t sample : SamplesOf(step)) {
-      data_.train->Read(sample, /*epoch=*/0, reinterpret_cast<std::byte*>(input.data()),
-                        target.data());
-      const auto bad = std::ranges::find_if(input, [](float x) { return !std::isfinite(x); });
-      if (bad == input.end()) continue;
-      return fmt::format("number {} of the input of sample {} in {} is {}: mend or remove it",
-                         bad - input.begin(), data_.train->NumberInFiles(sample),
-                         config_.data().train_size() > 0 ? config_.data().train(0) : "data", *bad);
-    }
-    return "";
-  }
-
-  void SaveAnomaly(const std::string& path, int64_t step) const {
-    std::vector<int64_t> samples = SamplesOf(step);
-    for (int64_t& sample : samples) sample = data_.train->NumberInFiles(sample);
-    const Json anomaly{{"step", step}, {"samples", samples}};
-    WriteFileAtomically(path, anomaly.dump() + "\n");
+    events_.Emit(RunsWithoutGraph{step_->why_no_graph()});
   }
 
   void EndEpoch(int64_t steps_done) {
@@ -743,14 +490,7 @@ class Trainer {
       evaluated_step_ = steps_done;
       if (stopping_) stopping_->OnEvaluation(SecondsSinceBoot() - begin_s);
       TellSkipped(*data_.validation);
-      if (folder_ != nullptr) {
-        Json event{{"event", "eval"}, {"step", steps_done}, {"epoch", epoch}};
-        for (const Metric& metric : evaluation_) event[metric.name] = metric.value;
-        folder_->Log(event);
-        progress_->Say(fmt::format("epoch {}/{}  step {}/{}  validation {}", epoch,
-                                   config_.epochs(), steps_done, total_steps_,
-                                   MetricsText(evaluation_)));
-      }
+      events_.Emit(Evaluated{steps_done, epoch, evaluation_});
       // Not where a run ends within an epoch, from where it may go on.
       if (config_.schedule().type() == config::Schedule::PLATEAU &&
           steps_done % sampler_.steps_per_epoch() == 0) {
@@ -761,60 +501,39 @@ class Trainer {
     input_->loader.Rest();
     epoch_begin_ = last_line_ = Clock::now();
     last_line_step_ = steps_done;
-    waited_when_told_s_ = WaitedSeconds();
+    data_wait_.Forget(*input_);
   }
 
-  // Peaks of the step that has just run.
-  void LogMemory() {
-    if (folder_ == nullptr || !world_.device.is_cuda()) return;
-    Json event{{"event", "memory"}};
-    for (const Phase phase : kPhases) {
-      event[std::string(NameOf(phase)) + "_bytes"] =
-          step_->peak_memory().bytes()[static_cast<size_t>(phase)];
-    }
-    folder_->Log(event);
-  }
-
-  void LogStart(const TrainOptions& options) {
-    const int64_t elements = ParameterCount();
-    const int64_t validation_samples = data_.validation ? data_.validation->size() : 0;
-    Json event{{"event", "start"},
-               {"restarts", options.restarts},
-               {"version", options.version},
-               {"world_size", world_.size()},
-               {"device", world_.device.is_cuda() ? "cuda" : "cpu"},
-               {"samples", data_.train->size()},
-               {"validation_samples", validation_samples},
-               {"steps", total_steps_},
-               {"precision", config::Precision_Name(precision_)},
-               {"parameters", elements},
-               {"loader_threads", loader_options_.threads}};
+  void TellStart(const TrainOptions& options, const RunStart& start) {
+    RunStarted event{.run_dir = config_.run_dir(),
+                     .model = config_.model().name(),
+                     .version = options.version,
+                     .precision = config::Precision_Name(precision_),
+                     .restarts = options.restarts,
+                     .ranks = world_.size(),
+                     .on_gpu = world_.device.is_cuda(),
+                     .samples = data_.train->size(),
+                     .validation_samples = data_.validation ? data_.validation->size() : 0,
+                     .epochs = config_.epochs(),
+                     .steps = total_steps_,
+                     .global_batch = config_.global_batch(),
+                     .parameters = ParameterCount(),
+                     .loader_threads = loader_options_.threads};
     if (config_.data().format() == config::Data::IMAGES) {
-      event["decode"] = data_.train->samples_at_once() > 1 ? "GPU" : "CPU";
+      event.decodes_on_gpu = data_.train->samples_at_once() > 1;
     }
-    folder_->Log(event);
-    progress_->Say(
-        fmt::format("{}: {} with {} parameters on {} rank{} ({}), {} samples, {}, {} steps of {}",
-                    folder_->path(), config_.model().name(), elements, world_.size(),
-                    world_.size() == 1 ? "" : "s", world_.device.is_cuda() ? "CUDA" : "CPU",
-                    data_.train->size(),
-                    data_.validation ? fmt::format("{} held back", validation_samples)
-                                     : "none held back (data.validation_fraction does so)",
-                    total_steps_, config_.global_batch()));
-    for (const std::string& remark : data_.remarks) folder_->LogWarning(remark);
+    events_.Emit(event);
+    for (const std::string& remark : data_.remarks) events_.Emit(RunWarning{remark});
     TellWhyNoGraph();
-  }
-
-  void LogResume(const RunStart& start) {
-    Json event{{"event", "resume"},
-               {"step", start.checkpoint->step},
-               {"checkpoint", start.checkpoint->path},
-               {"ranks", start.manifest.ranks()}};
-    if (start.is_of_another_run) event["differences"] = start.differences;
-    folder_->Log(event);
-    progress_->Say(fmt::format("going on from {}{}{}", start.checkpoint->path,
-                               start.differences.empty() ? "" : ", with ",
-                               fmt::join(start.differences, "; ")));
+    if (folder_ != nullptr) {
+      for (const std::string& warning : folder_->warnings()) events_.Emit(RunWarning{warning});
+    }
+    if (!start.checkpoint) return;
+    events_.Emit(RunResumed{.step = start.checkpoint->step,
+                            .checkpoint = start.checkpoint->path,
+                            .ranks = start.manifest.ranks(),
+                            .is_of_another_run = start.is_of_another_run,
+                            .differences = start.differences});
   }
 
   // The state is committed, from which the run goes on another time.
@@ -824,13 +543,8 @@ class Trainer {
     if (folder_ != nullptr) {
       folder_->AnswerStop();
       const std::string why = stopping_->why().empty() ? "a signal" : stopping_->why();
-      folder_->Log({{"event", "stopped"},
-                    {"step", steps_done},
-                    {"epoch", EpochOf(steps_done)},
-                    {"why", why}});
-      progress_->Say(
-          fmt::format("stopped after step {} of {} ({}): the same command goes on from there",
-                      steps_done, total_steps_, why));
+      events_.Emit(RunStopped{
+          .step = steps_done, .steps = total_steps_, .epoch = EpochOf(steps_done), .why = why});
     }
     return stop_;
   }
@@ -858,22 +572,17 @@ class Trainer {
     folder_->AnswerStop();  // too late for it
     const double samples_per_s =
         rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
-    Json event{{"event", "done"}, {"step", total_steps_}, {"epoch", EpochOf(total_steps_)}};
-    for (const Metric& metric : evaluation_) event[metric.name] = metric.value;
-    event.update({{"first_step_s", Round(first_step_s, 3)},
-                  {"samples_per_s", Round(samples_per_s, 0)},
-                  {"total_s", Round(SecondsSinceBoot() - options.command_start_s, 3)}});
-    const double data_wait = trained_s_ > 0 ? std::min(1.0, WaitedSeconds() / trained_s_) : 0;
-    event["data_wait"] = Round(data_wait, 4);
-    if (data_wait > kMuchWaiting) {
-      event["data_limit"] = DataLimit();
-      progress_->Say(
-          fmt::format("{:.0f}% of the time was spent on waiting for samples; the limit: {}",
-                      100 * data_wait, DataLimit()));
-    }
-    folder_->Log(event);
-    progress_->Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}",
-                               samples_per_s, first_step_s, RunWeightsPath(folder_->path())));
+    const double data_wait =
+        trained_s_ > 0 ? std::min(1.0, data_wait_.Seconds(*input_) / trained_s_) : 0;
+    events_.Emit(RunDone{.step = total_steps_,
+                         .epoch = EpochOf(total_steps_),
+                         .metrics = evaluation_,
+                         .weights = RunWeightsPath(folder_->path()),
+                         .first_step_s = first_step_s,
+                         .samples_per_s = samples_per_s,
+                         .total_s = SecondsSinceBoot() - options.command_start_s,
+                         .data_wait = data_wait,
+                         .data_limit = data_wait > kMuchWaiting ? data_wait_.Limit(*input_) : ""});
   }
 
   // The weights that were evaluated.
@@ -899,6 +608,7 @@ class Trainer {
   Sampler sampler_;
   LoaderOptions loader_options_;
   std::optional<Input> input_;
+  DataWait data_wait_{*data_.train};
   MicroBatches batches_;      // the feed's
   DeviceBatch pinned_batch_;  // what steps are measured with
   double peak_lr_;
@@ -909,7 +619,7 @@ class Trainer {
   bool told_why_no_graph_ = false;
 
   RunFolder* folder_ = nullptr;  // rank 0's
-  std::optional<Progress> progress_;
+  RunEvents events_;
   std::optional<Checkpointing> checkpointing_;
   std::optional<Stopping> stopping_;       // rank 0's
   StopRequest stop_ = StopRequest::kNone;  // what all ranks are asked for
@@ -921,11 +631,7 @@ class Trainer {
   Clock::time_point epoch_begin_;
   int64_t rated_samples_ = 0;
   double rated_seconds_ = 0;
-  double waited_before_s_ = 0;  // these two: for and of loaders that are gone
-  LoaderTimes loader_before_;
-  ReadTimes reads_before_;         // when counting began, after the first step
-  double trained_s_ = 0;           // since then, without evaluation
-  double waited_when_told_s_ = 0;  // at the last step line
+  double trained_s_ = 0;  // since the first step, without evaluation
 };
 
 // Makes a trainer of `config`, which it refers to and completes. Throws Error on every rank.
@@ -936,95 +642,10 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config,
     config = Resolved(std::move(config), data);
     SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
     torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
-    RequireMetric(config.checkpoint().keep_best(), data);
+    RequireMetric(config.checkpoint().keep_best(), data.validation.get());
     trainer.emplace(config, std::move(data), extensions.models, world);
   });
   RequireSame(trainer->Facts(), world.host);
-}
-
-// A name that no other job has, the same on all ranks; rank 0's `given`, if it has one.
-std::string NameJob(const std::string& given, const World& world) {
-  const auto number =
-      given.empty() ? static_cast<int64_t>(std::random_device()()) : std::stoll(given, nullptr, 16);
-  return fmt::format("{:08x}", FromRankZero(number, "the job's name", world.host));
-}
-
-// All ranks must see the folder that rank 0 has locked, as they write into it. Every rank must call it. Throws
-// Error on every rank.
-void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world) {
-  // A network's file system may show names late.
-  constexpr std::chrono::seconds kLate{10};
-  constexpr std::chrono::milliseconds kInterval{50};
-  Together(world.host, [&] {
-    const auto deadline = Clock::now() + kLate;
-    while (!RunLock::IsOf(run_dir, job)) {
-      if (Clock::now() > deadline) {
-        throw UsageError(
-            "{}: the folder of that name on {} is not the one that rank 0 has: give all ranks one "
-            "that lies on a disk that their machines share, with --set run_dir=...",
-            run_dir, HostName());
-      }
-      std::this_thread::sleep_for(kInterval);
-    }
-  });
-}
-
-// Reads the checkpoint, each rank a part of it. Every rank must call it. Throws Error (kCheckpoint) on every
-// rank where it is not whole.
-checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) {
-  checkpoint::Manifest manifest;
-  Together(world.host, [&] {
-    manifest = ReadManifest(checkpoint);
-    RequireFiles(checkpoint, manifest);
-    VerifyCheckpoint(checkpoint, manifest, world.rank(), world.size());
-  });
-  return manifest;
-}
-
-// The step of rank 0's newest checkpoint, on every rank; nothing: it has none.
-std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const World& world) {
-  const std::optional<Checkpoint> own = folder ? folder->newest() : std::nullopt;
-  const int64_t newest =
-      FromRankZero(own ? own->step : -1, "the checkpoint to go on from", world.host);
-  return newest < 0 ? std::nullopt : std::optional(newest);
-}
-
-// The run folder's newest checkpoint that is whole, or `from`. Every rank must call it. Throws Error on every
-// rank.
-RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
-                   const std::string& from, const std::string& job, const World& world) {
-  RunStart start{.job = job};
-  while (const std::optional<int64_t> step = NewestStep(folder, world)) {
-    start.checkpoint = CheckpointOf(config.run_dir(), *step);
-    try {
-      start.manifest = Verified(*start.checkpoint, world);
-      break;
-    } catch (const Error& error) {
-      if (error.status() != ExitStatus::kCheckpoint) throw;
-      start.checkpoint.reset();
-      if (folder) folder->Reject(error.what());
-    }
-  }
-  const auto compare = [&] {
-    if (!start.checkpoint) return;
-    start.differences = Differences(ParsePrinted(start.manifest.config()), config);
-  };
-  Together(world.host, [&] {
-    compare();
-    if (folder) folder->Accept(start.differences);
-  });
-  if (start.checkpoint || from.empty()) return start;
-  // The other run may be training, and its newest one rank's alone.
-  int64_t step = 0;
-  Together(world.host, [&] {
-    if (world.rank() == 0) step = FindCheckpoint(from).step;
-  });
-  step = FromRankZero(step, "the checkpoint to begin from", world.host);
-  start.checkpoint = CheckpointOf(ParseRunPoint(from).run_dir, step);
-  start.manifest = Verified(*start.checkpoint, world);
-  start.is_of_another_run = true;
-  Together(world.host, compare);
-  return start;
 }
 
 // Calls `act`. An error of this rank alone ends the process here: what `act` works on must not be
@@ -1038,43 +659,6 @@ auto OrLeave(const TrainOptions& options, const Act& act) {
     if (!ErrorOf(exception).on_every_rank()) options.leave(exception);
     throw;
   }
-}
-
-// A run's model with its weights, and the samples that it is to be used on.
-struct LoadedRun {
-  std::string weights;  // on rank 0: where they were
-  std::shared_ptr<const Dataset> dataset;
-  std::shared_ptr<Model> model;
-  std::optional<Preprocessing> preprocessing;
-  config::Precision precision = config::FP32;
-};
-
-// `open` returns the samples, or null where there are none. Every rank must call it. Throws Error on
-// every rank.
-template <typename Open>
-LoadedRun LoadRun(const std::string& run, config::Config config, const Extensions& extensions,
-                  const World& world, const Open& open) {
-  LoadedRun loaded;
-  Together(world.host, [&] {
-    loaded.dataset = open();
-    if (!loaded.dataset) {
-      throw UsageError("{}: the run held no samples back: name some with --input", run);
-    }
-    config.clear_init_from();
-    config.set_replace_head(false);
-    loaded.precision = PrecisionOn(world.device, config.precision());
-    SetUpNumerics(loaded.precision, config.deterministic());
-    loaded.model = MakeModel(config, SpecOf(config.data()), extensions.models, world);
-    if (world.rank() == 0) {
-      const Weights weights = ReadWeights(run);
-      CopyByName(weights.path, weights.tensors, loaded.model->State());
-      loaded.weights = weights.path;
-    }
-    loaded.preprocessing.emplace(config.data(), loaded.dataset->spec(), world.device,
-                                 loaded.precision);
-  });
-  BroadcastFromRankZero(loaded.model->State(), world.communicator);
-  return loaded;
 }
 
 }  // namespace
@@ -1117,48 +701,6 @@ StopRequest Train(config::Config config, const Extensions& extensions, const Wor
   }
   return OrLeave(options,
                  [&] { return trainer->Run(options, start, folder ? &*folder : nullptr); });
-}
-
-RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
-                          const std::vector<std::string>& files, const Extensions& extensions,
-                          const World& world) {
-  const LoadedRun loaded = LoadRun(run, config, extensions, world, [&] {
-    return files.empty() ? OpenTrainingData(config, extensions.datasets, world).validation
-                         : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false,
-                                     extensions.datasets, world);
-  });
-  std::vector<Metric> metrics =
-      Evaluate(*loaded.model, *loaded.preprocessing, *loaded.dataset,
-               EvaluationBatch(config, config.accumulation()),
-               LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
-  return {.weights = loaded.weights,
-          .metrics = std::move(metrics),
-          .samples = loaded.dataset->size(),
-          .bad_samples = loaded.dataset->TakeReports()};
-}
-
-int64_t PredictRun(const std::string& run, const config::Config& config,
-                   const std::vector<std::string>& files, const std::string& output,
-                   const Extensions& extensions, const World& world) {
-  // Before there is work that could be lost.
-  std::optional<OutputTarget> target;
-  Together(world.host, [&] {
-    if (world.rank() == 0) target.emplace(output);
-  });
-  const LoadedRun loaded = LoadRun(run, config, extensions, world, [&] {
-    return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true,
-                     extensions.datasets, world);
-  });
-  const Predictions predictions =
-      Predict(*loaded.model, *loaded.preprocessing, *loaded.dataset,
-              EvaluationBatch(config, config.accumulation()),
-              LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
-  Together(world.host, [&] {
-    if (!target) return;
-    const std::string csv = CsvOf(predictions, loaded.dataset->spec().class_names);
-    target->Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(csv))); });
-  });
-  return loaded.dataset->size();
 }
 
 }  // namespace lockstep

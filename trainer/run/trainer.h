@@ -1,4 +1,4 @@
-// Training a config from start to end on all ranks, and using what came out.
+// Training a config from start to end on all ranks.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
 //   data, model or config that do not go together -> the same Error on every rank, before the first
@@ -25,7 +25,6 @@
 #include <string>
 #include <vector>
 
-#include "observe/metrics.h"
 #include "observe/step_clock.h"
 #include "trainer/config/config.pb.h"
 #include "trainer/run/stopping.h"
@@ -77,24 +76,5 @@ struct StepMeasurement {
 StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
                              const World& world, int warmup, int steps, const std::string& trace,
                              const TrainOptions& options);
-
-// Evaluates the weights of `run` (ckpt/weights.h) on `files`, or without any on the run's validation samples.
-// `samples` is their number. Every rank must call it. Throws Error.
-struct RunEvaluation {
-  std::string weights;  // on rank 0: where they were
-  std::vector<Metric> metrics;
-  int64_t samples = 0;
-  std::vector<std::string> bad_samples;  // why others stood for some of this rank's, a line each
-};
-RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
-                          const std::vector<std::string>& files, const Extensions& extensions,
-                          const World& world);
-
-// Predicts the samples of `files`, whose labels may be left out, with the weights of `run`, and writes them
-// to `output` as CSV: the index and the columns of Predictions, labels as their names where they have some.
-// Returns their number. Every rank must call it. Throws Error.
-int64_t PredictRun(const std::string& run, const config::Config& config,
-                   const std::vector<std::string>& files, const std::string& output,
-                   const Extensions& extensions, const World& world);
 
 }  // namespace lockstep

@@ -1,0 +1,177 @@
+// RunEvent: what a run tells of itself while it trains.
+//
+// The loop emits events and formats no text; what becomes of them is each sink's own (observe/sinks/). A new sink is a
+// file there and a line of trainer/run/sinks.cc.
+//
+// Invariants:
+//   1. An event costs the loop no wait for the device: what is in it was there already.
+//   2. RunStarted is the first, but for warnings; RunStopped or RunDone, where there is one, the last.
+//   3. Each rank emits events; sinks of what only one is to tell are rank 0's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "observe/metrics.h"
+#include "observe/step_clock.h"
+#include "trainer/ops/update/step_values.h"
+
+namespace lockstep {
+
+struct RunStarted {
+  std::string run_dir;
+  std::string model;
+  std::string version;
+  std::string precision;
+  int64_t restarts = 0;  // of the job so far, after failures
+  int ranks = 1;
+  bool on_gpu = false;
+  int64_t samples = 0;
+  int64_t validation_samples = 0;
+  int64_t epochs = 0;
+  int64_t steps = 0;  // all together
+  int64_t global_batch = 0;
+  int64_t parameters = 0;
+  int loader_threads = 0;
+  std::optional<bool> decodes_on_gpu{};  // of images
+};
+
+struct RunResumed {
+  int64_t step = 0;
+  std::string checkpoint;  // its path
+  int ranks = 1;           // that wrote it
+  bool is_of_another_run = false;
+  std::vector<std::string> differences{};  // of its config from this run's
+};
+
+struct StepReport {
+  bool told = false;  // to the user; else only for what the figures say
+  int64_t step = 0;   // optimizer steps done
+  int64_t epoch = 0;  // from 1
+  double lr = 0;
+  double samples_per_s = 0;
+  double data_wait = 0;  // the share of the time that the device waited for samples
+  int loader_threads = 0;
+  bool has_loss_scale = false;
+  std::array<double, ops::kStepFigures> figures{};
+
+  double loss() const { return figures[ops::kLoss]; }
+};
+
+// Some steps after it was done: its figures come from the device meanwhile.
+struct StepDone {
+  StepReport report;
+};
+
+struct RunsWithoutGraph {
+  std::string reason;
+};
+
+// The most that tensors took on rank 0's GPU in each phase of the first step.
+struct MemoryPeaks {
+  std::array<int64_t, kPhases.size()> bytes{};
+};
+
+// The run goes on with the same steps of smaller micro-batches.
+struct OutOfMemory {
+  int64_t step = 0;  // that did not fit
+  int64_t too_many = 0;
+  int64_t micro_batch = 0;  // what it goes on with
+  int64_t accumulation = 0;
+};
+
+// ... or with checkpoints that are copied to the host's memory.
+struct CheckpointsLeftDevice {
+  int64_t step = 0;
+};
+
+// A sample cannot be read, and another stands for it.
+struct BadSample {
+  std::string reason;
+};
+
+struct Evaluated {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  std::vector<Metric> metrics;
+};
+
+struct CheckpointSaved {
+  int64_t step = 0;
+  double stall_s = 0;  // of training on rank 0, for its snapshot
+  double seconds = 0;  // from then until it was committed
+  int64_t bytes = 0;   // of all ranks
+};
+
+// It was due while the one before was still being written.
+struct CheckpointLate {
+  int64_t step = 0;
+};
+
+struct CheckpointFailed {
+  int64_t step = 0;
+  std::string reason;
+};
+
+struct RunWarning {
+  std::string reason;
+};
+
+// The run was asked to, and goes on from there when it is started again.
+struct RunStopped {
+  int64_t step = 0;
+  int64_t steps = 0;  // all together
+  int64_t epoch = 0;
+  std::string why;
+};
+
+struct RunDone {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  std::vector<Metric> metrics;  // the last
+  std::string weights;          // their file
+  double first_step_s = 0;      // from the start of the command to the end of the first step
+  double samples_per_s = 0;     // training alone, after the first epoch if there is a second
+  double total_s = 0;
+  double data_wait = 0;      // over all of training
+  std::string data_limit{};  // in words, where that is much
+};
+
+using RunEvent =
+    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks, OutOfMemory,
+                 CheckpointsLeftDevice, BadSample, Evaluated, CheckpointSaved, CheckpointLate,
+                 CheckpointFailed, RunWarning, RunStopped, RunDone>;
+
+// What does something with a run's events. Called on the thread that trains.
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  virtual void On(const RunEvent& event) = 0;
+};
+
+// All sinks of a rank.
+class RunEvents {
+ public:
+  void Add(std::unique_ptr<EventSink> sink) { sinks_.push_back(std::move(sink)); }
+  void Emit(const RunEvent& event) {
+    for (const std::unique_ptr<EventSink>& sink : sinks_) sink->On(event);
+  }
+
+ private:
+  std::vector<std::unique_ptr<EventSink>> sinks_;
+};
+
+// Of std::visit: a function for each kind of event.
+template <typename... Functions>
+struct ByKind : Functions... {
+  using Functions::operator()...;
+};
+template <typename... Functions>
+ByKind(Functions...) -> ByKind<Functions...>;
+
+}  // namespace lockstep

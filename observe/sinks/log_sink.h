@@ -1,0 +1,15 @@
+// LogSink: events as lines of log.jsonl (trainer/run/run_folder.h says what each holds).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "observe/run_event.h"
+
+namespace lockstep {
+
+// `write` appends a line.
+std::unique_ptr<EventSink> NewLogSink(std::function<void(const nlohmann::ordered_json&)> write);
+
+}  // namespace lockstep

@@ -1,0 +1,161 @@
+#include "observe/sinks/terminal_sink.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "base/live_line.h"
+#include "base/say.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::seconds kPlainPeriod{5};
+
+std::string Rate(double samples_per_s) {
+  return samples_per_s < 1e4 ? fmt::format("{:.0f}", samples_per_s)
+                             : fmt::format("{:.1f}k", samples_per_s / 1e3);
+}
+
+// Warnings of one text, of which the log has all: a disk that is full is so at each checkpoint.
+class CountedWarnings {
+ public:
+  void Say(const std::string& what) {
+    if (const std::optional<std::string> times = repeats_.Count(what)) Warn(what + *times);
+  }
+
+ private:
+  Repeats repeats_;
+};
+
+class TerminalSink final : public EventSink {
+ public:
+  explicit TerminalSink(bool live) : line_(live, kPlainPeriod) {}
+
+  void On(const RunEvent& event) override {
+    std::visit([this](const auto& kind) { Tell(kind); }, event);
+  }
+
+ private:
+  void Tell(const RunStarted& event) {
+    epochs_ = event.epochs;
+    steps_ = event.steps;
+    global_batch_ = event.global_batch;
+    line_.Say(fmt::format(
+        "{}: {} with {} parameters on {} rank{} ({}), {} samples, {}, {} steps of {}",
+        event.run_dir, event.model, event.parameters, event.ranks, event.ranks == 1 ? "" : "s",
+        event.on_gpu ? "CUDA" : "CPU", event.samples,
+        event.validation_samples > 0 ? fmt::format("{} held back", event.validation_samples)
+                                     : "none held back (data.validation_fraction does so)",
+        event.steps, event.global_batch));
+  }
+
+  void Tell(const RunResumed& event) {
+    line_.Say(fmt::format("going on from {}{}{}", event.checkpoint,
+                          event.differences.empty() ? "" : ", with ",
+                          fmt::join(event.differences, "; ")));
+  }
+
+  void Tell(const StepDone& event) {
+    const StepReport& report = event.report;
+    if (report.step < steps_ && !line_.IsDue()) return;
+    std::string line =
+        fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s", report.epoch, epochs_,
+                    report.step, steps_, report.loss(), Rate(report.samples_per_s));
+    if (report.samples_per_s > 0 && report.step < steps_) {
+      const double left =
+          static_cast<double>((steps_ - report.step) * global_batch_) / report.samples_per_s;
+      line += fmt::format("  {} left", DurationText(left));
+    }
+    line_.Show(line);
+  }
+
+  void Tell(const RunsWithoutGraph& event) {
+    line_.Say(fmt::format("steps run without a CUDA graph: {}", event.reason));
+  }
+
+  void Tell(const MemoryPeaks&) {}
+
+  void Tell(const OutOfMemory& event) {
+    line_.Say(fmt::format(
+        "step {}: out of memory with micro-batches of {} samples; going on with the same steps of "
+        "{} micro-batches of {}: set accumulation: {} to start so",
+        event.step, event.too_many, event.accumulation, event.micro_batch, event.accumulation));
+  }
+
+  void Tell(const CheckpointsLeftDevice& event) {
+    line_.Say(fmt::format(
+        "step {}: out of memory; from here on checkpoints are copied to the host's", event.step));
+  }
+
+  void Tell(const BadSample& event) { line_.Say(event.reason); }
+
+  void Tell(const Evaluated& event) {
+    line_.Say(fmt::format("epoch {}/{}  step {}/{}  validation {}", event.epoch, epochs_,
+                          event.step, steps_, MetricsText(event.metrics)));
+  }
+
+  void Tell(const CheckpointSaved&) {}
+
+  void Tell(const CheckpointLate& event) {
+    line_.Say(fmt::format(
+        "step {}: the checkpoint before is still being written; the next begins after it",
+        event.step));
+  }
+
+  void Tell(const CheckpointFailed& event) {
+    warnings_.Say(fmt::format("no checkpoint of step {}: {}", event.step, event.reason));
+  }
+
+  void Tell(const RunWarning& event) { warnings_.Say(event.reason); }
+
+  void Tell(const RunStopped& event) {
+    line_.Say(fmt::format("stopped after step {} of {} ({}): the same command goes on from there",
+                          event.step, event.steps, event.why));
+  }
+
+  void Tell(const RunDone& event) {
+    if (!event.data_limit.empty()) {
+      line_.Say(fmt::format("{:.0f}% of the time was spent on waiting for samples; the limit: {}",
+                            100 * event.data_wait, event.data_limit));
+    }
+    line_.Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}",
+                          event.samples_per_s, event.first_step_s, event.weights));
+  }
+
+  LiveLine line_;
+  CountedWarnings warnings_;
+  int64_t epochs_ = 0;
+  int64_t steps_ = 0;
+  int64_t global_batch_ = 0;
+};
+
+class RankWarningSink final : public EventSink {
+ public:
+  explicit RankWarningSink(int rank) : rank_(rank) {}
+
+  void On(const RunEvent& event) override {
+    if (const auto* bad = std::get_if<BadSample>(&event)) {
+      Warn(fmt::format("rank {}: {}", rank_, bad->reason));
+    } else if (const auto* failed = std::get_if<CheckpointFailed>(&event)) {
+      warnings_.Say(fmt::format("rank {}: no checkpoint of step {}: {}", rank_, failed->step,
+                                failed->reason));
+    }
+  }
+
+ private:
+  int rank_;
+  CountedWarnings warnings_;
+};
+
+}  // namespace
+
+std::unique_ptr<EventSink> NewTerminalSink(bool live) {
+  return std::make_unique<TerminalSink>(live);
+}
+
+std::unique_ptr<EventSink> NewRankWarningSink(int rank) {
+  return std::make_unique<RankWarningSink>(rank);
+}
+
+}  // namespace lockstep

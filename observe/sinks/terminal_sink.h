@@ -1,0 +1,17 @@
+// TerminalSink: what the user sees while a run trains: one live line on a terminal, plain lines elsewhere; warnings on
+// standard error.
+#pragma once
+
+#include <memory>
+
+#include "observe/run_event.h"
+
+namespace lockstep {
+
+// Of rank 0. `live`: standard output is a terminal that one line may be redrawn on.
+std::unique_ptr<EventSink> NewTerminalSink(bool live);
+
+// Of the others: their own bad samples and failed checkpoints alone.
+std::unique_ptr<EventSink> NewRankWarningSink(int rank);
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// Anomalies: how a run ends whose loss or gradient is not finite.
+//
+// Every rank ends with the same Error, which says what to do: where a sample of the step has a number that is not
+// finite, which one and in which file; else to lower the learning rate.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/precision_test.py, tests/planted_test.py)
+//   the loss or the gradient's norm is not finite -> Error (kUsage) with the step
+//   FP16's loss scale has fallen too far -> likewise
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/dataset/dataset.h"
+#include "trainer/config/config.pb.h"
+
+namespace lockstep {
+
+// Of the file that names the samples of the step that an anomaly ended, with anomaly { policy: STOP_AND_SAVE }.
+std::string AnomalyPath(const std::string& run_dir);
+
+struct Anomaly {
+  int64_t step = 0;  // optimizer steps done
+  double loss = 0;
+  double grad_norm = 0;
+};
+
+// `saves`: whether this rank writes AnomalyPath(), where that is wanted. Throws Error on every rank.
+[[noreturn]] void EndForAnomaly(const Anomaly& anomaly, const config::Config& config,
+                                const Dataset& train, bool saves);
+
+// `skipped`: steps whose gradients were not finite. Throws Error on every rank.
+[[noreturn]] void EndForLossScale(int64_t step, double scale, int64_t skipped,
+                                  const config::Config& config, const Dataset& train);
+
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+#include "trainer/run/run_start.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/host_name.h"
+#include "ckpt/run_lock.h"
+#include "ckpt/saver.h"
+#include "ckpt/weights.h"
+#include "comm/together.h"
+#include "trainer/config/config.h"
+
+namespace lockstep {
+namespace {
+
+// Reads the checkpoint, each rank a part of it. Every rank must call it. Throws Error (kCheckpoint) on every
+// rank where it is not whole.
+checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) {
+  checkpoint::Manifest manifest;
+  Together(world.host, [&] {
+    manifest = ReadManifest(checkpoint);
+    RequireFiles(checkpoint, manifest);
+    VerifyCheckpoint(checkpoint, manifest, world.rank(), world.size());
+  });
+  return manifest;
+}
+
+// The step of rank 0's newest checkpoint, on every rank; nothing: it has none.
+std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const World& world) {
+  const std::optional<Checkpoint> own = folder ? folder->newest() : std::nullopt;
+  const int64_t newest =
+      FromRankZero(own ? own->step : -1, "the checkpoint to go on from", world.host);
+  return newest < 0 ? std::nullopt : std::optional(newest);
+}
+
+}  // namespace
+
+std::string NameJob(const std::string& given, const World& world) {
+  const auto number =
+      given.empty() ? static_cast<int64_t>(std::random_device()()) : std::stoll(given, nullptr, 16);
+  return fmt::format("{:08x}", FromRankZero(number, "the job's name", world.host));
+}
+
+void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world) {
+  // A network's file system may show names late.
+  constexpr std::chrono::seconds kLate{10};
+  constexpr std::chrono::milliseconds kInterval{50};
+  Together(world.host, [&] {
+    const auto deadline = std::chrono::steady_clock::now() + kLate;
+    while (!RunLock::IsOf(run_dir, job)) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        throw UsageError(
+            "{}: the folder of that name on {} is not the one that rank 0 has: give all ranks one "
+            "that lies on a disk that their machines share, with --set run_dir=...",
+            run_dir, HostName());
+      }
+      std::this_thread::sleep_for(kInterval);
+    }
+  });
+}
+
+RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
+                   const std::string& from, const std::string& job, const World& world) {
+  RunStart start{.job = job};
+  while (const std::optional<int64_t> step = NewestStep(folder, world)) {
+    start.checkpoint = CheckpointOf(config.run_dir(), *step);
+    try {
+      start.manifest = Verified(*start.checkpoint, world);
+      break;
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kCheckpoint) throw;
+      start.checkpoint.reset();
+      if (folder) folder->Reject(error.what());
+    }
+  }
+  const auto compare = [&] {
+    if (!start.checkpoint) return;
+    start.differences = Differences(ParsePrinted(start.manifest.config()), config);
+  };
+  Together(world.host, [&] {
+    compare();
+    if (folder) folder->Accept(start.differences);
+  });
+  if (start.checkpoint || from.empty()) return start;
+  // The other run may be training, and its newest one rank's alone.
+  int64_t step = 0;
+  Together(world.host, [&] {
+    if (world.rank() == 0) step = FindCheckpoint(from).step;
+  });
+  step = FromRankZero(step, "the checkpoint to begin from", world.host);
+  start.checkpoint = CheckpointOf(ParseRunPoint(from).run_dir, step);
+  start.manifest = Verified(*start.checkpoint, world);
+  start.is_of_another_run = true;
+  Together(world.host, compare);
+  return start;
+}
+
+std::vector<std::string> DataFacts(const Dataset& train) {
+  std::vector<std::string> facts{fmt::format("{} training samples", train.size())};
+  if (std::string files = train.Fingerprint(); !files.empty()) facts.push_back(std::move(files));
+  return facts;
+}
+
+std::vector<std::string> FactsOf(const Dataset& train, const Dataset* validation,
+                                 const std::vector<NamedTensor>& model) {
+  std::vector<std::string> facts = DataFacts(train);
+  if (validation != nullptr) {
+    facts.push_back(fmt::format("{} validation samples", validation->size()));
+  }
+  for (const auto& [name, tensor] : model) {
+    facts.push_back(fmt::format("{} of {} [{}]", name, c10::toString(tensor.scalar_type()),
+                                fmt::join(tensor.sizes(), ", ")));
+  }
+  return facts;
+}
+
+void RequireSameData(const RunStart& start, const std::vector<std::string>& now) {
+  for (int i = 0; i < start.manifest.data_size(); ++i) {
+    const std::string is = i < std::ssize(now) ? now[i] : "nothing";
+    if (is == start.manifest.data(i)) continue;
+    throw DataError("{}: {} where the run's checkpoint has {}: give it the data it began with, {}",
+                    start.checkpoint->path, is, start.manifest.data(i),
+                    start.is_of_another_run ? "or begin from its weights alone, with init_from"
+                                            : "or begin anew with --fresh");
+  }
+}
+
+}  // namespace lockstep
