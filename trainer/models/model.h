@@ -1,7 +1,7 @@
 // Model: what is trained; and Models: the models that a program knows by name.
 //
 // A user's own model is a torch::nn::Module with Forward, added to the Models that main() hands to
-// Lockstep (README.md, 'Your own model'). Its parameters and buffers are found by name; those that
+// Lockstep (docs/models.md, 'Your own model'). Its parameters and buffers are found by name; those that
 // require a gradient are trained, and all are saved, under those names.
 #pragma once
 

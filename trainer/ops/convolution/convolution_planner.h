@@ -5,9 +5,10 @@
 // of one model. The time of a search is paid once for a GPU's model, a version of cuDNN, shape, pass and type: the
 // choice is kept in a file (plan_choices.h), from which a plan is made in less than a millisecond.
 //
-// Plans are cuDNN's engines with the values of their knobs. Used are those without the notes that they depend on
+// Plans are cuDNN's engines with the values of their knobs. Left out are those with the notes that they depend on
 // time (NONDETERMINISTIC), round more than the result (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or are
-// compiled when they are made (RUNTIME_COMPILATION, a second or so), and that take 128 MiB of workspace at most.
+// compiled when they are made (RUNTIME_COMPILATION, a second or so), and those that take more than 32 MiB of
+// workspace (kMostWorkspace_bytes).
 // The first is the first of these that heuristic A proposes, or else heuristic FALLBACK. A search (plan_search.h)
 // uses the convolution's own tensors; its candidates are what A proposes, and neighbours of the best of those: one
 // knob has another value. FALLBACK's engines are none: they use no tensor cores, and timing one takes longer

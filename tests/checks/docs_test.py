@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""README and docs/ hold together: the front page is short, each relative link leads somewhere, each command that they show
+has the options that it is shown with, each file and target that they name is there, and docs/configuration.md is what
+the program prints. To write that page anew: tests/checks/docs_test.py --write LOCKSTEP
+"""
+
+import functools
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+MOST_BYTES = 8192  # of the front page
+OF_THE_SCRIPT = {"compile-commands"}  # commands of ./lockstep alone
+GROUPS = {"bench", "prepare"}  # commands that have commands
+OPTIONS_OF_THE_SCRIPT = {"--architectures"}
+
+
+def anchor_of(heading):
+    """As GitHub makes it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+def without_code(text):
+    return re.sub(r"(?ms)^```.*?^```$", "", text)
+
+
+def broken_links(page):
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path) if path else page
+        if not file.exists():
+            yield f"{page.name}: {target}: there is no such file"
+        elif anchor:
+            anchors = {anchor_of(h) for h in re.findall(r"(?m)^#+ (.*)$", without_code(file.read_text()))}
+            if anchor not in anchors:
+                yield f"{page.name}: {target}: there is no such heading"
+
+
+def commands_in(page):
+    """What a reader would type: lines of code, and what tables and sentences have between backticks."""
+    text = page.read_text()
+    lines = re.findall(r"(?m)^(?:    |)\$ (.*)$", text) + re.findall(r"(?m)^    (\./lockstep .*)$", text)
+    return lines + re.findall(r"`((?:\./)?lockstep [^`]*)`", text)
+
+
+@functools.cache
+def options_of(program, *words):
+    """The options that the program's help has for the command `words`; None: there is no such command."""
+    shown = subprocess.run([program, *words, "--help"], capture_output=True, text=True)
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", shown.stdout)) if shown.returncode == 0 else None
+
+
+def wrong_commands(page, program):
+    general = options_of(program)
+    for line in commands_in(page):
+        if re.match(r"(\./)?lockstep test\b", line):
+            continue  # what stands behind it is Bazel's, or a remark
+        for part in re.split(r"&&|\||;| > ", line):
+            try:
+                words = shlex.split(part, comments=True)
+            except ValueError:
+                yield f"{page.name}: {line}: is no command line"
+                continue
+            if not words or pathlib.PurePath(words[0]).name != "lockstep":
+                continue
+            words = [re.sub(r"^-n\d+$", "-n", word) for word in words[1:]]
+            plain = [
+                word
+                for before, word in zip(["", *words], words)
+                if not word.startswith("-") and before not in ("-n", "--hosts", "--restarts")
+            ]
+            if not plain or plain[0] in OF_THE_SCRIPT:
+                continue
+            named = plain[: 2 if plain[0] in GROUPS and len(plain) > 1 else 1]
+            if options_of(program, *named) is None:
+                yield f"{page.name}: {line}: there is no such command"
+                continue
+            allowed = options_of(program, *named) | general | OPTIONS_OF_THE_SCRIPT
+            for word in words:
+                option = word.split("=")[0]
+                if option.startswith("-") and not re.fullmatch(r"-\d+", option) and option not in allowed:
+                    yield f"{page.name}: {line}: {' '.join(named)} has no option {option}"
+
+
+def missing_things(page):
+    text = page.read_text()
+    for path in set(re.findall(r"(?<![\w/.-])((?:tests|examples|trainer|data|comm|ckpt|launch|rules)/[\w/]+\.\w+)", text)):
+        if not (ROOT / path).exists() and not (page.parent / path).exists():
+            yield f"{page.name}: {path}: there is no such file"
+    for package, name in set(re.findall(r"//([\w/]*):(\w+)", text)):
+        build = ROOT / package / "BUILD"
+        sources = (ROOT / package / f"{name}.cc", ROOT / package / f"{name}.bzl")
+        if build.exists() and (f'"{name}"' in build.read_text() or any(s.exists() for s in sources) or name == "tests"):
+            continue
+        if package == "rules" and re.search(rf'"{name}"', build.read_text()):
+            continue
+        yield f"{page.name}: //{package}:{name}: there is no such target"
+
+
+def configuration(program):
+    template = subprocess.run([program, "config", "--template"], capture_output=True, text=True, check=True).stdout
+    return (
+        "# Configuration\n"
+        "A config is a text file of the fields below, in protobuf's text format. Here each has its default; a config needs "
+        "only\nthose that differ. `lockstep config --template` prints this page, `lockstep config FILE` a config with all of its "
+        "fields,\nand `--set optimizer.lr=0.01` changes one on the command line. The page is generated from "
+        "trainer/config/config.proto.\n\n"
+        f"```\n{template.rstrip()}\n```\n"
+    )
+
+
+def main():
+    if sys.argv[1] == "--write":
+        CONFIGURATION.write_text(configuration(sys.argv[2]))
+        return
+    program = str(pathlib.Path(sys.argv[1]).resolve())
+    wrong = []
+    size = len((ROOT / "README.md").read_bytes())
+    if size > MOST_BYTES:
+        wrong.append(f"README.md has {size} bytes, more than {MOST_BYTES}")
+    for page in PAGES:
+        wrong += [*broken_links(page), *wrong_commands(page, program), *missing_things(page)]
+    if not CONFIGURATION.exists() or CONFIGURATION.read_text() != configuration(program):
+        wrong.append("docs/configuration.md is not what the program prints: tests/checks/docs_test.py --write LOCKSTEP")
+    checked = sum(len(commands_in(page)) for page in PAGES)
+    assert checked > 30, f"only {checked} commands were found"
+    print("\n".join(wrong) or f"{len(PAGES)} pages with {checked} commands are right")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
