@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   1. An event costs the loop no wait for the device: what is in it was there already.
-//   2. RunStarted is the first, but for warnings; RunStopped or RunDone, where there is one, the last.
+//   2. RunStarted is the first; RunStopped or RunDone, where there is one, the last.
 //   3. Each rank emits events; sinks of what only one is to tell are rank 0's.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -165,13 +166,5 @@ class RunEvents {
  private:
   std::vector<std::unique_ptr<EventSink>> sinks_;
 };
-
-// Of std::visit: a function for each kind of event.
-template <typename... Functions>
-struct ByKind : Functions... {
-  using Functions::operator()...;
-};
-template <typename... Functions>
-ByKind(Functions...) -> ByKind<Functions...>;
 
 }  // namespace lockstep

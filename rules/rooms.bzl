@@ -57,9 +57,9 @@ _USES = {
         "trainer/models",
     ],
     "trainer/run": [
-        "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset", "data/arrays",
-        "data/tokens", "data/tables", "data/images", "data/feed", "observe", "observe/sinks", "trainer/config",
-        "trainer/models", "trainer/step",
+        "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
+        "data/arrays", "data/tokens", "data/tables", "data/images", "data/feed", "observe", "observe/sinks",
+        "trainer/config", "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files"],
     "launch/job": [

@@ -19,11 +19,6 @@ namespace {
 // What follows is the number of the process that writes it.
 std::string TemporaryPrefix(const std::string& path) { return path + ".tmp."; }
 
-std::string FolderOf(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
 // Removes the file unless it was renamed away.
 class Temporary {
  public:
@@ -117,7 +112,7 @@ void WriteFileAtomically(const std::string& path,
   // Nobody but a process of this number before it has made a file of that name.
   WriteDurably(temporary, kInRunFolder, write);
   // It is opened before the name appears: whoever waits for the file may rename the folder at once.
-  SyncedFolder folder(FolderOf(path), kSaving);
+  SyncedFolder folder(ParentFolder(path), kSaving);
   RenameFile(temporary, path, kSaving);
   folder.Sync();
 }
@@ -132,7 +127,7 @@ void RemoveTornWrites(const std::string& path) {
   const auto is_digit = [](char c) { return '0' <= c && c <= '9'; };
   std::error_code error;
   std::vector<std::filesystem::path> torn;
-  for (std::filesystem::directory_iterator entry(FolderOf(path), error), end;
+  for (std::filesystem::directory_iterator entry(ParentFolder(path), error), end;
        !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "base/files/file_descriptor.h"
@@ -78,6 +79,11 @@ void OutputFile::Sync() {
 
 void OutputFile::Close() {
   if (close(file_.Release()) != 0 && errno != EINTR) Fail(path_, errors_);
+}
+
+std::string ParentFolder(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
 }
 
 void MakeFolder(const std::string& path, const WriteErrors& errors) {

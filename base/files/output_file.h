@@ -54,6 +54,9 @@ class OutputFile {
   bool direct_ = false;
 };
 
+// The folder that `path` lies in: "." of a name alone.
+std::string ParentFolder(const std::string& path);
+
 // Where there is none. Throws Error.
 void MakeFolder(const std::string& path, const WriteErrors& errors);
 

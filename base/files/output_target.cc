@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/files/open_file.h"
+#include "base/files/output_file.h"
 #include "base/write_all.h"
 
 namespace lockstep {
@@ -67,7 +68,7 @@ OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
   bool is_there = false;
   for (int links = 0;; ++links) {
     if (links > kMostLinks) throw NotWritten(path_, "links lead in a circle");
-    const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+    const fs::path folder = ParentFolder(target);
     if (const std::optional<int> number = DescriptorNamed(folder, target.filename())) {
       through_ = FileDescriptor(fcntl(*number, F_DUPFD_CLOEXEC, 0));
       if (through_.get() < 0) throw NotWritten(path_, std::strerror(errno));
@@ -95,7 +96,7 @@ OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
     return;
   }
   replaced_ = target;
-  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const std::string folder = ParentFolder(target);
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
     throw NotWritten(path_, fmt::format("{}: {}", folder, std::strerror(errno)));
   }

@@ -63,8 +63,8 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
   return std::nullopt;
 }
 
-// How many collectives are over: all ranks have come to them and one has seen their end. A rank whose process was killed
-// or stopped may not have seen it yet.
+// How many collectives are over: all ranks have come to them and one has seen their end. A rank whose process was
+// killed or stopped may not have seen it yet.
 uint64_t Passed(const std::vector<Flight>& flights, Channel channel) {
   uint64_t all_came = UINT64_MAX;
   uint64_t one_is_done = 0;

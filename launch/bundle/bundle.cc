@@ -362,8 +362,7 @@ void MakeBundle(const std::string& archive, const std::string& version) {
     unlink(partial.c_str());
     throw;
   }
-  const std::string folder = fs::path(archive).parent_path();
-  SyncFolder(folder.empty() ? "." : folder, kSaving);
+  SyncFolder(ParentFolder(archive), kSaving);
   Print("{}: {:.1f} MB, {} files; tar -xzf it anywhere and run {}/{}\n", archive,
         bytes.size() * 1e-6, stage.files().size(), name, name);
 }

@@ -34,8 +34,8 @@ at::ScalarType DtypeNamed(const std::string& name) {
                    fmt::join(names, ", "));
 }
 
-// Times a collective and prints it on rank 0. `only_bytes`: 0: several sizes. Every rank must call it. Throws Error: kUsage
-// for an unknown dtype or a single rank, kBug where a result is wrong.
+// Times a collective and prints it on rank 0. `only_bytes`: 0: several sizes. Every rank must call it. Throws Error:
+// kUsage for an unknown dtype or a single rank, kBug where a result is wrong.
 void BenchCollective(Op op, const std::string& dtype, int64_t only_bytes, bool json,
                      const World& world) {
   constexpr int64_t kMiB = int64_t{1} << 20;
@@ -95,8 +95,6 @@ class CollectiveCommand final : public RankCommand {
   }
 
  private:
-  void Check(StartedCommand&) const override {}
-
   ExitStatus RunAsRank(Job& job, const Invocation&) override {
     BenchCollective(op_, dtype_, bytes_, json_, Connect(job, device_));
     return ExitStatus::kDone;

@@ -58,8 +58,8 @@ struct LoaderBench {
   bool json = false;
 };
 
-// Times the loader on an image folder, random crops of 224 x 224 to normalised numbers on the device, and prints on rank 0
-// where the time goes. Every rank must call it. Throws Error (kData, kUsage).
+// Times the loader on an image folder, random crops of 224 x 224 to normalised numbers on the device, and prints on
+// rank 0 where the time goes. Every rank must call it. Throws Error (kData, kUsage).
 void Bench(const LoaderBench& bench, const World& world) {
   constexpr int kEpochs = 2;  // after one that warms up
   std::shared_ptr<const Dataset> folder;
@@ -184,8 +184,6 @@ class LoaderCommand final : public RankCommand {
   }
 
  private:
-  void Check(StartedCommand&) const override {}
-
   ExitStatus RunAsRank(Job& job, const Invocation&) override {
     Bench(bench_, Connect(job, device_));
     return ExitStatus::kDone;

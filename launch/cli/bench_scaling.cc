@@ -1,5 +1,4 @@
 // lockstep bench scaling: how a config's step time changes with the number of ranks.
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <fmt/format.h>
 

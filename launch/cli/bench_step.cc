@@ -70,8 +70,8 @@ void PrintPlans(const char* kind, const char* library, const Reports& reports) {
   }
 }
 
-// Times steps of `config` and prints what it finds on rank 0. `trace`: file for a Chrome trace of ten more; empty: none.
-// Every rank must call it. Throws Error.
+// Times steps of `config` and prints what it finds on rank 0. `trace`: file for a Chrome trace of ten more; empty:
+// none. Every rank must call it. Throws Error.
 void BenchStep(const config::Config& config, int steps, const std::string& trace, bool json,
                const Extensions& extensions, const World& world, const TrainOptions& options) {
   constexpr int kWarmup = 15;

@@ -1,5 +1,5 @@
-// lockstep checkpoints, verify, checkpoint and stop: what a user asks of a run: about its checkpoints, and of the job that
-// trains it.
+// lockstep checkpoints, verify, checkpoint and stop: what a user asks of a run: about its checkpoints, and of the job
+// that trains it.
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -73,8 +73,8 @@ void PrintEach(const std::string& run_dir, Tally tally,
   }
 }
 
-// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it. Throws
-// Error (kCheckpoint) where there are none.
+// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it.
+// Throws Error (kCheckpoint) where there are none.
 void PrintCheckpoints(const std::string& run_dir) {
   PrintEach(run_dir, {}, [](const Checkpoint& checkpoint) {
     const checkpoint::Manifest manifest = ReadManifest(checkpoint);
@@ -88,7 +88,8 @@ void PrintCheckpoints(const std::string& run_dir) {
   });
 }
 
-// Reads all bytes of all and prints a line for each. Throws Error (kCheckpoint) where one is damaged, or there are none.
+// Reads all bytes of all and prints a line for each. Throws Error (kCheckpoint) where one is damaged, or there are
+// none.
 void VerifyCheckpoints(const std::string& run_dir) {
   Tally tally;
   const std::string weights = RunWeightsPath(run_dir);
@@ -110,8 +111,8 @@ void VerifyCheckpoints(const std::string& run_dir) {
   });
 }
 
-// Has the job that trains in the folder save its state, and returns once that is committed; prints its path. Throws Error
-// (kUsage) where none trains there, (kCheckpoint) where it could not.
+// Has the job that trains in the folder save its state, and returns once that is committed; prints its path. Throws
+// Error (kUsage) where none trains there, (kCheckpoint) where it could not.
 void RequestCheckpoint(const std::string& run_dir) {
   const int64_t before = NewestStep(run_dir);
   Ask(run_dir, RequestPath(run_dir));

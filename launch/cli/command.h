@@ -1,4 +1,5 @@
-// What a command of the command line is: a file of this folder that defines New...Command(), and a line of commands.inc.
+// What a command of the command line is: a file of this folder that defines New...Command(), and a line of
+// commands.inc.
 //
 //   class HelloCommand final : public LocalCommand {
 //    public:

@@ -507,8 +507,6 @@ class DoctorCommand final : public RankCommand {
   }
 
  private:
-  void Check(StartedCommand&) const override {}
-
   ExitStatus RunAsRank(Job& job, const Invocation&) override { return RunDoctor(examined_, job); }
 
   DoctorOptions examined_;

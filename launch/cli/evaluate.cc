@@ -1,7 +1,6 @@
 // lockstep evaluate: the metrics of a run's weights.
 #include "base/say.h"
 #include "ckpt/weights.h"
-#include "comm/together.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
 #include "trainer/run/trained_run.h"
@@ -21,8 +20,7 @@ class EvaluateCommand final : public RankCommand {
   void Check(StartedCommand&) const override { ConfigOfRun(run_); }
 
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
-    config::Config config;
-    Together(job.host(), [&] { config = ConfigOfRun(run_); });
+    const config::Config config = ConfigOfRun(run_, job);
     const World world = Connect(job, config);
     const RunEvaluation evaluation =
         EvaluateRun(run_, config, inputs_, invocation.extensions, world);

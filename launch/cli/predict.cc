@@ -1,6 +1,5 @@
 // lockstep predict: a run's predictions for files, as CSV.
 #include "base/say.h"
-#include "comm/together.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
 #include "trainer/run/trained_run.h"
@@ -23,8 +22,7 @@ class PredictCommand final : public RankCommand {
   void Check(StartedCommand&) const override { ConfigOfRun(run_); }
 
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
-    config::Config config;
-    Together(job.host(), [&] { config = ConfigOfRun(run_); });
+    const config::Config config = ConfigOfRun(run_, job);
     const World world = Connect(job, config);
     const int64_t rows = PredictRun(run_, config, inputs_, output_, invocation.extensions, world);
     if (world.rank() == 0) Print("{}: {} predictions\n", output_, rows);

@@ -68,6 +68,8 @@ int RankCommand::Run(const Invocation& invocation) {
   }
 }
 
+void RankCommand::Check(StartedCommand&) const {}
+
 Option ConfigOptions::AddFile(CommandOptions& options, const std::string& what) {
   return options.Add("CONFIG", path, what);
 }
@@ -93,6 +95,12 @@ config::Config ConfigOptions::Check(StartedCommand& started) const {
 
 config::Config ConfigOfRun(const std::string& run) {
   return LoadRunConfig(ParseRunPoint(run).run_dir);
+}
+
+config::Config ConfigOfRun(const std::string& run, Job& job) {
+  config::Config config;
+  Together(job.host(), [&] { config = ConfigOfRun(run); });
+  return config;
 }
 
 void AddDevice(CommandOptions& options, config::Config::Device& device) {

@@ -29,7 +29,7 @@ class RankCommand : public Command {
   virtual bool trains() const { return false; }
 
   // Before ranks are started: adds what StartJob() is to know of this command. Throws Error for what is wrong.
-  virtual void Check(StartedCommand& started) const = 0;
+  virtual void Check(StartedCommand& started) const;
 
   // Before the ranks meet. Signals have waited until now. Throws Error for what is wrong with the options.
   virtual void Begin() {}
@@ -57,6 +57,8 @@ struct ConfigOptions {
 
 // The config of a run or of one of its checkpoints ("RUN", "RUN@STEP"). Throws Error (kUsage).
 config::Config ConfigOfRun(const std::string& run);
+// ... on every rank.
+config::Config ConfigOfRun(const std::string& run, Job& job);
 inline constexpr char kRunPoint[] = "run folder; RUN@STEP for one of its checkpoints";
 
 // Adds --device.

@@ -38,7 +38,8 @@ struct StartOptions {
 // `words` of a command line without those that are StartOptions.
 std::vector<std::string> WithoutStartOptions(const std::vector<std::string>& words);
 
-// Throws Error (kUsage) where a command cannot be started so. `trains`: whether it is one that goes on from checkpoints.
+// Throws Error (kUsage) where a command cannot be started so. `trains`: whether it is one that goes on from
+// checkpoints.
 void CheckStart(const StartOptions& start, bool trains);
 
 // What is started.

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "data/feed/sampler.h"
+#include "trainer/run/run_folder.h"
 #include "trainer/run/task.h"
 
 namespace lockstep {
@@ -46,8 +48,6 @@ void SaveAnomaly(int64_t step, const config::Config& config, const Dataset& trai
 }
 
 }  // namespace
-
-std::string AnomalyPath(const std::string& run_dir) { return run_dir + "/anomaly.json"; }
 
 void EndForAnomaly(const Anomaly& anomaly, const config::Config& config, const Dataset& train,
                    bool saves) {

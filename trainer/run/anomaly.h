@@ -9,15 +9,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "data/dataset/dataset.h"
 #include "trainer/config/config.pb.h"
 
 namespace lockstep {
-
-// Of the file that names the samples of the step that an anomaly ended, with anomaly { policy: STOP_AND_SAVE }.
-std::string AnomalyPath(const std::string& run_dir);
 
 struct Anomaly {
   int64_t step = 0;  // optimizer steps done
@@ -25,7 +21,7 @@ struct Anomaly {
   double grad_norm = 0;
 };
 
-// `saves`: whether this rank writes AnomalyPath(), where that is wanted. Throws Error on every rank.
+// `saves`: whether this rank writes AnomalyPath() (trainer/run/run_folder.h), where that is wanted. Throws Error on every rank.
 [[noreturn]] void EndForAnomaly(const Anomaly& anomaly, const config::Config& config,
                                 const Dataset& train, bool saves);
 

@@ -16,7 +16,6 @@
 #include "base/say.h"
 #include "ckpt/weights.h"
 #include "trainer/config/config.h"
-#include "trainer/run/anomaly.h"
 
 namespace lockstep {
 namespace {
@@ -54,6 +53,8 @@ void CutTornLine(const std::string& path) {
 }
 
 }  // namespace
+
+std::string AnomalyPath(const std::string& run_dir) { return run_dir + "/anomaly.json"; }
 
 RunFolder::RunFolder(const config::Config& config, const std::string& job, bool fresh)
     : path_(config.run_dir()), job_(job) {

@@ -55,6 +55,9 @@
 
 namespace lockstep {
 
+// Of the file that names the samples of the step that an anomaly ended, with anomaly { policy: STOP_AND_SAVE }.
+std::string AnomalyPath(const std::string& run_dir);
+
 class RunFolder {
  public:
   // Makes the folder of config.run_dir, or opens the one that is there, and locks it for `job`, a name that is

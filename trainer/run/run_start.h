@@ -30,8 +30,8 @@ struct RunStart {
   std::string job;                       // this job's own name
 };
 
-// A name that no other job has, the same on all ranks; rank 0's `given`, if it has one. Every rank must call it, and the
-// others.
+// A name that no other job has, the same on all ranks; rank 0's `given`, if it has one. Every rank must call it, and
+// the others.
 std::string NameJob(const std::string& given, const World& world);
 
 // All ranks must see the folder that rank 0 has locked, as they write into it. Throws Error on every rank.

@@ -20,8 +20,8 @@ struct RunState {
   checkpoint::Manifest facts;  // of that step
 };
 
-// All that the next step depends on, but for the model's parameters and buffers and what follows from the number of steps
-// done. Once a step has run, or was resumed. Refers to all that it is given.
+// All that the next step depends on, but for the model's parameters and buffers and what follows from the number of
+// steps done. Once a step has run, or was resumed. Refers to all that it is given.
 StateTree TreeOf(int64_t& accumulation, Plateau& plateau, Step& step, const World& world);
 
 }  // namespace lockstep

@@ -17,8 +17,6 @@
 #include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "base/mix.h"
-#include "base/round.h"
-#include "base/say.h"
 #include "ckpt/saver.h"
 #include "ckpt/state_tree.h"
 #include "ckpt/weights.h"

@@ -7,8 +7,8 @@
 // algorithm gives the same bits each time on GPUs of one model.
 //
 // A search (plan_search.h) uses the product's own matrices. Its candidates are what cuBLASLt's heuristic proposes
-// for 32 MiB of workspace (kMostWorkspace_bytes), and neighbours of the best of those that cublasLtMatmulAlgoCheck takes. A
-// product that sets its `to` is timed on it, since it is written anyway; one that adds, on a tensor like it.
+// for 32 MiB of workspace (kMostWorkspace_bytes), and neighbours of the best of those that cublasLtMatmulAlgoCheck
+// takes. A product that sets its `to` is timed on it, since it is written anyway; one that adds, on a tensor like it.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/product/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit
