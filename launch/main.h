@@ -16,7 +16,7 @@
 
 #include "trainer/models/built_in/built_in.h"
 #include "trainer/models/model.h"
-#include "trainer/run/datasets.h"
+#include "trainer/formats/datasets.h"
 
 namespace lockstep {
 

@@ -40,10 +40,15 @@ _USES = {
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
     "observe/sinks": ["base", "observe"],
-    "trainer/config": ["base", "base/files", "data/images"],
+    "trainer/config/schema": ["base"],
+    "trainer/formats": [
+        "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
+        "trainer/config/schema",
+    ],
+    "trainer/config": ["base", "base/files", "trainer/config/schema", "trainer/formats"],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
-        "trainer/config",
+        "trainer/config/schema",
     ],
     "trainer/models/imported": ["base", "comm", "trainer/models"],
     "trainer/models/built_in": [
@@ -53,27 +58,28 @@ _USES = {
     ],
     "trainer/step": [
         "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",
-        "trainer/ops/pixels", "trainer/ops/update", "data/dataset", "data/feed", "observe", "trainer/config",
-        "trainer/models",
+        "trainer/ops/pixels", "trainer/ops/update", "data/dataset", "data/feed", "observe",
+        "trainer/config/schema", "trainer/models",
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
-        "data/arrays", "data/tokens", "data/tables", "data/images", "data/feed", "observe", "observe/sinks",
-        "trainer/config", "trainer/models", "trainer/step",
+        "data/tables", "data/images", "data/feed", "observe", "observe/sinks", "trainer/config/schema",
+        "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files"],
     "launch/job": [
-        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config", "trainer/step", "trainer/run",
-        "launch/machine",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config/schema", "trainer/config", "trainer/step",
+        "trainer/run", "launch/machine",
     ],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
-        "data/images", "data/feed", "prepare", "trainer/config", "trainer/step", "trainer/run",
+        "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats", "trainer/config",
+        "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle",
     ],
     "launch": [
-        "base", "comm", "trainer/models", "trainer/models/built_in", "trainer/run", "launch/job", "launch/cli",
+        "base", "comm", "trainer/models", "trainer/models/built_in", "trainer/formats", "trainer/run", "launch/job", "launch/cli",
     ],
     # What only tests use.
     "base/testing": ["base", "base/files"],

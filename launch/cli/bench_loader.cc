@@ -19,7 +19,8 @@
 #include "launch/cli/bench.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
-#include "trainer/run/task.h"
+#include "trainer/formats/decoding_gpu.h"
+#include "trainer/run/input.h"
 
 namespace lockstep {
 namespace {
@@ -69,7 +70,7 @@ void Bench(const LoaderBench& bench, const World& world) {
   images.set_decode(bench.decode);
   const int64_t global_batch = bench.batch * world.size();
   Together(world.host, [&] {
-    const std::optional<at::Device> gpu = DecodingGpu(images, world);
+    const std::optional<at::Device> gpu = DecodingGpu(images, world.device, world.cores);
     folder = OpenImages({.source = {.files = {bench.images}}, .gpu = gpu});
     if (folder->size() < global_batch) {
       throw UsageError("--batch: {} images where one batch of each rank takes {}", folder->size(),

@@ -4,6 +4,7 @@
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
+#include "trainer/config/config_template.h"
 
 namespace lockstep {
 namespace {

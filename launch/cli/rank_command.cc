@@ -15,6 +15,7 @@
 #include "launch/job/early_signals.h"
 #include "launch/version.h"
 #include "trainer/config/config.h"
+#include "trainer/config/config_differences.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "launch/cli/command.h"
 #include "launch/job/job.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/run/trainer.h"
 #include "trainer/step/world.h"
 

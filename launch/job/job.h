@@ -34,7 +34,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/watch/watchdog.h"
 #include "launch/machine/placement.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

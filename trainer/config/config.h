@@ -1,4 +1,4 @@
-// Reads, checks, overrides and prints the configuration (trainer/config/config.proto).
+// Reads, checks, overrides and prints a run's configuration (trainer/config/schema/config.proto).
 //
 // Promise: LoadConfig returns a config that is complete (every field set, paths absolute) and
 // valid, or throws one line that points at the mistake.
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 
 namespace lockstep {
 
@@ -37,24 +37,7 @@ std::string RunConfigPath(const std::string& run_dir);
 // The config in text format, which LoadConfig reads again.
 std::string PrintConfig(const Config& config);
 
-// "optimizer.lr: 0.01" and the like, for every field that is set.
-std::vector<std::string> FieldLines(Config config);
-
 // What PrintConfig() printed, of this program or an older one. Throws Error (kUsage).
 Config ParsePrinted(const std::string& text);
-
-// What the two configs of one run differ in, such that it cannot be one run: "optimizer.lr: 0.1 where it was
-// 0.01".
-std::vector<std::string> Differences(const Config& before, const Config& now);
-
-// Whether the samples are of token numbers, or of pixels; else they are of numbers.
-bool HoldsTokens(const config::Data& data);
-bool HoldsPixels(const config::Data& data);
-
-// Which two files MNIST and NPY take, in words; empty: the format takes others.
-std::string TwoFilesText(const config::Data& data);
-
-// A config with every field at its default, each under its comment from config.proto.
-std::string ConfigTemplate();
 
 }  // namespace lockstep

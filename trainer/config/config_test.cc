@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "base/testing/test_files.h"
+#include "trainer/config/config_differences.h"
+#include "trainer/config/config_template.h"
 
 namespace lockstep {
 namespace {

@@ -18,7 +18,7 @@
 #include "base/tensor/named_tensor.h"
 #include "comm/communicator.h"
 #include "data/dataset/dataset.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/model.pb.h"
 #include "trainer/models/activation_checkpoint.h"
 
 namespace lockstep {

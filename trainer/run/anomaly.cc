@@ -10,7 +10,7 @@
 #include "base/files/atomic_file.h"
 #include "data/feed/sampler.h"
 #include "trainer/run/run_folder.h"
-#include "trainer/run/task.h"
+#include "trainer/run/input.h"
 
 namespace lockstep {
 namespace {

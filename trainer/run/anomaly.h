@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "data/dataset/dataset.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 
 namespace lockstep {
 

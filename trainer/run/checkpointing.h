@@ -21,7 +21,7 @@
 #include "ckpt/saver.h"
 #include "data/dataset/dataset.h"
 #include "observe/run_event.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_state.h"
 #include "trainer/step/world.h"

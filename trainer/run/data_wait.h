@@ -5,7 +5,7 @@
 
 #include "data/dataset/dataset.h"
 #include "data/feed/loader.h"
-#include "trainer/run/task.h"
+#include "trainer/run/input.h"
 
 namespace lockstep {
 

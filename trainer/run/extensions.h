@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trainer/models/model.h"
-#include "trainer/run/datasets.h"
+#include "trainer/formats/datasets.h"
 
 namespace lockstep {
 

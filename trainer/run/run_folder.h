@@ -51,7 +51,7 @@
 #include "base/files/output_file.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 
 namespace lockstep {
 

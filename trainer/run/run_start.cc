@@ -14,6 +14,7 @@
 #include "ckpt/weights.h"
 #include "comm/together.h"
 #include "trainer/config/config.h"
+#include "trainer/config/config_differences.h"
 
 namespace lockstep {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/tensor/named_tensor.h"
 #include "ckpt/checkpoint.h"
 #include "data/dataset/dataset.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/step/world.h"
 

@@ -14,7 +14,9 @@
 #include "data/tables/csv_cells.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
-#include "trainer/run/task.h"
+#include "trainer/run/input.h"
+#include "trainer/run/make_model.h"
+#include "trainer/run/open_data.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {

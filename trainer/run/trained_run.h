@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "observe/metrics.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "observe/step_clock.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/run/stopping.h"
 #include "trainer/step/world.h"
 

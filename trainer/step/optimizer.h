@@ -19,7 +19,7 @@
 
 #include "ckpt/state_tree.h"
 #include "comm/reduce/reducer.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/optimizer.pb.h"
 #include "trainer/ops/common/rounded_weight.h"
 #include "trainer/ops/update/fused_update.h"
 

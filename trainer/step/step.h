@@ -41,7 +41,7 @@
 #include "data/feed/device_feed.h"
 #include "observe/peak_memory.h"
 #include "observe/step_clock.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/models/model.h"
 #include "trainer/ops/common/rounded_weight.h"
 #include "trainer/ops/update/step_values.h"

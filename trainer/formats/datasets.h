@@ -17,7 +17,7 @@
 
 #include "base/options.h"
 #include "data/dataset/dataset.h"
-#include "trainer/config/config.pb.h"
+#include "trainer/config/schema/data.pb.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "trainer/run/datasets.h"
+#include "trainer/formats/datasets.h"
 
 #include <utility>
 

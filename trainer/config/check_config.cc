@@ -1,0 +1,221 @@
+#include "trainer/config/check_config.h"
+
+#include <google/protobuf/descriptor.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/files/open_file.h"
+#include "trainer/config/defaults.h"
+#include "trainer/config/schema/fields.h"
+#include "trainer/formats/format.h"
+
+namespace lockstep {
+namespace {
+
+using config::existing_file;
+using config::range;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+class Checker {
+ public:
+  explicit Checker(const FieldCheck& check)
+      : check_(check), config_(check.config()), format_(FormatOf(config_.data())) {}
+
+  void CheckAll(Files files) {
+    VisitSetFields(
+        config_, "",
+        [&](const Message& message, const FieldDescriptor& field, const std::string& name) {
+          CheckMeaning(field, name);
+          CheckRange(message, field, name);
+          if (files == Files::kMustExist) CheckFiles(message, field, name);
+        });
+    CheckData();
+    CheckModel();
+    CheckOptimizer();
+    CheckSchedule();
+    // Which buckets are reduced before which of BatchNorm's collectives would differ between ranks.
+    if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
+      Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
+    }
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& name, const std::string& what) const {
+    check_.Fail(name, what);
+  }
+
+  void CheckRange(const Message& message, const FieldDescriptor& field,
+                  const std::string& name) const {
+    if (!field.options().HasExtension(range)) return;
+    const config::Range& bounds = field.options().GetExtension(range);
+    for (const double value : NumbersOf(message, field)) {
+      // Written so that NaN fails.
+      if (bounds.has_min() && !(value >= bounds.min()))
+        Fail(name, fmt::format("{} is less than {}", value, bounds.min()));
+      if (bounds.has_above() && !(value > bounds.above()))
+        Fail(name, fmt::format("{} is not above {}", value, bounds.above()));
+      if (bounds.has_max() && !(value <= bounds.max()))
+        Fail(name, fmt::format("{} is more than {}", value, bounds.max()));
+      if (bounds.has_below() && !(value < bounds.below()))
+        Fail(name, fmt::format("{} is not below {}", value, bounds.below()));
+      if (value > 1e300) Fail(name, fmt::format("{} is not finite", value));
+    }
+  }
+
+  void CheckFiles(const Message& message, const FieldDescriptor& field,
+                  const std::string& name) const {
+    if (!field.options().GetExtension(existing_file)) return;
+    const bool of_data = name == "data.train" || name == "data.validation";
+    for (const std::string& file : StringsOf(message, field)) {
+      if (file.empty()) {
+        if (field.is_repeated()) Fail(name, "an empty name where a file's is to be");
+        continue;
+      }
+      struct stat status {};
+      if (stat(file.c_str(), &status) != 0) {
+        if (errno != ENOENT) {
+          Fail(name, fmt::format("{}: cannot be looked at: {}", file, std::strerror(errno)));
+        }
+        Fail(name, fmt::format("no such {}: {}", of_data ? format_.Noun(file) : "file", file));
+      }
+      if (of_data) {
+        const std::string why = format_.WhyNot(file, status.st_mode);
+        if (!why.empty()) Fail(name, fmt::format("{}: {}", file, why));
+      } else if (!S_ISREG(status.st_mode)) {
+        Fail(name, fmt::format("{}: it is {} where a plain file is expected", file,
+                               KindName(status.st_mode)));
+      }
+    }
+  }
+
+  void CheckData() const {
+    const config::Data& data = config_.data();
+    constexpr int64_t kMostNumbers = int64_t{1} << 31;
+    int64_t numbers = 1;
+    for (const int64_t size : data.input_shape()) {
+      if (__builtin_mul_overflow(numbers, size, &numbers) || numbers > kMostNumbers) {
+        Fail("data.input_shape",
+             fmt::format("[{}] is more than the {} numbers that a sample may have",
+                         fmt::join(data.input_shape(), ", "), kMostNumbers));
+      }
+    }
+    if (data.train_size() == 0 && format_.needs_files()) {
+      Fail("data.train", "name at least one file to train on");
+    }
+    if (data.validation_size() > 0 && data.validation_fraction() > 0) {
+      Fail("data.validation_fraction", "data.validation is given too: choose one of the two");
+    }
+    if (const auto pair = format_.pair()) {
+      if (data.train_size() != 2) Fail("data.train", PairText(data, *pair));
+      if (data.validation_size() != 0 && data.validation_size() != 2) {
+        Fail("data.validation", PairText(data, *pair));
+      }
+    }
+    if (!HoldsPixels(data) && data.mean_size() + data.std_size() > 0) {
+      Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
+           "is for pixels; for CSV use data.csv.standardize");
+    }
+    const bool has_classes = data.task() == config::Data::CLASSIFICATION;
+    if (!has_classes && HoldsTokens(data)) {
+      Fail("data.task", "tokens are for the next token's CLASSIFICATION");
+    }
+    if (!format_.Has(data.task())) Fail("data.task", FormatName(data) + " holds classes");
+    if (!has_classes && config_.model().label_smoothing() > 0) {
+      Fail("model.label_smoothing", "is for classes");
+    }
+    format_.Check(check_);
+  }
+
+  // Options of another model, or of another format, than the config's.
+  void CheckMeaning(const FieldDescriptor& field, const std::string& name) const {
+    if (!check_.IsSet(name) || HasMeaning(config_, field)) return;
+    switch (Owner(field)) {
+      case OptionsOf::kOneModel:
+        Fail(name, fmt::format("has no meaning for the model \"{}\"", config_.model().name()));
+      case OptionsOf::kOneFormat:
+        Fail(name, fmt::format("has no meaning for format {}", FormatName(config_.data())));
+      default:
+        Fail(name, "is for pixels");
+    }
+  }
+
+  void CheckModel() const {
+    if (config_.model().name() == "torchscript" && config_.model().torchscript().file().empty()) {
+      Fail("model.torchscript.file", "name a file that torch.jit.save wrote");
+    }
+    if (config_.replace_head() && config_.init_from().empty()) {
+      Fail("replace_head", "needs init_from: without it every layer starts at random");
+    }
+  }
+
+  // Fails where `name` is not at its default although this kind of thing has no use for it.
+  template <typename Value>
+  void RequireDefault(const std::string& name, const Value& value, const Value& by_default,
+                      bool has_meaning, const std::string& kind) const {
+    if (has_meaning || value == by_default) return;
+    Fail(name, "has no meaning for " + kind);
+  }
+
+  void CheckOptimizer() const {
+    const config::Optimizer& optimizer = config_.optimizer();
+    const config::Optimizer defaults;
+    const std::string type = config::Optimizer::Type_Name(optimizer.type());
+    const bool sgd = optimizer.type() == config::Optimizer::SGD;
+    const bool lars = optimizer.type() == config::Optimizer::LARS;
+    const bool by_norm = lars || optimizer.type() == config::Optimizer::LAMB;
+    const bool adam = !sgd && !lars;
+    RequireDefault("optimizer.momentum", optimizer.momentum(), defaults.momentum(), !adam, type);
+    RequireDefault("optimizer.nesterov", optimizer.nesterov(), defaults.nesterov(), sgd, type);
+    RequireDefault("optimizer.beta1", optimizer.beta1(), defaults.beta1(), adam, type);
+    RequireDefault("optimizer.beta2", optimizer.beta2(), defaults.beta2(), adam, type);
+    RequireDefault("optimizer.epsilon", optimizer.epsilon(), defaults.epsilon(), adam, type);
+    RequireDefault("optimizer.trust", optimizer.trust(), defaults.trust(), lars, type);
+    if (optimizer.nesterov() && optimizer.momentum() == 0) {
+      Fail("optimizer.nesterov", "needs optimizer.momentum above 0");
+    }
+    if (by_norm && optimizer.shard()) {
+      Fail("optimizer.shard", "does not go with " + type + ", which needs whole parameters' norms");
+    }
+    if (optimizer.clip_value() > 0 && optimizer.clip_norm() > 0) {
+      Fail("optimizer.clip_value", "optimizer.clip_norm is given too: choose one of the two");
+    }
+    RequireDefault("optimizer.scaling_batch", optimizer.scaling_batch(), defaults.scaling_batch(),
+                   optimizer.lr_scaling() != config::Optimizer::OFF, "lr_scaling: OFF");
+  }
+
+  void CheckSchedule() const {
+    const config::Schedule& schedule = config_.schedule();
+    const config::Schedule defaults;
+    const auto type = schedule.type();
+    const std::string kind = "a rate of type " + config::Schedule::Type_Name(type);
+    RequireDefault("schedule.final_fraction", schedule.final_fraction(), defaults.final_fraction(),
+                   type == config::Schedule::COSINE || type == config::Schedule::LINEAR ||
+                       type == config::Schedule::ONE_CYCLE,
+                   kind);
+    RequireDefault("schedule.factor", schedule.factor(), defaults.factor(),
+                   type == config::Schedule::STEP || type == config::Schedule::PLATEAU, kind);
+    RequireDefault("schedule.every_steps", schedule.every_steps(), defaults.every_steps(),
+                   type == config::Schedule::STEP, kind);
+    RequireDefault("schedule.patience", schedule.patience(), defaults.patience(),
+                   type == config::Schedule::PLATEAU, kind);
+    const bool validates =
+        config_.data().validation_size() > 0 || config_.data().validation_fraction() > 0;
+    if (type == config::Schedule::PLATEAU && !validates) {
+      Fail("schedule.type", "PLATEAU follows the validation loss: set data.validation_fraction");
+    }
+  }
+
+  const FieldCheck& check_;
+  const config::Config& config_;
+  const Format& format_;
+};
+
+}  // namespace
+
+void CheckConfig(const FieldCheck& check, Files files) { Checker(check).CheckAll(files); }
+
+}  // namespace lockstep

@@ -1,0 +1,20 @@
+// A config's fields as lines, and what two configs differ in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainer/config/schema/config.pb.h"
+
+namespace lockstep {
+
+using config::Config;
+
+// "optimizer.lr: 0.01" and the like, for every field that is set.
+std::vector<std::string> FieldLines(Config config);
+
+// What the two configs of one run differ in, such that it cannot be one run: "optimizer.lr: 0.1 where it was
+// 0.01".
+std::vector<std::string> Differences(const Config& before, const Config& now);
+
+}  // namespace lockstep

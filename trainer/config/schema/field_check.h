@@ -1,0 +1,41 @@
+// FieldCheck: a config under check, which knows where each value was written, so that an error points there.
+#pragma once
+
+#include <google/protobuf/repeated_field.h>
+
+#include <map>
+#include <string>
+
+#include "trainer/config/schema/config.pb.h"
+
+namespace lockstep {
+
+// Where each field's value was written, by the field's dotted name: "path:line:column", or the --set that gave it.
+using Origins = std::map<std::string, std::string>;
+
+class FieldCheck {
+ public:
+  using Texts = google::protobuf::RepeatedPtrField<std::string>;
+
+  // Keeps references to all three. `path`: the config's file.
+  FieldCheck(const config::Config& config, const std::string& path, const Origins& origins)
+      : config_(config), path_(path), origins_(origins) {}
+
+  const config::Config& config() const { return config_; }
+
+  // Whether the user gave field `name`: "data.csv", say.
+  bool IsSet(const std::string& name) const { return origins_.contains(name); }
+
+  // Throws Error (kUsage): where field `name` was written, its name, and `what`.
+  [[noreturn]] void Fail(const std::string& name, const std::string& what) const;
+
+  // Fails where two of the texts of field `name` are the same.
+  void RequireDistinct(const std::string& name, const Texts& texts) const;
+
+ private:
+  const config::Config& config_;
+  const std::string& path_;
+  const Origins& origins_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// The fields of a protobuf message, for code that treats every field of a config alike.
+#pragma once
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace lockstep {
+
+std::vector<const google::protobuf::FieldDescriptor*> FieldsOf(
+    const google::protobuf::Descriptor& message);
+
+std::vector<std::string> NamesOf(
+    const std::vector<const google::protobuf::FieldDescriptor*>& fields);
+std::vector<std::string> NamesOf(const google::protobuf::EnumDescriptor& values);
+
+// Whether the field is a message of its own, not a list of them.
+bool IsNested(const google::protobuf::FieldDescriptor& field);
+
+// The values of a string field, one or many.
+std::vector<std::string> StringsOf(const google::protobuf::Message& message,
+                                   const google::protobuf::FieldDescriptor& field);
+
+// The values of a number field, one or many. Throws BugError where the field is no number.
+std::vector<double> NumbersOf(const google::protobuf::Message& message,
+                              const google::protobuf::FieldDescriptor& field);
+
+// Calls visit(message, field, dotted name) for every field that is set, depth first.
+template <typename AnyMessage, typename Visit>
+void VisitSetFields(AnyMessage& message, const std::string& prefix, const Visit& visit) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  for (const google::protobuf::FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
+    const bool set = field->is_repeated() ? reflection.FieldSize(message, field) > 0
+                                          : reflection.HasField(message, field);
+    if (!set) continue;
+    visit(message, *field, prefix + field->name());
+    if (!IsNested(*field)) continue;
+    const std::string below = prefix + field->name() + ".";
+    if constexpr (std::is_const_v<AnyMessage>) {
+      VisitSetFields(reflection.GetMessage(message, field), below, visit);
+    } else {
+      VisitSetFields(*reflection.MutableMessage(&message, field), below, visit);
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+// Tables with label columns.
+#include "data/tables/csv.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "trainer/formats/format.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> ListOf(const FieldCheck::Texts& texts) {
+  return {texts.begin(), texts.end()};
+}
+
+// Without a header columns have no names.
+void RequireNumbers(const FieldCheck& check, const std::string& name,
+                    const FieldCheck::Texts& columns) {
+  for (const std::string& column : columns) {
+    if (!column.empty() && column.find_first_not_of("0123456789") == std::string::npos) continue;
+    check.Fail(name, fmt::format("\"{}\" is no column's number (from 0): names need "
+                                 "data.csv.header: true",
+                                 column));
+  }
+}
+
+CsvOptions CsvOptionsFor(const OpenRequest& request) {
+  const config::Csv& csv = request.config.data().csv();
+  const SampleSpec& expected = request.expected;
+  CsvOptions options{.files = request.files,
+                     .delimiter = csv.delimiter()[0],
+                     .header = csv.header(),
+                     .labels = ListOf(csv.label()),
+                     .label_column = csv.label_column(),
+                     .label_columns = csv.label_columns(),
+                     .ignore = ListOf(csv.ignore()),
+                     .category = ListOf(csv.category()),
+                     .mean_if_missing = csv.missing() == config::Csv::MEAN,
+                     .standardize = csv.standardize(),
+                     .scale = static_cast<float>(csv.scale()),
+                     .task = expected.task,
+                     .label_names = csv.label_names(),
+                     .class_names = expected.class_names,
+                     .classes = expected.classes,
+                     .features = expected.shape.empty() ? 0 : expected.shape[0],
+                     .label_optional = request.label_optional};
+  for (const config::Csv::Column& column : csv.column()) {
+    options.columns.push_back({.name = column.name(),
+                               .mean = column.mean(),
+                               .std = column.has_std() ? column.std() : 1,
+                               .categories = ListOf(column.category())});
+  }
+  return options;
+}
+
+// Writes what the training files held to `csv`, for CsvOptionsFor.
+void Keep(const CsvTable& table, config::Csv& csv) {
+  csv.clear_column();
+  for (const CsvColumn& column : table.columns) {
+    config::Csv::Column& kept = *csv.add_column();
+    if (!column.name.empty()) kept.set_name(column.name);
+    kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
+    const bool measured = csv.standardize() || csv.missing() == config::Csv::MEAN;
+    if (!measured || !column.categories.empty()) continue;
+    kept.set_mean(column.mean);
+    kept.set_std(column.std);
+  }
+  const std::vector<std::string>& classes = table.dataset->spec().class_names;
+  csv.mutable_classes()->Assign(classes.begin(), classes.end());
+  if (table.labels.empty()) return;
+  csv.mutable_label()->Assign(table.labels.begin(), table.labels.end());
+  csv.set_label_column(config::Csv().label_column());
+  csv.set_label_columns(config::Csv().label_columns());
+}
+
+class Tables : public Format {
+ public:
+  bool Has(config::Data::Task) const override { return true; }
+
+  void Check(const FieldCheck& check) const override {
+    const config::Data& data = check.config().data();
+    const config::Csv& csv = data.csv();
+    if (csv.delimiter().size() != 1 ||
+        csv.delimiter().find_first_of(std::string_view("\"\n\r\0", 4)) != std::string::npos) {
+      check.Fail("data.csv.delimiter", "give one character that is no quote and no line break");
+    }
+    if (!csv.header() && !csv.label().empty()) {
+      check.Fail("data.csv.label",
+                 "needs data.csv.header: true; without a header set label_column");
+    }
+    if (!csv.label().empty() && csv.label_column() != config::Csv().label_column()) {
+      check.Fail("data.csv.label_column", "data.csv.label is given too: choose one of the two");
+    }
+    if (!csv.label().empty() && csv.label_columns() != config::Csv().label_columns()) {
+      check.Fail("data.csv.label_columns",
+                 "data.csv.label is given too: name all label columns there");
+    }
+    check.RequireDistinct("data.csv.label", csv.label());
+    if (!csv.header()) {
+      RequireNumbers(check, "data.csv.ignore", csv.ignore());
+      RequireNumbers(check, "data.csv.category", csv.category());
+    }
+    if (csv.standardize() && csv.scale() != config::Csv().scale()) {
+      check.Fail("data.csv.scale", "has no meaning with data.csv.standardize");
+    }
+    if (csv.label_names() && data.task() != config::Data::CLASSIFICATION) {
+      check.Fail("data.csv.label_names", "is for CLASSIFICATION");
+    }
+    if (!csv.label_names() && csv.classes_size() > 0) {
+      check.Fail("data.csv.classes", "needs data.csv.label_names: true");
+    }
+    check.RequireDistinct("data.csv.classes", csv.classes());
+    const bool measured = csv.standardize() || csv.missing() == config::Csv::MEAN;
+    for (const config::Csv::Column& column : csv.column()) {
+      check.RequireDistinct("data.csv.column", column.category());
+      if (!measured || column.category_size() > 0) continue;
+      // Written so that NaN fails.
+      if (!column.has_mean() || !std::isfinite(column.mean()) || !(column.std() > 0)) {
+        check.Fail(
+            "data.csv.column",
+            fmt::format("\"{}\" has no mean and standard deviation: leave out data.csv.column",
+                        column.name()));
+      }
+    }
+    CheckLabels(check);
+  }
+
+  std::shared_ptr<const Dataset> Open(const OpenRequest& request) const override {
+    return ReadCsv(CsvOptionsFor(request)).dataset;
+  }
+
+  std::shared_ptr<const Dataset> OpenForTraining(const OpenRequest& request,
+                                                 config::Data& found) const override {
+    CsvOptions options = CsvOptionsFor(request);
+    const double held_back = request.config.data().validation_fraction();
+    if (held_back > 0) {
+      options.training_rows = [&](int64_t rows) {
+        return SplitBySeed(rows, held_back, request.config.seed()).train;
+      };
+    }
+    const CsvTable table = ReadCsv(options);
+    Keep(table, *found.mutable_csv());
+    return table.dataset;
+  }
+
+  void Describe(const config::Data& data, SampleSpec& spec) const override {
+    spec.class_names = ListOf(data.csv().classes());
+  }
+
+ private:
+  // How many label columns there are fits the task.
+  static void CheckLabels(const FieldCheck& check) {
+    const config::Data& data = check.config().data();
+    const bool by_name = data.csv().label_size() > 0;
+    const int64_t labels = by_name ? data.csv().label_size() : data.csv().label_columns();
+    const bool has_classes = data.task() == config::Data::CLASSIFICATION;
+    if (has_classes && labels != 1) {
+      check.Fail(by_name ? "data.csv.label" : "data.csv.label_columns",
+                 "CLASSIFICATION has one: set data.task to MULTI_LABEL or REGRESSION");
+    }
+    if (!has_classes && data.classes() != 0 && data.classes() != labels) {
+      check.Fail("data.classes",
+                 fmt::format("is {} where data.csv.label{}: leave it out", data.classes(),
+                             by_name ? fmt::format(" names {}", labels)
+                                     : fmt::format("_columns is {}", labels)));
+    }
+  }
+};
+
+const RegisteredFormat<Tables> kCsv(config::Data::CSV);
+
+}  // namespace
+}  // namespace lockstep

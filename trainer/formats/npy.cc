@@ -1,0 +1,29 @@
+// Arrays that NumPy saved.
+#include "data/arrays/npy.h"
+
+#include "trainer/formats/format.h"
+
+namespace lockstep {
+namespace {
+
+class Npy : public Format {
+ public:
+  SampleKind kind(const config::Data& data) const override {
+    return data.npy().kind() == config::Npy::PIXELS ? SampleKind::kPixels : SampleKind::kNumbers;
+  }
+  bool Has(config::Data::Task) const override { return true; }
+  std::optional<FilePair> pair() const override { return FilePair{"inputs", "targets"}; }
+
+  std::shared_ptr<const Dataset> Open(const OpenRequest& request) const override {
+    return MapNpy({.inputs = request.files[0],
+                   .targets = TargetsFile(request),
+                   .task = request.expected.task,
+                   .classes = request.expected.classes,
+                   .pixels = HoldsPixels(request.config.data())});
+  }
+};
+
+const RegisteredFormat<Npy> kNpy(config::Data::NPY);
+
+}  // namespace
+}  // namespace lockstep

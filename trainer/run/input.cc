@@ -1,0 +1,48 @@
+#include "trainer/run/input.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+Input::Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,
+             const LoaderOptions& options, at::Device device)
+    : in_loader(options.augment.Any() ? nullptr : preprocessing.InLoader(dataset)),
+      loader(in_loader ? *in_loader : dataset, sampler, options),
+      feed(loader, (in_loader ? *in_loader : dataset).spec(), sampler.max_micro_batch(), device) {}
+
+SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
+                                 int64_t samples, int rank, int ranks) {
+  return {.samples = samples,
+          .global_batch = config.global_batch(),
+          .accumulation = static_cast<int>(accumulation),
+          .rank = rank,
+          .ranks = ranks,
+          .seed = config.seed(),
+          .shuffle = config.data().shuffle(),
+          .last_batch = config.data().last_batch() == config::Data::DROP ? LastBatch::kDrop
+                                                                         : LastBatch::kKeep};
+}
+
+LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
+                               const World& world) {
+  // More than decoding for the fastest GPU takes.
+  constexpr int kMaxCores = 64;
+  // Threads that wait for a slow disk take none of a core's time.
+  constexpr int kMostPerCore = 4;
+  LoaderOptions options{
+      .threads = config.threads(), .slots = config.slots(), .pinned = world.device.is_cuda()};
+  if (config.threads() < 0) {
+    const int cores = std::min(world.cores, kMaxCores);
+    options.threads = world.device.is_cuda() ? std::max(1, cores - 1) : cores - 1;
+    options.most_threads = kMostPerCore * cores;
+    if (dataset.samples_at_once() > 1) {
+      // One waits while the other prepares; what they wait with costs memory.
+      constexpr int kThreads = 2, kMostThreads = 8;
+      options.threads = kThreads;
+      options.most_threads = kMostThreads;
+    }
+  }
+  return options;
+}
+
+}  // namespace lockstep

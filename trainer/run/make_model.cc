@@ -1,0 +1,84 @@
+#include "trainer/run/make_model.h"
+
+#include <ATen/ATen.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files/open_file.h"
+#include "base/files/safetensors.h"
+#include "base/tensor/named_tensor.h"
+#include "trainer/models/batch_norm.h"
+
+namespace lockstep {
+namespace {
+
+// Copies the tensors of config.init_from into the model; with config.replace_head all but its last
+// layer's. Throws Error (kUsage, kCheckpoint).
+void LoadWeights(const config::Config& config, const Model& model) {
+  const std::vector<std::string> heads = model.HeadPrefixes();
+  const auto of_head = [&](const std::string& name) {
+    return std::any_of(heads.begin(), heads.end(),
+                       [&](const std::string& prefix) { return name.starts_with(prefix); });
+  };
+  std::map<std::string, at::Tensor> found = ReadSafetensors(config.init_from(), kGivenByUser);
+  model.AdaptWeights(found);
+  std::vector<NamedTensor> wanted = model.State();
+  if (config.replace_head()) {
+    if (heads.empty()) {
+      throw UsageError("replace_head: the model \"{}\" has no last layer that could be replaced",
+                       config.model().name());
+    }
+    std::erase_if(found, [&](const auto& entry) { return of_head(entry.first); });
+    std::erase_if(wanted, [&](const NamedTensor& tensor) { return of_head(tensor.name); });
+  }
+  CopyByName(config.init_from(), found, wanted, [&](const std::string& name) {
+    return of_head(name) ? "; to start that layer at random set replace_head: true" : "";
+  });
+}
+
+// The loss of a model with one is NaN from the first step on.
+void RefuseNan(const std::string& file, const Model& model) {
+  for (const NamedTensor& named : model.State()) {
+    if (!named.tensor.is_floating_point() || !named.tensor.isnan().any().item<bool>()) continue;
+    throw UsageError("{}: tensor {} holds NaN: no training mends that", file, named.name);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
+                                 const Models& models, const World& world) {
+  torch::manual_seed(config.seed());
+  std::shared_ptr<Model> model = models.Make(
+      {.input_shape = spec.shape,
+       .classes = spec.classes,
+       .task = spec.task,
+       .config = config.model(),
+       .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});
+  const auto modules = model->modules();
+  const bool has_batch_norm = std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+    return dynamic_cast<const BatchNorm*>(module.get()) != nullptr;
+  });
+  if (config.ddp().sync_batch_norm() && !has_batch_norm) {
+    throw UsageError(
+        "ddp.sync_batch_norm: the model \"{}\" has no lockstep::BatchNorm "
+        "(trainer/models/batch_norm.h)",
+        config.model().name());
+  }
+  if (!config.init_from().empty()) {
+    LoadWeights(config, *model);
+    RefuseNan(config.init_from(), *model);
+  } else if (const std::string& file = config.model().torchscript().file(); !file.empty()) {
+    RefuseNan(file, *model);
+  }
+  model->to(world.device);
+  return model;
+}
+
+}  // namespace lockstep

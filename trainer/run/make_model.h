@@ -1,0 +1,18 @@
+// Makes the model that a config names.
+#pragma once
+
+#include <memory>
+
+#include "data/dataset/dataset.h"
+#include "trainer/config/schema/config.pb.h"
+#include "trainer/models/model.h"
+#include "trainer/step/world.h"
+
+namespace lockstep {
+
+// The model on the device, its weights drawn from config.seed or read from config.init_from; not
+// yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
+std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
+                                 const Models& models, const World& world);
+
+}  // namespace lockstep

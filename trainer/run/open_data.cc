@@ -1,0 +1,160 @@
+#include "trainer/run/open_data.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/error.h"
+#include "base/say.h"
+#include "data/dataset/skip_bad.h"
+#include "data/images/kept_bytes.h"
+#include "trainer/formats/format.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::string>& files) {
+  return {files.begin(), files.end()};
+}
+
+Task TaskOf(const config::Data& config) {
+  if (HoldsTokens(config)) return Task::kLanguage;
+  switch (config.task()) {
+    case config::Data::CLASSIFICATION:
+      return Task::kClassification;
+    case config::Data::MULTI_LABEL:
+      return Task::kMultiLabel;
+    case config::Data::REGRESSION:
+      return Task::kRegression;
+  }
+  throw BugError("data.task {}", static_cast<int>(config.task()));
+}
+
+// `dataset` as data.bad_samples wants it. For each part of the samples of its own: what stands for a bad
+// sample is one of the same part.
+std::shared_ptr<const Dataset> WithoutBad(const config::Config& config,
+                                          std::shared_ptr<const Dataset> dataset) {
+  const config::BadSamples& bad = config.data().bad_samples();
+  if (bad.policy() == config::BadSamples::STOP) return dataset;
+  return std::make_shared<SkipBad>(std::move(dataset), bad.limit(), config.seed());
+}
+
+// The samples as they are evaluated.
+std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>& dataset) {
+  std::shared_ptr<const Dataset> plain = dataset->Plain();
+  return plain ? plain : dataset;
+}
+
+// What an error calls the data: their first file, or the name of a data set without any.
+std::string SourceName(const std::vector<std::string>& files, const config::Data& data) {
+  return files.empty() ? data.own().name() : files.front();
+}
+
+std::string ShapeText(const SampleSpec& spec) {
+  return fmt::format("[{}]", fmt::join(spec.shape, ", "));
+}
+
+// Opens files as training with `request.expected` would see them. Adds to `remarks`.
+std::shared_ptr<const Dataset> OpenLike(const OpenRequest& request,
+                                        std::vector<std::string>& remarks) {
+  const config::Data& data = request.config.data();
+  const auto opened = FormatOf(data).Open(request);
+  std::ranges::copy(opened->Remarks(), std::back_inserter(remarks));
+  const auto dataset = AsEvaluated(opened);
+  if (dataset->spec().shape != request.expected.shape) {
+    throw DataError("{}: samples of shape {} where the model was made for {}",
+                    SourceName(request.files, data), ShapeText(dataset->spec()),
+                    ShapeText(request.expected));
+  }
+  // Nothing can stand for a sample whose prediction was asked for.
+  return request.label_optional ? dataset : WithoutBad(request.config, dataset);
+}
+
+}  // namespace
+
+SampleSpec SpecOf(const config::Data& config) {
+  SampleSpec spec{.shape = {config.input_shape().begin(), config.input_shape().end()},
+                  .classes = config.classes(),
+                  .task = TaskOf(config)};
+  if (HoldsTokens(config)) spec.dtype = at::kLong;
+  if (HoldsPixels(config)) spec.dtype = at::kByte;
+  FormatOf(config).Describe(config, spec);
+  return spec;
+}
+
+TrainingData OpenTrainingData(const config::Config& given, const Datasets& datasets,
+                              const World& world) {
+  config::Config config = given;  // and what the training files hold
+  OpenRequest request{
+      .config = config,
+      .files = ListOf(given.data().train()),
+      .expected = SpecOf(given.data()),
+      .budget = std::make_shared<MemoryBudget>(given.data().images().cache_mib() << 20),
+      .datasets = datasets,
+      .device = world.device,
+      .cores = world.cores};
+  // What training files hold is compared with data.input_shape once they are open.
+  request.expected.shape.clear();
+  TrainingData opened{.data = given.data()};
+  const auto all = FormatOf(given.data()).OpenForTraining(request, opened.data);
+  *config.mutable_data() = opened.data;
+  const config::Data& data = config.data();
+  opened.remarks = all->Remarks();
+  if (all->spec().task == Task::kClassification && all->spec().classes == 1) {
+    opened.remarks.push_back(
+        fmt::format("{}: all samples are of one class: there is nothing to learn",
+                    data.train_size() > 0 ? data.train(0) : "data"));
+  }
+  if (data.validation_fraction() > 0) {
+    Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
+    const auto part = [&](const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> rows) {
+      return WithoutBad(config, std::make_shared<Subset>(whole, std::move(rows)));
+    };
+    opened.train = part(all, std::move(split.train));
+    opened.validation = part(AsEvaluated(all), std::move(split.validation));
+    return opened;
+  }
+  opened.train = WithoutBad(config, all);
+  if (data.validation_size() > 0) {
+    request.files = ListOf(data.validation());
+    request.expected = all->spec();
+    opened.validation = OpenLike(request, opened.remarks);
+  }
+  return opened;
+}
+
+config::Config Resolved(config::Config config, const TrainingData& training) {
+  const SampleSpec& spec = training.train->spec();
+  config::Data& data = *config.mutable_data();
+  if (data.input_shape_size() > 0 && SpecOf(data).shape != spec.shape) {
+    throw DataError("{}: samples of shape {} where data.input_shape says [{}]",
+                    SourceName(ListOf(data.train()), data), ShapeText(spec),
+                    fmt::join(data.input_shape(), ", "));
+  }
+  data = training.data;
+  data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
+  data.set_classes(spec.classes);
+  return config;
+}
+
+std::shared_ptr<const Dataset> OpenFiles(const config::Config& config,
+                                         const std::vector<std::string>& files,
+                                         const SampleSpec& spec, bool label_optional,
+                                         const Datasets& datasets, const World& world) {
+  std::vector<std::string> remarks;
+  auto dataset = OpenLike({.config = config,
+                           .files = files,
+                           .expected = spec,
+                           .label_optional = label_optional,
+                           .budget = nullptr,
+                           .datasets = datasets,
+                           .device = world.device,
+                           .cores = world.cores},
+                          remarks);
+  if (world.rank() == 0) std::ranges::for_each(remarks, Warn);
+  return dataset;
+}
+
+}  // namespace lockstep
