@@ -16,9 +16,9 @@
 //   5. Of the threads the first working_ take work, the others are parked. How many that are is tuned
 //      in Next() (thread_tuner.h), from what has been read and waited for since it last was.
 //
-// Files are not read ahead of the threads that decode them. From a cold page cache on a virtual disk two
-// threads on two cores gave 0.72 of the images a second that a warm one gives, 0.75 where the system was
-// told 8 or 32 files ahead what to read, and 0.86 with eight threads, to which tuning goes.
+// Lockstep does not read files ahead of the threads that decode them. From a cold page cache on a virtual disk two
+// threads on two cores gave 0.72 of the images a second that a warm cache gives. They gave 0.75 when the system was
+// told 8 or 32 files ahead what to read. Eight threads gave 0.86, and the tuning finds this number of threads.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/loader_test.cc)
 //   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch; where

@@ -1,7 +1,7 @@
-// ImageIndex: which images there are, in order, in memory or straight from a file that is mapped.
+// ImageIndex: which images there are, and their order. It lies in memory or in a file that is mapped.
 //
-// Promise: the same index from a file as from the columns that were written to it. A sample takes its
-// name's bytes and 8 more, in shards 16 to 20 beyond.
+// Promise: an index from a file equals the index from the columns that were written to the file. A sample takes the
+// bytes of its name and 8 more; in shards it takes 16 to 20 bytes in addition.
 //
 // Invariants:
 //   1. Samples of one class lie together, classes in the order of their names, samples in that of theirs
