@@ -1,4 +1,4 @@
-// A config made real on this rank: its data sets and its model.
+// Makes a config's data sets and model on this rank.
 #pragma once
 
 #include <memory>
