@@ -1,6 +1,6 @@
 // Opens plain files, and refuses anything else that lies in their place.
 //
-// Promise: opening never waits, as opening a pipe would, and what is opened is a plain file. Inside a run's folder no
+// Promise: opening never waits (opening a pipe could wait), and only a plain file is opened. Inside a run's folder no
 // name below the folder may be a link, so that nothing outside the folder is read or written.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/open_file_test.cc)
