@@ -1,4 +1,4 @@
-// SGD, Adam, AdamW, LAMB and LARS over many tensors at once, by kernels that also round what they update.
+// SGD, Adam, AdamW, LAMB and LARS for many tensors at once. The kernels also round the weights that they update.
 //
 // With g <- gradient / grad_scale,
 // Adam:  g <- g + decay w                                (AdamW: w <- w - lr decay w instead)
