@@ -10,7 +10,7 @@
 // What a checkpoint holds:
 //   model.safetensors           the model's parameters and buffers; rank 0 writes them
 //   state-RANK.safetensors      the other tensors (ckpt/state_tree.h); each rank writes about as much
-//   manifest.pb                 everything that is not a tensor, and the checksums of these files
+//   manifest.pb                 everything else (ckpt/manifest.proto), and the checksums of these files
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
 //   a file cannot be written, or memory for the snapshot is lacking -> an outcome with the reason; rank 0 gives up

@@ -11,7 +11,7 @@
 // Invariants:
 //   1. The files are mapped, not read; a sample takes four bytes for each of its columns, also for those of
 //      categories, which become ones and zeros in Read().
-//   2. Where nothing is to be fitted each file is parsed once.
+//   2. If no value has to be fitted to the data, each file is parsed once.
 //   3. Sums are in double; numbers that are not standardised are float from the start.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)

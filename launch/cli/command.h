@@ -1,4 +1,4 @@
-// What a command of the command line is: a file of this folder that defines New...Command(), and a line of
+// A command of the command line consists of a file of this folder that defines New...Command(), and a line of
 // commands.inc.
 //
 //   class HelloCommand final : public LocalCommand {
