@@ -9,6 +9,8 @@
 //   1. Headers are read, and files are not: one read of 8 KiB or less for each member, two for a long name.
 //   2. Every header's checksum is compared, and every member ends within the archive. The archive ends with a block of
 //      zeros, which shows that it was not cut between two members. Bytes after that block are ignored.
+//
+// what can fail -> what the caller sees -> the test that shows it (base/files/tar_index_test.cc)
 //   an empty file, a compressed archive, no archive -> Error (kData) with path
 //     -> TarIndex.RefusesWhatIsNoArchive
 //   the archive is cut short anywhere -> Error (kData) with path and byte -> TarIndex.RefusesEveryCut
