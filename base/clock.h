@@ -1,4 +1,5 @@
-// What time it is, and when this process began, for figures that count from the user's key press.
+// The current time, and the time when this process began, for figures that count from the moment when the user pressed
+// Enter.
 #pragma once
 
 namespace lockstep {

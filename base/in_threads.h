@@ -1,4 +1,4 @@
-// Work that is shared among threads which end with the call.
+// Divides work among threads, which end with the call.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Lines that tell how far something is: one that is redrawn in place on a terminal, plain ones elsewhere.
+// Lines that show progress: one line that is redrawn in place on a terminal, and plain lines elsewhere.
 #pragma once
 
 #include <chrono>

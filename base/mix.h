@@ -1,4 +1,4 @@
-// Mix: numbers that look random from numbers that do not.
+// Mix: makes numbers that look random from numbers that do not.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The known name that a mistyped one most likely meant.
+// Finds the known name that a mistyped name most likely meant.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Options of a model or a data set that a program brings itself, as its config gives them: option { key value }.
+// Options for a user's own model or data set. The config gives them as option { key value }.
 #pragma once
 
 #include <google/protobuf/map.h>

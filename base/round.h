@@ -1,4 +1,4 @@
-// Numbers as a log or a table shows them.
+// Rounds numbers for a log or a table.
 #pragma once
 
 #include <cmath>

@@ -1,8 +1,7 @@
 // What a user reads: warnings and errors on standard error, results and progress on standard output.
 //
-// Promise: text that cannot be written, because the stream is full or closed or its reader has left, changes nothing
-// of what the process does. Characters that would move a terminal's cursor, as a file's name may have them, are
-// shown as \x1b.
+// Promise: if text cannot be written, because the stream is full or closed or its reader has left, the process goes on
+// in the same way. Characters that would move a terminal's cursor (a file's name may have them) are shown as \x1b.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Writing to a descriptor that may take less at once: a pipe, a terminal, a file that signals interrupt.
+// Writes everything to a descriptor that may accept less at once: a pipe, a terminal, a file that signals interrupt.
 #pragma once
 
 #include <string_view>

@@ -1,8 +1,8 @@
-// A run's checkpoints: folders that all ranks write and that count from one rename on.
+// A run's checkpoints. A checkpoint is a folder that all ranks write, and one rename commits it.
 //
-// Promise: what ListCheckpoints() names was committed: every file of it was on the disk before. Whatever
-// happens to a process or the machine, at any instant, takes nothing from a checkpoint that was committed,
-// and leaves one that was not unlisted. Damage that comes later is found and named by VerifyCheckpoint().
+// Promise: every checkpoint that ListCheckpoints() names was committed, and all its files were on the disk before. If
+// a process or the machine fails at any instant, a committed checkpoint stays whole, and one that was not committed
+// stays unlisted. VerifyCheckpoint() finds and names damage that happens later.
 //
 // Layout, below RUN/checkpoints:
 //   step-000000001000/                   committed, after 1,000 optimizer steps
@@ -11,22 +11,22 @@
 //   step-000000002000.ATTEMPT.partial/   being written, or left behind
 //   step-000000000500.removed/           being removed, or left behind
 //
-// A rank that gives up instead leaves part-RANK.given_up, an empty file.
+// A rank that gives up leaves an empty file, part-RANK.given_up.
 //
-// Protocol, for each of the ranks. ATTEMPT is one run's own, the same on all of its ranks, so that nobody
-// takes what a run before it left behind for its own:
-//   1. mkdir RUN/checkpoints and the partial folder, whoever comes first; rank 0 fsyncs RUN
+// Protocol for each rank. ATTEMPT differs for each run and is the same on all its ranks, so that no run takes the
+// files that an earlier run left behind for its own:
+//   1. mkdir RUN/checkpoints and the partial folder (the first rank that comes makes them); rank 0 fsyncs RUN
 //   2. write this rank's files, fsync each
-//   3. write part-RANK.pb, their names, sizes and checksums, as base/files/atomic_file.h does: the rank's part is
-//      done once it has its name
-//   and rank 0, once all parts are:
+//   3. write part-RANK.pb with their names, sizes and checksums, as base/files/atomic_file.h does. When this file has
+//      its name, the rank's part is done
+//   Rank 0 goes on when all parts are done:
 //   4. read the parts and unlink them
-//   5. write manifest.pb, of all parts, as base/files/atomic_file.h does, which fsyncs the folder: all names in it
+//   5. write manifest.pb of all parts, as base/files/atomic_file.h does. This fsyncs the folder, so all names in it
 //      are on the disk
-//   6. rename the folder to its last name: it is committed
-//   7. fsync RUN/checkpoints: it stays committed if the power goes
-// Removing one renames it first and fsyncs RUN/checkpoints, so that no half of it is ever listed, after the
-// power has gone neither.
+//   6. rename the folder to its last name: the checkpoint is committed
+//   7. fsync RUN/checkpoints: the checkpoint stays committed if the power goes
+// To remove a checkpoint, Lockstep first renames it and fsyncs RUN/checkpoints. A half-removed checkpoint is therefore
+// never listed, also after a power cut.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/checkpoint_test.cc)
 //   no permission, disk full, write error -> Error (kCheckpoint) with path and reason; what was committed

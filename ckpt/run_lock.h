@@ -1,10 +1,10 @@
 // RunLock: one job at a time trains in a run folder.
 //
-// Promise: while one process holds it no other gets it, on any machine that sees the folder; it goes with
-// the process, however that ends.
+// Promise: while one process holds the lock, no other process gets it, on any machine that sees the folder. The lock
+// ends with the process, however the process ends.
 //
-// How: flock() of RUN/lock, which the system gives up with the process. What the file holds, the process,
-// its machine and its job, is for the error's line, and for other ranks to see that they have the same folder.
+// How: flock() of RUN/lock; the system releases it when the process ends. The file holds the process, its machine and
+// its job. The error's line shows them, and other ranks read them to see that they have the same folder.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/run_lock_test.cc)
 //   another process holds it -> Error (kUsage) naming that one -> RunLock.IsHeldByOneProcess

@@ -1,16 +1,16 @@
 // Saver: writes checkpoints while training goes on.
 //
-// Promise: Save() takes a snapshot and returns; a thread of its own writes and, on rank 0, commits it once
-// every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound, and then removes
-// what is not to be kept. A checkpoint that comes to nothing takes nothing from those before it; what this
-// rank has written of it is removed at once, and the rest before the next is written.
+// Promise: Save() takes a snapshot and returns. A separate thread writes it. On rank 0 the thread commits the
+// checkpoint when every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound. It then
+// removes checkpoints that are not to be kept. A checkpoint that fails does not harm earlier ones. This rank removes
+// its part of a failed checkpoint at once, and the rest before it writes the next checkpoint.
 //
-// Each rank has one. All ranks must Save() the same steps, and only once none of them is busy.
+// Each rank has one Saver. All ranks must Save() the same steps, and only when no Saver is busy.
 //
-// What one holds:
-//   model.safetensors           the model's parameters and buffers, by rank 0
-//   state-RANK.safetensors      everything else (ckpt/state_tree.h), about as much by each rank
-//   manifest.pb                 the rest, and checksums of these
+// What a checkpoint holds:
+//   model.safetensors           the model's parameters and buffers; rank 0 writes them
+//   state-RANK.safetensors      the other tensors (ckpt/state_tree.h); each rank writes about as much
+//   manifest.pb                 everything else (ckpt/manifest.proto), and the checksums of these files
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/saver_test.cc)
 //   a file cannot be written, or memory for the snapshot is lacking -> an outcome with the reason; rank 0 gives up

@@ -1,11 +1,11 @@
 // StateSnapshot: tensors as they were at one moment, for a thread that writes them while training goes on.
 //
-// Promise: Take() queues copies behind what is queued on the current stream and returns: the host does not
-// wait, the device only for the copies. They lie on the device, or, where that would leave less than a tenth
-// of its memory free, in pinned memory of the host. From the second Take() of the same tensors on nothing is
-// allocated, but for those that are not contiguous where the copies are pinned memory.
+// Promise: Take() queues copies behind the work on the current stream and returns. The host does not wait, and the
+// device waits only for the copies. The copies lie on the device. If that would leave less than a tenth of its memory
+// free, they lie in pinned memory of the host. From the second Take() of the same tensors on nothing is allocated,
+// except for tensors that are not contiguous when the copies are in pinned memory.
 //
-// Append() brings a tensor's bytes to the host in pieces, on a stream of its own, two on their way at once.
+// Append() brings a tensor's bytes to the host in pieces, on a separate stream. Two pieces travel at the same time.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   no memory for the copies, on the device nor on the host -> c10::OutOfMemoryError or std::bad_alloc from

@@ -1,11 +1,12 @@
-// Weights out of runs, checkpoints and files, and what becomes of them without training.
+// Weights from runs, checkpoints and files, and what can be done with them without training.
 //
-// Where weights are named by a user:
-//   RUN         a run's final weights, or its newest checkpoint's, where that is of a later step or there are none
-//   RUN@STEP    those of one checkpoint
+// A user names weights in one of three ways:
+//   RUN         a run's final weights. If there are none, or if its newest checkpoint is of a later step, the
+//               weights of that checkpoint
+//   RUN@STEP    the weights of one checkpoint
 //   FILE        a safetensors file
-// Of a run that keeps averages of its weights (optimizer.ema_decay) those are taken from checkpoints, too, as its
-// final weights are.
+// If a run keeps averages of its weights (optimizer.ema_decay), its final weights are the averages, and those of its
+// checkpoints are taken as averages, too.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/weights_test.cc)
 //   no such run, checkpoint or file, or a damaged one -> Error (kCheckpoint) naming it

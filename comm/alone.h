@@ -1,4 +1,4 @@
-// The communicator of a process that is the only rank: every collective is its own result.
+// The communicator of a process that is the only rank: the result of every collective is its input.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// What NCCL and MPI both ask of a tensor.
+// The conditions on a tensor that NCCL and MPI share.
 #pragma once
 
 #include <ATen/core/Tensor.h>

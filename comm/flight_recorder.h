@@ -1,7 +1,7 @@
 // FlightRecorder: this rank's last collectives, in memory that outlives the process.
 //
-// Promise: whatever ends the process, kill -9 included, its record stays readable: once MoveTo()
-// has been called it is a file that is mapped into memory, and the kernel keeps what was written.
+// Promise: its record stays readable whatever ends the process, including kill -9. After MoveTo() the record is a file
+// that is mapped into memory, and the kernel keeps what was written.
 //
 // Invariants:
 //   1. A collective is recorded when it is enqueued and again when it is done. Each costs a clock

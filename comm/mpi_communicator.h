@@ -1,4 +1,4 @@
-// The MPI communicator: all of MPI's life on one thread of its own.
+// The MPI communicator: one separate thread makes all calls to MPI.
 //
 // Promise: as communicator.h says, for CPU tensors of dtype uint8, int32, int64, float16, bfloat16,
 // float32 and float64.

@@ -1,4 +1,4 @@
-// The NCCL communicator: collectives between GPUs on a stream of their own.
+// The NCCL communicator: collectives between GPUs on a separate stream.
 //
 // Promise: as communicator.h says, for tensors of `device`, of any dtype that NCCL knows. Its
 // operations can be captured in a CUDA graph with the stream that they are called on.
@@ -10,13 +10,13 @@
 // The operation holds its tensors until Wait(), so their memory is not given to other work
 // meanwhile. The second event also tells Poll() that the operation is done. Events are used again.
 //
-// What is captured into a graph is not in the flight record, because it does not run yet, and because
-// a capture may fail on one rank alone: Replay() records the replays.
+// Collectives that are captured into a graph are not in the flight record, because they do not run yet, and because a
+// capture may fail on one rank alone. Replay() records the replays.
 //
-// Allocate(): up to 16 MiB come from ncclMemAlloc, in a symmetric window of all ranks. An all-reduce of
-// 1 MiB took 0.75 of torch.distributed's time in plain memory on 2 and 4 H200, one of 4 MiB 0.88. From
-// 25 MiB on it took 0.97 of it on 2 but 1.06 on 4, and from 64 MiB on 1.1 to 1.3 on both, so larger
-// buffers stay plain. (Registration without a window made no difference to the all-reduce.)
+// Allocate(): buffers of up to 16 MiB come from ncclMemAlloc and lie in a symmetric window of all ranks. There an
+// all-reduce of 1 MiB took 0.75 of the time that torch.distributed takes in plain memory on 2 and 4 H200, and one of 4
+// MiB took 0.88. From 25 MiB on it took 0.97 on 2 but 1.06 on 4, and from 64 MiB on 1.1 to 1.3 on both, so larger
+// buffers stay in plain memory. (Registration without a window made no difference to the all-reduce.)
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// Doing something on all ranks, or failing on all of them.
+// Does something on all ranks, or fails on all of them.
 #pragma once
 
 #include <cstdint>

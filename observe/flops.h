@@ -1,4 +1,4 @@
-// Floating-point operations of what a model computes, counted while it runs.
+// Counts the floating-point operations that a model computes while it runs.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
-// MetricsRing: figures of a step, read from the device a few steps late, so that nobody waits.
+// MetricsRing: reads the figures of a step from the device a few steps later, so that nobody waits.
 //
-// Promise: what Push takes comes out of Pop in the same order. On a GPU Push only enqueues a copy
-// into pinned memory, and Pop gives out a step once kLag further steps have begun, by when it is
-// done.
+// Promise: Pop returns what Push took, in the same order. On a GPU Push only enqueues a copy into pinned memory. Pop
+// returns a step when kLag further steps have begun; the copy is done by then.
 //
 // Invariant: Pop's results depend on the step number alone, not on time, so all ranks see the same
 // figures at the same step.

@@ -1,6 +1,6 @@
 // PeakMemory: the most memory that tensors took on a GPU, in each phase of a step.
 //
-// A replayed graph takes none beyond what its capture set aside, so steps that run eagerly are watched.
+// A replayed graph takes no memory beyond what its capture reserved, so only steps that run eagerly are measured.
 #pragma once
 
 #include <c10/core/Device.h>

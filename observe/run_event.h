@@ -1,12 +1,12 @@
-// RunEvent: what a run tells of itself while it trains.
+// RunEvent: what a run reports while it trains.
 //
-// The loop emits events and formats no text; what becomes of them is each sink's own (observe/sinks/). A new sink is a
-// file there and a line of trainer/run/sinks.cc.
+// The loop emits events and formats no text. Each sink decides what becomes of the events (observe/sinks/). A new sink
+// is a file there and a line of trainer/run/sinks.cc.
 //
 // Invariants:
-//   1. An event costs the loop no wait for the device: what is in it was there already.
-//   2. RunStarted is the first; RunStopped or RunDone, where there is one, the last.
-//   3. Each rank emits events; sinks of what only one is to tell are rank 0's.
+//   1. An event never makes the loop wait for the device: its values were already on the host.
+//   2. RunStarted is the first event. If there is a RunStopped or RunDone, it is the last.
+//   3. Each rank emits events. Sinks that only one rank needs are rank 0's.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// StepClock: how long steps take, and what they spend it on; of the device where there is one, so that
-// nothing waits in order to be measured.
+// StepClock: how long steps take, and how the time divides among their phases. If there is a device, it is the
+// device's time, so that nothing waits in order to be measured.
 //
 // Invariants:
 //   1. A step is cut into phases by Mark(). What the device does from one mark to the next belongs to the

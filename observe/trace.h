@@ -1,4 +1,4 @@
-// What host and device did, when, as a Chrome trace (chrome://tracing, ui.perfetto.dev).
+// Writes a Chrome trace (chrome://tracing, ui.perfetto.dev) of what host and device did, and when.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -9,12 +9,13 @@
 //   2. write everything
 //   3. fsync the file: the name must not come before the content
 //   4. rename it to PATH
-//   5. fsync the folder: only then is the new name on the disk. It was opened before 4: whoever waits for
-//      the file may rename the folder as soon as it is there, as rank 0 does with a checkpoint's
-// What is large goes past the page cache in pieces (O_DIRECT), each while the next is being made: 1.49 GB
-// from a GPU in 0.80 to 0.86 s where `dd bs=16M oflag=direct` takes 0.83 to 0.84 s, and with the page cache
-// 1.4 to 1.7 s.
-// A process that is killed between 1 and 4 leaves PATH.tmp.PID behind, for RemoveTornWrites() to remove.
+//   5. fsync the folder: only then is the new name on the disk. The folder was opened before step 4, because whoever
+//      waits for the file may rename the folder as soon as the file is there. Rank 0 does this with a checkpoint's
+//      folder
+// Large content does not go through the page cache (O_DIRECT). It is written in pieces, and each piece is written
+// while the next is made. 1.49 GB from a GPU take 0.80 to 0.86 s, where `dd bs=16M oflag=direct` takes 0.83 to 0.84 s.
+// With the page cache they take 1.4 to 1.7 s.
+// A process that is killed between 1 and 4 leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/atomic_file_test.cc)
 //   no folder, no permission, disk full, write error -> Error (kCheckpoint) with the path and the

@@ -1,4 +1,4 @@
-// Where this user's programs keep what they can make again.
+// The folder where this user's programs keep data that they can make again.
 #pragma once
 
 #include <string>

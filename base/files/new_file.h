@@ -1,13 +1,13 @@
-// A file that replaces another once it is finished, for what can be made again, such as caches.
+// A file that replaces another when it is finished. It is for data that can be made again, such as caches.
 //
-// Promise: `path` is what it was until Finish() renames the new file to it, so readers find one of the two,
-// whole. What is not finished is removed. Nothing is synced: after a power cut `path` may hold anything, and
-// its readers need checksums (base/files/atomic_file.h is for what has to survive).
+// Promise: `path` does not change until Finish() renames the new file to it, so readers find one of the two, and find
+// it whole. A file that is not finished is removed. Nothing is synced: after a power cut `path` may hold anything, so
+// its readers need checksums. For data that must survive, use base/files/atomic_file.h.
 //
 // Protocol:
-//   1. make PATH.??????, new, with a name that nobody else has, for its owner alone to read
+//   1. make PATH.??????, a new file with a name that nobody else has, which only its owner can read
 //   2. write everything
-//   3. close it, since some file systems say only then what they could not keep
+//   3. close it, because some file systems only then report what they could not keep
 //   4. rename it to PATH
 // A process that is killed between 1 and 4 leaves PATH.?????? behind.
 //

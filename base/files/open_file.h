@@ -1,7 +1,7 @@
-// Opening plain files, whatever lies at their place.
+// Opens plain files, and refuses anything else that lies in their place.
 //
-// Promise: it never waits, as opening a pipe would, and what it opens is a plain file. Of a run's own files none of the
-// last names may be a link, so that nothing outside the run's folder is read or written for it.
+// Promise: opening never waits (opening a pipe could wait), and only a plain file is opened. Inside a run's folder no
+// name below the folder may be a link, so that nothing outside the folder is read or written.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/open_file_test.cc)
 //   there is no such file, or no permission -> no descriptor, and the system's reason -> OpenFile.SaysWhyThereIsNone

@@ -1,8 +1,9 @@
-// Where a user wants a result: a file, or what is no plain file (a pipe, a device, /dev/stdout).
+// Where a user wants a result: a plain file, or something else (a pipe, a device, /dev/stdout).
 //
-// Promise: a plain file is replaced once the new one is whole (base/files/atomic_file.h), and so is the one that a link
-// leads to; the link stays. Through what is no plain file, and through what this process has open already (/dev/stdout,
-// /dev/fd/5), the bytes are written as they come; it is never replaced. No disk's device is written to.
+// Promise: a plain file is replaced when the new one is whole (base/files/atomic_file.h). If a link leads to the file,
+// the file is replaced and the link stays. Anything that is not a plain file, or that this process has already opened
+// (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to it as they come. The device of a disk is never
+// written to.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/output_target_test.cc)
 //   no folder, no permission, a folder, a disk, links in a circle -> Error (kCheckpoint), before there is work that

@@ -1,4 +1,4 @@
-// Files and folders as they were found: opened to be read at any place, and told from what they are later.
+// Files and folders that are opened to be read at any place, and that are recognised if they have changed later.
 #pragma once
 
 #include <sys/stat.h>

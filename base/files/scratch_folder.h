@@ -1,10 +1,11 @@
-// ScratchFolder: a folder for temporary files, in memory unless another place is given, which goes with its owner.
+// ScratchFolder: a folder for temporary files. It lies in memory unless another place is given, and ends with its
+// owner.
 //
-// Promise: it is removed with all that is in it when its owner ends, and where its owner was killed, when the
-// next one begins.
+// Promise: the folder is removed with its content when its owner ends. If the owner was killed, the next ScratchFolder
+// removes it when it begins.
 //
-// How: PARENT/lockstep-scratch-XXXXXX, locked with flock() as long as its owner lives. Whoever makes one removes those
-// of the same user that nobody locks.
+// How: the folder is PARENT/lockstep-scratch-XXXXXX. Its owner locks it with flock() as long as the owner lives. Each
+// new ScratchFolder removes those folders of the same user that nobody locks.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/scratch_folder_test.cc)
 //   there is no /dev/shm, or it is full -> path() is empty -> ScratchFolder.DoesWithout

@@ -1,15 +1,14 @@
 // Tar archives: where the files in one lie.
 //
-// Promise: VisitTar() gives every regular file that Python's tarfile finds, in the archive's order, with
-// its whole name, and where its bytes begin. Formats: ustar, GNU (long names, sizes of 8 GiB and more in
-// base 256), pax (path and size of a member's own records), and that of Unix's version 7. Folders, links,
-// devices and members of other types are passed over; so is a pax archive's global header.
+// Promise: VisitTar() gives every regular file that Python's tarfile finds, in the archive's order, with its whole
+// name and the place where its bytes begin. It reads these formats: ustar, GNU (long names, sizes of 8 GiB and more in
+// base 256), pax (path and size of a member's own records), and that of Unix's version 7. It skips folders, links,
+// devices and members of other types, and a pax archive's global header.
 //
 // Invariants:
-//   1. Headers are read, files are not: one read of 8 KiB or less for each member, two for a long name.
-//   2. Every header's checksum is compared; every member ends within the archive; the archive ends with
-//      a block of zeros, by which a whole one is told from one that was cut between two members. What
-//      comes behind that block is not looked at.
+//   1. Headers are read, and files are not: one read of 8 KiB or less for each member, two for a long name.
+//   2. Every header's checksum is compared, and every member ends within the archive. The archive ends with a block of
+//      zeros, which shows that it was not cut between two members. Bytes after that block are ignored.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/tar_index_test.cc)
 //   an empty file, a compressed archive, no archive -> Error (kData) with path

@@ -1,7 +1,7 @@
-// Autocast: how this thread rounds what matrix products and convolutions read. LibTorch keeps it.
+// Autocast: how this thread rounds the inputs of matrix products and convolutions. LibTorch keeps this state.
 //
-// Promise: a state is read and set as a whole, and a guard puts back all that it changed. Which
-// precision a run rounds to is trainer/step/precision.h's.
+// Promise: a state is read and set as a whole, and a guard restores all that it changed. trainer/step/precision.h
+// decides to which precision a run rounds.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// Whether work is being captured into a CUDA graph instead of done.
+// Says whether a CUDA graph is being captured, so that work is recorded and not done.
 #pragma once
 
 #include <c10/core/Device.h>

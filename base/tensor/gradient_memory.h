@@ -1,16 +1,19 @@
-// What a gradient's memory holds while a step adds up its gradients, so that the first of them can be
-// written over it: neither is the memory set to zero before, nor read by that one.
+// What the memory of a gradient holds while a step adds up its gradients. It lets the first gradient of a step
+// overwrite the memory. The memory is then neither set to zero before nor read by the first gradient.
 //
-// Whoever owns the memory attaches one to each .grad and begins each step with Begin(). Then either
-//   - an operation that makes a gradient itself asks TakeOver() before it writes: true means that the gradient
-//     goes over what the memory holds, false that it is to be added; or
-//   - whoever can only add, as autograd does, calls ZeroIfUnset() first.
-// The first of these in a step calls the owner's `make_ready`. There may be no memory before it, and elsewhere
-// than in the step before: only from then on may it be touched. make_ready sets to zero what IsToBeZero(), at
-// best with its neighbours; what TakeOver() was asked for first in the last step is left as it is. Before the
-// step's sums are read, ZeroIfUnset() sees to those that no gradient came for.
+// The owner of the memory attaches a GradientMemory to each .grad and begins each step with Begin(). Then there are
+// two cases:
+//   - An operation that makes a gradient itself asks TakeOver() before it writes. If the answer is true, the gradient
+//     overwrites the memory. If it is false, the operation adds the gradient.
+//   - Code that can only add, like autograd, first calls ZeroIfUnset().
+// The first of these calls in a step calls the owner's `make_ready`. Before that call there may be no memory, and the
+// memory may lie at another place than in the step before, so nobody may touch it. make_ready sets to zero what
+// IsToBeZero(), if possible together with its neighbours. It leaves memory as it is if TakeOver() was the first call
+// for it in the last step. Before the step's sums are read, ZeroIfUnset() sets to zero those for which no gradient
+// came.
 //
-// The sums are those of zeroing all and adding, but for the order in which a product that adds may sum.
+// The sums are the same as with zeroing everything and adding. Only the order may differ in which a product that adds
+// sums up.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// For tests: what an error says.
+// For tests: gets the message of an error.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,49 +1,48 @@
-// Reducer: the gradients of all ranks, summed while backward is still running.
+// Reducer: sums the gradients of all ranks while backward is still running.
 //
-// Promise: after Wait(), and until ReleaseGradients(), every parameter's gradient, and scalars(), hold the sum
-// over all ranks of what each rank accumulated since Begin(), the same bits on every rank. With `shard`, once the
+// Promise: after Wait(), and until ReleaseGradients(), every parameter's gradient, and scalars(), hold the sum over
+// all ranks of what each rank accumulated since Begin(). The bits are the same on every rank. With `shard`, when the
 // layout is settled, a rank holds only its part of that sum: the gradients of its shards().
 //
 // Invariants:
 //   1. Every parameter's .grad is a view into a flat bucket, from construction on.
-//   2. Buckets are filled in the order in which gradients arrive: at first in reverse order of the
-//      parameters, which is about that; from SettleLayout() on in the order that was seen. The first
-//      bucket takes up to first_bucket_bytes, the others up to bucket_bytes; a parameter that is
-//      larger gets a bucket of its own. Each dtype has its own.
-//   3. Buckets are reduced in the same order on every rank: bucket i only once bucket i - 1 is
-//      under way.
+//   2. Buckets are filled in the order in which gradients arrive. At first this is assumed to be the reverse order of
+//      the parameters. From SettleLayout() on it is the order that was seen. The first bucket takes up to
+//      first_bucket_bytes, the others up to bucket_bytes. A parameter that is larger gets a bucket of its own. Each
+//      dtype has its own buckets.
+//   3. Buckets are reduced in the same order on every rank: the reduction of bucket i starts only after that of bucket
+//      i - 1.
 //   4. scalars() lies in bucket 0, so it travels with the first collective of the step and costs
 //      none; only with `shard` or `reduce_dtype` it has a collective of its own, in float32.
-//   5. A bucket is as many equal slices as there are ranks, slice i being rank i's shard. Everything
-//      that is computed of all gradients, like their norm, is computed slice by slice in the same
-//      order with and without `shard`, so that both give the same bits wherever the communicator's
-//      ReduceScatterSum gives those of its AllReduceSum (MPI's does).
+//   5. A bucket has as many equal slices as there are ranks, and slice i is rank i's shard. A value that is computed
+//      from all gradients, like their norm, is computed slice by slice in the same order with and without `shard`.
+//      Both therefore give the same bits if the communicator's ReduceScatterSum gives the bits of its AllReduceSum
+//      (MPI's does).
 //   6. Nothing waits for the device, so a step can be captured in a CUDA graph.
-//   7. Gradients that an operation wrote itself in the last step are not set to zero for this one, but written
-//      over (base/tensor/gradient_memory.h).
-//   8. Where there is one rank, gradients take no memory between ReleaseGradients() and the first of their
-//      bucket in the next step: forward's activations can have it. Only bucket 0 keeps its own, and the
-//      memory for reduce_dtype stays.
+//   7. If an operation wrote a gradient itself in the last step, this step does not set that gradient to zero but
+//      overwrites it (base/tensor/gradient_memory.h).
+//   8. With one rank, the gradients of a bucket take no memory between ReleaseGradients() and the first of them in the
+//      next step, so forward's activations can use that memory. Only bucket 0 keeps its memory, and the memory for
+//      reduce_dtype stays.
 //
 // A step, in order:
-//   1. Begin(): gradients count as zero, and scalars are
+//   1. Begin(): gradients and scalars count as zero
 //   2. forward and backward of each micro-batch but the last: gradients add up locally
 //   3. scalars() gets its values
-//   4. ReduceDuringBackward(), then the last backward: each AccumulateGrad's hook counts its bucket
-//      down, and a full bucket goes to the communicator. A rank that has no last micro-batch calls
-//      ReduceNow() instead
-//   5. Finish(): what has not been sent is sent
-//   6. Wait(): what is under way is waited for (on the GPU: by the current stream, not by the host).
-//      In the first step, once every rank is known to have come so far, SettleLayout() follows
-//   7. Norm(), where it decides about the update
-//   8. for each stage, which is buckets until they are kStageBytes together, or kMostStageBuckets: Wait(stage),
-//      the update of shards(stage), GatherParameters(stage). Where nothing has to be known of all gradients
-//      first, the updates of the first stages so hide the collectives of the last, which begin when there is
-//      no backward left to hide them
+//   4. ReduceDuringBackward(), then the last backward: the hook of each AccumulateGrad counts down its bucket, and a
+//      full bucket goes to the communicator. A rank that has no last micro-batch calls ReduceNow() instead
+//   5. Finish(): sends what has not been sent
+//   6. Wait(): waits for the collectives that are running (on a GPU the current stream waits, and not the host). In
+//      the first step SettleLayout() follows when every rank is known to have come this far
+//   7. Norm(), if the decision about the update needs it
+//   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of
+//      buckets that are kStageBytes together, or kMostStageBuckets. If the update does not depend on all gradients,
+//      the updates of the first stages overlap with the collectives of the last ones, which begin when no backward is
+//      left to overlap with them
 //   9. ReleaseGradients()
-//  10. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives are
-//      under way while the caller prepares the next step
-// A rank that cannot go on with the step calls GiveUp(), so that no other waits for it.
+//  10. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives run while the caller
+//      prepares the next step
+// A rank that cannot go on with the step calls GiveUp(), so that no other rank waits for it.
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reduce/reducer_test.cc)
 //   a parameter got no gradient on this rank -> Error (kUsage) from Finish(), naming it; with

@@ -1,5 +1,4 @@
-// What a test that is linked with mpi_test_main.cc runs on: some ranks, and where each has a GPU,
-// those too.
+// What a test that is linked with mpi_test_main.cc runs on: some ranks, and, if each rank has a GPU, those GPUs.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// What the ranks' flight records say when they are laid side by side.
+// Compares the ranks' flight records and says what they show.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,8 @@
-// Dataset: samples by number, whatever they are stored in.
+// Dataset: samples that are read by their number, whatever they are stored in.
 //
-// Promise: size() and spec() never change; Read() may be called from many threads at once and gives
-// the same bytes for the same index and epoch every time. A reader of a format checks a whole file when
-// it opens it, so that a bad row is an error at the start and not in the middle of a night; images are
-// looked at when they are read (data/images/image_dataset.h).
+// Promise: size() and spec() never change. Many threads may call Read() at once, and it gives the same bytes for the
+// same index and epoch every time. A reader of a format checks a whole file when it opens it, so a bad row is an error
+// at the start and not in the middle of a night. Images are checked when they are read (data/images/image_dataset.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// What the readers of small formats share: whole files, and a data set that lies in memory.
+// Parts that the readers of small formats share: they read whole files, and keep a data set in memory.
 #pragma once
 
 #include <cstddef>

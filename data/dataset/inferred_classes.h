@@ -1,4 +1,4 @@
-// Classes that are found by the labels: the greatest one and those below it.
+// Finds the number of classes from the labels: the classes are the greatest label and all below it.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// SampleRandom: random numbers that depend on a sample and nothing else.
+// SampleRandom: random numbers that depend only on the sample.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// SkipBad: a data set in which another sample stands for each one that cannot be read.
+// SkipBad: a data set that replaces each sample that cannot be read with another sample.
 //
-// Promise: which sample stands for which depends on the seed, the epoch and the index alone, and it is
-// one of this data set. Each bad sample is reported once; with more than `limit` of them, those that
-// were only read ahead included, Read() throws.
+// Promise: which sample replaces which depends only on the seed, the epoch and the index, and the replacement is a
+// sample of this data set. Each bad sample is reported once. If there are more than `limit` of them, Read() throws;
+// samples that were only read ahead count, too.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset/skip_bad_test.cc)
 //   more than `limit` samples are bad, or every one that was tried -> Error (kData) with the last one's

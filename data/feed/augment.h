@@ -1,21 +1,21 @@
-// Augment: what changes a sample of pixels at random in training. Loaders draw it, the device does
-// it (trainer/ops/pixels/augment_pixels.h).
+// Augment: the random changes to a sample of pixels in training. Loaders draw the random numbers, and the device
+// applies the changes (trainer/ops/pixels/augment_pixels.h).
 //
-// Promise: draws depend on seed, epoch, sample and options alone, not on who draws them nor when.
-// They have nothing in common with the numbers that the sample's crop is drawn from.
+// Promise: draws depend only on seed, epoch, sample and options, not on which thread draws them or when. They are
+// independent of the numbers from which the sample's crop is drawn.
 //
 // Invariants:
 //   1. Colours, as torchvision's ColorJitter draws them: the four operations' order uniformly from
 //      all 24, each factor uniformly from its range. An operation without a range does nothing.
 //   2. Mixup (Zhang et al. 2018): the box is the whole image, a sample's share of it is drawn from
 //      Beta(a, a).
-//   3. CutMix (Yun et al. 2019), as torchvision's CutMix draws it: the box's area is 1 - Beta(a, a)
-//      of the image, its middle is any pixel, and what lies outside of the image is cut off; inside
-//      it a sample has no share, and in the loss as much as is left of its area in whole pixels.
+//   3. CutMix (Yun et al. 2019), as torchvision's CutMix draws it: the area of the box is 1 - Beta(a, a) of the image.
+//      The middle of the box is any pixel, and the part outside of the image is cut off. Inside the box the sample has
+//      no share. In the loss its share is the part of its area that is left, in whole pixels.
 //   4. With both, each is taken half of the time.
 //
-// The mixture of a micro-batch is that of its first sample, and the sample before the first is the
-// last. So which samples are mixed depends on how many ranks and micro-batches share a step;
+// A micro-batch uses the mixture of its first sample for all samples. Each sample is mixed with the one before it, and
+// the first with the last. Which samples are mixed therefore depends on how many ranks and micro-batches share a step;
 // nothing else does.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/augment_test.cc)

@@ -1,15 +1,15 @@
 // DeviceFeed: a loader's micro-batches on the device that trains.
 //
-// Promise: Next() returns the loader's micro-batches in order. On a GPU each is copied on a stream
-// of the feed's own while the batch before it is computed on; the host waits for the loader only.
+// Promise: Next() returns the loader's micro-batches in order. On a GPU the feed copies each micro-batch on its own
+// stream while the GPU computes on the one before. The host waits only for the loader.
 //
 // Invariants:
 //   1. On the CPU a batch is the loader's slot itself; nothing is copied.
-//   2. On a GPU there are two device slots, allocated at construction. The copy into a slot waits,
-//      on the device, for the work that was queued when its last batch was handed back by Next();
-//      that work's stream waits, on the device, for the copy.
-//   3. A loader slot is given back with a wait for its copy, which a loader thread does before it
-//      writes there again.
+//   2. On a GPU there are two device slots, allocated at construction. On the device, the copy into a slot waits for
+//      the work that was queued when Next() took back the slot's last batch. The stream of that work waits, on the
+//      device, for the copy.
+//   3. A loader slot is returned together with a wait for its copy. A loader thread waits before it writes to the slot
+//      again.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the loader throws -> Next() or Prefetch() throws the same -> data/feed/loader_test.cc

@@ -4,21 +4,21 @@
 // not depend on the number of threads nor on when a thread runs.
 //
 // Invariants:
-//   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are opened in order, together
-//      with the sampler's micro-batch, under one lock. A ticket is opened once no thread is needed for
-//      those before it, so there may be more threads than slots.
-//   2. A slot goes free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened
-//      only after ticket t - slots was released. The samples of an open slot are handed to threads in
-//      order, some of them at a time; the slot is ready when the last one is written.
-//   3. All slots are allocated in the constructor, pinned if asked for; nothing is allocated later
-//      but the sampler's index lists.
+//   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are opened in order, together with the
+//      sampler's micro-batch, under one lock. A ticket is opened when the tickets before it need no more threads, so
+//      there may be more threads than slots.
+//   2. A slot goes free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened only after ticket
+//      t - slots was released. The samples of an open slot are given to threads in order, some at a time. The slot is
+//      ready when the last sample is written.
+//   3. All slots are allocated in the constructor, pinned if asked for. Nothing is allocated later except the
+//      sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
-//   5. Of the threads the first working_ take work, the others are parked. How many that are is tuned
-//      in Next() (thread_tuner.h), from what has been read and waited for since it last was.
+//   5. The first working_ threads take work, and the others are parked. Next() tunes the number working_
+//      (thread_tuner.h), from what was read and how long training waited since the last tuning.
 //
-// Files are not read ahead of the threads that decode them. From a cold page cache on a virtual disk two
-// threads on two cores gave 0.72 of the images a second that a warm one gives, 0.75 where the system was
-// told 8 or 32 files ahead what to read, and 0.86 with eight threads, to which tuning goes.
+// Lockstep does not read files ahead of the threads that decode them. From a cold page cache on a virtual disk two
+// threads on two cores gave 0.72 of the images a second that a warm cache gives. They gave 0.75 when the system was
+// told 8 or 32 files ahead what to read. Eight threads gave 0.86, and the tuning finds this number of threads.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/loader_test.cc)
 //   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch; where

@@ -1,8 +1,8 @@
-// Normalized: another data set's pixels as the numbers that a model is fed.
+// Normalized: the pixels of another data set, converted to the numbers that the model gets.
 //
-// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. For
-// training on CPUs: loader threads do it while the pixels are in their cache, where the training thread would
-// have to stop for it.
+// Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. This is for
+// training on CPUs: the loader threads convert the pixels while they are in their cache, so the training thread need
+// not stop for it.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// Which samples this rank trains on, step by step, for ever.
+// Chooses the samples that this rank trains on, step by step, without end.
 //
-// Promise: over the ranks, every epoch takes each of `samples` samples exactly once (with
-// LastBatch::kDrop: each of the first steps_per_epoch * global_batch positions of the epoch's
-// order), in an order that differs from epoch to epoch. The samples of optimizer step s do not
-// depend on the number of ranks nor on the accumulation; only who takes them does.
+// Promise: over all ranks, every epoch takes each of `samples` samples exactly once, in an order that differs from
+// epoch to epoch. (With LastBatch::kDrop it takes each of the first steps_per_epoch * global_batch positions of the
+// epoch's order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation. Only
+// the rank that takes each sample depends on them.
 //
 // Invariants:
 //   1. Epoch e's order is Permutation(samples, seed, e); without shuffling it is 0, 1, 2, ...

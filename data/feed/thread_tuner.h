@@ -1,9 +1,8 @@
-// ThreadTuner: how many threads a loader lets work, from what the last ones achieved.
+// ThreadTuner: decides how many threads of a loader work, from what the last ones achieved.
 //
-// Promise: where samples are waited for although every thread is busy, more threads are tried, up to
-// `most`: threads that wait for a disk leave their cores to others. What a trial brings less than
-// kWorthwhile by is taken back, and not tried again for kPatience windows. Where nobody waits and
-// threads idle, one is laid off.
+// Promise: if training waits for samples although every thread is busy, the tuner tries more threads, up to `most`;
+// threads that wait for a disk leave their cores to others. If a trial brings less than kWorthwhile, the tuner takes
+// it back and does not try again for kPatience windows. If nobody waits and threads idle, the tuner stops one thread.
 //
 // Tests: data/feed/thread_tuner_test.cc, against machines with few cores, slow disks and slow models.
 #pragma once

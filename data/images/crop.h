@@ -1,4 +1,4 @@
-// Which part of an image is looked at.
+// Chooses the part of an image that a sample uses.
 #pragma once
 
 #include "data/dataset/sample_random.h"

@@ -1,4 +1,4 @@
-// A source of images that keeps the files' bytes in memory once they were loaded, as far as a budget goes.
+// A source of images that keeps the bytes of loaded files in memory, up to a budget.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
-// GpuDecoder: many JPEG files at once, decoded and cut to one size on a GPU (nvJPEG).
+// GpuDecoder: decodes many JPEG files at once on a GPU, and cuts them to one size (nvJPEG).
 //
-// Promise: what becomes of a file depends on the file, the box, the GPU and the version of nvJPEG, not on the
-// files beside it. Files that nvJPEG does not take are left to the caller.
+// Promise: the result for a file depends on the file, the box, the GPU and the version of nvJPEG, and not on the other
+// files. The decoder leaves files that nvJPEG does not take to the caller.
 //
 // Invariants:
 //   1. A decoder is used by one thread, on a stream of its own. Cut() returns when the pixels are in the
@@ -9,25 +9,25 @@
 //   2. Memory on the GPU is that of PyTorch's allocator, and only grows: 256 MiB of pixels at most, the
 //      results, and what nvJPEG takes.
 //
-// Protocol: nvJPEG decodes whole files, Huffman codes included, a kernel cuts and resizes
-// (data/images/resize_on_gpu.h), one copy brings the results to the host. From there they go their way as if a core
-// had made them, so that caches, bad samples and resuming are the same; the way back and forth takes 300 KB
-// of PCIe for an image of 224 x 224. The stream's priority is high: what trains must not keep these kernels
-// waiting.
+// Protocol: nvJPEG decodes whole files, including Huffman codes. A kernel cuts and resizes them
+// (data/images/resize_on_gpu.h), and one copy brings the results to the host. From there on they are treated as if a
+// CPU core had made them, so caches, bad samples and resuming work in the same way. The way to the host and back takes
+// 300 KB of PCIe for an image of 224 x 224. The stream has a high priority, so that training kernels do not keep these
+// kernels waiting.
 //
-// An H200 decodes, of files of 500 x 375 pixels in 62 KiB, 11,000 a second of 128 at once for two threads,
-// which a file keeps busy for 80 us (a core takes 900 us to decode and resize it). Beside ResNet-50, which
-// it trains with 3,993 images a second from two cores, that is 16 % of its time: 4,743 are trained with
-// where 14 cores decode, 1,998 where two do.
+// An H200 decodes 11,000 files a second (500 x 375 pixels in 62 KiB), with 128 at once for each of two threads. A file
+// keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. An H200 with two cores trains ResNet-50
+// on 3,993 images a second, and decoding takes 16 % of the GPU's time. It trains on 4,743 images a second if 14 cores
+// decode, and on 1,998 if two cores decode.
 //
-// Not used: the JPEG engines of an H100 and its like. Alone they decode 24,000 files a second for two
-// threads. But nvJPEG adds kernels for each file, on streams of its own, and each of them waits for those
-// that train: ResNet-50 came to 4,040 images a second with waits of 14 %, and beside kernels of 400 us they
-// stood still. They also noticed damage in 2 of 550 damaged files, where this decoder does in 115 and libjpeg
-// in 129.
+// The JPEG engines of an H100 and similar GPUs are not used. Alone they decode 24,000 files a second for two threads.
+// But nvJPEG adds kernels for each file, on separate streams, and each of these waits for the training kernels.
+// ResNet-50 reached only 4,040 images a second with waits of 14 %, and beside kernels of 400 us the engines stood
+// still. They also noticed damage in only 2 of 550 damaged files, where this decoder notices it in 115 and libjpeg in
+// 129.
 //
-// Pixels differ from ImageDecoder's by a grey level here and there (the inverse DCT), and where that one
-// reduces before the resize.
+// Some pixels differ from ImageDecoder's by a grey level (because of the inverse DCT). They also differ where
+// ImageDecoder reduces the image before the resize.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/gpu/gpu_decoder_test.cc)
 //   no GPU, no nvJPEG -> Unavailable() says why, the constructor throws Error (kUsage)

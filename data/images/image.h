@@ -1,4 +1,4 @@
-// Images in memory, as decoders give them and the resizer takes them.
+// Images in memory: decoders make them, and the resizer reads them.
 #pragma once
 
 #include <cstddef>

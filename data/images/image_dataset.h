@@ -1,17 +1,17 @@
 // Images as samples: JPEG and PNG files, decoded and cut to one size.
 //
-// Promise: what Read() gives depends on the file, the seed, the epoch and the sample's number alone, never
-// on the thread nor on what is kept in memory.
+// Promise: what Read() gives depends only on the file, the seed, the epoch and the sample's number. It does not depend
+// on the thread or on what is kept in memory.
 //
-// While training, each epoch sees another part of the image (RandomCrop in data/images/crop.h), mirrored half of
-// the time. Plain() sees the middle. Either is decoded, as far as it is needed, and resized with
-// antialiasing; with ImageCache::kDecoded the whole image is decoded at its own size, kept or not.
+// In training each epoch uses another part of the image (RandomCrop in data/images/crop.h), mirrored half of the time.
+// Plain() uses the middle. Read() decodes only the part that it needs and resizes it with antialiasing. With
+// ImageCache::kDecoded it decodes the whole image at its own size, whether the image is kept or not.
 //
-// What a thread needs to decode (data/images/image_decoder.h, data/images/resize.h) it keeps. With ImageOptions::gpu the
-// files that a GPU's decoder takes are decoded there, many at once (data/images/gpu_decoder.h); the others, and
-// those that it finds damaged, are for the thread.
+// Each thread keeps the objects that it needs to decode (data/images/image_decoder.h, data/images/resize.h). With
+// ImageOptions::gpu a GPU's decoder decodes the files that it takes, many at once (data/images/gpu_decoder.h). The
+// thread decodes the other files, and those that the GPU's decoder finds damaged.
 //
-// What a cache is worth is measured in data/feed/image_cache_bench.cc.
+// data/feed/image_cache_bench.cc measures what a cache gains.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
 //   files that cannot be listed as classes -> Error (kData) (data/images/image_source.h)

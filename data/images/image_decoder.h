@@ -5,15 +5,14 @@
 // of R, G and B. At full resolution they equal those of a decode of the whole file, bit for bit.
 //
 // Invariants:
-//   1. Nothing is kept from one file to the next but memory: not the tables of a JPEG either, which
-//      libjpeg itself would hand on to a file that lacks its own.
-//   2. Memory for pixels only grows. Nothing else is allocated but what libjpeg and libpng need.
-//   3. A JPEG is decoded to the last row that is needed: damage below it goes unseen. What is above
-//      or beside the box is parsed, and damage there is an error. A progressive JPEG and a PNG are
-//      read whole. Nor is damage seen that leaves as many bits as the decoder takes: libjpeg's
-//      quick path for sequential files takes a bad Huffman code for the end of a block, silently.
-//   4. Pixels lie as they are stored: data/images/orientation.h turns them. Gamma and colour profiles are
-//      ignored.
+//   1. The decoder keeps nothing from one file to the next except memory. It does not keep the tables of a JPEG
+//      either, which libjpeg itself would pass on to a file that lacks its own.
+//   2. Memory for pixels only grows. Nothing else is allocated except what libjpeg and libpng need.
+//   3. A JPEG is decoded to the last row that is needed, so damage below that row is not seen. The data above or
+//      beside the box are parsed, and damage there is an error. A progressive JPEG and a PNG are read whole. Damage is
+//      also not seen if it leaves as many bits as the decoder takes: libjpeg's quick path for sequential files
+//      silently treats a bad Huffman code as the end of a block.
+//   4. Pixels lie as they are stored: data/images/orientation.h turns them. Gamma and colour profiles are ignored.
 //
 // Protocol, JPEG:
 //   1. Open() reads the markers up to the first scan.
@@ -25,23 +24,23 @@
 //   4. Rows above are skipped (parsed, not transformed), the rows of the box and the support are
 //      read, the rest is abandoned.
 //
-// Upsampling is 'fancy' and the inverse DCT the accurate one. JDCT_IFAST makes crops 2 % faster and
-// moves a resized 224 x 224 image by 0.9 grey levels on average; plain upsampling 3 % and 1.0 (18
-// at most); both 5 % and 1.4. One core of an AVX-512 Xeon decodes, of files of 500 x 375 pixels in
-// 62 KiB at 4:2:0, 1,180 whole ones a second, 1,540 of RandomResizedCrop's boxes for 224 x 224, and
-// 1,440 whole ones for 100 x 100. 70 % of the time goes into Huffman codes, which are decoded from
-// the file's beginning to the last row that is needed, whatever the columns and the reduction.
+// Upsampling is 'fancy' and the inverse DCT is the accurate one. JDCT_IFAST makes crops 2 % faster and changes a
+// resized 224 x 224 image by 0.9 grey levels on average. Plain upsampling makes them 3 % faster and changes 1.0 levels
+// (18 at most). Both together give 5 % and 1.4 levels. One core of an AVX-512 Xeon decodes 1,180 whole files a second
+// (500 x 375 pixels in 62 KiB at 4:2:0), 1,540 of RandomResizedCrop's boxes for 224 x 224, and 1,440 whole files for
+// 100 x 100. Huffman codes take 70 % of the time. They are decoded from the file's beginning to the last row that is
+// needed, whatever the columns and the reduction.
 //
-// Colours: grey is repeated in R, G and B. CMYK and YCCK are taken as Adobe writes them, inverted,
-// with or without Adobe's marker, and multiplied: R = C K / 255 (PIL does both).
+// Colours: grey is repeated in R, G and B. CMYK and YCCK are read as Adobe writes them, inverted, with or without
+// Adobe's marker, and multiplied: R = C K / 255 (PIL does both).
 //
-// Of libjpeg's warnings these are errors, for it goes on with grey or with what is left: end of the
-// file, end of a scan's data, bad Huffman or arithmetic codes, lost restart markers, scans in an
-// impossible order. These are not: bytes between segments, unknown JFIF versions and Adobe
-// transforms, wrong spectral bounds in a sequential file. What follows the image is not looked at.
+// Some of libjpeg's warnings are errors here, because libjpeg goes on with grey or with what is left: end of the file,
+// end of a scan's data, bad Huffman or arithmetic codes, lost restart markers, scans in an impossible order. Other
+// warnings are not errors: bytes between segments, unknown JFIF versions and Adobe transforms, wrong spectral bounds
+// in a sequential file. Bytes after the image are ignored.
 //
-// Protocol, PNG: all of it is decoded, checksums included. A palette and grey become RGB, of 16
-// bits the upper 8 are kept, transparency is dropped and the colours stay as stored (as PIL does).
+// Protocol, PNG: the whole file is decoded, and its checksums are compared. A palette and grey become RGB. Of 16 bits
+// the upper 8 are kept, transparency is dropped, and the colours stay as stored (as PIL does).
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   an empty file, another format, no pixels, more than kMaxPixels -> Open() throws, one clear line

@@ -4,8 +4,8 @@
 // the order of their names, or in options.classes.
 //
 // Invariants:
-//   1. Only names are read when the folder is opened, and from the second time on only the times of
-//      change of folders, in which entries may have come or gone (data/images/index_cache.h).
+//   1. When the folder is opened, only names are read. From the second time on, only the times of change of the
+//      folders are read, because entries may have come or gone there (data/images/index_cache.h).
 //   2. A class may be a link to a folder; links to folders inside it are not followed, so that none leads
 //      in circles.
 //   3. Files and folders whose names begin with a dot are passed over.

@@ -1,15 +1,15 @@
-// ImageIndex: which images there are, in order, in memory or straight from a file that is mapped.
+// ImageIndex: which images there are, and their order. It lies in memory or in a file that is mapped.
 //
-// Promise: the same index from a file as from the columns that were written to it. A sample takes its
-// name's bytes and 8 more, in shards 16 to 20 beyond.
+// Promise: an index from a file equals the index from the columns that were written to the file. A sample takes the
+// bytes of its name and 8 more; in shards it takes 16 to 20 bytes in addition.
 //
 // Invariants:
-//   1. Samples of one class lie together, classes in the order of their names, samples in that of theirs
-//      (by folders, as std::filesystem::path compares); those without a label come last. Samples that
-//      have their label from a .cls member (kNumberedShards) lie in the shards' and archives' order.
-//   2. A file is: header, facts (what was listed, with stamps to compare), content. The two checksums
-//      (XXH3) cover all of it; content_hash() depends on the images' names and places alone, not on
-//      where they are mounted nor on times.
+//   1. Samples of one class lie together. Classes are in the order of their names, and so are the samples of a class
+//      (by folders, as std::filesystem::path compares). Samples without a label come last. Samples that have their
+//      label from a .cls member (kNumberedShards) are in the order of the shards and archives.
+//   2. A file has a header, facts (what was listed, with stamps to compare) and content. The two checksums (XXH3)
+//      cover all of it. content_hash() depends only on the images' names and places, and not on times or on where the
+//      images are mounted.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
 //   bytes of another version, cut short, changed anywhere -> FromFile() returns nothing

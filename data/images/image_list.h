@@ -1,4 +1,4 @@
-// ImageList: an index as a run sees it: its classes in the order of their labels.
+// ImageList: an index in the form that a run uses, with its classes in the order of their labels.
 #pragma once
 
 #include <cstdint>

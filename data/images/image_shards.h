@@ -1,13 +1,13 @@
 // Image shards: JPEG and PNG files in tar archives.
 //
-// Promise: one of two conventions, that of all shards together.
-//   kShards: a member's first folder is its class, as in a folder of images, and samples have the order
-//     that they would have there: that of classes and names, whichever shard they lie in. A name that is
-//     in two shards is two samples.
-//   kNumberedShards (WebDataset): 000123.jpg is a sample and 000123.cls its class, a decimal number as
-//     text, in the same shard, in front or behind. Up to the first dot the name is the sample's, the rest
-//     says what it is; other members are not looked at. Samples have the order of shards and members.
-// One .cls member tells the second convention.
+// Promise: all shards together follow one of two conventions.
+//   kShards: a member's first folder is its class, as in a folder of images. Samples have the order that they would
+//   have there, by classes and names, whichever shard they lie in. A name that is in two shards is two samples.
+//   kNumberedShards (WebDataset): 000123.jpg is a sample, and 000123.cls holds its class as a decimal number in text.
+//   The .cls member lies in the same shard, before or after the image. The part of the name before the first dot is
+//   the sample's name, and the rest says what the member is; other members are ignored. Samples have the order of
+//   shards and members.
+// One .cls member is enough to select the second convention.
 //
 // Invariants:
 //   1. Images are read by pread from where the index says. A shard whose size, time of change or inode is

@@ -1,11 +1,11 @@
-// ImageSource: encoded images by number, wherever they lie.
+// ImageSource: encoded images that are read by their number, from folders or shards.
 //
-// Promise: what is listed does not change while a source lives. Load() may be called from many threads
-// at once and gives a file's bytes or an error, never part of them or another's.
+// Promise: the list of images does not change while a source lives. Many threads may call Load() at once. It gives a
+// file's bytes or an error, and never a part of them or another file's bytes.
 //
-// A folder of class folders (data/images/image_folder.h) or tar files (data/images/image_shards.h), listed by several
-// threads, once: the list is kept for the next run (data/images/index_cache.h). Images of the same names have
-// the same numbers and labels in either.
+// The images lie in a folder of class folders (data/images/image_folder.h) or in tar files
+// (data/images/image_shards.h). Several threads list them once, and the list is kept for the next run
+// (data/images/index_cache.h). Images of the same names have the same numbers and labels in both.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
 //   no folder, no images, tar files beside folders, compressed ones -> Error (kData) naming it

@@ -1,10 +1,10 @@
-// Bytes of samples that are kept in memory once they have been made.
+// Bytes of samples that are kept in memory after they have been made.
 //
-// Promise: what is kept never changes and stays until the owner goes; what is kept of a sample is all of
-// it. Budgets are never exceeded, but for the 8 bytes that a table takes for each sample.
+// Promise: kept bytes never change and stay until the owner goes. A sample is kept whole or not at all. Budgets are
+// never exceeded, except by the 8 bytes that a table takes for each sample.
 //
-// Invariants: a reader takes no lock: it loads one pointer. Of two threads that make the same bytes one
-// keeps them. A machine without memory left is a budget that is spent.
+// Invariants: a reader takes no lock and loads one pointer. If two threads make the same bytes, one of them keeps
+// them. If the machine has no memory left, the budget counts as spent.
 #pragma once
 
 #include <atomic>

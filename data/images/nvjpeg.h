@@ -1,6 +1,6 @@
-// nvJPEG, NVIDIA's JPEG library, which is loaded when it is first asked for.
+// nvJPEG, NVIDIA's JPEG library. It is loaded when it is first needed.
 //
-// Why not linked: it does not come with PyTorch, and who decodes on the CPU does not need it.
+// It is not linked, because it does not come with PyTorch, and a user who decodes on the CPU does not need it.
 #pragma once
 
 #include <nvjpeg.h>

@@ -1,4 +1,4 @@
-// Orientation: how a camera says that its picture is to be turned before it is seen (EXIF, tag 0x0112).
+// Orientation: how a camera says that its picture must be turned before it is shown (EXIF, tag 0x0112).
 //
 // Promise: what Turn() writes is what Pillow's ImageOps.exif_transpose gives. Files without the tag, with a
 // value beyond 1 to 8 or with EXIF data that is damaged are not turned.

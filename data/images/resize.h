@@ -18,12 +18,12 @@
 //   3. Horizontal: the same sum, of columns now; no byte leaves its lane.
 //   4. Transposed back into the output. Mirroring is the order of the columns' filters.
 //
-// Arithmetic: all in integers. A weight is 16 bits and a product is cut to 8.8 bits; a sum of
-// products is 16 bits, half of the most that cutting can lose added at the start. Filters of 44 and
-// more pixels have small weights; those are scaled up by 2^shift, and runs of 8 products are summed
-// in 16 bits, the runs in 32. For n weights with c = n / 2^shift, cutting costs at most c / 512 grey
-// levels in a pass, and so does rounding the weights; c stays below 46, so both passes cost less
-// than 0.36. Rounding to 8 bits between them costs 0.5: together less than 1.
+// Arithmetic: all computation is in integers. A weight has 16 bits, and a product is cut to 8.8 bits. A sum of
+// products has 16 bits. Half of the most that cutting can lose is added at the start. Filters of 44 and more pixels
+// have small weights. These weights are scaled up by 2^shift. Runs of 8 products are summed in 16 bits, and the runs
+// in 32 bits. For n weights with c = n / 2^shift, cutting costs at most c / 512 grey levels in a pass, and so does
+// rounding the weights. c stays below 46, so both passes together cost less than 0.36 levels. Rounding to 8 bits
+// between the passes costs 0.5. The total is less than 1.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a box beyond the image, or a size below 1 -> undefined; callers check -> (none)

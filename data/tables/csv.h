@@ -1,18 +1,17 @@
 // CSV tables: rows of numbers and categories, one or more columns of which are the target.
 //
-// Promise: row i of the files, read one after the other, is sample i. What is fitted to the data (the
-// texts of categories, the means and standard deviations of numbers) is fitted to the training rows
-// alone, but the labels' texts are those of all rows of the training files; the same columns, given
-// again, make the same inputs and targets of the same row of any other file, whatever the order of its
-// columns where it has a header.
+// Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
+// categories, the means and standard deviations of numbers) come from the training rows alone. Only the labels' texts
+// come from all rows of the training files. Given the same columns again, the same row of any other file makes the
+// same inputs and targets, in any order of its columns if it has a header.
 //
-// An input holds the features in the order of the training files' columns: a number each, or for a
-// category one for each of its texts, 1 where the row has it and 0 elsewhere.
+// An input holds the features in the order of the training files' columns. A column of numbers is one number. A
+// category is one number for each of its texts: 1 where the row has the text and 0 elsewhere.
 //
 // Invariants:
 //   1. The files are mapped, not read; a sample takes four bytes for each of its columns, also for those of
 //      categories, which become ones and zeros in Read().
-//   2. Where nothing is to be fitted each file is parsed once.
+//   2. If no value has to be fitted to the data, each file is parsed once.
 //   3. Sums are in double; numbers that are not standardised are float from the start.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)

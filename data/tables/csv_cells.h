@@ -1,13 +1,13 @@
 // The cells of a CSV file, in order, as views of its text.
 //
-// Promise: cells are what RFC 4180 says and what Python's csv.reader finds: a cell in quotes may hold
-// delimiters and line breaks, and a quote as two; lines end in \n, \r\n or \r, the last one in nothing,
-// too. Beyond that, blank lines are no rows, spaces and tabs around a cell or its quotes do not belong to
-// it, and a byte order mark of UTF-8 is skipped. Other bytes are left as they are.
+// Promise: cells are what RFC 4180 says and what Python's csv.reader finds. A cell in quotes may hold delimiters and
+// line breaks, and two quotes stand for one. A line ends in \n, \r\n or \r, and the last line may end in nothing.
+// Beyond that, blank lines are not rows, spaces and tabs around a cell or its quotes do not belong to it, and a byte
+// order mark of UTF-8 is skipped. Other bytes stay as they are.
 //
 // Invariants:
-//   1. Each byte is looked at once or twice, however long lines and rows are, and only a quoted cell
-//      with quotes in it is copied.
+//   1. Each byte is read once or twice, however long lines and rows are. Only a quoted cell that contains quotes is
+//      copied.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
 //   a quote that is never closed, text behind a closed one -> Error (kData) with path and line

@@ -1,4 +1,4 @@
-// The files of a CSV table: what their columns are, and their rows in order.
+// The files of a CSV table: the role of each column, and the rows in order.
 #pragma once
 
 #include <cstdint>

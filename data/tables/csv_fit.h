@@ -1,4 +1,4 @@
-// What the training files of a CSV table hold.
+// The values that the training files of a CSV table determine.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which column of a CSV file is what.
+// The role of each column of a CSV file.
 #pragma once
 
 #include <cstdint>

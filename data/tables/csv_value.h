@@ -1,4 +1,4 @@
-// What one cell of a CSV table says.
+// The value of one cell of a CSV table.
 #pragma once
 
 #include <charconv>

@@ -2,12 +2,11 @@
 //
 // Promise: the words of a text, one after the other, are the text. They are the matches of
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-// (encoder.py of github.com/openai/gpt-2), \s being Unicode's White_Space.
+// (encoder.py of github.com/openai/gpt-2), where \s is Unicode's White_Space.
 //
-// Where a text may be cut: before white space that comes after something else. No match reaches over such
-// a place, for white space other than the first space begins no word but one of white space, and no match
-// before it looks beyond it: the one look ahead, (?!\S), is behind white space only. So the words of a
-// text are those of the two parts.
+// A text may be cut before white space that comes after another character. No match reaches over such a place: white
+// space other than the first space begins only a word of white space, and no match before it looks beyond it, because
+// the one look ahead, (?!\S), comes after white space only. The words of a text are those of the two parts.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/gpt2_words_test.cc)
 //   a text that is not UTF-8 -> BadText with the first byte that is wrong -> Gpt2Words.FindsBadUtf8

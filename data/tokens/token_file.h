@@ -1,5 +1,5 @@
-// llm.c's token files: a header of 256 32-bit numbers, of which the first three are the magic, the version and
-// the number of tokens; then 16-bit tokens. All little-endian.
+// llm.c's token files. A header has 256 32-bit numbers; the first three are the magic number, the version and the
+// number of tokens. 16-bit tokens follow. All numbers are little-endian.
 #pragma once
 
 #include <array>

@@ -1,17 +1,20 @@
 // A bundle: this program as one archive, for a machine that has nothing but a torch wheel.
 //
-// Promise: the archive unpacks to one folder that runs wherever it lies, on any machine of this architecture whose
-// glibc and libstdc++ are new enough and whose Python has the torch wheel that the program was linked with: one
-// process, or several by the mpirun that it brings. It holds no library that the wheels or glibc have, so each is
-// loaded once. The same program makes the same bytes. It is there whole or not at all, and replaces nothing.
+// Promise: the archive unpacks to one folder that runs at any place, on any machine of this architecture whose glibc
+// and libstdc++ are new enough and whose Python has the torch wheel that the program was linked with. It runs as one
+// process, or as several by the mpirun that it contains. It holds no library that the wheels or glibc have, so each
+// library is loaded once. The same program makes the same bytes. The archive is written whole or not at all, and
+// replaces nothing.
 //
-// How: what is bundled is /proc/self/exe, so a program with models of its own bundles itself.
-//   1. ldd tells which libraries the program, mpirun and orted need, and Open MPI's plugins; a plugin that needs
-//      others than these is one for a network, and is left out: a bundle is for one machine
-//   2. all but glibc's, the compiler's (libstdc++, libgcc_s: torch needs the machine's) and the wheels' are copied
-//   3. objdump tells which glibc and libstdc++ they need; that, and the wheels' libraries, versions and packages go
-//      into manifest.json, which the start script (launch/bundle/bundle_start.py) compares with the machine
-//   4. tar and gzip, in memory; the file gets its name when all of it is on the disk
+// How: the bundle contains /proc/self/exe, so a program with models of its own bundles itself.
+//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. A plugin that needs other
+//      libraries than these is a plugin for a network. It is left out, because a bundle is for one machine
+//   2. all libraries are copied, except those of glibc, of the compiler (libstdc++, libgcc_s: torch needs the
+//      machine's) and of the wheels
+//   3. objdump tells which glibc and libstdc++ the libraries need. This, and the wheels' libraries, versions and
+//      packages, go into manifest.json, which the start script (launch/bundle/bundle_start.py) compares with the
+//      machine
+//   4. tar and gzip work in memory; the file gets its name when all of it is on the disk
 //
 //   lockstep/lockstep             the start script
 //   lockstep/bin/                 the program, stripped; mpirun, orted

@@ -1,4 +1,4 @@
-// What a program needs of the machine that it runs on, as ldd, objdump and pip's records tell it.
+// Finds out what a program needs of the machine that it runs on, from ldd, objdump and pip's records.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bundle_test.py)
 //   a tool is not installed -> Error (kUsage) with the package that has it -> test_a_missing_tool_is_said

@@ -1,11 +1,13 @@
-// Lets a shared library be loaded where the newest of the functions that it names does not exist.
+// Lets a shared library be loaded on a machine that lacks the newest of the functions that the library names.
 //
-// Why: Debian 12's libevent names arc4random_buf, which glibc has since 2.36, for random numbers of its DNS client
-// alone. Open MPI needs libevent, and not that; without it what is built on Debian 12 runs with glibc 2.34.
+// Why: Debian 12's libevent names arc4random_buf, which glibc has since 2.36. libevent needs it only for random
+// numbers of its DNS client. Open MPI needs libevent, but not its DNS client. Without this reference a program that
+// was built on Debian 12 runs with glibc 2.34.
 //
-// How: the reference becomes a weak one, which the loader leaves at null where it finds nothing; and a version of glibc
-// that nothing else needs takes the name of one that something does. (Marked as weak it would be warned of in each
-// start.) So it is null everywhere, and a call would crash where it is tested, too.
+// How: the reference becomes a weak one, which the loader leaves at null if it finds no such function. The version of
+// glibc that only this reference needs is replaced by a version that another reference needs. (If that version were
+// only marked as weak, each start would print a warning.) The reference is therefore null everywhere, so a wrong call
+// would also crash on the machine where we test.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a function that is called after all -> the process crashes -> tests/bundle_test.py trains without it

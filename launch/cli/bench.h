@@ -1,4 +1,4 @@
-// What the commands of `lockstep bench` share: measurements on this machine, of which each says what it measures.
+// What the commands of `lockstep bench` share. They measure this machine, and each says what it measures.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a command of the command line is: a file of this folder that defines New...Command(), and a line of
+// A command of the command line consists of a file of this folder that defines New...Command(), and a line of
 // commands.inc.
 //
 //   class HelloCommand final : public LocalCommand {
@@ -16,8 +16,8 @@
 //     std::string name_;
 //   };
 //
-// A command of this process alone is a LocalCommand; one that the ranks of a job run together, so that -n goes with it,
-// is a RankCommand (launch/cli/rank_command.h).
+// A command that runs in this process alone is a LocalCommand. A command that the ranks of a job run together, so that
+// it accepts -n, is a RankCommand (launch/cli/rank_command.h).
 #pragma once
 
 #include <string>

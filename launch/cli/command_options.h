@@ -1,5 +1,5 @@
-// The options of a command: CLI11's, compiled once. CLI11 is all header, and costs each file that includes it eleven
-// seconds.
+// The options of a command. They wrap CLI11, so that it is compiled once: CLI11 consists of headers only, and costs
+// each file that includes it eleven seconds.
 //
 //   options.Add("RUN", run_dir_, "run folder").Required();
 //   options.Add("--last", last_, "collectives to print").Within(1, 4096).ShowDefault();

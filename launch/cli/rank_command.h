@@ -1,11 +1,12 @@
-// A command that the ranks of a job run together: each its part, with the same options.
+// A command that the ranks of a job run together. Each rank does its part, with the same options.
 //
 // Protocol of Run(), in each process of the command:
-//   1. with -n and the like: Check() the options and the config, start the command again as ranks
+//   1. with -n or a similar option: Check() the options and the config, start the command again as ranks
 //      (launch/job/start_job.h), and return the job's exit status
-//   2. else be a rank, or the only one: Begin(), meet the others, compare program and command, RunAsRank(), and leave
-//      together
-// What fails on every rank is said by rank 0 alone; what fails on one rank is said there, and ends the others.
+//   2. otherwise this process is a rank, or the only one: Begin(), meet the others, compare program and command,
+//      RunAsRank(), and leave together
+// If something fails on every rank, rank 0 alone prints it. If it fails on one rank, that rank prints it, and the
+// others end.
 #pragma once
 
 #include <string>

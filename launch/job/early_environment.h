@@ -1,14 +1,14 @@
-// What the environment holds before the first library is initialised.
+// Sets environment variables before the first library is initialised.
 //
-// LibTorch's threads wait for each other in OpenMP's barriers, by libgomp's default a millisecond awake. Where other
-// processes have the cores, the one that a thread waits for may not run meanwhile: the README's first training on one
-// process, 0.4 s alone, took 61 to 89 s beside four busy processes on two cores, nearly all of it in barriers, and takes
-// 5.3 to 5.9 s where they sleep after some microseconds (OMP_WAIT_POLICY=passive: 4.8 to 6.2 s, but alone 3.5 times as
-// long). Alone it makes 6 % fewer samples a second. libgomp reads GOMP_SPINCOUNT in its constructor, and no library's
-// API sets it later.
+// LibTorch's threads wait for each other in OpenMP's barriers. By libgomp's default they wait a millisecond without
+// sleeping. If other processes have the cores, the thread that they wait for may not run in that time. The README's
+// first training on one process takes 0.4 s alone. Beside four busy processes on two cores it took 61 to 89 s, nearly
+// all of it in barriers. If threads sleep after some microseconds, it takes 5.3 to 5.9 s (with OMP_WAIT_POLICY=passive
+// 4.8 to 6.2 s, but alone 3.5 times as long). Alone it then makes 6 % fewer samples a second. libgomp reads
+// GOMP_SPINCOUNT in its constructor, and no library's API sets it later.
 //
-// How: the program starts itself again with the variable, before anything is initialised (.preinit_array, System V ABI),
-// which takes some milliseconds. Process, arguments, files and signals stay what they are.
+// How: the program starts itself again with the variable, before anything is initialised (.preinit_array, System V
+// ABI). This takes some milliseconds. Process, arguments, files and signals stay the same.
 //
 // what can fail -> what the user sees -> the test that shows it
 //   the user has said how to wait (OMP_WAIT_POLICY, GOMP_SPINCOUNT) -> it is left to him

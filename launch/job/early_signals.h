@@ -1,7 +1,7 @@
 // Signals that come before main() has begun.
 //
-// A program that links LibTorch spends a third of a second on loading it, and a signal that asks a run to stop would
-// end the process in that time. From before the first library's constructor on these wait: SIGUSR2, SIGTERM, SIGHUP,
+// A program that links LibTorch needs a third of a second to load it. In that time a signal that asks a run to stop
+// would end the process. From before the first library's constructor on, these signals wait: SIGUSR2, SIGTERM, SIGHUP,
 // SIGINT (.preinit_array, System V ABI).
 #pragma once
 

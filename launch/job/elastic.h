@@ -1,7 +1,7 @@
-// Elastic: what is left of the machines and GPUs of a job that failed, for it to go on with.
+// Elastic: finds the machines and GPUs of a failed job that still work, so that the job can go on with them.
 //
-// How: each machine is asked for a sign of life, and each GPU of this machine copies and compares in a process of its
-// own, all at once, with a time limit: what is broken may also hang.
+// How: each machine is asked for a sign of life. Each GPU of this machine copies and compares data in a process of its
+// own. All run at once with a time limit, because a broken GPU or machine may also hang.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a GPU is broken -> it is left out -> tests/restart_test.py, test_a_gpu_that_breaks

@@ -1,14 +1,14 @@
 // Job: this process among the ranks that were started together.
 //
-// Promise: a process that mpirun or Slurm started is a rank of its job, any other is alone and
-// never touches MPI. A rank does not outlive the mpirun that started it, nor the other ranks.
+// Promise: a process that mpirun or Slurm started is a rank of its job. Any other process runs alone and never uses
+// MPI. A rank does not outlive the mpirun that started it, nor the other ranks.
 //
 // Invariants:
 //   1. Leave() is the only good way out: every rank finalises MPI and exits with the same status.
-//   2. Fail() is the way out of a rank with an error of its own: it says it, tells the others' watchdogs
-//      (comm/watch/watchdog.h) and exits at once, with no MPI_Finalize, which mpirun takes for a failure:
-//      it ends the other ranks within about two seconds and returns this rank's status.
-//   3. A rank is watched from when the ranks have met to its last collective.
+//   2. Fail() is the way out of a rank with an error of its own. The rank prints the error, tells the others'
+//      watchdogs (comm/watch/watchdog.h) and exits at once, without MPI_Finalize. mpirun treats this as a failure: it
+//      ends the other ranks within about two seconds and returns this rank's status.
+//   3. A rank is watched from the moment when the ranks have met to its last collective.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   more ranks than GPUs, or CUDA asked for where there is none -> Error (kUsage) on every rank

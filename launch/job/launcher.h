@@ -1,4 +1,4 @@
-// Launcher: who started this process, from the variables that it left.
+// Launcher: finds out who started this process, from the environment variables that the launcher set.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/job/launcher_test.cc)
 //   MPICH's or Intel's mpiexec, whose ranks cannot meet through Open MPI -> Error (kUsage)

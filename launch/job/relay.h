@@ -1,10 +1,10 @@
-// Relay: what a job writes to standard output and error, on its way to this process's.
+// Relay: passes what a job writes to standard output and error on to this process's own streams.
 //
-// Promise: the job is never held up nor ended by a stream that is full or closed or whose reader has left. Signs
-// (launch/job/sign.h) are taken out. What the job's launcher says before the ranks have met is held back: either they
-// meet, and it follows, or it is why they did not, which the caller says in a line of its own.
+// Promise: a stream that is full or closed, or whose reader has left, never delays or ends the job. The relay removes
+// signs (launch/job/sign.h). It holds back what the job's launcher prints before the ranks have met. If they meet, it
+// prints this text. If they do not meet, the text is the reason, and the caller prints it in a line of its own.
 //
-// How: a thread for each of two pipes. Lines of ours, "lockstep: ...", always go on at once.
+// How: there is a thread for each of two pipes. Lines of ours, "lockstep: ...", always go on at once.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
-// Restarts: whether a job that failed is started again, and when.
+// Restarts: decides whether a job that failed is started again, and when.
 //
-// Promise: what would only fail again is not: a wrong command or config, bad data, what its user ended, and a job
-// that has failed three times without getting any further.
+// Promise: a job that would only fail again is not started again. These are jobs with a wrong command or config or bad
+// data, jobs that their user ended, and jobs that have failed three times without getting any further.
 //
 // (launch/job/restarts_test.cc; with real jobs tests/restart_test.py)
 #pragma once

@@ -1,7 +1,7 @@
-// Signs: what a job's rank 0 lets the process know that supervises it.
+// Signs: messages from a job's rank 0 to the process that supervises the job.
 //
-// They go through standard error, between control characters, as that is the one way that leads through every launcher
-// and from every machine; launch/job/relay.h takes them out.
+// They go through standard error, between control characters, because no other way leads through every launcher and
+// from every machine. launch/job/relay.h removes them from the output.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A Slurm job script that trains, is told before its time is over, and has itself started again.
+// A Slurm job script that trains, gets a warning before its time is over, and submits itself again.
 //
 // (tests/slurm_test.py runs what it makes in a real Slurm)
 #pragma once

@@ -1,12 +1,13 @@
 // Starting a command again as the ranks of a job (-n, --hosts), or under a supervisor that restarts it (--restarts).
 //
 // Protocol:
-//   1. the process that the user started says what is wrong with the command line and the config, once and fast
-//   2. it hands down to the ranks, in the environment, what only it can know: when the command began, when it is to
-//      have ended, and whether a terminal shows what it prints
-//   3. mpirun starts this program with the same words, but for those about starting, on each rank
-//   4. a supervisor waits for it (launch/job/supervised_job.h) and starts it again where --restarts allows that; with
-//      --elastic on the machines and GPUs that still work
+// Protocol:
+//   1. the process that the user started checks the command line and the config, and prints any mistake once and fast
+//   2. it passes to the ranks, in the environment, what only it can know: when the command began, when it must have
+//      ended, and whether a terminal shows what it prints
+//   3. mpirun starts this program with the same words on each rank, except for the options about starting
+//   4. a supervisor waits for it (launch/job/supervised_job.h) and starts it again if --restarts allows that; with
+//      --elastic it uses the machines and GPUs that still work
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   -n inside mpirun, more ranks than --hosts has room for, a config that is a pipe -> Error (kUsage)

@@ -1,13 +1,13 @@
-// StopSignals: what the signals that this process gets ask its run for.
+// StopSignals: what the signals that this process gets ask its run to do.
 //
-//   SIGUSR2, SIGTERM, SIGHUP   stop after a step, to go on another time
-//   SIGINT                     the same as its user's wish
-//   SIGTERM or SIGINT when one of them has come before end the process
-// A process that is no rank, was asked by another signal than SIGUSR2 and does not come to train within five seconds
-// ends. (docs/design.md, 'Starting and stopping', has the table.)
+//   SIGUSR2, SIGTERM, SIGHUP   stop after a step, to go on at another time
+//   SIGINT                     the same, because its user wants it
+//   SIGTERM or SIGINT ends the process if one of them has come before.
+// A process that is not a rank also ends if a signal other than SIGUSR2 asked it to stop and it does not begin to
+// train within five seconds. (docs/design.md, 'Starting and stopping', has the table.)
 //
-// A rank's SIGTERM its watchdog takes (comm/watch/watchdog.h), which asks TakeTerm(): mpirun sends it to end ranks that
-// would wait for one that has died.
+// In a rank the watchdog handles SIGTERM (comm/watch/watchdog.h) and asks TakeTerm(), because mpirun sends SIGTERM to
+// end ranks that would wait for a dead one.
 #pragma once
 
 #include "trainer/run/trainer.h"

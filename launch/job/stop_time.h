@@ -1,4 +1,4 @@
-// Times at which a run is to have ended, as users write them.
+// Times by which a run must have ended, as users write them.
 #pragma once
 
 #include <ctime>

@@ -1,21 +1,22 @@
 // Supervisor: the process that a user started, while the job that it started runs.
 //
-// Promise: whatever reaches this process ends the job in the way that loses least, and the job ends when this
+// Promise: every signal that reaches this process ends the job in the way that loses least, and the job ends when this
 // process does.
 //
 //   SIGUSR2, SIGTERM, SIGHUP   the job is asked to stop (SIGUSR2): its state is committed; status 75
 //   SIGINT (Ctrl-C)            likewise; status 130
-//   SIGTERM or SIGINT when one of them has come before, SIGQUIT
-//                              the job is ended at once; status 128 + the signal; once more, or where it has not
-//                              ended five seconds later, and it is killed
+//   SIGQUIT, or SIGTERM or SIGINT if one of these two has come before
+//                              the job is ended at once; status 128 + the signal. If the signal comes once more, or
+//                              the
+//                              job has not ended five seconds later, the job is killed
 //   SIGUSR1                    is passed on
-// A job that was asked by another signal than SIGUSR2 and does not come to train within five seconds is ended at once.
-// (docs/design.md, 'Starting and stopping', has the table.)
+// If another signal than SIGUSR2 asked a job to stop, and the job does not begin to train within five seconds, it is
+// ended at once. (docs/design.md, 'Starting and stopping', has the table.)
 //
-// How: these signals are blocked from the constructor on and taken one after the other, so none is lost. mpirun is
-// in a process group of its own, where the terminal's Ctrl-C, which it would end its ranks for, does not reach it. A
-// signal in mpirun's first moments would kill it, or those ranks that have no handler yet: SIGUSR2 waits until rank 0
-// says that all ranks have met (launch/job/sign.h).
+// How: these signals are blocked from the constructor on and taken one after the other, so none is lost. mpirun is in
+// a process group of its own, so that the terminal's Ctrl-C does not reach it; mpirun would end its ranks. A signal in
+// mpirun's first moments would kill mpirun, or those ranks that have no handler yet. SIGUSR2 therefore waits until
+// rank 0 says that all ranks have met (launch/job/sign.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/endings_test.py)
 //   the job's program cannot be started -> Error (kUsage) -> launch/machine/child_process_test.cc

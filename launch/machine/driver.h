@@ -1,4 +1,4 @@
-// The NVIDIA driver, as far as a run needs to know it.
+// The facts about the NVIDIA driver that a run needs.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/driver_test.cc)
 //   the driver is too old for the CUDA that this program has -> Error (kUsage) -> Driver.TooOld

@@ -1,7 +1,7 @@
-// Findings: what `lockstep doctor` found out about what a run needs, on each rank, and how its user reads it.
+// Findings: what `lockstep doctor` found on each rank, and how it shows this to the user.
 //
-// Promise: what all ranks have alike is one line, with the figure of the rank that has least; what is amiss is
-// never left out, and names its ranks.
+// Promise: a finding that is alike on all ranks is one line, with the figure of the rank that has least. A problem is
+// never left out, and its line names the ranks.
 //
 // (launch/machine/findings_test.cc)
 #pragma once

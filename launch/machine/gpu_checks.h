@@ -1,4 +1,4 @@
-// What `lockstep doctor` looks at on GPUs.
+// The checks that `lockstep doctor` makes on GPUs.
 #pragma once
 
 #include <c10/core/Device.h>

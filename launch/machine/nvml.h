@@ -1,7 +1,7 @@
-// NVML: what the NVIDIA driver says about GPUs and their links. Loaded when it is first asked, so that the
-// program runs where there is no driver.
+// NVML: what the NVIDIA driver says about GPUs and their links. The library is loaded when it is first needed, so the
+// program also runs without a driver.
 //
-// Everything that a driver, or a container, does not tell is missing, not an error.
+// If a driver or a container does not report a value, the value is missing. This is not an error.
 // (launch/machine/driver_test.cc; tests/doctor_test.py on GPUs)
 #pragma once
 

@@ -1,4 +1,4 @@
-// /dev/shm: through it the ranks of one machine exchange what they say to each other.
+// /dev/shm: the ranks of one machine exchange their messages through it.
 #pragma once
 
 #include <sys/statvfs.h>

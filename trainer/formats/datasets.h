@@ -1,7 +1,8 @@
-// Datasets: the data sets that a program brings itself, besides the formats that the config knows.
+// Datasets: the data sets that a program adds to the formats that the config knows.
 //
-// A user's own data set is a Dataset (data/dataset/dataset.h), added to the Datasets that main() hands to Lockstep
-// (docs/data.md, 'Your own data set'), which sees to order, ranks, threads, pixels and all else.
+// A user's own data set is a Dataset (data/dataset/dataset.h). main() adds it to the Datasets that it passes to
+// Lockstep (docs/data.md, 'Your own data set'). Lockstep takes care of order, ranks, threads, pixels and everything
+// else.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/own_data_test.py)
 //   a name that nobody added, an option that nobody asked for -> Error (kUsage)

@@ -1,10 +1,10 @@
-// Activation checkpointing (Chen et al. 2016): a block's forward keeps nothing but its inputs; its backward
-// computes the block once more, with the same random numbers, rounding and copies of weights, and goes on from there.
+// Activation checkpointing (Chen et al. 2016): a block's forward keeps only its inputs. Its backward computes the
+// block again, with the same random numbers, rounding and copies of weights, and goes on from there.
 //
 // Invariants:
-//   1. The block's parameters get their gradients as if it had been called: torch.utils.checkpoint's
+//   1. The block's parameters get their gradients as if the block had been called: this is torch.utils.checkpoint's
 //      reentrant form. A parameter of a checkpointed block must be used nowhere else.
-//   2. Whatever follows a forward only once, such as running statistics, follows the first:
+//   2. State that a forward must change only once, such as running statistics, is changed by the first computation:
 //      IsRecomputing() is true in the second.
 //   3. Works while a CUDA graph is captured (tests/memory_test.py).
 //

@@ -1,8 +1,8 @@
-// Model: what is trained; and Models: the models that a program knows by name.
+// Model: the module that is trained. Models: the models that a program knows by name.
 //
-// A user's own model is a torch::nn::Module with Forward, added to the Models that main() hands to
-// Lockstep (docs/models.md, 'Your own model'). Its parameters and buffers are found by name; those that
-// require a gradient are trained, and all are saved, under those names.
+// A user's own model is a torch::nn::Module with Forward. main() adds it to the Models that it passes to Lockstep
+// (docs/models.md, 'Your own model'). Lockstep finds its parameters and buffers by name. It trains those that require
+// a gradient, and saves all of them under those names.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -1,9 +1,9 @@
 // Checkpointing: when a run's state is saved.
 //
-// Promise: all ranks save the same steps. What a rank's clock or disk decides the others learn in the step's own
-// sums or in a collective that all make at the same step. A checkpoint is committed once the host has seen its
-// step's figures, so none is of a step after an anomaly; until then, and while the disk is slow, training goes on
-// and the next one waits.
+// Promise: all ranks save the same steps. If a rank's clock or disk decides something, the others learn it in the
+// step's own sums or in a collective that all make at the same step. A checkpoint is committed when the host has seen
+// its step's figures, so no checkpoint is of a step after an anomaly. Until then, and while the disk is slow, training
+// goes on and the next checkpoint waits.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/checkpoint_fault_test.py)
 //   a checkpoint cannot be written -> a warning, and the run goes on; the last one: Error (kCheckpoint) on every

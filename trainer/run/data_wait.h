@@ -1,4 +1,4 @@
-// DataWait: how long training stood still for want of samples, over all inputs that it had, and what limited them.
+// DataWait: how long training waited for samples, over all inputs that it had, and what limited them.
 #pragma once
 
 #include <string>

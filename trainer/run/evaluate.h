@@ -1,4 +1,4 @@
-// Using a model: its metrics on a data set, and its predictions.
+// Evaluates a model on a data set, and predicts with it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Extensions: what a program brings by name, besides what a config can say.
+// Extensions: the models and data sets that a program adds by name, beyond what a config can say.
 #pragma once
 
 #include "trainer/models/model.h"

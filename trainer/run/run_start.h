@@ -1,4 +1,5 @@
-// Where a run begins or goes on: the job's name, the folder that all ranks see, and the checkpoint that is whole.
+// Decides where a run begins or goes on: the job's name, the folder that all ranks see, and the newest whole
+// checkpoint.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
 //   the ranks' machines share no folder -> Error (kUsage) on every rank -> test_machines_that_share_no_disk

@@ -1,4 +1,4 @@
-// RunState: what of a run a checkpoint holds.
+// RunState: the part of a run that a checkpoint holds.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Stopping: when rank 0 finds that a run is to stop before its end.
+// Stopping: decides on rank 0 when a run must stop before its end.
 //
-// Promise: a run whose time is limited has committed its state and ended by then, as long as steps, evaluations and
-// checkpoints take no longer than they did. The first evaluation is taken to be as slow as training on its samples,
-// the first checkpoint to be written at 200 MB/s.
+// Promise: a run with a time limit has committed its state and ended before the limit, as long as steps, evaluations
+// and checkpoints take no longer than before. For the first evaluation and the first checkpoint there is an
+// assumption: the evaluation is as slow as training on its samples, and the checkpoint is written at 200 MB/s.
 //
 // what can fail -> what the user sees -> the test that shows it
 //   a checkpoint takes longer than twice the slowest before -> the run ends late -> (what comes is not known)

@@ -1,4 +1,4 @@
-// Using what a run trained: its metrics on other samples, and its predictions.
+// Uses a trained run: its metrics on other samples, and its predictions.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py)
 //   the run has no weights, or they are another model's -> Error (kCheckpoint, kUsage) on every rank

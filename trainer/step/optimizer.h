@@ -8,8 +8,8 @@
 //      how gradients are scaled) lives in tensors on the parameters' device, so that a step never waits
 //      for the device and can be captured in a CUDA graph.
 //   2. A step that is left out (StepValue kSkip) changes neither parameters, moments nor averages.
-//   3. Where gradients may be missing (Reducer::used()), a parameter that got one on no rank stays as it is with its
-//      moments and its number of updates, as in PyTorch, whose .grad is None then.
+//   3. If gradients may be missing (Reducer::used()), a parameter that got no gradient on any rank does not change,
+//      and neither do its moments and its number of updates. PyTorch does the same if .grad is None.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,7 @@
 // Precision: the floating-point format of matrix products and convolutions.
 //
-// Promise: weights, gradients, losses and the optimizer's state are float32. BF16 and FP16 are
-// torch.autocast's: the operations that PyTorch takes for safe run in 16 bits, the others in float32,
-// their matrix products in tf32.
+// Promise: weights, gradients, losses and the optimizer's state are float32. BF16 and FP16 follow torch.autocast: the
+// operations that PyTorch considers safe run in 16 bits, and the others run in float32 with matrix products in tf32.
 #pragma once
 
 #include <c10/core/Device.h>

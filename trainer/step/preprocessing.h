@@ -1,8 +1,8 @@
-// Preprocessing: what a data set's inputs become before the model.
+// Preprocessing: what happens to a data set's inputs before the model.
 //
-// Promise: pixels are augmented in training and scaled, numbers are left alone. On a GPU a kernel does it
-// after the copy, which then is of bytes, and writes what autocast would round to; on the CPU loader threads
-// scale what is not augmented.
+// Promise: pixels are scaled, and in training also augmented; numbers do not change. On a GPU a kernel does this after
+// the copy, so the copy moves bytes, and the kernel writes the type to which autocast would round. On the CPU loader
+// threads scale the pixels that are not augmented.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,23 +1,22 @@
 // Step: one optimizer step on this rank, from micro-batches on the device to updated weights.
 //
-// Promise: a step does the same, eagerly or as a CUDA graph, and never waits for the device. Its result
-// is that of the whole global batch at once: each micro-batch's loss is a sum, divided by the number of
-// targets in the global batch.
+// Promise: a step gives the same result eagerly or as a CUDA graph, and never waits for the device. Its result is that
+// of the whole global batch at once: each micro-batch's loss is a sum, divided by the number of targets in the global
+// batch.
 //
 // Invariants:
-//   1. The first step runs eagerly; in it ranks agree on errors, and the reducer's layout settles, unless
-//      Resume() has settled it. A
-//      batch shape (the global batch's count, from which each rank's counts follow) that is seen for the
-//      first time runs eagerly, which sets up all that a capture needs; from the second time on it is a
-//      graph. So all ranks replay the same step or none does.
-//   2. The order of a step: gradients and loss of the micro-batches, sums over the ranks while the last
-//      backward runs, ops::DecideStep(), updates. Where the decision needs the gradient's norm it waits
-//      for all sums; elsewhere the first updates run while the last sums are on their way.
-//   3. A graph reads its micro-batches in memory of the step's own, into which Run() copies them.
-//   4. Memory for a step's activations, and for a single rank's gradients, runs out while it is queued, and only
-//      where it runs eagerly: a graph has its memory from its capture on. The rank where it does still takes part in
-//      the step's collectives; then all agree, before the update, that the step has not been: parameters, buffers
-//      and random numbers are those before it.
+//   1. The first step runs eagerly. In it the ranks agree on errors, and the reducer's layout settles unless Resume()
+//      has settled it. The batch shape is the global batch's count, from which each rank's counts follow. When a shape
+//      first occurs, the step runs eagerly, which sets up all that a capture needs. From the second time on the step
+//      is a graph. Therefore either all ranks replay the same step or none does.
+//   2. A step has this order: gradients and loss of the micro-batches, sums over the ranks while the last backward
+//      runs, ops::DecideStep(), updates. If the decision needs the gradient's norm, it waits for all sums. Otherwise
+//      the first updates run while the last sums are still being reduced.
+//   3. A graph reads its micro-batches from the step's own memory, into which Run() copies them.
+//   4. Memory for a step's activations, and for a single rank's gradients, can run out only in a step that runs
+//      eagerly, while it is queued: a graph owns its memory from its capture on. The rank where memory runs out still
+//      takes part in the step's collectives. Before the update all ranks agree to discard the step: parameters,
+//      buffers and random numbers are then those before it.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the model throws in the first step -> Error on every rank -> tests/fault_test.py,

@@ -1,13 +1,13 @@
 // StepGraphs: the step as CUDA graphs, one for each shape of its batch.
 //
-// Promise: replaying a graph computes what the captured call would have. Random numbers go on where the
-// step before left off, as if the step had run without a graph.
+// Promise: replaying a graph computes what the captured call would have computed. Random numbers go on from the step
+// before, as if the step had run without a graph.
 //
 // Invariants:
-//   1. At most kMost graphs; the one that has not been used for longest makes way for a new one. They
-//      share their memory, because only one runs at a time: what a step leaves behind must lie in tensors
-//      that were allocated outside.
-//   2. A capture queues nothing and moves no random state. One that fails leaves everything as it was.
+//   1. There are at most kMost graphs. A new graph replaces the one that has not been used for the longest time. All
+//      graphs share their memory, because only one runs at a time. Tensors whose values must survive a step must
+//      therefore be allocated outside.
+//   2. A capture queues nothing and changes no random state. A capture that fails leaves everything as it was.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   what is captured waits for the device, or does something else that a graph cannot -> the exception

@@ -1,4 +1,4 @@
-// World: the ranks that train together, as one of them sees them.
+// World: the ranks that train together, as one rank sees them.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// The models that every Lockstep program knows.
+// The list of the models that every Lockstep program knows.
 #pragma once
 
 #include "trainer/models/model.h"

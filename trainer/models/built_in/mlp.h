@@ -1,5 +1,5 @@
-// A multi-layer perceptron: linear layers with ReLU between them. With mixed precision what runs between the
-// layers has 16 bits.
+// A multi-layer perceptron: linear layers with ReLU between them. With mixed precision the values between the layers
+// have 16 bits.
 //
 // Parameters are named as those of the PyTorch model
 //   nn.Sequential(nn.Linear(features, h1), nn.BatchNorm1d(h1), nn.ReLU(), nn.Dropout(p), ...,

@@ -1,11 +1,10 @@
 // The transformer block with LayerNorm before attention and MLP, of GPT-2 and the vision transformer:
 //   x <- x + branch,  a = out(attention(qkv(LayerNorm(x)))),  x <- x + a,
 //   branch = fc_out(gelu(fc(LayerNorm(x))))
-// Additions are left to whoever normalises or activates next, in the same kernel: that of the branch, and
-// those of biases.
+// The next LayerNorm or GELU adds the branch, and the biases, in its own kernel.
 //
-// All that runs through it has x's type. Where that is one of 16 bits, so have the weights' copies
-// (trainer/ops/common/rounded_weight.h), and statistics and sums are float32 inside the kernels.
+// All values in the block have x's type. If that type has 16 bits, so have the weights' copies
+// (trainer/ops/common/rounded_weight.h). Statistics and sums are float32 inside the kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>

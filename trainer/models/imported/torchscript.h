@@ -1,8 +1,8 @@
 // A module that torch.jit.script or torch.jit.trace made in Python and torch.jit.save wrote.
 //
-// Its parameters and buffers are this model's, under the script's names: what trains, is saved and
-// moves to a device are the script's own tensors. It is interpreted operation by operation, as
-// Python would: the same numbers, and steps that can be captured.
+// The parameters and buffers of the script are this model's, under the script's names. Training, saving and moving to
+// a device use the script's own tensors. The script is interpreted operation by operation, as Python would do it. It
+// gives the same numbers, and its steps can be captured.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/init_from_test.py)
 //   a file that is no TorchScript -> Error (kUsage) with path and reason

@@ -1,4 +1,4 @@
-// Self-attention on queries, keys and values side by side, as one matrix product gives them.
+// Self-attention. Its input has queries, keys and values side by side in one tensor, as one matrix product gives them.
 //
 // out = softmax(q k^T / sqrt(size)) v for each head, size = width / heads; causal: a token sees
 // none after it.

@@ -1,8 +1,9 @@
-// cuDNN's attention on queries, keys and values side by side, whose gradients it writes side by side, too:
-// nothing is copied on either way.
+// cuDNN's attention on queries, keys and values that lie side by side in one tensor. It also writes their gradients
+// side by side, so nothing is copied in forward or backward.
 //
-// A plan is made for each shape when it is first met, some 0.1 s, and is all threads'; from then on nothing is
-// set up but a thread's handle of cuDNN at its first call, so a later one can be captured in a CUDA graph.
+// A plan is made for each shape when it first occurs, which takes about 0.1 s, and all threads share it. After that
+// only a thread's handle of cuDNN is set up, at the thread's first call. A later call can therefore be captured in a
+// CUDA graph.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   cuDNN has no such attention for this GPU -> false from HasPackedAttention() -> attention_test.cc,

@@ -1,4 +1,4 @@
-// The types that the kernels of this folder read and write.
+// The float types that the kernels of this folder read and write.
 #pragma once
 
 namespace lockstep::ops {

@@ -1,4 +1,4 @@
-// What a kernel's launcher takes of a tensor.
+// The values that a kernel's launcher takes from a tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,11 +1,11 @@
-// Float32 weights in 16 bits, as matrix units read them.
+// Copies in 16 bits of float32 weights, as matrix units read them.
 //
-// Whoever trains the weights may keep such copies: they are made when an operation first asks for them, and
-// the optimizer writes them together with the weights, so that no step rounds a weight in a kernel of its
-// own. Where nobody keeps them a weight is rounded each time.
+// The code that trains the weights may keep such copies. They are made when an operation first asks for them. The
+// optimizer then writes them together with the weights, so that no step needs a separate kernel to round a weight. If
+// nobody keeps copies, a weight is rounded each time.
 //
-// Invariant: a kept copy is its weight, rounded, from one update to the next. Whoever else writes weights
-// (a checkpoint that is read) must do so before the first copy is made.
+// Invariant: a kept copy is its rounded weight, from one update to the next. Other code that writes weights (for
+// example when it reads a checkpoint) must do so before the first copy is made.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Of a matrix that a kernel goes through row by row.
+// The shape of a matrix that a kernel processes row by row.
 #pragma once
 
 #include <cstdint>

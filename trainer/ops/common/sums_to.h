@@ -1,4 +1,4 @@
-// Where a kernel's float32 sums over rows go.
+// The memory to which a kernel writes its float32 sums over rows.
 #pragma once
 
 namespace lockstep::ops {

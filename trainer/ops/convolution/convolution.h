@@ -1,4 +1,4 @@
-// A convolution by float32 weights of images in 16 bits, without a bias.
+// A convolution of images in 16 bits by float32 weights, without a bias.
 #pragma once
 
 #include <ATen/core/Tensor.h>

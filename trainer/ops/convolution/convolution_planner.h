@@ -1,22 +1,22 @@
-// Convolutions of 16-bit images by the fastest of cuDNN's plans. The first that its heuristic proposes, which is
-// what at::conv2d takes, is not always that.
+// Convolutions of 16-bit images by the fastest of cuDNN's plans. at::conv2d takes the first plan that cuDNN's
+// heuristic proposes, which is not always the fastest.
 //
-// Promise: each function gives what ATen's gives, summed in float32; a plan gives the same bits each time on GPUs
-// of one model. The time of a search is paid once for a GPU's model, a version of cuDNN, shape, pass and type: the
-// choice is kept in a file (plan_choices.h), from which a plan is made in less than a millisecond.
+// Promise: each function gives what ATen's function gives, summed in float32. A plan gives the same bits each time on
+// GPUs of one model. Each search runs only once for a model of GPU, a version of cuDNN, a shape, a pass and a type.
+// The choice is kept in a file (plan_choices.h), from which a plan is made in less than a millisecond.
 //
-// Plans are cuDNN's engines with the values of their knobs. Left out are those with the notes that they depend on
-// time (NONDETERMINISTIC), round more than the result (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or are
-// compiled when they are made (RUNTIME_COMPILATION, a second or so), and those that take more than 32 MiB of
+// Plans are cuDNN's engines with the values of their knobs. Some plans are left out: those whose notes say that they
+// depend on time (NONDETERMINISTIC), round more than the result (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or
+// are compiled when they are made (RUNTIME_COMPILATION, a second or so), and those that take more than 32 MiB of
 // workspace (kMostWorkspace_bytes).
-// The first is the first of these that heuristic A proposes, or else heuristic FALLBACK. A search (plan_search.h)
-// uses the convolution's own tensors; its candidates are what A proposes, and neighbours of the best of those: one
-// knob has another value. FALLBACK's engines are none: they use no tensor cores, and timing one takes longer
-// than all others.
+// The first plan is the first of the remaining ones that heuristic A proposes, or else heuristic FALLBACK. A search
+// (plan_search.h) uses the convolution's own tensors. Its candidates are the plans that A proposes, and neighbours of
+// the best of these, in which one knob has another value. FALLBACK's engines are no candidates: they use no tensor
+// cores, and timing one takes longer than all others.
 //
-// A plan is all threads', one of which at a time runs it, since not all of cuDNN's engines let several. Nothing is set
-// up but a thread's handle of cuDNN at its first call and a plan at its first use, so a later one can be captured in
-// a CUDA graph.
+// All threads share a plan, and one thread at a time runs it, because not all of cuDNN's engines allow several. A
+// thread's handle of cuDNN is set up at its first call, and a plan at its first use. A later call can therefore be
+// captured in a CUDA graph.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/convolution/convolution_planner_test.cc)
 //   a convolution that it does not plan (below) -> ATen's -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize

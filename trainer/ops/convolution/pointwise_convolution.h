@@ -1,8 +1,8 @@
-// A convolution by 1x1 at the foot of a residual block, beside the shortcut around the block.
+// A 1x1 convolution at the beginning of a residual block, beside the shortcut around the block.
 //
-// Both take x, so x's gradient is a sum: of W dy and of what comes back along the shortcut. The matrix
-// product that makes the one adds it to the other as it writes it, which as an addition of its own
-// would read both and write the sum.
+// Both read x, so x's gradient is the sum of W dy and of the gradient that comes back along the shortcut. The matrix
+// product that computes W dy adds the other gradient while it writes the result. A separate addition would read both
+// and write the sum.
 #pragma once
 
 #include <ATen/core/Tensor.h>

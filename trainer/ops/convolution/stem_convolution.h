@@ -1,8 +1,8 @@
 // The first convolution of a ResNet: 7x7, stride 2, padding 3, of images of few channels.
 //
-// A tensor core wants eight channels at least where a picture has three. So each 2x2 pixels, a square, become
-// one of four times the channels (space to depth), and the convolution one by 4x4 with stride 1, of the same
-// products: a row and a column of zeros make the window 8x8, and the channels are filled up with zeros.
+// A tensor core needs at least eight channels, and a picture has three. Each square of 2x2 pixels therefore becomes
+// one pixel with four times the channels (space to depth). The convolution becomes one by 4x4 with stride 1, of the
+// same products: a row and a column of zeros extend the window to 8x8, and zeros fill the remaining channels.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,18 +1,18 @@
 // BatchNorm by the statistics of the batch, and what follows it in a residual network: the addition
 // of the other branch, and ReLU.
 //
-// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), mean and biased variance
-// being a channel's. All arithmetic is float32's. The same bits each time: the order of all sums is
-// fixed. Where ReLU follows the norm alone, backward computes again what it let pass; behind an
-// addition a bit per value is kept. Of x, y and residual backward needs x alone.
+// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those
+// of a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed. If
+// ReLU follows the norm alone, backward computes again which values ReLU passed; after an addition a bit per value is
+// kept. Of x, y and residual backward needs x alone.
 //
-// Where the other branch ends in a norm, too, as where a residual network's stages begin, the two
-// are joined: y = relu(norm_a(x_a) + norm_b(x_b)) comes from one pass, and neither what norm_b
-// gives nor its gradient is ever written.
+// Where a stage of a residual network begins, the other branch also ends in a norm. The two norms are then joined: one
+// pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is ever
+// written.
 //
-// Ranks may share a batch: mean and variance are then over the rows of all, of which a rank may have
-// none. They meet between the two passes each way: forward gathers what each has summed up, and
-// backward adds up the sums that dx takes. What they send, and when, depends neither on the number of
+// Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no
+// rows. The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each
+// rank, and backward adds up the sums that dx needs. What the ranks send, and when, depends neither on the number of
 // their rows nor on whether they run the kernels or the twin.
 #pragma once
 

@@ -5,7 +5,7 @@
 //            rstd_r = 1 / sqrt(variance_r + epsilon), the variance being the biased one.
 // RMSNorm:   y[r, c] = x[r, c] rstd_r weight[c],
 //            rstd_r = 1 / sqrt(mean of x[r]^2 + epsilon), as torch.nn.RMSNorm (arXiv:1910.07467).
-// All arithmetic is float32's, and y is rounded once. The same bits each time: no atomics.
+// All arithmetic is float32, and y is rounded once. The bits are the same each time, because there are no atomics.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,8 @@
 // Max-pooling of images whose channels lie together.
 //
-// y[n, c, i, j] = the greatest x[n, c, u, v] of the window at (stride i - padding, stride j - padding), the
-// first of equals; NaN is greater than all. Backward gives dy to that value alone, found by the
-// position in the window that forward kept in a byte: no atomics, so the same bits each time.
+// y[n, c, i, j] = the greatest x[n, c, u, v] of the window at (stride i - padding, stride j - padding), the first of
+// equals; NaN is greater than all. Forward keeps the position in the window in a byte. Backward uses it to give dy to
+// that value alone. There are no atomics, so the bits are the same each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -3,10 +3,10 @@
 // y[n, c, i, j] = the greatest relu((x[n, c, u, v] - mean) / sqrt(variance + epsilon) weight +
 // bias) of the window of 3 at (2 i - 1, 2 j - 1), mean and biased variance being a channel's.
 //
-// What the pooling gets is never written. All arithmetic is float32's, but the values are compared
-// as x's type rounds them, so that the winner, the first of equals, is the one of the two
-// operations one after the other. NaN is greater than all. Backward needs x and, in a byte,
-// the position of each window's winner. No atomics, so the same bits each time.
+// The input of the pooling is never written. All arithmetic is float32, but the values are compared as x's type rounds
+// them. The winner, the first of equals, is therefore the same as with the two operations one after the other. NaN is
+// greater than all. Backward needs x, and the position of each window's winner in a byte. There are no atomics, so the
+// bits are the same each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// What is drawn at random for one sample of pixels (augment.h), as the kernels read it.
+// The random numbers for one sample of pixels (augment.h), as the kernels read them.
 #pragma once
 
 namespace lockstep {

@@ -1,7 +1,7 @@
-// The mean of each channel of an image: what a convolutional network ends in.
+// The mean of each channel of an image, which is the last operation of a convolutional network.
 //
-// ATen's backward divides and spreads the gradient with the channels first, and copies it channels last for the
-// convolution before: at the end of a ResNet-50 that moves four times the bytes.
+// ATen's backward divides and spreads the gradient with the channels first, and then copies it to channels last for
+// the convolution before. At the end of a ResNet-50 this moves four times the bytes.
 #pragma once
 
 #include <ATen/core/Tensor.h>

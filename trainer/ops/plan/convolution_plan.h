@@ -1,5 +1,5 @@
-// Which convolution, and by which of cuDNN's engines, with their texts in a plan file (plan_file.h). Nothing
-// here needs a GPU.
+// Keys and plans of convolutions: which convolution it is, and by which of cuDNN's engines it is computed. Their texts
+// are kept in a plan file (plan_file.h). Nothing here needs a GPU.
 #pragma once
 
 #include <compare>

@@ -1,25 +1,26 @@
-// By which plans a process computes operations of one kind, such as products: each operation's is looked up in a
-// file (plan_file.h) when it is first met, else searched for (plan_search.h) and put there.
+// Chooses the plans by which a process computes operations of one kind, such as products. When an operation first
+// occurs, its plan is looked up in a file (plan_file.h). If the file has none, a plan is searched for (plan_search.h)
+// and written to the file.
 //
-// Protocol, for an operation that is met for the first time:
-//   1. A plan that the file has is taken, if the library takes it, too. The file is read once for each GPU, and
-//      again with each choice that is put there.
-//   2. Else the plan is searched for. Who has searched while another process did takes what that one has put in
-//      the file.
-//   3. There is no search, and the library's first plan is taken, while it cannot be timed or where the
-//      caller wants none: the next call may search. Likewise, but for good, where the search fails, as for want of
-//      memory, and after 256 searches of one kind in a process. Another batch size is another operation, such as
-//      an epoch's short last batch.
-//   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read: the library's first plan is
-//      taken, which is a function of the operation, the GPU and the version.
+// Protocol, for an operation that occurs for the first time:
+//   1. A plan from the file is used if the library accepts it. The file is read once for each GPU, and again with each
+//      choice that is written to it.
+//   2. Otherwise the plan is searched for. If another process has searched at the same time and written its plan to
+//      the file first, that plan is used.
+//   3. There is no search, and the library's first plan is used, while the plan cannot be timed or the caller wants no
+//      search: the next call may search. If a search fails (for example without enough memory), or after 256 searches
+//      of one kind in a process, the first plan is used for good. Another batch size, such as an epoch's short last
+//      batch, is another operation.
+//   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read. The library's first plan is used,
+//      which is a function of the operation, the GPU and the version.
 //
-// Determinism: who shares a file uses the same plans from the first step on: a run that is resumed on its machine
-// goes on with the same bits, whether it searched or not. Where there is no folder to write to, each process
-// searches by itself: ranks may round differently then, which does no harm, since their gradients are summed; but
-// a resumed run's bits differ. So they do after a search that failed, after the last search, and in the step that
-// searches where blocks are checkpointed, whose first computation wants no search.
+// Determinism: all processes that share a file use the same plans from the first step on. A run that is resumed on its
+// machine goes on with the same bits, whether it searched or not. If there is no folder to write to, each process
+// searches by itself. Ranks may then round differently, which does no harm, because their gradients are summed; but a
+// resumed run has other bits. A resumed run also has other bits after a search that failed, after the last search, and
+// in the step that searches if blocks are checkpointed, because their first computation wants no search.
 //
-// Nothing is ever forgotten: each operation keeps its first plan and the one that was chosen.
+// Nothing is ever forgotten: each operation keeps its first plan and the plan that was chosen.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a search fails, as for want of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst

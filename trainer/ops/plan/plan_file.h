@@ -1,17 +1,17 @@
-// The file that keeps from one run to the next by which plan an operation is computed: a product's, a
-// convolution's. A key says which operation, and a plan how; both are texts of one line. Nothing here needs a GPU.
+// The file that keeps the plans of operations (products, convolutions) from one run to the next. A key says which
+// operation it is, and a plan says how to compute it. Both are texts of one line. Nothing here needs a GPU.
 //
-// Promise: no file ever makes a run fail: where none can be read or written, there is none. All who share a
-// file use the same plan of a key, from the first use on: Keep() gives the plan of whoever came first.
+// Promise: the file never makes a run fail: if it cannot be read or written, there is none. All processes that share a
+// file use the same plan of a key, from the first use on: Keep() gives the plan of the process that came first.
 //
 // Protocol:
-//   1. A device's file is FOLDER/KIND-DEVICE.txt. The device's text names the GPU's model, its
-//      multiprocessors and the library's version: a plan means nothing elsewhere.
-//   2. A line is a key, " = ", its plan, and XXH3 of those and the device's text. A line that is not what this
-//      program would write for what it says is passed over: cut short, damaged, of another device or version.
-//   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads what others have written meanwhile, adds its line,
-//      and replaces the file by all that is good (base/files/new_file.h): readers find a whole file or none.
-//      It waits a second for the lock and then goes on without; so it does where there are no locks.
+//   1. A device's file is FOLDER/KIND-DEVICE.txt. The device's text names the GPU's model, its multiprocessors and the
+//      library's version, because a plan is valid only for these.
+//   2. A line is a key, " = ", its plan, and XXH3 of those and the device's text. A line is ignored if it is not
+//      exactly what this program would write: if it is cut short, damaged, or of another device or version.
+//   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads what others have written in the meantime, adds its line, and
+//      replaces the file by all good lines (base/files/new_file.h). Readers find a whole file or none. Keep() waits a
+//      second for the lock and then goes on without it. It also goes on without a lock if the file system has none.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/plan/plan_file_test.cc)
 //   no home, a folder that cannot be written -> plans that are not kept -> PlanFile.GoesWithoutAFolder

@@ -1,12 +1,11 @@
-// The search for the plan by which a GPU computes one operation fastest: which candidate to take, and their
-// times.
+// Searches for the plan by which a GPU computes one operation fastest, among candidates that it times.
 //
 // Protocol of FindFastest():
-//   1. The proposed candidates are timed on the current stream one after the other, then neighbours of the best
-//      of them. The first and the four fastest are timed again in turns. This takes 80 ms or so; of a slow
-//      operation, 48 times its time.
-//   2. One is chosen that is at least 2 % faster than the first, gives the same to within rounding, and gives
-//      the same bits when it runs again; else the first is.
+//   1. The proposed candidates are timed on the current stream one after the other, and then neighbours of the best of
+//      them. The first and the four fastest are timed again in turns. This takes about 80 ms; for a slow operation it
+//      takes 48 times the operation's time.
+//   2. A candidate is chosen if it is at least 2 % faster than the first, gives the same result to within rounding,
+//      and gives the same bits when it runs again. Otherwise the first is chosen.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/plan/plan_search_test.cc)
 //   a candidate does not run -> it is passed over -> FindFastestTest.PassesOverWhatDoesNotRun

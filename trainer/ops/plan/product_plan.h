@@ -1,5 +1,5 @@
-// Which matrix product, and by which of cuBLASLt's algorithms, with their texts in a plan file (plan_file.h).
-// Nothing here needs a GPU.
+// Keys and plans of matrix products: which product it is, and by which of cuBLASLt's algorithms it is computed. Their
+// texts are kept in a plan file (plan_file.h). Nothing here needs a GPU.
 #pragma once
 
 #include <array>

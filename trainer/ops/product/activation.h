@@ -1,4 +1,4 @@
-// Which function a layer ends in.
+// The activation functions that can follow a layer.
 #pragma once
 
 namespace lockstep::ops {

@@ -1,7 +1,7 @@
 // y[r, c] = f(x[r, c] + bias[c]): what follows a matrix product, in one kernel in each direction.
 //
-// Backward makes the bias's gradient, the sums over rows of what it writes, on the way. All arithmetic is
-// float32's, and the same bits come each time: no atomics.
+// Backward also computes the bias's gradient, which is the sum over rows of what backward writes. All arithmetic is
+// float32, and the bits are the same each time, because there are no atomics.
 #pragma once
 
 #include <ATen/core/Tensor.h>

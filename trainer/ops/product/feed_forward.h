@@ -1,10 +1,10 @@
 // y = f(x W + b) V + c: the two linear layers of a transformer's block with the activation between them.
 //
-// Where HasFusedFeedForward(), the products that give the hidden layer and its gradient apply the activation,
-// and sum up b's gradient, in their own kernels, while the tensor cores are busy with the next tile
-// (feed_forward_product.cuh): the hidden layer makes four passes through memory less in a step. x W + b is
-// rounded once for backward, after the bias has been added in float32, and f(x W + b) never before f. All sums
-// are float32's, and the same bits come each time: no atomics.
+// If HasFusedFeedForward(), the products that give the hidden layer and its gradient also apply the activation and sum
+// up b's gradient, in their own kernels, while the tensor cores compute the next tile (feed_forward_product.cuh). A
+// step then makes four passes of the hidden layer through memory less. x W + b is rounded once for backward, after the
+// bias has been added in float32, and it is not rounded before f is applied. All sums are float32, and the bits are
+// the same each time, because there are no atomics.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/product/feed_forward_test.cc)
 //   what has no kernel (below) -> the composition of Linear and BiasActivation

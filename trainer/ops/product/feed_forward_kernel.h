@@ -1,6 +1,6 @@
-// The products on either side of feed_forward.h's hidden layer, each with what is done to its result in the
-// same kernel: CUTLASS's, for GPUs of compute capability 9.0 alone. All pointers are the device's, to where
-// 16 bytes begin.
+// The matrix products before and after feed_forward.h's hidden layer. Each also processes its result in the same
+// kernel. They are CUTLASS's, and only for GPUs of compute capability 9.0. All pointers are the device's and are
+// aligned to 16 bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// One type's kernels of feed_forward_kernel.h: each is compiled by itself, as CUTLASS's templates take
-// their time.
+// The kernels of feed_forward_kernel.h for one type. Each type is compiled by itself, because CUTLASS's templates take
+// long to compile.
 #pragma once
 
 #include "trainer/ops/product/feed_forward_kernel.h"

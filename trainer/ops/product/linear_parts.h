@@ -1,4 +1,4 @@
-// What Functions with linear layers share.
+// Parts that autograd Functions with linear layers share.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,14 +1,15 @@
-// Matrix products of 16-bit values by the fastest of cuBLASLt's algorithms. The first that its heuristic
-// proposes, which is what at::mm takes, can be a fifth slower than another.
+// Matrix products of 16-bit values by the fastest of cuBLASLt's algorithms. at::mm takes the first algorithm that
+// cuBLASLt's heuristic proposes, which can be a fifth slower than another.
 //
-// Promise: MatrixProduct() gives what at::mm gives, summed in float32. The time of a search is paid once for
-// a GPU's model, a version of cuBLASLt, shape, layouts and types: the choice is kept in a file
-// (plan_choices.h). Partial sums are never rounded to 16 bits, nor added in an order that depends on time: an
-// algorithm gives the same bits each time on GPUs of one model.
+// Promise: MatrixProduct() gives what at::mm gives, summed in float32. Each search runs only once for a model of GPU,
+// a version of cuBLASLt, a shape, layouts and types. The choice is kept in a file (plan_choices.h). Partial sums are
+// never rounded to 16 bits, nor added in an order that depends on time. An algorithm gives the same bits each time on
+// GPUs of one model.
 //
-// A search (plan_search.h) uses the product's own matrices. Its candidates are what cuBLASLt's heuristic proposes
-// for 32 MiB of workspace (kMostWorkspace_bytes), and neighbours of the best of those that cublasLtMatmulAlgoCheck
-// takes. A product that sets its `to` is timed on it, since it is written anyway; one that adds, on a tensor like it.
+// A search (plan_search.h) uses the product's own matrices. Its candidates are the algorithms that cuBLASLt's
+// heuristic proposes for 32 MiB of workspace (kMostWorkspace_bytes), and those neighbours of the best ones that
+// cublasLtMatmulAlgoCheck accepts. A product that overwrites its `to` is timed on it, because it is written anyway. A
+// product that adds is timed on a tensor like it.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/product/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit

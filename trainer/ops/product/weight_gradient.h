@@ -1,12 +1,11 @@
-// Weights' gradients that a backward adds to .grad itself.
+// Weight gradients that a backward adds to .grad itself.
 //
-// Autograd is otherwise handed a tensor that it adds to .grad in a kernel of its own: 150 of them in a
-// step of GPT-2, which move more bytes than the optimizer does. A backward that adds in place hands
-// autograd nothing; the weight's AccumulateGrad and the hooks on it, such as the Reducer's, run all the
-// same, after everything that uses the weight. The step's first gradient is not even added, but written over
-// what is there (base/tensor/gradient_memory.h).
+// Usually a backward gives autograd a tensor, and autograd adds it to .grad in a separate kernel. A step of GPT-2 has
+// 150 of these additions, which move more bytes than the optimizer does. A backward that adds in place gives autograd
+// nothing. The weight's AccumulateGrad and its hooks, such as the Reducer's, still run, after everything that uses the
+// weight. The step's first gradient is not even added: it overwrites the memory (base/tensor/gradient_memory.h).
 //
-// So torch::autograd::grad() must not be asked for a weight that has a .grad: its gradient goes there.
+// Do not ask torch::autograd::grad() for a weight that has a .grad, because its gradient goes to .grad.
 #pragma once
 
 #include <ATen/core/Tensor.h>

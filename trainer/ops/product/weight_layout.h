@@ -1,4 +1,4 @@
-// How a linear layer's weight lies in memory.
+// The memory layout of a linear layer's weight.
 #pragma once
 
 namespace lockstep::ops {

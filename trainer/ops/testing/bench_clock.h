@@ -1,4 +1,4 @@
-// What the kernels' benchmarks time with.
+// The clock of the kernels' benchmarks.
 #pragma once
 
 #include <ATen/ATen.h>

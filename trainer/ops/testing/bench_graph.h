@@ -1,4 +1,4 @@
-// Times of kernels that are shorter than what the host takes to queue them.
+// Measures kernels that run shorter than the host needs to queue them.
 #pragma once
 
 #include <ATen/ATen.h>

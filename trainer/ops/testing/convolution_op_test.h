@@ -1,4 +1,4 @@
-// What the convolutions' tests share.
+// Parts that the convolutions' tests share.
 #pragma once
 
 #include "trainer/ops/testing/op_test.h"

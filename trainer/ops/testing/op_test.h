@@ -1,5 +1,5 @@
-// What the operations' tests share: each case runs on the CPU and on a GPU, where there is one, in the
-// three types of the kernels.
+// Parts that the operations' tests share. Each case runs on the CPU, and on a GPU if there is one, in the three types
+// of the kernels.
 #pragma once
 
 #include <ATen/ATen.h>

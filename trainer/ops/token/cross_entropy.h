@@ -1,4 +1,4 @@
-// Softmax and cross-entropy in one or two passes over the logits, with no float32 copy of them.
+// Softmax and cross-entropy in one or two passes over the logits, without a float32 copy of the logits.
 //
 // loss = sum over rows r of (1 - s) (L_r - x[r, t_r]) + s (L_r - mean of x[r, :classes]),
 // L_r = log sum over c < classes of exp(x[r, c]), s being the label smoothing. Rows whose target is -100,

@@ -1,4 +1,4 @@
-// A sequence's embedding in one pass over its tokens, the weights read in float32.
+// The embedding of a sequence in one pass over its tokens. The weights are read in float32.
 //
 // out[c, l] = token_weight[tokens[c, l]] + position_weight[l], rounded once.
 #pragma once

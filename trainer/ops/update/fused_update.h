@@ -1,4 +1,4 @@
-// SGD, Adam, AdamW, LAMB and LARS over many tensors at once, by kernels that also round what they update.
+// SGD, Adam, AdamW, LAMB and LARS for many tensors at once. The kernels also round the weights that they update.
 //
 // With g <- gradient / grad_scale,
 // Adam:  g <- g + decay w                                (AdamW: w <- w - lr decay w instead)
@@ -10,12 +10,14 @@
 //        w <- w - lr |w| / |u| u
 // LARS:  m <- momentum m + lr r (g + decay w),   r = trust |w| / (|g| + decay |w|)
 //        w <- w - m
-// LAMB's |w| / |u| and LARS's r are each parameter's own: 1 where it does not adapt, or where what is divided
-// or the divisor is 0. They take three kernels: one adds up the squares of each chunk, one ends each parameter's
-// sums, in a fixed order, and one updates the weights. The others, and what does not adapt, take one.
+// LAMB's |w| / |u| and LARS's r are computed for each parameter. They are 1 where a parameter does not adapt, or where
+// the dividend or the divisor is 0. LAMB and LARS take three kernels: one adds up the squares of each chunk, one
+// finishes each parameter's sums in a fixed order, and one updates the weights. The others, and parameters that do not
+// adapt, take one kernel.
 //
-// Why not ATen's fused kernels: they give each block 65,536 elements, so that a small model's update runs on
-// a few of the GPU's multiprocessors; and rounding the weights anew reads them all once more.
+// We do not use ATen's fused kernels for two reasons. They give each block 65,536 elements, so a small model's update
+// runs on only a few of the GPU's multiprocessors. And a separate kernel would have to read all weights again to round
+// them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

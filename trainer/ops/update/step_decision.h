@@ -1,8 +1,8 @@
-// The end of a step, decided on the device: is the gradient finite, how much is it scaled, does the update
-// take place, what becomes of the loss scale.
+// Decides the end of a step on the device: whether the gradient is finite, how much it is scaled, whether the update
+// takes place, and what the next loss scale is.
 //
-// All that a step's end depends on lies in two small tensors on the device, so that the host need not know
-// and the step can be a CUDA graph.
+// All values on which this depends lie in two small tensors on the device. The host therefore need not know them, and
+// the step can be a CUDA graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>

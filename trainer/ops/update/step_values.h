@@ -1,4 +1,4 @@
-// What a step's end is decided from and what comes of it (step_decision.h).
+// The inputs and the results of the decision at the end of a step (step_decision.h).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the tests of batch_norm.h and norm_pool.h share: norms, PyTorch's in float64, and ranks that
+// Parts that the tests of batch_norm.h and norm_pool.h share: the norms, PyTorch's norms in float64, and ranks that
 // share a batch.
 #pragma once
 
