@@ -90,15 +90,6 @@ def log_text(run_dir):
         return ""
 
 
-def turned_by(value):
-    """EXIF data of a camera that was held so."""
-    from PIL import Image
-
-    exif = Image.Exif()
-    exif[0x0112] = value
-    return exif
-
-
 class Started:
     """A command that trains until it is told otherwise. What it prints goes to files beside its run folder."""
 
@@ -413,7 +404,3 @@ def processes_in_namespace(pid, kind):
             if entry.name.isdigit() and os.readlink(entry / "ns" / kind) == own:
                 found.append(int(entry.name))
     return found
-
-
-def processes_with(text):
-    return list(processes_of(text).values())
