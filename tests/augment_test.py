@@ -4,14 +4,24 @@ loader's threads. Evaluation sees the images as they are."""
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import augment_reference
 import sampler_reference
-from harness import DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
+from harness import (
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    expect_refused,
+    save_init,
+    sets,
+    skip_without_gpus,
+    trained_losses,
+    write_config,
+)
 
 SAMPLES, BATCH, EPOCHS, SEED = 50, 16, 6, 3  # the last batch of an epoch is of two
 SHAPE = (3, 12, 10)
@@ -43,7 +53,7 @@ def save_images(folder, channels=SHAPE[0]):
     pixels[:, 0] = pixels[:, 0] // 4 + 48 * labels[:, None, None]
     np.save(folder / "x.npy", pixels)
     np.save(folder / "y.npy", labels)
-    safetensors.torch.save_file(make_model(channels).state_dict(), folder / "init.safetensors")
+    save_init(folder, make_model(channels).state_dict())
     return torch.from_numpy(pixels), torch.from_numpy(labels)
 
 
@@ -83,17 +93,10 @@ def config_of(folder, options, label_smoothing=0):
     )
 
 
-def train(folder, config, *, name="run", ranks=None, options=()):
-    changes = [word for change in (f"run_dir={folder / name}", *options) for word in ("--set", change)]
-    run = Run(["train", config, *changes], ranks=ranks)
-    assert run.status == DONE, run
-    return [event["loss"] for event in events(folder / name, "step")]
-
-
 def expect_pytorchs(folder, options, label_smoothing=0, channels=SHAPE[0], ranks=None, accumulation=1):
     pixels, labels = save_images(folder, channels)
     config = config_of(folder, options, label_smoothing)
-    losses = train(folder, config, ranks=ranks, options=[f"accumulation={accumulation}"])
+    losses = trained_losses(config, folder / "run", *sets(f"accumulation={accumulation}"), ranks=ranks)
     expected, plain = expected_losses(pixels, labels, options, label_smoothing, (ranks or 1) * accumulation)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
     np.testing.assert_allclose(events(folder / "run", "eval")[-1]["loss"], plain, rtol=1e-4)
@@ -110,7 +113,7 @@ def test_losses_are_pytorchs(case, tmp_path):
 def test_losses_are_pytorchs_in_pieces(ranks, accumulation, tmp_path):
     """Each micro-batch has its own mixture. Of two samples in four pieces some are empty, some are of one."""
     skip_without_gpus(ranks)
-    expect_pytorchs(tmp_path, *CASES["all"], ranks=ranks if ranks > 1 else None, accumulation=accumulation)
+    expect_pytorchs(tmp_path, *CASES["all"], ranks=ranks, accumulation=accumulation)
 
 
 @pytest.mark.parametrize("channels", [1, 4])
@@ -122,7 +125,7 @@ def test_mixes_images_of_any_channels(channels, tmp_path):
 def test_the_number_of_threads_changes_nothing(tmp_path):
     save_images(tmp_path)
     config = config_of(tmp_path, *CASES["all"])
-    seen = [train(tmp_path, config, name=f"run{n}", options=[f"loader.threads={n}"]) for n in (0, 1, 3)]
+    seen = [trained_losses(config, tmp_path / f"run{n}", *sets(f"loader.threads={n}")) for n in (0, 1, 3)]
     assert seen[0] == seen[1] == seen[2]
 
 
@@ -131,7 +134,7 @@ def test_a_held_out_part_changes_no_draws(tmp_path):
     save_images(tmp_path)
     config = config_of(tmp_path, {"brightness": 0.5})
     more = ["data.validation=[]", "data.validation_fraction=0.5", "data.shuffle=false", "global_batch=25", "epochs=1"]
-    (loss,) = train(tmp_path, config, options=more)
+    (loss,) = trained_losses(config, tmp_path / "run", *sets(*more))
     pixels, labels = (torch.from_numpy(np.load(tmp_path / name)) for name in ("x.npy", "y.npy"))
     order = sampler_reference.Permutation(SAMPLES, SEED, 2**64 - 1)
     chosen = sorted(order[i] for i in range(25))
@@ -142,7 +145,7 @@ def test_a_held_out_part_changes_no_draws(tmp_path):
 
 def test_names_wrong_configs(tmp_path):
     def error_of(data, *parts):
-        expect_error(Run(["train", write_config(tmp_path, f"data {{ {data} }}")]), USAGE, *parts)
+        expect_refused(tmp_path, f"data {{ {data} }}", USAGE, *parts)
 
     np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), "u1"))
     np.save(tmp_path / "y.npy", np.zeros(3, "i8"))

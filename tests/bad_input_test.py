@@ -5,24 +5,34 @@ import struct
 
 import pytest
 
-from harness import CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, USAGE, Run, events, expect_error, faulty_model, processes_with, write_config
+from harness import (
+    CHECKPOINT,
+    DATA,
+    DONE,
+    LOCKSTEP,
+    USAGE,
+    Run,
+    digits_data,
+    events,
+    expect_error,
+    faulty_model,
+    mpirun,
+    processes_of,
+    train,
+    write_config,
+)
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 RANKS = 2
 
 
-def train(folder, text, *arguments, program=LOCKSTEP, ranks=RANKS):
-    config = write_config(folder, text)
-    run = Run(["train", config, "--set", f"run_dir={folder}/run", *arguments], ranks=ranks, program=program)
-    assert processes_with(str(folder)) == []
+def train_on_two(folder, text, program=LOCKSTEP):
+    run = train(write_config(folder, text), folder / "run", ranks=RANKS, program=program)
+    assert processes_of(folder) == {}
     return run
 
 
-def expect(run, status, *parts):
-    expect_error(run, status, *parts)
-
-
-GOOD_DATA = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}\n'
+GOOD_DATA = digits_data() + "\n"
 
 
 @pytest.mark.parametrize(
@@ -38,8 +48,8 @@ GOOD_DATA = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}\n'
 @pytest.mark.all_tier(unless=lambda content: content and "x" not in content)
 def test_bad_csv(content, parts, tmp_path):
     (tmp_path / "data.csv").write_text(content)
-    run = train(tmp_path, 'data { train: "data.csv" classes: 3 }')
-    expect(run, DATA, *parts)
+    run = train_on_two(tmp_path, 'data { train: "data.csv" classes: 3 }')
+    expect_error(run, DATA, *parts)
     assert not (tmp_path / "run").exists()
 
 
@@ -47,43 +57,42 @@ def test_bad_csv(content, parts, tmp_path):
 def test_truncated_idx_file(tmp_path):
     (tmp_path / "images").write_bytes(struct.pack(">IIII", 0x803, 5, 8, 8) + bytes(5 * 64 - 1))
     (tmp_path / "labels").write_bytes(struct.pack(">II", 0x801, 5) + bytes(5))
-    run = train(tmp_path, 'data { format: MNIST train: ["images", "labels"] }')
-    expect(run, DATA, "images", "truncated")
+    run = train_on_two(tmp_path, 'data { format: MNIST train: ["images", "labels"] }')
+    expect_error(run, DATA, "images", "truncated")
 
 
 def test_unknown_model(tmp_path):
-    run = train(tmp_path, GOOD_DATA + 'model { name: "mpl" }')
-    expect(run, USAGE, 'unknown model "mpl"; did you mean "mlp"?')
+    run = train_on_two(tmp_path, GOOD_DATA + 'model { name: "mpl" }')
+    expect_error(run, USAGE, 'unknown model "mpl"; did you mean "mlp"?')
 
 
 def test_more_ranks_than_gpus(tmp_path):
     config = write_config(tmp_path, GOOD_DATA)
     run = Run(["train", config, "--set", "device=CUDA"], ranks=RANKS, env={"CUDA_VISIBLE_DEVICES": ""})
-    expect(run, USAGE, "2 ranks but 0 visible GPUs on this machine")
+    expect_error(run, USAGE, "2 ranks but 0 visible GPUs on this machine")
 
 
 def test_an_unknown_field_is_pointed_at_before_any_rank_starts(tmp_path):
-    run = train(tmp_path, GOOD_DATA + "optimizer {\n  learning_rate: 3\n}")
-    expect(run, USAGE, "config.pbtxt:4:", 'Optimizer has no field "learning_rate"')
+    run = train_on_two(tmp_path, GOOD_DATA + "optimizer {\n  learning_rate: 3\n}")
+    expect_error(run, USAGE, "config.pbtxt:4:", 'Optimizer has no field "learning_rate"')
     assert "mpirun" not in run.err
 
 
 def test_the_same_config_error_without_our_launcher_is_one_line(tmp_path):
     """mpirun started by hand: every rank finds the mistake, one says it."""
     config = write_config(tmp_path, "nonsense: 1")
-    words = ["--allow-run-as-root", "--bind-to", "none", "-quiet", "--mca", "plm", "isolated", "--oversubscribe"]
-    run = Run([*words, "-n", "3", LOCKSTEP, "train", config], program="mpirun")
-    expect(run, USAGE, 'Config has no field "nonsense"')
+    run = Run(["train", config], launcher=mpirun(3))
+    expect_error(run, USAGE, 'Config has no field "nonsense"')
 
 
 def test_an_unknown_option_of_a_model(tmp_path):
-    run = train(tmp_path, GOOD_DATA + 'model { name: "faulty" option { key: "fualt" value: "1" } }', program=FAULTY)
-    expect(run, USAGE, 'the model "faulty" has no option "fualt"; did you mean "fault"?')
+    run = train_on_two(tmp_path, GOOD_DATA + f"model {{ {faulty_model(fualt=1)} }}", program=FAULTY)
+    expect_error(run, USAGE, 'the model "faulty" has no option "fualt"; did you mean "fault"?')
 
 
 def test_synchronised_batch_norm_without_any(tmp_path):
-    run = train(tmp_path, GOOD_DATA + "ddp { sync_batch_norm: true }")
-    expect(run, USAGE, 'ddp.sync_batch_norm: the model "mlp" has no lockstep::BatchNorm')
+    run = train_on_two(tmp_path, GOOD_DATA + "ddp { sync_batch_norm: true }")
+    expect_error(run, USAGE, 'ddp.sync_batch_norm: the model "mlp" has no lockstep::BatchNorm')
 
 
 @pytest.mark.parametrize(
@@ -108,48 +117,46 @@ def test_synchronised_batch_norm_without_any(tmp_path):
 )
 @pytest.mark.all_tier(unless=lambda part: "lstm" in part or "time steps" in part or "heads" in part)
 def test_a_model_that_does_not_fit_the_samples(text, part, tmp_path):
-    expect(train(tmp_path, text), USAGE, part)
+    expect_error(train_on_two(tmp_path, text), USAGE, part)
 
 
 @pytest.mark.all_tier
 def test_a_token_that_is_out_of_range(tmp_path):
     (tmp_path / "text.bin").write_bytes(struct.pack("<5H", 1, 2, 9, 4, 5))
     text = 'data { format: TOKENS train: "text.bin" tokens { length: 2 } classes: 9 shuffle: false }'
-    run = train(tmp_path, text + 'model { name: "gpt2" gpt2 { layers: 1 heads: 1 width: 8 } } global_batch: 2')
-    expect(run, DATA, "text.bin: token 2 is 9, out of range: data.classes is 9")
+    run = train_on_two(tmp_path, text + 'model { name: "gpt2" gpt2 { layers: 1 heads: 1 width: 8 } } global_batch: 2')
+    expect_error(run, DATA, "text.bin: token 2 is 9, out of range: data.classes is 9")
 
 
 def test_a_batch_smaller_than_the_ranks(tmp_path):
-    run = train(tmp_path, GOOD_DATA + "global_batch: 1")
-    expect(run, USAGE, "global_batch 1 is too small for 2 ranks")
+    run = train_on_two(tmp_path, GOOD_DATA + "global_batch: 1")
+    expect_error(run, USAGE, "global_batch 1 is too small for 2 ranks")
 
 
 def test_a_loss_that_is_not_finite(tmp_path):
-    run = train(tmp_path, GOOD_DATA + "model { mlp { hidden: 64 } } optimizer { type: SGD lr: 1e30 } log { every_steps: 1 }")
-    expect(run, USAGE, "the loss is", "lower optimizer.lr")
+    text = "model { mlp { hidden: 64 } } optimizer { type: SGD lr: 1e30 } log { every_steps: 1 }"
+    run = train_on_two(tmp_path, GOOD_DATA + text)
+    expect_error(run, USAGE, "the loss is", "lower optimizer.lr")
 
 
 def test_weights_of_another_model(tmp_path):
-    assert train(tmp_path, GOOD_DATA + "epochs: 1").status == DONE
+    assert train_on_two(tmp_path, GOOD_DATA + "epochs: 1").status == DONE
     (tmp_path / "run").rename(tmp_path / "first")
-    run = train(tmp_path, GOOD_DATA + 'model { mlp { hidden: 3 } } init_from: "first/weights.safetensors"')
-    expect(run, CHECKPOINT, "weights.safetensors: ", "0.weight has shape [10, 64] where the model has [3, 64]")
+    run = train_on_two(tmp_path, GOOD_DATA + 'model { mlp { hidden: 3 } } init_from: "first/weights.safetensors"')
+    expect_error(run, CHECKPOINT, "weights.safetensors: ", "0.weight has shape [10, 64] where the model has [3, 64]")
 
 
 def faulty(folder, fault, **options):
-    return train(folder, GOOD_DATA + f"model {{ {faulty_model(fault=fault, **options)} }}", program=FAULTY)
+    return train_on_two(folder, GOOD_DATA + f"model {{ {faulty_model(fault=fault, **options)} }}", program=FAULTY)
 
 
 def test_a_parameter_without_gradient_is_named(tmp_path):
-    expect(faulty(tmp_path, 4, rank=-1), USAGE, "error: no gradient for 1 of 2 parameters (linear.bias)")
+    expect_error(faulty(tmp_path, 4, rank=-1), USAGE, "error: no gradient for 1 of 2 parameters (linear.bias)")
 
 
 def test_a_parameter_without_gradient_may_be_zero(tmp_path):
-    config = write_config(
-        tmp_path,
-        GOOD_DATA + 'epochs: 1 ddp { missing_gradient: ZERO } model { name: "faulty" option { key: "fault" value: "4" } option { key: "rank" value: "-1" } }',
-    )
-    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=RANKS, program=FAULTY)
+    text = f"epochs: 1 ddp {{ missing_gradient: ZERO }} model {{ {faulty_model(fault=4, rank=-1)} }}"
+    run = train_on_two(tmp_path, GOOD_DATA + text, program=FAULTY)
     assert run.status == DONE, run
     assert events(tmp_path / "run", "done")
 
@@ -157,8 +164,8 @@ def test_a_parameter_without_gradient_may_be_zero(tmp_path):
 def trained_with(folder, **options):
     """The last loss of a faulty program that has no fault but these options, and its run folder."""
     folder.mkdir()
-    text = f'epochs: 2 data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}\n'
-    run = train(folder, text + f"model {{ {faulty_model(**options)} }}", program=FAULTY)
+    text = f"epochs: 2 {digits_data('validation_fraction: 0.2')} model {{ {faulty_model(**options)} }}"
+    run = train_on_two(folder, text, program=FAULTY)
     assert run.status == DONE, run
     return events(folder / "run", "done")[0]["loss"], folder / "run"
 

@@ -78,9 +78,9 @@ class BareMachine:
         if read_only:
             self.mounts.append(f"mount -o remount,bind,ro '{place}'")
 
-    def command(self, arguments, environment=()):
-        """What runs `arguments` there, with these variables alone, in /work."""
+    def launcher(self, environment=()):
+        """The words before a command that runs there, with these variables alone, in /work."""
         mounts = " && ".join(self.mounts)
         variables = [f"{name}={value}" for name, value in dict(environment).items()]
         inside = ["chroot", str(self.root), "/usr/bin/env", "-i", "--chdir=/work", *variables]
-        return [*NAMESPACE, "/bin/sh", "-c", mounts + ' && exec "$@"', "sh", *inside, *map(str, arguments)]
+        return [*NAMESPACE, "/bin/sh", "-c", mounts + ' && exec "$@"', "sh", *inside]

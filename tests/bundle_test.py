@@ -1,6 +1,5 @@
 """`lockstep bundle`: one archive that trains where there is nothing but a torch wheel, and one line where there is less."""
 
-import csv
 import json
 import os
 import pathlib
@@ -15,8 +14,25 @@ import pytest
 
 from bare_machine import NAMESPACE, PYTHON, SITE, BareMachine, why_there_is_none
 from harness import (
-    CHECKPOINT, DEVICE, DIGITS, DONE, LOCKSTEP, STOPPED, USAGE, Run, events, expect_error, processes_of,
-    skip_without_gpus, wait_until,
+    CHECKPOINT,
+    DEVICE,
+    DIGITS,
+    DONE,
+    LOCKSTEP,
+    STOPPED,
+    USAGE,
+    Run,
+    command_of,
+    digits_data,
+    events,
+    expect_error,
+    processes_of,
+    rows_of,
+    sets,
+    skip_without_gpus,
+    train,
+    wait_until,
+    write_config,
 )
 
 OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
@@ -26,9 +42,8 @@ needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(wh
 # Libraries that every machine with glibc and a C++ compiler's libraries has.
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|mvec|pthread|dl|rt|util|resolv|stdc\+\+|gcc_s))\.so\.\d+")
 
-TRAIN = """device: {device} epochs: 60 optimizer {{ lr: 0.002 weight_decay: 0.01 }} schedule {{ type: COSINE }}
-    data {{ train: "{digits}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
-    model {{ mlp {{ hidden: [256, 128] }} }}"""
+TRAIN = f"""epochs: 60 optimizer {{ lr: 0.002 weight_decay: 0.01 }} schedule {{ type: COSINE }}
+    {digits_data("validation_fraction: 0.2")} model {{ mlp {{ hidden: [256, 128] }} }}"""
 
 
 @pytest.fixture(scope="module")
@@ -59,26 +74,21 @@ def machine(archive, tmp_path_factory):
     machine = BareMachine(tmp_path_factory.mktemp("machine") / "root")
     unpack(archive, machine.root / "work")
     shutil.copy(DIGITS, machine.root / "work/digits.csv")
-    (machine.root / "work/config.pbtxt").write_text(TRAIN.format(device=DEVICE, digits="/work/digits.csv"))
+    write_config(machine.root / "work", TRAIN.replace(str(DIGITS), "/work/digits.csv"))
     return machine
 
 
 def start(bundle, *arguments, python=sys.executable, env=None):
     """Runs the start script as `python bundle/lockstep`, with `env` as the only variables."""
-    done = subprocess.run(
-        [*([python] if isinstance(python, str) else python), str(bundle / "lockstep"), *map(str, arguments)],
-        env=env or {}, capture_output=True, text=True, timeout=120,
-    )
-    run = Run.__new__(Run)
-    run.status, run.out, run.err = done.returncode, done.stdout, done.stderr
-    return run
+    variables = [f"{name}={value}" for name, value in (env or {}).items()]
+    launcher = ["env", "-i", *variables, *([python] if isinstance(python, str) else python)]
+    return Run(arguments, program=bundle / "lockstep", launcher=launcher)
 
 
 def run_bare(machine, *arguments, env=None, ranks=None):
     """Runs the bundle's start script on a bare machine, with an empty PATH."""
-    words = [PYTHON, "/work/lockstep/lockstep", *(["-n", ranks] if ranks else []), *arguments]
-    command = machine.command(words, {"PATH": "", "HOME": "/work", **(env or {})})
-    return Run(command[1:], program=command[0])
+    launcher = [*machine.launcher({"PATH": "", "HOME": "/work", **(env or {})}), PYTHON]
+    return Run(arguments, ranks=ranks, program="/work/lockstep/lockstep", launcher=launcher)
 
 
 def test_the_archive_is_small_and_plain(archive):
@@ -136,8 +146,7 @@ def test_trains_and_predicts_on_a_bare_machine(machine, ranks):
     (machine.root / "work/new.csv").write_text("".join(row.rsplit(",", 1)[0] + "\n" for row in rows))
     run = run_bare(machine, "predict", name, "--input", "new.csv", "--output", f"{name}.csv", ranks=ranks)
     assert run.status == DONE, run
-    with open(machine.root / f"work/{name}.csv") as file:
-        labels = [row["label"] for row in csv.DictReader(file)]
+    labels = [row["label"] for row in rows_of(machine.root / f"work/{name}.csv")]
     right = [label == row.rsplit(",", 1)[1] for label, row in zip(labels, rows, strict=True)]
     assert sum(right) > 0.98 * len(rows)
 
@@ -154,8 +163,8 @@ def test_its_own_example_trains(machine):
 @needs_mounts
 def test_the_script_finds_its_python(machine):
     """As a program of its own: env finds python3 in PATH."""
-    command = machine.command(["/work/lockstep/lockstep", "version"], {"PATH": "/usr/bin"})
-    assert Run(command[1:], program=command[0]).out == Run(["version"]).out
+    run = Run(["version"], program="/work/lockstep/lockstep", launcher=machine.launcher({"PATH": "/usr/bin"}))
+    assert run.out == Run(["version"]).out
 
 
 @needs_mounts
@@ -163,9 +172,10 @@ def test_no_library_is_loaded_twice(machine):
     """Two ranks' libraries, while they train: each once. They have no HOME, and no name in /etc/passwd."""
     skip_without_gpus(2)
     run_dir = machine.root / "work/endless"
-    words = [PYTHON, "/work/lockstep/lockstep", "-n", 2, "train", "/work/config.pbtxt"]
-    options = ["--set", "run_dir=/work/endless", "--set", "epochs=1000000", "--set", "schedule.type=CONSTANT"]
-    command = machine.command([*words, *options], {"PATH": ""})
+    words = ["train", "/work/config.pbtxt"]
+    words += sets("run_dir=/work/endless", "epochs=1000000", "schedule.type=CONSTANT")
+    launcher = [*machine.launcher({"PATH": ""}), PYTHON]
+    command = command_of(words, ranks=2, program="/work/lockstep/lockstep", launcher=launcher)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: process.poll() is not None or '"event":"step"' in read(run_dir / "log.jsonl"), 120)
@@ -326,8 +336,7 @@ def test_the_drivers_folder_is_kept(bundle, tmp_path):
 
 
 def test_slurm_scripts_start_the_bundle(bundle, tmp_path):
-    (tmp_path / "config.pbtxt").write_text(TRAIN.format(device="CPU", digits=DIGITS))
-    run = start(bundle, "slurm", tmp_path / "config.pbtxt", "--time", "1:00:00")
+    run = start(bundle, "slurm", write_config(tmp_path, TRAIN), "--time", "1:00:00")
     assert f"\nprogram={bundle}/lockstep\n" in run.out, run
 
 
@@ -336,10 +345,8 @@ def test_a_program_with_its_own_model_bundles_itself(tmp_path):
     assert Run(["bundle", tmp_path / "b.tar.gz"], program=OWN_MODEL).status == DONE
     with tarfile.open(tmp_path / "b.tar.gz") as file:
         file.extractall(tmp_path)
-    config = f"""device: {DEVICE} epochs: 1 data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ name: "tiny_net" }}"""
-    (tmp_path / "config.pbtxt").write_text(config)
-    arguments = ["train", tmp_path / "config.pbtxt", "--set", f"run_dir={tmp_path}/run"]
-    run = Run([tmp_path / "tiny_net/tiny_net", *arguments], program=sys.executable)
+    config = write_config(tmp_path, f'epochs: 1 {digits_data()} model {{ name: "tiny_net" }}')
+    run = train(config, tmp_path / "run", program=tmp_path / "tiny_net/tiny_net", launcher=[sys.executable])
     assert run.status == DONE and "tiny_net with" in run.out, run
 
 

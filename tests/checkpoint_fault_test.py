@@ -14,25 +14,27 @@ import json
 import os
 import random
 import re
-import subprocess
 
 import pytest
 
 from harness import (
     CHECKPOINT,
     DEVICE,
-    DIGITS,
     DONE,
     LOCKSTEP,
     USAGE,
     Run,
     checkpoints,
+    digits_data,
     events,
     expect_error,
+    in_mount_namespace,
     log_text,
     losses_by_step,
+    runs_by_ranks,
     skip_without_gpus,
     train,
+    weight_bytes,
     write_config,
 )
 
@@ -42,11 +44,11 @@ PART, PARTS = map(int, os.environ.get("PART", "0/1").split("/"))
 EVERY, STEPS = 5, 20
 
 
-def config_in(folder):
+def config_in(folder, ranks=None):
     return write_config(
         folder,
         f"""deterministic: true log {{ every_steps: 1 }} global_batch: 1024 max_steps: {STEPS}
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}
+        {digits_data()}
         model {{ name: "mlp" mlp {{ hidden: [512, 512] dropout: 0.2 }} }}
         optimizer {{ lr: 0.003 }} checkpoint {{ every_steps: {EVERY} every_epochs: 0 keep: 2 }}""",
     )
@@ -76,17 +78,7 @@ def newest_of(run_dir):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """By ranks: the folder of a run whose disk does not fail."""
-    runs = {}
-
-    def run_of(ranks):
-        if ranks not in runs:
-            folder = tmp_path_factory.mktemp("undisturbed")
-            assert train(config_in(folder), folder / "run", ranks=ranks).status == DONE
-            runs[ranks] = folder / "run"
-        return runs[ranks]
-
-    return run_of
+    return runs_by_ranks(tmp_path_factory, config_in)
 
 
 @pytest.mark.parametrize("ranks,victim", [(None, None), (2, 0), (2, 1), (3, 0), (3, 2)])
@@ -123,8 +115,7 @@ def test_killed_at_any_call(tmp_path, ranks, victim):
         assert losses_by_step(run_dir) == losses_by_step(whole), f"after call {k}"
         assert newest_of(run_dir) == STEPS, f"after call {k}"
         assert not [name for name in os.listdir(run_dir / "checkpoints") if not re.fullmatch(r"step-\d+", name)]
-        weights = [(folder / "weights.safetensors").read_bytes() for folder in (run_dir, whole)]
-        assert weights[0] == weights[1], f"after call {k}"
+        assert weight_bytes(run_dir) == weight_bytes(whole), f"after call {k}"
     print(f"{killed} kills of rank {victim or 0} of {ranks or 1}, {calls} calls")
     assert 2 * killed > len(sample(calls, f"{ranks} {victim}"))
 
@@ -142,7 +133,7 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
     """From one call in the checkpoints' folder on: training goes on to the end, whose checkpoint fails the run."""
     skip_without_gpus(ranks)
     config = config_in(tmp_path)
-    whole, run_dir = undisturbed(ranks), tmp_path / "run"
+    (_, whole, _), run_dir = undisturbed(ranks), tmp_path / "run"
     env = fault(run_dir, kind, random.Random(f"{kind} {ranks} {victim}").randrange(3, 26), victim)
     run = train(config, run_dir, ranks=ranks, env=dict(env, FAULT_PATH=f"{run_dir}/checkpoints/"))
     assert run.status == CHECKPOINT, run
@@ -153,7 +144,7 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
     reasons = [e["reason"] for e in events(run_dir, "checkpoint_failed")]
     assert all(reason in text or "another rank" in text for text in reasons), reasons
     # What was trained is there, whatever became of its state.
-    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
+    assert weight_bytes(run_dir) == weight_bytes(whole)
     newest = newest_of(run_dir)
     assert newest == max((e["step"] for e in events(run_dir, "checkpoint")), default=0)
 
@@ -170,25 +161,25 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
 def test_a_log_that_cannot_be_written(tmp_path, undisturbed):
     """The run goes on without it, and says so once."""
     config = config_in(tmp_path)
-    whole, run_dir = undisturbed(None), tmp_path / "run"
+    (_, whole, _), run_dir = undisturbed(None), tmp_path / "run"
     run = train(config, run_dir, env=dict(fault(run_dir, "ENOSPC", 8), FAULT_PATH=f"{run_dir}/log.jsonl"))
     assert run.status == DONE, run
     assert len(run.error_lines) == 1, run
     assert f"{run_dir}/log.jsonl: cannot be written: No space left" in run.error_lines[0], run
     assert 0 < len(whole_lines(run_dir)) < len(whole_lines(whole))
-    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
+    assert weight_bytes(run_dir) == weight_bytes(whole)
     assert newest_of(run_dir) == STEPS
 
 
 def test_a_disk_that_is_full(tmp_path):
     """A real one, which holds the weights once what was written of a checkpoint is gone again."""
-    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True).returncode != 0:
-        pytest.skip("this user may not mount a disk")
     config = config_in(tmp_path)
     disk = tmp_path / "disk"
     disk.mkdir()
-    command = f"mount -t tmpfs -o size=3m none {disk} && {LOCKSTEP} train {config} --set run_dir={disk}/run"
-    run = Run(["-m", "sh", "-c", f"{command}; status=$?; ls {disk}/run {disk}/run/checkpoints; exit $status"], program="unshare")
+    launcher = in_mount_namespace(tmp_path, f"mount -t tmpfs -o size=3m none {disk}")
+    command = f"{LOCKSTEP} train {config} --set run_dir={disk}/run"
+    script = f"{command}; status=$?; ls {disk}/run {disk}/run/checkpoints; exit $status"
+    run = Run(["-c", script], program="sh", launcher=launcher)
     assert run.status == CHECKPOINT, run
     assert "No space left" in run.error_lines[-1], run
     assert f"step {STEPS}/{STEPS}" in run.out and "weights.safetensors" in run.out.split(), run

@@ -1,6 +1,5 @@
 """The command line as a user meets it: train, evaluate, predict, config, version, and their mistakes."""
 
-import csv
 import json
 import os
 import pathlib
@@ -9,7 +8,6 @@ import tempfile
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
 from harness import (
@@ -21,10 +19,16 @@ from harness import (
     LOCKSTEP,
     USAGE,
     Run,
+    digits_data,
     events,
     expect_error,
+    predict,
+    sets,
     skip_without_gpus,
     split_digits,
+    train,
+    weight_bytes,
+    weights_of,
     write_config,
 )
 
@@ -32,7 +36,7 @@ OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
 
 # A folder that holds a config but no run.
 EXAMPLE_FOLDER = pathlib.Path(tempfile.mkdtemp())
-write_config(EXAMPLE_FOLDER, f'data {{ train: "{DIGITS}" }}')
+write_config(EXAMPLE_FOLDER, digits_data())
 
 RANKS = [None, 2] if DEVICE == "CPU" or torch.cuda.device_count() > 1 else [None]
 
@@ -44,11 +48,11 @@ def trained(tmp_path_factory):
     split_digits(folder)
     config = write_config(
         folder,
-        """data { train: "train.csv" validation: "test.csv" csv { scale: 0.0625 } }
-        model { mlp { hidden: [256, 128] } }
+        digits_data('validation: "test.csv"', train="train.csv")
+        + """model { mlp { hidden: [256, 128] } }
         optimizer { lr: 0.002 weight_decay: 0.01 } schedule { type: COSINE } epochs: 60""",
     )
-    run = Run(["train", config, "--set", f"run_dir={folder}/run"], ranks=RANKS[-1])
+    run = train(config, folder / "run", ranks=RANKS[-1])
     assert run.status == DONE, run
     return folder, folder / "run", run
 
@@ -89,11 +93,10 @@ def test_n_prints_the_command_that_it_runs(trained):
 
 def test_python_opens_the_weights_and_they_are_what_was_evaluated(trained):
     folder, run_dir, _ = trained
-    weights = safetensors.torch.load_file(run_dir / "weights.safetensors")
     model = torch.nn.Sequential(
         torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
     )
-    model.load_state_dict(weights)
+    model.load_state_dict(weights_of(run_dir))
     rows = torch.from_numpy(np.loadtxt(folder / "test.csv", delimiter=",", dtype=np.float32))
     with torch.no_grad():
         output = model(rows[:, :64] / 16)
@@ -119,10 +122,7 @@ def test_predict_writes_every_row_once(trained, ranks, labelled, tmp_path):
     folder, run_dir, _ = trained
     rows = (folder / "test.csv").read_text().split()
     (tmp_path / "in.csv").write_text("\n".join(row if labelled else row.rsplit(",", 1)[0] for row in rows))
-    run = Run(["predict", run_dir, "--input", tmp_path / "in.csv", "--output", tmp_path / "out.csv"], ranks=ranks)
-    assert run.status == DONE, run
-    with open(tmp_path / "out.csv") as file:
-        predictions = list(csv.DictReader(file))
+    predictions = predict(run_dir, tmp_path / "in.csv", ranks=ranks)
     assert [int(p["index"]) for p in predictions] == list(range(360))
     right = np.mean([p["label"] == row.rsplit(",", 1)[1] for p, row in zip(predictions, rows)])
     assert right == pytest.approx(events(run_dir, "done")[0]["accuracy"], abs=1e-6)
@@ -133,7 +133,7 @@ def test_predict_needs_no_training_files(trained, tmp_path):
     folder, run_dir, _ = trained
     text = (run_dir / "config.pbtxt").read_text().replace(str(folder), "/nowhere")
     (tmp_path / "config.pbtxt").write_text(text)
-    (tmp_path / "weights.safetensors").write_bytes((run_dir / "weights.safetensors").read_bytes())
+    (tmp_path / "weights.safetensors").write_bytes(weight_bytes(run_dir))
     run = Run(["predict", tmp_path, "--input", folder / "test.csv", "--output", tmp_path / "out.csv"])
     assert run.status == DONE, run
     run = Run(["evaluate", tmp_path])
@@ -144,18 +144,18 @@ def test_the_same_seed_gives_the_same_bits_for_any_number_of_loader_threads(trai
     weights = []
     for threads in (0, 1, 3):
         run_dir = tmp_path / str(threads)
-        assignments = [f"run_dir={run_dir}", f"loader.threads={threads}", "epochs=3"]
-        run = Run(["train", trained[0] / "config.pbtxt", *(a for s in assignments for a in ("--set", s))], ranks=RANKS[-1])
+        words = sets(f"loader.threads={threads}", "epochs=3")
+        run = train(trained[0] / "config.pbtxt", run_dir, *words, ranks=RANKS[-1])
         assert run.status == DONE, run
-        weights.append((run_dir / "weights.safetensors").read_bytes())
+        weights.append(weight_bytes(run_dir))
     assert weights[0] == weights[1] == weights[2]
 
 
 def test_another_seed_gives_other_weights(trained, tmp_path):
     config = trained[0] / "config.pbtxt"
     for seed in (1, 2):
-        Run(["train", config, "--set", f"run_dir={tmp_path}/{seed}", "--set", f"seed={seed}", "--set", "max_steps=1"])
-    assert (tmp_path / "1/weights.safetensors").read_bytes() != (tmp_path / "2/weights.safetensors").read_bytes()
+        train(config, tmp_path / str(seed), *sets(f"seed={seed}", "max_steps=1"))
+    assert weight_bytes(tmp_path / "1") != weight_bytes(tmp_path / "2")
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar"])
@@ -181,7 +181,7 @@ def test_convnet_learns_mnist_and_cifar10_files(name, tmp_path):
         model {{ name: "convnet" convnet {{ channels: [8, 16] hidden: 32 }} }}
         optimizer {{ lr: 0.003 clip_norm: 1 }} global_batch: 32 epochs: {3 if name == "mnist" else 6}""",
     )
-    run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=RANKS[-1])
+    run = train(config, tmp_path / name, ranks=RANKS[-1])
     assert run.status == DONE, run
     accuracy = events(tmp_path / name, "done")[0]["accuracy"]
     assert accuracy > 0.85
@@ -199,14 +199,13 @@ def test_convnet_learns_mnist_and_cifar10_files(name, tmp_path):
 def test_a_model_of_ones_own(tmp_path):
     config = write_config(
         tmp_path,
-        f"""data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+        f"""{digits_data("validation_fraction: 0.2")}
         model {{ name: "tiny_net" option {{ key: "width" value: "64" }} }} epochs: 20""",
     )
-    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=RANKS[-1], program=OWN_MODEL)
+    run = train(config, tmp_path / "run", ranks=RANKS[-1], program=OWN_MODEL)
     assert run.status == DONE, run
     assert events(tmp_path / "run", "done")[0]["accuracy"] > 0.9
-    weights = safetensors.torch.load_file(tmp_path / "run/weights.safetensors")
-    assert weights["hidden.weight"].shape == (64, 64)
+    assert weights_of(tmp_path / "run")["hidden.weight"].shape == (64, 64)
     run = Run(["evaluate", tmp_path / "run"])
     assert run.status == USAGE and 'unknown model "tiny_net"' in run.err, run
 
@@ -328,8 +327,8 @@ def test_bench_step_tells_where_the_time_goes(precision, tmp_path):
 
 
 def test_flight_tells_what_ranks_exchanged(tmp_path):
-    config = write_config(tmp_path, f'epochs: 1 data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}')
-    assert Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=2).status == DONE
+    config = write_config(tmp_path, f"epochs: 1 {digits_data()}")
+    assert train(config, tmp_path / "run", ranks=2).status == DONE
     story = Run(["flight", tmp_path / "run", "--last", "40"])
     assert story.status == DONE and "rank 0" in story.out and "rank 1" in story.out, story
     assert "bucket 0: 0.bias, 0.weight" in story.out, story

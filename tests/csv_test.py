@@ -12,7 +12,21 @@ import subprocess
 
 import numpy as np
 import pytest
-from harness import DATA, DONE, USAGE, Run, events, expect_error, skip_without_gpus, weights_of, write_config
+from harness import (
+    DATA,
+    DONE,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    expect_refused,
+    predict,
+    rows_of,
+    skip_without_gpus,
+    train,
+    weights_of,
+    write_config,
+)
 from sampler_reference import Permutation
 
 CSV_PRINT = os.path.abspath(os.environ["CSV_PRINT"])
@@ -142,23 +156,16 @@ def kept_columns(run_dir):
     return columns
 
 
-def train(folder, csv_text=CSV, data=f"validation_fraction: {FRACTION}", ranks=None, text=""):
+def train_on(folder, csv_text=CSV, data=f"validation_fraction: {FRACTION}", ranks=None, text=""):
     skip_without_gpus(ranks)
     config = write_config(
         folder,
         f"""seed: {SEED} epochs: 20 global_batch: 32 optimizer {{ lr: 0.02 }} {text}
         data {{ train: "train.csv" {data} csv {{ {csv_text} }} }}""",
     )
-    run = Run(["train", config, "--set", f"run_dir={folder / 'run'}"], ranks=ranks)
+    run = train(config, folder / "run", ranks=ranks)
     assert run.status == DONE, run
     return events(folder / "run", "done")[0]
-
-
-def predict(folder, name):
-    run = Run(["predict", folder / "run", "--input", folder / name, "--output", folder / "out.csv"])
-    assert run.status == DONE, run
-    with open(folder / "out.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def linear_layer(run_dir):
@@ -177,7 +184,7 @@ def test_passengers(tmp_path, ranks):
     for i in held_back[1:5]:
         rows[i][6] = "1e6"
     write_table(tmp_path / "train.csv", rows)
-    done = train(tmp_path, ranks=ranks)
+    done = train_on(tmp_path, ranks=ranks)
     assert done["accuracy"] > 0.8
 
     encode = Encoder([rows[i] for i in training_rows(600)])
@@ -212,7 +219,7 @@ def test_passengers(tmp_path, ranks):
     write_table(tmp_path / "test.csv", [[row[i] for i in order] for row in test], [HEADER[i] for i in order])
     test[4][5] = ""
     labels, probabilities = expected(test)
-    predictions = predict(tmp_path, "test.csv")
+    predictions = predict(tmp_path / "run", tmp_path / "test.csv")
     assert [p["label"] for p in predictions] == [str(label) for label in labels]
     np.testing.assert_allclose([float(p["probability"]) for p in predictions], probabilities, atol=2e-6)
 
@@ -221,11 +228,10 @@ def test_labels_by_name(tmp_path):
     names = ["perished, alas", "survived"]
     write_table(tmp_path / "train.csv", passengers(300, seed=1, label=lambda survived: names[survived]))
     write_table(tmp_path / "test.csv", passengers(100, seed=2, label=lambda survived: names[survived]))
-    done = train(tmp_path, CSV + " label_names: true", 'validation: "test.csv"')
+    done = train_on(tmp_path, CSV + " label_names: true", 'validation: "test.csv"')
     assert done["accuracy"] > 0.8
-    with open(tmp_path / "test.csv", newline="") as file:
-        labels = [row["Survived"] for row in csv.DictReader(file)]
-    predictions = predict(tmp_path, "test.csv")
+    labels = [row["Survived"] for row in rows_of(tmp_path / "test.csv")]
+    predictions = predict(tmp_path / "run", tmp_path / "test.csv")
     assert {p["label"] for p in predictions} == set(names)
     right = np.mean([p["label"] == label for p, label in zip(predictions, labels)])
     assert right == pytest.approx(done["accuracy"], abs=1e-6)
@@ -235,7 +241,7 @@ def test_labels_by_name(tmp_path):
     run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / "other.csv"])
     expect_error(run, DATA, 'other.csv:2: column 2 (Survived): label "unknown" is none of those in training')
     write_table(tmp_path / "other.csv", [[*row[:1], "", *row[2:]] for row in rows])
-    assert len(predict(tmp_path, "other.csv")) == 3
+    assert len(predict(tmp_path / "run", tmp_path / "other.csv")) == 3
 
 
 def test_house_prices(tmp_path):
@@ -246,12 +252,12 @@ def test_house_prices(tmp_path):
     rows = [[f"{s:.6f}", "xyz"[k], f"{p:.6f}"] for s, k, p in zip(size, kinds, price)]
     (tmp_path / "train.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     (tmp_path / "test.csv").write_text("125,y\n125,z\n300,unknown\n")
-    train(tmp_path, 'category: "1" standardize: true', "task: REGRESSION")
+    train_on(tmp_path, 'category: "1" standardize: true', "task: REGRESSION")
     weight, bias = linear_layer(tmp_path / "run")
     size = np.array([float(row[0]) for row in rows])
     inputs = np.array([[125, 0, 1, 0], [125, 0, 0, 1], [300, 0, 0, 0]], "f8")
     inputs[:, 0] = (inputs[:, 0] - size.mean()) / size.std()
-    values = [float(p["value"]) for p in predict(tmp_path, "test.csv")]
+    values = [float(p["value"]) for p in predict(tmp_path / "run", tmp_path / "test.csv")]
     np.testing.assert_allclose(values, (inputs @ weight.T + bias)[:, 0], rtol=1e-4)
 
 
@@ -268,12 +274,14 @@ def test_several_labels_by_name(tmp_path):
     write("other.csv", ["y1", "c", "y3", "b", "y2", "a"])
     write("bare.csv", ["c", "b", "a"])
     write("lacks.csv", ["c", "b", "a", "y3", "y1"])
-    done = train(tmp_path, "header: true label_column: 2 label_columns: 3", 'validation: "other.csv" task: REGRESSION')
+    data = 'validation: "other.csv" task: REGRESSION'
+    done = train_on(tmp_path, "header: true label_column: 2 label_columns: 3", data)
     config = (tmp_path / "run" / "config.pbtxt").read_text()
     assert re.findall(r'label: "(\w+)"', config) == ["y1", "y2", "y3"], config
-    predictions = predict(tmp_path, "train.csv")
+    predictions = predict(tmp_path / "run", tmp_path / "train.csv")
     assert list(predictions[0]) == ["index", "value_0", "value_1", "value_2"]
-    assert predictions == predict(tmp_path, "other.csv") == predict(tmp_path, "bare.csv")
+    for name in ["other.csv", "bare.csv"]:
+        assert predict(tmp_path / "run", tmp_path / name) == predictions, name
     for name in ["train.csv", "other.csv"]:
         run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / name])
         assert run.status == DONE and f"{done['loss']:.4f}" in run.out, run
@@ -297,16 +305,15 @@ def test_several_labels_by_name(tmp_path):
 )
 def test_mistakes_are_one_line(tmp_path, csv_text, status, words):
     write_table(tmp_path / "train.csv", passengers(50, seed=1))
-    config = write_config(tmp_path, f'data {{ train: "train.csv" csv {{ {csv_text} }} }}')
-    expect_error(Run(["train", config], cwd=tmp_path), status, words)
+    expect_refused(tmp_path, f'data {{ train: "train.csv" csv {{ {csv_text} }} }}', status, words)
 
 
 def test_files_that_do_not_go_together(tmp_path):
     rows = passengers(60, seed=1)
     write_table(tmp_path / "train.csv", rows)
     write_table(tmp_path / "more.csv", rows, [*HEADER[:5], "age", *HEADER[6:]])
-    config = write_config(tmp_path, f'data {{ train: ["train.csv", "more.csv"] csv {{ {CSV} }} }}')
-    expect_error(Run(["train", config], cwd=tmp_path), DATA, 'more.csv:1: column 6 is "age" where ', 'train.csv has "Age"')
-    train(tmp_path)
+    text = f'data {{ train: ["train.csv", "more.csv"] csv {{ {CSV} }} }}'
+    expect_refused(tmp_path, text, DATA, 'more.csv:1: column 6 is "age" where ', 'train.csv has "Age"')
+    train_on(tmp_path)
     run = Run(["predict", tmp_path / "run", "--input", tmp_path / "more.csv"], cwd=tmp_path)
     expect_error(run, DATA, 'more.csv: no column "Age", which training had; did you mean "age"?')

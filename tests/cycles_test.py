@@ -8,10 +8,18 @@ import signal
 
 import pytest
 
-from harness import DIGITS, INTERRUPTED, STOPPED, Started, processes_of, skip_without_gpus, wait_until, write_config
+from harness import (
+    INTERRUPTED,
+    STOPPED,
+    Started,
+    digits_data,
+    processes_of,
+    skip_without_gpus,
+    wait_until,
+    write_config,
+)
 
 CYCLES = int(os.environ.get("CYCLES", "6"))
-LONG_S = 60  # for anything to happen that does
 SHARED = pathlib.Path("/dev/shm")
 # Those that do not depend on when they come: what a signal does at which moment is signals_test's.
 ENDINGS = [(signal.SIGTERM, STOPPED), (signal.SIGUSR2, STOPPED), (signal.SIGINT, INTERRUPTED)]
@@ -28,7 +36,7 @@ def test_nothing_is_left(tmp_path):
     config = write_config(
         tmp_path,
         f"""global_batch: 48 epochs: 1000000 log {{ every_steps: 10 }} checkpoint {{ every_epochs: 5 keep: 1 }}
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ name: "mlp" mlp {{ hidden: [8] }} }}""",
+        {digits_data()} model {{ name: "mlp" mlp {{ hidden: [8] }} }}""",
     )
     temporary, cache, run_dir = tmp_path / "tmp", tmp_path / "cache", tmp_path / "run"
     temporary.mkdir()
@@ -50,7 +58,7 @@ def test_nothing_is_left(tmp_path):
         # From then on each number of ranks has been there.
         assert cycle < 2 or cached[cycle] == cached[2], cycle
         # Jobs beside this one have theirs, for as long as they run.
-        wait_until(lambda: set(os.listdir(SHARED)) <= shared_before, LONG_S)
+        wait_until(lambda: set(os.listdir(SHARED)) <= shared_before)
     assert {path.name for path in run_dir.iterdir()} == {"checkpoints", "config.pbtxt", "flight", "lock", "log.jsonl"}
     assert len(list((run_dir / "flight").iterdir())) <= 3  # one for each rank of the last job
     assert len(list((run_dir / "checkpoints").iterdir())) == 1

@@ -10,22 +10,18 @@ import sys
 
 import pytest
 
-from harness import DEVICE, DONE, LOCKSTEP, USAGE, Run, skip_without_gpus
+from harness import DEVICE, DONE, USAGE, Run, in_mount_namespace, mpirun, needs_gpus, skip_without_gpus
 
 FAULTS = os.path.abspath(os.environ["MACHINE_FAULTS_SO"])
-MPIRUN = "--allow-run-as-root --oversubscribe -quiet --mca plm isolated".split()
 WORDS = ["doctor", "--device", DEVICE.lower()]
 
 
 class Findings:
     """What a doctor of some ranks found, by check: a list with a finding of each rank that looked."""
 
-    def __init__(self, folder, ranks=None, env=None, launcher=None):
-        words = [*WORDS, "--folder", folder, "--json"]
-        if launcher:
-            self.run = Run([*launcher[1:], LOCKSTEP, *words], program=launcher[0], env=env)
-        else:
-            self.run = Run(words, ranks=ranks, env=env)
+    def __init__(self, folder, **options):
+        """`options` are those of Run."""
+        self.run = Run([*WORDS, "--folder", folder, "--json"], **options)
         self.by_check = {}
         for line in self.run.out.splitlines():
             finding = json.loads(line)
@@ -42,15 +38,6 @@ class Findings:
         for part in parts:
             assert part in finding["figure"], self.run
         assert state == "ok" or finding.get("advice") or "error" in finding["figure"] or ":" in finding["figure"]
-
-
-def in_mount_namespace(folder, prepare):
-    """A launcher of commands that see the file systems which `prepare`, a shell's, mounts."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
-        pytest.skip("needs root and mount namespaces, to have other file systems")
-    script = pathlib.Path(folder) / "in_namespace.sh"
-    script.write_text(f'set -e\nmount --make-rprivate /\n{prepare}\nexec "$@"\n')
-    return ["unshare", "--mount", "sh", str(script)]
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
@@ -85,8 +72,8 @@ def test_little_shared_memory(tmp_path):
 def test_ranks_on_one_core(tmp_path):
     if os.cpu_count() < 2:
         pytest.skip("this machine has one core only")
-    launcher = ["mpirun", *MPIRUN, "-n", "1", "--bind-to", "core"]
-    Findings(tmp_path, launcher=launcher).expect("cores", "warn", f"bound to one core of {os.cpu_count()}")
+    found = Findings(tmp_path, launcher=mpirun(1, "--bind-to", "core"))
+    found.expect("cores", "warn", f"bound to one core of {os.cpu_count()}")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
@@ -170,12 +157,6 @@ def test_no_gpu_where_one_is_wanted(tmp_path):
 
 
 # Faults of GPUs.
-
-
-def needs_gpus(count):
-    if DEVICE != "CUDA":
-        pytest.skip("needs GPUs: this is the test on CPUs")
-    skip_without_gpus(count)
 
 
 def test_a_driver_that_is_too_old(tmp_path):

@@ -8,62 +8,54 @@ import pathlib
 import random
 import re
 import signal
-import subprocess
 import termios
 import time
 
 import pytest
 
 from harness import (
-    DIGITS,
     DONE,
     INTERRUPTED,
-    LOCKSTEP,
+    LONG_S,
     PEER,
     STOPPED,
+    Started,
     checkpoints,
+    digits_config,
+    digits_data,
     events,
     losses_by_step,
+    mpirun,
     processes_of,
-    processes_with,
     runs_by_ranks,
     skip_without_gpus,
     train,
-    wait_until,
+    wait_until_gone,
+    weight_bytes,
     write_config,
 )
 
 ENDINGS = int(os.environ.get("ENDINGS", "1"))
 SEED = int(os.environ.get("SEED", "0"))
-LONG_S = 60  # for anything to happen that does
 STEPS = {1: 4000, 2: 2000, 4: 300}  # about two seconds of them
-MPIRUN = "mpirun --allow-run-as-root --oversubscribe --bind-to none -quiet --mca plm isolated -n"
 
 
-class Job:
+class Job(Started):
     """A job on a terminal of its own."""
 
     def __init__(self, config, run_dir, ranks, words=(), own_mpirun=False):
-        command = [*MPIRUN.split(), ranks, LOCKSTEP] if own_mpirun else [LOCKSTEP]
-        if ranks > 1 and not own_mpirun:
-            command += ["-n", ranks]
-        command += ["train", config, "--set", f"run_dir={run_dir}", *words]
-        self.run_dir = run_dir
         self.keyboard, terminal = os.openpty()
-        self.output = run_dir.with_name(run_dir.name + ".output")
-        with open(self.output, "w") as output:
-            self.process = subprocess.Popen(
-                list(map(str, command)),
-                stdin=terminal,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            )
+        super().__init__(
+            config,
+            run_dir,
+            ranks=None if own_mpirun else ranks,
+            words=words,
+            launcher=mpirun(ranks) if own_mpirun else (),
+            stdin=terminal,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
         os.close(terminal)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *unused):
         for pid in processes_of(self.run_dir):
@@ -78,10 +70,9 @@ class Job:
         """Those of its processes that are `name`."""
         return [pid for pid, command in processes_of(self.run_dir).items() if command.split()[0].endswith(name)]
 
-    def ranks(self):
-        """Its ranks' processes: those of the program that are no other's parents, or the one that there is."""
-        mine = self.programs("lockstep")
-        return [pid for pid in mine if pid != self.process.pid] or mine
+    def computing(self):
+        """Its ranks' processes, or the one that there is."""
+        return list(self.ranks().values()) or [self.process.pid]
 
     def scratch(self):
         """Folders in memory that it keeps files in."""
@@ -115,7 +106,7 @@ ENDS = {
     "Ctrl-C twice": (lambda job, dice: job.type(b"\x03\x03"), {INTERRUPTED}),
     "SIGTERM": (lambda job, dice: kill([job.process.pid], signal.SIGTERM), {STOPPED, 128 + signal.SIGTERM}),
     "SIGTERM to a rank": (
-        lambda job, dice: kill(job.ranks(), signal.SIGTERM, dice),
+        lambda job, dice: kill(job.computing(), signal.SIGTERM, dice),
         {STOPPED, PEER, 128 + signal.SIGTERM},
     ),
     "SIGTERM to mpirun": (lambda job, dice: kill(job.programs("mpirun"), signal.SIGTERM), {STOPPED, 1, 143}),
@@ -123,7 +114,7 @@ ENDS = {
     "SIGUSR2": (lambda job, dice: kill([job.process.pid], signal.SIGUSR2), {STOPPED, 128 + signal.SIGUSR2}),
     "STOP": (lambda job, dice: stop_file(job), {INTERRUPTED}),
     "time budget": (None, {STOPPED}),
-    "kill -9 of a rank": (lambda job, dice: kill(job.ranks(), signal.SIGKILL, dice), {PEER, 128 + 9}),
+    "kill -9 of a rank": (lambda job, dice: kill(job.computing(), signal.SIGKILL, dice), {PEER, 128 + 9}),
     "kill -9 of mpirun": (lambda job, dice: kill(job.programs("mpirun"), signal.SIGKILL), {PEER, 128 + 9}),
     "kill -9 of the command": (lambda job, dice: kill([job.process.pid], signal.SIGKILL), {128 + 9}),
     "kill -9 of everything": (lambda job, dice: kill(processes_of(job.run_dir), signal.SIGKILL), {128 + 9}),
@@ -139,12 +130,8 @@ def stop_file(job):
 
 
 def config_in(folder, ranks):
-    return write_config(
-        folder,
-        f"""deterministic: true log {{ every_steps: 1 }} global_batch: 64 epochs: 100000 max_steps: {STEPS[ranks]}
-        data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }} optimizer {{ type: ADAMW lr: 0.003 }}
-        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 50 }}""",
-    )
+    more = f"max_steps: {STEPS[ranks]} checkpoint {{ every_steps: 50 }}"
+    return write_config(folder, digits_config(more, digits_data("validation_fraction: 0.2")))
 
 
 def names_in(folder):
@@ -178,18 +165,19 @@ def test_an_ending(end, ranks, number, tmp_path, undisturbed):
         if act:
             act(job, dice)
         status = job.status()
-        what = f"{end} after {moment:.3f} s: status {status}\n{''.join(job.output.read_text().splitlines(True)[-6:])}"
+        ends = "\n".join(line for text in job.texts() for line in text.splitlines()[-6:])
+        what = f"{end} after {moment:.3f} s: status {status}\n{ends}"
         assert status in statuses | {DONE}, what
-        wait_until(lambda: not processes_with(str(run_dir)), LONG_S)
+        wait_until_gone(run_dir)
     stopped = events(run_dir, "stopped") if (run_dir / "log.jsonl").exists() else []
     if stopped and status == STOPPED:
         assert checkpoints(run_dir)[-1] == stopped[-1]["step"], what
 
-    again = train(config, run_dir, ranks=ranks if ranks > 1 else None)
+    again = train(config, run_dir, ranks=ranks)
     if "STOP" in end and again.status == INTERRUPTED:  # it came too late for the first
-        again = train(config, run_dir, ranks=ranks if ranks > 1 else None)
+        again = train(config, run_dir, ranks=ranks)
     assert again.status == DONE, f"{what}\n{again}"
     assert losses_by_step(run_dir) == losses_by_step(whole), what
-    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes(), what
+    assert weight_bytes(run_dir) == weight_bytes(whole), what
     assert names_in(run_dir) == names_in(whole), what
     assert [path for path in scratch if os.path.exists(path)] == [], what

@@ -3,9 +3,7 @@ within the watchdog's limit + 5 s, one line names the culprit, no process is lef
 docs/design.md. $REPEAT runs each that many times."""
 
 import os
-import pathlib
 import signal
-import subprocess
 import time
 
 import pytest
@@ -13,17 +11,18 @@ import pytest
 from harness import (
     BUG,
     DATA,
-    DIGITS,
     DONE,
     LOCKSTEP,
     PEER,
     USAGE,
     Run,
+    Started,
+    digits_data,
     faulty_data,
     faulty_model,
-    log_text,
-    processes_with,
+    run_ranks,
     wait_until,
+    wait_until_gone,
     write_config,
 )
 
@@ -41,26 +40,23 @@ def repeat(request):
     return request.param
 
 
-DATA_TEXT = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}'
-
-
-def config_of(folder, model="", more="", name="config.pbtxt", graph="false", data=DATA_TEXT):
+def config_of(folder, model="", more="", name="config.pbtxt", graph="false", data=digits_data()):
     """Without a CUDA graph, because the model fails in its forward, which a graph's replays do not call."""
-    path = write_config(
+    return write_config(
         folder,
         f"""run_dir: "{folder}/run" epochs: 1000000 graph: {graph} {more}
         {data}
         watchdog {{ collective_timeout_s: {LIMIT_S} heartbeat_timeout_s: {LIMIT_S} }}
         model {{ {faulty_model(**model)} }}""",
+        name,
     )
-    return path.rename(path.with_name(name))
 
 
 def expect_end(run, folder, status, *parts, lines=1):
     assert run.status == status, run
     assert run.seconds < START_S + LIMIT_S + MARGIN_S, run
     # What was killed from outside may still be on its way out.
-    wait_until(lambda: processes_with(str(folder)) == [], MARGIN_S)
+    wait_until_gone(folder, MARGIN_S)
     assert len(run.error_lines) == lines, run
     for part in parts:
         assert part in "\n".join(run.error_lines), run
@@ -145,31 +141,10 @@ def test_mpirun_is_killed(tmp_path):
 @pytest.fixture
 def job(tmp_path):
     """A running job, some steps into its training. Ended after the test, whatever becomes of that."""
-    command = [FAULTY, "-n", str(RANKS), "train", str(config_of(tmp_path, {}, graph="true"))]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as job:
-        try:
-            wait_until(lambda: log_text(tmp_path / "run").count('"step"') > 3, 30)
-            yield job
-        finally:
-            job.kill()
-
-
-def environment_of(pid):
-    entries = pathlib.Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
-
-
-def ranks_of(folder):
-    """The process ids of a job's ranks."""
-    ids = []
-    for entry in pathlib.Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and str(folder).encode() in (entry / "cmdline").read_bytes():
-                if b"OMPI_COMM_WORLD_RANK=" in (entry / "environ").read_bytes():
-                    ids.append(int(entry.name))
-        except OSError:  # it has ended meanwhile
-            continue
-    return ids
+    config = config_of(tmp_path, {}, graph="true")
+    with Started(config, tmp_path / "run", RANKS, program=FAULTY) as job:
+        job.wait_for("step", 2)
+        yield job
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
@@ -177,26 +152,23 @@ def ranks_of(folder):
 @pytest.mark.all_tier(unless=lambda rank, sent: rank == 0 and sent == signal.SIGKILL)
 def test_a_rank_is_lost_between_steps(rank, sent, job, tmp_path):
     """At any moment, from outside; on GPUs while CUDA graphs are replayed."""
-    ids = {pid: int(environment_of(pid)["OMPI_COMM_WORLD_RANK"]) for pid in ranks_of(tmp_path)}
-    (lost,) = (pid for pid, its_rank in ids.items() if its_rank == rank)
-    os.kill(lost, sent)
-    error = job.communicate(timeout=LIMIT_S + MARGIN_S)[1]
-    assert job.returncode == PEER, error
+    os.kill(job.rank(rank), sent)
+    assert job.process.wait(timeout=LIMIT_S + MARGIN_S) == PEER, job.texts()
+    error = job.texts()[1]
     expected = "died: its process is gone" if sent == signal.SIGKILL else f"gives no sign of life for {LIMIT_S} s"
     assert f"error: rank {rank} {expected}" in error, error
-    wait_until(lambda: processes_with(str(tmp_path)) == [], MARGIN_S)
+    wait_until_gone(tmp_path, MARGIN_S)
 
 
 def test_the_command_itself_is_killed(job, tmp_path):
-    job.kill()
-    job.communicate(timeout=MARGIN_S + 5)
-    assert job.returncode == -signal.SIGKILL
-    wait_until(lambda: processes_with(str(tmp_path)) == [], MARGIN_S)
+    job.process.kill()
+    assert job.process.wait(timeout=MARGIN_S + 5) == -signal.SIGKILL
+    wait_until_gone(tmp_path, MARGIN_S)
 
 
 def test_a_job_that_is_stopped_whole_goes_on(job, tmp_path):
     """As Slurm suspends and resumes one: nobody is to blame for the time that all stood still."""
-    ranks = ranks_of(tmp_path)
+    ranks = job.ranks().values()
     assert len(ranks) == RANKS
     for rank in ranks:
         os.kill(rank, signal.SIGSTOP)
@@ -206,38 +178,31 @@ def test_a_job_that_is_stopped_whole_goes_on(job, tmp_path):
     for rank in ranks:
         os.kill(rank, signal.SIGCONT)
     wait_until(lambda: log.read_text().count("\n") > steps + 100, 30)
-    job.terminate()
-    assert "error" not in job.communicate(timeout=MARGIN_S + 5)[1]
-
-
-def mpirun(*programs):
-    """Different commands as the ranks of one job, rank 0 first."""
-    words = ["--allow-run-as-root", "--bind-to", "none", "-quiet", "--mca", "plm", "isolated", "--oversubscribe"]
-    for program in programs:
-        words += [":", "-n", "1", *map(str, program)] if "-n" in words else ["-n", "1", *map(str, program)]
-    return Run(words, program="mpirun", timeout=60)
+    job.process.terminate()
+    job.process.wait(timeout=MARGIN_S + 5)
+    assert "error" not in job.texts()[1]
 
 
 def test_ranks_with_different_configs(tmp_path):
     first = config_of(tmp_path, {}, "optimizer { lr: 0.5 }", "first.pbtxt")
     second = config_of(tmp_path, {}, "optimizer { lr: 0.25 }", "second.pbtxt")
-    run = mpirun([FAULTY, "train", first], [FAULTY, "train", second])
+    run = run_ranks([FAULTY, "train", first], [FAULTY, "train", second])
     expect_end(run, tmp_path, USAGE, "error: rank 1: optimizer.lr: 0.25 where rank 0 has optimizer.lr: 0.5")
     assert not (tmp_path / "run").exists()
 
 
 def test_ranks_with_different_models(tmp_path):
-    run = mpirun(*[[FAULTY, "train", config_of(tmp_path, {"name_by_rank": 1})]] * 2)
+    run = run_ranks(*[[FAULTY, "train", config_of(tmp_path, {"name_by_rank": 1})]] * 2)
     expect_end(run, tmp_path, USAGE, "error: rank 1: linear1.weight of Float [10, 64] where rank 0 has linear0.weight")
 
 
 def test_ranks_with_different_programs(tmp_path):
     config = config_of(tmp_path, {})
-    run = mpirun([FAULTY, "train", config], [LOCKSTEP, "train", config])
+    run = run_ranks([FAULTY, "train", config], [LOCKSTEP, "train", config])
     expect_end(run, tmp_path, USAGE, "error: rank 1: program of ", "where rank 0 has program of ")
 
 
 def test_ranks_with_different_commands(tmp_path):
     config = config_of(tmp_path, {})
-    run = mpirun([FAULTY, "train", config], [FAULTY, "evaluate", tmp_path])
+    run = run_ranks([FAULTY, "train", config], [FAULTY, "evaluate", tmp_path])
     expect_end(run, tmp_path, USAGE, "error: rank 1: command evaluate where rank 0 has command train")

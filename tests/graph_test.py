@@ -5,16 +5,29 @@ import os
 import numpy as np
 import pytest
 
-from harness import DEVICE, DIGITS, DONE, Run, events, expect_close_weights, skip_without_gpus, write_config
+from harness import (
+    DEVICE,
+    LOCKSTEP,
+    digits_data,
+    events,
+    expect_close_weights,
+    faulty_model,
+    sets,
+    skip_without_gpus,
+    trained_losses,
+    write_config,
+)
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
 
 pytestmark = pytest.mark.skipif(DEVICE != "CUDA", reason="graphs are the GPU's; graph_test_on_gpus runs them")
 
-CSV = f'train: "{DIGITS}" csv {{ scale: 0.0625 }}'
-TOKENS = "format: SYNTHETIC input_shape: 32 classes: 100 synthetic { kind: TOKENS samples: 100 }"
-IMAGES = "format: SYNTHETIC input_shape: [3, 32, 32] classes: 10 synthetic { kind: PIXELS samples: 100 }"
-AUGMENTED = IMAGES + " augment { brightness: 0.4 contrast: 0.4 saturation: 0.4 hue: 0.1 mixup: 0.2 cutmix: 1 }"
+CSV = digits_data()
+TOKENS = "data { format: SYNTHETIC input_shape: 32 classes: 100 synthetic { kind: TOKENS samples: 100 } }"
+PIXELS = "format: SYNTHETIC input_shape: [3, 32, 32] classes: 10 synthetic { kind: PIXELS samples: 100 }"
+IMAGES = f"data {{ {PIXELS} }}"
+AUGMENTED = f"""data {{ {PIXELS}
+  augment {{ brightness: 0.4 contrast: 0.4 saturation: 0.4 hue: 0.1 mixup: 0.2 cutmix: 1 }} }}"""
 # 1797 digits and 100 samples leave a short last batch; dropout needs the same random numbers.
 CASES = {
     "mlp": (CSV, "mlp { hidden: [64, 64] batch_norm: true dropout: 0.2 }", "epochs: 3 global_batch: 64"),
@@ -48,13 +61,10 @@ CASES = {
 BUCKETS = "ddp { first_bucket_bytes: 64 bucket_bytes: 4096 }"
 
 
-def losses_of(folder, name, graph, text, ranks, program=None, shard="false"):
+def losses_of(folder, name, graph, text, ranks, program=LOCKSTEP, shard="false"):
     config = write_config(folder, f"seed: 3 deterministic: true graph: {graph} log {{ every_steps: 1 }} {BUCKETS} {text}")
-    more = dict(program=program) if program else {}
-    command = ["train", config, "--set", f"run_dir={folder}/{name}", "--set", f"optimizer.shard={shard}"]
-    run = Run(command, ranks=ranks if ranks > 1 else None, **more)
-    assert run.status == DONE, run
-    return np.array([s["loss"] for s in events(folder / name, "step")], dtype=float)
+    shard = sets(f"optimizer.shard={shard}")
+    return np.array(trained_losses(config, folder / name, *shard, ranks=ranks, program=program), dtype=float)
 
 
 @pytest.mark.parametrize("ranks,shard", [(1, "false"), (2, "false"), (2, "true")])
@@ -64,7 +74,7 @@ def test_a_graph_changes_nothing(case, ranks, shard, tmp_path):
     data, model, more = CASES[case]
     if shard == "true" and "LAMB" in more:
         pytest.skip("refused: LAMB needs whole parameters")
-    text = f"data {{ {data} }} model {{ {model} }} {more}"
+    text = f"{data} model {{ {model} }} {more}"
     eager = losses_of(tmp_path, "eager", "false", text, ranks, shard=shard)
     graph = losses_of(tmp_path, "graph", "true", text, ranks, shard=shard)
     assert not events(tmp_path / "graph", "no_graph")
@@ -75,7 +85,7 @@ def test_a_graph_changes_nothing(case, ranks, shard, tmp_path):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_model_that_cannot_be_captured(ranks, tmp_path):
     skip_without_gpus(ranks)
-    text = f'epochs: 2 data {{ {CSV} }} model {{ name: "faulty" option {{ key: "waits" value: "1" }} }}'
+    text = f'epochs: 2 {CSV} model {{ {faulty_model(waits=1)} }}'
     eager = losses_of(tmp_path, "eager", "false", text, ranks, FAULTY)
     graph = losses_of(tmp_path, "graph", "true", text, ranks, FAULTY)
     (event,) = events(tmp_path / "graph", "no_graph")

@@ -4,6 +4,8 @@ The program is $LOCKSTEP (Bazel's tests set it). Nothing here needs Bazel, so th
 machine that has only the binaries: `LOCKSTEP=... DEVICE=CUDA LOCKSTEP_TIER=all python3 -m pytest tests`.
 """
 
+import contextlib
+import csv
 import json
 import os
 import pathlib
@@ -21,18 +23,43 @@ DIGITS = pathlib.Path(os.environ.get("DIGITS", "examples/digits/digits.csv")).ab
 _cache = tempfile.TemporaryDirectory(prefix="lockstep-cache-")
 os.environ["XDG_CACHE_HOME"] = _cache.name
 
+LONG_S = 60  # for anything to happen that does
+
 # The exit statuses of docs/design.md.
 DONE, USAGE, DATA, CHECKPOINT, PEER, BUG, STOPPED, INTERRUPTED = 0, 2, 3, 4, 5, 70, 75, 130
+
+
+def command_of(arguments, ranks=None, program=LOCKSTEP, launcher=()):
+    """The words of a command. One rank, or None, is the program alone; `launcher` is what stands before it."""
+    several = ["-n", ranks] if ranks and ranks > 1 else []
+    return [str(word) for word in (*launcher, program, *several, *arguments)]
+
+
+def mpirun(ranks, *words):
+    """The words before a program that start it as so many ranks without `lockstep -n`; `words` are further ones of
+    mpirun's own, in place of `--bind-to none`."""
+    always = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-quiet", "--mca", "plm", "isolated"]
+    return [*always, *(words or ("--bind-to", "none")), "-n", str(ranks)]
+
+
+def in_mount_namespace(folder, prepare):
+    """A launcher of commands that see the file systems which `prepare`, a shell's, mounts."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+        import pytest
+
+        pytest.skip("needs root and mount namespaces, to have other file systems")
+    script = pathlib.Path(folder) / "in_namespace.sh"
+    script.write_text(f'set -e\nmount --make-rprivate /\n{prepare}\nexec "$@"\n')
+    return ["unshare", "--mount", "sh", str(script)]
 
 
 class Run:
     """A finished lockstep command."""
 
-    def __init__(self, arguments, ranks=None, program=LOCKSTEP, cwd=None, env=None, timeout=120):
-        command = [program] + (["-n", str(ranks)] if ranks else []) + [str(a) for a in arguments]
+    def __init__(self, arguments, ranks=None, program=LOCKSTEP, launcher=(), cwd=None, env=None, timeout=120):
         begin = time.monotonic()
         done = subprocess.run(
-            command,
+            command_of(arguments, ranks, program, launcher),
             cwd=cwd,
             env=dict(os.environ, **(env or {})),
             stdin=subprocess.DEVNULL,
@@ -63,32 +90,20 @@ def log_text(run_dir):
         return ""
 
 
-def turned_by(value):
-    """EXIF data of a camera that was held so."""
-    from PIL import Image
-
-    exif = Image.Exif()
-    exif[0x0112] = value
-    return exif
-
-
 class Started:
     """A command that trains until it is told otherwise. What it prints goes to files beside its run folder."""
 
-    LONG_S = 60  # for anything to happen that does
-
-    def __init__(self, config, run_dir, ranks=None, words=(), program=LOCKSTEP, env=None, launcher=()):
+    def __init__(self, config, run_dir, ranks=None, words=(), program=LOCKSTEP, env=None, launcher=(), **options):
+        """`options` are further ones of Popen."""
         self.run_dir = pathlib.Path(run_dir)
-        command = [*launcher, program] + (["-n", ranks] if ranks else [])
-        command += ["train", config, "--set", f"run_dir={run_dir}", *words]
         self.outputs = [self.run_dir.with_name(self.run_dir.name + suffix) for suffix in (".out", ".err")]
         with open(self.outputs[0], "w") as out, open(self.outputs[1], "w") as err:
             self.process = subprocess.Popen(
-                list(map(str, command)),
-                stdin=subprocess.DEVNULL,
+                command_of(["train", config, "--set", f"run_dir={run_dir}", *words], ranks, program, launcher),
                 stdout=out,
                 stderr=err,
                 env=dict(os.environ, **(env or {})),
+                **{"stdin": subprocess.DEVNULL, **options},
             )
 
     def __enter__(self):
@@ -110,7 +125,7 @@ class Started:
             assert self.process.poll() is None, self.texts()
             return condition()
 
-        wait_until(holds, self.LONG_S)
+        wait_until(holds)
 
     def wait_for(self, kind, count=1):
         """Until the log has so many lines of that event."""
@@ -129,16 +144,19 @@ class Started:
         (pid,) = self.children()
         return pid
 
+    def ranks(self):
+        """The processes of its ranks, by number, that have begun and not ended."""
+        found = {}
+        for pid in processes_of(self.run_dir):
+            with contextlib.suppress(OSError):  # it has ended
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
+                if number := re.search(r"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)\0", environment):
+                    found[int(number[1])] = pid
+        return found
+
     def rank(self, number):
         """Its process."""
-        for pid in processes_of(self.run_dir):
-            try:
-                environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
-            except OSError:  # it has ended
-                continue
-            if f"OMPI_COMM_WORLD_RANK={number}\0" in environment:
-                return pid
-        raise AssertionError(f"no rank {number}")
+        return self.ranks()[number]
 
     def stop(self):
         """Asks it to, and waits for its end."""
@@ -146,13 +164,47 @@ class Started:
         return self.end()
 
     def end(self):
-        status = self.process.wait(timeout=self.LONG_S)
-        wait_until(lambda: not processes_with(str(self.run_dir)), self.LONG_S)
+        status = self.process.wait(timeout=LONG_S)
+        wait_until_gone(self.run_dir)
         return [status, *self.texts()]
 
 
-def train(config, run_dir, *arguments, ranks=None, program=LOCKSTEP, env=None):
-    return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], ranks=ranks, program=program, env=env)
+def sets(*assignments):
+    """The words that set fields of a config."""
+    return [word for assignment in assignments for word in ("--set", assignment)]
+
+
+def train(config, run_dir, *arguments, **options):
+    """`options` are those of Run."""
+    return Run(["train", config, "--set", f"run_dir={run_dir}", *arguments], **options)
+
+
+def trained_losses(config, run_dir, *arguments, **options):
+    """The losses of a training, which is done."""
+    run = train(config, run_dir, *arguments, **options)
+    assert run.status == DONE, run
+    return step_losses(run_dir)
+
+
+def run_ranks(*commands):
+    """Different commands, with their programs, as the ranks of one job, rank 0 first."""
+    first, *others = commands
+    words = [*mpirun(1), *first, *(word for command in others for word in (":", "-n", 1, *command))]
+    return Run(words[1:], program=words[0])
+
+
+def predict(run_dir, *inputs, **options):
+    """The rows, by column, that `predict` writes beside the run folder; `options` are those of Run."""
+    output = pathlib.Path(run_dir).with_name("predictions.csv")
+    run = Run(["predict", run_dir, "--input", *inputs, "--output", output], **options)
+    assert run.status == DONE, run
+    return rows_of(output)
+
+
+def rows_of(path):
+    """Those of a CSV file with a header, by column."""
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def runs_by_ranks(tmp_path_factory, make_config):
@@ -164,7 +216,7 @@ def runs_by_ranks(tmp_path_factory, make_config):
         if ranks not in runs:
             folder = tmp_path_factory.mktemp(f"undisturbed-{ranks}")
             config = make_config(folder, ranks)
-            run = train(config, folder / "run", ranks=ranks if ranks > 1 else None)
+            run = train(config, folder / "run", ranks=ranks)
             assert run.status == DONE, run
             runs[ranks] = config, folder / "run", run.seconds
         return runs[ranks]
@@ -176,6 +228,11 @@ def events(run_dir, kind=None):
     """The objects of a run's log.jsonl, all or those of one event."""
     lines = (pathlib.Path(run_dir) / "log.jsonl").read_text().splitlines()
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
+
+
+def step_losses(run_dir):
+    """The loss of every step in the log."""
+    return [step["loss"] for step in events(run_dir, "step")]
 
 
 def losses_by_step(run_dir):
@@ -190,6 +247,10 @@ def checkpoints(run_dir):
     return sorted(int(name[5:]) for name in names if re.fullmatch(r"step-\d+", name))
 
 
+def checkpoint_folder(run_dir, step):
+    return pathlib.Path(run_dir) / "checkpoints" / f"step-{step:012}"
+
+
 def faulty_model(**options):
     """What a config says of the model in tests/faulty_model.cc."""
     return 'name: "faulty" ' + " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
@@ -197,8 +258,23 @@ def faulty_model(**options):
 
 def faulty_data(**options):
     """What a config says of the data set in tests/faulty_model.cc."""
-    listed = " ".join(f'option {{ key: "{k}" value: "{v}" }}' for k, v in options.items())
-    return f'data {{ format: OWN train: "{DIGITS}" own {{ name: "faulty" {listed} }} }}'
+    return f'data {{ format: OWN train: "{DIGITS}" own {{ {faulty_model(**options)} }} }}'
+
+
+def digits_data(more="", train=DIGITS):
+    """What a config says of the digits in a file, whose pixels are 0 to 16."""
+    return f'data {{ train: "{train}" csv {{ scale: 0.0625 }} {more} }}'
+
+
+SMALL_MLP = 'name: "mlp" mlp { hidden: [24] dropout: 0.2 }'
+
+
+def digits_config(
+    more="", data=digits_data(), model=SMALL_MLP, optimizer="type: ADAMW lr: 0.003", epochs=100000, log_every=1
+):
+    """The text of a config whose training has the same bits each time."""
+    return f"""deterministic: true log {{ every_steps: {log_every} }} global_batch: 64 epochs: {epochs}
+        {data} model {{ {model} }} optimizer {{ {optimizer} }} {more}"""
 
 
 def expect_error(run, status, *parts):
@@ -208,6 +284,24 @@ def expect_error(run, status, *parts):
     assert run.error_lines[0].startswith("lockstep: error: "), run
     for part in parts:
         assert part in run.error_lines[0], run
+
+
+def expect_refused(folder, text, status, *parts):
+    """A config of this text trains nothing, and one line says why."""
+    expect_error(Run(["train", write_config(folder, text)]), status, *parts)
+
+
+def save_init(folder, weights):
+    """Saves weights to begin with, which a config names as init_from: "init.safetensors"."""
+    import safetensors.torch
+
+    # Copies, because no two tensors of such a file may share memory.
+    copies = {name: tensor.contiguous().clone() for name, tensor in weights.items()}
+    safetensors.torch.save_file(copies, pathlib.Path(folder) / "init.safetensors")
+
+
+def weight_bytes(run_dir):
+    return (pathlib.Path(run_dir) / "weights.safetensors").read_bytes()
 
 
 def weights_of(run_dir):
@@ -234,8 +328,17 @@ def skip_without_gpus(ranks):
         pytest.skip(f"{ranks} ranks need as many GPUs; this machine has {torch.cuda.device_count()}")
 
 
-def write_config(folder, text):
-    path = pathlib.Path(folder) / "config.pbtxt"
+def needs_gpus(count):
+    """Skips a test of GPUs on the CPU, and on a machine with fewer."""
+    if DEVICE != "CUDA":
+        import pytest
+
+        pytest.skip("needs GPUs: this is the test on CPUs")
+    skip_without_gpus(count)
+
+
+def write_config(folder, text, name="config.pbtxt"):
+    path = pathlib.Path(folder) / name
     path.write_text(f"device: {DEVICE}\n{text}")
     return path
 
@@ -265,7 +368,7 @@ def split_digits(folder, train=1437):
         (pathlib.Path(folder) / name).write_text("".join(rows[i] + "\n" for i in part))
 
 
-def wait_until(condition, seconds):
+def wait_until(condition, seconds=LONG_S):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to be"
@@ -287,5 +390,17 @@ def processes_of(text):
     return found
 
 
-def processes_with(text):
-    return list(processes_of(text).values())
+def wait_until_gone(text, seconds=LONG_S):
+    """Until no process of this machine has it in its command line."""
+    wait_until(lambda: not processes_of(text), seconds)
+
+
+def processes_in_namespace(pid, kind):
+    """The ids of the processes in that process's namespace of this kind."""
+    own = os.readlink(f"/proc/{pid}/ns/{kind}")
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if entry.name.isdigit() and os.readlink(entry / "ns" / kind) == own:
+                found.append(int(entry.name))
+    return found

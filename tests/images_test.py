@@ -1,7 +1,6 @@
 """Image folders end to end: training, evaluation and prediction from JPEG and PNG files, files that cannot be read, and
 `bench loader`."""
 
-import csv
 import json
 import shutil
 import tarfile
@@ -10,23 +9,23 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from harness import DATA, DEVICE, DONE, USAGE, Run, events, expect_error, skip_without_gpus, turned_by, write_config
+from harness import (
+    DATA,
+    DEVICE,
+    DONE,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    predict,
+    sets,
+    skip_without_gpus,
+    step_losses,
+    train,
+)
+from labelled_images import CLASSES, photograph, turned_by, write_images_config
 
 needs_a_gpu = pytest.mark.skipif(DEVICE != "CUDA", reason="images_test_on_gpus runs it")
-
-CLASSES = ["blue", "green", "red"]
-
-CONFIG = """seed: 1 global_batch: 16 epochs: 8 log {{ every_steps: 1 }}
-    model {{ name: "mlp" mlp {{ hidden: 32 }} }} optimizer {{ lr: 0.003 }}
-    data {{ format: IMAGES train: "train" {data} images {{ size: 16 {images} }} mean: 0.5 std: 0.25 }}"""
-
-
-def photograph(random, label, side):
-    """Noise of side x side pixels, brighter in the colour of its class."""
-    pixels = random.integers(0, 120, (side, side + 9, 3))
-    pixels[:, :, 2 - label] += 100
-    return Image.fromarray(pixels.astype(np.uint8))
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -45,16 +44,16 @@ def folder(tmp_path):
     return tmp_path
 
 
-def train(folder, data='validation: "test"', *, images="", ranks=None, options=()):
+def train_on(folder, data='validation: "test"', *, images="", ranks=None, options=()):
     skip_without_gpus(ranks)
-    config = write_config(folder, CONFIG.format(data=data, images=images))
-    return Run(["train", config, "--set", f"run_dir={folder / 'run'}", *options], ranks=ranks)
+    config = write_images_config(folder, f'train: "train" {data}', images, epochs=8)
+    return train(config, folder / "run", *options, ranks=ranks)
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_trains_evaluates_and_predicts(folder, ranks):
-    run = train(folder, ranks=ranks)
+    run = train_on(folder, ranks=ranks)
     assert run.status == DONE, run
     done = events(folder / "run", "done")[0]
     assert done["accuracy"] == 1
@@ -64,22 +63,15 @@ def test_trains_evaluates_and_predicts(folder, ranks):
     assert evaluation.status == DONE, evaluation
     assert "(8 samples)" in evaluation.out and "accuracy 1" in evaluation.out
 
-    prediction = Run(["predict", folder / "run", "--input", folder / "new", "--output", folder / "p.csv"])
-    assert prediction.status == DONE, prediction
-    with open(folder / "p.csv") as file:
-        assert [row["label"] for row in csv.DictReader(file)] == [CLASSES[label] for label in (2, 0, 1)]
-
-
-def losses(folder):
-    return [event["loss"] for event in events(folder / "run", "step")]
+    assert [row["label"] for row in predict(folder / "run", folder / "new")] == [CLASSES[label] for label in (2, 0, 1)]
 
 
 def test_the_number_of_threads_changes_nothing(folder):
     seen = []
     for threads in (0, 1, 3):
-        run = train(folder, "validation_fraction: 0.2", options=["--set", f"loader.threads={threads}"])
+        run = train_on(folder, "validation_fraction: 0.2", options=sets(f"loader.threads={threads}"))
         assert run.status == DONE, run
-        seen.append((losses(folder), events(folder / "run", "eval")[-1]["loss"]))
+        seen.append((step_losses(folder / "run"), events(folder / "run", "eval")[-1]["loss"]))
         (folder / "run").rename(folder / f"run{threads}")
     assert seen[0] == seen[1] == seen[2]
 
@@ -93,7 +85,7 @@ def damage(folder):
 
 def test_a_damaged_file_ends_the_run_with_its_name(folder):
     damage(folder)
-    expect_error(train(folder), DATA, "/train/", ".jpg: ")
+    expect_error(train_on(folder), DATA, "/train/", ".jpg: ")
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
@@ -101,20 +93,20 @@ def test_a_damaged_file_ends_the_run_with_its_name(folder):
 def test_damaged_files_are_skipped_where_asked(folder, ranks):
     paths = damage(folder)
     skips = 'validation: "test" bad_samples { policy: SKIP limit: 2 }'
-    run = train(folder, skips, ranks=ranks)
+    run = train_on(folder, skips, ranks=ranks)
     assert run.status == DONE, run
     said = [event["reason"] for event in events(folder / "run", "bad_sample")] + run.err.splitlines()
     for path in paths:
         assert 1 <= sum(path in line for line in said) <= (ranks or 1), said
-    first = losses(folder)
+    first = step_losses(folder / "run")
     (folder / "run").rename(folder / "run1")
     # What stands for a bad sample depends on no thread.
-    assert train(folder, skips, ranks=ranks, options=["--set", "loader.threads=3"]).status == DONE
-    assert losses(folder) == first
+    assert train_on(folder, skips, ranks=ranks, options=sets("loader.threads=3")).status == DONE
+    assert step_losses(folder / "run") == first
 
 
 def test_no_prediction_stands_for_another(folder):
-    assert train(folder, 'validation: "test" bad_samples { policy: SKIP }').status == DONE
+    assert train_on(folder, 'validation: "test" bad_samples { policy: SKIP }').status == DONE
     (folder / "new/1.jpg").write_bytes(b"")
     expect_error(Run(["predict", folder / "run", "--input", folder / "new"]), DATA, "new/1.jpg: empty file")
     (folder / "test/red/03.jpg").write_bytes(b"")
@@ -125,33 +117,33 @@ def test_no_prediction_stands_for_another(folder):
 def test_a_name_that_is_no_utf8(folder):
     with open(bytes(folder / "train/red") + b"/caf\xe9.jpg", "wb"):
         pass
-    run = train(folder, 'bad_samples { policy: SKIP }')
+    run = train_on(folder, 'bad_samples { policy: SKIP }')
     assert run.status == DONE and events(folder / "run", "bad_sample"), run
 
 
 def test_more_damaged_files_than_allowed(folder):
     damage(folder)
-    expect_error(train(folder, "bad_samples { policy: SKIP limit: 1 }"), DATA,
+    expect_error(train_on(folder, "bad_samples { policy: SKIP limit: 1 }"), DATA,
                  "2 samples cannot be read, more than data.bad_samples.limit", "the last: ", ".jpg: ")
 
 
 def test_names_wrong_configs_and_folders(folder):
-    expect_error(train(folder, 'validation: "nowhere"'), USAGE, "data.validation: no such folder: ", "nowhere")
-    expect_error(train(folder, 'train: "test"'), USAGE, "data.train: IMAGES takes one folder")
-    expect_error(train(folder, "classes: 4"), DATA, "train: 3 classes where data.classes says 4")
-    expect_error(train(folder, "input_shape: [3, 8, 8]"), USAGE, "IMAGES are 3 x 16 x 16: set data.images.size")
-    expect_error(train(folder, "task: REGRESSION"), USAGE, "data.task: IMAGES holds classes")
-    expect_error(train(folder, options=["--set", "data.images.min_area=0.9", "--set", "data.images.max_area=0.5"]),
-                 USAGE, "data.images.min_area: is greater than max_area")
-    expect_error(train(folder, options=["--set", "data.train=new"]), USAGE, "data.train: no such folder")
-    expect_error(train(folder, options=["--set", f"data.train={folder / 'new'}"]), DATA, "an image beside the classes")
-    expect_error(train(folder, images='classes: ["red", "red"]'), USAGE, 'data.images.classes: "red" twice')
-    expect_error(train(folder, images="decode: GPU cache: DECODED", options=["--set", "device=AUTO"]), USAGE,
+    expect_error(train_on(folder, 'validation: "nowhere"'), USAGE, "data.validation: no such folder: ", "nowhere")
+    expect_error(train_on(folder, 'train: "test"'), USAGE, "data.train: IMAGES takes one folder")
+    expect_error(train_on(folder, "classes: 4"), DATA, "train: 3 classes where data.classes says 4")
+    expect_error(train_on(folder, "input_shape: [3, 8, 8]"), USAGE, "IMAGES are 3 x 16 x 16: set data.images.size")
+    expect_error(train_on(folder, "task: REGRESSION"), USAGE, "data.task: IMAGES holds classes")
+    expect_error(train_on(folder, options=sets("data.images.min_area=0.9", "data.images.max_area=0.5")), USAGE,
+                 "data.images.min_area: is greater than max_area")
+    expect_error(train_on(folder, options=sets("data.train=new")), USAGE, "data.train: no such folder")
+    expect_error(train_on(folder, options=sets(f"data.train={folder / 'new'}")), DATA, "an image beside the classes")
+    expect_error(train_on(folder, images='classes: ["red", "red"]'), USAGE, 'data.images.classes: "red" twice')
+    expect_error(train_on(folder, images="decode: GPU cache: DECODED", options=sets("device=AUTO")), USAGE,
                  "data.images.decode: GPU goes with")
-    expect_error(train(folder, images="decode: GPU", options=["--set", "device=CPU"]), USAGE,
+    expect_error(train_on(folder, images="decode: GPU", options=sets("device=CPU")), USAGE,
                  "data.images.decode: is GPU where device is CPU")
     (folder / "test/purple").mkdir()
-    expect_error(train(folder), DATA, 'test/purple: no class "purple" was trained on')
+    expect_error(train_on(folder), DATA, 'test/purple: no class "purple" was trained on')
 
 
 @pytest.mark.parametrize("images", ["cache: OFF", "cache: DECODED", pytest.param("decode: GPU", marks=needs_a_gpu)])
@@ -171,10 +163,10 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
                 ImageOps.exif_transpose(Image.open(path)).save(tmp_path / f"turned/{name}/{value}{kind}.png")
     seen = {}
     for source, turns in (("stored", "true"), ("turned", "false"), ("stored", "false")):
-        data = ["--set", f"data.train={tmp_path / source}", "--set", f"data.images.exif_orientation={turns}"]
-        run = train(tmp_path, "", images=images, options=[*data, "--set", "epochs=2"])
+        changes = [f"data.train={tmp_path / source}", f"data.images.exif_orientation={turns}", "epochs=2"]
+        run = train_on(tmp_path, "", images=images, options=sets(*changes))
         assert run.status == DONE, run
-        seen[source, turns] = np.array(losses(tmp_path))
+        seen[source, turns] = np.array(step_losses(tmp_path / "run"))
         (tmp_path / "run").rename(tmp_path / f"run-{source}-{turns}")
     expected = seen["turned", "false"]
     assert len(expected) == 6
@@ -188,7 +180,7 @@ def test_what_is_left_out_is_said(folder):
     (folder / "train/red/b.bmp").write_bytes(b"BM")
     (folder / "train/notes.txt").write_text("no image")
     (folder / "train/red/more").symlink_to(folder / "new")
-    run = train(folder)
+    run = train_on(folder)
     assert run.status == DONE, run
     assert events(folder / "run", "start")[0]["samples"] == 60
     for words in ("train/red/a.webp and another one are left out: no JPEG or PNG: convert such images",
@@ -202,23 +194,24 @@ def test_what_is_left_out_is_said(folder):
 
 def test_an_empty_class(folder):
     (folder / "train/.ipynb_checkpoints").mkdir()
-    assert train(folder, options=["--set", "epochs=1"]).status == DONE
+    assert train_on(folder, options=sets("epochs=1")).status == DONE
     (folder / "train/purple").mkdir()
-    expect_error(train(folder), DATA, "train/purple: a folder is a class, and there are no .jpg, .jpeg or .png files in")
+    reason = "train/purple: a folder is a class, and there are no .jpg, .jpeg or .png files in"
+    expect_error(train_on(folder), DATA, reason)
 
 
 def test_an_archive_with_a_name_that_leads_out_of_it(folder):
     with tarfile.open(folder / "train.tar", "w") as tar:
         tar.add(folder / "train/red/01.jpg", "red/01.jpg")
         tar.add(folder / "train/red/02.jpg", "../02.jpg")
-    expect_error(train(folder, options=["--set", f"data.train={folder / 'train.tar'}"]), DATA,
+    expect_error(train_on(folder, options=sets(f"data.train={folder / 'train.tar'}")), DATA,
                  "train.tar: ../02.jpg: a name that leads out of its archive")
 
 
 def test_one_class(folder):
     for name in ("blue", "green"):
         shutil.rmtree(folder / "train" / name)
-    run = train(folder, "")
+    run = train_on(folder, "")
     assert run.status == DONE and "train: all samples are of one class: there is nothing to learn" in run.err, run
     assert "20 samples, none held back (data.validation_fraction does so)" in run.out
 
@@ -257,13 +250,13 @@ def test_decoding_on_the_gpu_trains_the_same_for_any_number_of_threads(folder, c
     damaged.write_bytes(damaged.read_bytes()[:300])
     seen = []
     for threads in (0, 1, 3):
-        run = train(folder, 'validation: "test" bad_samples { policy: SKIP }', images=f"decode: GPU cache: {cache}",
-                    options=["--set", f"loader.threads={threads}"])
+        data, images = 'validation: "test" bad_samples { policy: SKIP }', f"decode: GPU cache: {cache}"
+        run = train_on(folder, data, images=images, options=sets(f"loader.threads={threads}"))
         assert run.status == DONE, run
         assert events(folder / "run", "start")[0]["decode"] == "GPU"
         assert [event["reason"].count("07.jpg: truncated") for event in events(folder / "run", "bad_sample")] == [1]
         done = events(folder / "run", "done")[0]
         assert done["accuracy"] == 1
-        seen.append((losses(folder), done["loss"]))
+        seen.append((step_losses(folder / "run"), done["loss"]))
         (folder / "run").rename(folder / f"run{threads}")
     assert seen[0] == seen[1] == seen[2]

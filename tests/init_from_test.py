@@ -5,15 +5,28 @@ A rate of 0 leaves parameters as they were loaded, so that the run's weights sho
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 import torchvision
 from torch import nn
 
-from harness import CHECKPOINT, DIGITS, DONE, USAGE, Run, events, expect_error, skip_without_gpus, weights_of, write_config
+from harness import (
+    CHECKPOINT,
+    DONE,
+    USAGE,
+    Run,
+    digits_data,
+    events,
+    expect_error,
+    save_init,
+    skip_without_gpus,
+    train,
+    weight_bytes,
+    weights_of,
+    write_config,
+)
 
 STANDSTILL = "max_steps: 1 global_batch: 8 optimizer { lr: 0 }\n"
-DIGITS_DATA = f'data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}\n'
+DIGITS_DATA = digits_data("validation_fraction: 0.2") + "\n"
 CIFAR_DATA = 'data { format: CIFAR10 train: "train.bin" validation_fraction: 0.25 }\n'
 RESNET = CIFAR_DATA + 'model { name: "resnet" resnet { depth: 18 } }\n'
 VIT = CIFAR_DATA + 'model { name: "vit" vit { patch: 8 layers: 2 heads: 2 width: 16 } }\n'
@@ -23,12 +36,8 @@ INIT = 'init_from: "init.safetensors"\n'
 SCRIPT = 'model { name: "torchscript" torchscript { file: "model.pt" } }\n'
 
 
-def train(folder, text, run_dir="run", ranks=None):
-    return Run(["train", write_config(folder, text), "--set", f"run_dir={folder}/{run_dir}"], ranks=ranks)
-
-
-def save(folder, weights):
-    safetensors.torch.save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "init.safetensors")
+def train_on(folder, text, name="run", ranks=None):
+    return train(write_config(folder, text), folder / name, ranks=ranks)
 
 
 def expect_equal(weights, expected):
@@ -52,7 +61,7 @@ def write_images(folder):
 def gpt2(tmp_path):
     """(folder with its data, weights under the names that Lockstep saves)"""
     write_tokens(tmp_path)
-    run = train(tmp_path, GPT2 + STANDSTILL + "seed: 9", "first")
+    run = train_on(tmp_path, GPT2 + STANDSTILL + "seed: 9", "first")
     assert run.status == DONE, run
     return tmp_path, weights_of(tmp_path / "first")
 
@@ -68,8 +77,8 @@ def hugging_face(weights):
 
 def test_hugging_faces_gpt2(gpt2):
     folder, weights = gpt2
-    save(folder, hugging_face(weights))
-    run = train(folder, GPT2 + STANDSTILL + INIT)
+    save_init(folder, hugging_face(weights))
+    run = train_on(folder, GPT2 + STANDSTILL + INIT)
     assert run.status == DONE, run
     expect_equal(weights_of(folder / "run"), weights)
 
@@ -78,22 +87,24 @@ def test_hugging_faces_gpt2_with_a_head_and_more_places(gpt2):
     folder, weights = gpt2
     places = torch.cat([weights["transformer.wpe.weight"], torch.ones(1008, 16)])
     head = {"lm_head.weight": weights["transformer.wte.weight"].clone()}
-    save(folder, weights | head | {"transformer.wpe.weight": places, "transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16)})
-    run = train(folder, GPT2 + STANDSTILL + INIT)
+    more = {"transformer.wpe.weight": places, "transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16)}
+    save_init(folder, weights | head | more)
+    run = train_on(folder, GPT2 + STANDSTILL + INIT)
     assert run.status == DONE, run
     expect_equal(weights_of(folder / "run"), weights)
 
 
 def test_a_gpt2_with_a_head_of_its_own(gpt2):
     folder, weights = gpt2
-    save(folder, weights | {"lm_head.weight": weights["transformer.wte.weight"] + 1})
-    expect_error(train(folder, GPT2 + STANDSTILL + INIT), CHECKPOINT, "not in the model: lm_head.weight (1 of the file's 29 tensors)")
+    save_init(folder, weights | {"lm_head.weight": weights["transformer.wte.weight"] + 1})
+    run = train_on(folder, GPT2 + STANDSTILL + INIT)
+    expect_error(run, CHECKPOINT, "not in the model: lm_head.weight (1 of the file's 29 tensors)")
 
 
 def test_a_gpt2_with_fewer_places(gpt2):
     folder, weights = gpt2
-    save(folder, weights | {"transformer.wpe.weight": weights["transformer.wpe.weight"][:8]})
-    run = train(folder, GPT2 + STANDSTILL + INIT)
+    save_init(folder, weights | {"transformer.wpe.weight": weights["transformer.wpe.weight"][:8]})
+    run = train_on(folder, GPT2 + STANDSTILL + INIT)
     expect_error(run, CHECKPOINT, "transformer.wpe.weight has shape [8, 16] where the model has [16, 16]")
     assert "replace_head" not in run.err
 
@@ -103,14 +114,14 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     torch.manual_seed(1)
     model = torchvision.models.resnet18(num_classes=1000)
     # Older files have no such counts.
-    save(tmp_path, {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")})
+    save_init(tmp_path, {k: v for k, v in model.state_dict().items() if not k.endswith("num_batches_tracked")})
     expect_error(
-        train(tmp_path, RESNET + STANDSTILL + INIT),
+        train_on(tmp_path, RESNET + STANDSTILL + INIT),
         CHECKPOINT,
         "fc.weight has shape [1000, 512] where the model has [10, 512]; to start that layer at random set replace_head: true",
     )
 
-    run = train(tmp_path, RESNET + STANDSTILL + INIT + "replace_head: true")
+    run = train_on(tmp_path, RESNET + STANDSTILL + INIT + "replace_head: true")
     assert run.status == DONE, run
     weights = weights_of(tmp_path / "run")
     for name, parameter in model.named_parameters():
@@ -129,10 +140,11 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
 
 def test_torchvisions_older_names_of_a_vision_transformer(tmp_path):
     write_images(tmp_path)
-    assert train(tmp_path, VIT + STANDSTILL + "seed: 9", "first").status == DONE
+    assert train_on(tmp_path, VIT + STANDSTILL + "seed: 9", "first").status == DONE
     weights = weights_of(tmp_path / "first")
-    save(tmp_path, {k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): v for k, v in weights.items()})
-    run = train(tmp_path, VIT + STANDSTILL + INIT)
+    names = {k: k.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2.") for k in weights}
+    save_init(tmp_path, {names[k]: v for k, v in weights.items()})
+    run = train_on(tmp_path, VIT + STANDSTILL + INIT)
     assert run.status == DONE, run
     expect_equal(weights_of(tmp_path / "run"), weights)
 
@@ -149,11 +161,11 @@ def test_torchvisions_older_names_of_a_vision_transformer(tmp_path):
 @pytest.mark.all_tier(unless=lambda head: head == "classifier.2.")
 def test_each_models_last_layer(model, head, tmp_path):
     text = DIGITS_DATA + STANDSTILL + f"model {{ {model} }}\n"
-    assert train(tmp_path, text + "seed: 9", "first").status == DONE
+    assert train_on(tmp_path, text + "seed: 9", "first").status == DONE
     first = weights_of(tmp_path / "first")
     # Other shapes: nothing of the file's head is read.
-    save(tmp_path, {k: torch.zeros(3) if k.startswith(head) else v for k, v in first.items()})
-    run = train(tmp_path, text + INIT + "replace_head: true")
+    save_init(tmp_path, {k: torch.zeros(3) if k.startswith(head) else v for k, v in first.items()})
+    run = train_on(tmp_path, text + INIT + "replace_head: true")
     assert run.status == DONE, run
     weights = weights_of(tmp_path / "run")
     parameters = [name for name in weights if "running" not in name and "num_batches" not in name]
@@ -162,11 +174,11 @@ def test_each_models_last_layer(model, head, tmp_path):
 
 def test_names_that_do_not_fit_are_listed(tmp_path):
     text = DIGITS_DATA + "model { mlp { hidden: [8, 8, 8] } }\n" + STANDSTILL
-    assert train(tmp_path, text, "first").status == DONE
+    assert train_on(tmp_path, text, "first").status == DONE
     weights = weights_of(tmp_path / "first")
-    save(tmp_path, {f"net.{k}" if k[0] in "246" else k: v for k, v in weights.items()})
+    save_init(tmp_path, {f"net.{k}" if k[0] in "246" else k: v for k, v in weights.items()})
     expect_error(
-        train(tmp_path, text + INIT),
+        train_on(tmp_path, text + INIT),
         CHECKPOINT,
         "init.safetensors: not in the file: 2.weight, 2.bias, 4.weight, 4.bias and 2 more (6 of the model's 8 tensors); "
         "not in the model: net.2.bias, net.2.weight, net.4.bias, net.4.weight and 2 more (6 of the file's 8 tensors)",
@@ -174,20 +186,20 @@ def test_names_that_do_not_fit_are_listed(tmp_path):
 
 
 def test_a_truncated_file(tmp_path):
-    assert train(tmp_path, DIGITS_DATA + STANDSTILL, "first").status == DONE
-    whole = (tmp_path / "first" / "weights.safetensors").read_bytes()
-    (tmp_path / "init.safetensors").write_bytes(whole[:-1])
-    expect_error(train(tmp_path, DIGITS_DATA + STANDSTILL + INIT), CHECKPOINT, "init.safetensors: damaged")
+    assert train_on(tmp_path, DIGITS_DATA + STANDSTILL, "first").status == DONE
+    (tmp_path / "init.safetensors").write_bytes(weight_bytes(tmp_path / "first")[:-1])
+    expect_error(train_on(tmp_path, DIGITS_DATA + STANDSTILL + INIT), CHECKPOINT, "init.safetensors: damaged")
 
 
 def test_a_head_without_anything_to_start_from(tmp_path):
-    expect_error(train(tmp_path, "replace_head: true\n" + DIGITS_DATA), USAGE, "config.pbtxt:2:", "replace_head: needs init_from")
+    run = train_on(tmp_path, "replace_head: true\n" + DIGITS_DATA)
+    expect_error(run, USAGE, "config.pbtxt:2:", "replace_head: needs init_from")
 
 
 def test_a_model_without_a_head(gpt2):
     folder, weights = gpt2
-    save(folder, weights)
-    run = train(folder, GPT2 + STANDSTILL + INIT + "replace_head: true")
+    save_init(folder, weights)
+    run = train_on(folder, GPT2 + STANDSTILL + INIT + "replace_head: true")
     expect_error(run, USAGE, 'replace_head: the model "gpt2" has no last layer that could be replaced')
 
 
@@ -212,7 +224,7 @@ def test_a_script_is_trained_and_evaluated(ranks, precision, tmp_path):
     torch.manual_seed(1)
     script(tmp_path, Net().eval())  # the mode it was saved in does not matter
     text = f"epochs: 5 precision: {precision} optimizer {{ lr: 0.01 }}\n"
-    run = train(tmp_path, DIGITS_DATA + SCRIPT + text, ranks=ranks)
+    run = train_on(tmp_path, DIGITS_DATA + SCRIPT + text, ranks=ranks)
     assert run.status == DONE, run
     done = events(tmp_path / "run", "done")[0]
     assert done["accuracy"] > 0.9, done
@@ -227,7 +239,7 @@ def test_a_traced_script_starts_from_its_own_weights(tmp_path):
     torch.manual_seed(1)
     net = nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
     torch.jit.trace(net, torch.zeros(2, 64)).save(tmp_path / "model.pt")
-    run = train(tmp_path, DIGITS_DATA + SCRIPT + STANDSTILL)
+    run = train_on(tmp_path, DIGITS_DATA + SCRIPT + STANDSTILL)
     assert run.status == DONE, run
     expect_equal(weights_of(tmp_path / "run"), net.state_dict())
 
@@ -236,7 +248,7 @@ def test_a_script_that_reads_tokens(tmp_path):
     write_tokens(tmp_path)
     torch.jit.script(nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))).save(tmp_path / "model.pt")
     data = GPT2.split("model")[0]
-    run = train(tmp_path, data + SCRIPT + "max_steps: 3 global_batch: 8")
+    run = train_on(tmp_path, data + SCRIPT + "max_steps: 3 global_batch: 8")
     assert run.status == DONE, run
 
 
@@ -246,17 +258,19 @@ def test_a_file_that_is_no_torchscript(content, tmp_path):
         (tmp_path / "model.pt").write_text("no script")
     else:
         torch.save(Net().state_dict(), tmp_path / "model.pt")
-    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT), USAGE, "model.pt: not a module that torch.jit.save wrote: PytorchStreamReader")
+    run = train_on(tmp_path, DIGITS_DATA + SCRIPT)
+    expect_error(run, USAGE, "model.pt: not a module that torch.jit.save wrote: PytorchStreamReader")
 
 
 def test_a_frozen_script(tmp_path):
     skip_without_gpus(2)
     torch.jit.freeze(torch.jit.script(Net().eval())).save(tmp_path / "model.pt")
-    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT, ranks=2), USAGE, "model.pt: no parameter of it requires a gradient")
+    run = train_on(tmp_path, DIGITS_DATA + SCRIPT, ranks=2)
+    expect_error(run, USAGE, "model.pt: no parameter of it requires a gradient")
 
 
 def test_a_script_that_is_not_named(tmp_path):
-    run = train(tmp_path, DIGITS_DATA + 'model { name: "torchscript" }')
+    run = train_on(tmp_path, DIGITS_DATA + 'model { name: "torchscript" }')
     expect_error(run, USAGE, "model.torchscript.file: name a file that torch.jit.save wrote")
 
 
@@ -282,7 +296,7 @@ class Integer(Net):
 def test_a_script_that_returns_something_else(module, part, tmp_path):
     skip_without_gpus(2)
     script(tmp_path, module())
-    run = train(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8", ranks=2)
+    run = train_on(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8", ranks=2)
     expect_error(run, USAGE, f"model.pt: its forward returned {part} where one floating-point tensor of [4, 10] is expected")
 
 
@@ -293,7 +307,7 @@ class Detached(Net):
 
 def test_a_script_that_detaches_its_output(tmp_path):
     script(tmp_path, Detached())
-    run = train(tmp_path, DIGITS_DATA + SCRIPT)
+    run = train_on(tmp_path, DIGITS_DATA + SCRIPT)
     expect_error(run, USAGE, "model.pt: no gradient reaches its parameters: its forward detaches what it returns")
 
 
@@ -302,7 +316,7 @@ def test_a_script_with_nan(tmp_path):
     with torch.no_grad():
         net.out.weight[3, 2] = torch.nan
     script(tmp_path, net)
-    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT), USAGE, "model.pt: tensor out.weight holds NaN")
+    expect_error(train_on(tmp_path, DIGITS_DATA + SCRIPT), USAGE, "model.pt: tensor out.weight holds NaN")
 
 
 class Misfit(Net):
@@ -333,4 +347,5 @@ class Pair(Net):
 @pytest.mark.all_tier(unless=lambda module: module is Refuses)
 def test_a_script_that_fails(module, part, tmp_path):
     script(tmp_path, module())
-    expect_error(train(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8"), USAGE, "model.pt: its forward failed: ", part)
+    run = train_on(tmp_path, DIGITS_DATA + SCRIPT + "global_batch: 8")
+    expect_error(run, USAGE, "model.pt: its forward failed: ", part)

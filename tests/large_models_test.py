@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import models_test
 import sampler_reference
-from harness import DEVICE, DIGITS, DONE, Run, events, write_config
+from harness import DEVICE, DIGITS, events, save_init, sets, trained_losses, weights_of, write_config
 
 pytestmark = pytest.mark.skipif(DEVICE == "CPU", reason="kernels for 16 bits run on a GPU, and these models are large")
 
@@ -63,19 +63,11 @@ def photographs(folder, count=128, size=224):
     return pixels.cuda() / (255 * 0.25) - 2, labels.cuda(), data
 
 
-def start(model, folder):
-    """Has Lockstep begin with the model's weights."""
-    safetensors.torch.save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "init.safetensors")
-    return 'init_from: "init.safetensors"'
-
-
 def lockstep(folder, name, config, *settings):
     """-> the losses of a training in bf16, and what it saved."""
-    words = [word for setting in (f"run_dir={folder / name}", "precision=BF16", *settings) for word in ("--set", setting)]
-    run = Run(["train", write_config(folder, config), *words], timeout=900)
-    assert run.status == DONE, run
-    losses = np.array([event["loss"] for event in events(folder / name, "step")])
-    return losses, safetensors.torch.load_file(folder / name / "weights.safetensors")
+    words = sets("precision=BF16", *settings)
+    losses = trained_losses(write_config(folder, config), folder / name, *words, timeout=900)
+    return np.array(losses), weights_of(folder / name)
 
 
 def gradients(model, x, y, dtype):
@@ -104,12 +96,12 @@ def prepared(name, folder):
     torch.manual_seed(5)
     make, data, model_text, batch = CASES[name]
     model = make().train()
-    weights = start(model, folder)
+    save_init(folder, model.state_dict())
     model.cuda()
     if name == "resnet50":
         model.to(memory_format=torch.channels_last)
     x, y, data_text = data(folder)
-    config = f"""seed: {SEED} global_batch: {batch} epochs: 1000 log {{ every_steps: 1 }} {weights}
+    config = f"""seed: {SEED} global_batch: {batch} epochs: 1000 log {{ every_steps: 1 }} init_from: "init.safetensors"
         data {{ {data_text} }} model {{ {model_text} }}"""
     return model, x, y, batch, config
 
@@ -128,7 +120,7 @@ def test_losses_of_200_steps_of_gpt2(tmp_path):
     model, x, y, batch, config = prepared("gpt2", tmp_path)
     # With ten times that much even float32's losses jump.
     lr = 0.0001
-    expected = models_test.train(model, x, y, batch, models_test.ADAMW, 200, torch.bfloat16, lr)
+    expected = models_test.pytorchs_losses(model, x, y, batch, models_test.ADAMW, 200, torch.bfloat16, lr)
     ours, _ = lockstep(tmp_path, "run", config + " max_steps: 200 " + models_test.ADAMW, f"optimizer.lr={lr}")
     print("first, last:", expected[[0, -1]], ours[[0, -1]])
     assert expected[-10:].mean() < 0.8 * expected[0]  # it has learned
@@ -181,12 +173,12 @@ def enlarged_digits(folder):
     table = np.loadtxt(DIGITS, delimiter=",", dtype=np.int64)
     pixels = np.round(table[:, :64].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     pixels = np.broadcast_to(pixels.repeat(4, axis=1).repeat(4, axis=2)[:, None], (len(table), 3, 32, 32))
-    sets = []
+    files = []
     for name, part in (("train", slice(None, 1400)), ("validation", slice(1400, None))):
         x, y = np.ascontiguousarray(pixels[part]), table[part, 64]
         (folder / f"{name}.bin").write_bytes(b"".join(bytes([label]) + image.tobytes() for label, image in zip(y, x)))
-        sets.append((torch.from_numpy(x).cuda() / (255 * 0.25) - 2, torch.from_numpy(y).cuda()))
-    return sets
+        files.append((torch.from_numpy(x).cuda() / (255 * 0.25) - 2, torch.from_numpy(y).cuda()))
+    return files
 
 
 def test_the_accuracy_of_resnet18(tmp_path):
@@ -197,8 +189,8 @@ def test_the_accuracy_of_resnet18(tmp_path):
     for seed in range(3):
         torch.manual_seed(seed)
         model = torchvision.models.resnet18(num_classes=10)
-        weights = start(model, tmp_path)
-        config = f"""seed: {seed} global_batch: {batch} epochs: {epochs} {weights}
+        save_init(tmp_path, model.state_dict())
+        config = f"""seed: {seed} global_batch: {batch} epochs: {epochs} init_from: "init.safetensors"
             data {{ format: CIFAR10 train: "train.bin" validation: "validation.bin" mean: 0.5 std: 0.25 }}
             model {{ name: "resnet" resnet {{ depth: 18 }} }} optimizer {{ type: SGD lr: 0.02 momentum: 0.9 }}"""
         lockstep(tmp_path, f"run{seed}", config)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness import DIGITS, STOPPED, Started, processes_of, skip_without_gpus, write_config
+from harness import SMALL_MLP, STOPPED, Started, digits_data, processes_of, skip_without_gpus, write_config
 
 TRAIN_S = float(os.environ.get("TRAIN_S", "20"))
 LOOK_S = 4  # some checkpoints
@@ -40,8 +40,7 @@ def test_it_takes_no_more_with_time(ranks, tmp_path):
         tmp_path,
         f"""global_batch: 64 epochs: 1000000 log {{ every_steps: 100 }}
         checkpoint {{ every_epochs: 0 every_minutes: 0.02 keep: 2 }}
-        data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
-        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }}""",
+        {digits_data("validation_fraction: 0.2")} model {{ {SMALL_MLP} }}""",
     )
     with Started(config, tmp_path / "run", ranks) as job:
         job.wait_for("checkpoint", 5)

@@ -12,15 +12,17 @@ import pytest
 
 from harness import (
     DEVICE,
-    DIGITS,
     DONE,
     USAGE,
     Run,
+    digits_data,
     events,
     expect_close_weights,
     expect_error,
     faulty_model,
     skip_without_gpus,
+    step_losses,
+    train,
     weights_of,
     write_config,
 )
@@ -29,21 +31,17 @@ FAULTY = os.path.abspath(os.environ["FAULTY"])
 FORWARD, BACKWARD = 8, 9
 
 
-def train(folder, name, model, ranks=None, more="", optimizer=""):
+def train_on(folder, name, model, ranks=None, more="", optimizer=""):
     config = write_config(
         folder,
         f"""global_batch: 48 epochs: 2 max_steps: 40 log {{ every_steps: 1 }} {more}
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ {model} }} optimizer {{ lr: 0.01 clip_norm: 1 {optimizer} }}""",
+        {digits_data()} model {{ {model} }} optimizer {{ lr: 0.01 clip_norm: 1 {optimizer} }}""",
     )
-    return Run(["train", config, "--set", f"run_dir={folder}/{name}"], program=FAULTY, ranks=ranks)
+    return train(config, folder / name, program=FAULTY, ranks=ranks)
 
 
 def faulty(fault=0, rank=0, at=0, fits=0, **more):
     return faulty_model(fault=fault, rank=rank, at=at, fits=fits, **more)
-
-
-def losses(run_dir):
-    return np.array([s["loss"] for s in events(run_dir, "step")])
 
 
 # (fault, ranks, the rank where memory runs out, the forward, samples that fit, accumulation that follows)
@@ -63,11 +61,11 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
     skip_without_gpus(ranks)
     # Once a graph has its memory none can run out, so that from step 3 on this is for steps without.
     more = "graph: false" if at > 2 else ""
-    whole = train(tmp_path, "whole", faulty(), ranks, more)
+    whole = train_on(tmp_path, "whole", faulty(), ranks, more)
     assert whole.status == DONE, whole
-    halved = train(tmp_path, "halved", faulty(fault, rank, at, fits), ranks, more)
+    halved = train_on(tmp_path, "halved", faulty(fault, rank, at, fits), ranks, more)
     assert halved.status == DONE, halved
-    np.testing.assert_allclose(losses(tmp_path / "halved"), losses(tmp_path / "whole"), rtol=1e-6)
+    np.testing.assert_allclose(step_losses(tmp_path / "halved"), step_losses(tmp_path / "whole"), rtol=1e-6)
     if DEVICE == "CUDA":
         peaks = events(tmp_path / "halved", "memory")[0]
         assert all(peaks[f"{phase}_bytes"] > 0 for phase in ("forward", "backward", "update"))
@@ -85,19 +83,19 @@ def test_it_goes_on_however_gradients_are_exchanged(ddp, optimizer, rtol, ranks,
     skip_without_gpus(ranks)
     more = f"graph: false ddp {{ first_bucket_bytes: 64 bucket_bytes: 64 {ddp} }}"
     for name, model in (("whole", faulty()), ("halved", faulty(BACKWARD, rank=1 if ranks else 0, at=9, fits=12))):
-        run = train(tmp_path, name, model, ranks, more, optimizer)
+        run = train_on(tmp_path, name, model, ranks, more, optimizer)
         assert run.status == DONE, run
-    np.testing.assert_allclose(losses(tmp_path / "halved"), losses(tmp_path / "whole"), rtol=rtol)
+    np.testing.assert_allclose(step_losses(tmp_path / "halved"), step_losses(tmp_path / "whole"), rtol=rtol)
     assert events(tmp_path / "halved", "out_of_memory")
 
 
 def test_random_numbers_begin_again_where_the_step_did(tmp_path):
     """A run that halves in its first step is the one that began with half the micro-batches, dropout included."""
-    halved = train(tmp_path, "halved", faulty(BACKWARD, fits=24, dropout=50))
+    halved = train_on(tmp_path, "halved", faulty(BACKWARD, fits=24, dropout=50))
     assert halved.status == DONE, halved
-    meant = train(tmp_path, "meant", faulty(dropout=50), more="accumulation: 2")
+    meant = train_on(tmp_path, "meant", faulty(dropout=50), more="accumulation: 2")
     assert meant.status == DONE, meant
-    np.testing.assert_allclose(losses(tmp_path / "halved"), losses(tmp_path / "meant"), rtol=1e-6)
+    np.testing.assert_allclose(step_losses(tmp_path / "halved"), step_losses(tmp_path / "meant"), rtol=1e-6)
 
 
 @pytest.mark.parametrize("at", [0, 4])
@@ -117,13 +115,14 @@ def test_bench_step_goes_on(at, tmp_path):
 def test_ranks_that_exchange_within_a_step_end_with_a_reason(tmp_path):
     """BatchNorm over all ranks: the others cannot get past its collectives."""
     skip_without_gpus(2)
-    run = train(tmp_path, "run", faulty(FORWARD, rank=1, at=5, norm=1), 2, "graph: false ddp { sync_batch_norm: true }")
+    model = faulty(FORWARD, rank=1, at=5, norm=1)
+    run = train_on(tmp_path, "run", model, 2, "graph: false ddp { sync_batch_norm: true }")
     assert run.status == USAGE and "out of memory: take a smaller model" in run.err, run
 
 
 def test_statistics_follow_the_samples_once(tmp_path):
     """The forward of a step that is given up leaves no trace in BatchNorm's buffers."""
-    run = train(tmp_path, "halved", faulty(BACKWARD, at=5, fits=24, norm=1), more="graph: false")
+    run = train_on(tmp_path, "halved", faulty(BACKWARD, at=5, fits=24, norm=1), more="graph: false")
     assert run.status == DONE, run
     assert weights_of(tmp_path / "halved")["norm.num_batches_tracked"] == 5 + 2 * 35
 
@@ -132,7 +131,7 @@ def test_statistics_follow_the_samples_once(tmp_path):
 @pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_what_never_fits_ends_with_a_reason(ranks, tmp_path):
     skip_without_gpus(ranks)
-    run = train(tmp_path, "run", faulty(FORWARD, rank=-1), ranks)
+    run = train_on(tmp_path, "run", faulty(FORWARD, rank=-1), ranks)
     expect_error(run, USAGE, "step 1: out of memory with micro-batches of 1 sample: ")
 
 
@@ -174,7 +173,7 @@ def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
             data {{ format: SYNTHETIC {data} }} optimizer {{ lr: 0.0003 }}
             model {{ {MODELS[model]} activation_checkpointing: {checkpointing} }}""",
         )
-        run = Run(["train", config, "--set", f"run_dir={tmp_path}/{name}"], ranks=ranks)
+        run = train(config, tmp_path / name, ranks=ranks)
         assert run.status == DONE, run
-    np.testing.assert_allclose(losses(tmp_path / "checkpointed"), losses(tmp_path / "plain"), rtol=1e-6)
+    np.testing.assert_allclose(step_losses(tmp_path / "checkpointed"), step_losses(tmp_path / "plain"), rtol=1e-6)
     expect_close_weights(tmp_path / "checkpointed", tmp_path / "plain")

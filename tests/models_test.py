@@ -14,7 +14,19 @@ from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
-from harness import DEVICE, USAGE, Run, events, noisy_digits, write_config
+from harness import (
+    DEVICE,
+    DONE,
+    USAGE,
+    expect_refused,
+    noisy_digits,
+    save_init,
+    sets,
+    train,
+    trained_losses,
+    weights_of,
+    write_config,
+)
 
 SEED, STEPS = 3, 100
 SGD = "optimizer { type: SGD lr: 0.001 momentum: 0.9 }"
@@ -156,8 +168,8 @@ CASES = {
 }
 
 
-def train(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.001):
-    """Trains PyTorch's model where x and y are, in `dtype` if it is given, and returns the losses."""
+def pytorchs_losses(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.001):
+    """Trains PyTorch's model where x and y are, in `dtype` if it is given."""
     if optimizer_text == SGD:
         optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     else:
@@ -189,12 +201,11 @@ def case(request, tmp_path_factory):
     torch.set_num_threads(2)
     x, y, data_text = data(folder)
     model = make().train()
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    safetensors.torch.save_file(weights, folder / "init.safetensors")
+    save_init(folder, model.state_dict())
     if request.param == "torchscript":
         # Other weights than those of init.safetensors, which must replace them.
         torch.jit.script(make()).save(folder / "model.pt")
-    losses = train(model, x, y, batch, optimizer_text, STEPS)
+    losses = pytorchs_losses(model, x, y, batch, optimizer_text, STEPS)
     text = f"""seed: {SEED} global_batch: {batch} epochs: 1000 max_steps: {STEPS} init_from: "init.safetensors"
         log {{ every_steps: 1 }} data {{ {data_text} }} model {{ {model_text} }} {optimizer_text}"""
     return request.param, folder, text, losses, model
@@ -204,11 +215,10 @@ def test_losses_are_pytorchs(case, tmp_path):
     name, folder, text, expected, model = case
     if DEVICE == "CUDA" and name.startswith("resnet"):
         pytest.skip("norms over so few values make much of the last bits: PyTorch's own GPU run is as far off its CPU's")
-    run = Run(["train", write_config(folder, text), "--set", f"run_dir={tmp_path}/run"], timeout=600)
-    assert run.status == 0, run
-    np.testing.assert_allclose([s["loss"] for s in events(tmp_path / "run", "step")], expected, rtol=1e-5)
+    losses = trained_losses(write_config(folder, text), tmp_path / "run", timeout=600)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
     # strict: the same names, none missing, none too many.
-    model.load_state_dict(safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors"), strict=True)
+    model.load_state_dict(weights_of(tmp_path / "run"), strict=True)
 
 
 @pytest.mark.skipif(DEVICE == "CPU", reason="16-bit curves are compared on a GPU, whose arithmetic they are")
@@ -230,17 +240,16 @@ def test_16_bit_curves_are_pytorchs(case, precision, tmp_path):
         if name.startswith("resnet"):
             model.to(memory_format=memory_format)
         dtype = torch.bfloat16 if precision == "BF16" else torch.float16
-        return train(model, x, y, batch, optimizer_text, steps, dtype).reshape(-1, 20).mean(axis=1)
+        return pytorchs_losses(model, x, y, batch, optimizer_text, steps, dtype).reshape(-1, 20).mean(axis=1)
 
     expected = curve(torch.channels_last)
     tolerance = 0.01
     if name.startswith("resnet"):
         # Norms over few values make much of the last bits; PyTorch's own two memory layouts say how much.
         tolerance = max(tolerance, 2 * np.max(np.abs(curve(torch.contiguous_format) / expected - 1)))
-    changes = [f"run_dir={tmp_path}/run", f"precision={precision}", f"max_steps={steps}", "loss_scale.initial=256"]
-    run = Run(["train", write_config(folder, text)] + [word for change in changes for word in ("--set", change)], timeout=600)
-    assert run.status == 0, run
-    ours = np.array([s["loss"] for s in events(tmp_path / "run", "step")]).reshape(-1, 20).mean(axis=1)
+    changes = sets(f"precision={precision}", f"max_steps={steps}", "loss_scale.initial=256")
+    losses = trained_losses(write_config(folder, text), tmp_path / "run", *changes, timeout=600)
+    ours = np.array(losses).reshape(-1, 20).mean(axis=1)
     np.testing.assert_allclose(ours, expected, rtol=tolerance, atol=2e-3)
 
 
@@ -252,9 +261,7 @@ def test_accumulation_changes_no_loss(case, tmp_path):
     losses = []
     for accumulation in (1, 2, 4, 8):
         config = write_config(folder, text + f" accumulation: {accumulation}")
-        run = Run(["train", config, "--set", f"run_dir={tmp_path}/run{accumulation}"], timeout=600)
-        assert run.status == 0, run
-        losses.append([s["loss"] for s in events(tmp_path / f"run{accumulation}", "step")])
+        losses.append(trained_losses(config, tmp_path / f"run{accumulation}", timeout=600))
         np.testing.assert_allclose(losses[-1], losses[0], rtol=1e-6)
 
 
@@ -262,9 +269,9 @@ def test_a_vision_transformer_starts_as_torchvisions(tmp_path):
     *_, data_text = images(tmp_path)
     text = f"""max_steps: 1 data {{ {data_text} }} optimizer {{ lr: 0 }}
         model {{ name: "vit" vit {{ patch: 4 layers: 2 heads: 4 width: 64 }} }}"""
-    run = Run(["train", write_config(tmp_path, text), "--set", f"run_dir={tmp_path}/run"])
-    assert run.status == 0, run
-    ours = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
+    run = train(write_config(tmp_path, text), tmp_path / "run")
+    assert run.status == DONE, run
+    ours = weights_of(tmp_path / "run")
     model = torchvision.models.VisionTransformer(
         image_size=32, patch_size=4, num_layers=2, num_heads=4, hidden_dim=64, mlp_dim=256, num_classes=10
     )
@@ -290,6 +297,4 @@ def test_a_vision_transformer_starts_as_torchvisions(tmp_path):
 )
 def test_images_that_a_vision_transformer_cannot_take(shape, options, part, tmp_path):
     text = f'data {{ format: SYNTHETIC input_shape: {shape} classes: 2 }} model {{ name: "vit" vit {{ {options} }} }}'
-    run = Run(["train", write_config(tmp_path, text), "--set", f"run_dir={tmp_path}/run"])
-    assert run.status == USAGE, run
-    assert len(run.error_lines) == 1 and part in run.error_lines[0], run
+    expect_refused(tmp_path, text, USAGE, part)

@@ -11,9 +11,8 @@ import signal
 import subprocess
 import sys
 
-from harness import DIGITS, LOCKSTEP, wait_until
+from harness import DIGITS, LOCKSTEP, LONG_S, processes_in_namespace, wait_until
 
-LONG_S = 60
 PROGRAMS = ["bash", "ip", "mount", "mpirun", "nsenter", "unshare"]
 TMP = pathlib.Path("/tmp")
 
@@ -68,13 +67,7 @@ class Namespaces:
 
     def processes(self):
         """The ids of those that run in them, but for the keeper."""
-        own = os.readlink(f"/proc/{self.keeper.pid}/ns/net")
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                if entry.name.isdigit() and os.readlink(entry / "ns" / "net") == own:
-                    found.append(int(entry.name))
-        return [pid for pid in found if pid != self.keeper.pid]
+        return [pid for pid in processes_in_namespace(self.keeper.pid, "net") if pid != self.keeper.pid]
 
     def kill(self):
         """All of its processes; how many there were."""
@@ -85,7 +78,7 @@ class Namespaces:
         return len(found)
 
     def end(self):
-        wait_until(lambda: self.kill() == 0, LONG_S)
+        wait_until(lambda: self.kill() == 0)
         self.keeper.kill()
         self.keeper.communicate()
 
@@ -174,4 +167,4 @@ class Network:
 
     def wait_until_empty(self):
         """No process is left on any machine."""
-        wait_until(lambda: not any(host.processes() for host in self.hosts.values()), LONG_S)
+        wait_until(lambda: not any(host.processes() for host in self.hosts.values()))

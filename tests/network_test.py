@@ -10,23 +10,24 @@ import pytest
 
 from harness import (
     DEVICE,
-    DIGITS,
     DONE,
     LOCKSTEP,
     PEER,
     STOPPED,
     Started,
+    checkpoint_folder,
     checkpoints,
+    digits_config,
     events,
     losses_by_step,
     processes_of,
     train,
     wait_until,
+    weight_bytes,
     write_config,
 )
 from network_hosts import Network, why_not
 
-LONG_S = 60  # for anything to happen that does
 LIMIT_S = 2  # of the watchdog
 STEPS = 1000
 RANKS = 4
@@ -56,13 +57,9 @@ def cluster(tmp_path):
 
 
 def config_in(folder):
-    return write_config(
-        folder,
-        f"""deterministic: true log {{ every_steps: 1 }} global_batch: 64 epochs: 100000 max_steps: {STEPS}
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} optimizer {{ type: ADAMW lr: 0.003 }}
-        watchdog {{ collective_timeout_s: {LIMIT_S} heartbeat_timeout_s: {LIMIT_S} }}
-        model {{ name: "mlp" mlp {{ hidden: [24] }} }} checkpoint {{ every_steps: 20 }}""",
-    )
+    limits = f"watchdog {{ collective_timeout_s: {LIMIT_S} heartbeat_timeout_s: {LIMIT_S} }}"
+    more = f"max_steps: {STEPS} checkpoint {{ every_steps: 20 }} {limits}"
+    return write_config(folder, digits_config(more, model='name: "mlp" mlp { hidden: [24] }'))
 
 
 @pytest.fixture(scope="module")
@@ -104,13 +101,13 @@ class Job(Started):
         self.wait_for("checkpoint")
 
     def wait_until_no_ranks(self, *names):
-        wait_until(lambda: not any(self.ranks_on(name) for name in names), LONG_S)
+        wait_until(lambda: not any(self.ranks_on(name) for name in names))
 
     def expect_done(self, whole, starts=1):
         status, out, err = self.end()
         assert status == DONE, (out, err)
         assert losses_by_step(self.run_dir) == losses_by_step(whole), (out, err)
-        assert (self.run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
+        assert weight_bytes(self.run_dir) == weight_bytes(whole)
         assert len(events(self.run_dir, "start")) == starts, (out, err)
         assert len(events(self.run_dir, "resume")) == starts - 1, (out, err)
         self.network.wait_until_empty()
@@ -131,7 +128,7 @@ def test_two_machines(network, tmp_path, whole, through):
     assert sorted(os.listdir(job.run_dir)) == sorted(os.listdir(whole))
     assert sorted(os.listdir(job.run_dir / "flight")) == [f"rank-{rank}" for rank in range(RANKS)]
     for step in checkpoints(job.run_dir):
-        names = os.listdir(job.run_dir / "checkpoints" / f"step-{step:012}")
+        names = os.listdir(checkpoint_folder(job.run_dir, step))
         assert len([name for name in names if name.startswith("state-")]) == RANKS, names
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bare_machine import PYTHON, BareMachine, why_there_is_none
-from harness import DEVICE, DIGITS, DONE, Run, checkpoints, events
+from harness import DIGITS, DONE, Run, checkpoints, events, rows_of, train
 
 pytestmark = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
 
@@ -79,15 +79,14 @@ def machine(bundle, tmp_path):
 def run_notebook(machine, **env):
     places = {name: f"/work/input/{name.lower()}" for name in ("TABLE", "IMAGES")}
     variables = {"PATH": "/usr/bin", "BUNDLE": "/work/input/lockstep.tar.gz", "WORK": "/work/out", **places, **env}
-    command = machine.command([PYTHON, "/work/run_cells.py", "/work/notebook.ipynb"], variables)
-    run = Run(command[1:], program=command[0], timeout=600)
+    words = ["/work/run_cells.py", "/work/notebook.ipynb"]
+    run = Run(words, program=PYTHON, launcher=machine.launcher(variables), timeout=600)
     assert run.status == DONE, run
     return run
 
 
 def submission(machine, name):
-    with open(machine.root / "work/out" / name, newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of(machine.root / "work/out" / name)
 
 
 def check_submissions(machine):
@@ -123,9 +122,8 @@ def test_goes_on_from_an_earlier_session(machine, bundle):
         optimizer { type: ADAMW lr: 0.003 weight_decay: 0.01 } schedule { type: COSINE }"""
     )
     shutil.unpack_archive(bundle, work / "first")
-    words = [PYTHON, "/work/first/lockstep/lockstep", "train", "/work/old.pbtxt", "--set", "run_dir=/work/old"]
-    command = machine.command(words, {"PATH": "/usr/bin"})
-    run = Run(command[1:], program=command[0])
+    launcher = [*machine.launcher({"PATH": "/usr/bin"}), PYTHON]
+    run = train("/work/old.pbtxt", "/work/old", program="/work/first/lockstep/lockstep", launcher=launcher)
     assert run.status == DONE, run
     assert checkpoints(work / "old") == [40]
     (work / "old").rename(work / "input/old")

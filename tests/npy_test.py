@@ -1,23 +1,20 @@
 """Arrays that NumPy saved: the same losses as from CSV files of the same numbers, for every type and task, and
 predictions."""
 
-import csv
 
 import numpy as np
 import pytest
 
-from harness import DONE, USAGE, Run, events, expect_error, write_config
+from harness import USAGE, expect_refused, predict, sets, trained_losses, write_config
 
 TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 TASKS = ["CLASSIFICATION", "MULTI_LABEL", "REGRESSION"]
 
 
-def losses(folder, name, data, options=()):
+def losses_on(folder, name, data, *options):
     """Of a short training on `data`, in a run folder of that name."""
     config = write_config(folder, f"seed: 3 global_batch: 8 epochs: 4 log {{ every_steps: 1 }} data {{ {data} }}")
-    run = Run(["train", config, "--set", f"run_dir={folder / name}", *options])
-    assert run.status == DONE, run
-    return [event["loss"] for event in events(folder / name, "step")]
+    return trained_losses(config, folder / name, *options)
 
 
 # Every commit shows every task, every version and some types.
@@ -43,8 +40,8 @@ def test_every_type_as_from_csv(tmp_path, task, version, dtype):
             np.lib.format.write_array(file, array, version=version)
     np.savetxt(tmp_path / "xy.csv", np.concatenate([x.astype("f8"), y], axis=1), fmt="%.9g", delimiter=",")
     columns = "" if task == "CLASSIFICATION" else "label_column: 5 label_columns: 2"
-    expected = losses(tmp_path, "csv", f'train: "xy.csv" task: {task} csv {{ {columns} }}')
-    assert losses(tmp_path, "npy", f'format: NPY train: "x.npy" train: "y.npy" task: {task}') == expected
+    expected = losses_on(tmp_path, "csv", f'train: "xy.csv" task: {task} csv {{ {columns} }}')
+    assert losses_on(tmp_path, "npy", f'format: NPY train: "x.npy" train: "y.npy" task: {task}') == expected
 
 
 def test_pixels_in_either_order(tmp_path):
@@ -53,7 +50,7 @@ def test_pixels_in_either_order(tmp_path):
     np.save(tmp_path / "behind.npy", np.ascontiguousarray(images.transpose(0, 2, 3, 1)))
     np.save(tmp_path / "y.npy", np.arange(20) % 4)
     seen = [
-        losses(tmp_path, name, f'format: NPY train: "{name}.npy" train: "y.npy" npy {{ kind: PIXELS }} mean: 0.5')
+        losses_on(tmp_path, name, f'format: NPY train: "{name}.npy" train: "y.npy" npy {{ kind: PIXELS }} mean: 0.5')
         for name in ("before", "behind")
     ]
     np.testing.assert_allclose(*seen, rtol=1e-6)
@@ -65,17 +62,14 @@ def test_predicts(tmp_path):
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", (x[:, 0] > 0).astype("i8"))
     data = 'format: NPY train: "x.npy" train: "y.npy" validation_fraction: 0.2'
-    losses(tmp_path, "run", data, ["--set", "epochs=60"])
+    losses_on(tmp_path, "run", data, *sets("epochs=60"))
     np.save(tmp_path / "new.npy", np.array([[3, 0, 0, 0], [-3, 0, 0, 0]], "f8"))
-    run = Run(["predict", tmp_path / "run", "--input", tmp_path / "new.npy", "--output", tmp_path / "p.csv"])
-    assert run.status == DONE, run
-    with open(tmp_path / "p.csv") as file:
-        assert [int(row["label"]) for row in csv.DictReader(file)] == [1, 0]
+    assert [int(row["label"]) for row in predict(tmp_path / "run", tmp_path / "new.npy")] == [1, 0]
 
 
 def test_names_wrong_configs(tmp_path):
     def error_of(data, *parts):
-        expect_error(Run(["train", write_config(tmp_path, f"data {{ {data} }}")]), USAGE, *parts)
+        expect_refused(tmp_path, f"data {{ {data} }}", USAGE, *parts)
 
     np.save(tmp_path / "x.npy", np.zeros((3, 2)))
     error_of('format: NPY train: "x.npy"', "data.train: NPY takes two files: inputs, targets")

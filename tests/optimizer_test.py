@@ -8,14 +8,26 @@ import os
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
 import sampler_reference
-from harness import DEVICE, DIGITS, Run, events, faulty_model, noisy_digits, skip_without_gpus, write_config
+from harness import (
+    DEVICE,
+    DONE,
+    digits_data,
+    events,
+    faulty_model,
+    noisy_digits,
+    save_init,
+    sets,
+    skip_without_gpus,
+    train,
+    weights_of,
+    write_config,
+)
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 60, 7
 FAULTY = os.path.abspath(os.environ["FAULTY"])
@@ -111,7 +123,7 @@ def case(request, tmp_path_factory):
     torch.manual_seed(11)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
+    save_init(folder, model.state_dict())
     optimizer = make_optimizer(model)
     schedule = make_schedule(optimizer) if make_schedule else None
     averages = [p.detach().clone() for p in model.parameters()]
@@ -148,16 +160,13 @@ def test_losses_and_rates_are_pytorchs(case, ranks, accumulation, shard, tmp_pat
         init_from: "init.safetensors" log {{ every_steps: 1 }} ddp {{ first_bucket_bytes: 1000 bucket_bytes: 5000 }}
         data {{ train: "train.csv" }} model {{ mlp {{ hidden: 32 }} label_smoothing: {label_smoothing} }} {text}""",
     )
-    command = ["train", config, "--set", f"run_dir={tmp_path}/run"] + (["--set", "optimizer.shard=true"] if shard else [])
-    run = Run(command, ranks=ranks if ranks > 1 else None)
-    assert run.status == 0, run
+    run = train(config, tmp_path / "run", *sets(f"optimizer.shard={str(shard).lower()}"), ranks=ranks)
+    assert run.status == DONE, run
     steps = events(tmp_path / "run", "step")
     # PyTorch's own GPU and CPU runs of AdamW are 1e-5 apart.
     np.testing.assert_allclose([s["loss"] for s in steps], losses, rtol=1e-5 if DEVICE == "CPU" else 5e-5)
     np.testing.assert_allclose([s["lr"] for s in steps], rates, rtol=1e-6)
-    trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
-    for name, tensor in weights.items():
-        torch.testing.assert_close(trained[name], tensor, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(weights_of(tmp_path / "run"), weights, rtol=1e-3, atol=1e-4)
 
 
 # name: (config's optimizer, PyTorch's)
@@ -186,7 +195,7 @@ def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp
     torch.manual_seed(11)
     torch.set_num_threads(1)
     model = nn.Linear(64, 10)
-    safetensors.torch.save_file({f"linear.{k}": v for k, v in model.state_dict().items()}, tmp_path / "init.safetensors")
+    save_init(tmp_path, {f"linear.{k}": v for k, v in model.state_dict().items()})
     text, make_optimizer = WITH_MEMORY[name]
     optimizer = make_optimizer(model.parameters())
     for number, step in zip(range(steps), sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=steps)):
@@ -201,21 +210,21 @@ def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp
         data {{ train: "train.csv" }} ddp {{ missing_gradient: ZERO }} optimizer {{ {text} shard: {str(shard).lower()} }}
         model {{ {faulty_model(fault=4, at=unused.start, until=unused.stop, rank=-1)} }}""",
     )
-    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=ranks if ranks > 1 else None, program=FAULTY)
-    assert run.status == 0, run
-    trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
-    for key, tensor in model.state_dict().items():
-        torch.testing.assert_close(trained[f"linear.{key}"], tensor, rtol=1e-5, atol=2e-6 if DEVICE == "CPU" else 1e-5)
+    run = train(config, tmp_path / "run", ranks=ranks, program=FAULTY)
+    assert run.status == DONE, run
+    expected = {f"linear.{k}": v for k, v in model.state_dict().items()}
+    atol = 2e-6 if DEVICE == "CPU" else 1e-5
+    torch.testing.assert_close(weights_of(tmp_path / "run"), expected, rtol=1e-5, atol=atol)
 
 
 def test_plateau_lowers_the_rate_when_the_validation_loss_stays(tmp_path):
     config = write_config(
         tmp_path,
-        f"""epochs: 12 data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
+        f"""epochs: 12 {digits_data("validation_fraction: 0.2")}
         optimizer {{ type: SGD lr: 4 }} schedule {{ type: PLATEAU factor: 0.5 patience: 0 }} log {{ every_steps: 23 }}""",
     )
-    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"])
-    assert run.status == 0, run
+    run = train(config, tmp_path / "run")
+    assert run.status == DONE, run
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([parameter], lr=4)
     plateau = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)

@@ -4,39 +4,52 @@ import os
 
 import pytest
 
-from harness import DATA, DIGITS, DONE, USAGE, Run, expect_error, losses_by_step, skip_without_gpus, write_config
+from harness import (
+    DATA,
+    DIGITS,
+    DONE,
+    USAGE,
+    Run,
+    digits_config,
+    digits_data,
+    expect_error,
+    expect_refused,
+    faulty_model,
+    losses_by_step,
+    predict,
+    skip_without_gpus,
+    train,
+    write_config,
+)
 
 FAULTY = os.path.abspath(os.environ["FAULTY"])
-CSV = f'train: "{DIGITS}" csv {{ scale: 0.0625 }}'
-# That of tests/faulty_model.cc: the same rows.
-OWN = f'format: OWN train: "{DIGITS}" own {{ name: "faulty" option {{ key: "rank" value: "-2" }} }}'
+HELD_BACK = "validation_fraction: 0.2"
+# The data set of tests/faulty_model.cc has the digits' rows.
+FAULTY_DATA = faulty_model(rank=-2)
 
 
-def run_on(folder, data, ranks=None, name="run", more=""):
-    config = write_config(
-        folder,
-        f"""data {{ {data} validation_fraction: 0.2 {more} }} model {{ name: "mlp" mlp {{ hidden: [24] }} }}
-        deterministic: true epochs: 3 log {{ every_steps: 1 }} run_dir: "{folder}/{name}" """,
-    )
-    return Run(["train", config], ranks=ranks, program=FAULTY)
+def own_data(own, more=""):
+    return f'data {{ format: OWN train: "{DIGITS}" own {{ {own} }} {HELD_BACK} {more} }}'
+
+
+def train_on(folder, data, name="run", ranks=None):
+    config = digits_config(data=data, model='name: "mlp" mlp { hidden: [24] }', epochs=3)
+    return train(write_config(folder, config), folder / name, ranks=ranks, program=FAULTY)
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_it_is_like_the_others(tmp_path, ranks):
     skip_without_gpus(ranks)
-    for name, data in (("own", OWN), ("csv", CSV)):
-        run = run_on(tmp_path, data, ranks, name)
+    for name, data in (("own", own_data(FAULTY_DATA)), ("csv", digits_data(HELD_BACK))):
+        run = train_on(tmp_path, data, name, ranks)
         assert run.status == DONE, run
     assert losses_by_step(tmp_path / "own") == losses_by_step(tmp_path / "csv")
     results = []
     for name in ("own", "csv"):
         evaluation = Run(["evaluate", tmp_path / name], ranks=ranks, program=FAULTY)
         assert evaluation.status == DONE, evaluation
-        output = tmp_path / f"{name}.csv"
-        prediction = Run(["predict", tmp_path / name, "--input", DIGITS, "--output", output], ranks=ranks, program=FAULTY)
-        assert prediction.status == DONE, prediction
-        results.append((evaluation.out, output.read_text()))
+        results.append((evaluation.out, predict(tmp_path / name, DIGITS, ranks=ranks, program=FAULTY)))
     assert results[0] == results[1]
     assert "(360 samples)" in results[0][0]
 
@@ -52,19 +65,18 @@ def test_it_is_like_the_others(tmp_path, ranks):
     ],
 )
 def test_what_does_not_fit(tmp_path, own, status, part):
-    run = run_on(tmp_path, f'format: OWN train: "{DIGITS}" own {{ {own} }}')
-    expect_error(run, status, part)
+    expect_error(train_on(tmp_path, own_data(own)), status, part)
 
 
 def test_a_program_that_brings_none(tmp_path):
-    config = write_config(tmp_path, f'run_dir: "{tmp_path}/run" data {{ format: OWN train: "{DIGITS}" own {{ name: "mine" }} }}')
-    expect_error(Run(["train", config]), USAGE, 'this program brings no data set "mine" (known: none)')
+    expect_refused(tmp_path, own_data('name: "mine"'), USAGE, 'this program brings no data set "mine" (known: none)')
 
 
 def test_another_task(tmp_path):
-    run = run_on(tmp_path, OWN, more="task: REGRESSION")
+    run = train_on(tmp_path, own_data(FAULTY_DATA, "task: REGRESSION"))
     expect_error(run, DATA, 'the data set "faulty" is for another task than data.task')
 
 
 def test_options_without_the_format(tmp_path):
-    expect_error(run_on(tmp_path, CSV + ' own { name: "faulty" }'), USAGE, "data.own", "has no meaning for format CSV")
+    run = train_on(tmp_path, digits_data('own { name: "faulty" }'))
+    expect_error(run, USAGE, "data.own", "has no meaning for format CSV")

@@ -6,12 +6,11 @@ for 1 to 4 ranks, with and without accumulation, with a last batch that does not
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from torch import nn
 
 import sampler_reference
-from harness import Run, events, noisy_digits, skip_without_gpus, write_config
+from harness import DONE, events, noisy_digits, save_init, skip_without_gpus, train, weights_of, write_config
 
 SAMPLES, BATCH, STEPS, SEED = 1437, 100, 100, 7  # 15 steps an epoch, the last of 37 samples
 
@@ -82,7 +81,7 @@ def reference(request, tmp_path_factory):
     torch.manual_seed(11)
     torch.set_num_threads(1)
     model, forward = make()
-    safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
+    save_init(folder, model.state_dict())
     optimizer = make_optimizer(model.parameters())
     schedule = make_schedule(optimizer) if make_schedule else None
     losses = []
@@ -123,15 +122,14 @@ def test_losses_are_pytorchs(reference, ranks, accumulation, tmp_path):
         data {{ train: "train.csv" }}
         {text}""",
     )
-    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=ranks if ranks > 1 else None)
-    assert run.status == 0, run
+    run = train(config, tmp_path / "run", ranks=ranks)
+    assert run.status == DONE, run
     steps = events(tmp_path / "run", "step")
     assert [s["step"] for s in steps] == list(range(1, STEPS + 1))
     np.testing.assert_allclose([s["loss"] for s in steps], expected, rtol=1e-5)
 
     # That all ranks end with the same bits the program itself checks (comm/reduce/reducer.h); that they are
     # PyTorch's up to rounding is checked here.
-    trained = safetensors.torch.load_file(tmp_path / "run" / "weights.safetensors")
+    trained = weights_of(tmp_path / "run")
     assert list(trained) == list(weights)
-    for name, tensor in weights.items():
-        torch.testing.assert_close(trained[name], tensor, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(trained, dict(weights), rtol=1e-3, atol=1e-4)

@@ -13,7 +13,6 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import stat
 import struct
 import subprocess
@@ -22,14 +21,26 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from harness import BUG, CHECKPOINT, DATA, DIGITS, DONE, LOCKSTEP, PEER, USAGE, processes_with, train, wait_until, write_config
+from harness import (
+    CHECKPOINT,
+    DATA,
+    DIGITS,
+    DONE,
+    LOCKSTEP,
+    PEER,
+    USAGE,
+    digits_data,
+    train,
+    wait_until_gone,
+    write_config,
+)
 
 LIMIT_S = 10
 SEED = int(os.environ.get("SEED", "1"))
 SHARE = 3
 RUN = "run"
 CONFIG = "config.pbtxt"
-TEXT = f"""data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }} model {{ name: "mlp" mlp {{ hidden: [8] }} }}
+TEXT = f"""{digits_data("validation_fraction: 0.2")} model {{ name: "mlp" mlp {{ hidden: [8] }} }}
 epochs: 2 global_batch: 64 checkpoint {{ every_steps: 20 keep: 2 }}"""
 
 
@@ -456,7 +467,7 @@ def test_planted(planted, base, tmp_path):
     for part in planted.says:
         assert any(part in line for line in lines), what
     assert "LibTorch" not in err and "terminate called" not in err, what
-    wait_until(lambda: not processes_with(str(folder)), LIMIT_S)
+    wait_until_gone(folder, LIMIT_S)
     assert snapshot(folder / "bystanders") == before, what
     if planted.check:
         planted.check(folder, out)

@@ -7,13 +7,24 @@ import json
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
-from harness import DEVICE, DONE, USAGE, Run, events, noisy_digits, skip_without_gpus, write_config
+from harness import (
+    DEVICE,
+    DONE,
+    USAGE,
+    events,
+    noisy_digits,
+    save_init,
+    skip_without_gpus,
+    step_losses,
+    train,
+    weight_bytes,
+    write_config,
+)
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 200, 7
 TORCH_DEVICE = DEVICE.lower()
@@ -25,7 +36,7 @@ def pytorch(folder, precision, planted=(), steps=STEPS, growth=GROWTH):
     x, y = (tensor.to(TORCH_DEVICE) for tensor in noisy_digits(folder, SAMPLES, planted))
     torch.manual_seed(11)
     model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
-    safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
+    save_init(folder, model.state_dict())
     model.to(TORCH_DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     dtype = {"BF16": torch.bfloat16, "FP16": torch.float16}.get(precision)
@@ -66,9 +77,9 @@ def test_the_curve_is_pytorchs(precision, tmp_path):
     # A scale that does not grow: on a GPU our weights' gradients fit where PyTorch's, rounded to float16, do not.
     expected, _, skipped = pytorch(tmp_path, precision, growth=STEPS)
     assert not skipped
-    run = Run(["train", config_of(tmp_path, precision, growth=STEPS), "--set", f"run_dir={tmp_path}/run"])
+    run = train(config_of(tmp_path, precision, growth=STEPS), tmp_path / "run")
     assert run.status == DONE, run
-    losses = np.array([s["loss"] for s in events(tmp_path / "run", "step")], dtype=float)
+    losses = np.array(step_losses(tmp_path / "run"), dtype=float)
     # 1 % of the curve, smoothed over an epoch, where single small losses turn on the last bits.
     finite = np.isfinite(expected) & np.isfinite(losses)
     assert finite.mean() > 0.7
@@ -81,7 +92,7 @@ def test_the_curve_is_pytorchs(precision, tmp_path):
 def test_fp16_skips_the_steps_that_gradscaler_skips(tmp_path):
     expected, scales, skipped = pytorch(tmp_path, "FP16", planted=[3, 200, 555], steps=60)
     assert len(skipped) > 3
-    run = Run(["train", config_of(tmp_path, "FP16", steps=60), "--set", f"run_dir={tmp_path}/run"])
+    run = train(config_of(tmp_path, "FP16", steps=60), tmp_path / "run")
     assert run.status == DONE, run
     steps = events(tmp_path / "run", "step")
     assert [s["loss_scale"] for s in steps] == scales
@@ -101,7 +112,7 @@ def test_an_anomaly_stops_the_run_with_its_step(policy, clip, ranks, accumulatio
     skip_without_gpus(ranks)
     pytorch(tmp_path, "FP32", planted=[200], steps=1)
     more = f"anomaly {{ policy: {policy} }} accumulation: {accumulation}"
-    run = Run(["train", config_of(tmp_path, "FP32", more, optimizer=clip), "--set", f"run_dir={tmp_path}/run"], ranks=ranks if ranks > 1 else None)
+    run = train(config_of(tmp_path, "FP32", more, optimizer=clip), tmp_path / "run", ranks=ranks)
     assert run.status == USAGE and len(run.error_lines) == 1, run
     step = planted_step(200)
     assert f"error: step {step}: the loss is " in run.error_lines[0], run
@@ -116,7 +127,7 @@ def test_an_anomaly_stops_the_run_with_its_step(policy, clip, ranks, accumulatio
 def test_anomaly_detection_names_the_operation(tmp_path):
     pytorch(tmp_path, "FP32", planted=[200], steps=1)
     more = "debug { anomaly_detection: true launch_blocking: true }"
-    run = Run(["train", config_of(tmp_path, "FP32", more), "--set", f"run_dir={tmp_path}/run"])
+    run = train(config_of(tmp_path, "FP32", more), tmp_path / "run")
     # Before it comes the stack of the forward.
     assert run.status == USAGE and "Backward0' returned nan values in its " in run.error_lines[-1], run
     if DEVICE == "CUDA":
@@ -125,9 +136,9 @@ def test_anomaly_detection_names_the_operation(tmp_path):
 
 def test_an_anomaly_may_be_skipped(tmp_path):
     expected, _, skipped = pytorch(tmp_path, "FP32", planted=[200], steps=30)
-    run = Run(["train", config_of(tmp_path, "FP32", "anomaly { policy: SKIP }", steps=30), "--set", f"run_dir={tmp_path}/run"])
+    run = train(config_of(tmp_path, "FP32", "anomaly { policy: SKIP }", steps=30), tmp_path / "run")
     assert run.status == DONE, run
-    losses = np.array([s["loss"] for s in events(tmp_path / "run", "step")], dtype=float)
+    losses = np.array(step_losses(tmp_path / "run"), dtype=float)
     fine = np.isfinite(expected)
     np.testing.assert_allclose(losses[fine], expected[fine], rtol=1e-5)
     assert events(tmp_path / "run", "step")[-1]["skipped_steps"] == len(skipped) == 3
@@ -135,7 +146,7 @@ def test_an_anomaly_may_be_skipped(tmp_path):
 
 def test_fp16_that_never_fits_ends_with_a_reason(tmp_path):
     pytorch(tmp_path, "FP16", planted=range(SAMPLES), steps=1)
-    run = Run(["train", config_of(tmp_path, "FP16"), "--set", f"run_dir={tmp_path}/run"])
+    run = train(config_of(tmp_path, "FP16"), tmp_path / "run")
     assert run.status == USAGE and "the loss scale fell to" in run.error_lines[0], run
 
 
@@ -143,14 +154,13 @@ def test_a_precision_that_the_device_has_not(tmp_path):
     if DEVICE == "CUDA":
         pytest.skip("is the CPU's")
     pytorch(tmp_path, "FP32", steps=1)
-    run = Run(["train", config_of(tmp_path, "TF32"), "--set", f"run_dir={tmp_path}/run"])
+    run = train(config_of(tmp_path, "TF32"), tmp_path / "run")
     assert run.status == USAGE and "precision TF32: a CPU has none" in run.error_lines[0], run
 
 
 def test_deterministic_runs_give_the_same_bits(tmp_path):
     pytorch(tmp_path, "FP32", steps=1)
     for name in ("one", "two"):
-        run = Run(["train", config_of(tmp_path, "BF16", "deterministic: true"), "--set", f"run_dir={tmp_path}/{name}"])
+        run = train(config_of(tmp_path, "BF16", "deterministic: true"), tmp_path / name)
         assert run.status == DONE, run
-    one, two = ((tmp_path / name / "weights.safetensors").read_bytes() for name in ("one", "two"))
-    assert one == two
+    assert weight_bytes(tmp_path / "one") == weight_bytes(tmp_path / "two")

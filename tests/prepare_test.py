@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from harness import DATA, DONE, LOCKSTEP, USAGE, Run, events, expect_error, turned_by, write_config
+from harness import DATA, DONE, LOCKSTEP, USAGE, Run, expect_error, train, trained_losses, write_config
+from labelled_images import turned_by
 
 END = "<|endoftext|>"
 
@@ -114,7 +115,7 @@ def test_bad_images(tmp_path):
     # And what was prepared trains.
     data = 'format: IMAGES train: "dst" validation_fraction: 0.2 images { size: 16 } mean: 0.5'
     config = write_config(tmp_path, f'epochs: 1 global_batch: 4 data {{ {data} }} model {{ name: "mlp" }}')
-    assert Run(["train", config, "--set", f"run_dir={tmp_path / 'run'}"]).status == DONE
+    assert train(config, tmp_path / "run").status == DONE
 
 
 @pytest.mark.parametrize("size", [20, 64])
@@ -292,9 +293,7 @@ def test_trains_on_tokens(tmp_path):
     config = write_config(
         tmp_path, f"global_batch: 4 max_steps: 2 log {{ every_steps: 1 }} data {{ {data} }} model {{ {model} }}"
     )
-    run = Run(["train", config, "--set", f"run_dir={tmp_path / 'run'}"])
-    assert run.status == DONE, run
-    assert len(events(tmp_path / "run", "step")) == 2
+    assert len(trained_losses(config, tmp_path / "run")) == 2
 
 
 def test_bad_text(tmp_path, vocabulary):

@@ -9,21 +9,23 @@ import pytest
 from harness import (
     BUG,
     DATA,
-    DEVICE,
-    DIGITS,
     DONE,
     INTERRUPTED,
-    PEER,
+    SMALL_MLP,
     STOPPED,
     USAGE,
     Run,
     Started,
+    digits_config,
+    digits_data,
     events,
     expect_error,
     faulty_data,
     faulty_model,
     log_text,
     losses_by_step,
+    mpirun,
+    needs_gpus,
     skip_without_gpus,
     train,
     write_config,
@@ -35,17 +37,9 @@ THROW = 1
 FURTHER = 20  # steps that a start must come further than the one before, not to wait longer for the next
 
 
-MLP = 'name: "mlp" mlp { hidden: [24] dropout: 0.2 }'
-DIGITS_DATA = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}'
-
-
-def config_in(folder, more="", model=MLP, data=DIGITS_DATA):
+def config_in(folder, more="", model=SMALL_MLP, data=digits_data()):
     """Without a CUDA graph, whose replays do not call the model that fails."""
-    return write_config(
-        folder,
-        f"""deterministic: true graph: false log {{ every_steps: 1 }} global_batch: 64 epochs: 100000
-        {data} model {{ {model} }} {more}""",
-    )
+    return write_config(folder, digits_config(f"graph: false {more}", data, model, optimizer=""))
 
 
 def last_checkpoint(run_dir):
@@ -181,16 +175,13 @@ def test_only_training_is_repeated(tmp_path):
 
 def test_inside_mpirun(tmp_path):
     config = config_in(tmp_path)
-    words = ["--allow-run-as-root", "--bind-to", "none", "-quiet", "--mca", "plm", "isolated", "-n", "1"]
-    run = Run([*words, os.environ["LOCKSTEP"], "--restarts", "2", "train", config], program="mpirun")
+    run = Run(["--restarts", "2", "train", config], launcher=mpirun(1))
     expect_error(run, USAGE, "--restarts inside mpirun or srun: leave it out")
 
 
 def test_a_gpu_that_breaks(tmp_path):
     """The job goes on with the other one, and its steps are the same, sums of one and of two GPUs apart."""
-    if DEVICE != "CUDA":
-        pytest.skip("needs GPUs: this is the test on CPUs")
-    skip_without_gpus(2)
+    needs_gpus(2)
     import torch
 
     config = config_in(tmp_path, "checkpoint { every_steps: 20 }", model='name: "mlp" mlp { hidden: [24] }')

@@ -10,7 +10,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -22,17 +21,26 @@ from harness import (
     DEVICE,
     DIGITS,
     DONE,
-    LOCKSTEP,
+    SMALL_MLP,
     USAGE,
     Run,
+    Started,
+    checkpoint_folder,
     checkpoints,
+    command_of,
+    digits_config,
+    digits_data,
     events,
     expect_error,
     faulty_model,
     losses_by_step,
     noisy_digits,
+    run_ranks,
+    sets,
     skip_without_gpus,
     train,
+    weight_bytes,
+    weights_of,
     write_config,
 )
 
@@ -40,32 +48,19 @@ FAULTY = os.path.abspath(os.environ["FAULTY"])
 # How many of a run's checkpoints a run goes on from; 50 for the whole sweep, as in `./lockstep test --soak resume`.
 SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
 
-DATA_OF_DIGITS = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} %s }}'
 COMMON = "deterministic: true log { every_steps: 1 } "
 
 
-def digits(data="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }', optimizer="type: ADAMW lr: 0.003", more=""):
+def digits(data="", model=SMALL_MLP, optimizer="type: ADAMW lr: 0.003", more=""):
     """A config of 56 steps, with dropout."""
-    return (
-        COMMON
-        + DATA_OF_DIGITS % data
-        + f" model {{ {model} }} optimizer {{ {optimizer} }} global_batch: 64 epochs: 2 {more}"
-        + " checkpoint { every_steps: 1 keep: 100 }"
-    )
-
-
-def sets(**fields):
-    return [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
-
-
-def folder_of(run_dir, step):
-    return run_dir / "checkpoints" / f"step-{step:012}"
+    more += " checkpoint { every_steps: 1 keep: 100 }"
+    return digits_config(more, digits_data(data), model, optimizer, epochs=2)
 
 
 def with_checkpoint_only(run_dir, step, target):
     """A run folder as it would be had the run ended right after the checkpoint of `step`."""
     (target / "checkpoints").mkdir(parents=True)
-    shutil.copytree(folder_of(run_dir, step), folder_of(target, step))
+    shutil.copytree(checkpoint_folder(run_dir, step), checkpoint_folder(target, step))
     shutil.copy(run_dir / "config.pbtxt", target)
     lines = (run_dir / "log.jsonl").read_text().splitlines(keepends=True)
     kept = [line for line in lines if json.loads(line).get("step", 0) <= step]
@@ -77,11 +72,12 @@ def expect_same_end(run_dir, expected):
     """Both runs ended in the same bits."""
     assert losses_by_step(run_dir) == losses_by_step(expected)
     last = checkpoints(expected)[-1]
-    for name in sorted(os.listdir(folder_of(expected, last))):
+    saved, wanted = checkpoint_folder(run_dir, last), checkpoint_folder(expected, last)
+    for name in sorted(os.listdir(wanted)):
         # The manifest holds the run folder's name and the program's.
         if name != "manifest.pb":
-            assert (folder_of(run_dir, last) / name).read_bytes() == (folder_of(expected, last) / name).read_bytes()
-    assert (run_dir / "weights.safetensors").read_bytes() == (expected / "weights.safetensors").read_bytes()
+            assert (saved / name).read_bytes() == (wanted / name).read_bytes()
+    assert weight_bytes(run_dir) == weight_bytes(expected)
     for done, expected_done in zip(events(run_dir, "done"), events(expected, "done"), strict=True):
         timings = ("first_step_s", "samples_per_s", "total_s", "data_wait", "data_limit")
         assert {k: v for k, v in done.items() if k not in timings} == {
@@ -178,7 +174,7 @@ def test_batch_norm_on_another_number_of_ranks(tmp_path):
     config = write_config(tmp_path, digits(model=faulty_model(norm=1)))
     run_dir = tmp_path / "run"
     for epochs, ranks in ((1, 2), (2, None), (3, 2)):
-        run = train(config, run_dir, *sets(epochs=epochs), ranks=ranks, program=FAULTY)
+        run = train(config, run_dir, *sets(f"epochs={epochs}"), ranks=ranks, program=FAULTY)
         assert run.status == DONE, run
     assert [e["ranks"] for e in events(run_dir, "resume")] == [2, 1]
 
@@ -212,7 +208,8 @@ def test_another_number_of_ranks_and_accumulation(tmp_path):
     for (ranks, accumulation), last in zip([(4, 1), (2, 3), (3, 2), (None, 1)], [7, 17, 31, 40], strict=True):
         for file in tmp_path.glob("record-*"):
             file.unlink()
-        run = train(config, part, *sets(accumulation=accumulation, max_steps=last), ranks=ranks, program=FAULTY)
+        words = sets(f"accumulation={accumulation}", f"max_steps={last}")
+        run = train(config, part, *words, ranks=ranks, program=FAULTY)
         assert run.status == DONE, run
         lines = [(tmp_path / f"record-{rank}").read_text().splitlines() for rank in range(ranks or 1)]
         for step in range(last - first):
@@ -241,16 +238,16 @@ def test_sharded_state_is_cut_anew(tmp_path, before, after):
     text = digits(model='name: "mlp" mlp { hidden: [24] }', optimizer="type: ADAMW lr: 0.003 ema_decay: 0.9")
     config = write_config(tmp_path, text)
     whole = tmp_path / "whole"
-    run = train(config, whole, *sets(**{"optimizer.shard": before[1]}), ranks=before[0])
+    run = train(config, whole, *sets(f"optimizer.shard={before[1]}"), ranks=before[0])
     assert run.status == DONE, run
     step = checkpoints(whole)[1]
     part = with_checkpoint_only(whole, step, tmp_path / "part")
-    run = train(config, part, *sets(**{"optimizer.shard": after[1]}), ranks=after[0])
+    run = train(config, part, *sets(f"optimizer.shard={after[1]}"), ranks=after[0])
     assert run.status == DONE, run
     np.testing.assert_allclose(list(losses_by_step(part).values()), list(losses_by_step(whole).values()), rtol=1e-4, atol=1e-5)
-    ends = [safetensors.torch.load_file(run_dir / "weights.safetensors") for run_dir in (part, whole)]
-    for name, tensor in ends[0].items():
-        np.testing.assert_allclose(tensor, ends[1][name], rtol=1e-3, atol=1e-5)
+    expected = weights_of(whole)
+    for name, tensor in weights_of(part).items():
+        np.testing.assert_allclose(tensor, expected[name], rtol=1e-3, atol=1e-5)
 
 
 # ---- Ends of every kind -------------------------------------------------------------------------
@@ -261,21 +258,21 @@ def test_a_run_that_has_ended_ends_again(tmp_path):
     run_dir = tmp_path / "run"
     assert train(config, run_dir).status == DONE
     before = losses_by_step(run_dir)
-    weights = (run_dir / "weights.safetensors").read_bytes()
+    weights = weight_bytes(run_dir)
     (run_dir / "weights.safetensors").unlink()
     assert train(config, run_dir).status == DONE
     assert losses_by_step(run_dir) == before
-    assert (run_dir / "weights.safetensors").read_bytes() == weights
+    assert weight_bytes(run_dir) == weights
 
 
 def test_more_epochs(tmp_path):
     config = write_config(tmp_path, digits())
     run_dir, whole = tmp_path / "run", tmp_path / "whole"
     assert train(config, run_dir).status == DONE
-    assert train(config, run_dir, *sets(epochs=3)).status == DONE
-    assert train(config, whole, *sets(epochs=3)).status == DONE
+    assert train(config, run_dir, *sets("epochs=3")).status == DONE
+    assert train(config, whole, *sets("epochs=3")).status == DONE
     assert losses_by_step(run_dir) == losses_by_step(whole)
-    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes()
+    assert weight_bytes(run_dir) == weight_bytes(whole)
 
 
 def test_fresh_begins_anew_and_keeps_the_old(tmp_path):
@@ -319,7 +316,7 @@ def three_epochs(tmp_path_factory):
     run_dir = folder / "run"
     # At its end it waits for the checkpoint; within, one may be left out.
     for epochs in (1, 2, 3):
-        assert train(config, run_dir, *sets(epochs=epochs)).status == DONE
+        assert train(config, run_dir, *sets(f"epochs={epochs}")).status == DONE
     assert checkpoints(run_dir) == [STEPS_PER_EPOCH, 2 * STEPS_PER_EPOCH, 3 * STEPS_PER_EPOCH]
     kept = [e for e in events(run_dir) if e["event"] != "resume"]
     (run_dir / "log.jsonl").write_text("".join(json.dumps(e) + "\n" for e in kept))
@@ -359,13 +356,13 @@ def test_damage_is_named_and_the_one_before_taken(trained, damage):
     before = losses_by_step(run_dir)
     steps = checkpoints(run_dir)
     name, act, reason = DAMAGE[damage]
-    path = folder_of(run_dir, steps[-1]) / name
+    path = checkpoint_folder(run_dir, steps[-1]) / name
     assert Run(["verify", run_dir]).status == DONE
     act(path)
     verified = Run(["verify", run_dir])
     expect_error(verified, CHECKPOINT, "1 of 4 are damaged")
     assert f"{path}: " in verified.out and reason in verified.out and verified.out.count(": whole") == 3
-    run = train(config, run_dir, *sets(epochs=3))
+    run = train(config, run_dir, *sets("epochs=3"))
     assert run.status == DONE, run
     assert len(run.error_lines) == 1 and run.error_lines[0].startswith(f"lockstep: warning: {path}"), run
     assert reason in run.error_lines[0], run
@@ -373,15 +370,15 @@ def test_damage_is_named_and_the_one_before_taken(trained, damage):
     assert reason in events(run_dir, "warning")[0]["reason"]
     assert losses_by_step(run_dir) == before
     assert checkpoints(run_dir) == steps
-    assert (run_dir / "checkpoints" / f"step-{steps[-1]:012}.aside.1").is_dir()
+    assert path.parent.with_name(path.parent.name + ".aside.1").is_dir()
 
 
 def test_all_damaged(trained):
     config, run_dir = trained
     for step in checkpoints(run_dir):
-        flip_a_bit(folder_of(run_dir, step) / "model.safetensors")
+        flip_a_bit(checkpoint_folder(run_dir, step) / "model.safetensors")
     steps = checkpoints(run_dir)
-    expect_error(train(config, run_dir, *sets(epochs=3)), CHECKPOINT, "none of its 3 checkpoints is whole", "--fresh")
+    expect_error(train(config, run_dir, *sets("epochs=3")), CHECKPOINT, "none of its 3 checkpoints is whole", "--fresh")
     assert checkpoints(run_dir) == steps
 
 
@@ -404,7 +401,7 @@ def test_no_checkpoint_is_of_a_step_after_an_anomaly(tmp_path):
 
 def test_fewer_steps_than_there_were(trained):
     config, run_dir = trained
-    expect_error(train(config, run_dir, *sets(epochs=2)), USAGE, "is of step 87, and 58 steps are all")
+    expect_error(train(config, run_dir, *sets("epochs=2")), USAGE, "is of step 87, and 58 steps are all")
 
 
 # ---- What is not this run's ---------------------------------------------------------------------
@@ -412,24 +409,18 @@ def test_fewer_steps_than_there_were(trained):
 
 def test_another_config_is_refused(trained):
     config, run_dir = trained
-    run = train(config, run_dir, *sets(epochs=3, seed=8, **{"optimizer.lr": 0.1}))
+    run = train(config, run_dir, *sets("epochs=3", "seed=8", "optimizer.lr=0.1"))
     expect_error(run, USAGE, "optimizer.lr: 0.1 where it was 0.003", "seed: 8 where it was 1", "--fresh")
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [
-        {"log.every_steps": 5},
-        {"loader.threads": 0},
-        {"watchdog.collective_timeout_s": 9},
-        {"checkpoint.keep": 1},
-        {"graph": "false"},
-    ],
+    "field",
+    ["log.every_steps=5", "loader.threads=0", "watchdog.collective_timeout_s=9", "checkpoint.keep=1", "graph=false"],
 )
-@pytest.mark.all_tier(unless=lambda fields: "log.every_steps" in fields)
-def test_what_changes_no_result_may_change(trained, fields):
+@pytest.mark.all_tier(unless=lambda field: field == "log.every_steps=5")
+def test_what_changes_no_result_may_change(trained, field):
     config, run_dir = trained
-    assert train(config, run_dir, *sets(epochs=4, **fields)).status == DONE
+    assert train(config, run_dir, *sets("epochs=4", field)).status == DONE
 
 
 def test_other_data_are_refused(tmp_path):
@@ -441,9 +432,9 @@ def test_other_data_are_refused(tmp_path):
     # Somewhere else they may lie.
     (tmp_path / "some.csv").rename(tmp_path / "moved.csv")
     config = write_config(tmp_path, digits().replace(str(DIGITS), str(tmp_path / "moved.csv")))
-    assert train(config, run_dir, *sets(epochs=3)).status == DONE
+    assert train(config, run_dir, *sets("epochs=3")).status == DONE
     (tmp_path / "moved.csv").write_text("".join(lines[:401]))
-    run = train(config, run_dir, *sets(epochs=4))
+    run = train(config, run_dir, *sets("epochs=4"))
     expect_error(run, DATA, "401 training samples", "400 training samples")
 
 
@@ -462,9 +453,9 @@ def test_what_is_no_run_is_left_alone(tmp_path):
 def test_a_finished_run_without_checkpoints_is_left_alone(trained):
     config, run_dir = trained
     shutil.rmtree(run_dir / "checkpoints")
-    weights = (run_dir / "weights.safetensors").read_bytes()
+    weights = weight_bytes(run_dir)
     expect_error(train(config, run_dir), USAGE, "left no checkpoint to go on from", "--fresh")
-    assert (run_dir / "weights.safetensors").read_bytes() == weights
+    assert weight_bytes(run_dir) == weights
 
 
 def test_a_run_that_ended_before_its_first_checkpoint_begins_again(trained):
@@ -472,7 +463,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_again(trained):
     expected = losses_by_step(run_dir)
     shutil.rmtree(run_dir / "checkpoints")
     (run_dir / "weights.safetensors").unlink()
-    assert train(config, run_dir, *sets(epochs=3)).status == DONE
+    assert train(config, run_dir, *sets("epochs=3")).status == DONE
     assert losses_by_step(run_dir) == expected and events(run_dir, "resume") == []
 
 
@@ -480,21 +471,13 @@ def test_two_runs_at_once(tmp_path):
     """The second is refused while the first trains, and not once it has been killed."""
     config = write_config(tmp_path, digits(more="").replace("epochs: 2", "epochs: 100000"))
     run_dir = tmp_path / "run"
-    first = subprocess.Popen(
-        [LOCKSTEP, "train", config, "--set", f"run_dir={run_dir}"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        for line in first.stdout:
-            if "loss" in line:
-                break
-        expect_error(train(config, run_dir), USAGE, f"process {first.pid} on ", "trains in it")
-        expect_error(train(config, run_dir, "--fresh"), USAGE, f"process {first.pid} on ")
-    finally:
-        first.kill()
-        first.wait()
+    with Started(config, run_dir) as first:
+        first.wait_for("step")
+        expect_error(train(config, run_dir), USAGE, f"process {first.process.pid} on ", "trains in it")
+        expect_error(train(config, run_dir, "--fresh"), USAGE, f"process {first.process.pid} on ")
     # With no steps left to make it ends at once.
     newest = max(checkpoints(run_dir), default=0)
-    run = train(config, run_dir, *sets(max_steps=newest + 2))
+    run = train(config, run_dir, *sets(f"max_steps={newest + 2}"))
     assert run.status == DONE, run
 
 
@@ -502,13 +485,11 @@ def test_machines_that_share_no_disk(tmp_path):
     """Each rank has a folder of its own under the run's name; neither is touched beyond rank 0's."""
     skip_without_gpus(2)
     config = write_config(tmp_path, digits())
-    words = []
-    for rank in (0, 1):
-        (tmp_path / f"machine-{rank}").mkdir()
-        words += [":"] if words else []
-        words += ["-n", "1", "-wdir", tmp_path / f"machine-{rank}", LOCKSTEP, "train", config, "--set", "run_dir=run"]
-    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-quiet"]
-    run = Run(mpirun[1:] + words, program=mpirun[0])
+    folders = [tmp_path / f"machine-{rank}" for rank in (0, 1)]
+    for folder in folders:
+        folder.mkdir()
+    command = command_of(["train", config, "--set", "run_dir=run"])
+    run = run_ranks(*(["-wdir", folder, *command] for folder in folders))
     expect_error(run, USAGE, "rank 1: ", "is not the one that rank 0 has", "a disk that their machines share")
     assert os.listdir(tmp_path / "machine-1") == []
 
@@ -543,15 +524,15 @@ def test_the_best_is_kept(tmp_path, metric, better):
 @pytest.mark.all_tier(unless=lambda name: name != "auc")
 def test_the_best_by_what_there_is_not(tmp_path, data, name, parts):
     config = write_config(tmp_path, digits(data=data))
-    run = train(config, tmp_path / "run", *sets(**{"checkpoint.keep_best": name}))
+    run = train(config, tmp_path / "run", *sets(f"checkpoint.keep_best={name}"))
     expect_error(run, USAGE, "checkpoint.keep_best", *parts)
 
 
 def test_every_so_manieth_is_kept(tmp_path):
     config = write_config(tmp_path, digits())
     run_dir = tmp_path / "run"
-    fields = {"checkpoint.every_steps": 4, "checkpoint.keep": 1, "checkpoint.keep_every_steps": 8}
-    assert train(config, run_dir, *sets(**fields)).status == DONE
+    fields = ["checkpoint.every_steps=4", "checkpoint.keep=1", "checkpoint.keep_every_steps=8"]
+    assert train(config, run_dir, *sets(*fields)).status == DONE
     made = [e["step"] for e in events(run_dir, "checkpoint")]
     assert checkpoints(run_dir) == [step for step in made if step % 8 == 0 or step == made[-1]]
 
@@ -560,7 +541,7 @@ def test_a_slow_disk_makes_checkpoints_late(tmp_path):
     """As slow as max_mb_per_s lets it be: the run is faster, and says so."""
     config = write_config(tmp_path, digits(model='name: "mlp" mlp { hidden: [512] }'))
     run_dir = tmp_path / "run"
-    run = train(config, run_dir, *sets(**{"checkpoint.max_mb_per_s": 10}))
+    run = train(config, run_dir, *sets("checkpoint.max_mb_per_s=10"))
     assert run.status == DONE, run
     assert events(run_dir, "checkpoint_late") and "is still being written" in run.out
     made = events(run_dir, "checkpoint")
@@ -575,30 +556,30 @@ def test_from_another_runs_checkpoint(tmp_path, trained):
     config, source = trained
     run_dir = tmp_path / "branch"
     step = checkpoints(source)[1]
-    run = train(config, run_dir, "--from", f"{source}@{step}", *sets(epochs=3))
+    run = train(config, run_dir, "--from", f"{source}@{step}", *sets("epochs=3"))
     assert run.status == DONE, run
     (resumed,) = events(run_dir, "resume")
-    assert (resumed["step"], resumed["checkpoint"]) == (step, str(folder_of(source, step)))
+    assert (resumed["step"], resumed["checkpoint"]) == (step, str(checkpoint_folder(source, step)))
     assert resumed["differences"] == []
     expected = {s: loss for s, loss in losses_by_step(source).items() if s > step}
     assert losses_by_step(run_dir) == expected
     # What it was begun from is not what it goes on from.
-    assert train(config, run_dir, "--from", f"{source}@{step}", *sets(epochs=3)).status == DONE
+    assert train(config, run_dir, "--from", f"{source}@{step}", *sets("epochs=3")).status == DONE
     assert [e["step"] for e in events(run_dir, "resume")] == [step, max(expected)]
 
 
 def test_from_another_config(tmp_path, trained):
     config, source = trained
     run_dir = tmp_path / "branch"
-    run = train(config, run_dir, "--from", source, *sets(epochs=4, **{"optimizer.lr": 0.001}))
+    run = train(config, run_dir, "--from", source, *sets("epochs=4", "optimizer.lr=0.001"))
     assert run.status == DONE, run
     assert events(run_dir, "resume")[0]["differences"] == ["optimizer.lr: 0.001 where it was 0.003"]
     assert "optimizer.lr: 0.001 where it was 0.003" in run.out
     assert events(run_dir, "step")[0]["lr"] == 0.001
     # As another model it does not fit, and leaves nothing that a later start would take for a run's.
-    run = train(config, tmp_path / "other", "--from", source, *sets(epochs=4, **{"model.mlp.hidden": "[25]"}))
+    run = train(config, tmp_path / "other", "--from", source, *sets("epochs=4", "model.mlp.hidden=[25]"))
     expect_error(run, CHECKPOINT, "has shape [24, 64] where the model has [25, 64]")
-    run = train(config, tmp_path / "other", *sets(epochs=1))
+    run = train(config, tmp_path / "other", *sets("epochs=1"))
     assert run.status == DONE and events(tmp_path / "other", "resume") == []
 
 
@@ -606,12 +587,12 @@ def test_from_a_run_that_has_ended(tmp_path, trained):
     """There is no step to make, and still an end."""
     config, source = trained
     run_dir = tmp_path / "branch"
-    run = train(config, run_dir, "--from", source, *sets(epochs=3))
+    run = train(config, run_dir, "--from", source, *sets("epochs=3"))
     assert run.status == DONE, run
-    assert (run_dir / "weights.safetensors").read_bytes() == (source / "weights.safetensors").read_bytes()
+    assert weight_bytes(run_dir) == weight_bytes(source)
     assert checkpoints(run_dir) == checkpoints(source)[-1:]
-    run = train(config, tmp_path / "other", "--from", source, *sets(epochs=2))
-    expect_error(run, USAGE, f"{folder_of(source, 87)}: is of step 87, and 58 steps are all", "without --from")
+    run = train(config, tmp_path / "other", "--from", source, *sets("epochs=2"))
+    expect_error(run, USAGE, f"{checkpoint_folder(source, 87)}: is of step 87, and 58 steps are all", "without --from")
 
 
 def test_from_what_cannot_be_gone_on_from(tmp_path, trained):
@@ -620,12 +601,13 @@ def test_from_what_cannot_be_gone_on_from(tmp_path, trained):
     run_dir = tmp_path / "branch"
     expect_error(train(config, run_dir, "--from", tmp_path / "none"), CHECKPOINT, "none: no run with checkpoints")
     expect_error(train(config, run_dir, "--from", f"{source}@1234"), CHECKPOINT, "no checkpoint of step 1234")
-    model = folder_of(source, step) / "model.safetensors"
+    model = checkpoint_folder(source, step) / "model.safetensors"
     model.write_bytes(model.read_bytes()[:-1])
     expect_error(train(config, run_dir, "--from", f"{source}@{step}"), CHECKPOINT, "model.safetensors: has ")
     lines = DIGITS.read_text().splitlines(keepends=True)
     (tmp_path / "some.csv").write_text("".join(lines[:400]))
-    run = train(config, run_dir, "--from", f"{source}@{checkpoints(source)[-2]}", *sets(**{"data.train": tmp_path / "some.csv"}))
+    before = f"{source}@{checkpoints(source)[-2]}"
+    run = train(config, run_dir, "--from", before, *sets(f"data.train={tmp_path}/some.csv"))
     expect_error(run, DATA, "400 training samples", "1797 training samples", "init_from")
     assert not (run_dir / "log.jsonl").exists()
 
@@ -644,13 +626,13 @@ def test_weights_of_a_run_that_has_not_ended(tmp_path):
     )
     run_dir = tmp_path / "run"
     assert train(config, run_dir).status == DONE
-    final = load(run_dir / "weights.safetensors")
+    final = weights_of(run_dir)
     evaluated = Run(["evaluate", run_dir]).out
     (run_dir / "weights.safetensors").unlink()
     last = checkpoints(run_dir)[-1]
     for source in (run_dir, f"{run_dir}@{last}"):
         run = Run(["evaluate", source])
-        assert run.out == evaluated.replace(")", f", weights of {folder_of(run_dir, last)})"), run
+        assert run.out == evaluated.replace(")", f", weights of {checkpoint_folder(run_dir, last)})"), run
         assert Run(["export", source, "--output", tmp_path / "weights.safetensors"]).status == DONE
         exported = load(tmp_path / "weights.safetensors")
         assert exported.keys() == final.keys()
@@ -662,11 +644,11 @@ def test_weights_of_a_run_that_has_not_ended(tmp_path):
 def test_export_and_average(tmp_path, trained):
     config, run_dir = trained
     first, last = checkpoints(run_dir)[0], checkpoints(run_dir)[-1]
-    one, other = (load(folder_of(run_dir, step) / "model.safetensors") for step in (first, last))
+    one, other = (load(checkpoint_folder(run_dir, step) / "model.safetensors") for step in (first, last))
     out = tmp_path / "out.safetensors"
     for dtype in ("float32", "bfloat16", "float16"):
         run = Run(["export", f"{run_dir}@{first}", "--output", out, "--dtype", dtype])
-        assert run.status == DONE and run.out == f"{out}: 4 tensors of {folder_of(run_dir, first)}\n", run
+        assert run.status == DONE and run.out == f"{out}: 4 tensors of {checkpoint_folder(run_dir, first)}\n", run
         for name, tensor in load(out).items():
             assert (tensor == one[name].to(tensor.dtype)).all() and str(tensor.dtype) == f"torch.{dtype}"
     run = Run(["average", f"{run_dir}@{first}", f"{run_dir}@{last}", "--output", out])
@@ -674,7 +656,7 @@ def test_export_and_average(tmp_path, trained):
     for name, tensor in load(out).items():
         assert (tensor == ((one[name].double() + other[name].double()) / 2).float()).all()
     # It is weights to start from, and to evaluate.
-    assert train(config, tmp_path / "again", *sets(init_from=out)).status == DONE
+    assert train(config, tmp_path / "again", *sets(f"init_from={out}")).status == DONE
     expect_error(Run(["average", run_dir, tmp_path / "none", "--output", out]), CHECKPOINT, "none: no run")
     expect_error(Run(["export", run_dir, "--output", tmp_path / "no" / "out"]), CHECKPOINT, "No such file")
     expect_error(Run(["export", run_dir, "--output", out, "--dtype", "int8"]), USAGE, "--dtype")

@@ -1,7 +1,6 @@
 """Tar shards end to end: archives as Python's tarfile writes them give the same training as the folder that they were
 made from; WebDataset's convention; damage; the index from one run to the next."""
 
-import csv
 import io
 import os
 import tarfile
@@ -9,24 +8,17 @@ import time
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from harness import DATA, DONE, USAGE, Run, events, expect_error, skip_without_gpus, write_config
+from harness import DATA, DONE, USAGE, Run, events, expect_error, predict, sets, skip_without_gpus, train
+from labelled_images import CLASSES, photograph, write_images_config
 
-CLASSES = ["blue", "green", "red"]
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 
-CONFIG = """seed: 1 global_batch: 16 epochs: 3 log {{ every_steps: 1 }}
-    model {{ name: "mlp" mlp {{ hidden: 32 }} }} optimizer {{ lr: 0.003 }}
-    data {{ format: IMAGES {data} images {{ size: 16 {images} }} mean: 0.5 std: 0.25 }}"""
 
-
-def photograph(random, label, side):
-    """The bytes of a JPEG: noise of side x side pixels, brighter in the colour of its class."""
-    pixels = random.integers(0, 120, (side, side + 9, 3))
-    pixels[:, :, 2 - label] += 100
+def jpeg(random, label, side):
+    """The bytes of a file."""
     file = io.BytesIO()
-    Image.fromarray(pixels.astype(np.uint8)).save(file, "JPEG")
+    photograph(random, label, side).save(file, "JPEG")
     return file.getvalue()
 
 
@@ -39,7 +31,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / "train" / name / "deep").mkdir(parents=True)
         for i in range(20):
             path = tmp_path / "train" / name / ("deep" if i % 3 == 0 else "") / f"{i:02}.jpg"
-            path.write_bytes(photograph(random, label, 20 + 3 * i))
+            path.write_bytes(jpeg(random, label, 20 + 3 * i))
     return tmp_path
 
 
@@ -75,15 +67,14 @@ def settle(folder, hours=1):
         time.sleep(0.05)
 
 
-def train(folder, data, *, name="run", images="", ranks=None, options=()):
+def train_on(folder, data, *options, name="run", images="", ranks=None):
     skip_without_gpus(ranks)
-    config = write_config(folder, CONFIG.format(data=data, images=images))
-    return Run(["train", config, "--set", f"run_dir={folder / 'runs' / name}", *options], ranks=ranks)
+    return train(write_images_config(folder, data, images), folder / "runs" / name, *options, ranks=ranks)
 
 
-def losses(folder, data, name, **arguments):
-    run = train(folder, data, name=name, **arguments)
-    assert run.status == DONE, str(run)
+def losses(folder, data, name, *options, **more):
+    run = train_on(folder, data, *options, name=name, **more)
+    assert run.status == DONE, run
     return [[event["loss"] for event in events(folder / "runs" / name, kind)] for kind in ("step", "eval")]
 
 
@@ -95,8 +86,7 @@ def test_the_same_losses_as_from_a_folder(folder):
     assert losses(folder, f'train: "shards" {held_back}', "shards") == expected
     files = " ".join(f'train: "shards/{i:03}.tar"' for i in (2, 0, 1))
     for threads in (0, 1, 4):
-        options = ["--set", f"loader.threads={threads}"]
-        assert losses(folder, f"{files} {held_back}", f"list{threads}", options=options) == expected
+        assert losses(folder, f"{files} {held_back}", f"list{threads}", *sets(f"loader.threads={threads}")) == expected
     assert losses(folder, f'train: "shards" {held_back}', "encoded", images="cache: ENCODED") == expected
     two_ranks = losses(folder, f'train: "shards" {held_back}', "ranks", ranks=2)
     np.testing.assert_allclose(two_ranks[0], expected[0], rtol=1e-4)
@@ -109,8 +99,7 @@ def test_what_is_kept_changes_no_loss(folder, cache):
     seen = []
     for mib, threads in ((1, 0), (1, 3), (100, 2)):
         images = f"cache: {cache} cache_mib: {mib}"
-        options = ["--set", f"loader.threads={threads}"]
-        seen.append(losses(folder, data, f"{mib}-{threads}", images=images, options=options))
+        seen.append(losses(folder, data, f"{mib}-{threads}", *sets(f"loader.threads={threads}"), images=images))
     assert seen[0] == seen[1] == seen[2]
 
 
@@ -126,7 +115,7 @@ def test_names_in_every_format(folder, kind):
             path = name
             while len(path.encode()) < longest * i / 12 - 60:
                 path += "/" + "d" * int(random.integers(1, 50))
-            members.append((f"{path}/{i}\u00df.jpg", photograph(random, label, 30)))
+            members.append((f"{path}/{i}\u00df.jpg", jpeg(random, label, 30)))
     for name, content in members:
         (folder / "plain" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "plain" / name).write_bytes(content)
@@ -148,34 +137,31 @@ def test_webdatasets_convention(folder):
     random = np.random.default_rng(5)
     members = []
     for i in range(60):
-        contents = {"jpg": photograph(random, i % 3, 20 + i), "cls": b"%d" % (i % 3), "json": b"{}"}
+        contents = {"jpg": jpeg(random, i % 3, 20 + i), "cls": b"%d" % (i % 3), "json": b"{}"}
         sample = [(f"{i:06}.{kind}", content) for kind, content in contents.items()]
         members += sample[:: -1 if i % 2 else 1]
     for shard in range(3):
         write_tar(folder / f"web/{shard}.tar", members[shard * 60 : shard * 60 + 60], FORMATS[list(FORMATS)[shard]])
-    run = train(folder, 'train: "web" validation: "train"', options=["--set", "epochs=8"])
-    assert run.status == DONE, str(run)
+    run = train_on(folder, 'train: "web" validation: "train"', *sets("epochs=8"))
+    assert run.status == DONE, run
     assert events(folder / "runs/run", "done")[0]["accuracy"] > 0.95
     assert "classes: 3" in (folder / "runs/run/config.pbtxt").read_text()
 
-    new = [(f"{i}.jpg", photograph(random, label, 40)) for i, label in enumerate([2, 0, 1])]
+    new = [(f"{i}.jpg", jpeg(random, label, 40)) for i, label in enumerate([2, 0, 1])]
     write_tar(folder / "new/0.tar", new)
-    run = Run(["predict", folder / "runs/run", "--input", folder / "new", "--output", folder / "p.csv"])
-    assert run.status == DONE, str(run)
-    with open(folder / "p.csv") as file:
-        assert [int(row["label"]) for row in csv.DictReader(file)] == [2, 0, 1]
+    assert [int(row["label"]) for row in predict(folder / "runs/run", folder / "new")] == [2, 0, 1]
     run = Run(["evaluate", folder / "runs/run", "--input", folder / "web"])
     assert run.status == DONE and "(60 samples)" in run.out, run
 
-    expect_error(train(folder, 'train: "web" classes: 2', name="few"), DATA, "000002.jpg: label 2 is out of range")
+    expect_error(train_on(folder, 'train: "web" classes: 2', name="few"), DATA, "000002.jpg: label 2 is out of range")
     write_tar(folder / "web/3.tar", [("7.jpg", new[0][1])])
-    expect_error(train(folder, 'train: "web"', name="none"), DATA, "3.tar: 7.jpg: no label")
+    expect_error(train_on(folder, 'train: "web"', name="none"), DATA, "3.tar: 7.jpg: no label")
 
 
 def test_predicts_shards_of_classes(folder):
     write_shards(folder / "shards", members_of(folder / "train"))
-    run = train(folder, 'train: "shards"', options=["--set", "epochs=8"])
-    assert run.status == DONE, str(run)
+    run = train_on(folder, 'train: "shards"', *sets("epochs=8"))
+    assert run.status == DONE, run
     assert 'classes: "blue"' in (folder / "runs/run/config.pbtxt").read_text()
     for files in ([folder / "train"], [folder / "shards"], sorted((folder / "shards").iterdir())):
         run = Run(["evaluate", folder / "runs/run", "--input", *files])
@@ -188,28 +174,29 @@ def test_damaged_shards(folder):
     whole = (shards / "001.tar").read_bytes()
     for keep in (len(whole) // 2, 700):
         (shards / "001.tar").write_bytes(whole[:keep])
-        expect_error(train(folder, 'train: "shards"'), DATA, "shards/001.tar: byte ", f"cut short at {keep} bytes")
+        expect_error(train_on(folder, 'train: "shards"'), DATA, "shards/001.tar: byte ", f"cut short at {keep} bytes")
     flipped = bytearray(whole)
     flipped[3] ^= 1
     (shards / "001.tar").write_bytes(flipped)
-    expect_error(train(folder, 'train: "shards"'), DATA, "shards/001.tar: no tar archive")
+    expect_error(train_on(folder, 'train: "shards"'), DATA, "shards/001.tar: no tar archive")
     # An image in it is no image: the run goes on without it where asked.
     name, content = members[0]
     write_tar(shards / "001.tar", [(name, content[:100]), *members[1:]])
-    expect_error(train(folder, 'train: "shards"'), DATA, f"shards/001.tar: {name}: truncated JPEG")
-    run = train(folder, 'train: "shards" bad_samples { policy: SKIP }', name="skip")
+    expect_error(train_on(folder, 'train: "shards"'), DATA, f"shards/001.tar: {name}: truncated JPEG")
+    run = train_on(folder, 'train: "shards" bad_samples { policy: SKIP }', name="skip")
     assert run.status == DONE and f"001.tar: {name}: " in events(folder / "runs/skip", "bad_sample")[0]["reason"], run
 
 
 def test_names_wrong_configs(folder):
     write_shards(folder / "shards", members_of(folder / "train"))
-    expect_error(train(folder, 'train: "shards/9.tar"'), USAGE, "data.train: no such file: ", "9.tar")
-    expect_error(train(folder, 'train: "shards/000.tar" train: "train"'), USAGE, "data.train: IMAGES takes one folder")
-    expect_error(train(folder, 'train: "shards/000.tar" train: "shards/000.tar"'), USAGE, "the same tar file twice")
+    expect_error(train_on(folder, 'train: "shards/9.tar"'), USAGE, "data.train: no such file: ", "9.tar")
+    two = 'train: "shards/000.tar" train: "train"'
+    expect_error(train_on(folder, two), USAGE, "data.train: IMAGES takes one folder")
+    expect_error(train_on(folder, 'train: "shards/000.tar" train: "shards/000.tar"'), USAGE, "the same tar file twice")
     (folder / "x.tar.gz").write_bytes(b"\x1f\x8b")
-    expect_error(train(folder, 'train: "x.tar.gz"'), USAGE, "neither a folder nor a .tar file: ")
+    expect_error(train_on(folder, 'train: "x.tar.gz"'), USAGE, "neither a folder nor a .tar file: ")
     (folder / "shards/red").mkdir()
-    expect_error(train(folder, 'train: "shards"'), DATA, 'tar files and the folder "red"')
+    expect_error(train_on(folder, 'train: "shards"'), DATA, 'tar files and the folder "red"')
 
 
 @pytest.mark.parametrize("kind", ["folder", "shards"])

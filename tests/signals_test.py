@@ -14,10 +14,23 @@ import time
 
 import pytest
 
-from harness import DIGITS, DONE, INTERRUPTED, LOCKSTEP, STOPPED, checkpoints, losses_by_step, processes_with, runs_by_ranks, skip_without_gpus, train, wait_until, write_config
+from harness import (
+    DONE,
+    INTERRUPTED,
+    STOPPED,
+    Started,
+    checkpoints,
+    digits_config,
+    digits_data,
+    losses_by_step,
+    runs_by_ranks,
+    skip_without_gpus,
+    train,
+    weight_bytes,
+    write_config,
+)
 
 SEED = int(os.environ.get("SEED", "1"))
-LONG_S = 60  # for anything to happen that does
 NUMBERS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 CELLS = [(number, ranks, moment) for number in NUMBERS for ranks in (1, 2, 3) for moment in range(150)]
 
@@ -44,12 +57,8 @@ COMMITTED = [next(cell for cell in CHOSEN if cell[:2] == kind) for kind in IN_CO
 
 def config_in(folder, ranks):
     steps = {1: 5000, 2: 3000, 3: 1000}[ranks]
-    return write_config(
-        folder,
-        f"""deterministic: true log {{ every_steps: 50 }} global_batch: 64 epochs: 100000 max_steps: {steps}
-        data {{ train: "{DIGITS}" validation_fraction: 0.2 csv {{ scale: 0.0625 }} }}
-        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 300 every_epochs: 0 }}""",
-    )
+    more = f"max_steps: {steps} checkpoint {{ every_steps: 300 every_epochs: 0 }}"
+    return write_config(folder, digits_config(more, digits_data("validation_fraction: 0.2"), log_every=50))
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +83,24 @@ def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     skip_without_gpus(ranks)
     config, whole, _ = undisturbed(ranks)
     run_dir = tmp_path / "run"
-    command = [LOCKSTEP, *(["-n", str(ranks)] if ranks > 1 else []), "train", str(config), "--set", f"run_dir={run_dir}"]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(0.02 * moment)  # not to wait for something: when it happens
-    process.send_signal(number)
-    out, err = process.communicate(timeout=LONG_S)
-    wait_until(lambda: not processes_with(str(run_dir)), LONG_S)
-    what = f"status {process.returncode}\n{out[-500:]}\n{err[-500:]}"
+    with Started(config, run_dir, ranks) as job:
+        time.sleep(0.02 * moment)  # not to wait for something: when it happens
+        job.process.send_signal(number)
+        status, out, err = job.end()
+    what = f"status {status}\n{out[-500:]}\n{err[-500:]}"
     stopped = [int(step) for step in re.findall(r"^stopped after step (\d+) of ", out, re.M)]
-    if process.returncode == -number:
+    if status == -number:
         # It was being loaded.
         assert out == "" and not run_dir.exists(), what
         return
-    if process.returncode == DONE:
+    if status == DONE:
         assert stopped == [] and "done: " in out and (run_dir / "weights.safetensors").exists(), what
     else:
-        assert process.returncode == (INTERRUPTED if number == signal.SIGINT else STOPPED), what
+        assert status == (INTERRUPTED if number == signal.SIGINT else STOPPED), what
         assert len(stopped) == 1 and checkpoints(run_dir)[-1] == stopped[0], what
         assert not (run_dir / "weights.safetensors").exists(), what
-        again = train(config, run_dir, ranks=ranks if ranks > 1 else None)
+        again = train(config, run_dir, ranks=ranks)
         assert again.status == DONE, f"{what}\n{again}"
-    assert (run_dir / "weights.safetensors").read_bytes() == (whole / "weights.safetensors").read_bytes(), what
+    assert weight_bytes(run_dir) == weight_bytes(whole), what
     seen, expected = losses_by_step(run_dir), losses_by_step(whole)
     assert {step: seen[step] for step in seen if step in expected} == {step: expected[step] for step in expected if step in seen}, what

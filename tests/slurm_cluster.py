@@ -10,9 +10,8 @@ import socket
 import subprocess
 import tempfile
 
-from harness import wait_until
+from harness import LONG_S, processes_in_namespace, wait_until, wait_until_gone
 
-LONG_S = 60
 PROGRAMS = ["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "unshare"]
 NODES = ["n1", "n2"]
 
@@ -106,7 +105,7 @@ class Cluster:
         self.run("slurmctld", "-f", self.config, "-c")
         for node in NODES:
             self.start(node)
-        wait_until(lambda: self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split() == NODES, LONG_S)
+        wait_until(lambda: self.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split() == NODES)
         return self
 
     def start(self, node):
@@ -116,11 +115,9 @@ class Cluster:
 
     def lose(self, node):
         """As where it loses power: all that runs on it is gone at once."""
-        of_node = os.readlink(f"/proc/{(self.folder / f'slurmd.{node}.pid').read_text().strip()}/ns/uts")
-        for entry in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError):  # it has ended
-                if entry.name.isdigit() and os.readlink(entry / "ns/uts") == of_node:
-                    os.kill(int(entry.name), signal.SIGKILL)
+        for pid in processes_in_namespace((self.folder / f"slurmd.{node}.pid").read_text().strip(), "uts"):
+            with contextlib.suppress(ProcessLookupError):  # it has ended
+                os.kill(pid, signal.SIGKILL)
 
     def __exit__(self, *unused):
         for state in ("PENDING", "RUNNING"):
@@ -129,7 +126,7 @@ class Cluster:
             wait_until(lambda: not self.run("squeue", "-h", check=False), 15)
         for pid in (*self.folder.glob("slurmd.*.pid"), self.folder / "slurmctld.pid", self.folder / "munge" / "pid"):
             subprocess.run(["kill", pid.read_text().strip()], check=False, capture_output=True)
-        wait_until(lambda: not self.processes(), LONG_S)
+        wait_until_gone(self.folder)
         shutil.rmtree(self.folder)
 
     def run(self, *words, check=True, cwd=None):
@@ -138,17 +135,6 @@ class Cluster:
         )
         assert not check or done.returncode == 0, done
         return done.stdout
-
-    def processes(self):
-        """Slurm's own, of this cluster."""
-        found = []
-        for entry in pathlib.Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and str(self.folder).encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:  # it has ended meanwhile
-                continue
-        return found
 
     def submit(self, script, cwd):
         return self.run("sbatch", "--parsable", script, cwd=cwd).strip()

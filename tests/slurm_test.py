@@ -11,12 +11,13 @@ import pytest
 
 from harness import (
     DEVICE,
-    DIGITS,
     DONE,
     INTERRUPTED,
     LOCKSTEP,
+    LONG_S,
     USAGE,
     Run,
+    digits_config,
     events,
     expect_error,
     log_text,
@@ -24,11 +25,11 @@ from harness import (
     processes_of,
     train,
     wait_until,
+    wait_until_gone,
     write_config,
 )
 from slurm_cluster import NODES, Cluster, why_not
 
-LONG_S = 60
 LOST_S = 120  # for Slurm to notice that a node is gone, and to start a job again
 STEPS = 2000  # seconds, in which a signal finds the job training
 ENDINGS = int(os.environ.get("ENDINGS", "1"))  # how often the jobs that end at random moments
@@ -46,13 +47,8 @@ def cluster():
 
 
 def config_in(folder, name="config"):
-    path = write_config(
-        folder,
-        f"""deterministic: true log {{ every_steps: 1 }} global_batch: 64 epochs: 100000 max_steps: {STEPS}
-        run_dir: "{folder}/{name}" data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} optimizer {{ type: ADAMW lr: 0.003 }}
-        model {{ name: "mlp" mlp {{ hidden: [24] dropout: 0.2 }} }} checkpoint {{ every_steps: 10 }}""",
-    )
-    return path.rename(folder / f"{name}.pbtxt")
+    more = f'run_dir: "{folder}/{name}" max_steps: {STEPS} checkpoint {{ every_steps: 10 }}'
+    return write_config(folder, digits_config(more), f"{name}.pbtxt")
 
 
 class Job:
@@ -75,7 +71,7 @@ class Job:
         return f'"event":"step","step":{step},' in log_text(self.run_dir)
 
     def wait_for_step(self, step):
-        wait_until(lambda: self.is_at(step), LONG_S)
+        wait_until(lambda: self.is_at(step))
 
     def wait_for_random_step(self, number):
         self.wait_for_step(random.Random(f"{SEED} {number}").randrange(5, STEPS * 3 // 4))
@@ -87,7 +83,7 @@ class Job:
         self.expect_nothing_left()
 
     def expect_nothing_left(self):
-        wait_until(lambda: not processes_of(self.run_dir), LONG_S)
+        wait_until_gone(self.run_dir)
 
     def said(self):
         return "".join(path.read_text() for path in self.folder.glob("slurm-*.out"))

@@ -3,41 +3,40 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 
 import pytest
 
 from harness import (
-    DEVICE,
-    DIGITS,
     DONE,
     LOCKSTEP,
     STOPPED,
     USAGE,
     Run,
     Started,
+    digits_data,
     events,
     expect_error,
+    in_mount_namespace,
+    mpirun,
+    needs_gpus,
+    sets,
     skip_without_gpus,
     write_config,
 )
-
-MPIRUN = "--allow-run-as-root --oversubscribe -quiet --mca plm isolated".split()
-
 
 def config_in(folder):
     return write_config(
         folder,
         f"""run_dir: "{folder}/run" max_steps: 5 model {{ name: "mlp" }}
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }}""",
+        {digits_data()}""",
     )
 
 
 def started_by_mpirun(folder, ranks, *words, script=None):
     """`script`: a shell's, which starts "$@", for each rank."""
-    program = ["sh", "-c", script, "rank", LOCKSTEP] if script else [LOCKSTEP]
-    return Run([*MPIRUN, "-n", ranks, *words, *program, "train", config_in(folder)], program="mpirun")
+    shell = ["sh", "-c", script, "rank"] if script else []
+    return Run(["train", config_in(folder)], launcher=[*mpirun(ranks, *words), *shell])
 
 
 @pytest.mark.parametrize("variables", [{"PMI_RANK": "0", "PMI_SIZE": "4"}, {"MV2_COMM_WORLD_SIZE": "4"}])
@@ -51,7 +50,7 @@ def test_mpich(tmp_path, variables):
 def test_threads_sleep_where_they_wait_long(tmp_path, words, expected):
     """Unless the user has said how they are to wait; Bazel's tests say so to Lockstep's own."""
     launcher = ["env", "-u", "OMP_WAIT_POLICY", *words]
-    more = ["--set", "max_steps=1000000000", "--set", "epochs=1000000"]
+    more = sets("max_steps=1000000000", "epochs=1000000")
     with Started(config_in(tmp_path), tmp_path / "run", words=more, launcher=launcher) as job:
         job.wait_for("start")
         variables = pathlib.Path(f"/proc/{job.process.pid}/environ").read_text().split("\0")
@@ -77,9 +76,14 @@ def test_ranks_that_are_bound_to_one_core(tmp_path):
     assert "mpirun --bind-to none" in run.err, run
 
 
+def test_one_rank_through_mpirun(tmp_path):
+    run = Run(["-n", "1", "train", config_in(tmp_path)])
+    assert run.status == DONE and " mpirun -n 1 " in run.err, run
+
+
 def test_ranks_that_are_not(tmp_path):
     skip_without_gpus(2)
-    run = started_by_mpirun(tmp_path, 2, "--bind-to", "none")
+    run = started_by_mpirun(tmp_path, 2)
     assert run.status == DONE and "bound" not in run.err, run
 
 
@@ -90,29 +94,20 @@ def test_cores_that_ranks_are_bound_to_are_their_own(tmp_path):
         pytest.skip("needs four cores, for two ranks to have more than one each")
     skip_without_gpus(2)
     half = f"half=$(({cores // 2})); taskset -c $((OMPI_COMM_WORLD_RANK * half))-$(((OMPI_COMM_WORLD_RANK + 1) * half - 1))"
-    run = started_by_mpirun(tmp_path, 2, "--bind-to", "none", script=half + ' "$@"')
+    run = started_by_mpirun(tmp_path, 2, script=half + ' "$@"')
     assert run.status == DONE, run
     assert events(tmp_path / "run", "start")[0]["loader_threads"] == cores // 2 - 1
 
 
 def test_little_shared_memory(tmp_path):
     """As a container has it by default: MPI would die of it with a signal."""
-    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
-        pytest.skip("needs root and mount namespaces, to have another /dev/shm")
-    script = f"""mount --make-rprivate / && mount -t tmpfs -o size=4m tmpfs /dev/shm &&
-        exec {shutil.which("mpirun")} {" ".join(MPIRUN)} -n 2 {LOCKSTEP} train {config_in(tmp_path)}"""
-    run = Run(["--mount", "sh", "-c", script], program="unshare")
+    launcher = in_mount_namespace(tmp_path, "mount -t tmpfs -o size=4m tmpfs /dev/shm")
+    run = Run(["train", config_in(tmp_path)], launcher=[*launcher, *mpirun(2)])
     assert run.status == USAGE, run
     assert "error: /dev/shm has 4 MiB left, and 2 ranks need 10: in a container start it with --shm-size=1g" in run.err
 
 
 # Each rank sees the GPUs that its variables let it see.
-
-
-def needs_gpus(count):
-    if DEVICE != "CUDA":
-        pytest.skip("needs GPUs: this is the test on CPUs")
-    skip_without_gpus(count)
 
 
 def test_a_gpu_of_its_own_for_each_rank(tmp_path):

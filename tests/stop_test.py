@@ -13,39 +13,37 @@ import pytest
 from harness import (
     CHECKPOINT,
     DEVICE,
-    DIGITS,
     DONE,
     INTERRUPTED,
+    SMALL_MLP,
     STOPPED,
     USAGE,
     Run,
     Started,
+    checkpoint_folder,
     checkpoints,
+    digits_config,
     events,
     expect_error,
     faulty_data,
     faulty_model,
     losses_by_step,
+    sets,
     skip_without_gpus,
     train,
     wait_until,
+    weight_bytes,
     write_config,
 )
 
 FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
 FAULTY = os.path.abspath(os.environ["FAULTY"])
-LONG_S = 60  # for anything to happen that does
 MLP = 'model { name: "mlp" }'
 LATE = 16 if DEVICE == "CUDA" else 1  # steps after which a wish is obeyed: on GPUs they are queued ahead
 
 
-def config_in(folder, more="", model='name: "mlp" mlp { hidden: [24] dropout: 0.2 }'):
-    return write_config(
-        folder,
-        f"""deterministic: true log {{ every_steps: 1 }} global_batch: 64 epochs: 100000
-        data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} optimizer {{ type: ADAMW lr: 0.003 }}
-        model {{ {model} }} checkpoint {{ every_epochs: 0 {more} }}""",
-    )
+def config_in(folder, more="", model=SMALL_MLP):
+    return write_config(folder, digits_config(f"checkpoint {{ every_epochs: 0 {more} }}", model=model))
 
 
 def signals_in(pid, field):
@@ -56,14 +54,12 @@ def signals_in(pid, field):
 def expect_goes_on(tmp_path, config, run_dir, ranks, step):
     """From `step`, with the losses of a run that was not stopped."""
     whole = tmp_path / "whole"
-    more = ["--set", f"max_steps={step + 20}"]
     for folder in (run_dir, whole):
-        run = train(config, folder, *more, ranks=ranks)
+        run = train(config, folder, *sets(f"max_steps={step + 20}"), ranks=ranks)
         assert run.status == DONE, run
     assert [e["step"] for e in events(run_dir, "resume")] == [step]
     assert losses_by_step(run_dir) == losses_by_step(whole)
-    weights = [(folder / "weights.safetensors").read_bytes() for folder in (run_dir, whole)]
-    assert weights[0] == weights[1]
+    assert weight_bytes(run_dir) == weight_bytes(whole)
 
 
 def expect_stopped(tmp_path, config, job, ranks, status):
@@ -114,7 +110,7 @@ def test_a_signal_stops_all_ranks_after_the_same_step(tmp_path, ranks, target, n
 def test_a_signal_before_the_first_step(tmp_path):
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run") as job:
-        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigCgt"), LONG_S)
+        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigCgt"))
         os.kill(job.process.pid, signal.SIGUSR2)
         expect_stopped(tmp_path, config, job, None, STOPPED)
 
@@ -124,7 +120,7 @@ def test_a_signal_before_the_ranks_have_met(tmp_path):
     skip_without_gpus(2)
     config = config_in(tmp_path)
     with Started(config, tmp_path / "run", 2) as job:
-        wait_until(job.children, LONG_S)
+        wait_until(job.children)
         os.kill(job.process.pid, signal.SIGUSR2)
         expect_stopped(tmp_path, config, job, 2, STOPPED)
 
@@ -181,7 +177,7 @@ def test_its_user_stops_it(tmp_path, ranks, by):
             run = Run(["stop", job.run_dir])
             assert run.status == DONE, run
             (step,) = checkpoints(job.run_dir)
-            assert run.out.strip() == f"{job.run_dir}/checkpoints/step-{step:012}"
+            assert run.out.strip() == str(checkpoint_folder(job.run_dir, step))
         expect_stopped(tmp_path, config, job, ranks, INTERRUPTED)
     assert events(job.run_dir, "stopped")[0]["why"] == "its user's STOP"
     assert not (job.run_dir / "STOP").exists()
@@ -247,7 +243,7 @@ def test_a_second_interrupt_ends_the_process(tmp_path):
         job.wait_for("step", 5)
         pid = job.process.pid
         os.kill(pid, signal.SIGINT)
-        wait_until(lambda: signal.SIGINT not in signals_in(pid, "ShdPnd") | signals_in(pid, "SigPnd"), LONG_S)
+        wait_until(lambda: signal.SIGINT not in signals_in(pid, "ShdPnd") | signals_in(pid, "SigPnd"))
         assert job.process.poll() is None
         os.kill(pid, signal.SIGINT)
         assert job.end()[0] == -signal.SIGINT
@@ -260,7 +256,7 @@ def test_what_does_not_come_to_train_ends_at_once(tmp_path, ranks):
     skip_without_gpus(ranks or 1)
     config = write_config(tmp_path, faulty_data(hang=1) + MLP)
     with Started(config, tmp_path / "run", ranks, program=FAULTY) as job:
-        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigBlk" if ranks else "SigCgt"), LONG_S)
+        wait_until(lambda: signal.SIGUSR2 in signals_in(job.process.pid, "SigBlk" if ranks else "SigCgt"))
         os.kill(job.process.pid, signal.SIGTERM)
         assert job.end()[0] == (128 + signal.SIGTERM if ranks else -signal.SIGTERM)
     assert not (tmp_path / "run").exists()
@@ -277,7 +273,7 @@ def test_a_checkpoint_on_demand(tmp_path, ranks):
             run = Run(["checkpoint", job.run_dir])
             assert run.status == DONE, run
             newest = checkpoints(job.run_dir)[-1]
-            assert run.out.strip() == f"{job.run_dir}/checkpoints/step-{newest:012}"
+            assert run.out.strip() == str(checkpoint_folder(job.run_dir, newest))
             assert len(checkpoints(job.run_dir)) >= count
         assert Run(["verify", job.run_dir]).status == DONE
         assert not (job.run_dir / "checkpoint.request").exists()

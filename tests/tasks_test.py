@@ -3,13 +3,23 @@ against their definitions in NumPy (scikit-learn's), predictions as CSV."""
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
-from harness import DATA, DONE, USAGE, Run, events, skip_without_gpus, write_config
+from harness import (
+    DATA,
+    DONE,
+    USAGE,
+    Run,
+    events,
+    expect_refused,
+    save_init,
+    skip_without_gpus,
+    trained_losses,
+    write_config,
+)
 
 SAMPLES, HELD_OUT, FEATURES, BATCH, STEPS, SEED = 300, 101, 5, 32, 60, 2
 
@@ -39,7 +49,7 @@ def case(request, tmp_path_factory):
 
     torch.manual_seed(4)
     model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, outputs))
-    safetensors.torch.save_file(model.state_dict(), folder / "init.safetensors")
+    save_init(folder, model.state_dict())
     loss_of = {
         "REGRESSION": F.mse_loss,
         "MULTI_LABEL": F.binary_cross_entropy_with_logits,
@@ -102,9 +112,7 @@ def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
     skip_without_gpus(ranks)
     task, folder, text, losses, output, target, loss = case
     config = write_config(folder, text + f" accumulation: {accumulation}")
-    run = Run(["train", config, "--set", f"run_dir={tmp_path}/run"], ranks=ranks)
-    assert run.status == DONE, run
-    np.testing.assert_allclose([s["loss"] for s in events(tmp_path / "run", "step")], losses, rtol=1e-5)
+    np.testing.assert_allclose(trained_losses(config, tmp_path / "run", ranks=ranks), losses, rtol=1e-5)
     done = events(tmp_path / "run", "done")[0]
     assert done["loss"] == pytest.approx(loss, rel=1e-5)
     # A count may turn on the last bits.
@@ -143,12 +151,10 @@ def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
 def test_labels_that_are_none(text, status, words, tmp_path):
     (tmp_path / "train.csv").write_text("1.5,0.5,1\n2.5,1,0\n")
     text = text.replace("csv { label_columns: 2 }", "csv { label_column: -2 label_columns: 2 }")
-    run = Run(["train", write_config(tmp_path, f'data {{ train: "train.csv" {text} }}')], cwd=tmp_path)
-    assert run.status == status and len(run.error_lines) == 1 and words in run.error_lines[0], run
+    expect_refused(tmp_path, f'data {{ train: "train.csv" {text} }}', status, words)
 
 
 def test_smoothing_is_for_classes(tmp_path):
     (tmp_path / "train.csv").write_text("1.5,0.5\n2.5,1\n")
-    config = write_config(tmp_path, 'data { train: "train.csv" task: REGRESSION } model { label_smoothing: 0.1 }')
-    run = Run(["train", config], cwd=tmp_path)
-    assert run.status == USAGE and "model.label_smoothing: is for classes" in run.error_lines[0], run
+    text = 'data { train: "train.csv" task: REGRESSION } model { label_smoothing: 0.1 }'
+    expect_refused(tmp_path, text, USAGE, "model.label_smoothing: is for classes")
