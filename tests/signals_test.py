@@ -22,6 +22,7 @@ from harness import (
     checkpoints,
     digits_config,
     digits_data,
+    events,
     losses_by_step,
     runs_by_ranks,
     skip_without_gpus,
@@ -31,6 +32,8 @@ from harness import (
 )
 
 SEED = int(os.environ.get("SEED", "1"))
+TRAINING_S = 5
+LATE_S = 5  # for a first step to come after a signal
 NUMBERS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 CELLS = [(number, ranks, moment) for number in NUMBERS for ranks in (1, 2, 3) for moment in range(150)]
 
@@ -55,10 +58,18 @@ IN_COMMITS = ((signal.SIGUSR2, 2), (signal.SIGTERM, 2), (signal.SIGHUP, 1), (sig
 COMMITTED = [next(cell for cell in CHOSEN if cell[:2] == kind) for kind in IN_COMMITS]
 
 
+def config_of(folder, steps):
+    more = f"max_steps: {steps} checkpoint {{ every_steps: {steps // 10} every_epochs: 0 }}"
+    return write_config(folder, digits_config(more, digits_data("validation_fraction: 0.2"), log_every=steps // 50))
+
+
 def config_in(folder, ranks):
-    steps = {1: 5000, 2: 3000, 3: 1000}[ranks]
-    more = f"max_steps: {steps} checkpoint {{ every_steps: 300 every_epochs: 0 }}"
-    return write_config(folder, digits_config(more, digits_data("validation_fraction: 0.2"), log_every=50))
+    """A training of some five seconds, longer than any moment here, by a trial of how fast this machine is, busy as it
+    is."""
+    trial = train(config_of(folder, 100), folder / "trial", ranks=ranks)
+    assert trial.status == DONE, trial
+    rate = events(folder / "trial", "done")[-1]["samples_per_s"] / 64
+    return config_of(folder, min(5000, max(100, int(TRAINING_S * rate))))
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +97,17 @@ def test_a_signal(number, ranks, moment, tmp_path, undisturbed):
     with Started(config, run_dir, ranks) as job:
         time.sleep(0.02 * moment)  # not to wait for something: when it happens
         job.process.send_signal(number)
+        sent = time.monotonic()
         status, out, err = job.end()
+        took = time.monotonic() - sent
     what = f"status {status}\n{out[-500:]}\n{err[-500:]}"
     stopped = [int(step) for step in re.findall(r"^stopped after step (\d+) of ", out, re.M)]
     if status == -number:
         # It was being loaded.
         assert out == "" and not run_dir.exists(), what
+        return
+    if status == 128 + number and not stopped and number != signal.SIGUSR2:
+        assert took >= LATE_S and checkpoints(run_dir) == [] and losses_by_step(run_dir) == {}, what
         return
     if status == DONE:
         assert stopped == [] and "done: " in out and (run_dir / "weights.safetensors").exists(), what

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "base/files/output_file.h"
+#include "base/say.h"
 #include "base/write_all.h"
 
 namespace lockstep {
@@ -117,6 +118,18 @@ void OutputTarget::Write(const std::function<void(const AppendBytes&)>& write) {
   // What some file systems keep to themselves until now.
   if (close(through_.Release()) != 0 && errno != EINTR) {
     throw NotWritten(path_, std::strerror(errno));
+  }
+}
+
+void TellOfOutput(const std::string& path, const std::string& line) {
+  struct stat output {};
+  struct stat written {};
+  const bool is_output = fstat(STDOUT_FILENO, &output) == 0 && stat(path.c_str(), &written) == 0 &&
+                         output.st_dev == written.st_dev && output.st_ino == written.st_ino;
+  if (is_output) {
+    Announce(line);
+  } else {
+    Print("{}\n", line);
   }
 }
 

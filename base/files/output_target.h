@@ -20,6 +20,10 @@
 
 namespace lockstep {
 
+// Says what was written to `path`: on standard output, or on standard error where the result itself went to standard
+// output.
+void TellOfOutput(const std::string& path, const std::string& line);
+
 class OutputTarget {
  public:
   // Throws Error (kUsage, kCheckpoint).

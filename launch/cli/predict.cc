@@ -1,4 +1,5 @@
 // lockstep predict: a run's predictions for files, as CSV.
+#include "base/files/output_target.h"
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
@@ -25,7 +26,7 @@ class PredictCommand final : public RankCommand {
     const config::Config config = ConfigOfRun(run_, job);
     const World world = Connect(job, config);
     const int64_t rows = PredictRun(run_, config, inputs_, output_, invocation.extensions, world);
-    if (world.rank() == 0) Print("{}: {} predictions\n", output_, rows);
+    if (world.rank() == 0) TellOfOutput(output_, fmt::format("{}: {} predictions", output_, rows));
     return ExitStatus::kDone;
   }
 

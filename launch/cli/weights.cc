@@ -46,8 +46,8 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
   }
   std::vector<std::string> paths;
   for (const Weights& one : weights) paths.push_back(one.path);
-  Print("{}: {} tensors{} of {}\n", output, named.size(), paths.size() == 1 ? "" : ", the mean",
-        fmt::join(paths, ", "));
+  TellOfOutput(output, fmt::format("{}: {} tensors{} of {}", output, named.size(),
+                                   paths.size() == 1 ? "" : ", the mean", fmt::join(paths, ", ")));
 }
 
 class ExportCommand final : public LocalCommand {

@@ -41,6 +41,16 @@ std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const 
 
 }  // namespace
 
+std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world) {
+  return std::async(std::launch::async, [run_dir, rank = world.rank(), ranks = world.size()] {
+    try {
+      ReadAhead(FindCheckpoint(run_dir), rank, ranks);
+    } catch (const std::exception&) {
+      // There is none, or whoever needs it will say what is wrong with it.
+    }
+  });
+}
+
 std::string NameJob(const std::string& given, const World& world) {
   const auto number =
       given.empty() ? static_cast<int64_t>(std::random_device()()) : std::stoll(given, nullptr, 16);

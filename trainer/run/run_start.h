@@ -9,6 +9,7 @@
 //     -> test_from_what_cannot_be_gone_on_from
 #pragma once
 
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ struct RunStart {
   std::vector<std::string> differences;  // of its config from this run's; of the run's own: none
   std::string job;                       // this job's own name
 };
+
+// Reads this rank's share of a folder's newest checkpoint into the page cache, if it has one. To be kept until there is
+// nothing else to do: the destructor waits.
+std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world);
 
 // A name that no other job has, the same on all ranks; rank 0's `given`, if it has one. Every rank must call it, and
 // the others.

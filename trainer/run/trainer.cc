@@ -34,13 +34,13 @@
 #include "trainer/run/data_wait.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
+#include "trainer/run/input.h"
+#include "trainer/run/make_model.h"
+#include "trainer/run/open_data.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_start.h"
 #include "trainer/run/run_state.h"
 #include "trainer/run/sinks.h"
-#include "trainer/run/input.h"
-#include "trainer/run/make_model.h"
-#include "trainer/run/open_data.h"
 #include "trainer/step/precision.h"
 #include "trainer/step/schedule.h"
 #include "trainer/step/step.h"
@@ -675,14 +675,7 @@ StopRequest Train(config::Config config, const Extensions& extensions, const Wor
                   const TrainOptions& options) {
   // While the model is being made; its destructor waits.
   // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable)
-  const std::future<void> reading =
-      std::async(std::launch::async, [&world, run_dir = config.run_dir()] {
-        try {
-          ReadAhead(FindCheckpoint(run_dir), world.rank(), world.size());
-        } catch (const std::exception&) {
-          // There is none, or whoever needs it will say what is wrong with it.
-        }
-      });
+  const std::future<void> reading = ReadCheckpointAhead(config.run_dir(), world);
   std::optional<Trainer> trainer;
   MakeTrainer(trainer, config, extensions, world);
   const std::string job = NameJob(options.job, world);

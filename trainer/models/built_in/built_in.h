@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// "mlp", "convnet", "lstm", "resnet", "vit", "gpt2" and "torchscript", as config.proto describes them.
+// "mlp", "convnet", "lstm", "resnet", "vit", "gpt2" and "torchscript", as trainer/config/schema/model.proto describes them.
 Models BuiltInModels();
 
 }  // namespace lockstep
