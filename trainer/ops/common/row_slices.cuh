@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/common/rows_shape.h"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/convolution/stem_convolution_kernel.h"
@@ -185,9 +186,9 @@ struct Strips {
 };
 
 Strips StripsOf(int width) {
-  const int tiles = (width + kTile - 1) / kTile;
-  const int count = (tiles + kTiles - 1) / kTiles;
-  return {count, (tiles + count - 1) / count};
+  const int tiles = CeilDivide(width, kTile);
+  const int count = CeilDivide(tiles, kTiles);
+  return {count, CeilDivide(tiles, count)};
 }
 
 // Starts a copy of a pack to shared memory; of zeros unless it is there.
@@ -298,7 +299,7 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   const uint32_t dy_place = stages + DyPlace(dy_pixel, thread % kDyPacks);
   constexpr int kSquarePacks = kSquareBytes / kPackBytes;
   constexpr int kSquares = kGradientThreads / kSquarePacks;  // that all threads copy at once
-  constexpr int kCopies = (kSquaresOfStrip + kSquares - 1) / kSquares;
+  constexpr int kCopies = CeilDivide(kSquaresOfStrip, kSquares);
   static_assert(kSquares % 8 == 0);
   const int square = thread / kSquarePacks;
   const uint32_t square_place = ring + SquarePlace(square, thread % kSquarePacks);
@@ -435,7 +436,7 @@ constexpr int kForwardBytes = kRowsUnderWindows * kSquareRowBytes;
 constexpr int kForwardSharedBytes = 2 * kForwardBytes;
 
 __host__ __device__ int BlocksOfStrip(const StemShape& shape) {
-  return (shape.height + kForwardRows - 1) / kForwardRows;
+  return CeilDivide(shape.height, kForwardRows);
 }
 
 // kForwardRows rows of a strip, the last ones of which may lie below the image.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/norm/batch_norm_kernel.h"
 #include "trainer/ops/norm/norm_affine.cuh"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/norm/layer_norm_kernel.h"
@@ -307,7 +308,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   float d_branch_bias[kPacks][kSize] = {};
   // As many rounds for each team of a block: in its last one a team may have no row. Else some teams would
   // be past the loop while others are at barriers within, which racecheck takes for races.
-  const unsigned rounds = CeilDivide(shape.rows - static_cast<int>(blockIdx.x), stride);
+  const unsigned rounds = CeilDivide<int64_t>(shape.rows - static_cast<int>(blockIdx.x), stride);
   for (unsigned round = 0; round < rounds; ++round) {
     const int row = first + static_cast<int>(round) * stride;
     const int own_packs = row < shape.rows ? packs : 0;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/token/cross_entropy_kernel.h"
 
@@ -206,7 +207,7 @@ __device__ void Add(Held<T, kSize> (&held)[kHeld], int first, const CrossEntropy
 // Row x as the block sees it in one sweep.
 template <typename T, int kSize>
 __device__ Seen Sweep(const T* x, const CrossEntropyShape& shape) {
-  const int packs = (static_cast<int>(shape.classes) + kSize - 1) / kSize;
+  const int packs = CeilDivide(static_cast<int>(shape.classes), kSize);
   const int step = static_cast<int>(blockDim.x) * kAtOnce;
   Seen seen;
   for (int first = static_cast<int>(threadIdx.x); first < packs; first += step) {
@@ -697,9 +698,8 @@ bool IsPacked(const void* logits, const CrossEntropyShape& shape) {
 
 // Whole warps, so that a thread has about `each` packs.
 unsigned Threads(int64_t packs, int64_t each, int64_t most) {
-  const int64_t threads = (packs + each - 1) / each;
-  return static_cast<unsigned>(std::clamp<int64_t>(
-      (threads + kWarpThreads - 1) / kWarpThreads * kWarpThreads, kWarpThreads, most));
+  return static_cast<unsigned>(
+      std::clamp<int64_t>(RoundUp(CeilDivide(packs, each), kWarpThreads), kWarpThreads, most));
 }
 
 template <typename T>
