@@ -5,6 +5,7 @@
 #include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
+#include "trainer/ops/common/warp_sum.cuh"
 #include "trainer/ops/norm/layer_norm_kernel.h"
 
 namespace lockstep::ops {
@@ -24,8 +25,7 @@ constexpr int kMostPacks = kThreads * 4;  // of a row
 // barrier of the other, which all reach after they have read this one.
 template <int kTeam>
 __device__ float TeamSum(float value, float (&warps)[2][kWarps], unsigned& turn) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(~0u, value, offset);
+  SumOverWarp(value);
   if constexpr (kTeam > 32) {
     if (threadIdx.x % 32 == 0) warps[turn][threadIdx.x / 32] = value;
     __syncthreads();
@@ -229,10 +229,10 @@ __device__ float SumOf(const float4& four) { return (four.x + four.y) + (four.z 
 // `all` that take turns need no second barrier, as with TeamSum.
 template <bool kCenters>
 __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place, WarpSums& all) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    if constexpr (kCenters) sums.g += __shfl_xor_sync(~0u, sums.g, offset);
-    sums.gx += __shfl_xor_sync(~0u, sums.gx, offset);
+  if constexpr (kCenters) {
+    SumOverWarp(sums.g, sums.gx);
+  } else {
+    SumOverWarp(sums.gx);
   }
   if (shape.team_warps == 1) return sums;
   if (threadIdx.x % 32 == 0) {

@@ -4,6 +4,7 @@
 
 #include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
+#include "trainer/ops/common/warp_sum.cuh"
 #include "trainer/ops/token/cross_entropy_kernel.h"
 
 namespace lockstep::ops {
@@ -101,9 +102,10 @@ __device__ Seen OfWarp(const Seen& thread) {
   Seen seen = thread;
   seen.greatest = GreatestOfWarp(thread.greatest);
   seen.exp_sum *= Exp(thread.greatest - Base(seen.greatest));
-  for (int offset = kWarpThreads / 2; offset > 0; offset /= 2) {
-    seen.exp_sum += __shfl_xor_sync(~0u, seen.exp_sum, offset);
-    if (kSmoothed) seen.sum += __shfl_xor_sync(~0u, seen.sum, offset);
+  if constexpr (kSmoothed) {
+    SumOverWarp(seen.exp_sum, seen.sum);
+  } else {
+    SumOverWarp(seen.exp_sum);
   }
   return seen;
 }
