@@ -482,7 +482,7 @@ int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64
                                 .packs = static_cast<int>(packs),
                                 .scale = 1 / static_cast<float>(shape.width),
                                 .team_warps = team_warps,
-                                .team_fours = (team_warps + 3) / 4,
+                                .team_fours = CeilDivide(team_warps, 4),
                                 .teams = kBackwardThreads<kPacks> / 32 / team_warps};
   const int threads = layout.teams * team_warps * 32;
   int per_multiprocessor = 1;

@@ -47,7 +47,7 @@ class Held {
   }
 
  private:
-  static constexpr int kWords = (kSize * sizeof(T) + 3) / 4;
+  static constexpr int kWords = CeilDivide(kSize * sizeof(T), 4);
   alignas(16) unsigned words_[kWords];
 };
 
