@@ -21,6 +21,7 @@
 
 #include "base/files/cache_folder.h"
 #include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/plan/plan_candidates.h"
 #include "trainer/ops/plan/plan_search.h"
 
 namespace lockstep::ops {
@@ -263,54 +264,39 @@ std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, Convoluti
 }
 
 // The plans for one convolution, made when they first run.
-class ConvolutionCandidates : public Candidates {
+class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
  public:
   ConvolutionCandidates(const ConvolutionKey& key, Pointers& pointers, const at::Tensor& result,
                         const MadeConvolutionPlan& first)
-      : key_(key),
-        pointers_(pointers),
-        result_(result),
-        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)),
-        plans_{first} {}
-
-  // False: it is there already.
-  bool Add(const ConvolutionPlan& plan) {
-    const bool is_known = std::ranges::any_of(plans_, [&](const MadeConvolutionPlan& known) {
-      return known.plan.engine == plan.engine && known.plan.knobs == plan.knobs;
-    });
-    if (!is_known) plans_.push_back({plan, nullptr});
-    return !is_known;
-  }
-
-  size_t size() const { return plans_.size(); }
-  const MadeConvolutionPlan& operator[](size_t candidate) const { return plans_[candidate]; }
+      : PlanCandidates(first), key_(key), pointers_(pointers), result_(result) {}
 
   bool Run(size_t candidate) override {
-    MadeConvolutionPlan& plan = plans_[candidate];
+    MadeConvolutionPlan& plan = (*this)[candidate];
     if (!plan.made) {
-      std::optional<MadeConvolutionPlan> made = MakePlan(key_, plan.plan);
+      std::optional<MadeConvolutionPlan> made = MakePlan(key_, plan);
       if (!made) return false;
       plan = *std::move(made);
     }
-    return plan.made->Run(pointers_, workspace_.get()).is_good();
+    return plan.made->Run(pointers_, workspace()).is_good();
   }
 
   // One of its knobs has another of its values.
   bool AddNeighbour(size_t candidate, std::minstd_rand& random) override {
-    ConvolutionPlan plan = plans_[candidate].plan;
-    auto known = knobs_.find(plan.engine);
+    const MadeConvolutionPlan& parent = (*this)[candidate];
+    auto known = knobs_.find(parent.engine);
     if (known == knobs_.end()) {
-      known = knobs_.emplace(plan.engine, plans_[candidate].made->KnobsOf(plan.engine)).first;
+      known = knobs_.emplace(parent.engine, parent.made->KnobsOf(parent.engine)).first;
     }
     const std::vector<Knob>& knobs = known->second;
     if (knobs.empty()) return false;
     const Knob& knob = knobs[random() % knobs.size()];
     const int64_t step = std::max<int64_t>(1, knob.stride);
     const int64_t values = (knob.maxValue - knob.minValue) / step + 1;
+    ConvolutionPlan plan = parent;
     const auto set = plan.knobs.find(static_cast<int64_t>(knob.type));
     if (set == plan.knobs.end() || values < 2) return false;
     set->second = knob.minValue + step * static_cast<int64_t>(random() % values);
-    return Add(plan);
+    return Add({std::move(plan), nullptr});
   }
 
   // Values at even distances.
@@ -329,8 +315,6 @@ class ConvolutionCandidates : public Candidates {
   const ConvolutionKey& key_;
   Pointers& pointers_;
   at::Tensor result_;
-  c10::DataPtr workspace_;
-  std::vector<MadeConvolutionPlan> plans_;
   std::map<int64_t, std::vector<Knob>> knobs_;  // by engine
 };
 
@@ -360,16 +344,14 @@ class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan>
 
   MadeConvolutionPlan Search(const MadeConvolutionPlan& first) override {
     const c10::NoGradGuard no_gradients;
-    ConvolutionCandidates candidates(key_, pointers_, result_, first);
-    for (const ConvolutionPlan& plan : Proposals(key_, HeurMode_t::A)) candidates.Add(plan);
-    const FastestCandidate fastest = FindFastest(candidates, candidates.size());
-    MadeConvolutionPlan plan = candidates[fastest.candidate];
-    plan.plan.us = fastest.us;
-    plan.plan.first_us = fastest.first_us;
-    return plan;
+    std::vector<MadeConvolutionPlan> proposals;
+    for (ConvolutionPlan& plan : Proposals(key_, HeurMode_t::A)) {
+      proposals.push_back({std::move(plan), nullptr});
+    }
+    return ConvolutionCandidates(key_, pointers_, result_, first).Fastest(proposals);
   }
 
-  std::string Text(const MadeConvolutionPlan& plan) const override { return TextOf(plan.plan); }
+  std::string Text(const MadeConvolutionPlan& plan) const override { return TextOf(plan); }
 
   std::optional<MadeConvolutionPlan> Parsed(const std::string& text) override {
     const std::optional<ConvolutionPlan> plan = ParseConvolutionPlan(text);
@@ -448,7 +430,7 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
 std::vector<ConvolutionPlanReport> ConvolutionPlanner::Plans() const {
   std::vector<ConvolutionPlanReport> reports;
   for (const auto& [key, plan, source] : choices_.Reports()) {
-    reports.push_back({key, plan.plan, source});
+    reports.push_back({key, plan, source});
   }
   return reports;
 }

@@ -55,8 +55,7 @@ struct ConvolutionTensors {
 
 class CudnnConvolution;  // what cuDNN has made of a plan
 
-struct MadeConvolutionPlan {
-  ConvolutionPlan plan;
+struct MadeConvolutionPlan : ConvolutionPlan {
   std::shared_ptr<CudnnConvolution> made;
 };
 
