@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
 #include "base/files/open_file.h"
@@ -131,7 +132,7 @@ void VerifyFile(const std::string& path, const checkpoint::File& file) {
 template <typename Act>
 void ForPart(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest, int part,
              int parts, const Act& act) {
-  const int files = (manifest.file_size() - part + parts - 1) / parts;
+  const int files = CeilDivide(manifest.file_size() - part, parts);
   InThreads(ReadingThreads(), files, [&](int64_t i) {
     const checkpoint::File& file = manifest.file(part + static_cast<int>(i) * parts);
     act(checkpoint.path + "/" + file.name(), file);

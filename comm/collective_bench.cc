@@ -8,6 +8,8 @@
 #include <chrono>
 #include <vector>
 
+#include "base/ceil_divide.h"
+
 namespace lockstep {
 namespace {
 
@@ -130,7 +132,7 @@ CollectiveTiming Time(const CollectiveBench& bench, int64_t bytes, Communicator&
   const int64_t ranks = communicator.world_size();
   const auto size = static_cast<int64_t>(c10::elementSize(bench.dtype));
   const int64_t unit = ranks * size;
-  const int64_t elements = (bytes + unit - 1) / unit * ranks;
+  const int64_t elements = CeilDivide(bytes, unit) * ranks;
   Operation operation(bench, elements, communicator, device);
 
   // Zeros stay zeros however often they are added up.

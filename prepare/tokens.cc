@@ -15,6 +15,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/ceil_divide.h"
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "base/files/readable_file.h"
@@ -214,7 +215,7 @@ class TokenStream {
   OutputFolder::Moves Finish(const std::string& stem, const std::string& extension) {
     CloseShard();
     OutputFolder::Moves moves;
-    const int64_t shards = (tokens_ + shard_tokens_ - 1) / shard_tokens_;
+    const int64_t shards = CeilDivide(tokens_, shard_tokens_);
     for (int64_t i = 0; i < shards; ++i) {
       const int64_t tokens = std::min(shard_tokens_, tokens_ - i * shard_tokens_);
       const TokenFileHeader header{kTokenFileMagic, kTokenFileVersion,

@@ -54,7 +54,7 @@ def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], ar
       deps: of the unit, besides the kernel, LibTorch and what all operations launch with
       kernel_srcs: .cu files besides `name`.cu
       kernel_hdrs: what they read besides `name`_kernel.h
-      kernel_deps: what they read of other targets, besides //trainer/ops/common:device
+      kernel_deps: what they read of other targets, besides //trainer/ops/common:device and //base:ceil_divide
       architectures: that it can run on alone; none: on all
       **kwargs: as unit's
     """
@@ -63,7 +63,7 @@ def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], ar
         srcs = [name + ".cu"] + kernel_srcs,
         hdrs = [name + "_kernel.h"] + kernel_hdrs,
         architectures = architectures,
-        deps = kernel_deps + ["//trainer/ops/common:device", "@wheels//:cudart"],
+        deps = kernel_deps + ["//base:ceil_divide", "//trainer/ops/common:device", "@wheels//:cudart"],
     )
     unit(
         name = name,

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/ceil_divide.h"
+
 namespace lockstep {
 
 inline constexpr int64_t kTarBlock = 512;
@@ -19,8 +21,6 @@ inline constexpr TarField kTarName{0, 100}, kTarMode{100, 8}, kTarUser{108, 8}, 
     kTarVersion{263, 2}, kTarPrefix{345, 155};
 
 // What a member's bytes take, which blocks hold.
-constexpr int64_t WholeTarBlocks(int64_t bytes) {
-  return (bytes + kTarBlock - 1) / kTarBlock * kTarBlock;
-}
+constexpr int64_t WholeTarBlocks(int64_t bytes) { return RoundUp(bytes, kTarBlock); }
 
 }  // namespace lockstep

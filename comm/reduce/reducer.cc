@@ -20,6 +20,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "base/error.h"
 #include "base/tensor/gradient_memory.h"
 
@@ -60,10 +61,6 @@ namespace {
 
 // Gradients begin at multiples of this, for wide loads in kernels.
 constexpr int64_t kAlignmentBytes = 64;
-
-int64_t RoundUp(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 int64_t AlignmentOf(at::ScalarType dtype) {
   return kAlignmentBytes / static_cast<int64_t>(c10::elementSize(dtype));

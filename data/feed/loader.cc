@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "base/ceil_divide.h"
 #include "base/clock.h"
 
 namespace lockstep {
@@ -223,8 +224,8 @@ void Loader::ReadSamples(const Slot& slot, int64_t begin, int64_t end) const {
 // Takes the next samples of the slot and writes them.
 void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const int64_t begin = slot.handed_out;
-  const int64_t pieces = (slot.count + at_once_ - 1) / at_once_;
-  const int64_t end = std::min(begin + (slot.count + pieces - 1) / pieces, slot.count);
+  const int64_t pieces = CeilDivide(slot.count, at_once_);
+  const int64_t end = std::min(begin + CeilDivide(slot.count, pieces), slot.count);
   slot.handed_out = end;
   // Each thread that has found work wakes one for what is left.
   if (SlotToFill() != nullptr || CanOpen()) work_.notify_one();

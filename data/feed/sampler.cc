@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ceil_divide.h"
 #include "base/error.h"
 #include "data/dataset/permutation.h"
 
@@ -16,9 +17,9 @@ int64_t StepsPerEpoch(const SamplerOptions& options) {
         "global_batch {} is too small for {} ranks with accumulation {}: give it {} or more",
         options.global_batch, options.ranks, options.accumulation, pieces);
   }
-  const bool keep = options.last_batch == LastBatch::kKeep;
-  const int64_t steps =
-      (options.samples + (keep ? options.global_batch - 1 : 0)) / options.global_batch;
+  const int64_t steps = options.last_batch == LastBatch::kKeep
+                            ? CeilDivide(options.samples, options.global_batch)
+                            : options.samples / options.global_batch;
   if (steps == 0) {
     throw UsageError(
         "last_batch: DROP leaves no step: global_batch is {}, the training set has {} samples",
@@ -34,7 +35,7 @@ Sampler::Sampler(const SamplerOptions& options)
 
 int64_t Sampler::max_micro_batch() const {
   const int64_t pieces = int64_t{options_.ranks} * options_.accumulation;
-  return (std::min(options_.global_batch, options_.samples) + pieces - 1) / pieces;
+  return CeilDivide(std::min(options_.global_batch, options_.samples), pieces);
 }
 
 MicroBatch Sampler::Next() {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/ceil_divide.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/images/resize.cc"
 #include <hwy/foreach_target.h>
@@ -23,10 +25,6 @@ constexpr int64_t kTileBytes = 512;  // of a row, in the vertical pass
 constexpr int64_t kTilePixels = 64;  // in the horizontal pass
 constexpr int64_t kLeastWidth = 6;   // pixels; at least kGroup bytes
 constexpr int64_t kRun = 8;          // products that 16 bits hold, whatever the shift
-
-constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 // All that one call of the vector code works on.
 struct Job {

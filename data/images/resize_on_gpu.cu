@@ -1,3 +1,4 @@
+#include "base/ceil_divide.h"
 #include "data/images/resize_on_gpu.h"
 
 namespace lockstep {
@@ -61,7 +62,7 @@ void LaunchResize(const GpuResize* jobs, int64_t count, int64_t width, int64_t h
                   uint8_t* output, cudaStream_t stream) {
   if (count == 0) return;
   const auto blocks = [](int64_t pixels, int64_t threads) {
-    return static_cast<unsigned>((pixels + threads - 1) / threads);
+    return static_cast<unsigned>(CeilDivide(pixels, threads));
   };
   const dim3 grid(blocks(width, kColumns), blocks(height, kRows), static_cast<unsigned>(count));
   Resize<<<grid, dim3(kColumns, kRows), 0, stream>>>(jobs, static_cast<int>(width),

@@ -3,36 +3,22 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/round.h"
 #include "base/say.h"
 #include "comm/collective_bench.h"
 #include "comm/together.h"
 #include "launch/cli/bench.h"
 #include "launch/cli/commands.h"
+#include "launch/cli/dtype.h"
 #include "launch/cli/rank_command.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-at::ScalarType DtypeNamed(const std::string& name) {
-  static const std::map<std::string, at::ScalarType> kKnown{{"float32", at::kFloat},
-                                                            {"float16", at::kHalf},
-                                                            {"bfloat16", at::kBFloat16},
-                                                            {"float64", at::kDouble}};
-  const auto found = kKnown.find(name);
-  if (found != kKnown.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [known, unused] : kKnown) names.push_back(known);
-  throw UsageError("--dtype: no dtype \"{}\"{} (known: {})", name, DidYouMean(name, names),
-                   fmt::join(names, ", "));
-}
 
 // Times a collective and prints it on rank 0. `only_bytes`: 0: several sizes. Every rank must call it. Throws Error:
 // kUsage for an unknown dtype or a single rank, kBug where a result is wrong.

@@ -2,23 +2,16 @@
 #include "ckpt/weights.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/error.h"
 #include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "base/say.h"
 #include "launch/cli/commands.h"
+#include "launch/cli/dtype.h"
 
 namespace lockstep {
 namespace {
-
-std::optional<at::ScalarType> DtypeNamed(const std::string& name) {
-  if (name == "float32") return at::kFloat;
-  if (name == "bfloat16") return at::kBFloat16;
-  if (name == "float16") return at::kHalf;
-  return std::nullopt;
-}
 
 // Writes the mean of the weights of `sources` (ckpt/weights.h) to a safetensors file, under PyTorch's names. `dtype`:
 // float32, bfloat16 or float16, of what is in floating point; empty: as they are. Throws Error (kCheckpoint).
@@ -31,8 +24,7 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
   std::vector<NamedTensor> named;
   bool has_statistics = false;
   for (auto& [name, tensor] : tensors) {
-    const std::optional<at::ScalarType> wanted = DtypeNamed(dtype);
-    if (wanted && tensor.is_floating_point()) tensor = tensor.to(*wanted);
+    if (!dtype.empty() && tensor.is_floating_point()) tensor = tensor.to(DtypeNamed(dtype));
     has_statistics = has_statistics || name.ends_with("running_mean");
     named.push_back({name, tensor});
   }

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "base/ceil_divide.h"
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "trainer/ops/token/cross_entropy.h"
@@ -42,8 +43,7 @@ Gpt2::Gpt2(const ModelSpec& spec)
   const double residual_std = kInitialStd / std::sqrt(2.0 * static_cast<double>(config.layers()));
 
   const auto transformer = AddChild(*this, "transformer");
-  const int64_t padded =
-      (vocabulary_ + kVocabularyMultiple - 1) / kVocabularyMultiple * kVocabularyMultiple;
+  const int64_t padded = RoundUp(vocabulary_, kVocabularyMultiple);
   at::Tensor embedding = kInitialStd * torch::randn({padded, width_});
   embedding.narrow(0, vocabulary_, padded - vocabulary_).zero_();
   wte_ = AddChild(*transformer, "wte")->register_parameter("weight", embedding);

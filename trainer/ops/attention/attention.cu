@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/attention/attention_kernel.h"
 #include "trainer/ops/common/pack.cuh"
 

@@ -11,9 +11,11 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "trainer/ops/common/cudnn_graph.h"
+#include "trainer/ops/common/launch_arguments.h"
 
 namespace lockstep::ops {
 namespace {
@@ -26,8 +28,6 @@ enum class Direction { kForward, kBackward };
 
 // The tensors' names in a graph.
 enum Id : int64_t { kQuery = 1, kKey, kValue, kOut, kLogSums, kDOut, kDQuery, kDKey, kDValue };
-
-using Pointers = std::unordered_map<int64_t, void*>;
 
 // What attention_kernel.h calls values of a head lie together; a tensor is [count, heads, tokens, size].
 struct Layout {
@@ -42,85 +42,80 @@ struct Layout {
   std::vector<int64_t> sizes, packed, alone, log_sum_sizes, log_sum_strides;
 };
 
-class Plan {
- public:
-  Plan(const PackedAttention& attention, Direction direction, at::ScalarType dtype) {
-    const Layout layout(attention.shape);
-    graph_.set_io_data_type(dtype == at::kHalf ? DataType_t::HALF : DataType_t::BFLOAT16)
-        .set_intermediate_data_type(DataType_t::FLOAT)
-        .set_compute_data_type(DataType_t::FLOAT);
-    const auto input = [&](Id id, const std::vector<int64_t>& strides) {
-      return graph_.tensor(
-          graph::Tensor_attributes().set_uid(id).set_dim(layout.sizes).set_stride(strides));
-    };
-    const auto output = [&](const Tensor& tensor, Id id, const std::vector<int64_t>& strides) {
-      tensor->set_output(true).set_uid(id).set_dim(layout.sizes).set_stride(strides);
-    };
-    const float scale = 1 / std::sqrt(static_cast<float>(attention.shape.size));
-    const Tensor query = input(kQuery, layout.packed);
-    const Tensor key = input(kKey, layout.packed);
-    const Tensor value = input(kValue, layout.packed);
-    if (direction == Direction::kBackward) {
-      const Tensor log_sums = graph_.tensor(graph::Tensor_attributes()
-                                                .set_uid(kLogSums)
-                                                .set_dim(layout.log_sum_sizes)
-                                                .set_stride(layout.log_sum_strides)
-                                                .set_data_type(DataType_t::FLOAT));
-      const auto [d_query, d_key, d_value] = graph_.sdpa_backward(
-          query, key, value, input(kOut, layout.alone), input(kDOut, layout.alone), log_sums,
-          graph::SDPA_backward_attributes()
-              .set_attn_scale(scale)
-              .set_causal_mask(attention.causal)
-              .set_deterministic_algorithm(attention.deterministic));
-      output(d_query, kDQuery, layout.packed);
-      output(d_key, kDKey, layout.packed);
-      output(d_value, kDValue, layout.packed);
-    } else {
-      const auto [out, log_sums] = graph_.sdpa(query, key, value,
-                                               graph::SDPA_attributes()
-                                                   .set_attn_scale(scale)
-                                                   .set_causal_mask(attention.causal)
-                                                   .set_generate_stats(true));
-      output(out, kOut, layout.alone);
-      log_sums->set_output(true)
-          .set_uid(kLogSums)
-          .set_data_type(DataType_t::FLOAT)
-          .set_dim(layout.log_sum_sizes)
-          .set_stride(layout.log_sum_strides);
-    }
-    const cudnnHandle_t handle = at::native::getCudnnHandle();
-    is_good_ =
-        graph_.build(handle, {cudnn_frontend::HeurMode_t::A, cudnn_frontend::HeurMode_t::FALLBACK})
-            .is_good();
+// Null: cuDNN has no such attention.
+std::unique_ptr<CudnnGraph> MakeGraph(const PackedAttention& attention, Direction direction,
+                                      FloatType type) {
+  const Layout layout(attention.shape);
+  auto made = std::make_unique<CudnnGraph>(type);
+  graph::Graph& graph = made->graph();
+  const auto input = [&](Id id, const std::vector<int64_t>& strides) {
+    return graph.tensor(
+        graph::Tensor_attributes().set_uid(id).set_dim(layout.sizes).set_stride(strides));
+  };
+  const auto output = [&](const Tensor& tensor, Id id, const std::vector<int64_t>& strides) {
+    tensor->set_output(true).set_uid(id).set_dim(layout.sizes).set_stride(strides);
+  };
+  const float scale = 1 / std::sqrt(static_cast<float>(attention.shape.size));
+  const Tensor query = input(kQuery, layout.packed);
+  const Tensor key = input(kKey, layout.packed);
+  const Tensor value = input(kValue, layout.packed);
+  if (direction == Direction::kBackward) {
+    const Tensor log_sums = graph.tensor(graph::Tensor_attributes()
+                                             .set_uid(kLogSums)
+                                             .set_dim(layout.log_sum_sizes)
+                                             .set_stride(layout.log_sum_strides)
+                                             .set_data_type(DataType_t::FLOAT));
+    const auto [d_query, d_key, d_value] = graph.sdpa_backward(
+        query, key, value, input(kOut, layout.alone), input(kDOut, layout.alone), log_sums,
+        graph::SDPA_backward_attributes()
+            .set_attn_scale(scale)
+            .set_causal_mask(attention.causal)
+            .set_deterministic_algorithm(attention.deterministic));
+    output(d_query, kDQuery, layout.packed);
+    output(d_key, kDKey, layout.packed);
+    output(d_value, kDValue, layout.packed);
+  } else {
+    const auto [out, log_sums] = graph.sdpa(query, key, value,
+                                            graph::SDPA_attributes()
+                                                .set_attn_scale(scale)
+                                                .set_causal_mask(attention.causal)
+                                                .set_generate_stats(true));
+    output(out, kOut, layout.alone);
+    log_sums->set_output(true)
+        .set_uid(kLogSums)
+        .set_data_type(DataType_t::FLOAT)
+        .set_dim(layout.log_sum_sizes)
+        .set_stride(layout.log_sum_strides);
   }
+  const bool is_built =
+      graph
+          .build(at::native::getCudnnHandle(),
+                 {cudnn_frontend::HeurMode_t::A, cudnn_frontend::HeurMode_t::FALLBACK})
+          .is_good();
+  return is_built && made->FindWorkspace() ? std::move(made) : nullptr;
+}
 
-  bool is_good() const { return is_good_; }
-
-  void Run(Pointers pointers, const at::TensorOptions& options) {
-    const at::Tensor workspace = at::empty({graph_.get_workspace_size()}, options.dtype(at::kByte));
-    // The thread's own; it comes with the current stream.
-    const cudnnHandle_t handle = at::native::getCudnnHandle();
-    // Not all of cuDNN's engines let several threads run one plan at a time.
-    const std::lock_guard lock(mutex_);
-    auto status = graph_.execute(handle, pointers, workspace.mutable_data_ptr());
-    TORCH_CHECK(status.is_good(), "cuDNN's attention: ", status.get_message());
-  }
-
- private:
-  std::mutex mutex_;
-  graph::Graph graph_;
-  bool is_good_ = false;
-};
-
-// The process's, for all threads: a plan runs with another handle of its device than the one that it was made
-// with. Made the first time, while others wait, and never destroyed, since nothing says when cuDNN goes.
-Plan& PlanFor(const PackedAttention& attention, Direction direction, const at::Tensor& qkv) {
+// The process's, for all threads; null: cuDNN has no such attention. Made the first time, while others wait, and never
+// destroyed, since nothing says when cuDNN goes.
+CudnnGraph* GraphFor(const PackedAttention& attention, Direction direction, const at::Tensor& qkv) {
   using Key = std::tuple<PackedAttention, Direction, at::ScalarType, c10::DeviceIndex>;
   static std::mutex mutex;
-  static auto& plans = *new std::map<Key, Plan>;
+  static auto& graphs = *new std::map<Key, std::unique_ptr<CudnnGraph>>;
   const std::lock_guard lock(mutex);
   const Key key(attention, direction, qkv.scalar_type(), qkv.device().index());
-  return plans.try_emplace(key, attention, direction, qkv.scalar_type()).first->second;
+  auto found = graphs.find(key);
+  if (found == graphs.end()) {
+    found = graphs.emplace(key, MakeGraph(attention, direction, TypeOf(qkv))).first;
+  }
+  return found->second.get();
+}
+
+void Run(const PackedAttention& attention, Direction direction, const at::Tensor& qkv,
+         CudnnPointers pointers) {
+  CudnnGraph* const graph = GraphFor(attention, direction, qkv);
+  TORCH_CHECK(graph != nullptr, "cuDNN has no such attention");
+  auto status = graph->Run(pointers);
+  TORCH_CHECK(status.is_good(), "cuDNN's attention: ", status.get_message());
 }
 
 // Where queries, keys or values begin.
@@ -129,7 +124,7 @@ void* Part(const at::Tensor& qkv, int part, const AttentionShape& shape) {
          part * shape.heads * shape.size * qkv.element_size();
 }
 
-Pointers Inputs(const at::Tensor& qkv, const AttentionShape& shape) {
+CudnnPointers Inputs(const at::Tensor& qkv, const AttentionShape& shape) {
   return {
       {kQuery, Part(qkv, 0, shape)}, {kKey, Part(qkv, 1, shape)}, {kValue, Part(qkv, 2, shape)}};
 }
@@ -137,8 +132,8 @@ Pointers Inputs(const at::Tensor& qkv, const AttentionShape& shape) {
 }  // namespace
 
 bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention) {
-  return PlanFor(attention, Direction::kForward, qkv).is_good() &&
-         PlanFor(attention, Direction::kBackward, qkv).is_good();
+  return GraphFor(attention, Direction::kForward, qkv) != nullptr &&
+         GraphFor(attention, Direction::kBackward, qkv) != nullptr;
 }
 
 at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
@@ -148,14 +143,14 @@ at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
                   std::vector<c10::IValue>({qkv, shape.heads, attention.causal}));
   const at::Tensor out =
       at::empty({shape.count, shape.tokens, shape.heads, shape.size}, qkv.options());
-  Pointers pointers = Inputs(qkv, shape);
+  CudnnPointers pointers = Inputs(qkv, shape);
   pointers[kOut] = out.mutable_data_ptr();
   // They are few; a plan without them would have to be made, too.
   const at::Tensor sums = log_sums.defined() ? log_sums
                                              : at::empty({shape.count, shape.heads, shape.tokens},
                                                          qkv.options().dtype(at::kFloat));
   pointers[kLogSums] = sums.mutable_data_ptr();
-  PlanFor(attention, Direction::kForward, qkv).Run(std::move(pointers), qkv.options());
+  Run(attention, Direction::kForward, qkv, std::move(pointers));
   return out;
 }
 
@@ -164,14 +159,14 @@ at::Tensor RunPackedAttentionBackward(const at::Tensor& qkv, const at::Tensor& o
                                       const PackedAttention& attention) {
   const AttentionShape& shape = attention.shape;
   const at::Tensor d_qkv = at::empty_like(qkv);
-  Pointers pointers = Inputs(qkv, shape);
+  CudnnPointers pointers = Inputs(qkv, shape);
   pointers[kOut] = out.mutable_data_ptr();
   pointers[kDOut] = d_out.mutable_data_ptr();
   pointers[kLogSums] = log_sums.mutable_data_ptr();
   pointers[kDQuery] = Part(d_qkv, 0, shape);
   pointers[kDKey] = Part(d_qkv, 1, shape);
   pointers[kDValue] = Part(d_qkv, 2, shape);
-  PlanFor(attention, Direction::kBackward, qkv).Run(std::move(pointers), qkv.options());
+  Run(attention, Direction::kBackward, qkv, std::move(pointers));
   return d_qkv;
 }
 

@@ -37,8 +37,6 @@ __device__ inline __nv_bfloat16 FromFloat(float x) {
   return __float2bfloat16(x);
 }
 
-constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // For packs of so many bytes; null is, too.
 __host__ __device__ inline bool IsAligned(const void* pointer, size_t bytes = 16) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "trainer/ops/common/pack.cuh"
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/sums_to.h"
 
 namespace lockstep::ops {

@@ -5,14 +5,23 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/common/rows_shape.h"
+#include "trainer/ops/common/strided_rows.cuh"
 
 namespace lockstep::ops {
 
 constexpr int kSliceThreads = 256;
 constexpr int kSliceWarps = kSliceThreads / 32;
+
+// The warp's, of so many rows.
+__device__ inline StridedRows RowsOfWarp(int64_t rows) {
+  return {.first = int64_t{blockIdx.y} * kSliceWarps + threadIdx.x / 32,
+          .stride = int64_t{gridDim.y} * kSliceWarps,
+          .end = rows};
+}
 
 // partials[slice, c] = the sum of what the block's warps have for column c; a thread has `sums` of its
 // pack's columns.

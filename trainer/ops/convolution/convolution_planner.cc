@@ -4,7 +4,6 @@
 #include <ATen/cudnn/Handle.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cudnn_frontend.h>
@@ -13,14 +12,15 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <unordered_map>
 #include <utility>
 
 #include "base/files/cache_folder.h"
+#include "trainer/ops/common/cudnn_graph.h"
 #include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/plan/plan_candidates.h"
 #include "trainer/ops/plan/plan_search.h"
 
 namespace lockstep::ops {
@@ -28,7 +28,6 @@ namespace {
 
 namespace graph = cudnn_frontend::graph;
 using cudnn_frontend::BehaviorNote_t;
-using cudnn_frontend::DataType_t;
 using cudnn_frontend::HeurMode_t;
 using cudnn_frontend::Knob;
 using cudnn_frontend::KnobType_t;
@@ -42,7 +41,6 @@ constexpr int64_t kChannels = 8;  // which are as many bytes
 // The tensors' names in a graph.
 enum Id : int64_t { kX = 1, kWeight, kY };
 
-using Pointers = std::unordered_map<int64_t, void*>;
 using Knobs = std::unordered_map<KnobType_t, int64_t>;
 
 // The one of them that a pass makes.
@@ -139,9 +137,6 @@ at::Tensor AtenConvolution(ConvolutionPass pass, const ConvolutionTensors& tenso
 
 // Describes a convolution to cuDNN; false: it knows no such.
 bool Describe(const ConvolutionKey& key, graph::Graph& graph) {
-  graph.set_io_data_type(key.type == FloatType::kFloat16 ? DataType_t::HALF : DataType_t::BFLOAT16)
-      .set_intermediate_data_type(DataType_t::FLOAT)
-      .set_compute_data_type(DataType_t::FLOAT);
   // Channels last.
   const auto strides = [](const std::vector<int64_t>& sizes) {
     return std::vector<int64_t>{sizes[1] * sizes[2] * sizes[3], 1, sizes[1] * sizes[3], sizes[1]};
@@ -190,7 +185,8 @@ bool Describe(const ConvolutionKey& key, graph::Graph& graph) {
 // What a heuristic proposes, the best first.
 std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mode) {
   std::vector<ConvolutionPlan> plans;
-  graph::Graph graph;
+  CudnnGraph made(key.type);
+  graph::Graph& graph = made.graph();
   if (!Describe(key, graph) || graph.create_execution_plans({mode}).is_bad()) return plans;
   for (int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
     ConvolutionPlan plan;
@@ -202,115 +198,66 @@ std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mod
   return plans;
 }
 
-}  // namespace
-
-// One plan of one convolution. Its graph outlives no handle: ATen's live as long as the process.
-class CudnnConvolution {
- public:
-  // Null: cuDNN refuses it, or it is none of those that are used.
-  static std::shared_ptr<CudnnConvolution> Make(const ConvolutionKey& key,
-                                                const ConvolutionPlan& plan) {
-    auto made = std::make_shared<CudnnConvolution>();
-    Knobs knobs;
-    for (const auto& [type, value] : plan.knobs) knobs[static_cast<KnobType_t>(type)] = value;
-    graph::Graph& graph = made->graph_;
-    if (!Describe(key, graph) || graph.create_execution_plan(plan.engine, knobs).is_bad()) {
-      return nullptr;
-    }
-    graph.deselect_behavior_notes({BehaviorNote_t::RUNTIME_COMPILATION})
-        .deselect_numeric_notes({NumericalNote_t::NONDETERMINISTIC,
-                                 NumericalNote_t::DOWN_CONVERT_INPUTS,
-                                 NumericalNote_t::REDUCED_PRECISION_REDUCTION})
-        .deselect_workspace_greater_than(kMostWorkspace_bytes);
-    if (graph.build_plan_at_index(0).is_bad() ||
-        graph.get_workspace_size(made->workspace_bytes_).is_bad()) {
-      return nullptr;
-    }
-    return made;
-  }
-
-  int64_t workspace_bytes() const { return workspace_bytes_; }
-
-  // The values that an engine's knobs may have; none where it does not say.
-  std::vector<Knob> KnobsOf(int64_t engine) {
-    std::vector<Knob> knobs;
-    if (graph_.get_knobs_for_engine(engine, knobs).is_bad()) knobs.clear();
-    return knobs;
-  }
-
-  // On the current stream.
-  cudnn_frontend::error_t Run(Pointers& pointers, void* workspace) {
-    // The thread's own; it comes with the current stream.
-    const cudnnHandle_t handle = at::native::getCudnnHandle();
-    const std::lock_guard lock(mutex_);
-    return graph_.execute(handle, pointers, workspace);
-  }
-
- private:
-  std::mutex mutex_;
-  graph::Graph graph_;
-  int64_t workspace_bytes_ = 0;
-};
-
-namespace {
-
-// Nothing: as of Make().
+// Nothing: cuDNN refuses it, or it is none of those that are used.
 std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, ConvolutionPlan plan) {
-  std::shared_ptr<CudnnConvolution> made = CudnnConvolution::Make(key, plan);
-  if (!made) return std::nullopt;
+  auto made = std::make_shared<CudnnGraph>(key.type);
+  Knobs knobs;
+  for (const auto& [type, value] : plan.knobs) knobs[static_cast<KnobType_t>(type)] = value;
+  graph::Graph& graph = made->graph();
+  if (!Describe(key, graph) || graph.create_execution_plan(plan.engine, knobs).is_bad()) {
+    return std::nullopt;
+  }
+  graph.deselect_behavior_notes({BehaviorNote_t::RUNTIME_COMPILATION})
+      .deselect_numeric_notes({NumericalNote_t::NONDETERMINISTIC,
+                               NumericalNote_t::DOWN_CONVERT_INPUTS,
+                               NumericalNote_t::REDUCED_PRECISION_REDUCTION})
+      .deselect_workspace_greater_than(kMostWorkspace_bytes);
+  if (graph.build_plan_at_index(0).is_bad() || !made->FindWorkspace()) return std::nullopt;
   plan.workspace_bytes = made->workspace_bytes();
   return MadeConvolutionPlan{std::move(plan), std::move(made)};
 }
 
+// The values that an engine's knobs may have; none where it does not say. `graph`: of a plan of that engine.
+std::vector<Knob> KnobsOf(graph::Graph& graph, int64_t engine) {
+  std::vector<Knob> knobs;
+  if (graph.get_knobs_for_engine(engine, knobs).is_bad()) knobs.clear();
+  return knobs;
+}
+
 // The plans for one convolution, made when they first run.
-class ConvolutionCandidates : public Candidates {
+class ConvolutionCandidates : public PlanCandidates<MadeConvolutionPlan> {
  public:
-  ConvolutionCandidates(const ConvolutionKey& key, Pointers& pointers, const at::Tensor& result,
-                        const MadeConvolutionPlan& first)
-      : key_(key),
-        pointers_(pointers),
-        result_(result),
-        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)),
-        plans_{first} {}
-
-  // False: it is there already.
-  bool Add(const ConvolutionPlan& plan) {
-    const bool is_known = std::ranges::any_of(plans_, [&](const MadeConvolutionPlan& known) {
-      return known.plan.engine == plan.engine && known.plan.knobs == plan.knobs;
-    });
-    if (!is_known) plans_.push_back({plan, nullptr});
-    return !is_known;
-  }
-
-  size_t size() const { return plans_.size(); }
-  const MadeConvolutionPlan& operator[](size_t candidate) const { return plans_[candidate]; }
+  ConvolutionCandidates(const ConvolutionKey& key, CudnnPointers& pointers,
+                        const at::Tensor& result, const MadeConvolutionPlan& first)
+      : PlanCandidates(first), key_(key), pointers_(pointers), result_(result) {}
 
   bool Run(size_t candidate) override {
-    MadeConvolutionPlan& plan = plans_[candidate];
+    MadeConvolutionPlan& plan = (*this)[candidate];
     if (!plan.made) {
-      std::optional<MadeConvolutionPlan> made = MakePlan(key_, plan.plan);
+      std::optional<MadeConvolutionPlan> made = MakePlan(key_, plan);
       if (!made) return false;
       plan = *std::move(made);
     }
-    return plan.made->Run(pointers_, workspace_.get()).is_good();
+    return plan.made->Run(pointers_, workspace()).is_good();
   }
 
   // One of its knobs has another of its values.
   bool AddNeighbour(size_t candidate, std::minstd_rand& random) override {
-    ConvolutionPlan plan = plans_[candidate].plan;
-    auto known = knobs_.find(plan.engine);
+    const MadeConvolutionPlan& parent = (*this)[candidate];
+    auto known = knobs_.find(parent.engine);
     if (known == knobs_.end()) {
-      known = knobs_.emplace(plan.engine, plans_[candidate].made->KnobsOf(plan.engine)).first;
+      known = knobs_.emplace(parent.engine, KnobsOf(parent.made->graph(), parent.engine)).first;
     }
     const std::vector<Knob>& knobs = known->second;
     if (knobs.empty()) return false;
     const Knob& knob = knobs[random() % knobs.size()];
     const int64_t step = std::max<int64_t>(1, knob.stride);
     const int64_t values = (knob.maxValue - knob.minValue) / step + 1;
+    ConvolutionPlan plan = parent;
     const auto set = plan.knobs.find(static_cast<int64_t>(knob.type));
     if (set == plan.knobs.end() || values < 2) return false;
     set->second = knob.minValue + step * static_cast<int64_t>(random() % values);
-    return Add(plan);
+    return Add({std::move(plan), nullptr});
   }
 
   // Values at even distances.
@@ -327,25 +274,14 @@ class ConvolutionCandidates : public Candidates {
 
  private:
   const ConvolutionKey& key_;
-  Pointers& pointers_;
+  CudnnPointers& pointers_;
   at::Tensor result_;
-  c10::DataPtr workspace_;
-  std::vector<MadeConvolutionPlan> plans_;
   std::map<int64_t, std::vector<Knob>> knobs_;  // by engine
 };
 
-void RunPlan(const MadeConvolutionPlan& plan, const ConvolutionKey& key, Pointers& pointers) {
-  c10::DataPtr workspace;
-  if (plan.made->workspace_bytes() > 0) {
-    workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.made->workspace_bytes());
-  }
-  auto status = plan.made->Run(pointers, workspace.get());
-  TORCH_CHECK(status.is_good(), "cuDNN's plan for ", Description(key), ": ", status.get_message());
-}
-
 class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan> {
  public:
-  PlannedConvolutionOperation(const ConvolutionKey& key, Pointers& pointers,
+  PlannedConvolutionOperation(const ConvolutionKey& key, CudnnPointers& pointers,
                               const at::Tensor& result)
       : key_(key), pointers_(pointers), result_(result) {}
 
@@ -360,16 +296,14 @@ class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan>
 
   MadeConvolutionPlan Search(const MadeConvolutionPlan& first) override {
     const c10::NoGradGuard no_gradients;
-    ConvolutionCandidates candidates(key_, pointers_, result_, first);
-    for (const ConvolutionPlan& plan : Proposals(key_, HeurMode_t::A)) candidates.Add(plan);
-    const FastestCandidate fastest = FindFastest(candidates, candidates.size());
-    MadeConvolutionPlan plan = candidates[fastest.candidate];
-    plan.plan.us = fastest.us;
-    plan.plan.first_us = fastest.first_us;
-    return plan;
+    std::vector<MadeConvolutionPlan> proposals;
+    for (ConvolutionPlan& plan : Proposals(key_, HeurMode_t::A)) {
+      proposals.push_back({std::move(plan), nullptr});
+    }
+    return ConvolutionCandidates(key_, pointers_, result_, first).Fastest(proposals);
   }
 
-  std::string Text(const MadeConvolutionPlan& plan) const override { return TextOf(plan.plan); }
+  std::string Text(const MadeConvolutionPlan& plan) const override { return TextOf(plan); }
 
   std::optional<MadeConvolutionPlan> Parsed(const std::string& text) override {
     const std::optional<ConvolutionPlan> plan = ParseConvolutionPlan(text);
@@ -378,7 +312,7 @@ class PlannedConvolutionOperation : public PlannedOperation<MadeConvolutionPlan>
 
  private:
   const ConvolutionKey& key_;
-  Pointers& pointers_;
+  CudnnPointers& pointers_;
   const at::Tensor& result_;
 };
 
@@ -426,7 +360,8 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
   const auto pointer = [](const at::Tensor& operand) {
     return const_cast<void*>(operand.const_data_ptr());
   };
-  Pointers pointers = {{kX, pointer(of.x)}, {kWeight, pointer(of.weight)}, {kY, pointer(of.y)}};
+  CudnnPointers pointers = {
+      {kX, pointer(of.x)}, {kWeight, pointer(of.weight)}, {kY, pointer(of.y)}};
   PlannedConvolutionOperation operation(*key, pointers, result);
   const MadeConvolutionPlan* plan =
       choices_.Choose(of.x.device().index(), *key, operation, options.searches);
@@ -441,14 +376,15 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
     return {of.x, of.weight, c10::IValue(), strides, paddings, std::vector<int64_t>{1, 1}};
   };
   RECORD_FUNCTION(is_forward ? kConvolutionEvent : kConvolutionGradientEvent, inputs());
-  RunPlan(*plan, *key, pointers);
+  auto status = plan->made->Run(pointers);
+  TORCH_CHECK(status.is_good(), "cuDNN's plan for ", Description(*key), ": ", status.get_message());
   return result;
 }
 
 std::vector<ConvolutionPlanReport> ConvolutionPlanner::Plans() const {
   std::vector<ConvolutionPlanReport> reports;
   for (const auto& [key, plan, source] : choices_.Reports()) {
-    reports.push_back({key, plan.plan, source});
+    reports.push_back({key, plan, source});
   }
   return reports;
 }

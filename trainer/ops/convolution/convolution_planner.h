@@ -53,11 +53,10 @@ struct ConvolutionTensors {
   at::Tensor y;
 };
 
-class CudnnConvolution;  // what cuDNN has made of a plan
+class CudnnGraph;  // trainer/ops/common/cudnn_graph.h
 
-struct MadeConvolutionPlan {
-  ConvolutionPlan plan;
-  std::shared_ptr<CudnnConvolution> made;
+struct MadeConvolutionPlan : ConvolutionPlan {
+  std::shared_ptr<CudnnGraph> made;  // null: not yet
 };
 
 using ConvolutionPlanReport = PlanReport<ConvolutionKey, ConvolutionPlan>;

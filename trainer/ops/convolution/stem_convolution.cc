@@ -11,6 +11,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/rounded_weight.h"
 #include "trainer/ops/convolution/convolution.h"
@@ -30,7 +31,7 @@ constexpr int kBefore = 2;  // squares that an output's window begins before its
 constexpr int kAfter = 1;
 
 // 4 channels, filled up.
-int64_t ChannelsOfSquares(int64_t channels) { return (4 * channels + 7) / 8 * 8; }
+int64_t ChannelsOfSquares(int64_t channels) { return RoundUp(4 * channels, 8); }
 
 // The part of framed squares, [count, rows, columns, channels], that is the image: [count, height / 2, 2,
 // width / 2, 2, channels] where pixel (2 i + a, 2 j + b)'s channel c is (i, a, j, b, c). A view.

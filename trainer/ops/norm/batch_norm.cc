@@ -11,6 +11,7 @@
 
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/norm/batch_norm_kernel.h"
+#include "trainer/ops/norm/kept_ranks.h"
 #include "trainer/ops/product/weight_gradient.h"
 
 namespace lockstep::ops {
@@ -119,7 +120,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     context->save_for_backward({x, weight, bias, statistics, mask});
     context->saved_data["form"] = static_cast<int64_t>(form);
     context->saved_data["counters"] = norm.counters;
-    context->saved_data["ranks"] = reinterpret_cast<int64_t>(norm.ranks);
+    KeepRanks(context, norm.ranks);
     KeepGradients(context, "gradients", weight, bias);
     return y;
   }
@@ -152,9 +153,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
         .dx = {dx.mutable_data_ptr()},
         .d_residual = has_two ? d_residual.mutable_data_ptr() : nullptr};
     LaunchBatchNormSums(tensors, TypeOf(x), shape, StreamOf(x));
-    // An autograd node keeps numbers, and no pointers to what is none of LibTorch's.
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    auto* ranks = reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
+    NormRanks* const ranks = RanksOf(context);
     // Where but the residual wants a gradient, a rank that goes by the twin comes to no sums.
     const bool has_sums = context->needs_input_grad(0) || context->needs_input_grad(1) ||
                           context->needs_input_grad(2);

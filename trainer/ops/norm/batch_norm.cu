@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
+#include "trainer/ops/common/strided_rows.cuh"
 #include "trainer/ops/norm/batch_norm_kernel.h"
 #include "trainer/ops/norm/norm_affine.cuh"
 
@@ -47,33 +49,11 @@ Tiling TilingOf(const BatchNormShape& shape, int pack, int64_t widest) {
           .most = CeilDivide(shape.rows, int64_t{high} * kUnroll)};
 }
 
-// Every stride-th row.
-struct Rows {
-  int64_t first;
-  int64_t stride;
-  int64_t end;
-};
-
-// A thread's, of so many.
-__device__ Rows RowsOf(int64_t rows) {
+// A thread's, of so many rows.
+__device__ StridedRows RowsOf(int64_t rows) {
   return {.first = int64_t{blockIdx.y} * blockDim.y + threadIdx.y,
           .stride = int64_t{gridDim.y} * blockDim.y,
           .end = rows};
-}
-
-// Calls visit(row, u) for each of the rows, kRows at a time: load(row, u) of all of them first.
-template <int kRows, typename LoadRow, typename Visit>
-__device__ void ForEachRow(const Rows& rows, const LoadRow& load, const Visit& visit) {
-  for (int64_t first = rows.first; first < rows.end; first += kRows * rows.stride) {
-#pragma unroll
-    for (int u = 0; u < kRows; ++u) {
-      if (first + u * rows.stride < rows.end) load(first + u * rows.stride, u);
-    }
-#pragma unroll
-    for (int u = 0; u < kRows; ++u) {
-      if (first + u * rows.stride < rows.end) visit(first + u * rows.stride, u);
-    }
-  }
 }
 
 // Adds up the sums over rows of a tile of channels, which the blocks above each other share, and
@@ -133,7 +113,7 @@ __device__ void AddUp(const Floats<kSize> (&sums)[kSums], const Tensors& t,
     float4 loaded[kPartialRows];
     float four[4] = {};
     ForEachRow<kPartialRows>(
-        Rows{.first = slice, .stride = slices, .end = gridDim.y},
+        StridedRows{.first = slice, .stride = slices, .end = gridDim.y},
         // Past the L1 cache, which does not see what other multiprocessors write.
         [&](int64_t row, int u) { loaded[u] = __ldcg(from + row * quads); },
         [&](int64_t, int u) {

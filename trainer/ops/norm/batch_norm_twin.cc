@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "trainer/ops/norm/batch_norm.h"
+#include "trainer/ops/norm/kept_ranks.h"
 
 namespace lockstep::ops {
 namespace {
@@ -72,7 +73,7 @@ class NormOfRanks : public torch::autograd::Function<NormOfRanks> {
     const at::Tensor normal =
         (x.to(at::kFloat) - PerChannel(statistics.mean, x)) * PerChannel(rstd, x);
     context->save_for_backward({normal, weight, rstd, statistics.rows});
-    context->saved_data["ranks"] = reinterpret_cast<int64_t>(norm.ranks);
+    KeepRanks(context, norm.ranks);
     return (normal * PerChannel(weight, x) + PerChannel(bias, x)).to(x.scalar_type());
   }
 
@@ -84,14 +85,11 @@ class NormOfRanks : public torch::autograd::Function<NormOfRanks> {
     const at::Tensor& weight = saved[1];
     const at::Tensor& rstd = saved[2];
     const at::Tensor& rows = saved[3];
-    // As in batch_norm.cc: a node keeps numbers.
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    auto& ranks = *reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
 
     const at::Tensor dy = gradients[0].to(at::kFloat);
     const at::Tensor own = at::stack({(dy * normal).sum(ReducedDims(dy)), dy.sum(ReducedDims(dy))});
     const at::Tensor all = own.clone();
-    ranks.AddUp(all);
+    RanksOf(context)->AddUp(all);
     const at::Tensor means = all / rows;
     const at::Tensor dx = PerChannel(weight * rstd, dy) *
                           (dy - PerChannel(means[1], dy) - normal * PerChannel(means[0], dy));

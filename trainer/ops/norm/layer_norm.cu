@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
+#include "trainer/ops/common/warp_sum.cuh"
 #include "trainer/ops/norm/layer_norm_kernel.h"
 
 namespace lockstep::ops {
@@ -23,8 +25,7 @@ constexpr int kMostPacks = kThreads * 4;  // of a row
 // barrier of the other, which all reach after they have read this one.
 template <int kTeam>
 __device__ float TeamSum(float value, float (&warps)[2][kWarps], unsigned& turn) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(~0u, value, offset);
+  SumOverWarp(value);
   if constexpr (kTeam > 32) {
     if (threadIdx.x % 32 == 0) warps[turn][threadIdx.x / 32] = value;
     __syncthreads();
@@ -228,10 +229,10 @@ __device__ float SumOf(const float4& four) { return (four.x + four.y) + (four.z 
 // `all` that take turns need no second barrier, as with TeamSum.
 template <bool kCenters>
 __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place, WarpSums& all) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    if constexpr (kCenters) sums.g += __shfl_xor_sync(~0u, sums.g, offset);
-    sums.gx += __shfl_xor_sync(~0u, sums.gx, offset);
+  if constexpr (kCenters) {
+    SumOverWarp(sums.g, sums.gx);
+  } else {
+    SumOverWarp(sums.gx);
   }
   if (shape.team_warps == 1) return sums;
   if (threadIdx.x % 32 == 0) {
@@ -307,7 +308,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   float d_branch_bias[kPacks][kSize] = {};
   // As many rounds for each team of a block: in its last one a team may have no row. Else some teams would
   // be past the loop while others are at barriers within, which racecheck takes for races.
-  const unsigned rounds = CeilDivide(shape.rows - static_cast<int>(blockIdx.x), stride);
+  const unsigned rounds = CeilDivide<int64_t>(shape.rows - static_cast<int>(blockIdx.x), stride);
   for (unsigned round = 0; round < rounds; ++round) {
     const int row = first + static_cast<int>(round) * stride;
     const int own_packs = row < shape.rows ? packs : 0;
@@ -481,7 +482,7 @@ int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64
                                 .packs = static_cast<int>(packs),
                                 .scale = 1 / static_cast<float>(shape.width),
                                 .team_warps = team_warps,
-                                .team_fours = (team_warps + 3) / 4,
+                                .team_fours = CeilDivide(team_warps, 4),
                                 .teams = kBackwardThreads<kPacks> / 32 / team_warps};
   const int threads = layout.teams * team_warps * 32;
   int per_multiprocessor = 1;

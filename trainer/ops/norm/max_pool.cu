@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/norm/max_pool_kernel.h"
 
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kThreads)
 // So many blocks for the packs of an image, and one or more for each image.
 dim3 Grid(int64_t pixels, int packs, int64_t count) {
   constexpr int64_t kMostImages = 65535;
-  return {static_cast<unsigned>((pixels * packs + kThreads - 1) / kThreads),
+  return {static_cast<unsigned>(CeilDivide(pixels * packs, kThreads)),
           static_cast<unsigned>(std::min(count, kMostImages))};
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/norm/kept_ranks.h"
 #include "trainer/ops/norm/max_pool.h"
 #include "trainer/ops/norm/norm_pool_kernel.h"
 
@@ -57,7 +58,7 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
                    TypeOf(x), shape, StreamOf(x));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     context->save_for_backward({x, weight, statistics, codes});
-    context->saved_data["ranks"] = reinterpret_cast<int64_t>(norm.ranks);
+    KeepRanks(context, norm.ranks);
     return y;
   }
 
@@ -81,9 +82,7 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
                              .d_weights = own.mutable_data_ptr<float>(),
                              .dx = dx.mutable_data_ptr()};
     LaunchNormPoolSums(tensors, TypeOf(x), shape, StreamOf(x));
-    // As in batch_norm.cc: a node keeps numbers.
-    // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    auto* ranks = reinterpret_cast<NormRanks*>(context->saved_data["ranks"].toInt());
+    NormRanks* const ranks = RanksOf(context);
     at::Tensor all;
     if (ranks != nullptr) {
       all = own.clone();

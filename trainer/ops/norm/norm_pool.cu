@@ -2,6 +2,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/norm/norm_affine.cuh"
@@ -367,14 +368,14 @@ __global__ void __launch_bounds__(kThreads, kBackwardBlocks)
 
 // Threads that walk an image.
 unsigned WalksOf(const NormPoolShape& shape, int pack) {
-  const int64_t strips = (shape.pooled_height + kRows - 1) / kRows;
+  const int64_t strips = CeilDivide(shape.pooled_height, kRows);
   return static_cast<unsigned>(strips * shape.pooled_width * (shape.channels / pack));
 }
 
 // So many blocks for an image, and one or more for each image.
 dim3 WalksGrid(unsigned walks, int64_t count) {
   constexpr int64_t kMostImages = 65535;
-  return {(walks + kThreads - 1) / kThreads, static_cast<unsigned>(std::min(count, kMostImages))};
+  return {CeilDivide(walks, kThreads), static_cast<unsigned>(std::min(count, kMostImages))};
 }
 
 int64_t PooledRows(const NormPoolShape& shape) {

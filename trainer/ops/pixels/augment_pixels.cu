@@ -1,4 +1,5 @@
 #include "trainer/ops/common/pack.cuh"
+#include "trainer/ops/common/warp_sum.cuh"
 #include "trainer/ops/pixels/augment_draws.h"
 #include "trainer/ops/pixels/augment_pixels_kernel.h"
 
@@ -105,12 +106,6 @@ struct Group {
 template <int kPixels, bool kChannelsLast>
 using Bytes = Group<uint8_t, kPixels, kChannelsLast>;
 
-// The sum of what the warp's lanes have, in the first of them.
-__device__ float WarpSum(float x) {
-  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_down_sync(~0U, x, step);
-  return x;
-}
-
 // sums[n, part] = sum over a part of image n's pixels of their grey when its contrast is due.
 template <int kPixels, bool kChannelsLast>
 __global__ void __launch_bounds__(kThreads) SumGrey(AugmentArguments a) {
@@ -130,11 +125,12 @@ __global__ void __launch_bounds__(kThreads) SumGrey(AugmentArguments a) {
     auto bytes = Bytes<kPixels, kChannelsLast>::Load(image, plane, group * kPixels);
     for (int i = 0; i < kPixels; ++i) sum += Grey(WithColours<true>(bytes.PixelAt(i), colours));
   }
-  sum = WarpSum(sum);
+  SumOverWarp(sum);
   if (threadIdx.x % kWarp == 0) warp_sums[threadIdx.x / kWarp] = sum;
   __syncthreads();
   if (threadIdx.x >= kWarp) return;
-  sum = WarpSum(threadIdx.x < kThreads / kWarp ? warp_sums[threadIdx.x] : 0);
+  sum = threadIdx.x < kThreads / kWarp ? warp_sums[threadIdx.x] : 0;
+  SumOverWarp(sum);
   if (threadIdx.x == 0) a.grey_sums[blockIdx.x] = sum;
 }
 
@@ -147,7 +143,8 @@ __device__ void LoadColours(const AugmentArguments& a, int64_t n, int64_t before
     const int64_t image = warp == 0 ? n : before;
     const float* draws = a.draws + image * kAugmentDraws;
     const bool has_part = lane < kGreyParts && draws[kContrast] != 1;
-    const float sum = WarpSum(has_part ? a.grey_sums[image * kGreyParts + lane] : 0);
+    float sum = has_part ? a.grey_sums[image * kGreyParts + lane] : 0;
+    SumOverWarp(sum);
     if (lane < kLeft) colours[warp].draws[lane] = draws[lane];
     if (lane == 0) colours[warp].grey_mean = sum / static_cast<float>(a.height * a.width);
   }

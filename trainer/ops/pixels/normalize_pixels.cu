@@ -1,3 +1,4 @@
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/pixels/normalize_pixels_kernel.h"
 
@@ -44,9 +45,7 @@ __global__ void NormalizeBytes(const uint8_t* pixels, const float* scale, const 
   out[i] = FromFloat<T>(fmaf(pixels[i], scale[c], shift[c]));
 }
 
-unsigned Blocks(int64_t threads) {
-  return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
-}
+unsigned Blocks(int64_t threads) { return static_cast<unsigned>(CeilDivide(threads, kThreads)); }
 
 template <typename T, typename Index>
 void Launch(const uint8_t* pixels, const float* scale, const float* shift, T* out, Index count,

@@ -52,6 +52,11 @@ struct ConvolutionPlan {
   double first_us = 0;
 
   bool operator==(const ConvolutionPlan&) const = default;
+
+  // Whether it is the same engine with the same knobs, however fast it was.
+  bool RunsAs(const ConvolutionPlan& other) const {
+    return engine == other.engine && knobs == other.knobs;
+  }
 };
 
 // "engine 62 knobs 2:4,13:0 workspace 0 us 80.125 first 90.250", and back; nothing: it is none.

@@ -42,6 +42,9 @@ struct ProductPlan {
   double first_us = 0;
 
   bool operator==(const ProductPlan&) const = default;
+
+  // Whether it is the same algorithm, however fast it was.
+  bool RunsAs(const ProductPlan& other) const { return algorithm == other.algorithm; }
 };
 
 // A plan's text, and back; nothing: it is none.

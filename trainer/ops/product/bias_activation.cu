@@ -3,6 +3,7 @@
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/common/row_slices.cuh"
+#include "trainer/ops/common/strided_rows.cuh"
 #include "trainer/ops/product/activation.cuh"
 #include "trainer/ops/product/bias_activation_kernel.h"
 
@@ -18,23 +19,6 @@ constexpr int kUnroll = 4;
 template <typename T, int kSize>
 using Held = std::conditional_t<kSize == 1, Pack<T, kSize>, uint4>;
 
-// Calls load(row, u) for up to kUnroll of this thread's rows, then use(row, u) for the same.
-template <typename LoadRow, typename UseRow>
-__device__ void ForEachRow(int64_t rows, const LoadRow& load, const UseRow& use) {
-  const int64_t step = int64_t{gridDim.y} * kSliceWarps;
-  for (int64_t first = int64_t{blockIdx.y} * kSliceWarps + threadIdx.x / 32; first < rows;
-       first += kUnroll * step) {
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (first + u * step < rows) load(first + u * step, u);
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (first + u * step < rows) use(first + u * step, u);
-    }
-  }
-}
-
 // kSize: values of a pack, which the width is a multiple of.
 template <Activation kActivation, typename T, int kSize>
 __global__ void __launch_bounds__(kSliceThreads, kBlocksPerMultiprocessor)
@@ -49,8 +33,8 @@ __global__ void __launch_bounds__(kSliceThreads, kBlocksPerMultiprocessor)
 #pragma unroll
   for (int j = 0; j < kSize; ++j) bias[j] = t.bias[pack * kSize + j];
   Words loaded[kUnroll];
-  ForEachRow(
-      shape.rows, [&](int64_t row, int u) { loaded[u] = x[row * packs]; },
+  ForEachRow<kUnroll>(
+      RowsOfWarp(shape.rows), [&](int64_t row, int u) { loaded[u] = x[row * packs]; },
       [&](int64_t row, int u) {
         auto values = __builtin_bit_cast(Pack<T, kSize>, loaded[u]);
 #pragma unroll
@@ -78,8 +62,8 @@ __global__ void __launch_bounds__(kSliceThreads, kBlocksPerMultiprocessor)
     for (int j = 0; j < kSize; ++j) bias[j] = t.bias[pack * kSize + j];
     Words loaded[kUnroll];
     Words gradients[kUnroll];
-    ForEachRow(
-        shape.rows,
+    ForEachRow<kUnroll>(
+        RowsOfWarp(shape.rows),
         [&](int64_t row, int u) {
           loaded[u] = x[row * packs];
           gradients[u] = dy[row * packs];

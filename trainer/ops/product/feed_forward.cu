@@ -1,4 +1,4 @@
-#include "trainer/ops/common/pack.cuh"
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/product/feed_forward_product.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 // The partials' columns: those of `hidden`, up to whole tiles.
 int64_t PartialStride(const HiddenShape& shape) {
-  return CeilDivide(shape.hidden, kTileHiddenBackward) * kTileHiddenBackward;
+  return RoundUp(shape.hidden, kTileHiddenBackward);
 }
 
 int64_t PartialRows(const HiddenShape& shape) { return CeilDivide(shape.rows, kTileRows); }

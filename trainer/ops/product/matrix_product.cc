@@ -20,6 +20,7 @@
 
 #include "base/files/cache_folder.h"
 #include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/plan/plan_candidates.h"
 #include "trainer/ops/plan/plan_search.h"
 
 namespace lockstep::ops {
@@ -293,37 +294,25 @@ bool Mutate(std::minstd_rand& random, Algorithm& words) {
 }
 
 // The algorithms for one product, tried on `target`, a `to` that may be overwritten.
-class ProductCandidates : public Candidates {
+class ProductCandidates : public PlanCandidates<ProductPlan> {
  public:
   ProductCandidates(Descriptors& descriptors, const Pointers& pointers, const at::Tensor& target,
                     bool adds, const ProductPlan& first)
-      : descriptors_(descriptors),
+      : PlanCandidates(first),
+        descriptors_(descriptors),
         pointers_{pointers.a, pointers.b, pointers.bias, target.mutable_data_ptr()},
         target_(target),
-        adds_(adds),
-        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)),
-        plans_{first} {
+        adds_(adds) {
     if (adds_) target_.zero_();
   }
 
-  // False: it is there already.
-  bool Add(const ProductPlan& plan) {
-    const bool is_known = std::ranges::any_of(
-        plans_, [&](const ProductPlan& known) { return known.algorithm == plan.algorithm; });
-    if (!is_known) plans_.push_back(plan);
-    return !is_known;
-  }
-
-  size_t size() const { return plans_.size(); }
-  const ProductPlan& operator[](size_t candidate) const { return plans_[candidate]; }
-
   bool Run(size_t candidate) override {
-    return descriptors_.Run(pointers_, plans_[candidate], workspace_.get(), StreamOf(target_)) ==
+    return descriptors_.Run(pointers_, (*this)[candidate], workspace(), StreamOf(target_)) ==
            CUBLAS_STATUS_SUCCESS;
   }
 
   bool AddNeighbour(size_t candidate, std::minstd_rand& random) override {
-    Algorithm algorithm = plans_[candidate].algorithm;
+    Algorithm algorithm = (*this)[candidate].algorithm;
     if (!Mutate(random, algorithm)) return false;
     const std::optional<ProductPlan> plan = descriptors_.Checked(algorithm);
     return plan && Add(*plan);
@@ -343,8 +332,6 @@ class ProductCandidates : public Candidates {
   Pointers pointers_;
   at::Tensor target_;
   bool adds_;
-  c10::DataPtr workspace_;
-  std::vector<ProductPlan> plans_;
 };
 
 class PlannedProduct : public PlannedOperation<ProductPlan> {
@@ -361,12 +348,7 @@ class PlannedProduct : public PlannedOperation<ProductPlan> {
     const at::Tensor target =
         adds_ ? at::empty_strided(to_.sizes(), to_.strides(), to_.options()) : to_;
     ProductCandidates candidates(descriptors_, pointers_, target, adds_, first);
-    for (const ProductPlan& plan : descriptors_.Proposals(kProposals)) candidates.Add(plan);
-    const FastestCandidate fastest = FindFastest(candidates, candidates.size());
-    ProductPlan plan = candidates[fastest.candidate];
-    plan.us = fastest.us;
-    plan.first_us = fastest.first_us;
-    return plan;
+    return candidates.Fastest(descriptors_.Proposals(kProposals));
   }
 
   std::string Text(const ProductPlan& plan) const override { return TextOf(plan); }

@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/testing/bench_clock.h"
 #include "trainer/ops/token/cross_entropy.h"
 
@@ -20,7 +21,7 @@ template <typename Loss>
 void Run(benchmark::State& state, int64_t bytes, const Loss& loss) {
   const int64_t rows = state.range(0);
   const int64_t classes = state.range(1);
-  const int64_t columns = (classes + 127) / 128 * 128;
+  const int64_t columns = RoundUp(classes, 128);
   const at::TensorOptions options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor target = at::randint(classes, {rows}, options.dtype(at::kLong));
   const at::Tensor gradient =

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "base/ceil_divide.h"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/token/embedding_kernel.h"
 
@@ -129,7 +130,7 @@ void ForwardOf(const int64_t* tokens, const float* token_weight, const float* po
   const bool packed = shape.width % kPackSize == 0 && IsAligned(token_weight, 16) &&
                       IsAligned(position_weight, 16) && IsAligned(out, kPackSize * sizeof(T));
   const auto kernel = packed ? Forward<T, kPackSize> : Forward<T, 1>;
-  const int64_t blocks = (shape.count * shape.length + kWarps - 1) / kWarps;
+  const int64_t blocks = CeilDivide(shape.count * shape.length, kWarps);
   kernel<<<static_cast<unsigned>(blocks), dim3(kLanes, kWarps), 0, stream>>>(
       tokens, token_weight, position_weight, static_cast<T*>(out), shape);
 }
@@ -142,7 +143,7 @@ void BackwardOf(const void* d_out, const int64_t* tokens, float* token_gradient,
   const auto kernel = packed ? Backward<T, kPackSize, kTokens> : Backward<T, 1, kTokens>;
   const int64_t columns = kLanes * (packed ? kPackSize : 1);
   const dim3 blocks(static_cast<unsigned>(shape.positions),
-                    static_cast<unsigned>((shape.width + columns - 1) / columns));
+                    static_cast<unsigned>(CeilDivide(shape.width, columns)));
   kernel<<<blocks, dim3(kLanes, kWarps), 0, stream>>>(static_cast<const T*>(d_out), tokens,
                                                       token_gradient, position_gradient, shape);
 }

@@ -1,6 +1,7 @@
 #include <new>
 
 #include "trainer/ops/common/pack.cuh"
+#include "trainer/ops/common/warp_sum.cuh"
 #include "trainer/ops/update/fused_update_kernel.h"
 
 namespace lockstep::ops {
@@ -164,10 +165,7 @@ struct Lars : OnlyPass {
 // The block's sums, the same bits each time.
 __device__ float2 BlockSums(float2 sums) {
   __shared__ float2 warps[kThreads / 32];
-  for (int offset = 16; offset > 0; offset /= 2) {
-    sums.x += __shfl_xor_sync(~0U, sums.x, offset);
-    sums.y += __shfl_xor_sync(~0U, sums.y, offset);
-  }
+  SumOverWarp(sums.x, sums.y);
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sums;
   __syncthreads();
   sums = {0, 0};

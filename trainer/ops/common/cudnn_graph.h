@@ -1,0 +1,64 @@
+// A graph of cuDNN's with the plan that it runs by.
+//
+// It is all threads': a plan runs with another handle of its device than the one that it was made with. Nothing is set
+// up but a thread's handle at its first call, so a later one can be captured in a CUDA graph. The graph outlives no
+// handle: ATen's live as long as the process.
+#pragma once
+
+#include <ATen/cudnn/Handle.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <cudnn_frontend.h>
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "trainer/ops/common/float_type.h"
+
+namespace lockstep::ops {
+
+// Where tensors are, by their ids in the graph.
+using CudnnPointers = std::unordered_map<int64_t, void*>;
+
+class CudnnGraph {
+ public:
+  // Of tensors of this type, with arithmetic in float32.
+  explicit CudnnGraph(FloatType type) {
+    using cudnn_frontend::DataType_t;
+    graph_.set_io_data_type(type == FloatType::kFloat16 ? DataType_t::HALF : DataType_t::BFLOAT16)
+        .set_intermediate_data_type(DataType_t::FLOAT)
+        .set_compute_data_type(DataType_t::FLOAT);
+  }
+
+  // To be described, and built, before it runs.
+  cudnn_frontend::graph::Graph& graph() { return graph_; }
+
+  // Asks, once it is built, what memory it takes; false: cuDNN does not say.
+  bool FindWorkspace() { return graph_.get_workspace_size(workspace_bytes_).is_good(); }
+  int64_t workspace_bytes() const { return workspace_bytes_; }
+
+  // On the current stream; `workspace`: workspace_bytes().
+  cudnn_frontend::error_t Run(CudnnPointers& pointers, void* workspace) {
+    // The thread's own; it comes with the current stream.
+    const cudnnHandle_t handle = at::native::getCudnnHandle();
+    // Not all of cuDNN's engines let several threads run one plan at a time.
+    const std::lock_guard lock(mutex_);
+    return graph_.execute(handle, pointers, workspace);
+  }
+
+  // Likewise, with a workspace of its own.
+  cudnn_frontend::error_t Run(CudnnPointers& pointers) {
+    c10::DataPtr workspace;
+    if (workspace_bytes_ > 0) {
+      workspace = c10::cuda::CUDACachingAllocator::get()->allocate(workspace_bytes_);
+    }
+    return Run(pointers, workspace.get());
+  }
+
+ private:
+  std::mutex mutex_;
+  cudnn_frontend::graph::Graph graph_;
+  int64_t workspace_bytes_ = 0;
+};
+
+}  // namespace lockstep::ops

@@ -1,0 +1,231 @@
+// The weight's gradient is a product of two matrices: dy transposed, [outputs, pixels], and the
+// squares under the windows, [pixels, taps and channels]. Its inner side is far longer than the
+// others, so each block has the whole product over some of the pixels. It walks along rows of dy,
+// down a strip of the image, and keeps in shared memory the rows that it multiplies, while the next
+// ones are on their way. A tap's squares are those that lie so many squares further in shared
+// memory: nothing is copied to line them up with dy.
+//
+// A warp has all outputs, and one row of the window's taps. So its product is as high as it is
+// wide, which takes the fewest loads from shared memory: they would otherwise be the limit.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ceil_divide.h"
+#include "trainer/ops/convolution/stem_convolution_kernel.h"
+#include "trainer/ops/convolution/stem_tiles.cuh"
+
+namespace lockstep::ops::stem {
+
+constexpr int kColumns = kWindow * kWindow * kChannels;
+constexpr int kWarps = kWindow;
+constexpr int kGradientThreads = 32 * kWarps;
+constexpr int kBlocksPerMultiprocessor = 2;  // one multiplies while the other waits
+
+constexpr int kStages = 3;  // rows of dy that are being multiplied or on their way
+
+// Rows of squares that are being multiplied or on their way. Of three rows of dy, one at most
+// begins another strip, as a strip has two rows at least: under that one's windows all rows are
+// new, under another's one.
+constexpr int kLeastHeight = kStages - 1;
+constexpr int kRing = kWindow + kWindow + (kStages - 2);
+
+constexpr int kDyBytes = 2 * kOutputs;  // of a pixel
+constexpr int kDyRowBytes = kTiles * kTile * kDyBytes;
+constexpr int kSharedBytes = kStages * kDyRowBytes + kRing * kSquareRowBytes;
+
+// Where in a row of dy a pixel's pack is: of 8, which take turns from pixel to pixel.
+__device__ constexpr int DyPlace(int pixel, int pack) {
+  return pixel * kDyBytes + (pack ^ (pixel % 8)) * kPackBytes;
+}
+
+// Where a block is on its way along the rows of dy.
+struct Walk {
+  int64_t image;
+  int strip;
+  int row;
+  int stage;  // of this row
+  int slot;   // in the ring: of the first row of squares under this row's windows
+
+  __device__ Walk(int64_t index, int height, int strips)
+      : image(index / height / strips),
+        strip(static_cast<int>(index / height % strips)),
+        row(static_cast<int>(index % height)),
+        stage(0),
+        slot(0) {}
+
+  __device__ void Advance(int height, int strips) {
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+    if (++row < height) {
+      // All rows of squares but the first are under the next row's windows too.
+      ++slot;
+    } else {
+      slot += kWindow;
+      row = 0;
+      if (++strip == strips) {
+        strip = 0;
+        ++image;
+      }
+    }
+    if (slot >= kRing) slot -= kRing;
+  }
+};
+
+// What a thread has of a tile: of dy, for each 16 outputs, and of squares, for each tap of a row.
+struct Fragments {
+  uint32_t dy[kOutputs / 16][4];
+  uint32_t squares[kWindow][4];
+};
+
+template <typename T>
+__device__ void SumProducts(const char* dy, const char* squares, float* partials,
+                            const StemShape& shape, const Strips& strips) {
+  extern __shared__ uint4 shared[];
+  const auto stages = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const uint32_t ring = stages + kStages * kDyRowBytes;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int warp = thread / 32;
+
+  const int64_t rows = shape.count * strips.count * shape.height;
+  const int64_t begin = rows * blockIdx.x / gridDim.x;
+  const int count = static_cast<int>(rows * (blockIdx.x + 1) / gridDim.x - begin);
+
+  // A thread copies the same pack of pixels that are so far apart that it has the same place in
+  // each.
+  constexpr int kDyPacks = kDyBytes / kPackBytes;
+  static_assert(kGradientThreads / kDyPacks == kTile && kTile % 8 == 0);
+  const int dy_pixel = thread / kDyPacks;
+  const uint32_t dy_place = stages + DyPlace(dy_pixel, thread % kDyPacks);
+  constexpr int kSquarePacks = kSquareBytes / kPackBytes;
+  constexpr int kSquares = kGradientThreads / kSquarePacks;  // that all threads copy at once
+  constexpr int kCopies = CeilDivide(kSquaresOfStrip, kSquares);
+  static_assert(kSquares % 8 == 0);
+  const int square = thread / kSquarePacks;
+  const uint32_t square_place = ring + SquarePlace(square, thread % kSquarePacks);
+
+  Walk loading(begin, shape.height, strips.count);
+  int loaded = 0;
+  const auto load = [&] {
+    if (loaded < count) {
+      const int column = loading.strip * strips.tiles * kTile;
+      const char* from =
+          dy + ((loading.image * shape.height + loading.row) * shape.width + column) * kDyBytes +
+          thread * kPackBytes;
+      const uint32_t to = dy_place + loading.stage * kDyRowBytes;
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        if (tile >= strips.tiles) break;
+        CopyPack(to + tile * kTile * kDyBytes, from + tile * kTile * kDyBytes,
+                 column + tile * kTile + dy_pixel < shape.width);
+      }
+      const int framed_width = shape.width + kWindow - 1;
+      // Of the last row under the windows, and at first of those above.
+#pragma unroll 1
+      for (int r = loaded == 0 || loading.row == 0 ? 0 : kWindow - 1; r < kWindow; ++r) {
+        const int64_t row = loading.image * (shape.height + kWindow - 1) + loading.row + r;
+        const char* squares_from =
+            squares + (row * framed_width + column) * kSquareBytes + thread * kPackBytes;
+        const uint32_t squares_to = square_place + (loading.slot + r) % kRing * kSquareRowBytes;
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) {
+          if (i * kSquares + square >= kSquaresOfStrip) break;
+          CopyPack(squares_to + i * kSquares * kSquareBytes,
+                   squares_from + i * kSquares * kSquareBytes,
+                   column + i * kSquares + square < framed_width);
+        }
+      }
+      loading.Advance(shape.height, strips.count);
+      ++loaded;
+    }
+    // Even of nothing, as groups are counted.
+    EndCopyGroup();
+  };
+
+  // Where the row is that a thread names of its matrix: a pixel's pack of outputs or channels. Of
+  // the four matrices a fragment of dy has the outputs change first, one of squares the pixels.
+  uint32_t dy_rows[kOutputs / 16];
+  uint32_t square_rows[kWindow];
+#pragma unroll
+  for (int m = 0; m < kOutputs / 16; ++m) {
+    dy_rows[m] = stages + DyPlace(lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2);
+  }
+#pragma unroll
+  for (int tap = 0; tap < kWindow; ++tap) {
+    square_rows[tap] = ring + SquarePlace(lane % 16 + tap, lane / 16);
+  }
+
+  float sums[kOutputs / 16][kWindow][2][4] = {};
+  const auto multiply = [&](const Fragments& of) {
+#pragma unroll
+    for (int tap = 0; tap < kWindow; ++tap) {
+#pragma unroll
+      for (int m = 0; m < kOutputs / 16; ++m) {
+        MultiplyAdd<T>(sums[m][tap][0], of.dy[m], of.squares[tap][0], of.squares[tap][1]);
+        MultiplyAdd<T>(sums[m][tap][1], of.dy[m], of.squares[tap][2], of.squares[tap][3]);
+      }
+    }
+  };
+
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) load();
+  Walk at(begin, shape.height, strips.count);
+  for (int i = 0; i < count; ++i) {
+    AwaitCopyGroups<kStages - 2>();
+    // Now all threads' copies of this row are there, and the row before it is no longer read.
+    __syncthreads();
+    load();
+    const uint32_t dy_row = at.stage * kDyRowBytes;
+    const uint32_t square_row = (at.slot + warp) % kRing * kSquareRowBytes;
+    const auto fragments = [&](int tile) {
+      Fragments of;
+#pragma unroll
+      for (int m = 0; m < kOutputs / 16; ++m) {
+        LoadTransposed(of.dy[m], dy_rows[m] + dy_row + tile * kTile * kDyBytes);
+      }
+#pragma unroll
+      for (int tap = 0; tap < kWindow; ++tap) {
+        LoadTransposed(of.squares[tap],
+                       square_rows[tap] + square_row + tile * kTile * kSquareBytes);
+      }
+      return of;
+    };
+    // The next tile is loaded while this one is multiplied.
+    Fragments now = fragments(0);
+#pragma unroll
+    for (int tile = 1; tile < kTiles; ++tile) {
+      if (tile >= strips.tiles) break;
+      const Fragments next = fragments(tile);
+      multiply(now);
+      now = next;
+    }
+    multiply(now);
+    at.Advance(shape.height, strips.count);
+  }
+
+  // A thread has two values side by side of rows that are 8 apart.
+  float* to = partials + (int64_t{blockIdx.x} * kOutputs + lane / 4) * kColumns +
+              warp * kWindow * kChannels + lane % 4 * 2;
+#pragma unroll
+  for (int m = 0; m < kOutputs / 16; ++m) {
+#pragma unroll
+    for (int tap = 0; tap < kWindow; ++tap) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float(&four)[4] = sums[m][tap][half];
+        float* here = to + m * 16 * kColumns + tap * kChannels + half * 8;
+        *reinterpret_cast<float2*>(here) = {four[0], four[1]};
+        *reinterpret_cast<float2*>(here + 8 * kColumns) = {four[2], four[3]};
+      }
+    }
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kGradientThreads, kBlocksPerMultiprocessor)
+    StemGradient(const char* dy, const char* squares, float* partials, StemShape shape,
+                 Strips strips) {
+  if (kHasInstructions) SumProducts<T>(dy, squares, partials, shape, strips);
+}
+
+}  // namespace lockstep::ops::stem

@@ -1,0 +1,53 @@
+// Plans of a library as candidates of a search (plan_search.h): what the searches for products and for convolutions
+// have in common.
+#pragma once
+
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "trainer/ops/plan/plan_search.h"
+
+namespace lockstep::ops {
+
+// A Plan has `us` and `first_us`, and says by RunsAs(other) whether it computes as another does.
+template <typename Plan>
+class PlanCandidates : public Candidates {
+ public:
+  // The fastest of the first, what else the library proposes, and the neighbours that are found, with its time and the
+  // first's. Throws c10::Error where none runs.
+  Plan Fastest(const std::vector<Plan>& proposals) {
+    for (const Plan& plan : proposals) Add(plan);
+    const FastestCandidate found = FindFastest(*this, plans_.size());
+    Plan fastest = plans_[found.candidate];
+    fastest.us = found.us;
+    fastest.first_us = found.first_us;
+    return fastest;
+  }
+
+ protected:
+  explicit PlanCandidates(const Plan& first)
+      : plans_{first},
+        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)) {}
+
+  // False: it is there already.
+  bool Add(const Plan& plan) {
+    const bool is_known =
+        std::ranges::any_of(plans_, [&](const Plan& known) { return known.RunsAs(plan); });
+    if (!is_known) plans_.push_back(plan);
+    return !is_known;
+  }
+
+  Plan& operator[](size_t candidate) { return plans_[candidate]; }
+
+  // kMostWorkspace_bytes, for one candidate at a time.
+  void* workspace() const { return workspace_.get(); }
+
+ private:
+  std::vector<Plan> plans_;
+  c10::DataPtr workspace_;
+};
+
+}  // namespace lockstep::ops
