@@ -7,10 +7,11 @@
 // The same source and options give the same bytes, whatever the threads and interruptions
 // (prepare/output_folder.h).
 //
-// The files are coded at 4:2:0, as cameras code and as the photographs of ImageNet are. 4:4:4 would keep
-// more of the colours' edges, in files that are 1.22 times as large and take 1.25 times as long to decode
-// (crops of photographs at 256 pixels and quality 90; tests/bench/prepare_against_python.py). Huffman tables
-// of an image's own would make it 2 % smaller, for a second pass over it: they are the standard ones.
+// The JPEG files that are written have chroma subsampling 4:2:0, like those of cameras and the photographs of ImageNet.
+// With 4:4:4 the edges of colours would be sharper, but the files would be 1.22 times as large and take 1.25 times as
+// long to decode (crops of photographs at 256 pixels and quality 90; tests/bench/prepare_against_python.py). The
+// Huffman tables are the standard ones. Tables made for each image would make its file 2 % smaller, but would need a
+// second pass over the image.
 //
 // With exif_orientation no picture is left that is to be turned. Without it they lie as they did, and files
 // that are written have lost what said so.

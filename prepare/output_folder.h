@@ -5,8 +5,8 @@
 // it is on the disk. Two runs never work on one result.
 //
 // Protocol, for a result named DST:
-//   1. A result that is there already is refused, unless DST.partial says that its commit was
-//      interrupted (5).
+//   1. If the result is already there, the run ends with an error, unless DST.partial says that the commit of this
+//      result was interrupted (5).
 //   2. mkdir DST.partial, and flock it: a second run is refused. The lock ends with the process. Whoever
 //      gets the lock of a folder that was removed meanwhile, by the run that held it, starts again at 1;
 //      and 1 is asked once more by who has it, for that run may have made the result.
@@ -18,7 +18,7 @@
 //        c. rename it to NAME: a file that has its name is done
 //      a and c for each file, b for kFilesOfABatch of them together: fsync for each of 2,000 files of
 //      30 KB takes 0.5 ms a file on the two-core machine of the README, syncfs for 64 at once 0.18 ms,
-//      of which 0.08 are the writing. What is at stake are the last 64 files of each thread.
+//      of which 0.08 are the writing. If the run is killed, at most the last 64 files of each thread are lost.
 //   5. Commit, of a list of moves:
 //        a. syncfs
 //        b. write the moves to DST.partial/commit, as in 4: the last names without their folder, which is
@@ -27,8 +27,8 @@
 //        d. rename what is in DST.partial/files and has not got its last name; nothing is replaced
 //        e. syncfs, so that the names are on the disk
 //        f. rmdir files, unlink position, job, commit, rmdir DST.partial
-//      A run that finds DST.partial/commit goes on at d. (One that was killed right before the last step
-//      has done everything; the next one says that the result is there.)
+//      A run that finds DST.partial/commit goes on at d. (If a run is killed right before it removes DST.partial,
+//      everything is done. The next run then ends with the error that the result is already there.)
 //
 // Invariants: DST.partial lies beside DST, on the same file system. Names in it are never replaced but
 // by equal content.

@@ -13,8 +13,8 @@
 //      waits for the file may rename the folder as soon as the file is there. Rank 0 does this with a checkpoint's
 //      folder
 // Large content does not go through the page cache (O_DIRECT). It is written in pieces, and each piece is written
-// while the next is made. 1.49 GB from a GPU take 0.80 to 0.86 s, where `dd bs=16M oflag=direct` takes 0.83 to 0.84 s.
-// With the page cache they take 1.4 to 1.7 s.
+// while the next is made. To write 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M oflag=direct` takes 0.83 to
+// 0.84 s. With the page cache the same write takes 1.4 to 1.7 s.
 // A process that is killed between 1 and 4 leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/atomic_file_test.cc)

@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its owner, and reading at any place of its file.
+// FileDescriptor: owns a file descriptor, and closes it in its destructor. ReadAt() reads at any place of a file.
 #pragma once
 
 #include <unistd.h>

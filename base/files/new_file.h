@@ -1,8 +1,8 @@
 // A file that replaces another when it is finished. It is for data that can be made again, such as caches.
 //
-// Promise: `path` does not change until Finish() renames the new file to it, so readers find one of the two, and find
-// it whole. A file that is not finished is removed. Nothing is synced: after a power cut `path` may hold anything, so
-// its readers need checksums. For data that must survive, use base/files/atomic_file.h.
+// Promise: `path` does not change until Finish() renames the new file to it, so readers find either the whole old file
+// or the whole new file. A file that is not finished is removed. Nothing is synced: after a power cut `path` may hold
+// anything, so its readers need checksums. For data that must survive, use base/files/atomic_file.h.
 //
 // Protocol:
 //   1. make PATH.??????, a new file with a name that nobody else has, which only its owner can read

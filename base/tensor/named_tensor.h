@@ -1,4 +1,4 @@
-// A tensor and the name that users know it by, "features.0.weight" say.
+// A tensor and the name by which users know it, for example "features.0.weight".
 #pragma once
 
 #include <ATen/core/Tensor.h>

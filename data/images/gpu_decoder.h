@@ -12,8 +12,8 @@
 // Protocol: nvJPEG decodes whole files, including Huffman codes. A kernel cuts and resizes them
 // (data/images/resize_on_gpu.h), and one copy brings the results to the host. From there on they are treated as if a
 // CPU core had made them, so caches, bad samples and resuming work in the same way. The way to the host and back takes
-// 300 KB of PCIe for an image of 224 x 224. The stream has a high priority, so that training kernels do not keep these
-// kernels waiting.
+// 300 KB of PCIe for an image of 224 x 224. The decoder's CUDA stream has a high priority, so that its kernels do not
+// wait for training kernels.
 //
 // An H200 decodes 11,000 files a second (500 x 375 pixels in 62 KiB), with 128 at once for each of two threads. A file
 // keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. An H200 with two cores trains ResNet-50

@@ -28,16 +28,16 @@
 // resized 224 x 224 image by 0.9 grey levels on average. Plain upsampling makes them 3 % faster and changes 1.0 levels
 // (18 at most). Both together give 5 % and 1.4 levels. One core of an AVX-512 Xeon decodes 1,180 whole files a second
 // (500 x 375 pixels in 62 KiB at 4:2:0), 1,540 of RandomResizedCrop's boxes for 224 x 224, and 1,440 whole files for
-// 100 x 100. Huffman codes take 70 % of the time. They are decoded from the file's beginning to the last row that is
-// needed, whatever the columns and the reduction.
+// 100 x 100. Huffman codes take 70 % of the time. They are always decoded from the file's beginning to the last row
+// that is needed, even if only some columns are needed or the image is reduced.
 //
 // Colours: grey is repeated in R, G and B. CMYK and YCCK are read as Adobe writes them, inverted, with or without
 // Adobe's marker, and multiplied: R = C K / 255 (PIL does both).
 //
-// Some of libjpeg's warnings are errors here, because libjpeg goes on with grey or with what is left: end of the file,
-// end of a scan's data, bad Huffman or arithmetic codes, lost restart markers, scans in an impossible order. Other
-// warnings are not errors: bytes between segments, unknown JFIF versions and Adobe transforms, wrong spectral bounds
-// in a sequential file. Bytes after the image are ignored.
+// Some of libjpeg's warnings are errors here: end of the file, end of a scan's data, bad Huffman or arithmetic codes,
+// lost restart markers, scans in an impossible order. After such a warning libjpeg would go on, with grey pixels or
+// with the rest of the data. Other warnings are not errors: bytes between segments, unknown JFIF versions and Adobe
+// transforms, wrong spectral bounds in a sequential file. Bytes after the image are ignored.
 //
 // Protocol, PNG: the whole file is decoded, and its checksums are compared. A palette and grey become RGB. Of 16 bits
 // the upper 8 are kept, transparency is dropped, and the colours stay as stored (as PIL does).

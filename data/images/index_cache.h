@@ -7,8 +7,9 @@
 //   1. The file of `key` is DIR/HASH: DIR is $XDG_CACHE_HOME/lockstep/index, without that variable
 //      $HOME/.cache/lockstep/index; HASH is XXH3 of this machine's name and the key. The machine's name,
 //      since several may share a home and not the data; the file holds both and is checked for them.
-//   2. The file is mapped, its checksums are compared, and `is_current` compares the stamps of all that was listed
-//      with what they are now. If anything is in doubt, go to the next step.
+//   2. The file is mapped, its checksums are compared, and `is_current` compares the stored stamp (size, time of
+//      change, inode) of each file or folder that was listed with its present stamp. If anything is in doubt, go to
+//      the next step.
 //   3. `build` lists everything. It takes each stamp before it reads what the stamp stands for.
 //   4. A stamp of the last two seconds proves nothing, because clocks of file systems are coarse: a change in the same
 //      tick would not change the stamp. An index with such a stamp is not kept.

@@ -1,8 +1,8 @@
 // Lets a shared library be loaded on a machine that lacks the newest of the functions that the library names.
 //
 // Why: Debian 12's libevent names arc4random_buf, which glibc has since 2.36. libevent needs it only for random
-// numbers of its DNS client. Open MPI needs libevent, but not its DNS client. Without this reference a program that
-// was built on Debian 12 runs with glibc 2.34.
+// numbers of its DNS client. Open MPI needs libevent, but not its DNS client. Because of this reference, a program that
+// was built on Debian 12 needs glibc 2.36. Without the reference, glibc 2.34 is enough.
 //
 // How: the reference becomes a weak one, which the loader leaves at null if it finds no such function. The version of
 // glibc that only this reference needs is replaced by a version that another reference needs. (If that version were

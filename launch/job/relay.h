@@ -1,8 +1,8 @@
 // Relay: passes what a job writes to standard output and error on to this process's own streams.
 //
 // Promise: a stream that is full or closed, or whose reader has left, never delays or ends the job. The relay removes
-// signs (launch/job/sign.h). It holds back what the job's launcher prints before the ranks have met. If they meet, it
-// prints this text. If they do not meet, the text is the reason, and the caller prints it in a line of its own.
+// signs (launch/job/sign.h). It holds back what the job's launcher prints before the ranks have met. If the ranks meet,
+// the relay prints this text. If they do not meet, the text says why, and the caller prints it as part of one line.
 //
 // How: there is a thread for each of two pipes. Lines of ours, "lockstep: ...", always go on at once.
 #pragma once

@@ -1,4 +1,4 @@
-// Supervisor: the process that a user started, while the job that it started runs.
+// Supervisor: a user starts this process. It starts the job, and supervises the job until it ends.
 //
 // Promise: every signal that reaches this process ends the job in the way that loses least, and the job ends when this
 // process does.

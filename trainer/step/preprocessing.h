@@ -1,8 +1,8 @@
 // Preprocessing: what happens to a data set's inputs before the model.
 //
-// Promise: pixels are scaled, and in training also augmented; numbers do not change. On a GPU a kernel does this after
-// the copy, so the copy moves bytes, and the kernel writes the type to which autocast would round. On the CPU loader
-// threads scale the pixels that are not augmented.
+// Promise: pixels are scaled, and in training also augmented. Inputs that are not pixels do not change. On a GPU a
+// kernel scales and augments after the copy, so the copy moves bytes, and the kernel writes the type to which autocast
+// would round. On the CPU loader threads scale the pixels that are not augmented.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Keys and plans of matrix products: which product it is, and by which of cuBLASLt's algorithms it is computed. Their
-// texts are kept in a plan file (plan_file.h). Nothing here needs a GPU.
+// Keys and plans of matrix products. A key says which product it is, and a plan says which of cuBLASLt's algorithms
+// computes the product. A plan file keeps both as text (plan_file.h). Nothing here needs a GPU.
 #pragma once
 
 #include <array>

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""A new command and a new format of data are each one file and one line of a list (CONTRIBUTING.md, 'Where a new thing
+goes'): they are added to a copy of the repository, which is built, and used.
+
+The copy's build results are kept in .lockstep/new_things, and what Lockstep's own build left in its cache is used.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+COMMAND = """// lockstep hello: greets somebody.
+#include "base/say.h"
+#include "launch/cli/commands.h"
+
+namespace lockstep {
+namespace {
+
+class HelloCommand final : public LocalCommand {
+ public:
+  explicit HelloCommand(CLI::App& app) : LocalCommand(app, "hello", "greet somebody") {
+    options().Add("NAME", name_, "whom").Required();
+  }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    Print("hello {}\\n", name_);
+    return ExitStatus::kDone;
+  }
+
+  std::string name_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewHelloCommand(CLI::App& app) {
+  return std::make_unique<HelloCommand>(app);
+}
+
+}  // namespace lockstep
+"""
+
+FORMAT = """// Points: a line "x y class" each.
+#include <sstream>
+
+#include "base/error.h"
+#include "data/dataset/in_memory.h"
+#include "trainer/formats/format.h"
+
+namespace lockstep {
+namespace {
+
+class Points : public Format {
+ public:
+  std::shared_ptr<const Dataset> Open(const OpenRequest& request) const override {
+    std::vector<float> inputs;
+    std::vector<int64_t> targets;
+    for (const std::string& path : request.files) {
+      std::istringstream text(ReadWholeFile(path));
+      float x = 0;
+      float y = 0;
+      int64_t label = 0;
+      while (text >> x >> y >> label) {
+        inputs.insert(inputs.end(), {x, y});
+        targets.push_back(label);
+      }
+      if (!text.eof()) throw DataError("{}: line {} is no point", path, targets.size() + 1);
+    }
+    return MakeInMemory({.shape = {2}, .classes = 2}, BytesOf(inputs), BytesOf(targets));
+  }
+};
+
+const RegisteredFormat<Points> kPoints(config::Data::POINTS);
+
+}  // namespace
+}  // namespace lockstep
+"""
+
+TRAINING = """data { format: POINTS train: "points.txt" validation_fraction: 0.2 }
+model { name: "mlp" mlp { hidden: 32 } } optimizer { type: ADAM lr: 0.01 } epochs: 60 run_dir: "run"
+"""
+
+# The new file, its text, the list, the line there, and the line that it stands before.
+NEW_THINGS = {
+    "a command": ("launch/cli/hello.cc", COMMAND, "launch/cli/commands.inc", "COMMAND(Hello)", "COMMAND(Version)"),
+    "a format": (
+        "trainer/formats/points.cc",
+        FORMAT,
+        "trainer/config/schema/data.proto",
+        "    POINTS = 100;",
+        "    // A data set that the program brings itself",
+    ),
+}
+
+
+def run(*words, cwd):
+    return subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True)
+
+
+def must(*words, cwd):
+    """Its standard output."""
+    done = run(*words, cwd=cwd)
+    assert done.returncode == 0, f"{words}: status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def copied(folder):
+    """The repository's files as they lie there, as the only commit of one of its own."""
+    files = must("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    for name in files:
+        if not name or not (ROOT / name).is_file():
+            continue
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    (folder / ".lockstep").mkdir()
+    bazelrc = ROOT / ".lockstep/bazelrc"
+    if bazelrc.exists():
+        (folder / ".lockstep/bazelrc").write_bytes(bazelrc.read_bytes())
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=test", "-c", "user.email=test", "commit", "-qm", "all"]):
+        must("git", *words, cwd=folder)
+
+
+def add(folder, file, text, listing, line, before):
+    (folder / file).write_text(text)
+    lines = (folder / listing).read_text().splitlines(keepends=True)
+    places = [number for number, content in enumerate(lines) if content.startswith(before)]
+    assert len(places) == 1, f"{listing}: {before!r} begins {len(places)} lines"
+    lines.insert(places[0], line + "\n")
+    (folder / listing).write_text("".join(lines))
+
+
+def touched(folder):
+    """How many lines were added to, and taken from, each file since the last commit."""
+    must("git", "add", "-A", cwd=folder)
+    lines = must("git", "diff", "--cached", "--numstat", cwd=folder).splitlines()
+    return {name: (int(added), int(taken)) for added, taken, name in (line.split("\t") for line in lines)}
+
+
+def main():
+    # A Bazel started by a Bazel test would take these for its own.
+    for name in ("TEST_TMPDIR", "RUNFILES_DIR", "TEST_SRCDIR"):
+        os.environ.pop(name, None)
+    folder = pathlib.Path(tempfile.mkdtemp())
+    copied(folder)
+    for what, (file, text, listing, line, before) in NEW_THINGS.items():
+        add(folder, file, text, listing, line, before)
+        assert touched(folder) == {file: (len(text.splitlines()), 0), listing: (1, 0)}, (what, touched(folder))
+        must("git", "-c", "user.name=test", "-c", "user.email=test", "commit", "-qm", what, cwd=folder)
+        print(f"{what}: {file} and one line of {listing}")
+    bazel = ["bazel", "--max_idle_secs=5", f"--output_user_root={ROOT}/.lockstep/new_things"]
+    must(*bazel, "build", "--symlink_prefix=/", "//launch:lockstep", cwd=folder)
+    program = must(*bazel, "info", "bazel-bin", cwd=folder).strip() + "/launch/lockstep"
+
+    assert must(program, "hello", "world", cwd=folder) == "hello world\n"
+    points = (ROOT / "examples/outside_workspace/points.txt").read_text()
+    (folder / "points.txt").write_text(points)
+    (folder / "points.pbtxt").write_text(TRAINING)
+    trained = must(program, "train", "points.pbtxt", cwd=folder)
+    accuracy = float(trained.split("accuracy ")[-1].split()[0])
+    # Two moons: what a line can tell apart is 0.88 of them.
+    assert accuracy > 0.95, trained
+    (folder / "points.txt").write_text(points + "1 2\n")
+    refused = run(program, "train", "points.pbtxt", "--fresh", cwd=folder)
+    assert refused.returncode == 3 and "no point" in refused.stderr, refused
+    refused = run(program, "train", "points.pbtxt", "--set", "data.csv.header=false", cwd=folder)
+    assert refused.returncode == 2 and "has no meaning for format POINTS" in refused.stderr, refused
+    print("both were built, and work")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
