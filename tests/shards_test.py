@@ -194,7 +194,7 @@ def test_names_wrong_configs(folder):
     expect_error(train_on(folder, two), USAGE, "data.train: IMAGES takes one folder")
     expect_error(train_on(folder, 'train: "shards/000.tar" train: "shards/000.tar"'), USAGE, "the same tar file twice")
     (folder / "x.tar.gz").write_bytes(b"\x1f\x8b")
-    expect_error(train_on(folder, 'train: "x.tar.gz"'), USAGE, "neither a folder nor a .tar file: ")
+    expect_error(train_on(folder, 'train: "x.tar.gz"'), USAGE, "x.tar.gz: it is neither a folder nor a .tar file")
     (folder / "shards/red").mkdir()
     expect_error(train_on(folder, 'train: "shards"'), DATA, 'tar files and the folder "red"')
 

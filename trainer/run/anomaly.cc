@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "data/feed/sampler.h"
-#include "trainer/run/run_folder.h"
 #include "trainer/run/input.h"
+#include "trainer/run/run_folder.h"
 
 namespace lockstep {
 namespace {
