@@ -1,4 +1,5 @@
-// A command that the ranks of a job run together. Each rank does its part, with the same options.
+// RankCommand: the base class of commands that all ranks of a job run together, with the same options. Each rank does
+// its part of the work.
 //
 // Protocol of Run(), in each process of the command:
 //   1. with -n or a similar option: Check() the options and the config, start the command again as ranks
