@@ -10,10 +10,10 @@
 //      pixels at most, the results, and nvJPEG's own memory.
 //
 // Protocol: nvJPEG decodes whole files, including Huffman codes. A kernel cuts and resizes them
-// (data/images/resize_on_gpu.h), and one copy brings the results to the host. From there on these pixels are treated as
-// if a CPU core had decoded them, so caches, bad samples and resuming work in the same way. For an image of 224 x 224,
-// the copies to the host and back transfer 300 KB over PCIe. The decoder's CUDA stream has a high priority, so that its
-// kernels do not wait for training kernels.
+// (data/images/resize_on_gpu.h), and one copy brings the results to the host. The code that uses the results treats
+// them as if a CPU core had decoded the files, so caches, bad samples and resuming work in the same way. For an image
+// of 224 x 224, the copies to the host and back transfer 300 KB over PCIe. The decoder's CUDA stream has a high
+// priority, so that its kernels do not wait for training kernels.
 //
 // An H200 decodes 11,000 files a second (500 x 375 pixels in 62 KiB) for two threads, with 128 files at once for each
 // thread. A file keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. An H200 with two cores

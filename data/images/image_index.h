@@ -8,8 +8,8 @@
 //      (by folders, as std::filesystem::path compares). Samples without a label come last. Samples that have their
 //      label from a .cls member (kNumberedShards) are in the order of the shards and archives.
 //   2. A file has a header, facts (what was listed, with stamps to compare) and content. Two checksums (XXH3) cover the
-//      whole file. content_hash() depends only on the images' names and places, and not on times or on where the images
-//      are mounted.
+//      whole file. content_hash() depends only on the images' names and their places in folders or shards. It does not
+//      depend on times, or on the path below which the data set is mounted.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
 //   bytes of another version, cut short, changed anywhere -> FromFile() returns nothing

@@ -10,8 +10,8 @@
 //   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. If a plugin needs a library
 //      that neither the program nor mpirun nor orted needs, it is a plugin for a network. Such a plugin is left out,
 //      because a bundle is for one machine
-//   2. all libraries are copied, except those of glibc, of the compiler (libstdc++, libgcc_s: torch needs the
-//      machine's) and of the wheels
+//   2. these libraries are copied into the bundle, except the libraries of glibc, of the wheels and of the compiler
+//      (libstdc++ and libgcc_s, because torch needs the machine's own)
 //   3. objdump tells which versions of glibc and libstdc++ the libraries need. These versions, and the wheels'
 //      libraries, versions and packages, go into manifest.json. The start script (launch/bundle/bundle_start.py)
 //      compares manifest.json with the machine

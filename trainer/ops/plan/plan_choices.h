@@ -19,7 +19,7 @@
 // process searches by itself. Ranks may then round differently, which does no harm, because their gradients are summed;
 // but a resumed run gets other bits than the run would have had. There are three more cases in which a resumed run gets
 // other bits: after a search that failed, after the 256 searches, and in a step that searches while activation
-// checkpointing is on, because the first computation of a checkpointed block wants no search.
+// checkpointing is on, because the first computation of a checkpointed block must not start a search.
 //
 // A process never drops a plan: each operation keeps its first plan and the plan that was chosen.
 //
