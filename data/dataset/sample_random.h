@@ -1,4 +1,5 @@
-// SampleRandom: draws random numbers for a sample. They depend only on the seed, the epoch and the sample's index.
+// SampleRandom: draws random numbers for a sample. The numbers depend only on the seed, the epoch and the sample's
+// index.
 #pragma once
 
 #include <cstdint>

@@ -6,9 +6,9 @@
 //
 // Invariants:
 //   1. A process that succeeds ends with Leave(): every rank finalises MPI and exits with the same status.
-//   2. A rank that has an error of its own ends with Fail(). The rank prints the error, tells the others' watchdogs
-//      (comm/watch/watchdog.h) and exits at once, without MPI_Finalize. mpirun treats this as a failure: it ends the
-//      other ranks within about two seconds and returns this rank's status.
+//   2. A rank that has an error of its own ends with Fail(). The rank prints the error, tells the watchdogs of the
+//      other ranks (comm/watch/watchdog.h) and exits at once, without MPI_Finalize. mpirun treats this as a failure: it
+//      ends the other ranks within about two seconds and returns this rank's status.
 //   3. The watchdog watches a rank from the moment when the ranks have met until the rank's last collective.
 //
 // what can fail -> what the caller sees -> the test that shows it

@@ -1,5 +1,5 @@
 // Fills in the defaults of the fields that a config does not set, and says which options have a meaning in a config.
-// (For example, options of ResNet have none if the model is an LSTM.)
+// (For example, ResNet's options have no meaning if the model is an LSTM.)
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -6,9 +6,9 @@
 // Backward must know which values ReLU passed. If there is no addition between the norm and ReLU, backward computes
 // this again; after an addition, forward keeps one bit for each value. Of x, y and residual, backward reads only x.
 //
-// Where a stage of a residual network begins, the other branch also ends in a norm. The two norms are then joined: one
-// pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is ever
-// written.
+// In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
+// joined: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
+// ever written.
 //
 // Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no rows.
 // The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each rank, and

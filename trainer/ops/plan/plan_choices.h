@@ -1,6 +1,7 @@
 // Chooses the plans with which a process computes operations of one kind, such as matrix products. A plan is one of the
 // ways in which a library can compute an operation. When an operation first occurs, its plan is looked up in a file
-// (plan_file.h). If the file has none, a plan is searched for (plan_search.h) and written to the file.
+// (plan_file.h). If the file has no plan for the operation, a plan is searched for (plan_search.h) and written to the
+// file.
 //
 // Protocol, for an operation that occurs for the first time:
 //   1. A plan from the file is used if the library accepts it. The file is read once for each GPU, and again with each

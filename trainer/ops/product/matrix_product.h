@@ -7,9 +7,9 @@
 // depends on time. An algorithm gives the same bits each time on GPUs of one model.
 //
 // A search (plan_search.h) uses the product's own matrices. Its candidates are the algorithms that cuBLASLt's heuristic
-// proposes for 32 MiB of workspace (kMostWorkspace_bytes), and those neighbours of the best ones that
-// cublasLtMatmulAlgoCheck accepts. A product that overwrites its output `to` is timed on `to` itself, because it will
-// be overwritten anyway. A product that adds to `to` is timed on another tensor of the same kind.
+// proposes for 32 MiB of workspace (kMostWorkspace_bytes), and the neighbours of the best of these algorithms, if
+// cublasLtMatmulAlgoCheck accepts them. A product that overwrites its output `to` is timed on `to` itself, because it
+// will be overwritten anyway. A product that adds to `to` is timed on another tensor of the same kind.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/product/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit
