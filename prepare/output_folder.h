@@ -11,9 +11,9 @@
 //   1. If the result is already there, the run ends with an error. The exception is a DST.partial that says that the
 //      commit of this result was interrupted: the run then finishes that commit (step 5).
 //   2. The run makes DST.partial and locks it with flock. A second run gets no lock and ends with an error. The system
-//      releases the lock when the process ends. A run may lock DST.partial just after the run before has removed the
-//      folder; it then begins again at step 1. A run that has the lock repeats the check of step 1, because the run
-//      before may have made the result in the meantime.
+//      releases the lock when the process ends. A run may get the lock of a DST.partial that another run has just
+//      removed; it then begins again at step 1. A run that has the lock repeats the check of step 1, because another
+//      run may have made the result in the meantime.
 //   3. DST.partial/job holds the lines of the job. If this file is there and its lines differ from the run's, the run
 //      ends with an error. DST.partial/position holds the text that the run saved with WritePosition.
 //   4. The run writes files below DST.partial/files:

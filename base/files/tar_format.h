@@ -1,4 +1,5 @@
-// The layout of a tar archive's blocks (POSIX pax(1), 'ustar interchange format'). tar_index.h and tar_writer.h use it.
+// The layout of a tar archive's blocks (POSIX pax(1), 'ustar interchange format'). tar_index.h and tar_writer.h use
+// this header.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@
 //      from all gradients, like their norm, is computed slice by slice in the same order with and without `shard`. A
 //      step with `shard` therefore gives the same bits as a step without it, if the communicator's ReduceScatterSum
 //      gives the same bits as its AllReduceSum (this is true for MPI).
-//   6. Nothing waits for the device, so a step can be captured in a CUDA graph.
+//   6. The host never waits for the device, so a step can be captured in a CUDA graph.
 //   7. If an operation wrote a gradient itself in the last step, this step does not set that gradient to zero but
 //      overwrites it (base/tensor/gradient_memory.h).
 //   8. With one rank, the gradients of a bucket take no memory between ReleaseGradients() and the next step's first

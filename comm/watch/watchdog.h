@@ -17,8 +17,8 @@
 //   4. If a collective is late, failed, or different, the hub asks every rank for its record and compares the records
 //      (comm/watch/flight_story.h).
 //   5. The hub prints the verdict and sends it to all ranks. Each rank writes the verdict to its flight record and
-//      ends. If the hub itself is lost, its deputy prints the verdict, and the other living ranks do so two seconds
-//      later. The deputy is rank 1, or the first rank on another machine than the hub's.
+//      ends. If the hub itself is lost, its deputy prints the verdict, and if the deputy is lost, too, the other living
+//      ranks print it two seconds later. The deputy is rank 1, or the first rank on another machine than the hub's.
 // A rank that ends with an error of its own tells the other ranks, which then end without a message.
 //
 // The watchdog also handles SIGTERM, which mpirun sends to all ranks as soon as one rank has died. If `take_term` says

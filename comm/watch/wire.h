@@ -1,4 +1,5 @@
-// The connections between watchdogs: their addresses, and messages on a socket, each preceded by its length.
+// The connections between watchdogs: the addresses of the sockets, and the messages. On a socket, each message is
+// preceded by its length.
 //
 // No call throws, and no call waits longer than its deadline. A rank that does not answer in time counts as silent, and
 // the watchdog reacts to that. The sockets do not block. A deadline is a time on the clock of Now().

@@ -26,8 +26,8 @@
 // the time, and beside training kernels of 400 us the engines stood still. The engines also noticed damage in only 2 of
 // 550 damaged files. This decoder notices damage in 115 of these files, and libjpeg in 129.
 //
-// Some pixels differ from ImageDecoder's by a grey level (because of the inverse DCT). They also differ where
-// ImageDecoder reduces the image before the resize.
+// Some pixels differ from ImageDecoder's by a grey level (because of the inverse DCT). If ImageDecoder reduces the
+// image while it decodes, more pixels differ.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/gpu/gpu_decoder_test.cc)
 //   no GPU, no nvJPEG -> Unavailable() says why, the constructor throws Error (kUsage)

@@ -9,7 +9,7 @@
 //   2. A class may be a link to a folder. Links to folders inside a class are not followed, because they could lead in
 //      circles.
 //   3. Files and folders whose names begin with a dot are ignored.
-//   4. A level of folders is listed by all threads before the next one.
+//   4. The threads list all folders of one level together before they begin with the level below.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/image_folder_test.cc)
 //   no folder, no images in it, images beside the classes' folders, a folder that is no known class

@@ -11,10 +11,10 @@
 // One .cls member is enough to select the second convention.
 //
 // Invariants:
-//   1. Images are read by pread from the place that the index gives. If a shard's size, time of change or inode differs
-//      from the one in the index, this is an error. It is checked when the shard is opened and after each read.
-//   2. Shards are opened when they are first needed. The most recently used shards stay open. They take at most a
-//      quarter of the descriptors that the process may have.
+//   1. Images are read by pread from the place that the index gives. When a shard is opened, and after each read, its
+//      size, time of change and inode are compared with those in the index. A difference is an error.
+//   2. Shards are opened when they are first needed. The most recently used shards stay open: as many as a quarter of
+//      the descriptors that the process may have.
 //   3. Several threads index the shards, and one thread indexes a whole shard.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
