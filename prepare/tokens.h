@@ -7,8 +7,8 @@
 // the bytes (prepare/output_folder.h).
 //
 // How:
-//   1. Each file is cut into pieces of about piece_bytes. A cut is at the first place after piece_bytes where the
-//      tokenizer says that the texts on both sides may be encoded separately, and that does not lie within a separator.
+//   1. Each file is cut into pieces of about piece_bytes. A piece ends at the first place after piece_bytes that lies
+//      outside a separator and at which, as the tokenizer says, the text may be cut and both parts encoded separately.
 //   2. Threads take pieces in turn, encode them, and append the tokens in the order of the pieces (Turnstile). A thread
 //      keeps one piece and its tokens in memory. Apart from this, only the pages of the files that the kernel keeps
 //      take memory.

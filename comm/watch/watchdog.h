@@ -12,8 +12,8 @@
 //   2. Twice a second each rank tells the hub how many collectives it has made and finished, and the hub tells each
 //      rank that the hub is alive. If a connection closes, its rank is dead. If a rank sends nothing for too long, its
 //      process counts as stopped.
-//   3. At every 1024th collective the hub compares the chains (comm/flight_recorder.h), so it finds ranks that went
-//      different ways even if nothing hangs.
+//   3. At every 1024th collective the hub compares the chains (comm/flight_recorder.h), so it finds ranks that made
+//      different collectives even if nothing hangs.
 //   4. If a collective is late, failed, or different, the hub asks every rank for its record and compares the records
 //      (comm/watch/flight_story.h).
 //   5. The hub prints the verdict and sends it to all ranks. Each rank writes the verdict to its flight record and

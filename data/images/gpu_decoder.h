@@ -6,8 +6,8 @@
 // Invariants:
 //   1. One thread uses a decoder, on a separate stream. Cut() returns when the pixels are in the host's memory, and the
 //      thread sleeps until then.
-//   2. The decoder takes memory on the GPU from PyTorch's allocator, and this memory only grows. It holds 256 MiB of
-//      pixels at most, the results, and nvJPEG's own memory.
+//   2. The decoder takes memory on the GPU from PyTorch's allocator, and this memory only grows. The memory consists of
+//      256 MiB for pixels at most, the results, and nvJPEG's own memory.
 //
 // Protocol: nvJPEG decodes whole files, including Huffman codes. A kernel cuts and resizes them
 // (data/images/resize_on_gpu.h), and one copy brings the results to the host. The code that uses the results treats

@@ -23,7 +23,7 @@
 // small weights. These weights are scaled up by 2^shift. Runs of 8 products are summed in 16 bits, and the runs in 32
 // bits. For n weights with c = n / 2^shift, cutting costs at most c / 512 grey levels in a pass, and so does rounding
 // the weights. c stays below 46, so both passes together cost less than 0.36 levels. Rounding to 8 bits between the
-// passes costs 0.5. The total is less than 1.
+// passes costs 0.5 levels. The total is less than 1 level.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a box beyond the image, or a size below 1 -> undefined; callers check -> (none)
