@@ -1,4 +1,5 @@
-// Whole numbers that are divided, or made multiples, by rounding up. For kernels, too.
+// Divides whole numbers and rounds up, or rounds a whole number up to a multiple of another. CUDA kernels may use these
+// functions, too.
 #pragma once
 
 #include <concepts>

@@ -1,5 +1,5 @@
-// The current time, and the time when this process began, for figures that count from the moment when the user pressed
-// Enter.
+// Gives the current time, and the time when this process began. Some figures count from the moment when the user
+// pressed Enter.
 #pragma once
 
 namespace lockstep {

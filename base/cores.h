@@ -1,5 +1,5 @@
-// How many cores and how much memory this process may use. In a container or a batch job this is less than the machine
-// has.
+// Says how many cores and how much memory this process may use. In a container or a batch job this is less than the
+// machine has.
 #pragma once
 
 #include <istream>

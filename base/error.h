@@ -1,7 +1,7 @@
 // Error: what every part of Lockstep throws when a run cannot go on.
 //
-// Promise: `what()` is one line that says what happened, where (file, line, field, rank, step) and
-// what to do; `status()` is the exit status that the process owes its caller.
+// Promise: `what()` is one line that says what happened, where (file, line, field, rank, step) and what to do;
+// `status()` is the status with which the process must exit.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Divides work among threads, which end with the call.
+// InThreads(): divides work among threads, and returns when all threads have ended.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Mix: makes numbers that look random from numbers that do not.
+// Mix(): turns a number (such as a counter) into a number that looks random. It is a hash.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Finds the known name that a mistyped name most likely meant.
+// Finds the known name that a user most likely meant when he mistyped a name.
 #pragma once
 
 #include <string>

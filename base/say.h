@@ -1,7 +1,8 @@
-// What a user reads: warnings and errors on standard error, results and progress on standard output.
+// Prints what a user reads: warnings and errors on standard error, results and progress on standard output.
 //
-// Promise: if text cannot be written, because the stream is full or closed or its reader has left, the process goes on
-// in the same way. Characters that would move a terminal's cursor (a file's name may have them) are shown as \x1b.
+// Promise: if text cannot be written, because the disk is full, the stream is closed or its reader has left, the
+// process goes on as if the text had been written. Characters that would move a terminal's cursor (a file's name may
+// have such characters) are shown as a code, such as \x1b.
 #pragma once
 
 #include <fmt/format.h>

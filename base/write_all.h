@@ -1,4 +1,5 @@
-// Writes everything to a descriptor that may accept less at once: a pipe, a terminal, a file that signals interrupt.
+// Writes all bytes to a descriptor, also if one call of write() accepts only a part of them: to a pipe, a terminal, or
+// a file while signals interrupt the call.
 #pragma once
 
 #include <string_view>

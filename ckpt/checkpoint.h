@@ -1,8 +1,9 @@
-// A run's checkpoints. A checkpoint is a folder that all ranks write, and one rename commits it.
+// Writes, commits, lists and verifies a run's checkpoints. A checkpoint is a folder that all ranks write. One rename of
+// the folder commits the checkpoint.
 //
-// Promise: every checkpoint that ListCheckpoints() names was committed, and all its files were on the disk before. If
-// a process or the machine fails at any instant, a committed checkpoint stays whole, and one that was not committed
-// stays unlisted. VerifyCheckpoint() finds and names damage that happens later.
+// Promise: every checkpoint that ListCheckpoints() names was committed, and all its files were on the disk before that.
+// If a process or the machine fails at any instant, a committed checkpoint stays whole, and a checkpoint that was not
+// committed is not listed. VerifyCheckpoint() finds and names damage that happens later.
 //
 // Layout, below RUN/checkpoints:
 //   step-000000001000/                   committed, after 1,000 optimizer steps
@@ -13,18 +14,18 @@
 //
 // A rank that gives up leaves an empty file, part-RANK.given_up.
 //
-// Protocol for each rank. ATTEMPT differs for each run and is the same on all its ranks, so that no run takes the
-// files that an earlier run left behind for its own:
-//   1. mkdir RUN/checkpoints and the partial folder (the first rank that comes makes them); rank 0 fsyncs RUN
-//   2. write this rank's files, fsync each
-//   3. write part-RANK.pb with their names, sizes and checksums, as base/files/atomic_file.h does. When this file has
-//      its name, the rank's part is done
+// Protocol for each rank. ATTEMPT is different for each run and the same on all ranks of a run. A run therefore never
+// mistakes the files that an earlier run left behind for its own files:
+//   1. mkdir RUN/checkpoints and the partial folder, unless another rank has already made them; rank 0 fsyncs RUN
+//   2. write this rank's files, and fsync each of them
+//   3. write part-RANK.pb with the names, sizes and checksums of these files, in the way of base/files/atomic_file.h.
+//      When part-RANK.pb has its name, the rank's part is done
 //   Rank 0 goes on when all parts are done:
-//   4. read the parts and unlink them
-//   5. write manifest.pb of all parts, as base/files/atomic_file.h does. This fsyncs the folder, so all names in it
-//      are on the disk
-//   6. rename the folder to its last name: the checkpoint is committed
-//   7. fsync RUN/checkpoints: the checkpoint stays committed if the power goes
+//   4. read the part-RANK.pb of all ranks and unlink them
+//   5. write manifest.pb, which lists the files of all ranks, in the way of base/files/atomic_file.h. This fsyncs the
+//      folder, so all names in the folder are on the disk
+//   6. rename the folder to its final name: the checkpoint is committed
+//   7. fsync RUN/checkpoints: the checkpoint stays committed if the power fails
 // To remove a checkpoint, Lockstep first renames it and fsyncs RUN/checkpoints. A half-removed checkpoint is therefore
 // never listed, also after a power cut.
 //

@@ -1,10 +1,10 @@
-// RunLock: one job at a time trains in a run folder.
+// RunLock: makes sure that only one job at a time trains in a run folder.
 //
-// Promise: while one process holds the lock, no other process gets it, on any machine that sees the folder. The lock
-// ends with the process, however the process ends.
+// Promise: while one process holds the lock, no other process gets it, on any machine that sees the folder. The system
+// releases the lock when the process ends for any reason.
 //
-// How: flock() of RUN/lock; the system releases it when the process ends. The file holds the process, its machine and
-// its job. The error's line shows them, and other ranks read them to see that they have the same folder.
+// How: the process locks the file RUN/lock with flock(). The file names the process, its machine and its job. The error
+// shows these names to a second job. The other ranks of the job read the file to check that they see the same folder.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/run_lock_test.cc)
 //   another process holds it -> Error (kUsage) naming that one -> RunLock.IsHeldByOneProcess

@@ -1,11 +1,12 @@
 // Saver: writes checkpoints while training goes on.
 //
-// Promise: Save() takes a snapshot and returns. A separate thread writes it. On rank 0 the thread commits the
-// checkpoint when every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound. It then
-// removes checkpoints that are not to be kept. A checkpoint that fails does not harm earlier ones. This rank removes
-// its part of a failed checkpoint at once, and the rest before it writes the next checkpoint.
+// Promise: Save() takes a snapshot and returns. A separate thread writes the snapshot to the disk. On rank 0 the thread
+// commits the checkpoint when every rank's part is done (ckpt/checkpoint.h) and Release() says that the state is sound.
+// The thread then removes old checkpoints that are not to be kept. A checkpoint that fails does not harm earlier
+// checkpoints. Each rank removes its part of a failed checkpoint at once, and the other remains before it writes the
+// next checkpoint.
 //
-// Each rank has one Saver. All ranks must Save() the same steps, and only when no Saver is busy.
+// Each rank has one Saver. All ranks must call Save() for the same steps, and only when no rank's Saver is busy.
 //
 // What a checkpoint holds:
 //   model.safetensors           the model's parameters and buffers; rank 0 writes them

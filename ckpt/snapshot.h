@@ -1,9 +1,9 @@
-// StateSnapshot: tensors as they were at one moment, for a thread that writes them while training goes on.
+// StateSnapshot: a copy of tensors as they were at one moment. A thread writes the copy while training goes on.
 //
 // Promise: Take() queues copies behind the work on the current stream and returns. The host does not wait, and the
-// device waits only for the copies. The copies lie on the device. If that would leave less than a tenth of its memory
-// free, they lie in pinned memory of the host. From the second Take() of the same tensors on nothing is allocated,
-// except for tensors that are not contiguous when the copies are in pinned memory.
+// device waits only for the copies. The copies lie on the device. If the copies would leave less than a tenth of the
+// device's memory free, they lie in pinned memory of the host instead. From the second Take() of the same tensors on
+// nothing is allocated. There is one exception: tensors that are not contiguous, if the copies lie in pinned memory.
 //
 // Append() brings a tensor's bytes to the host in pieces, on a separate stream. Two pieces travel at the same time.
 //

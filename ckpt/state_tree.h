@@ -1,16 +1,16 @@
-// StateTree: all that the next step depends on, by name.
+// StateTree: the tensors and values on which the next step depends, each with a name.
 //
-// Promise: a checkpoint holds what is added here, and resuming gives it back. Nothing is restored before all of it is
-// known to fit.
+// Promise: a checkpoint holds everything that is added to the tree, and resuming restores it. Nothing is restored
+// before it is known that everything fits.
 //
 // A name has one of three kinds:
-//   shared  is the same on all ranks; one of them writes it
+//   shared  is the same on all ranks; one rank writes it
 //   own     belongs to one rank (its random numbers). RANK is part of its name in the file, "random.cpu@3". It is
-//           given back only in a job with the same number of ranks, and only if it was saved (a run that trained on
+//           restored only in a job with the same number of ranks, and only if it was saved (a run that trained on
 //           the CPU saved no random numbers of a GPU)
 //   piece   is a part of a tensor that the ranks hold together (optimizer.shard), flat, in the order of the whole
 //           tensor's memory: "optimizer.exp_avg.fc.weight[0:500]". A tensor that was saved whole or in any pieces
-//           can be given back in any other pieces
+//           can be restored in any other pieces
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/state_tree_test.cc)
 //   a name that the checkpoint lacks, one that nobody asks for, another dtype or shape, a newer part

@@ -1,12 +1,11 @@
-// Weights from runs, checkpoints and files, and what can be done with them without training.
+// Reads weights from runs, checkpoints and files, and exports, averages or verifies them without training.
 //
 // A user names weights in one of three ways:
 //   RUN         a run's final weights. If there are none, or if its newest checkpoint is of a later step, the
 //               weights of that checkpoint
 //   RUN@STEP    the weights of one checkpoint
 //   FILE        a safetensors file
-// If a run keeps averages of its weights (optimizer.ema_decay), its final weights are the averages, and those of its
-// checkpoints are taken as averages, too.
+// If a run keeps averages of its weights (optimizer.ema_decay), both RUN and RUN@STEP mean the averaged weights.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/weights_test.cc)
 //   no such run, checkpoint or file, or a damaged one -> Error (kCheckpoint) naming it

@@ -1,4 +1,4 @@
-// The communicator of a process that is the only rank: the result of every collective is its input.
+// The communicator for a process that is the only rank. Every collective returns its input.
 #pragma once
 
 #include <c10/core/Device.h>

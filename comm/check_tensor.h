@@ -1,4 +1,4 @@
-// The conditions on a tensor that NCCL and MPI share.
+// Checks the conditions that a tensor must meet before NCCL or MPI can send it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -2,8 +2,9 @@
 //
 //   algorithm bandwidth = bytes / time
 //   bus bandwidth = algorithm bandwidth * 2(n-1)/n for an all-reduce of n ranks, (n-1)/n for a
-//     reduce-scatter or an all-gather: what a link has to carry, comparable over n with its peak
-// bytes are those of the whole buffer: the input of a reduce-scatter, the output of an all-gather.
+//     reduce-scatter or an all-gather. This is the traffic on one link, so it can be compared with the link's
+//     peak for any n
+// "bytes" is the size of the whole buffer: the input of a reduce-scatter, the output of an all-gather.
 // (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md)
 #pragma once
 

@@ -1,21 +1,19 @@
 // Communicator: the collectives of one group of ranks.
 //
-// Promise: every rank calls the same operations with tensors of the same size and dtype in the same
-// order; then each operation gives every rank the same bits. An operation returns at once; its
-// tensors may be read, written or freed only after Wait().
+// Promise: if every rank calls the same operations in the same order, with tensors of the same size and dtype, each
+// operation gives every rank the same bits. An operation returns at once. The caller may read, write or free its
+// tensors only after Wait().
 //
-// Two implementations:
-//   NCCL (comm/nccl_communicator.h): tensors of one GPU. Operations run on a stream of their own,
-//     after the work that is queued on the caller's current stream. Wait() makes the current stream
-//     wait and does not hold up the host.
-//   MPI (comm/mpi_communicator.h): CPU tensors. Operations run on a thread of their own, in order.
-//     Wait() blocks the calling thread.
-// and the trivial one of a process that is alone (comm/alone.h).
+// There are two implementations, and a trivial one for a process that runs alone (comm/alone.h):
+//   NCCL (comm/nccl_communicator.h): for tensors on one GPU. Operations run on a separate stream, after the
+//     work that is queued on the caller's current stream. Wait() makes the current stream wait, and not the host.
+//   MPI (comm/mpi_communicator.h): for CPU tensors. Operations run on a separate thread, in order. Wait()
+//     blocks the calling thread.
 //
 // Invariants:
 //   1. Tensors are contiguous. Sums are computed in the tensor's dtype.
 //   2. Operations of one communicator complete in the order of the calls.
-//   3. Every operation is in the flight record (comm/flight_recorder.h) before it can hang.
+//   3. Every operation is written to the flight record (comm/flight_recorder.h) before the operation can hang.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a tensor of the wrong device, dtype, layout or size -> Error (kBug), before anything is sent

@@ -1,15 +1,17 @@
-// FlightRecorder: this rank's last collectives, in memory that outlives the process.
+// FlightRecorder: keeps a record of this rank's last collectives, in memory that outlives the process.
 //
-// Promise: its record stays readable whatever ends the process, including kill -9. After MoveTo() the record is a file
-// that is mapped into memory, and the kernel keeps what was written.
+// Promise: the record stays readable after any end of the process, including kill -9. After MoveTo() the record is a
+// file that is mapped into memory, and the kernel keeps what was written.
 //
 // Invariants:
-//   1. A collective is recorded when it is enqueued and again when it is done. Each costs a clock
-//      reading and a few stores: no lock, no allocation, no system call.
-//   2. A channel numbers its collectives from 1, the same on every rank. They are done in order.
-//   3. A record's chain is a hash of all that the channel did up to it, so that two ranks that agree
-//      on the chain of collective N agree on all N.
-//   4. One thread at a time enqueues; another marks what is done; any other reads.
+//   1. A collective is recorded when it is enqueued and again when it is done. Each recording takes one reading of the
+//      clock and a few stores, and no lock, allocation or system call.
+//   2. A channel is a sequence of collectives (MPI's or NCCL's). It numbers its collectives from 1, and each collective
+//      has the same number on every rank. The collectives of a channel finish in order.
+//   3. Each record holds a chain, which is a hash of all collectives of the channel up to this record. If two ranks
+//      have the same chain for collective N, their first N collectives are the same.
+//   4. One thread at a time records enqueued collectives. Another thread marks finished collectives. Any other thread
+//      may read.
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/watch/flight_recorder_test.cc)
 //   the file cannot be made -> Error (kCheckpoint) from MoveTo()

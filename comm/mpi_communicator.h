@@ -1,19 +1,19 @@
 // The MPI communicator: one separate thread makes all calls to MPI.
 //
-// Promise: as communicator.h says, for CPU tensors of dtype uint8, int32, int64, float16, bfloat16,
+// Promise: it keeps the promise of communicator.h for CPU tensors of dtype uint8, int32, int64, float16, bfloat16,
 // float32 and float64.
 //
 // Invariants:
-//   1. MPI is initialised when this object is made and never before; only one is ever made, and
-//      only in a process that mpirun or Slurm started.
-//   2. One thread calls MPI_Init_thread, every operation and MPI_Finalize, so MPI needs no more
-//      than MPI_THREAD_FUNNELED, and an operation overlaps with whatever the caller computes.
-//   3. Finalize() is called on success only. A rank that fails leaves without it: mpirun then ends
-//      the other ranks, where MPI_Finalize would wait for them for ever.
-//   4. Long tensors are summed in pieces that stay in the cache: three to seven times as fast between
-//      ranks of one machine as one call, which allocates its scratch memory anew
+//   1. The constructor initialises MPI. A process makes at most one such object, and only if mpirun or Slurm started
+//      the process.
+//   2. One thread calls MPI_Init_thread, every operation and MPI_Finalize. MPI therefore needs no more than
+//      MPI_THREAD_FUNNELED, and an operation overlaps with the caller's computation.
+//   3. Finalize() is called only on success. A rank that fails ends without calling it, and mpirun then ends the other
+//      ranks. MPI_Finalize would wait for them for ever.
+//   4. Long tensors are summed in pieces that fit in the cache. Between ranks of one machine this is three to seven
+//      times as fast as one call of MPI, which allocates new scratch memory each time
 //      (tests/bench/allreduce_against_torch.py).
-//   5. ReduceScatterSum gives the bits of AllReduceSum: it makes the same MPI calls.
+//   5. ReduceScatterSum gives the same bits as AllReduceSum, because it makes the same MPI calls.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,5 @@
-// Does something on all ranks, or fails on all of them.
+// Functions that all ranks call together to agree on a value, on an error, or on whether they do the same. If such a
+// function fails, it fails on all ranks.
 #pragma once
 
 #include <cstdint>

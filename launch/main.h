@@ -1,4 +1,4 @@
-// The whole command line, for a program that brings its own models and data sets.
+// Main(): runs Lockstep's whole command line in a program that adds its own models and data sets.
 //
 //   int main(int argc, char** argv) {
 //     lockstep::Models models = lockstep::BuiltInModels();

@@ -1,15 +1,18 @@
-// Metrics: how good a model's outputs are on a whole data set, over all ranks.
+// Metrics: computes how good a model's outputs are on a whole data set, over all ranks.
 //
-// By task, each over all samples, whatever the ranks (definitions as scikit-learn's):
-//   classes   loss; accuracy: share whose greatest output is their class's; top5 (above five classes):
-//             share whose class is among the five greatest; f1: of class 1 where there are two, otherwise
-//             the mean over the classes that occur as a class or a prediction; auc (two classes)
-//   labels    loss; accuracy: share of labels that are right; f1 and auc: means over the labels (auc:
-//             over those that apply to some samples and not to others)
+// Each metric is computed over all samples, so it does not depend on the number of ranks. The definitions are
+// scikit-learn's. The metrics of each task are:
+//   classes   loss; accuracy: share of samples whose greatest output is that of their class; top5 (only for more than
+//             five classes): share of samples whose class has one of the five greatest outputs; f1: with two classes
+//             that of class 1, otherwise the mean over the classes that occur as a label or a prediction; auc (only
+//             for two classes)
+//   labels    loss; accuracy: share of labels that are right; f1 and auc: means over the labels (auc leaves out labels
+//             that apply to all samples or to none)
 //   numbers   loss; rmse: root of the mean squared difference; mae: mean absolute difference
-//   tokens    loss; perplexity: e^loss; accuracy: share of tokens whose greatest output is theirs
-// auc is the share of pairs of a positive and a negative sample that the outputs put in order, half of
-// those that they put equal (Mann-Whitney), computed exactly: every rank gets every sample's output.
+//   tokens    loss; perplexity: e^loss; accuracy: share of positions at which the greatest output is the right token's
+// auc is computed over all pairs of a positive and a negative sample. It is the share of pairs in which the positive
+// sample has the greater output; a pair with equal outputs counts as half (Mann-Whitney). auc is exact, because every
+// rank gets the outputs of all samples.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,8 @@
-// MetricsRing: reads the figures of a step from the device a few steps later, so that nobody waits.
+// MetricsRing: reads the figures of a step (loss, norm and others) from the device a few steps later, so that the host
+// need not wait for the device.
 //
-// Promise: Pop returns what Push took, in the same order. On a GPU Push only enqueues a copy into pinned memory. Pop
-// returns a step when kLag further steps have begun; the copy is done by then.
+// Promise: Pop returns the figures that Push took, in the same order. On a GPU Push only enqueues a copy into pinned
+// memory. Pop returns a step's figures when kLag further steps have begun; the copy is done by then.
 //
 // Invariant: Pop's results depend on the step number alone, not on time, so all ranks see the same
 // figures at the same step.

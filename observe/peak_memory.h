@@ -1,4 +1,4 @@
-// PeakMemory: the most memory that tensors took on a GPU, in each phase of a step.
+// PeakMemory: measures the most memory that tensors take on a GPU, in each phase of a step.
 //
 // A replayed graph takes no memory beyond what its capture reserved, so only steps that run eagerly are measured.
 #pragma once

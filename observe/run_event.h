@@ -1,12 +1,12 @@
-// RunEvent: what a run reports while it trains.
+// RunEvent: an event that a run reports while it trains, such as a finished step or a checkpoint.
 //
-// The loop emits events and formats no text. Each sink decides what becomes of the events (observe/sinks/). A new sink
-// is a file there and a line of trainer/run/sinks.cc.
+// The training loop emits events and formats no text. A sink receives the events and writes them somewhere, for example
+// to a log (observe/sinks/). A new sink is a file in observe/sinks/ and a line of trainer/run/sinks.cc.
 //
 // Invariants:
-//   1. An event never makes the loop wait for the device: its values were already on the host.
+//   1. An event never makes the loop wait for the device: its values are already on the host.
 //   2. RunStarted is the first event. If there is a RunStopped or RunDone, it is the last.
-//   3. Each rank emits events. Sinks that only one rank needs are rank 0's.
+//   3. Each rank emits events. A sink that is needed only once, such as the log, runs on rank 0.
 #pragma once
 
 #include <array>

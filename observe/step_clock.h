@@ -1,11 +1,12 @@
-// StepClock: how long steps take, and how the time divides among their phases. If there is a device, it is the
-// device's time, so that nothing waits in order to be measured.
+// StepClock: measures how long steps and their phases take. On a GPU it measures with the GPU's own clock, so no work
+// has to wait for the measurement.
 //
 // Invariants:
-//   1. A step is cut into phases by Mark(). What the device does from one mark to the next belongs to the
-//      first one's phase.
-//   2. Marks may be captured in a CUDA graph; each replay then sets them anew. So phases are read after
-//      a step, by ReadPhases(), which waits for the device, and not of every step.
+//   1. Calls of Mark() cut a step into phases. The device's work between two marks belongs to the phase of the first
+//      mark.
+//   2. Marks may be captured in a CUDA graph. Each replay of the graph then overwrites the times of the marks, so the
+//      caller must read the phases after a step, with ReadPhases(). ReadPhases() waits for the device, so the caller
+//      does not read the phases of every step.
 #pragma once
 
 #include <c10/core/Device.h>

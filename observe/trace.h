@@ -1,4 +1,5 @@
-// Writes a Chrome trace (chrome://tracing, ui.perfetto.dev) of what host and device did, and when.
+// Writes a Chrome trace (for chrome://tracing or ui.perfetto.dev), which shows what the host and the device did, and
+// when.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// One name for each file, from wherever it is named.
+// CanonicalPath(): gives the same absolute path for a file, however the user writes the file's path.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The images below a folder, as the commands that prepare them take them.
+// Lists and reads the image files of the folder that `lockstep prepare images` or `prepare shards` reads.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
 //   no folder, no images in it, a folder that cannot be listed, a file that is none

@@ -1,11 +1,11 @@
-// Image folders made ready: each image no larger than training needs it, as JPEG.
+// `lockstep prepare images`: makes a smaller copy of a folder of images, as JPEG files.
 //
-// Promise: DST holds each JPEG or PNG file below SRC under its name, .png as .jpg. Where the shorter side
-// of an image is greater than `size`, it is `size` there and the longer one in proportion, rounded down,
-// as torchvision's Resize has it (with antialiasing, data/images/resize.h);
-// no image is enlarged. A JPEG that is small enough is copied, byte for byte. Each image was decoded once.
-// The same source and options give the same bytes, whatever the threads and interruptions
-// (prepare/output_folder.h).
+// Promise: the folder DST holds each JPEG or PNG file below the folder SRC, under the same name (.png becomes .jpg). If
+// the shorter side of an image is longer than `size`, the image is reduced: its shorter side becomes `size`, and its
+// longer side keeps the proportion, rounded down. These are the sizes that torchvision's Resize gives (with
+// antialiasing, data/images/resize.h). No image is enlarged. A JPEG file that is small enough and need not be turned is
+// copied, byte for byte. Every image is decoded once, also if its file is copied. The same source and options give the
+// same bytes. Neither the number of threads nor interruptions change the bytes (prepare/output_folder.h).
 //
 // The JPEG files that are written have chroma subsampling 4:2:0, like those of cameras and the photographs of ImageNet.
 // With 4:4:4 the edges of colours would be sharper, but the files would be 1.22 times as large and take 1.25 times as
@@ -13,8 +13,9 @@
 // Huffman tables are the standard ones. Tables made for each image would make its file 2 % smaller, but would need a
 // second pass over the image.
 //
-// With exif_orientation no picture is left that is to be turned. Without it they lie as they did, and files
-// that are written have lost what said so.
+// A camera may store a picture sideways, with an EXIF tag that says how a viewer must turn the picture. With
+// exif_orientation this command turns such pictures, so no picture in DST needs turning. Without exif_orientation the
+// pictures stay as they are stored. A JPEG file that the command encodes anew does not have the tag.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
 //   two sources of one name (a.png, a.jpg) -> Error (kData) before anything is written

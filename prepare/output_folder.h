@@ -1,37 +1,42 @@
-// OutputFolder: where a result is made, file by file, until all of it gets its name at once.
+// OutputFolder: the folder DST.partial, in which a command makes the files of a result named DST. When all files are on
+// the disk, the result gets its name.
 //
-// Promise: a run that is killed at any instant, or loses its power, and is started again with the same
-// job goes on where it stopped: each file that was done is kept. No result has its name before all of
-// it is on the disk. Two runs never work on one result.
+// Promise: if a run is killed at any instant, or the power fails, the same command continues where the run stopped.
+// Each file that was done is kept. A result does not have its name before all of it is on the disk. Two runs never
+// work on one result.
+//
+// A job is the set of things on which the result depends (sources, options), one line for each.
 //
 // Protocol, for a result named DST:
-//   1. If the result is already there, the run ends with an error, unless DST.partial says that the commit of this
-//      result was interrupted (5).
-//   2. mkdir DST.partial, and flock it: a second run is refused. The lock ends with the process. Whoever
-//      gets the lock of a folder that was removed meanwhile, by the run that held it, starts again at 1;
-//      and 1 is asked once more by who has it, for that run may have made the result.
-//   3. DST.partial/job holds the lines of the job. Where it is there and differs, the run is refused.
-//      DST.partial/position is what the run wrote down with WritePosition.
-//   4. Files are written below DST.partial/files:
+//   1. If the result is already there, the run ends with an error. The exception is a DST.partial that says that the
+//      commit of this result was interrupted: the run then finishes that commit (step 5).
+//   2. The run makes DST.partial and locks it with flock. A second run gets no lock and ends with an error. The system
+//      releases the lock when the process ends. A run may get the lock of a DST.partial that another run has just
+//      removed; it then begins again at step 1. A run that has the lock repeats the check of step 1, because another
+//      run may have made the result in the meantime.
+//   3. DST.partial/job holds the lines of the job. If this file is there and its lines differ from the run's, the run
+//      ends with an error. DST.partial/position holds the text that the run saved with WritePosition.
+//   4. The run writes files below DST.partial/files:
 //        a. write NAME.tmp
 //        b. syncfs: the content is on the disk
-//        c. rename it to NAME: a file that has its name is done
-//      a and c for each file, b for kFilesOfABatch of them together: fsync for each of 2,000 files of
-//      30 KB takes 0.5 ms a file on the two-core machine of the README, syncfs for 64 at once 0.18 ms,
-//      of which 0.08 are the writing. If the run is killed, at most the last 64 files of each thread are lost.
-//   5. Commit, of a list of moves:
+//        c. rename NAME.tmp to NAME: a file named NAME is done
+//      The run does a and c for each file, and b once for kFilesOfABatch files. On the two-core machine of the README,
+//      2,000 files of 30 KB took 0.5 ms each with an fsync for each file. With a syncfs for 64 files they took 0.18 ms
+//      each, and 0.08 ms of this is the writing. If the run is killed, at most the last 64 files of each thread are
+//      lost.
+//   5. Commit() gets a list of moves. A move says which final name a file or folder gets:
 //        a. syncfs
-//        b. write the moves to DST.partial/commit, as in 4: the last names without their folder, which is
-//           DST's, so that a run may go on from another working directory
-//        c. syncfs: no name is on the disk before the commit is
-//        d. rename what is in DST.partial/files and has not got its last name; nothing is replaced
-//        e. syncfs, so that the names are on the disk
-//        f. rmdir files, unlink position, job, commit, rmdir DST.partial
-//      A run that finds DST.partial/commit goes on at d. (If a run is killed right before it removes DST.partial,
+//        b. write the moves to DST.partial/commit, as in step 4. The file holds the final names without a folder,
+//           because all results lie in DST's folder. A run may therefore continue from another working directory
+//        c. syncfs: the file commit is on the disk before any result has its final name
+//        d. rename everything in DST.partial/files that does not have its final name yet; nothing is replaced
+//        e. syncfs: the final names are on the disk
+//        f. rmdir files; unlink position, job and commit; rmdir DST.partial
+//      A run that finds DST.partial/commit continues at d. (If a run is killed right before it removes DST.partial,
 //      everything is done. The next run then ends with the error that the result is already there.)
 //
-// Invariants: DST.partial lies beside DST, on the same file system. Names in it are never replaced but
-// by equal content.
+// Invariants: DST.partial lies beside DST, on the same file system. A file below DST.partial/files that is done is only
+// ever replaced by a file with the same content.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/output_folder_test.cc)
 //   the result is there -> Error (kUsage) -> OutputFolder.RefusesToReplace

@@ -1,4 +1,4 @@
-// Pool: objects that threads use in turn, each by one thread at a time.
+// Pool: holds objects that several threads share. One thread at a time uses an object.
 #pragma once
 
 #include <functional>

@@ -1,9 +1,11 @@
-// Image folders packed into tar shards, which are read in long runs instead of file by file.
+// `lockstep prepare shards`: packs the images of class folders into tar files (shards). To read one large file is
+// faster than to read many small files.
 //
-// Promise: DST/shard-000000.tar, ... hold each image of SRC's class folders once, byte for byte, as
-// CLASS/NAME. The order is data/dataset/permutation.h's for the seed, so that each shard is a sample of all
-// classes. A shard ends with the image that makes it reach `shard_bytes`. The same source and options
-// give the same bytes, whatever the threads and interruptions (prepare/output_folder.h).
+// Promise: DST/shard-000000.tar, ... hold each image of SRC's class folders once, byte for byte, as CLASS/NAME. The
+// images are in the pseudo-random order that data/dataset/permutation.h gives for the seed, so each shard is a random
+// sample of all classes. A shard ends with the image that makes the shard reach `shard_bytes`. The same source and
+// options give the same bytes. Neither the number of threads nor interruptions change the bytes
+// (prepare/output_folder.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/shards_test.cc)
 //   an image beside the class folders -> Error (kData) -> Shards.RefusesImagesWithoutAClass

@@ -1,22 +1,24 @@
-// Texts made token files: 16-bit numbers behind llm.c's header, as data.format TOKENS reads them.
+// `lockstep prepare tokens`: turns text files into token files. A token file has llm.c's header and then 16-bit
+// numbers. Training reads it with data.format TOKENS.
 //
-// Promise: the tokens are those of the files one after the other, each whole file encoded as one text;
-// before each file, and in the place of each `separator`, stands the end-of-text token, as in the files
-// that llm.c's own scripts write. The same files and options give the same bytes, whatever the threads
-// and interruptions (prepare/output_folder.h).
+// Promise: the tokens of the files follow one after the other, and each whole file is encoded as one text. An
+// end-of-text token stands before each file and in the place of each `separator`, as in the files that llm.c's own
+// scripts write. The same files and options give the same bytes. Neither the number of threads nor interruptions change
+// the bytes (prepare/output_folder.h).
 //
 // How:
-//   1. Each file is cut into pieces of about kPieceBytes: at the first place from there on where the
-//      tokenizer says that both sides may be encoded by themselves, and that no separator spans.
-//   2. Threads take pieces in turn, encode them, and append them in their order (Turnstile). A thread
-//      holds one piece and its tokens: that, and the pages of the files that the kernel keeps, is all
-//      the memory.
+//   1. Each file is cut into pieces of about piece_bytes. A piece ends at the first place after piece_bytes that lies
+//      outside a separator and at which, as the tokenizer says, the text may be cut and both parts encoded separately.
+//   2. Threads take pieces in turn, encode them, and append the tokens in the order of the pieces (Turnstile). A thread
+//      keeps one piece and its tokens in memory. Apart from this, only the pages of the files that the kernel keeps
+//      take memory.
 //   3. Token t of a stream (training, validation) is number t % shard_tokens of its shard t / shard_tokens.
-//   4. Every kPiecesOfACheckpoint * piece_bytes of text a thread notes which piece comes next and how long
-//      the streams are, syncs the file system, and writes that down. A run that was interrupted goes on
-//      there: what was written beyond is written again, with the same content.
-//   5. At the end each shard gets its header and its length, and its name (OutputFolder::Commit): OUT.bin,
-//      or OUT_000000.bin, ... where there are several. Those of validation are OUT_validation.bin, ...
+//   4. After every kPiecesOfACheckpoint * piece_bytes of text a thread notes which piece comes next and how long the
+//      streams are. It syncs the file system and then saves these notes. A run that was interrupted goes on from the
+//      saved notes. Tokens that were written after them are written again, with the same content.
+//   5. At the end each shard gets its header, its final length, and its name (OutputFolder::Commit). A single training
+//      shard is named OUT.bin; several are named OUT_000000.bin, ... The validation shards are named
+//      OUT_validation.bin, ...
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/tokens_test.cc)
 //   a text that is not UTF-8 -> Error (kData) with file and byte -> Tokens.NamesBadUtf8

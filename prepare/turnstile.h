@@ -1,4 +1,4 @@
-// Turnstile: an order among threads that work on the items of one list.
+// Turnstile: makes threads that work on the items of one list hand in their results in the order of the list.
 #pragma once
 
 #include <condition_variable>

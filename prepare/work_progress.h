@@ -1,4 +1,5 @@
-// What the user sees while data are prepared: one live line on a terminal, plain lines elsewhere.
+// WorkProgress: shows the user how far `lockstep prepare` has come. On a terminal it redraws one line; elsewhere it
+// prints plain lines.
 #pragma once
 
 #include <chrono>

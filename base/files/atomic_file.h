@@ -1,21 +1,21 @@
-// A file that appears whole or not at all.
+// WriteFileAtomically(): writes a file so that it appears whole or not at all.
 //
-// Promise: when WriteFileAtomically returns, `path` holds the new content and survives a power cut;
-// when it throws, or the process is killed anywhere in it, `path` is what it was before. Readers
-// need no lock: rename replaces the file in one step.
+// Promise: when WriteFileAtomically returns, `path` holds the new content and survives a power cut; if it throws, or
+// the process is killed while it runs, `path` holds the old content. Readers need no lock: rename replaces the file in
+// one step.
 //
 // Protocol:
 //   1. open PATH.tmp.PID, new
 //   2. write everything
-//   3. fsync the file: the name must not come before the content
-//   4. rename it to PATH
-//   5. fsync the folder: only then is the new name on the disk. The folder was opened before step 4, because whoever
-//      waits for the file may rename the folder as soon as the file is there. Rank 0 does this with a checkpoint's
-//      folder
-// Large content does not go through the page cache (O_DIRECT). It is written in pieces, and each piece is written
-// while the next is made. To write 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M oflag=direct` takes 0.83 to
-// 0.84 s. With the page cache the same write takes 1.4 to 1.7 s.
-// A process that is killed between 1 and 4 leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
+//   3. fsync the file: the content must be on the disk before the file gets its name
+//   4. rename the file to PATH
+//   5. fsync the folder: only then is the new name on the disk. The folder is opened before step 4, because another
+//      process that waits for the file may rename the folder as soon as the file has its name. Rank 0 renames a
+//      checkpoint's folder in this way
+// Large content does not go through the page cache (O_DIRECT). Such content is written in pieces, and each piece is
+// written while the next piece is made. To write 1.49 GB from a GPU takes 0.80 to 0.86 s; `dd bs=16M oflag=direct`
+// takes 0.83 to 0.84 s. With the page cache the same write takes 1.4 to 1.7 s. A process that is killed between 1 and 4
+// leaves PATH.tmp.PID behind, and RemoveTornWrites() removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/atomic_file_test.cc)
 //   no folder, no permission, disk full, write error -> Error (kCheckpoint) with the path and the

@@ -1,4 +1,5 @@
-// The folder where this user's programs keep data that they can make again.
+// CacheFolder(): gives the folder in which Lockstep keeps data for this user that it can make again
+// (~/.cache/lockstep).
 #pragma once
 
 #include <string>

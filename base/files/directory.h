@@ -1,4 +1,4 @@
-// A folder's entries.
+// Lists the entries of a folder.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// A file that is mapped into memory to be read.
+// MappedFile: maps a file into memory, to read it.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,15 @@
-// A file that replaces another when it is finished. It is for data that can be made again, such as caches.
+// NewFile: writes a new file under a temporary name, which replaces the old file when it is finished. NewFile is for
+// data that can be made again, such as caches.
 //
 // Promise: `path` does not change until Finish() renames the new file to it, so readers find either the whole old file
 // or the whole new file. A file that is not finished is removed. Nothing is synced: after a power cut `path` may hold
 // anything, so its readers need checksums. For data that must survive, use base/files/atomic_file.h.
 //
 // Protocol:
-//   1. make PATH.??????, a new file with a name that nobody else has, which only its owner can read
+//   1. make PATH.??????, a new file with a name that no other process uses. Only the user who owns the file can read it
 //   2. write everything
-//   3. close it, because some file systems only then report what they could not keep
-//   4. rename it to PATH
+//   3. close the file. Some file systems report only at this point that they could not store the content
+//   4. rename the file to PATH
 // A process that is killed between 1 and 4 leaves PATH.?????? behind.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/new_file_test.cc)

@@ -1,4 +1,4 @@
-// Files that are written, with errors that name the path and what to do.
+// OutputFile: writes a file. Its errors name the path and say what to do.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/output_file_test.cc)
 //   no permission, disk full, write error -> Error with the path and the system's reason; when there is no

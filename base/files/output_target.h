@@ -1,9 +1,10 @@
-// Where a user wants a result: a plain file, or something else (a pipe, a device, /dev/stdout).
+// OutputTarget: the place to which a command writes its result. This is a plain file, or something else (a pipe, a
+// device, /dev/stdout).
 //
 // Promise: a plain file is replaced when the new one is whole (base/files/atomic_file.h). If a link leads to the file,
-// the file is replaced and the link stays. Anything that is not a plain file, or that this process has already opened
-// (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to it as they come. The device of a disk is never
-// written to.
+// the file is replaced and the link stays. A target that is not a plain file, or that this process has already opened
+// (/dev/stdout, /dev/fd/5), is never replaced: the bytes are written to the target as they come. Nothing is ever
+// written to the device of a disk.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/files/output_target_test.cc)
 //   no folder, no permission, a folder, a disk, links in a circle -> Error (kCheckpoint), before there is work that

@@ -1,4 +1,5 @@
-// Files and folders that are opened to be read at any place, and that are recognised if they have changed later.
+// ReadableFile: a file that can be read at any place. Its Stamp (size, time of change, inode) shows whether the file
+// has changed since it was opened.
 #pragma once
 
 #include <sys/stat.h>

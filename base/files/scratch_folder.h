@@ -1,5 +1,4 @@
-// ScratchFolder: a folder for temporary files. It lies in memory unless another place is given, and ends with its
-// owner.
+// ScratchFolder: a folder for temporary files. The folder lies in memory unless another place is given.
 //
 // Promise: the folder is removed with its content when its owner ends. If the owner was killed, the next ScratchFolder
 // removes it when it begins.

@@ -1,5 +1,5 @@
-// A tar archive's blocks (POSIX pax(1), 'ustar interchange format'), as tar_index reads and tar_writer writes
-// them.
+// The layout of a tar archive's blocks (POSIX pax(1), 'ustar interchange format'). tar_index.h and tar_writer.h use
+// this header.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,13 @@
-// Tar archives: where the files in one lie.
+// VisitTar(): finds the files in a tar archive, and the place where each file begins.
 //
-// Promise: VisitTar() gives every regular file that Python's tarfile finds, in the archive's order, with its whole
-// name and the place where its bytes begin. It reads these formats: ustar, GNU (long names, sizes of 8 GiB and more in
-// base 256), pax (path and size of a member's own records), and that of Unix's version 7. It skips folders, links,
+// Promise: VisitTar() gives every regular file that Python's tarfile finds, in the archive's order, with its whole name
+// and the place where its bytes begin. It reads these formats: ustar, GNU (long names, sizes of 8 GiB and more in base
+// 256), pax (path and size of a member's own records), and the old format of Unix version 7. It skips folders, links,
 // devices and members of other types, and a pax archive's global header.
 //
 // Invariants:
-//   1. Headers are read, and files are not: one read of 8 KiB or less for each member, two for a long name.
+//   1. VisitTar() reads the headers and not the content of the files: one read of 8 KiB or less for each member, two
+//      reads if the name is long.
 //   2. Every header's checksum is compared, and every member ends within the archive. The archive ends with a block of
 //      zeros, which shows that it was not cut between two members. Bytes after that block are ignored.
 //

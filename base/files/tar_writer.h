@@ -1,10 +1,10 @@
-// TarWriter: files put into a POSIX tar archive (IEEE 1003.1, pax interchange format).
+// TarWriter: writes files into a POSIX tar archive (IEEE 1003.1, pax interchange format).
 //
 // Promise: the bytes depend only on the members' names and contents: time, owner and group are 0, and the mode is
 // 0644. tar, Python's tarfile and data/tar_index read the archive.
 //
-// We do not use libarchive. Only two kinds of block are needed. What libarchive writes into a pax record depends on
-// its version, but a shard that is made again must have the same bytes.
+// We do not use libarchive. We need only two kinds of block. The pax records that libarchive writes depend on
+// libarchive's version, but a shard that is made again must have the same bytes.
 #pragma once
 
 #include <cstddef>

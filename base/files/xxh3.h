@@ -1,4 +1,4 @@
-// XXH3 (64 bits): of a text, and of bytes that come in pieces.
+// Computes the 64-bit hash XXH3 of a text, or of bytes that come in pieces.
 #pragma once
 
 #include <xxhash.h>

@@ -1,7 +1,8 @@
-// Autocast: how this thread rounds the inputs of matrix products and convolutions. LibTorch keeps this state.
+// Autocast: sets how this thread rounds the inputs of matrix products and convolutions. LibTorch keeps this state for
+// each thread.
 //
-// Promise: a state is read and set as a whole, and a guard restores all that it changed. trainer/step/precision.h
-// decides to which precision a run rounds.
+// Promise: the state is read and set as a whole, and a guard restores everything that it changed.
+// trainer/step/precision.h decides to which precision a run rounds.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,5 @@
-// Says whether a CUDA graph is being captured, so that work is recorded and not done.
+// Says whether a CUDA graph is being captured on the current stream. During a capture, work is recorded and not
+// executed.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// For tests: gets the message of an error.
+// For tests: MessageOf() calls a function that must throw an Error, and returns the error's message.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// For tests: files below the test's folder.
+// For tests: writes and reads files below the test's folder.
 #pragma once
 
 #include <gtest/gtest.h>

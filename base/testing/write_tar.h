@@ -1,4 +1,4 @@
-// For tests: tar archives, member by member.
+// For tests: writes tar archives, member by member.
 #pragma once
 
 #include <string>

@@ -1,47 +1,48 @@
 // Reducer: sums the gradients of all ranks while backward is still running.
 //
-// Promise: after Wait(), and until ReleaseGradients(), every parameter's gradient, and scalars(), hold the sum over
-// all ranks of what each rank accumulated since Begin(). The bits are the same on every rank. With `shard`, when the
-// layout is settled, a rank holds only its part of that sum: the gradients of its shards().
+// Promise: after Wait(), and until ReleaseGradients(), every parameter's gradient holds the sum over all ranks of the
+// gradients that each rank accumulated since Begin(). scalars() holds the sums of the scalars over all ranks. The bits
+// are the same on every rank. With `shard`, after SettleLayout(), a rank holds only its part of the sums: the gradients
+// of its shards().
 //
 // Invariants:
 //   1. Every parameter's .grad is a view into a flat bucket, from construction on.
 //   2. Buckets are filled in the order in which gradients arrive. At first this is assumed to be the reverse order of
-//      the parameters. From SettleLayout() on it is the order that was seen. The first bucket takes up to
-//      first_bucket_bytes, the others up to bucket_bytes. A parameter that is larger gets a bucket of its own. Each
-//      dtype has its own buckets.
+//      the parameters. From SettleLayout() on it is the order in which the gradients arrived. The first bucket takes up
+//      to first_bucket_bytes, the others up to bucket_bytes. A larger parameter gets a bucket of its own. Each dtype
+//      has its own buckets.
 //   3. Buckets are reduced in the same order on every rank: the reduction of bucket i starts only after that of bucket
 //      i - 1.
-//   4. scalars() lies in bucket 0, so it travels with the first collective of the step and costs
-//      none; only with `shard` or `reduce_dtype` it has a collective of its own, in float32.
+//   4. scalars() lies in bucket 0, so it travels with the first collective of the step and needs no collective of its
+//      own. Only with `shard` or `reduce_dtype` it has a separate collective, in float32.
 //   5. A bucket has as many equal slices as there are ranks, and slice i is rank i's shard. A value that is computed
-//      from all gradients, like their norm, is computed slice by slice in the same order with and without `shard`.
-//      Both therefore give the same bits if the communicator's ReduceScatterSum gives the bits of its AllReduceSum
-//      (MPI's does).
-//   6. Nothing waits for the device, so a step can be captured in a CUDA graph.
+//      from all gradients, like their norm, is computed slice by slice in the same order with and without `shard`. A
+//      step with `shard` therefore gives the same bits as a step without it, if the communicator's ReduceScatterSum
+//      gives the same bits as its AllReduceSum (this is true for MPI).
+//   6. The host never waits for the device, so a step can be captured in a CUDA graph.
 //   7. If an operation wrote a gradient itself in the last step, this step does not set that gradient to zero but
 //      overwrites it (base/tensor/gradient_memory.h).
-//   8. With one rank, the gradients of a bucket take no memory between ReleaseGradients() and the first of them in the
-//      next step, so forward's activations can use that memory. Only bucket 0 keeps its memory, and the memory for
-//      reduce_dtype stays.
+//   8. With one rank, the gradients of a bucket take no memory between ReleaseGradients() and the next step's first
+//      gradient of the bucket, so forward's activations can use that memory. Only bucket 0 keeps its memory, and the
+//      memory for reduce_dtype stays.
 //
 // A step, in order:
 //   1. Begin(): gradients and scalars count as zero
-//   2. forward and backward of each micro-batch but the last: gradients add up locally
-//   3. scalars() gets its values
+//   2. forward and backward of each micro-batch except the last: gradients add up locally
+//   3. the caller writes the scalars to scalars()
 //   4. ReduceDuringBackward(), then the last backward: the hook of each AccumulateGrad counts down its bucket, and a
 //      full bucket goes to the communicator. A rank that has no last micro-batch calls ReduceNow() instead
-//   5. Finish(): sends what has not been sent
-//   6. Wait(): waits for the collectives that are running (on a GPU the current stream waits, and not the host). In
-//      the first step SettleLayout() follows when every rank is known to have come this far
+//   5. Finish(): sends the buckets that have not been sent yet
+//   6. Wait(): waits for the collectives that are running (on a GPU the current stream waits, and not the host). In the
+//      first step the caller then calls SettleLayout(), as soon as it knows that every rank has come this far
 //   7. Norm(), if the decision about the update needs it
-//   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of
-//      buckets that are kStageBytes together, or kMostStageBuckets. If the update does not depend on all gradients,
-//      the updates of the first stages overlap with the collectives of the last ones, which begin when no backward is
-//      left to overlap with them
+//   8. for each stage: Wait(stage), the update of shards(stage), GatherParameters(stage). A stage is a group of buckets
+//      that are kStageBytes together, or kMostStageBuckets. If the update does not depend on all gradients, the updates
+//      of the first stages overlap with the collectives of the last stages. (These collectives begin at the end of
+//      backward, so they cannot overlap with backward)
 //   9. ReleaseGradients()
-//  10. WaitForParameters(): with `shard` every rank gets the others' updates; the collectives run while the caller
-//      prepares the next step
+//  10. WaitForParameters(): with `shard`, waits until this rank has the weights that the other ranks have updated.
+//      These collectives run while the caller prepares the next step
 // A rank that cannot go on with the step calls GiveUp(), so that no other rank waits for it.
 //
 // what can fail -> what the caller sees -> the test that shows it (comm/reduce/reducer_test.cc)

@@ -1,4 +1,5 @@
-// What a test that is linked with mpi_test_main.cc runs on: some ranks, and, if each rank has a GPU, those GPUs.
+// For tests that are linked with mpi_test_main.cc: the ranks on which a test runs, and, if each rank has a GPU, these
+// GPUs.
 #pragma once
 
 #include <ATen/core/Tensor.h>

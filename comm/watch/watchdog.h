@@ -1,28 +1,30 @@
 // Watchdog: makes sure that a job of ranks never hangs silently.
 //
 // Promise: if a rank dies or stops, if ranks make different collectives, or if a collective does not end in time, the
-// run ends on every rank within seconds of the limit. One line names the rank, the collective and its parameters. Each
-// rank's flight record holds that line, too, and the processes end with status 5. While all goes well, this costs one
-// message from each rank twice a second.
+// run ends on every rank within seconds of the limit. One line, the verdict, names the rank, the collective and its
+// parameters. Each rank's flight record holds that line, too, and the processes end with status 5. While no fault
+// happens, the watchdog costs one message from each rank twice a second.
 //
 // How:
 //   1. Each rank's watchdog is a thread with one socket to rank 0, the hub (a Unix socket on one machine, TCP between
-//      several). It depends on nothing that hangs with a collective. Another thread asks the driver, ten times a
-//      second, what is done on the GPU.
-//   2. Twice a second each rank tells the hub how far its channels are, and the hub tells each rank that it lives. If
-//      a connection closes, the rank is dead. If a rank is silent, it is stopped.
-//   3. At every 1024th collective the hub compares the chains (comm/flight_recorder.h), so it finds ranks that went
-//      different ways even if nothing hangs.
+//      several). This thread depends on nothing that can hang with a collective. Another thread asks the driver, ten
+//      times a second, which collectives are done on the GPU.
+//   2. Twice a second each rank tells the hub how many collectives it has made and finished, and the hub tells each
+//      rank that the hub is alive. If a connection closes, its rank is dead. If a rank sends nothing for too long, its
+//      process counts as stopped.
+//   3. At every 1024th collective the hub compares the chains (comm/flight_recorder.h), so it finds ranks that made
+//      different collectives even if nothing hangs.
 //   4. If a collective is late, failed, or different, the hub asks every rank for its record and compares the records
 //      (comm/watch/flight_story.h).
-//   5. The hub prints the verdict and sends it to all ranks; each rank keeps it and ends. If the hub itself is lost,
-//      its deputy prints the verdict, and the other living ranks do so two seconds later. The deputy is rank 1, or the
-//      first rank on another machine than the hub's.
-// A rank that ends with an error of its own tells the others, which then end without a message.
+//   5. The hub prints the verdict and sends it to all ranks. Each rank writes the verdict to its flight record and
+//      ends. If the hub itself is lost, its deputy prints the verdict, and if the deputy is lost, too, the other living
+//      ranks print it two seconds later. The deputy is rank 1, or the first rank on another machine than the hub's.
+// A rank that ends with an error of its own tells the other ranks, which then end without a message.
 //
-// The watchdog also handles SIGTERM, which mpirun sends to all ranks as soon as one rank has died. If the process has
-// a use for the signal (`take_term`), it goes on, and the sender of the signal ends it if necessary. Otherwise it ends
-// in the usual way, but half a second later, so that the verdict is not lost.
+// The watchdog also handles SIGTERM, which mpirun sends to all ranks as soon as one rank has died. If `take_term` says
+// that the process uses the signal itself (as a request to stop), the process goes on, and the sender of the signal
+// kills the process if necessary. Otherwise the process ends by the signal, but half a second later, so that the
+// verdict is not lost.
 //
 // what can fail -> what the user sees -> the test that shows it (tests/fault_test.py)
 //   a rank is killed -> "rank 1 died: ..." -> test_a_rank_that_is_killed

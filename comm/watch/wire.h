@@ -1,7 +1,8 @@
-// The wire between watchdogs: addresses, and messages with their length before them on a socket.
+// The connections between watchdogs: the addresses of the sockets, and the messages. On a socket, each message is
+// preceded by its length.
 //
-// No call throws, and none waits longer than its deadline: who does not answer is silent, which is what a watchdog
-// looks for. The sockets do not block; a deadline is a time of Now().
+// No call throws, and no call waits longer than its deadline. A rank that does not answer in time counts as silent, and
+// the watchdog reacts to that. The sockets do not block. A deadline is a time on the clock of Now().
 #pragma once
 
 #include <netinet/in.h>

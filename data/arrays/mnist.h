@@ -1,4 +1,4 @@
-// MNIST's files: images and labels as the idx format has them.
+// Reads MNIST's files: images and labels in the idx format.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/mnist_test.cc)
 //   a file that is missing, empty, truncated or of another kind -> Error (kData) with path

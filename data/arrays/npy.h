@@ -1,4 +1,4 @@
-// Arrays that NumPy saved.
+// Reads arrays from NumPy's .npy files.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/npy_test.cc)
 //   a file that is missing, empty or truncated; an array of another type, order or shape; fewer or more

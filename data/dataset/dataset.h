@@ -1,8 +1,9 @@
-// Dataset: samples that are read by their number, whatever they are stored in.
+// Dataset: the interface through which training reads samples by their number. Each format of data implements it.
 //
-// Promise: size() and spec() never change. Many threads may call Read() at once, and it gives the same bytes for the
-// same index and epoch every time. A reader of a format checks a whole file when it opens it, so a bad row is an error
-// at the start and not in the middle of a night. Images are checked when they are read (data/images/image_dataset.h).
+// Promise: size() and spec() never change. Many threads may call Read() at once. Read() gives the same bytes every time
+// for the same index and epoch. A reader of a format checks the whole file when it opens the file, so a bad row is an
+// error at the start of training and not hours later. Images are an exception: an image is checked when it is read
+// (data/images/image_dataset.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

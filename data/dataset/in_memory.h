@@ -1,4 +1,4 @@
-// Parts that the readers of small formats share: they read whole files, and keep a data set in memory.
+// Functions that the readers of small formats share: they read a whole file, and keep a data set in memory.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Finds the number of classes from the labels: the classes are the greatest label and all below it.
+// Finds the number of classes from the labels: it is the greatest label plus one.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,18 +1,18 @@
-// A pseudo-random order of n things, computed index by index.
+// Permutation: a pseudo-random order of n samples, computed index by index.
 //
-// Promise: for every seed and round, position -> index is a bijection of [0, n), and Of(position)
-// costs O(1) time and the object O(1) memory, also for n = 10^12.
+// Promise: for every seed and round, position -> index is a bijection of [0, n). Of(position) takes O(1) time, and the
+// object takes O(1) memory, also for n = 10^12.
 //
-// Invariant: the order depends on (seed, round, n) alone; not on the machine, the number of ranks
-// or the order in which positions are asked for. Changing this file's arithmetic changes every
-// run's sample order, so the test holds examples of it.
+// Invariant: the order depends on (seed, round, n) alone. It does not depend on the machine, the number of ranks or the
+// order of the calls of Of(). If this file's arithmetic changes, the order of samples changes in every run. The test
+// therefore compares the order with stored examples.
 //
-// How: an alternating Feistel network permutes [0, 2^b), b = bits needed for n - 1. The b bits are
-// split into a left and a right part of b/2 bits each (the left one gets the odd bit); every round
-// xors one part with a keyed hash of the other, which can be undone, so each round and the whole
-// are bijections. Where an output lies outside [0, n), it is permuted again until it lies inside
-// (cycle walking: Black and Rogaway, 'Ciphers with arbitrary finite domains', CT-RSA 2002); since
-// 2^b < 2n, that takes less than two turns on average.
+// How: an alternating Feistel network permutes [0, 2^b), where b is the number of bits of n - 1. The b bits are split
+// into a left and a right part of b/2 bits each (if b is odd, the left part has one bit more). Every round of the
+// network xors one part with a keyed hash of the other part. This can be undone, so each round and the whole network
+// are bijections. If an output lies outside [0, n), it is permuted again until it lies inside (cycle walking: Black and
+// Rogaway, 'Ciphers with arbitrary finite domains', CT-RSA 2002); because 2^b < 2n, this takes less than two
+// permutations on average.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   n < 1, or a position outside [0, n) -> undefined; callers check -> (none)

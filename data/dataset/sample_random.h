@@ -1,4 +1,5 @@
-// SampleRandom: random numbers that depend only on the sample.
+// SampleRandom: draws random numbers for a sample. The numbers depend only on the seed, the epoch and the sample's
+// index.
 #pragma once
 
 #include <cstdint>

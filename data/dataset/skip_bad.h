@@ -1,8 +1,8 @@
 // SkipBad: a data set that replaces each sample that cannot be read with another sample.
 //
-// Promise: which sample replaces which depends only on the seed, the epoch and the index, and the replacement is a
-// sample of this data set. Each bad sample is reported once. If there are more than `limit` of them, Read() throws;
-// samples that were only read ahead count, too.
+// Promise: the choice of the replacement depends only on the seed, the epoch and the index, and the replacement is a
+// sample of this data set. Each bad sample is reported once. If there are more than `limit` bad samples, Read() throws.
+// Bad samples that were read ahead but not yet used count, too.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/dataset/skip_bad_test.cc)
 //   more than `limit` samples are bad, or every one that was tried -> Error (kData) with the last one's

@@ -1,4 +1,4 @@
-// Synthetic samples, for measuring.
+// Makes synthetic samples, for benchmarks.
 #pragma once
 
 #include <cstdint>

@@ -1,22 +1,24 @@
-// Augment: the random changes to a sample of pixels in training. Loaders draw the random numbers, and the device
-// applies the changes (trainer/ops/pixels/augment_pixels.h).
+// Augment: draws the random changes that training makes to a sample of pixels. The loader threads draw the random
+// numbers, and the device makes the changes (trainer/ops/pixels/augment_pixels.h).
 //
-// Promise: draws depend only on seed, epoch, sample and options, not on which thread draws them or when. They are
-// independent of the numbers from which the sample's crop is drawn.
+// Promise: the random numbers depend only on seed, epoch, sample and options, and not on the thread that draws them or
+// on the time. They are independent of the random numbers that choose the sample's crop.
 //
 // Invariants:
-//   1. Colours, as torchvision's ColorJitter draws them: the four operations' order uniformly from
-//      all 24, each factor uniformly from its range. An operation without a range does nothing.
-//   2. Mixup (Zhang et al. 2018): the box is the whole image, a sample's share of it is drawn from
-//      Beta(a, a).
-//   3. CutMix (Yun et al. 2019), as torchvision's CutMix draws it: the area of the box is 1 - Beta(a, a) of the image.
-//      The middle of the box is any pixel, and the part outside of the image is cut off. Inside the box the sample has
-//      no share. In the loss its share is the part of its area that is left, in whole pixels.
-//   4. With both, each is taken half of the time.
+//   1. Colours are drawn in the way of torchvision's ColorJitter. The order of the four operations is drawn uniformly
+//      from all 24 orders, and each operation's factor uniformly from its range. An operation without a range does
+//      nothing.
+//   2. Mixup (Zhang et al. 2018) mixes two samples in a box that is the whole image. The first sample's share is drawn
+//      from Beta(a, a).
+//   3. CutMix (Yun et al. 2019) replaces a box of a sample by the same box of another sample. It draws the box in the
+//      way of torchvision's CutMix: the area of the box is 1 - Beta(a, a) of the image. The middle of the box is any
+//      pixel, and the part of the box outside the image is cut off. In the loss, the sample's share is the part of its
+//      area that is not replaced, in whole pixels.
+//   4. If both Mixup and CutMix are set, each of them is used half of the time.
 //
 // A micro-batch uses the mixture of its first sample for all samples. Each sample is mixed with the one before it, and
-// the first with the last. Which samples are mixed therefore depends on how many ranks and micro-batches share a step;
-// nothing else does.
+// the first with the last. Which samples are mixed therefore depends on the number of ranks and of micro-batches in a
+// step. Nothing else in a run's samples depends on these numbers.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/augment_test.cc)
 //   Beta's parameter is so small that a share is below what a double holds -> 0 or 1, never NaN

@@ -1,15 +1,15 @@
-// DeviceFeed: a loader's micro-batches on the device that trains.
+// DeviceFeed: brings a loader's micro-batches to the device that trains.
 //
-// Promise: Next() returns the loader's micro-batches in order. On a GPU the feed copies each micro-batch on its own
-// stream while the GPU computes on the one before. The host waits only for the loader.
+// Promise: Next() returns the loader's micro-batches in order. On a GPU the feed copies a micro-batch on a separate
+// stream while the GPU computes with the previous micro-batch. The host waits only for the loader.
 //
 // Invariants:
-//   1. On the CPU a batch is the loader's slot itself; nothing is copied.
-//   2. On a GPU there are two device slots, allocated at construction. On the device, the copy into a slot waits for
-//      the work that was queued when Next() took back the slot's last batch. The stream of that work waits, on the
-//      device, for the copy.
-//   3. A loader slot is returned together with a wait for its copy. A loader thread waits before it writes to the slot
-//      again.
+//   1. On the CPU the model reads a micro-batch from the loader's slot, and nothing is copied.
+//   2. On a GPU there are two slots in device memory, allocated in the constructor. Next() takes back the slot of an
+//      earlier micro-batch. The copy into this slot waits, on the device, for the work that was queued by then, and the
+//      stream of that work waits, on the device, for the copy.
+//   3. The feed gives a loader slot back together with the event of its copy. A loader thread waits for this event
+//      before it writes to the slot again.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the loader throws -> Next() or Prefetch() throws the same -> data/feed/loader_test.cc

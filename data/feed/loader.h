@@ -1,24 +1,26 @@
-// Loader: a sampler's micro-batches, read ahead by threads into a ring of fixed slots.
+// Loader: reads a sampler's micro-batches ahead of training, with threads that fill a ring of fixed slots.
 //
-// Promise: Next() returns the sampler's micro-batches in the sampler's order; their content does
-// not depend on the number of threads nor on when a thread runs.
+// Promise: Next() returns the sampler's micro-batches in the sampler's order; the content of a micro-batch does not
+// depend on the number of threads nor on when a thread runs.
 //
 // Invariants:
-//   1. Ticket t (the t-th micro-batch) lives in slot t % slots. Tickets are opened in order, together with the
-//      sampler's micro-batch, under one lock. A ticket is opened when the tickets before it need no more threads, so
-//      there may be more threads than slots.
-//   2. A slot goes free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened only after ticket
-//      t - slots was released. The samples of an open slot are given to threads in order, some at a time. The slot is
-//      ready when the last sample is written.
+//   1. Ticket t stands for the t-th micro-batch, which is made in slot t % slots. A thread that opens a ticket takes
+//      the next micro-batch from the sampler, under one lock, so tickets are opened in order. A ticket is opened when
+//      all samples of the tickets before it have been given to threads, so there may be more threads than slots.
+//   2. The states of a slot are free -> open -> ready -> lent (by Next) -> free (by Release). Ticket t is opened only
+//      after ticket t - slots was released. The samples of an open slot are given to threads in order, some at a time.
+//      The slot is ready when the last sample is written.
 //   3. All slots are allocated in the constructor, pinned if asked for. Nothing is allocated later except the
 //      sampler's index lists.
 //   4. With no threads Next() itself fills the slot.
-//   5. The first working_ threads take work, and the others are parked. Next() tunes the number working_
-//      (thread_tuner.h), from what was read and how long training waited since the last tuning.
+//   5. The first working_ threads take work, and the other threads sleep. Next() tunes the number working_
+//      (thread_tuner.h), from the number of samples that were read and the time that training waited since the last
+//      tuning.
 //
-// Lockstep does not read files ahead of the threads that decode them. From a cold page cache on a virtual disk two
-// threads on two cores gave 0.72 of the images a second that a warm cache gives. They gave 0.75 when the system was
-// told 8 or 32 files ahead what to read. Eight threads gave 0.86, and the tuning finds this number of threads.
+// Lockstep does not read files ahead of the threads that decode them. We measured this on two cores with a cold page
+// cache on a virtual disk. Two threads gave 0.72 of the images a second that they give with a warm cache. With
+// readahead of 8 or 32 files two threads gave 0.75. Eight threads without readahead gave 0.86, and the tuning finds
+// this number of threads.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/feed/loader_test.cc)
 //   Dataset::Read throws in a thread -> Next() throws it in the place of that micro-batch; where

@@ -1,8 +1,8 @@
-// Normalized: the pixels of another data set, converted to the numbers that the model gets.
+// Normalized: a data set that converts the pixels of another data set to the numbers that the model gets.
 //
 // Promise: number = pixel * scale[channel] + shift[channel], in float32, rounded after each operation. This is for
-// training on CPUs: the loader threads convert the pixels while they are in their cache, so the training thread need
-// not stop for it.
+// training on CPUs: the loader threads convert the pixels while the pixels are in the CPU's cache, so the training
+// thread does not spend time on this.
 #pragma once
 
 #include <cstdint>

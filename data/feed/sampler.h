@@ -1,9 +1,9 @@
-// Chooses the samples that this rank trains on, step by step, without end.
+// Sampler: chooses the samples on which this rank trains, micro-batch by micro-batch, for any number of epochs.
 //
 // Promise: over all ranks, every epoch takes each of `samples` samples exactly once, in an order that differs from
 // epoch to epoch. (With LastBatch::kDrop it takes each of the first steps_per_epoch * global_batch positions of the
-// epoch's order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation. Only
-// the rank that takes each sample depends on them.
+// epoch's order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation. Only the
+// assignment of these samples to ranks depends on them.
 //
 // Invariants:
 //   1. Epoch e's order is Permutation(samples, seed, e); without shuffling it is 0, 1, 2, ...
@@ -13,8 +13,8 @@
 //      [n * j / pieces, n * (j + 1) / pieces). Micro-batch m of rank r is piece m * ranks + r. A
 //      piece of a short last batch may be empty.
 //   4. Every rank makes the same number of steps and micro-batches.
-//   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start
-//      returns; both are O(micro-batch), and no memory grows with `samples`.
+//   5. Next() after Seek(s) returns what the (s * accumulation + 1)th Next() from the start returns. Seek() and Next()
+//      take O(micro-batch) time, and no memory grows with `samples`.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   no samples, or a batch or world that leaves no step or no piece for someone -> Error (kUsage)

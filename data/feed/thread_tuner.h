@@ -1,9 +1,10 @@
-// ThreadTuner: decides how many threads of a loader work, from what the last ones achieved.
+// ThreadTuner: decides how many threads of a loader work, from the images a second that earlier numbers of threads
+// achieved.
 //
 // Promise: if training waits for samples although every thread is busy, the tuner tries more threads, up to `most`.
 // This helps if the threads wait for a disk, because a waiting thread leaves its core to other threads. If a trial
-// brings less than kWorthwhile, the tuner takes it back and does not try again for kPatience windows. If nobody waits
-// and threads idle, the tuner stops one thread.
+// gains less than kWorthwhile, the tuner goes back to the number of threads before and does not try again for kPatience
+// windows. If training does not wait and threads are idle, the tuner stops one thread.
 //
 // Tests: data/feed/thread_tuner_test.cc, against machines with few cores, slow disks and slow models.
 #pragma once

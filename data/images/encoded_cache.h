@@ -1,4 +1,4 @@
-// A source of images that keeps the bytes of loaded files in memory, up to a budget.
+// KeepEncoded(): wraps a source of images so that the bytes of loaded files stay in memory, up to a budget.
 #pragma once
 
 #include <memory>

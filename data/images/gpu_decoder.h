@@ -1,33 +1,33 @@
-// GpuDecoder: decodes many JPEG files at once on a GPU, and cuts them to one size (nvJPEG).
+// GpuDecoder: decodes many JPEG files at once on a GPU, with nvJPEG, and crops and resizes them to one size.
 //
 // Promise: the result for a file depends on the file, the box, the GPU and the version of nvJPEG, and not on the other
-// files. The decoder leaves files that nvJPEG does not take to the caller.
+// files. If nvJPEG cannot decode a file, the caller must decode it.
 //
 // Invariants:
-//   1. A decoder is used by one thread, on a stream of its own. Cut() returns when the pixels are in the
-//      host's memory; the thread sleeps meanwhile.
-//   2. Memory on the GPU is that of PyTorch's allocator, and only grows: 256 MiB of pixels at most, the
-//      results, and what nvJPEG takes.
+//   1. One thread uses a decoder, on a separate stream. Cut() returns when the pixels are in the host's memory, and the
+//      thread sleeps until then.
+//   2. The decoder takes memory on the GPU from PyTorch's allocator, and this memory only grows. The memory consists of
+//      256 MiB for pixels at most, the results, and nvJPEG's own memory.
 //
 // Protocol: nvJPEG decodes whole files, including Huffman codes. A kernel cuts and resizes them
-// (data/images/resize_on_gpu.h), and one copy brings the results to the host. From there on they are treated as if a
-// CPU core had made them, so caches, bad samples and resuming work in the same way. The way to the host and back takes
-// 300 KB of PCIe for an image of 224 x 224. The decoder's CUDA stream has a high priority, so that its kernels do not
-// wait for training kernels.
+// (data/images/resize_on_gpu.h), and one copy brings the results to the host. The code that uses the results treats
+// them as if a CPU core had decoded the files, so caches, bad samples and resuming work in the same way. For an image
+// of 224 x 224, the copies to the host and back transfer 300 KB over PCIe. The decoder's CUDA stream has a high
+// priority, so that its kernels do not wait for training kernels.
 //
-// An H200 decodes 11,000 files a second (500 x 375 pixels in 62 KiB), with 128 at once for each of two threads. A file
-// keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. An H200 with two cores trains ResNet-50
-// on 3,993 images a second, and decoding takes 16 % of the GPU's time. It trains on 4,743 images a second if 14 cores
-// decode, and on 1,998 if two cores decode.
+// An H200 decodes 11,000 files a second (500 x 375 pixels in 62 KiB) for two threads, with 128 files at once for each
+// thread. A file keeps the GPU busy for 80 us; a core takes 900 us to decode and resize it. An H200 with two cores
+// trains ResNet-50 on 3,993 images a second, and decoding takes 16 % of the GPU's time. It trains on 4,743 images a
+// second if 14 cores decode, and on 1,998 if two cores decode.
 //
-// The JPEG engines of an H100 and similar GPUs are not used. Alone they decode 24,000 files a second for two threads.
-// But nvJPEG adds kernels for each file, on separate streams, and each of these waits for the training kernels.
-// ResNet-50 reached only 4,040 images a second with waits of 14 %, and beside kernels of 400 us the engines stood
-// still. They also noticed damage in only 2 of 550 damaged files, where this decoder notices it in 115 and libjpeg in
-// 129.
+// The decoder does not use the JPEG engines of an H100 and similar GPUs. If the GPU does not train, these engines
+// decode 24,000 files a second for two threads. But nvJPEG also starts kernels for each file, on separate streams, and
+// each of these kernels waits for the training kernels. ResNet-50 reached only 4,040 images a second and waited 14 % of
+// the time, and beside training kernels of 400 us the engines stood still. The engines also noticed damage in only 2 of
+// 550 damaged files. This decoder notices damage in 115 of these files, and libjpeg in 129.
 //
-// Some pixels differ from ImageDecoder's by a grey level (because of the inverse DCT). They also differ where
-// ImageDecoder reduces the image before the resize.
+// Some pixels differ from ImageDecoder's by a grey level (because of the inverse DCT). If ImageDecoder reduces the
+// image while it decodes, more pixels differ.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/gpu/gpu_decoder_test.cc)
 //   no GPU, no nvJPEG -> Unavailable() says why, the constructor throws Error (kUsage)

@@ -1,4 +1,4 @@
-// Images in memory: decoders make them, and the resizer reads them.
+// The types of images in memory. Decoders make such images, and the resizer reads them.
 #pragma once
 
 #include <cstddef>

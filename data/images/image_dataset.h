@@ -1,11 +1,12 @@
-// Images as samples: JPEG and PNG files, decoded and cut to one size.
+// A data set of JPEG and PNG files. Read() decodes an image, crops it and resizes it to the size of all samples.
 //
-// Promise: what Read() gives depends only on the file, the seed, the epoch and the sample's number. It does not depend
-// on the thread or on what is kept in memory.
+// Promise: the result of Read() depends only on the file, the seed, the epoch and the sample's number. It does not
+// depend on the thread or on which images the cache holds.
 //
 // In training each epoch uses another part of the image (RandomCrop in data/images/crop.h), mirrored half of the time.
-// Plain() uses the middle. Read() decodes only the part that it needs and resizes it with antialiasing. With
-// ImageCache::kDecoded it decodes the whole image at its own size, whether the image is kept or not.
+// The data set that Plain() returns (for validation) uses the middle. Read() decodes only the part of the image that it
+// needs, and resizes this part with antialiasing. With ImageCache::kDecoded, Read() decodes the whole image at its own
+// size, also if the cache has no room for the image.
 //
 // Each thread keeps the objects that it needs to decode (data/images/image_decoder.h, data/images/resize.h). With
 // ImageOptions::gpu a GPU's decoder decodes the files that it takes, many at once (data/images/gpu_decoder.h). The

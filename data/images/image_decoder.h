@@ -1,35 +1,37 @@
-// ImageDecoder: a JPEG or PNG file in memory -> the RGB pixels that a resize of a part of it needs.
+// ImageDecoder: decodes a JPEG or PNG file in memory to RGB pixels. It decodes only the pixels that are needed to
+// resize a part (box) of the image.
 //
-// Promise: Part.pixels hold, around Part.box, every pixel that a triangle filter may read (with a
-// support of max(1, box / output) pixels on each side, as far as the image goes), one byte for each
-// of R, G and B. At full resolution they equal those of a decode of the whole file, bit for bit.
+// Promise: Part.pixels hold Part.box and every pixel around it that a triangle filter may read (with a support of
+// max(1, box / output) pixels on each side, as far as the image goes), with one byte for each of R, G and B. At full
+// resolution these pixels equal those of a decode of the whole file, bit for bit.
 //
 // Invariants:
 //   1. The decoder keeps nothing from one file to the next except memory. It does not keep the tables of a JPEG
 //      either, which libjpeg itself would pass on to a file that lacks its own.
 //   2. Memory for pixels only grows. Nothing else is allocated except what libjpeg and libpng need.
-//   3. A JPEG is decoded to the last row that is needed, so damage below that row is not seen. The data above or
-//      beside the box are parsed, and damage there is an error. A progressive JPEG and a PNG are read whole. Damage is
-//      also not seen if it leaves as many bits as the decoder takes: libjpeg's quick path for sequential files
+//   3. A JPEG is decoded to the last row that is needed, so damage below that row is not seen. The data above or beside
+//      the box are parsed, and damage there is an error. A progressive JPEG and a PNG are read whole. Damage is also
+//      not seen if the damaged data still have enough bits for the decoder: libjpeg's quick path for sequential files
 //      silently treats a bad Huffman code as the end of a block.
 //   4. Pixels lie as they are stored: data/images/orientation.h turns them. Gamma and colour profiles are ignored.
 //
 // Protocol, JPEG:
 //   1. Open() reads the markers up to the first scan.
-//   2. Decode() takes the largest reduction of 1, 2, 4 and 8 (the inverse DCT's own, for which
-//      there is SIMD code) at which the box still has the output's width and height, so that the
-//      output's detail is there.
-//   3. Columns: whole MCUs around the box, the support and a margin. Chroma is interpolated between
-//      columns, so the outermost column of a crop is not what it is in the whole image.
-//   4. Rows above are skipped (parsed, not transformed), the rows of the box and the support are
-//      read, the rest is abandoned.
+//   2. Decode() takes the largest reduction of 1, 2, 4 and 8 (the inverse DCT's own, for which there is SIMD code) at
+//      which the box still has at least the output's width and height, so that no detail of the output is lost.
+//   3. Decode() decodes these columns: whole MCUs around the box and the support, and a margin. The margin is needed
+//      because chroma is interpolated between columns, so the outermost column of a crop differs from the same column
+//      of the whole image.
+//   4. Decode() skips the rows above (it parses but does not transform them), reads the rows of the box and the
+//      support, and does not read the rows below.
 //
-// Upsampling is 'fancy' and the inverse DCT is the accurate one. JDCT_IFAST makes crops 2 % faster and changes a
-// resized 224 x 224 image by 0.9 grey levels on average. Plain upsampling makes them 3 % faster and changes 1.0 levels
-// (18 at most). Both together give 5 % and 1.4 levels. One core of an AVX-512 Xeon decodes 1,180 whole files a second
-// (500 x 375 pixels in 62 KiB at 4:2:0), 1,540 of RandomResizedCrop's boxes for 224 x 224, and 1,440 whole files for
-// 100 x 100. Huffman codes take 70 % of the time. They are always decoded from the file's beginning to the last row
-// that is needed, even if only some columns are needed or the image is reduced.
+// Upsampling is 'fancy' and the inverse DCT is the accurate one. The fast inverse DCT (JDCT_IFAST) would make crops 2 %
+// faster and change a resized 224 x 224 image by 0.9 grey levels on average. Plain upsampling would make crops 3 %
+// faster and change the image by 1.0 levels (18 at most). Both together would make crops 5 % faster and change the
+// image by 1.4 levels. One core of an AVX-512 Xeon decodes 1,180 whole files a second (500 x 375 pixels in 62 KiB at
+// 4:2:0), 1,540 of RandomResizedCrop's boxes for 224 x 224, and 1,440 whole files for 100 x 100. Huffman codes take 70
+// % of the time. Huffman codes are always decoded from the file's beginning to the last row that is needed, even if
+// only some columns are needed or the image is reduced.
 //
 // Colours: grey is repeated in R, G and B. CMYK and YCCK are read as Adobe writes them, inverted, with or without
 // Adobe's marker, and multiplied: R = C K / 255 (PIL does both).
@@ -39,8 +41,8 @@
 // with the rest of the data. Other warnings are not errors: bytes between segments, unknown JFIF versions and Adobe
 // transforms, wrong spectral bounds in a sequential file. Bytes after the image are ignored.
 //
-// Protocol, PNG: the whole file is decoded, and its checksums are compared. A palette and grey become RGB. Of 16 bits
-// the upper 8 are kept, transparency is dropped, and the colours stay as stored (as PIL does).
+// Protocol, PNG: the whole file is decoded, and its checksums are compared. A palette and grey become RGB. Samples of
+// 16 bits keep their upper 8 bits, transparency is dropped, and the colours stay as stored (as in PIL).
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
 //   an empty file, another format, no pixels, more than kMaxPixels -> Open() throws, one clear line

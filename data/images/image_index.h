@@ -1,15 +1,15 @@
-// ImageIndex: which images there are, and their order. It lies in memory or in a file that is mapped.
+// ImageIndex: the list of a data set's images, in order. It lies in memory or in a file that is mapped.
 //
-// Promise: an index from a file equals the index from the columns that were written to the file. A sample takes the
-// bytes of its name and 8 more; in shards it takes 16 to 20 bytes in addition.
+// Promise: an index from a file equals the index from the columns that were written to the file. In the index a sample
+// takes as many bytes as its name has, and 8 more. A sample in a shard takes another 16 to 20 bytes.
 //
 // Invariants:
 //   1. Samples of one class lie together. Classes are in the order of their names, and so are the samples of a class
 //      (by folders, as std::filesystem::path compares). Samples without a label come last. Samples that have their
 //      label from a .cls member (kNumberedShards) are in the order of the shards and archives.
-//   2. A file has a header, facts (what was listed, with stamps to compare) and content. The two checksums (XXH3)
-//      cover all of it. content_hash() depends only on the images' names and places, and not on times or on where the
-//      images are mounted.
+//   2. A file has a header, facts (what was listed, with stamps to compare) and content. Two checksums (XXH3) cover the
+//      whole file. content_hash() depends only on the images' names and their places in folders or shards. It does not
+//      depend on times, or on the path below which the data set is mounted.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
 //   bytes of another version, cut short, changed anywhere -> FromFile() returns nothing

@@ -1,4 +1,4 @@
-// ImageList: an index in the form that a run uses, with its classes in the order of their labels.
+// ImageList: gives a run the images of an index by their number, with the labels of the run's classes.
 #pragma once
 
 #include <cstdint>

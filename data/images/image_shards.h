@@ -1,20 +1,21 @@
-// Image shards: JPEG and PNG files in tar archives.
+// Reads image shards: JPEG and PNG files in tar archives.
 //
 // Promise: all shards together follow one of two conventions.
-//   kShards: a member's first folder is its class, as in a folder of images. Samples have the order that they would
-//   have there, by classes and names, whichever shard they lie in. A name that is in two shards is two samples.
+//   kShards: a member's first folder is its class, as in a folder of images. Samples have the same order as in a
+//     folder of images, by classes and names, whichever shard they lie in. If a name is in two shards, it is two
+//     samples.
 //   kNumberedShards (WebDataset): 000123.jpg is a sample, and 000123.cls holds its class as a decimal number in text.
-//   The .cls member lies in the same shard, before or after the image. The part of the name before the first dot is
-//   the sample's name, and the rest says what the member is; other members are ignored. Samples have the order of
-//   shards and members.
+//     The .cls member lies in the same shard, before or after the image. The part of a member's name before the first
+//     dot is the sample's name, and the rest (jpg, cls) says what the member holds; other members are ignored. Samples
+//     have the order of shards and members.
 // One .cls member is enough to select the second convention.
 //
 // Invariants:
-//   1. Images are read by pread from where the index says. A shard whose size, time of change or inode is
-//      not the index's any more is an error, when it is opened and after each read from it.
-//   2. Shards are opened when they are first needed; at most a quarter of the descriptors that the process
-//      may have stay open, the last used ones.
-//   3. Shards are indexed by several threads, each shard by one of them.
+//   1. Images are read by pread from the place that the index gives. When a shard is opened, and after each read, its
+//      size, time of change and inode are compared with those in the index. A difference is an error.
+//   2. Shards are opened when they are first needed. The most recently used shards stay open: as many as a quarter of
+//      the descriptors that the process may have.
+//   3. Several threads index the shards, and one thread indexes a whole shard.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
 //   a shard that is damaged or cut short (base/files/tar_index.h) -> Error (kData) when it is opened

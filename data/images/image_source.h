@@ -1,11 +1,12 @@
-// ImageSource: encoded images that are read by their number, from folders or shards.
+// ImageSource: reads encoded images by their number, from folders or shards.
 //
-// Promise: the list of images does not change while a source lives. Many threads may call Load() at once. It gives a
-// file's bytes or an error, and never a part of them or another file's bytes.
+// Promise: the list of images does not change while a source lives. Many threads may call Load() at once. Load() gives
+// all bytes of a file or an error. It never gives a part of the bytes or another file's bytes.
 //
 // The images lie in a folder of class folders (data/images/image_folder.h) or in tar files
 // (data/images/image_shards.h). Several threads list them once, and the list is kept for the next run
-// (data/images/index_cache.h). Images of the same names have the same numbers and labels in both.
+// (data/images/index_cache.h). If the images in a folder and in shards have the same names, they have the same numbers
+// and labels.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
 //   no folder, no images, tar files beside folders, compressed ones -> Error (kData) naming it

@@ -1,21 +1,23 @@
-// Indexes of images that are kept from one run to the next.
+// CachedIndex(): keeps an index of images in a file, so that the next run need not list the images again.
 //
-// Promise: CachedIndex() gives what `build` would give. A cache never makes a run fail: if its folder cannot be made,
-// read or written, there is no cache.
+// Promise: CachedIndex() returns the same index that `build` would return. The cache never makes a run fail: if its
+// folder cannot be made, read or written, the run lists the images itself.
 //
 // Protocol:
-//   1. The file of `key` is DIR/HASH: DIR is $XDG_CACHE_HOME/lockstep/index, without that variable
-//      $HOME/.cache/lockstep/index; HASH is XXH3 of this machine's name and the key. The machine's name,
-//      since several may share a home and not the data; the file holds both and is checked for them.
-//   2. The file is mapped, its checksums are compared, and `is_current` compares the stored stamp (size, time of
-//      change, inode) of each file or folder that was listed with its present stamp. If anything is in doubt, go to
-//      the next step.
-//   3. `build` lists everything. It takes each stamp before it reads what the stamp stands for.
-//   4. A stamp of the last two seconds proves nothing, because clocks of file systems are coarse: a change in the same
-//      tick would not change the stamp. An index with such a stamp is not kept.
-//   5. The index is written to DIR/HASH.??????, which is renamed to DIR/HASH. Readers find a whole file or none, and
-//      of several writers the last one wins. The file is not synced, because its checksums show damage.
-//   6. The written file is mapped and replaces the columns in memory.
+//   1. `key` names what is listed. The index of a key is the file DIR/HASH. DIR is $XDG_CACHE_HOME/lockstep/index, or
+//      $HOME/.cache/lockstep/index if XDG_CACHE_HOME is not set. HASH is the XXH3 of this machine's name and the key.
+//      The machine's name is included because machines that share a home folder need not share the data. The file also
+//      holds the machine's name and the key, and a file with another name or key is not used.
+//   2. The file is mapped, and its checksums are compared. A stamp is the size, the time of change and the inode of a
+//      file or folder that was listed. `is_current` compares each stored stamp with the present stamp. If every check
+//      succeeds, CachedIndex() returns the index from the file. Otherwise it goes on with step 3.
+//   3. `build` lists all images. It takes the stamp of each file or folder before it reads that file or folder.
+//   4. An index is not kept if one of its stamps has a time of change within the last two seconds. Clocks of file
+//      systems are coarse: a second change in the same tick would leave such a stamp as it is.
+//   5. The index is written to DIR/HASH.??????, which is renamed to DIR/HASH. Readers find a whole file or no file. If
+//      several processes write, the last one wins. The file is not synced, because its checksums show damage.
+//   6. CachedIndex() returns the index from the file that it wrote, mapped into memory, and frees the copy that `build`
+//      made.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_index_test.cc)
 //   no home, a folder that cannot be written, a full disk -> an index without cache

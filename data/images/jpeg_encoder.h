@@ -1,6 +1,6 @@
-// Pixels in memory -> a JPEG file in memory, by libjpeg.
+// EncodeJpeg(): encodes pixels in memory as a JPEG file in memory, with libjpeg.
 //
-// Promise: the same samples, kind and quality give the same bytes with the same libjpeg.
+// Promise: the same pixels, kind (chroma subsampling) and quality give the same bytes with the same version of libjpeg.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/jpeg_encoder_test.cc)
 //   a side of more than 65,500 pixels, which JPEG cannot say -> Error (kData) -> JpegEncoder.Refuses*

@@ -1,10 +1,10 @@
-// Bytes of samples that are kept in memory after they have been made.
+// KeptBytes: a cache in memory for the bytes of samples.
 //
-// Promise: kept bytes never change and stay until the owner goes. A sample is kept whole or not at all. Budgets are
-// never exceeded, except by the 8 bytes that a table takes for each sample.
+// Promise: kept bytes never change, and they stay until the KeptBytes is destroyed. A sample is kept whole or not at
+// all. The budget is never exceeded, except by a table of 8 bytes for each sample.
 //
-// Invariants: a reader takes no lock and loads one pointer. If two threads make the same bytes, one of them keeps
-// them. If the machine has no memory left, the budget counts as spent.
+// Invariants: a reader takes no lock and loads one pointer. If two threads make the same bytes, only one copy is kept.
+// If the machine has no memory left, the budget counts as spent.
 #pragma once
 
 #include <atomic>

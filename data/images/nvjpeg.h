@@ -1,6 +1,7 @@
-// nvJPEG, NVIDIA's JPEG library. It is loaded when it is first needed.
+// Loads nvJPEG, NVIDIA's JPEG library, when it is first needed.
 //
-// It is not linked, because it does not come with PyTorch, and a user who decodes on the CPU does not need it.
+// The program is not linked with nvJPEG, because nvJPEG does not come with PyTorch, and a user who decodes on the CPU
+// does not need it.
 #pragma once
 
 #include <nvjpeg.h>

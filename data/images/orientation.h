@@ -1,10 +1,10 @@
-// Orientation: how a camera says that its picture must be turned before it is shown (EXIF, tag 0x0112).
+// Orientation: says how a picture must be turned before it is shown. Cameras store this in the file (EXIF, tag 0x0112).
 //
-// Promise: what Turn() writes is what Pillow's ImageOps.exif_transpose gives. Files without the tag, with a
-// value beyond 1 to 8 or with EXIF data that is damaged are not turned.
+// Promise: Turn() writes the same pixels as Pillow's ImageOps.exif_transpose. A picture is not turned if its file has
+// no such tag, a value outside 1 to 8, or damaged EXIF data.
 //
-// A part of a turned picture is cut without turning all of it: StoredBox() says where the part lies in the
-// picture as it is stored, that is decoded and resized, and Turn() turns the result.
+// To cut a part out of a turned picture, the whole picture need not be turned. StoredBox() says where the part lies in
+// the picture as it is stored. The caller decodes and resizes this box, and Turn() turns the result.
 #pragma once
 
 #include <cstddef>

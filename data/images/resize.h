@@ -1,29 +1,29 @@
-// Resizer: a part of an image at another size, as Pillow's Image.resize((width, height), BILINEAR,
-// box=box) gives it and torchvision's antialiased bilinear resize with it.
+// Resizer: resizes a part of an image, in the way of Pillow's Image.resize((width, height), BILINEAR, box=box) and of
+// torchvision's antialiased bilinear resize.
 //
-// Promise: every output byte is within 1 grey level of the exact value, rounded; the bytes are the
-// same with every instruction set; a constant image stays constant, and the whole image at its own
-// size stays as it is. Nothing outside a row's 3 * width bytes is read, nothing outside the output
-// is written.
+// Promise: every output byte is within 1 grey level of the exact value, rounded; the bytes are the same with every
+// instruction set; a constant image stays constant, and a whole image that is resized to its own size does not change.
+// Only the 3 * width bytes of each row are read, and only the output is written.
 //
-// The value: output pixel i of an axis lies at centre = box begin + (i + 0.5) * scale, in source
-// pixels, with scale = box size / output size. It is the mean of the source pixels under a triangle
-// around the centre that falls to 0 at a distance of max(1, scale), with weights that sum to one.
-// The triangle reaches beyond the box but not beyond the image. Rows and columns are independent:
-// first the vertical mean, rounded to 8 bits as in Pillow, then the horizontal one.
+// The value: output pixel i of an axis lies at centre = box begin + (i + 0.5) * scale, in source pixels, with scale =
+// box size / output size. The value of the output pixel is a weighted mean of the source pixels. The weights are a
+// triangle around the centre that falls to 0 at a distance of max(1, scale), and they sum to one. The triangle reaches
+// beyond the box but not beyond the image. Rows and columns are independent: first the vertical mean, rounded to 8 bits
+// as in Pillow, then the horizontal one.
 //
 // How, for blocks of 64 output rows, in tiles that stay in the cache:
 //   1. Vertical: an output row is the weighted sum of source rows, byte by byte.
 //   2. The block is transposed: the 64 bytes of a column and colour lie side by side.
-//   3. Horizontal: the same sum, of columns now; no byte leaves its lane.
-//   4. Transposed back into the output. Mirroring is the order of the columns' filters.
+//   3. Horizontal: the same weighted sum over columns; no byte leaves its SIMD lane.
+//   4. The block is transposed back into the output. To mirror the image, the filters of the columns are used in
+//      reverse order.
 //
-// Arithmetic: all computation is in integers. A weight has 16 bits, and a product is cut to 8.8 bits. A sum of
-// products has 16 bits. Half of the most that cutting can lose is added at the start. Filters of 44 and more pixels
-// have small weights. These weights are scaled up by 2^shift. Runs of 8 products are summed in 16 bits, and the runs
-// in 32 bits. For n weights with c = n / 2^shift, cutting costs at most c / 512 grey levels in a pass, and so does
-// rounding the weights. c stays below 46, so both passes together cost less than 0.36 levels. Rounding to 8 bits
-// between the passes costs 0.5. The total is less than 1.
+// Arithmetic: all computation is in integers. A weight has 16 bits, and a product is cut to 8.8 bits. A sum of products
+// has 16 bits. At the start, half of the greatest possible loss by cutting is added. Filters of 44 and more pixels have
+// small weights. These weights are scaled up by 2^shift. Runs of 8 products are summed in 16 bits, and the runs in 32
+// bits. For n weights with c = n / 2^shift, cutting costs at most c / 512 grey levels in a pass, and so does rounding
+// the weights. c stays below 46, so both passes together cost less than 0.36 levels. Rounding to 8 bits between the
+// passes costs 0.5 levels. The total is less than 1 level.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a box beyond the image, or a size below 1 -> undefined; callers check -> (none)

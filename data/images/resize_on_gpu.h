@@ -1,10 +1,10 @@
-// Images in a GPU's memory at another size: what data/images/resize.h does, of many at once.
+// Resizes many images in a GPU's memory at once, in the way of data/images/resize.h.
 //
-// Promise: every output byte is within 1 grey level of the exact value (data/images/resize.h) and depends on its
-// image alone.
+// Promise: every output byte is within 1 grey level of the exact value (data/images/resize.h) and depends only on its
+// own image.
 //
-// Each thread makes one output pixel from all source pixels under its filter, in 32-bit floats. The two
-// passes of the CPU's code would cost less arithmetic and memory of their own.
+// Each thread makes one output pixel from all source pixels under its filter, in 32-bit floats. The CPU's code makes
+// two passes. Two passes would need less arithmetic here, too, but additional memory.
 #pragma once
 
 #include <cuda_runtime_api.h>

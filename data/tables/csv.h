@@ -1,18 +1,18 @@
-// CSV tables: rows of numbers and categories, one or more columns of which are the target.
+// Reads CSV tables: rows of numbers and categories. One or more columns are the target.
 //
 // Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
 // categories, the means and standard deviations of numbers) come from the training rows alone. Only the labels' texts
-// come from all rows of the training files. Given the same columns again, the same row of any other file makes the
-// same inputs and targets, in any order of its columns if it has a header.
+// come from all rows of the training files. When these values are used to read another file, the same row gives the
+// same inputs and targets. If that file has a header, its columns may be in any order.
 //
-// An input holds the features in the order of the training files' columns. A column of numbers is one number. A
-// category is one number for each of its texts: 1 where the row has the text and 0 elsewhere.
+// An input holds the features in the order of the training files' columns. A column of numbers gives one number. A
+// category column gives one number for each of its texts: 1 if the row has this text, and 0 otherwise.
 //
 // Invariants:
-//   1. The files are mapped, not read; a sample takes four bytes for each of its columns, also for those of
-//      categories, which become ones and zeros in Read().
+//   1. The files are mapped into memory. A sample takes four bytes for each of its columns, also for a category column,
+//      because only Read() makes the ones and zeros.
 //   2. If no value has to be fitted to the data, each file is parsed once.
-//   3. Sums are in double; numbers that are not standardised are float from the start.
+//   3. Sums are computed in double. Numbers that are not standardised are parsed as float.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
 //   a file that is missing, empty, without rows, no text -> Error (kData) with path

@@ -1,9 +1,9 @@
-// The cells of a CSV file, in order, as views of its text.
+// CsvCells: reads the cells of a CSV file in order. Each cell is a view into the file's text.
 //
-// Promise: cells are what RFC 4180 says and what Python's csv.reader finds. A cell in quotes may hold delimiters and
-// line breaks, and two quotes stand for one. A line ends in \n, \r\n or \r, and the last line may end in nothing.
-// Beyond that, blank lines are not rows, spaces and tabs around a cell or its quotes do not belong to it, and a byte
-// order mark of UTF-8 is skipped. Other bytes stay as they are.
+// Promise: CsvCells finds the cells that RFC 4180 defines and that Python's csv.reader finds. A cell in quotes may hold
+// delimiters and line breaks, and two quotes stand for one quote. A line ends in \n, \r\n or \r, and the last line may
+// have no line end. In addition, blank lines are not rows, spaces and tabs around a cell or its quotes do not belong to
+// it, and a byte order mark of UTF-8 is skipped. Other bytes stay as they are.
 //
 // Invariants:
 //   1. Each byte is read once or twice, however long lines and rows are. Only a quoted cell that contains quotes is

@@ -1,4 +1,4 @@
-// The files of a CSV table: the role of each column, and the rows in order.
+// CsvFiles: opens the files of a CSV table, finds the role of each column, and visits the rows in order.
 #pragma once
 
 #include <cstdint>

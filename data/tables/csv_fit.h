@@ -1,4 +1,5 @@
-// The values that the training files of a CSV table determine.
+// CsvFit: the values that Lockstep computes from the training files of a CSV table, such as means and the texts of
+// categories.
 #pragma once
 
 #include <string>

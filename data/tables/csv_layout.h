@@ -1,4 +1,4 @@
-// The role of each column of a CSV file.
+// CsvLayout: the role of each column of a CSV file (number, category, label, ignored).
 #pragma once
 
 #include <cstdint>

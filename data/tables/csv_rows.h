@@ -1,4 +1,4 @@
-// The rows of a CSV table in memory, as samples.
+// CsvRows: the rows of a CSV table in memory. MakeCsvDataset() makes a data set of them.
 #pragma once
 
 #include <cstdint>

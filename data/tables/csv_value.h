@@ -1,4 +1,4 @@
-// The value of one cell of a CSV table.
+// Parses the value of one cell of a CSV table.
 #pragma once
 
 #include <charconv>

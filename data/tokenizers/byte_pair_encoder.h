@@ -1,18 +1,18 @@
 // Byte pair encoding with GPT-2's vocabularies (Sennrich et al. 2016; Radford et al. 2019).
 //
-// Promise: a text's tokens are those that GPT-2's encoder.py gives with the same two files. Each word
-// (data/tokenizers/gpt2_words.h) begins as its bytes. The encoder then looks for the pair of neighbours that the
-// merges name first, takes the leftmost of several, and makes one token of it. It repeats this until no such pair is
-// left.
+// Promise: a text's tokens are those that GPT-2's encoder.py gives with the same two files. The tokens of a word
+// (data/tokenizers/gpt2_words.h) are at first its bytes. The encoder then looks for the pair of neighbouring tokens
+// that comes first in the list of merges, and makes one token of the pair. If this pair occurs several times, the
+// encoder takes the leftmost. The encoder repeats this until the list has none of the pairs.
 //
 // Files: one folder has encoder.json or vocab.json, an object of tokens' texts and numbers, and vocab.bpe or
-// merges.txt, which has one pair in each line, in the order of their rank, after a line that begins with #version.
-// Both files write a byte as a character. A byte that is printable in Latin-1 is written as itself, and the other
-// bytes as U+0100, U+0101, ... in their order. <|endoftext|> is the token between texts. If a text contains
-// <|endoftext|> as text, its characters become ordinary tokens.
+// merges.txt, which has one pair in each line, in the order of their rank, after a line that begins with #version. Both
+// files write a byte as a character. A byte that is a printable character of Latin-1 is written as that character, and
+// the other bytes are written as U+0100, U+0101, ... in order. <|endoftext|> is the token between texts. If a text
+// contains the characters <|endoftext|>, they become ordinary tokens.
 //
-// Cost: O(n log n) for a word of n bytes. A table of 65,536 places keeps words of up to 15 bytes and 7 tokens, at the
-// place that their hash gives, so most words cost one look.
+// Cost: O(n log n) for a word of n bytes. A hash table of 65,536 places keeps words of up to 15 bytes and 7 tokens, so
+// most words cost one look-up.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/byte_pair_encoder_test.cc)
 //   no such files, no JSON, no numbers, a number twice, more than 65,536, a byte or <|endoftext|> that is

@@ -1,12 +1,13 @@
-// The words that GPT-2's tokenizer cuts a text into before it looks at their bytes.
+// Cuts a text into words, as GPT-2's tokenizer does before it merges the bytes of each word.
 //
-// Promise: the words of a text, one after the other, are the text. They are the matches of
+// Promise: the words of a text, one after the other, give the text again. The words are the matches of
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 // (encoder.py of github.com/openai/gpt-2), where \s is Unicode's White_Space.
 //
-// A text may be cut before white space that comes after another character. No match reaches over such a place: white
-// space other than the first space begins only a word of white space, and no match before it looks beyond it, because
-// the one look ahead, (?!\S), comes after white space only. The words of a text are those of the two parts.
+// A text may be cut before white space that follows a character that is not white space. The words of the text are then
+// the words of the two parts, because no match extends over such a place. White space can begin a match, but it cannot
+// continue a match that began with other characters. A match before the cut also does not look at the text behind it,
+// because the only look-ahead, (?!\S), stands after white space.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokenizers/gpt2_words_test.cc)
 //   a text that is not UTF-8 -> BadText with the first byte that is wrong -> Gpt2Words.FindsBadUtf8

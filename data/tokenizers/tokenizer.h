@@ -1,4 +1,4 @@
-// Tokenizer: text -> 16-bit tokens.
+// Tokenizer: the interface that turns a text into 16-bit tokens.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Files of 16-bit token numbers: llm.c's and nanoGPT's.
+// Reads files of 16-bit token numbers, in llm.c's and nanoGPT's formats.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tokens/tokens_test.cc)
 //   a file that is missing, empty, truncated, of another kind, or ends in the middle of a token

@@ -1,4 +1,4 @@
-// A bundle: this program as one archive, for a machine that has nothing but a torch wheel.
+// `lockstep bundle`: packs this program into one archive (a bundle), for a machine that has only a torch wheel.
 //
 // Promise: the archive unpacks to one folder that runs at any place, on any machine of this architecture whose glibc
 // and libstdc++ are new enough and whose Python has the torch wheel that the program was linked with. It runs as one
@@ -7,13 +7,14 @@
 // replaces nothing.
 //
 // How: the bundle contains /proc/self/exe, so a program with models of its own bundles itself.
-//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. A plugin that needs other
-//      libraries than these is a plugin for a network. It is left out, because a bundle is for one machine
-//   2. all libraries are copied, except those of glibc, of the compiler (libstdc++, libgcc_s: torch needs the
-//      machine's) and of the wheels
-//   3. objdump tells which glibc and libstdc++ the libraries need. This, and the wheels' libraries, versions and
-//      packages, go into manifest.json, which the start script (launch/bundle/bundle_start.py) compares with the
-//      machine
+//   1. ldd tells which libraries the program, mpirun, orted and Open MPI's plugins need. If a plugin needs a library
+//      that neither the program nor mpirun nor orted needs, it is a plugin for a network. Such a plugin is left out,
+//      because a bundle is for one machine
+//   2. these libraries are copied into the bundle, except the libraries of glibc, of the wheels and of the compiler
+//      (libstdc++ and libgcc_s, because torch needs the machine's own)
+//   3. objdump tells which versions of glibc and libstdc++ the libraries need. These versions, and the wheels'
+//      libraries, versions and packages, go into manifest.json. The start script (launch/bundle/bundle_start.py)
+//      compares manifest.json with the machine
 //   4. tar and gzip work in memory; the file gets its name when all of it is on the disk
 //
 //   lockstep/lockstep             the start script

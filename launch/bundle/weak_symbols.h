@@ -1,4 +1,5 @@
-// Lets a shared library be loaded on a machine that lacks the newest of the functions that the library names.
+// Changes a shared library so that it can be loaded on a machine with an older glibc, which lacks a function that the
+// library names.
 //
 // Why: Debian 12's libevent names arc4random_buf, which glibc has since 2.36. libevent needs it only for random
 // numbers of its DNS client. Open MPI needs libevent, but not its DNS client. Because of this reference, a program that

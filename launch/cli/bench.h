@@ -1,4 +1,4 @@
-// What the commands of `lockstep bench` share. They measure this machine, and each says what it measures.
+// Parts that the commands of `lockstep bench` share. Each of these commands measures something on this machine.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A command of the command line consists of a file of this folder that defines New...Command(), and a line of
-// commands.inc.
+// Command: the base class of the commands of the command line. A command is a file in this folder that defines
+// New...Command(), and a line of commands.inc.
 //
 //   class HelloCommand final : public LocalCommand {
 //    public:

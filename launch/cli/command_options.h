@@ -1,5 +1,5 @@
-// The options of a command. They wrap CLI11, so that it is compiled once: CLI11 consists of headers only, and costs
-// each file that includes it eleven seconds.
+// CommandOptions: the options of a command. This class hides CLI11 from the commands, so that few files include CLI11.
+// CLI11 consists of headers only, and a file that includes it takes eleven seconds longer to compile.
 //
 //   options.Add("RUN", run_dir_, "run folder").Required();
 //   options.Add("--last", last_, "collectives to print").Within(1, 4096).ShowDefault();

@@ -1,4 +1,4 @@
-// Types of numbers, as options name them.
+// The names of number types (such as bfloat16) in the options of commands.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -1,12 +1,13 @@
-// A command that the ranks of a job run together. Each rank does its part, with the same options.
+// RankCommand: the base class of commands that all ranks of a job run together, with the same options. Each rank does
+// its part of the work.
 //
 // Protocol of Run(), in each process of the command:
 //   1. with -n or a similar option: Check() the options and the config, start the command again as ranks
 //      (launch/job/start_job.h), and return the job's exit status
-//   2. otherwise this process is a rank, or the only one: Begin(), meet the others, compare program and command,
-//      RunAsRank(), and leave together
-// If something fails on every rank, rank 0 alone prints it. If it fails on one rank, that rank prints it, and the
-// others end.
+//   2. otherwise this process is a rank, or the only process: Begin(), meet the other ranks, compare program and
+//      command with them, RunAsRank(), and leave together
+// If something fails on every rank, only rank 0 prints the error. If something fails on one rank, that rank prints the
+// error, and the other ranks end.
 #pragma once
 
 #include <string>

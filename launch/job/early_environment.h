@@ -2,11 +2,12 @@
 //
 // LibTorch's threads wait for each other in OpenMP's barriers. By libgomp's default they wait a millisecond without
 // sleeping. If other processes have the cores, the thread that they wait for may not run in that time. The README's
-// first training on one process takes 0.4 s alone. Beside four busy processes on two cores it took 61 to 89 s, nearly
-// all of it in barriers. If threads sleep after some microseconds, the same training takes 5.3 to 5.9 s, and without
-// other processes it makes 6 % fewer samples a second than with libgomp's default. (With OMP_WAIT_POLICY=passive it
-// takes 4.8 to 6.2 s, but without other processes 3.5 times as long.) libgomp reads GOMP_SPINCOUNT in its constructor,
-// and no library's API sets it later.
+// first training, in one process, takes 0.4 s if no other process runs. Beside four busy processes on two cores the
+// training took 61 to 89 s, nearly all of this time in barriers. If threads sleep after some microseconds, the same
+// training takes 5.3 to 5.9 s, and without other processes it makes 6 % fewer samples a second than with libgomp's
+// default. (With OMP_WAIT_POLICY=passive the training takes 4.8 to 6.2 s beside the busy processes, but without other
+// processes it takes 3.5 times as long as by default.) libgomp reads GOMP_SPINCOUNT in its constructor, and no
+// library's API sets it later.
 //
 // How: the program starts itself again with the variable, before anything is initialised (.preinit_array, System V
 // ABI). This takes some milliseconds. Process, arguments, files and signals stay the same.

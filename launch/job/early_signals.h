@@ -1,8 +1,8 @@
-// Signals that come before main() has begun.
+// Holds back signals that come before main() begins.
 //
 // A program that links LibTorch needs a third of a second to load it. In that time a signal that asks a run to stop
-// would end the process. From before the first library's constructor on, these signals wait: SIGUSR2, SIGTERM, SIGHUP,
-// SIGINT (.preinit_array, System V ABI).
+// would end the process. This code therefore blocks SIGUSR2, SIGTERM, SIGHUP and SIGINT before the constructor of the
+// first library runs (.preinit_array, System V ABI).
 #pragma once
 
 #include <signal.h>

@@ -1,7 +1,8 @@
 // Elastic: finds the machines and GPUs of a failed job that still work, so that the job can go on with them.
 //
-// How: each machine is asked for a sign of life. Each GPU of this machine copies and compares data in a process of its
-// own. All run at once with a time limit, because a broken GPU or machine may also hang.
+// How: each machine is asked for a sign of life. For each GPU of this machine, a separate process copies data on the
+// GPU and compares the copy. All these checks run at the same time, with a time limit, because a broken GPU or machine
+// may also hang.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a GPU is broken -> it is left out -> tests/restart_test.py, test_a_gpu_that_breaks

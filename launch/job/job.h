@@ -1,14 +1,15 @@
-// Job: this process among the ranks that were started together.
+// Job: tells this process which rank it is among the ranks that were started together, and how it joins and leaves
+// them.
 //
 // Promise: a process that mpirun or Slurm started is a rank of its job. Any other process runs alone and never uses
-// MPI. A rank does not outlive the mpirun that started it, nor the other ranks.
+// MPI. A rank ends when the mpirun that started it ends, and when the other ranks end.
 //
 // Invariants:
-//   1. Leave() is the only good way out: every rank finalises MPI and exits with the same status.
-//   2. Fail() is the way out of a rank with an error of its own. The rank prints the error, tells the others'
-//      watchdogs (comm/watch/watchdog.h) and exits at once, without MPI_Finalize. mpirun treats this as a failure: it
+//   1. A process that succeeds ends with Leave(): every rank finalises MPI and exits with the same status.
+//   2. A rank that has an error of its own ends with Fail(). The rank prints the error, tells the watchdogs of the
+//      other ranks (comm/watch/watchdog.h) and exits at once, without MPI_Finalize. mpirun treats this as a failure: it
 //      ends the other ranks within about two seconds and returns this rank's status.
-//   3. A rank is watched from the moment when the ranks have met to its last collective.
+//   3. The watchdog watches a rank from the moment when the ranks have met until the rank's last collective.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   more ranks than GPUs, or CUDA asked for where there is none -> Error (kUsage) on every rank

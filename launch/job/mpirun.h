@@ -1,4 +1,4 @@
-// Open MPI's mpirun.
+// Finds Open MPI's mpirun, and builds the command line and the environment that start a job with it.
 #pragma once
 
 #include <string>

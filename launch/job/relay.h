@@ -1,10 +1,12 @@
-// Relay: passes what a job writes to standard output and error on to this process's own streams.
+// Relay: copies the job's standard output and standard error to this process's own streams.
 //
 // Promise: a stream that is full or closed, or whose reader has left, never delays or ends the job. The relay removes
-// signs (launch/job/sign.h). It holds back what the job's launcher prints before the ranks have met. If the ranks meet,
-// the relay prints this text. If they do not meet, the text says why, and the caller prints it as part of one line.
+// signs (launch/job/sign.h). The relay holds back the text that the job's launcher (mpirun) prints before the ranks
+// have met. If the ranks meet, the relay then prints this text. If the ranks do not meet, the caller prints the text as
+// part of its one error line, because the text says why.
 //
-// How: there is a thread for each of two pipes. Lines of ours, "lockstep: ...", always go on at once.
+// How: there are two pipes, and one thread reads each pipe. Lockstep's own lines, "lockstep: ...", are always passed on
+// at once.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // Restarts: decides whether a job that failed is started again, and when.
 //
-// Promise: a job that would only fail again is not started again. These are jobs with a wrong command or config or bad
-// data, jobs that their user ended, and jobs that have failed three times without getting any further.
+// Promise: a job is not started again if its command, config or data are bad, if its user ended it, or if it has failed
+// three times without getting any further. Such a job would only fail again.
 //
 // (launch/job/restarts_test.cc; with real jobs tests/restart_test.py)
 #pragma once

@@ -1,7 +1,7 @@
 // Signs: messages from a job's rank 0 to the process that supervises the job.
 //
-// They go through standard error, between control characters, because no other way leads through every launcher and
-// from every machine. launch/job/relay.h removes them from the output.
+// Signs are written to standard error, between control characters, because only standard error reaches the supervisor
+// through every launcher and from every machine. launch/job/relay.h removes the signs from the output.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
-// A Slurm job script that trains, gets a warning before its time is over, and submits itself again.
+// Writes a Slurm job script. The script trains, gets a warning from Slurm before the job's time is over, and submits
+// itself again.
 //
-// (tests/slurm_test.py runs what it makes in a real Slurm)
+// (tests/slurm_test.py runs such a script in a real Slurm)
 #pragma once
 
 #include <string>

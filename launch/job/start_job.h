@@ -1,13 +1,14 @@
-// Starting a command again as the ranks of a job (-n, --hosts), or under a supervisor that restarts it (--restarts).
+// Starts the user's command again as the ranks of a job (-n, --hosts), or under a supervisor that restarts the command
+// after a failure (--restarts).
 //
 // Protocol:
 // Protocol:
 //   1. the process that the user started checks the command line and the config, and prints any mistake once and fast
-//   2. it passes to the ranks, in the environment, what only it can know: when the command began, when it must have
-//      ended, and whether a terminal shows what it prints
-//   3. mpirun starts this program with the same words on each rank, except for the options about starting
-//   4. a supervisor waits for it (launch/job/supervised_job.h) and starts it again if --restarts allows that; with
-//      --elastic it uses the machines and GPUs that still work
+//   2. this process passes three facts to the ranks in environment variables: when the command began, when it must have
+//      ended, and whether its output goes to a terminal
+//   3. mpirun starts this program as each rank, with the same arguments except -n, --hosts and the like
+//   4. a supervisor waits for the job (launch/job/supervised_job.h) and starts the job again if --restarts allows this;
+//      with --elastic the new job uses the machines and GPUs that still work
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   -n inside mpirun, more ranks than --hosts has room for, a config that is a pipe -> Error (kUsage)

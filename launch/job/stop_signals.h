@@ -1,10 +1,10 @@
-// StopSignals: what the signals that this process gets ask its run to do.
+// StopSignals: receives this process's signals and says what they ask the run to do.
 //
-//   SIGUSR2, SIGTERM, SIGHUP   stop after a step, to go on at another time
-//   SIGINT                     the same, because its user wants it
-//   SIGTERM or SIGINT ends the process if one of them has come before.
-// A process that is not a rank also ends if a signal other than SIGUSR2 asked it to stop and it does not begin to
-// train within five seconds. (docs/design.md, 'Starting and stopping', has the table.)
+//   SIGUSR2, SIGTERM, SIGHUP   stop after a step; the run may be started again by itself (status 75)
+//   SIGINT                     stop after a step; the user wanted the run to end (status 130)
+// A second SIGTERM or SIGINT ends the process. A process that is not a rank also ends if a signal other than SIGUSR2
+// asked it to stop and the process does not begin to train within five seconds. (docs/design.md, 'Starting and
+// stopping', has the table.)
 //
 // In a rank the watchdog handles SIGTERM (comm/watch/watchdog.h) and asks TakeTerm(), because mpirun sends SIGTERM to
 // end ranks that would wait for a dead one.

@@ -1,4 +1,4 @@
-// Times by which a run must have ended, as users write them.
+// Reads the times by which a run must have ended, as users write them (--time-budget 8h30m, --stop-at 18:30).
 #pragma once
 
 #include <ctime>

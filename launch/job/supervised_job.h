@@ -1,4 +1,4 @@
-// A command that runs as a job below this process, from its first start to its last.
+// Runs a command as a job of this process: starts the job, waits for its end, and starts it again after a failure.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/restart_test.py)
 //   the job fails -> it is started again, as often as allowed -> test_a_job_goes_on_by_itself

@@ -1,22 +1,23 @@
-// Supervisor: a user starts this process. It starts the job, and supervises the job until it ends.
+// Supervisor: starts a job as a child of the process that the user started, and waits until the job ends.
 //
-// Promise: every signal that reaches this process ends the job in the way that loses least, and the job ends when this
-// process does.
+// Promise: every signal to this process, except SIGUSR1, ends the job in the way that loses the least work. If this
+// process ends, the job ends, too.
 //
-//   SIGUSR2, SIGTERM, SIGHUP   the job is asked to stop (SIGUSR2): its state is committed; status 75
-//   SIGINT (Ctrl-C)            likewise; status 130
-//   SIGQUIT, or SIGTERM or SIGINT if one of these two has come before
-//                              the job is ended at once; status 128 + the signal. If the signal comes once more, or
-//                              the
-//                              job has not ended five seconds later, the job is killed
-//   SIGUSR1                    is passed on
-// If another signal than SIGUSR2 asked a job to stop, and the job does not begin to train within five seconds, it is
-// ended at once. (docs/design.md, 'Starting and stopping', has the table.)
+//   signal                     what the supervisor does, and its exit status
+//   SIGUSR2, SIGTERM, SIGHUP   sends the job SIGUSR2, which asks the job to save its state and stop; status 75
+//   SIGINT (Ctrl-C)            the same; status 130
+//   SIGTERM or SIGINT, if a SIGTERM or SIGINT has come before
+//                              ends the job at once; status 128 + the signal
+//   SIGQUIT                    ends the job at once; status 128 + the signal
+//   SIGUSR1                    sends the job SIGUSR1
+// If the job is to end at once, and another such signal comes or the job has not ended five seconds later, the
+// supervisor kills the job. If SIGTERM, SIGHUP or SIGINT asked a job to stop, and the job does not begin to train
+// within five seconds, the supervisor ends the job at once. (docs/design.md, 'Starting and stopping', has the table.)
 //
-// How: these signals are blocked from the constructor on and taken one after the other, so none is lost. mpirun is in
-// a process group of its own, so that the terminal's Ctrl-C does not reach it; mpirun would end its ranks. A signal in
-// mpirun's first moments would kill mpirun, or those ranks that have no handler yet. SIGUSR2 therefore waits until
-// rank 0 says that all ranks have met (launch/job/sign.h).
+// How: the constructor blocks these signals, and the supervisor then takes one signal after the other, so no signal is
+// lost. mpirun runs in a process group of its own. The terminal's Ctrl-C therefore does not reach mpirun, which would
+// end its ranks. A signal that reached mpirun just after its start would kill mpirun, or the ranks that have no handler
+// yet. The supervisor therefore holds SIGUSR2 back until rank 0 says that all ranks have met (launch/job/sign.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/endings_test.py)
 //   the job's program cannot be started -> Error (kUsage) -> launch/machine/child_process_test.cc

@@ -1,7 +1,7 @@
 // ChildProcess: a program that runs as a child of this process.
 //
-// Promise: it ends when this process does, however that ends (PR_SET_PDEATHSIG; SIGTERM, so that mpirun can end
-// its ranks). It reads nothing from the terminal.
+// Promise: the child ends when this process ends, whatever ends this process (PR_SET_PDEATHSIG). The child gets
+// SIGTERM, so that mpirun, as a child, can end its ranks. The child reads nothing from the terminal.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/child_process_test.cc)
 //   the program is not there, or cannot be run -> Error (kUsage) with the system's reason

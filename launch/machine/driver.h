@@ -1,4 +1,4 @@
-// The facts about the NVIDIA driver that a run needs.
+// Asks the NVIDIA driver for its version and for this machine's GPUs, and says why a driver does not work.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/driver_test.cc)
 //   the driver is too old for the CUDA that this program has -> Error (kUsage) -> Driver.TooOld

@@ -1,7 +1,7 @@
 // Findings: what `lockstep doctor` found on each rank, and how it shows this to the user.
 //
-// Promise: a finding that is alike on all ranks is one line, with the figure of the rank that has least. A problem is
-// never left out, and its line names the ranks.
+// Promise: if all ranks have the same finding, it is one line, with the lowest figure of all ranks. A problem is never
+// left out, and its line names the ranks that have it.
 //
 // (launch/machine/findings_test.cc)
 #pragma once

@@ -1,7 +1,7 @@
-// NVML: what the NVIDIA driver says about GPUs and their links. The library is loaded when it is first needed, so the
-// program also runs without a driver.
+// Nvml: asks the NVIDIA driver about GPUs and their links, through NVIDIA's library NVML. The library is loaded when it
+// is first needed, so the program also runs without a driver.
 //
-// If a driver or a container does not report a value, the value is missing. This is not an error.
+// If a driver or a container does not report a value, the value is missing; a missing value is not an error.
 // (launch/machine/driver_test.cc; tests/doctor_test.py on GPUs)
 #pragma once
 

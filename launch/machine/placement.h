@@ -1,4 +1,4 @@
-// Placement: on which machines the ranks of a job run, and which GPUs and cores each rank has for itself.
+// Placement: says on which machine each rank of a job runs, and which GPU and cores the rank has for itself.
 //
 // what can fail -> what the caller sees -> the test that shows it (launch/machine/placement_test.cc)
 //   ranks of one machine have the same GPU -> Error (kUsage), the same on every rank

@@ -1,4 +1,5 @@
-// /dev/shm: the ranks of one machine exchange their messages through it.
+// FreeSharedMemory(): says how much of /dev/shm is free. The ranks of one machine exchange their messages through
+// /dev/shm.
 #pragma once
 
 #include <sys/statvfs.h>

@@ -1,4 +1,4 @@
-// LogSink: writes events as lines of log.jsonl (trainer/run/run_folder.h says what each line holds).
+// LogSink: writes events as lines of log.jsonl. trainer/run/run_folder.h says what each line holds.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// TerminalSink: what the user sees while a run trains: one live line on a terminal, plain lines elsewhere; warnings on
-// standard error.
+// TerminalSink: prints what the user sees while a run trains. On a terminal it redraws one line; elsewhere it prints
+// plain lines. Warnings go to standard error.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Whether a config can be meant as it stands: ranges, files, and what does not go together.
+// CheckConfig(): checks that a config's values are in range, that its files exist, and that its fields go together.
 #pragma once
 
 #include "trainer/config/schema/field_check.h"

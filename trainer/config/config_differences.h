@@ -1,4 +1,4 @@
-// A config's fields as lines, and what two configs differ in.
+// Writes a config's fields as lines, and finds the fields in which two configs differ.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// A config to start from: every field at its default, each under its comment from trainer/config/schema/.
+// Makes the text of a config to start from: every field has its default, and above it stands its comment from
+// trainer/config/schema/.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// What a config means where it says nothing: defaults, and which of the options have a meaning at all.
+// Fills in the defaults of the fields that a config does not set, and says which options have a meaning in a config.
+// (For example, ResNet's options have no meaning if the model is an LSTM.)
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -1,4 +1,4 @@
-// Reads a config's text, and what --set changes in it. The errors name the field and the nearest name that would do.
+// Reads a config's text, and applies the changes of --set. An error names the field and the nearest valid name.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Datasets: the data sets that a program adds to the formats that the config knows.
+// Datasets: a user's own data sets. A program adds them, by name, to the formats of data that Lockstep knows.
 //
 // A user's own data set is a Dataset (data/dataset/dataset.h). main() adds it to the Datasets that it passes to
 // Lockstep (docs/data.md, 'Your own data set'). Lockstep takes care of order, ranks, threads, pixels and everything

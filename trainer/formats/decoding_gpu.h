@@ -1,4 +1,4 @@
-// Where images are decoded: on the GPU or by the CPU.
+// DecodingGpu(): decides whether images are decoded on the GPU or by the CPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>

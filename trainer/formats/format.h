@@ -1,14 +1,15 @@
-// Format: what Lockstep knows of one way in which data come: CSV, MNIST, images, ...
+// Format: the interface to a format of data, such as CSV, MNIST or images. It checks the config's fields for this
+// format and opens the data.
 //
-// A new format is a value of Data.Format in trainer/config/schema/data.proto, with its comment, and a file of this
-// folder: a class that derives from Format, and a line that registers it:
+// A new format needs a value of Data.Format in trainer/config/schema/data.proto, with a comment, and a file in this
+// folder. The file has a class that derives from Format, and a line that registers the class:
 //
 //   class Parquet : public Format { ... };
 //   const RegisteredFormat<Parquet> kParquet(config::Data::PARQUET);
 //
-// Where it has options of its own, they are a message of data.proto, and a field of Data that is named as the format
-// is, in small letters: the program then refuses them for any other format. Reading files is the business of a room of
-// data/, which knows no config.
+// If the format has options of its own, add a message for them to data.proto, and a field of Data that has the format's
+// name in small letters. The program then refuses these options for any other format. The code that reads the files
+// belongs in a folder of data/, which does not depend on the config.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/config/config_test.cc)
 //   a config that the format cannot be opened with -> Error (kUsage) with the field's place -> PointsAtImpossibleCombinations, ...Tables

@@ -1,12 +1,12 @@
-// Activation checkpointing (Chen et al. 2016): a block's forward keeps only its inputs. Its backward computes the
-// block again, with the same random numbers, rounding and copies of weights, and goes on from there.
+// Activation checkpointing (Chen et al. 2016): the forward of a block keeps only the block's inputs. The backward of
+// the block first computes its forward again, with the same random numbers, rounding and copies of weights.
 //
 // Invariants:
-//   1. The block's parameters get their gradients as if the block had been called: this is torch.utils.checkpoint's
-//      reentrant form. A parameter of a checkpointed block must be used nowhere else.
-//   2. State that a forward must change only once, such as running statistics, is changed by the first computation:
-//      IsRecomputing() is true in the second.
-//   3. Works while a CUDA graph is captured (tests/memory_test.py).
+//   1. The block's parameters get the same gradients as without checkpointing. This is the reentrant form of
+//      torch.utils.checkpoint, so a parameter of a checkpointed block must not be used outside the block.
+//   2. State that a forward must change only once, such as running statistics, is changed only by the first
+//      computation. In the second computation IsRecomputing() is true.
+//   3. Activation checkpointing also works while a CUDA graph is captured (tests/memory_test.py).
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the block gives other tensors the second time -> c10::Error from backward; of the same shapes: wrong

@@ -1,8 +1,8 @@
-// BatchNorm over the samples of one rank, or of all: torch.nn.BatchNorm1d to 3d and SyncBatchNorm in
-// one module, with their parameter and buffer names.
+// BatchNorm: normalises over the samples of one rank, or of all ranks. This one module replaces torch.nn.BatchNorm1d to
+// BatchNorm3d and SyncBatchNorm, and has the same names of parameters and buffers.
 //
-// If the ranks share statistics, every rank must run the module in every step, even if it has no samples: its input is
-// then empty, [0, ...]. The collectives are part of forward and backward.
+// If the ranks share statistics, every rank must run the module in every step, because the module contains collectives.
+// If a rank has no samples, its input is empty, [0, ...]. The collectives are part of forward and backward.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -1,8 +1,9 @@
-// Model: the module that is trained. Models: the models that a program knows by name.
+// Model: the base class of the modules that Lockstep trains. Models: the list of the models that a program knows by
+// name.
 //
 // A user's own model is a torch::nn::Module with Forward. main() adds it to the Models that it passes to Lockstep
-// (docs/models.md, 'Your own model'). Lockstep finds its parameters and buffers by name. It trains those that require
-// a gradient, and saves all of them under those names.
+// (docs/models.md, 'Your own model'). Lockstep finds the model's parameters and buffers by their names. It trains the
+// parameters that require a gradient, and saves all parameters and buffers under these names.
 #pragma once
 
 #include <torch/nn/module.h>

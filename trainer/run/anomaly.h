@@ -1,7 +1,7 @@
-// Anomalies: how a run ends if its loss or gradient is not finite.
+// Ends a run if its loss or gradient is not finite.
 //
-// Every rank ends with the same Error, which says what to do. If a sample of the step has a number that is not finite,
-// the Error names the sample and its file. Otherwise it says to lower the learning rate.
+// Every rank ends with the same Error, which says what to do. If a sample of the step contains a number that is not
+// finite, the Error names the sample and its file. Otherwise the Error says to lower the learning rate.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/precision_test.py, tests/planted_test.py)
 //   the loss or the gradient's norm is not finite -> Error (kUsage) with the step

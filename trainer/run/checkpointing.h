@@ -1,9 +1,10 @@
-// Checkpointing: when a run's state is saved.
+// Checkpointing: decides when a run saves its state.
 //
-// Promise: all ranks save the same steps. If a rank's clock or disk decides something, the others learn it in the
-// step's own sums or in a collective that all make at the same step. A checkpoint is committed when the host has seen
-// its step's figures, so no checkpoint is of a step after an anomaly. Until then, and while the disk is slow, training
-// goes on and the next checkpoint waits.
+// Promise: all ranks save the same steps. If a rank's clock or disk decides something, the other ranks learn the
+// decision through the step's own sums or through a collective that all ranks make at the same step. A checkpoint is
+// committed only after the host has seen that the loss and the gradient of its step were finite. No checkpoint
+// therefore holds the state after an anomaly. While a checkpoint is being written or waits for its commit, training
+// goes on, and the next checkpoint waits.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/checkpoint_fault_test.py)
 //   a checkpoint cannot be written -> a warning, and the run goes on; the last one: Error (kCheckpoint) on every

@@ -1,4 +1,5 @@
-// DataWait: how long training waited for samples, over all inputs that it had, and what limited them.
+// DataWait: measures how long training waited for samples, and says what limited the loader. A run may replace its
+// Input; DataWait counts all of them.
 #pragma once
 
 #include <string>

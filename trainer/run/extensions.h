@@ -1,4 +1,4 @@
-// Extensions: the models and data sets that a program adds by name, beyond what a config can say.
+// Extensions: the models and data sets that a user's program adds to Lockstep's own, by name.
 #pragma once
 
 #include "trainer/formats/datasets.h"

@@ -1,5 +1,5 @@
-// The way of samples from a data set to the model: their order, the threads that read them, and what a device does to
-// them.
+// Input: brings samples from a data set to the model. It consists of the order of the samples, the threads that read
+// them, and the copy to the device.
 #pragma once
 
 #include <memory>

@@ -1,32 +1,35 @@
 // The folder of a run: config.pbtxt, log.jsonl, checkpoints and weights.safetensors.
 //
-// log.jsonl holds one JSON object a line, each with "event":
-//   start  restarts (after failures, by --restarts), version, world_size, device, samples, validation_samples,
-//     steps, precision, parameters, loader_threads; of images decode (GPU or CPU)
-//   resume  step (of the checkpoint that the run goes on from), checkpoint (its path), ranks (that wrote it),
-//     and, where it is another run's, differences of the configs;
-//     lines of later steps that stand before it were of a process that ended
-//   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global
-//     batch), lr, samples_per_s (over all ranks, since the line before), data_wait (the share of that
-//     time in which rank 0's device stood still for want of samples), loader_threads (of rank 0, now),
-//     grad_norm (before clipping); in FP16 loss_scale; skipped_steps (so far, without an update) if
-//     there are any
+// log.jsonl holds one JSON object in each line. The field "event" names the kind of event, and the other fields are:
+//   start  restarts (how often --restarts has started the job again), version, world_size, device, samples,
+//     validation_samples, steps, precision, parameters, loader_threads; for images also decode (GPU or CPU)
+//   resume  step (of the checkpoint from which the run goes on), checkpoint (its path), ranks (the number of ranks that
+//     wrote the checkpoint); if the checkpoint belongs to another run, also differences (of the two configs). Lines
+//     before this line may be of later steps than the checkpoint: the process that wrote them has ended, and the run
+//     makes these steps again
+//   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global batch), lr, samples_per_s
+//     (of all ranks, since the previous step line), data_wait (the share of that time in which rank 0's device waited
+//     for samples), loader_threads (of rank 0, at this moment), grad_norm (before clipping); in FP16 also loss_scale;
+//     if there were steps without an update, also skipped_steps (their number so far)
 //   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
 //     tensors took on rank 0's GPU in each phase of the first step
-//   out_of_memory  step (that did not fit), micro_batch, accumulation: what the run goes on with
-//   checkpoints_left_device  step (that did not fit): from then on checkpoints are copied to the host's memory
+//   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run goes on)
+//   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to
+//     the host's memory
 //   no_graph  reason
-//   bad_sample  reason (with the file's path), of rank 0's samples that others stand for
+//   bad_sample  reason (with the file's path): why a sample of rank 0 cannot be read; another sample takes its place
 //   eval   step, epoch, and the task's metrics (observe/metrics.h) of the validation samples
-//   checkpoint  step, stall_ms (of training on rank 0, for its snapshot), seconds (from then until it was
-//     committed), bytes (of all ranks)
-//   checkpoint_late  step: it was due while the one before was still being written
+//   checkpoint  step, stall_ms (how long training on rank 0 stood still for the snapshot), seconds (from the snapshot
+//     until the checkpoint was committed), bytes (of all ranks)
+//   checkpoint_late  step: a checkpoint was due at this step while the previous checkpoint was still being written
 //   checkpoint_failed  step, reason
-//   stopped  step, epoch, why: the run was asked to stop there, and goes on from there when it is started again
+//   stopped  step, epoch, why: the run stopped after this step because it was asked to; when it is started again, it
+//     goes on from this step
 //   warning  reason
 //   done   step, epoch, the last metrics, first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
-//     total_s, data_wait (over all of training), data_limit (in words, where that is much)
+//     total_s, data_wait (the share over the whole training), data_limit (what limits the loader, in words, if the
+//     device waited much)
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
 //   the folder is no run's, or a finished one's without checkpoints -> Error (kUsage)

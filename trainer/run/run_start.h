@@ -1,5 +1,5 @@
-// Decides where a run begins or goes on: the job's name, the folder that all ranks see, and the newest whole
-// checkpoint.
+// Decides whether a run begins or goes on from a checkpoint. This code agrees with all ranks on the job's name, checks
+// that all ranks see the run folder, and chooses the newest whole checkpoint.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
 //   the ranks' machines share no folder -> Error (kUsage) on every rank -> test_machines_that_share_no_disk

@@ -1,8 +1,9 @@
 // Stopping: decides on rank 0 when a run must stop before its end.
 //
 // Promise: a run with a time limit has committed its state and ended before the limit, as long as steps, evaluations
-// and checkpoints take no longer than before. For the first evaluation and the first checkpoint there is an
-// assumption: the evaluation is as slow as training on its samples, and the checkpoint is written at 200 MB/s.
+// and checkpoints take no longer than before. Before the first evaluation and the first checkpoint, Stopping assumes
+// that an evaluation takes as long as training on the same number of samples, and that a checkpoint is written at 200
+// MB/s.
 //
 // what can fail -> what the user sees -> the test that shows it
 //   a checkpoint takes longer than twice the slowest before -> the run ends late -> (what comes is not known)

@@ -1,4 +1,4 @@
-// Functions that use a trained run's weights: one computes metrics on other samples, and one writes predictions.
+// EvaluateRun() computes metrics with the weights of a trained run, and PredictRun() writes predictions.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py)
 //   the run has no weights, or they are another model's -> Error (kCheckpoint, kUsage) on every rank

@@ -1,4 +1,4 @@
-// Trains a config from start to end on all ranks.
+// Train(): trains the model of a config on all ranks, from start to end.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/bad_input_test.py)
 //   data, model or config that do not go together -> the same Error on every rank, before the first

@@ -1,15 +1,15 @@
 // Optimizer: SGD, Adam, AdamW, LAMB and LARS.
 //
-// Promise: the updates of torch.optim.SGD, Adam and AdamW (fused=True) with the same hyperparameters; of
-// LAMB (You et al., ICLR 2020, algorithm 2) and LARS (You et al., 2017, algorithm 1).
+// Promise: SGD, Adam and AdamW make the same updates as torch.optim's (fused=True) with the same hyperparameters. LAMB
+// and LARS make the updates of You et al., ICLR 2020, algorithm 2, and You et al., 2017, algorithm 1.
 //
 // Invariants:
-//   1. Everything that changes from step to step (learning rate, number of updates, moments, whether and
-//      how gradients are scaled) lives in tensors on the parameters' device, so that a step never waits
-//      for the device and can be captured in a CUDA graph.
-//   2. A step that is left out (StepValue kSkip) changes neither parameters, moments nor averages.
-//   3. If gradients may be missing (Reducer::used()), a parameter that got no gradient on any rank does not change,
-//      and neither do its moments and its number of updates. PyTorch does the same if .grad is None.
+//   1. Everything that changes from step to step (learning rate, number of updates, moments, whether and how gradients
+//      are scaled) lies in tensors on the parameters' device. A step therefore never waits for the device and can be
+//      captured in a CUDA graph.
+//   2. A step that is skipped (StepValue kSkip) changes neither parameters, moments nor averages.
+//   3. If gradients may be missing (Reducer::used()), a parameter that got no gradient on any rank does not change. Its
+//      moments and its number of updates do not change either. PyTorch does the same if .grad is None.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,8 @@
 // Precision: the floating-point format of matrix products and convolutions.
 //
 // Promise: weights, gradients, losses and the optimizer's state are float32. BF16 and FP16 follow torch.autocast: the
-// operations that PyTorch considers safe run in 16 bits, and the others run in float32 with matrix products in tf32.
+// operations that PyTorch considers safe run in 16 bits, and all other operations run in float32, with tf32 for matrix
+// products.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// Preprocessing: what happens to a data set's inputs before the model.
+// Preprocessing: converts a data set's inputs before the model gets them.
 //
 // Promise: pixels are scaled, and in training also augmented. Inputs that are not pixels do not change. On a GPU a
 // kernel scales and augments after the copy, so the copy moves bytes, and the kernel writes the type to which autocast

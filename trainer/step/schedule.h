@@ -1,4 +1,4 @@
-// The learning rate as a function of the step.
+// Computes the learning rate of each step.
 #pragma once
 
 #include <cstdint>

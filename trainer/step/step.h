@@ -1,22 +1,23 @@
 // Step: one optimizer step on this rank, from micro-batches on the device to updated weights.
 //
-// Promise: a step gives the same result eagerly or as a CUDA graph, and never waits for the device. Its result is that
-// of the whole global batch at once: each micro-batch's loss is a sum, divided by the number of targets in the global
-// batch.
+// Promise: a step gives the same result eagerly or as a CUDA graph, and never waits for the device. The result is the
+// same as if the whole global batch were computed at once: each micro-batch's loss is a sum, divided by the number of
+// targets in the global batch.
 //
 // Invariants:
-//   1. The first step runs eagerly. In it the ranks agree on errors, and the reducer's layout settles unless Resume()
-//      has settled it. The batch shape is the global batch's count, from which each rank's counts follow. When a shape
-//      first occurs, the step runs eagerly, which sets up all that a capture needs. From the second time on the step
-//      is a graph. Therefore either all ranks replay the same step or none does.
+//   1. The first step runs eagerly. In this step the ranks agree on errors, and the reducer settles the layout of its
+//      buckets unless Resume() has already done so. A batch shape is the number of samples in the global batch, from
+//      which the number of samples of each rank follows. When a batch shape first occurs, the step runs eagerly, which
+//      sets up everything that a capture needs. From the second time on the step runs as a graph. Therefore either all
+//      ranks replay a graph in a step, or no rank does.
 //   2. A step has this order: gradients and loss of the micro-batches, sums over the ranks while the last backward
-//      runs, ops::DecideStep(), updates. If the decision needs the gradient's norm, it waits for all sums. Otherwise
-//      the first updates run while the last sums are still being reduced.
+//      runs, ops::DecideStep(), updates. If DecideStep() needs the gradient's norm, it runs after all sums are
+//      complete. Otherwise the first updates run while the last sums are still being reduced.
 //   3. A graph reads its micro-batches from the step's own memory, into which Run() copies them.
-//   4. Memory for a step's activations, and for a single rank's gradients, can run out only in a step that runs
-//      eagerly, while it is queued: a graph owns its memory from its capture on. The rank where memory runs out still
-//      takes part in the step's collectives. Before the update all ranks agree to discard the step: parameters,
-//      buffers and random numbers are then those before it.
+//   4. Memory for a step's activations, and for a single rank's gradients, can run out only while an eager step is
+//      being queued, because a graph owns its memory from its capture on. The rank where memory runs out still takes
+//      part in the step's collectives. Before the update all ranks agree to discard the step, and restore parameters,
+//      buffers and random numbers to their values before the step.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the model throws in the first step -> Error on every rank -> tests/fault_test.py,

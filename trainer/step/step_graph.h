@@ -1,13 +1,13 @@
-// StepGraphs: the step as CUDA graphs, one for each shape of its batch.
+// StepGraphs: captures the step as a CUDA graph for each batch shape, and replays these graphs.
 //
-// Promise: replaying a graph computes what the captured call would have computed. Random numbers go on from the step
-// before, as if the step had run without a graph.
+// Promise: replaying a graph computes what the captured call would have computed. Random numbers continue from the
+// previous step, as if the step ran without a graph.
 //
 // Invariants:
 //   1. There are at most kMost graphs. A new graph replaces the one that has not been used for the longest time. All
 //      graphs share their memory, because only one runs at a time. Tensors whose values must survive a step must
 //      therefore be allocated outside.
-//   2. A capture queues nothing and changes no random state. A capture that fails leaves everything as it was.
+//   2. A capture runs no work on the device and changes no random state. A capture that fails changes nothing.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   what is captured waits for the device, or does something else that a graph cannot -> the exception

@@ -1,4 +1,4 @@
-// World: the ranks that train together, as one rank sees them.
+// World: gives a rank its device, its communicators, and its place among the ranks that train together.
 #pragma once
 
 #include <c10/core/Device.h>

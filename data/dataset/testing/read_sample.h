@@ -1,4 +1,4 @@
-// Reading one sample, for tests.
+// For tests: reads one sample.
 #pragma once
 
 #include <cstddef>

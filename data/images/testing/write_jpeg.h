@@ -1,4 +1,4 @@
-// For tests and benchmarks: JPEG files of every kind, of pixels that a function gives.
+// For tests and benchmarks: writes JPEG files of every kind. A function gives their pixels.
 #pragma once
 
 #include <cstdint>

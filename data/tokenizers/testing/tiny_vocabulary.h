@@ -1,4 +1,4 @@
-// For tests: a vocabulary of all bytes, <|endoftext|> and a few merges, as GPT-2's two files say it.
+// For tests: writes a vocabulary of all bytes, <|endoftext|> and a few merges, in the format of GPT-2's two files.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// FieldCheck: a config under check, which knows where each value was written, so that an error points there.
+// FieldCheck: a config that is being checked, with the line and column of each value, so that an error can point at the
+// value.
 #pragma once
 
 #include <google/protobuf/repeated_field.h>

@@ -1,4 +1,4 @@
-// The fields of a protobuf message, for code that treats every field of a config alike.
+// Lists the fields of a protobuf message, for code that treats all fields of a config in the same way.
 #pragma once
 
 #include <google/protobuf/descriptor.h>

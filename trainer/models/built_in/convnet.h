@@ -4,8 +4,8 @@
 // Parameters are named as those of a PyTorch model with
 //   features = nn.Sequential(nn.Conv2d(c0, c1, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), ...)
 //   classifier = nn.Sequential(nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, classes))
-// "features.0.weight", "features.3.weight", ..., "classifier.0.weight", "classifier.2.weight", and
-// start from the same distribution. Without a hidden layer the classifier is one linear layer.
+// namely "features.0.weight", "features.3.weight", ..., "classifier.0.weight", "classifier.2.weight". The parameters
+// have the same initial distribution as in PyTorch. Without a hidden layer the classifier is one linear layer.
 #pragma once
 
 #include <string>

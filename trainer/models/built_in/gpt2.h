@@ -1,8 +1,8 @@
 // GPT-2 (Radford et al. 2019), with the names and shapes of Hugging Face's GPT2LMHeadModel: weights of
 // linear layers are [inputs, outputs], and the head is the token embedding.
 //
-// With mixed precision all values between the layers have 16 bits. trainer/ops/common/rounded_weight.h keeps the
-// weights' copies in 16 bits. Statistics and sums are float32 inside the kernels.
+// With mixed precision all values between the layers have 16 bits, and the layers use copies of the weights in 16 bits
+// (trainer/ops/common/rounded_weight.h). Statistics and sums are float32 inside the kernels.
 #pragma once
 
 #include <map>

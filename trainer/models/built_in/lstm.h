@@ -3,7 +3,7 @@
 // Parameters are named as those of a PyTorch model with
 //   rnn = nn.LSTM(features, hidden, layers, batch_first=True)
 //   out = nn.Linear(hidden, classes)
-// whose output is out(rnn(x)[0][:, -1]), and start from the same distribution.
+// whose output is out(rnn(x)[0][:, -1]). The parameters have the same initial distribution as in PyTorch.
 #pragma once
 
 #include <torch/nn/modules/linear.h>

@@ -4,8 +4,8 @@
 // Parameters are named as those of the PyTorch model
 //   nn.Sequential(nn.Linear(features, h1), nn.BatchNorm1d(h1), nn.ReLU(), nn.Dropout(p), ...,
 //                 nn.Linear(hn, classes))
-// "0.weight", "0.bias", ..., BatchNorm and Dropout where the config has them, and start from the same
-// distribution.
+// namely "0.weight", "0.bias", ... BatchNorm and Dropout are there only if the config sets them. The parameters have
+// the same initial distribution as in PyTorch.
 #pragma once
 
 #include <memory>

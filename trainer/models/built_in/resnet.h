@@ -1,6 +1,6 @@
-// ResNet-18, -34, -50 and -101 (He et al. 2016), with torchvision's names, shapes and initial
-// distribution; the stride of a bottleneck is in its 3x3 convolution, as there. Images lie channels last
-// in memory on GPUs.
+// ResNet-18, -34, -50 and -101 (He et al. 2016), with torchvision's names, shapes and initial distribution. As in
+// torchvision, the stride of a bottleneck block is in its 3x3 convolution. On GPUs images lie in memory with the
+// channels last.
 #pragma once
 
 #include <map>

@@ -1,9 +1,9 @@
-// The transformer block with LayerNorm before attention and MLP, of GPT-2 and the vision transformer:
+// The transformer block of GPT-2 and the vision transformer, with LayerNorm before attention and before the MLP:
 //   x <- x + branch,  a = out(attention(qkv(LayerNorm(x)))),  x <- x + a,
 //   branch = fc_out(gelu(fc(LayerNorm(x))))
-// The next LayerNorm or GELU adds the branch, and the biases, in its own kernel.
+// The kernel of the next LayerNorm adds the branch and its bias, and the kernel of GELU adds the bias before it.
 //
-// All values in the block have x's type. If that type has 16 bits, so have the weights' copies
+// All values in the block have x's type. If that type has 16 bits, the block uses copies of the weights in 16 bits
 // (trainer/ops/common/rounded_weight.h). Statistics and sums are float32 inside the kernels.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Vision transformer (Dosovitskiy et al. 2021), with the names, shapes and initial distribution of
-// torchvision's VisionTransformer: a class token before the patches, LayerNorm before attention and
-// MLP, and a head that starts at zero. With mixed precision all that runs between the layers has 16 bits.
+// Vision transformer (Dosovitskiy et al. 2021), with the names, shapes and initial distribution of torchvision's
+// VisionTransformer: a class token before the patches, LayerNorm before attention and MLP, and a head that starts at
+// zero. With mixed precision all values between the layers have 16 bits.
 #pragma once
 
 #include <map>

@@ -1,8 +1,9 @@
-// A module that torch.jit.script or torch.jit.trace made in Python and torch.jit.save wrote.
+// TorchScript: a model that Lockstep reads from a file. torch.jit.script or torch.jit.trace made the module in Python,
+// and torch.jit.save wrote the file.
 //
-// The parameters and buffers of the script are this model's, under the script's names. Training, saving and moving to
-// a device use the script's own tensors. The script is interpreted operation by operation, as Python would do it. It
-// gives the same numbers, and its steps can be captured.
+// The model's parameters and buffers are those of the script, under the script's names. Training, saving and moving to
+// a device use the script's own tensors. LibTorch interprets the script operation by operation, as Python would do, and
+// gives the same numbers. A step with such a model can be captured in a CUDA graph.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/init_from_test.py)
 //   a file that is no TorchScript -> Error (kUsage) with path and reason

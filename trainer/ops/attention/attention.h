@@ -1,7 +1,8 @@
-// Self-attention. Its input has queries, keys and values side by side in one tensor, as one matrix product gives them.
+// Self-attention. Its input is one tensor with queries, keys and values side by side, as one matrix product computes
+// them.
 //
-// out = softmax(q k^T / sqrt(size)) v for each head, size = width / heads; causal: a token sees
-// none after it.
+// out = softmax(q k^T / sqrt(size)) v for each head, size = width / heads; with `causal` a token does not see the
+// tokens after it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,9 +1,9 @@
-// cuDNN's attention on queries, keys and values that lie side by side in one tensor. It also writes their gradients
-// side by side, so nothing is copied in forward or backward.
+// Calls cuDNN's attention on queries, keys and values that lie side by side in one tensor. cuDNN also writes their
+// gradients side by side, so nothing is copied in forward or backward.
 //
-// A plan is made for each shape when it first occurs, which takes about 0.1 s, and all threads share it. After that
-// only a thread's handle of cuDNN is set up, at the thread's first call. A later call can therefore be captured in a
-// CUDA graph.
+// When a shape first occurs, a plan (cuDNN's prepared kernels) is made for it in about 0.1 s, and all threads share the
+// plan. After that, only the first call in each thread sets something up, namely the thread's handle of cuDNN. A later
+// call can therefore be captured in a CUDA graph.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   cuDNN has no such attention for this GPU -> false from HasPackedAttention() -> attention_test.cc,

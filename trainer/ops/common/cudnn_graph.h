@@ -1,8 +1,9 @@
-// A graph of cuDNN's with the plan that it runs by.
+// CudnnGraph: a cuDNN graph, which describes an operation, together with the plan that computes the operation.
 //
-// It is all threads': a plan runs with another handle of its device than the one that it was made with. Nothing is set
-// up but a thread's handle at its first call, so a later one can be captured in a CUDA graph. The graph outlives no
-// handle: ATen's live as long as the process.
+// All threads share a CudnnGraph, because a plan can also run with another handle of the same device than the handle
+// with which it was made. Only the first call in each thread sets something up, namely the thread's handle. A later
+// call can therefore be captured in a CUDA graph. The handles are ATen's and live as long as the process, so the graph
+// never outlives its handle.
 #pragma once
 
 #include <ATen/cudnn/Handle.h>

@@ -1,4 +1,4 @@
-// The values that a kernel's launcher takes from a tensor.
+// Checks a kernel's tensors, and takes from them the pointers and sizes with which the kernel is launched.
 #pragma once
 
 #include <ATen/core/Tensor.h>

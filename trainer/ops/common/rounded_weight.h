@@ -1,11 +1,11 @@
-// Copies in 16 bits of float32 weights, as matrix units read them.
+// Keeps 16-bit copies of float32 weights. The tensor cores need the weights in 16 bits.
 //
-// The code that trains the weights may keep such copies. They are made when an operation first asks for them. The
-// optimizer then writes them together with the weights, so that no step needs a separate kernel to round a weight. If
-// nobody keeps copies, a weight is rounded each time.
+// The code that trains the weights may keep such copies. A copy is made when an operation first asks for it. From then
+// on the optimizer writes the copy together with the weight, so that no step needs a separate kernel to round the
+// weight. If no copies are kept, a weight is rounded each time an operation uses it.
 //
-// Invariant: a kept copy is its rounded weight, from one update to the next. Other code that writes weights (for
-// example when it reads a checkpoint) must do so before the first copy is made.
+// Invariant: between two updates a kept copy equals its weight, rounded. Code other than the optimizer that writes
+// weights (for example when it reads a checkpoint) must do so before the first copy is made.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// The memory to which a kernel writes its float32 sums over rows.
+// SumsTo: the memory to which a kernel writes the float32 sums over the rows of a matrix.
 #pragma once
 
 namespace lockstep::ops {

@@ -1,4 +1,4 @@
-// A convolution of images in 16 bits by float32 weights, without a bias.
+// Convolution(): a convolution of 16-bit images with float32 weights, without a bias.
 #pragma once
 
 #include <ATen/core/Tensor.h>

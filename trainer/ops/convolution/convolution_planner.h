@@ -1,22 +1,24 @@
-// Convolutions of 16-bit images by the fastest of cuDNN's plans. at::conv2d takes the first plan that cuDNN's
-// heuristic proposes, which is not always the fastest.
+// Computes convolutions of 16-bit images with the fastest of cuDNN's plans. at::conv2d takes the first plan that
+// cuDNN's heuristic proposes, which is not always the fastest.
 //
-// Promise: each function gives what ATen's function gives, summed in float32. A plan gives the same bits each time on
-// GPUs of one model. Each search runs only once for a model of GPU, a version of cuDNN, a shape, a pass and a type.
-// The choice is kept in a file (plan_choices.h), from which a plan is made in less than a millisecond.
+// Promise: each function gives the same result as ATen's function (within rounding), summed in float32. A plan gives
+// the same bits each time on GPUs of one model. The search for the fastest plan runs only once for each combination of
+// GPU model, cuDNN version, shape, pass and type. The choice is kept in a file (plan_choices.h). A plan is made from
+// this file in less than a millisecond.
 //
-// Plans are cuDNN's engines with the values of their knobs. Some plans are left out: those whose notes say that they
-// depend on time (NONDETERMINISTIC), round more than the result (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or
-// are compiled when they are made (RUNTIME_COMPILATION, a second or so), and those that take more than 32 MiB of
-// workspace (kMostWorkspace_bytes).
-// The first plan is the first of the remaining ones that heuristic A proposes, or else heuristic FALLBACK. A search
-// (plan_search.h) uses the convolution's own tensors. Its candidates are the plans that A proposes, and neighbours of
-// the best of these, in which one knob has another value. FALLBACK's engines are no candidates: they use no tensor
-// cores, and timing one takes longer than all others.
+// A plan is one of cuDNN's engines with a value for each of its knobs (parameters). Some plans are left out: plans
+// whose notes say that their sums depend on time (NONDETERMINISTIC), that they round more than the result
+// (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or that they are compiled when they are made (RUNTIME_COMPILATION,
+// about a second), and plans that need more than 32 MiB of workspace (kMostWorkspace_bytes). The first plan is the
+// first of the remaining plans that cuDNN's heuristic A proposes. If A proposes none, it is the first that heuristic
+// FALLBACK proposes. A search (plan_search.h) uses the convolution's own tensors. Its candidates are the plans that A
+// proposes, and the neighbours of the best of these plans. A neighbour differs in the value of one knob. FALLBACK's
+// engines are not candidates: they use no tensor cores, and timing one of them takes longer than timing all other
+// candidates.
 //
-// All threads share a plan, and one thread at a time runs it, because not all of cuDNN's engines allow several. A
-// thread's handle of cuDNN is set up at its first call, and a plan at its first use. A later call can therefore be
-// captured in a CUDA graph.
+// All threads share a plan, and one thread at a time runs it, because not all of cuDNN's engines allow several threads.
+// A thread's handle of cuDNN is set up at the thread's first call, and a plan at the plan's first use. A later call can
+// therefore be captured in a CUDA graph.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/convolution/convolution_planner_test.cc)
 //   a convolution that it does not plan (below) -> ATen's -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize

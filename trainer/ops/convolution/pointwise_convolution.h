@@ -1,8 +1,8 @@
-// A 1x1 convolution at the beginning of a residual block, beside the shortcut around the block.
+// A 1x1 convolution at the beginning of a residual block. The shortcut around the block reads the same input x.
 //
-// Both read x, so x's gradient is the sum of W dy and of the gradient that comes back along the shortcut. The matrix
-// product that computes W dy adds the other gradient while it writes the result. A separate addition would read both
-// and write the sum.
+// The gradient of x is therefore the sum of W dy and of the gradient that comes back along the shortcut. The matrix
+// product that computes W dy also adds the shortcut's gradient while it writes the result. A separate addition would
+// have to read both gradients and write the sum.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,9 @@
 // The first convolution of a ResNet: 7x7, stride 2, padding 3, of images of few channels.
 //
-// A tensor core needs at least eight channels, and a picture has three. Each square of 2x2 pixels therefore becomes
-// one pixel with four times the channels (space to depth). The convolution becomes one by 4x4 with stride 1, of the
-// same products: a row and a column of zeros extend the window to 8x8, and zeros fill the remaining channels.
+// A tensor core needs at least eight channels, and a picture has three. Each square of 2x2 pixels therefore becomes one
+// pixel with four times the channels (space to depth). The 7x7 convolution then becomes a 4x4 convolution with stride 1
+// that sums the same products: a row and a column of zeros extend the window to 8x8, and zeros fill the remaining
+// channels.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,19 +1,19 @@
-// BatchNorm by the statistics of the batch, and what follows it in a residual network: the addition
-// of the other branch, and ReLU.
+// BatchNorm with the statistics of the batch, together with the operations that follow it in a residual network: the
+// addition of the other branch, and ReLU.
 //
-// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those
-// of a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed. If
-// ReLU follows the norm alone, backward computes again which values ReLU passed; after an addition a bit per value is
-// kept. Of x, y and residual backward needs x alone.
+// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those of
+// a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed.
+// Backward must know which values ReLU passed. If there is no addition between the norm and ReLU, backward computes
+// this again; after an addition, forward keeps one bit for each value. Of x, y and residual, backward reads only x.
 //
-// Where a stage of a residual network begins, the other branch also ends in a norm. The two norms are then joined: one
-// pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is ever
-// written.
+// In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
+// joined: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
+// ever written.
 //
-// Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no
-// rows. The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each
-// rank, and backward adds up the sums that dx needs. What the ranks send, and when, depends neither on the number of
-// their rows nor on whether they run the kernels or the twin.
+// Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no rows.
+// The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each rank, and
+// backward adds up the sums that dx needs. What the ranks send, and when they send it, does not depend on the number of
+// their rows. It is also the same for the kernels and for the plain ATen version (the twin).
 #pragma once
 
 #include <ATen/core/Tensor.h>

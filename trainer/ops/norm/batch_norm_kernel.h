@@ -1,5 +1,5 @@
-// The kernels of batch_norm.h. All pointers are the device's; [rows, channels] means that a row's channels
-// lie together: [N, C], or [N, C, H, W] channels last.
+// The kernels of batch_norm.h. All pointers point to device memory. [rows, channels] means that the channels of a row
+// lie side by side: a tensor [N, C], or [N, C, H, W] with the channels last.
 #pragma once
 
 #include <cuda_runtime_api.h>

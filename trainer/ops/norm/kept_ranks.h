@@ -1,4 +1,4 @@
-// The ranks that share a batch, kept from an operation's forward to its backward.
+// KeptRanks: keeps the pointer to the ranks that share a batch, from the forward of an operation to its backward.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -1,5 +1,5 @@
-// The kernels of layer_norm.h. All pointers are the device's. centers: LayerNorm; else RMSNorm,
-// whose means are 0 and which has no bias.
+// The kernels of layer_norm.h. All pointers point to device memory. With `centers` a kernel computes LayerNorm. Without
+// it the kernel computes RMSNorm, which has no bias and takes the means as 0.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,8 +1,9 @@
 // Max-pooling of images whose channels lie together.
 //
-// y[n, c, i, j] = the greatest x[n, c, u, v] of the window at (stride i - padding, stride j - padding), the first of
-// equals; NaN is greater than all. Forward keeps the position in the window in a byte. Backward uses it to give dy to
-// that value alone. There are no atomics, so the bits are the same each time.
+// y[n, c, i, j] = the greatest x[n, c, u, v] of the window at (stride i - padding, stride j - padding), or the first of
+// several equal values; NaN counts as greater than any number. Forward keeps the position of this value in the window,
+// in one byte. Backward adds dy to the gradient at this position alone. There are no atomics, so the bits are the same
+// each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// The kernels of max_pool.h. All pointers are the device's; images are [count, height, width, channels].
+// The kernels of max_pool.h. All pointers point to device memory. Images are [count, height, width, channels].
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,12 +1,13 @@
-// BatchNorm by the statistics of the batch, ReLU and max-pooling, as at a residual network's stem.
+// BatchNorm with the statistics of the batch, ReLU and max-pooling in one operation, as a residual network's stem needs
+// them.
 //
-// y[n, c, i, j] = the greatest relu((x[n, c, u, v] - mean) / sqrt(variance + epsilon) weight +
-// bias) of the window of 3 at (2 i - 1, 2 j - 1), mean and biased variance being a channel's.
+// y[n, c, i, j] = the greatest relu((x[n, c, u, v] - mean) / sqrt(variance + epsilon) weight + bias) of the 3x3 window
+// at (2 i - 1, 2 j - 1), where mean and biased variance are those of channel c.
 //
-// The input of the pooling is never written. All arithmetic is float32, but the values are compared as x's type rounds
-// them. The winner, the first of equals, is therefore the same as with the two operations one after the other. NaN is
-// greater than all. Backward needs x, and the position of each window's winner in a byte. There are no atomics, so the
-// bits are the same each time.
+// The input of the pooling is never written. All arithmetic is float32, but the values are rounded to x's type before
+// they are compared. The greatest value (the first of several equal values) is therefore at the same position as with
+// the separate operations. NaN counts as greater than any number. Backward needs x, and one byte for each window with
+// the position of its greatest value. There are no atomics, so the bits are the same each time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// The random numbers for one sample of pixels (augment.h), as the kernels read them.
+// AugmentDraws: the random numbers for one sample of pixels (data/feed/augment.h), in the layout that the kernels read.
 #pragma once
 
 namespace lockstep {

@@ -1,7 +1,7 @@
-// Converts pixels to numbers. In training the random changes come in between (data/feed/augment.h).
+// Converts pixels to numbers, and in training first applies the random changes (data/feed/augment.h).
 //
-// x = pixels / 255; x[n] = its colour operations, in its order, each clamped to [0, 1];
-// x[n] = a x[n] + (1 - a) x[n - 1] inside the box; out = 255 x * scale[c] + shift[c], rounded once.
+// x = pixels / 255; x[n] = the sample's colour operations, in the sample's order, each clamped to [0, 1]; x[n] = a x[n]
+// + (1 - a) x[n - 1] inside the box; out = 255 x * scale[c] + shift[c], rounded once.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Pixels to numbers: out[n, c, y, x] = pixels[n, c, y, x] * scale[c] + shift[c], rounded once.
+// Converts pixels to numbers: out[n, c, y, x] = pixels[n, c, y, x] * scale[c] + shift[c], rounded once.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,8 @@
 // The mean of each channel of an image, which is the last operation of a convolutional network.
 //
-// ATen's backward divides and spreads the gradient with the channels first, and then copies it to channels last for
-// the convolution before. At the end of a ResNet-50 this moves four times the bytes.
+// ATen's backward writes the gradient with the channels first, and then copies it to channels last for the backward of
+// the convolution before. At the end of a ResNet-50, ATen's backward moves four times as many bytes as PixelMean()'s
+// backward.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Keys and plans of convolutions: which convolution it is, and by which of cuDNN's engines it is computed. Their texts
-// are kept in a plan file (plan_file.h). Nothing here needs a GPU.
+// The keys and plans of convolutions. A key says which convolution it is, and a plan says which of cuDNN's engines
+// computes the convolution. A plan file keeps both as text (plan_file.h). Nothing here needs a GPU.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
-// Plans of a library as candidates of a search (plan_search.h): what the searches for products and for convolutions
-// have in common.
+// PlanCandidates: presents a library's plans as the candidates of a search (plan_search.h). The searches for matrix
+// products and for convolutions share this code.
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>

@@ -1,26 +1,28 @@
-// Chooses the plans by which a process computes operations of one kind, such as products. When an operation first
-// occurs, its plan is looked up in a file (plan_file.h). If the file has none, a plan is searched for (plan_search.h)
-// and written to the file.
+// Chooses the plans with which a process computes operations of one kind, such as matrix products. A plan is one of the
+// ways in which a library can compute an operation. When an operation first occurs, its plan is looked up in a file
+// (plan_file.h). If the file has no plan for the operation, a plan is searched for (plan_search.h) and written to the
+// file.
 //
 // Protocol, for an operation that occurs for the first time:
 //   1. A plan from the file is used if the library accepts it. The file is read once for each GPU, and again with each
 //      choice that is written to it.
 //   2. Otherwise the plan is searched for. If another process has searched at the same time and written its plan to
 //      the file first, that plan is used.
-//   3. There is no search, and the library's first plan is used, while the plan cannot be timed or the caller wants no
-//      search: the next call may search. If a search fails (for example without enough memory), or after 256 searches
-//      of one kind in a process, the first plan is used for good. Another batch size, such as an epoch's short last
-//      batch, is another operation.
+//   3. If the plan cannot be timed at this moment, or the caller wants no search, the library's first plan is used for
+//      this call. The next call may search. If a search fails (for example without enough memory), or if the process
+//      has already made 256 searches of this kind, the first plan is used from then on. The same operation with another
+//      batch size, such as an epoch's short last batch, counts as another operation.
 //   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read. The library's first plan is used,
-//      which is a function of the operation, the GPU and the version.
+//      which depends only on the operation, the GPU and the version.
 //
-// Determinism: all processes that share a file use the same plans from the first step on. A run that is resumed on its
-// machine goes on with the same bits, whether it searched or not. If there is no folder to write to, each process
-// searches by itself. Ranks may then round differently, which does no harm, because their gradients are summed; but a
-// resumed run has other bits. A resumed run also has other bits after a search that failed, after the last search, and
-// in the step that searches if blocks are checkpointed, because their first computation wants no search.
+// Determinism: all processes that share a file use the same plans from the first step on. If a run is resumed on the
+// same machine, it goes on with the same bits, also if it searched before. If there is no folder for the file, each
+// process searches by itself. Ranks may then round differently, which does no harm, because their gradients are summed;
+// but a resumed run gets other bits than the run would have had. There are three more cases in which a resumed run gets
+// other bits: after a search that failed, after the 256 searches, and in a step that searches while activation
+// checkpointing is on, because the first computation of a checkpointed block must not start a search.
 //
-// Nothing is ever forgotten: each operation keeps its first plan and the plan that was chosen.
+// A process never drops a plan: each operation keeps its first plan and the plan that was chosen.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   a search fails, as for want of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst

@@ -1,17 +1,21 @@
-// The file that keeps the plans of operations (products, convolutions) from one run to the next. A key says which
-// operation it is, and a plan says how to compute it. Both are texts of one line. Nothing here needs a GPU.
+// PlanFile: the file that keeps the plans of operations (matrix products, convolutions) from one run to the next. A key
+// says which operation it is, and a plan says how to compute it. The key and the plan are texts of one line each.
+// Nothing here needs a GPU.
 //
-// Promise: the file never makes a run fail: if it cannot be read or written, there is none. All processes that share a
-// file use the same plan of a key, from the first use on: Keep() gives the plan of the process that came first.
+// Promise: the file never makes a run fail. If it cannot be read or written, the run goes on without it. All processes
+// that share a file use the same plan for a key, from the first use on: Keep() returns the plan of the process that
+// wrote first.
 //
 // Protocol:
 //   1. A device's file is FOLDER/KIND-DEVICE.txt. The device's text names the GPU's model, its multiprocessors and the
 //      library's version, because a plan is valid only for these.
-//   2. A line is a key, " = ", its plan, and XXH3 of those and the device's text. A line is ignored if it is not
-//      exactly what this program would write: if it is cut short, damaged, or of another device or version.
-//   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads what others have written in the meantime, adds its line, and
-//      replaces the file by all good lines (base/files/new_file.h). Readers find a whole file or none. Keep() waits a
-//      second for the lock and then goes on without it. It also goes on without a lock if the file system has none.
+//   2. A line is a key, " = ", the key's plan, and the XXH3 of the key, the plan and the device's text. A line is
+//      ignored if it is not exactly the line that this program would write, for example because it is cut short,
+//      damaged, or from another device or version.
+//   3. Keep() locks FOLDER/KIND-DEVICE.txt.lock, reads the lines that other processes have written in the meantime,
+//      adds its own line, and replaces the file by a new file with all good lines (base/files/new_file.h). Readers find
+//      a whole file or no file. Keep() waits a second for the lock and then goes on without it. It also goes on without
+//      a lock if the file system has none.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/plan/plan_file_test.cc)
 //   no home, a folder that cannot be written -> plans that are not kept -> PlanFile.GoesWithoutAFolder

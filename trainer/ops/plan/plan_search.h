@@ -1,9 +1,9 @@
-// Searches for the plan by which a GPU computes one operation fastest, among candidates that it times.
+// FindFastest(): times several candidate plans for an operation on the GPU, and chooses the fastest.
 //
 // Protocol of FindFastest():
-//   1. The proposed candidates are timed on the current stream one after the other, and then neighbours of the best of
-//      them. The first and the four fastest are timed again in turns. This takes about 80 ms; for a slow operation it
-//      takes 48 times the operation's time.
+//   1. The proposed candidates are timed on the current stream one after the other, and then the neighbours of the best
+//      candidates. The first candidate and the four fastest are timed again in turns. The whole search takes about 80
+//      ms; for a slow operation it takes 48 times as long as the operation.
 //   2. A candidate is chosen if it is at least 2 % faster than the first, gives the same result to within rounding,
 //      and gives the same bits when it runs again. Otherwise the first is chosen.
 //

@@ -1,4 +1,4 @@
-// Keys and plans of matrix products. A key says which product it is, and a plan says which of cuBLASLt's algorithms
+// The keys and plans of matrix products. A key says which product it is, and a plan says which of cuBLASLt's algorithms
 // computes the product. A plan file keeps both as text (plan_file.h). Nothing here needs a GPU.
 #pragma once
 

@@ -1,6 +1,7 @@
-// y[r, c] = f(x[r, c] + bias[c]): what follows a matrix product, in one kernel in each direction.
+// y[r, c] = f(x[r, c] + bias[c]): adds the bias and applies the activation after a matrix product. Forward and backward
+// take one kernel each.
 //
-// Backward also computes the bias's gradient, which is the sum over rows of what backward writes. All arithmetic is
+// Backward also computes the bias's gradient, which is the sum of x's gradient over the rows. All arithmetic is
 // float32, and the bits are the same each time, because there are no atomics.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The kernels of bias_activation.h. All pointers are the device's.
+// The kernels of bias_activation.h. All pointers point to device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -2,9 +2,9 @@
 //
 // If HasFusedFeedForward(), the products that give the hidden layer and its gradient also apply the activation and sum
 // up b's gradient, in their own kernels, while the tensor cores compute the next tile (feed_forward_product.cuh). A
-// step then makes four passes of the hidden layer through memory less. x W + b is rounded once for backward, after the
-// bias has been added in float32, and it is not rounded before f is applied. All sums are float32, and the bits are
-// the same each time, because there are no atomics.
+// step then makes four fewer passes of the hidden layer through memory. The bias is added in float32. f is applied to
+// the sum x W + b before the sum is rounded; for backward, the sum is rounded once and kept. All sums are float32, and
+// the bits are the same each time, because there are no atomics.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/product/feed_forward_test.cc)
 //   what has no kernel (below) -> the composition of Linear and BiasActivation

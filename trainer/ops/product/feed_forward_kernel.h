@@ -1,6 +1,6 @@
-// The matrix products before and after feed_forward.h's hidden layer. Each also processes its result in the same
-// kernel. They are CUTLASS's, and only for GPUs of compute capability 9.0. All pointers are the device's and are
-// aligned to 16 bytes.
+// The matrix products before and after the hidden layer of feed_forward.h. Each kernel also applies the activation or
+// its derivative to the product's result. The kernels come from CUTLASS and run only on GPUs of compute capability 9.0.
+// All pointers point to device memory and are aligned to 16 bytes.
 #pragma once
 
 #include <cuda_runtime_api.h>

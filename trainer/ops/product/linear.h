@@ -1,4 +1,4 @@
-// Affine maps of 16-bit values by float32 weights, and sums over rows.
+// Linear layers on 16-bit values with float32 weights, and sums over the rows of a matrix.
 #pragma once
 
 #include <ATen/core/Tensor.h>

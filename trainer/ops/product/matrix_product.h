@@ -1,15 +1,15 @@
-// Matrix products of 16-bit values by the fastest of cuBLASLt's algorithms. at::mm takes the first algorithm that
-// cuBLASLt's heuristic proposes, which can be a fifth slower than another.
+// Computes matrix products of 16-bit values with the fastest of cuBLASLt's algorithms. at::mm takes the first algorithm
+// that cuBLASLt's heuristic proposes, which can be a fifth slower than another.
 //
-// Promise: MatrixProduct() gives what at::mm gives, summed in float32. Each search runs only once for a model of GPU,
-// a version of cuBLASLt, a shape, layouts and types. The choice is kept in a file (plan_choices.h). Partial sums are
-// never rounded to 16 bits, nor added in an order that depends on time. An algorithm gives the same bits each time on
-// GPUs of one model.
+// Promise: MatrixProduct() gives the same result as at::mm (within rounding), summed in float32. The search for the
+// fastest algorithm runs only once for each combination of GPU model, cuBLASLt version, shape, layouts and types. The
+// choice is kept in a file (plan_choices.h). Partial sums are never rounded to 16 bits, nor added in an order that
+// depends on time. An algorithm gives the same bits each time on GPUs of one model.
 //
-// A search (plan_search.h) uses the product's own matrices. Its candidates are the algorithms that cuBLASLt's
-// heuristic proposes for 32 MiB of workspace (kMostWorkspace_bytes), and those neighbours of the best ones that
-// cublasLtMatmulAlgoCheck accepts. A product that overwrites its `to` is timed on it, because it is written anyway. A
-// product that adds is timed on a tensor like it.
+// A search (plan_search.h) uses the product's own matrices. Its candidates are the algorithms that cuBLASLt's heuristic
+// proposes for 32 MiB of workspace (kMostWorkspace_bytes), and the neighbours of the best of these algorithms, if
+// cublasLtMatmulAlgoCheck accepts them. A product that overwrites its output `to` is timed on `to` itself, because it
+// will be overwritten anyway. A product that adds to `to` is timed on another tensor of the same kind.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/ops/product/matrix_product_test.cc)
 //   sizes or types that do not fit together -> c10::Error -> MatrixProduct.SaysWhatDoesNotFit

@@ -1,11 +1,13 @@
-// Weight gradients that a backward adds to .grad itself.
+// Lets the backward of an operation add a weight's gradient directly to the weight's .grad.
 //
-// Usually a backward gives autograd a tensor, and autograd adds it to .grad in a separate kernel. A step of GPT-2 has
-// 150 of these additions, which move more bytes than the optimizer does. A backward that adds in place gives autograd
-// nothing. The weight's AccumulateGrad and its hooks, such as the Reducer's, still run, after everything that uses the
-// weight. The step's first gradient is not even added: it overwrites the memory (base/tensor/gradient_memory.h).
+// Usually a backward returns a tensor to autograd, and autograd adds the tensor to .grad in a separate kernel. A step
+// of GPT-2 has 150 of these additions, and they move more bytes than the optimizer does. A backward that adds directly
+// to .grad returns nothing to autograd. The weight's AccumulateGrad and its hooks, such as the Reducer's, still run,
+// after everything that uses the weight. The first gradient of a step overwrites the memory, so nothing is added
+// (base/tensor/gradient_memory.h).
 //
-// Do not ask torch::autograd::grad() for a weight that has a .grad, because its gradient goes to .grad.
+// Do not call torch::autograd::grad() for a weight that has a .grad: the gradient would be added to .grad and not
+// returned.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// Measures kernels that run shorter than the host needs to queue them.
+// For benchmarks: measures the time of kernels that run for a shorter time than the host needs to queue them.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Parts that the operations' tests share. Each case runs on the CPU, and on a GPU if there is one, in the three types
-// of the kernels.
+// Parts that the operations' tests share. Each test case runs on the CPU, and also on the GPU if the machine has one,
+// in the kernels' three types (float32, float16, bfloat16).
 #pragma once
 
 #include <ATen/ATen.h>

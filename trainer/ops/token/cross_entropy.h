@@ -1,8 +1,8 @@
 // Softmax and cross-entropy in one or two passes over the logits, without a float32 copy of the logits.
 //
-// loss = sum over rows r of (1 - s) (L_r - x[r, t_r]) + s (L_r - mean of x[r, :classes]),
-// L_r = log sum over c < classes of exp(x[r, c]), s being the label smoothing. Rows whose target is -100,
-// PyTorch's ignore_index, are left out.
+// loss = sum over rows r of (1 - s) (L_r - x[r, t_r]) + s (L_r - mean of x[r, :classes]), L_r = log sum over c <
+// classes of exp(x[r, c]), where s is the label smoothing. Rows whose target is -100, PyTorch's ignore_index, are left
+// out.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -10,14 +10,14 @@
 //        w <- w - lr |w| / |u| u
 // LARS:  m <- momentum m + lr r (g + decay w),   r = trust |w| / (|g| + decay |w|)
 //        w <- w - m
-// LAMB's |w| / |u| and LARS's r are computed for each parameter. They are 1 where a parameter does not adapt, or where
-// the dividend or the divisor is 0. LAMB and LARS take three kernels: one adds up the squares of each chunk, one
-// finishes each parameter's sums in a fixed order, and one updates the weights. The others, and parameters that do not
-// adapt, take one kernel.
+// LAMB's |w| / |u| and LARS's r are computed for each parameter. Both ratios are 1 for a parameter that does not adapt,
+// and if the dividend or the divisor is 0. LAMB and LARS take three kernels: one kernel adds up the squares of each
+// chunk, one finishes each parameter's sums in a fixed order, and one updates the weights. The other optimizers, and
+// parameters that do not adapt, take one kernel.
 //
-// We do not use ATen's fused kernels for two reasons. They give each block 65,536 elements, so a small model's update
-// runs on only a few of the GPU's multiprocessors. And a separate kernel would have to read all weights again to round
-// them.
+// We do not use ATen's fused kernels for two reasons. ATen's kernels give each thread block 65,536 elements, so a small
+// model's update runs on only a few of the GPU's multiprocessors. And a separate kernel would have to read all weights
+// again to round them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-// The arithmetic of step_decision.h, one for host and device, and its kernels.
+// The arithmetic of step_decision.h, as one function for the host and the device, and the kernels that call it.
 #pragma once
 
 #include <cuda_runtime_api.h>

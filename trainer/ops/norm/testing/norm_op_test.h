@@ -1,5 +1,5 @@
-// Parts that the tests of batch_norm.h and norm_pool.h share: the norms, PyTorch's norms in float64, and ranks that
-// share a batch.
+// Parts that the tests of batch_norm.h and norm_pool.h share: Lockstep's norms, PyTorch's norms in float64, and ranks
+// that share a batch.
 #pragma once
 
 #include <ATen/ATen.h>
