@@ -48,6 +48,11 @@ const char* KindName(unsigned mode) {
   return "a device";
 }
 
+std::string WhyNoPlainFile(unsigned mode) {
+  if (S_ISREG(mode)) return "";
+  return fmt::format("it is {} where a plain file is expected", KindName(mode));
+}
+
 FileDescriptor OpenPlainFile(const std::string& path, int own_names, int flags, std::string& why) {
   why.clear();
   std::string names[kInCheckpoint];

@@ -29,6 +29,9 @@ FileDescriptor OpenPlainFile(const std::string& path, int own_names, int flags, 
 // What a file of that mode is: "a folder", "a pipe".
 const char* KindName(unsigned mode);
 
+// Why a file of that mode is no plain file: "it is a folder where a plain file is expected"; empty: it is one.
+std::string WhyNoPlainFile(unsigned mode);
+
 // All of what a user names to be read once, which may be a pipe, as of `<(...)`: of at most `most_bytes`, that come
 // within five seconds. `why`: not empty where it cannot be had.
 std::string ReadGivenFile(const std::string& path, size_t most_bytes, std::string& why);

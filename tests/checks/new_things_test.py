@@ -122,8 +122,13 @@ def copied(folder):
     bazelrc = ROOT / ".lockstep/bazelrc"
     if bazelrc.exists():
         (folder / ".lockstep/bazelrc").write_bytes(bazelrc.read_bytes())
-    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=test", "-c", "user.email=test", "commit", "-qm", "all"]):
-        must("git", *words, cwd=folder)
+    must("git", "init", "-q", cwd=folder)
+    must("git", "add", "-A", cwd=folder)
+    commit(folder, "all")
+
+
+def commit(folder, message):
+    must("git", "-c", "user.name=test", "-c", "user.email=test", "commit", "-qm", message, cwd=folder)
 
 
 def add(folder, file, text, listing, line, before):
@@ -151,7 +156,7 @@ def main():
     for what, (file, text, listing, line, before) in NEW_THINGS.items():
         add(folder, file, text, listing, line, before)
         assert touched(folder) == {file: (len(text.splitlines()), 0), listing: (1, 0)}, (what, touched(folder))
-        must("git", "-c", "user.name=test", "-c", "user.email=test", "commit", "-qm", what, cwd=folder)
+        commit(folder, what)
         print(f"{what}: {file} and one line of {listing}")
     bazel = ["bazel", "--max_idle_secs=5", f"--output_user_root={ROOT}/.lockstep/new_things"]
     must(*bazel, "build", "--symlink_prefix=/", "//launch:lockstep", cwd=folder)

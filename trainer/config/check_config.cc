@@ -82,13 +82,9 @@ class Checker {
         }
         Fail(name, fmt::format("no such {}: {}", of_data ? format_.Noun(file) : "file", file));
       }
-      if (of_data) {
-        const std::string why = format_.WhyNot(file, status.st_mode);
-        if (!why.empty()) Fail(name, fmt::format("{}: {}", file, why));
-      } else if (!S_ISREG(status.st_mode)) {
-        Fail(name, fmt::format("{}: it is {} where a plain file is expected", file,
-                               KindName(status.st_mode)));
-      }
+      const std::string why =
+          of_data ? format_.WhyNot(file, status.st_mode) : WhyNoPlainFile(status.st_mode);
+      if (!why.empty()) Fail(name, fmt::format("{}: {}", file, why));
     }
   }
 
@@ -132,15 +128,8 @@ class Checker {
 
   // Options of another model, or of another format, than the config's.
   void CheckMeaning(const FieldDescriptor& field, const std::string& name) const {
-    if (!check_.IsSet(name) || HasMeaning(config_, field)) return;
-    switch (Owner(field)) {
-      case OptionsOf::kOneModel:
-        Fail(name, fmt::format("has no meaning for the model \"{}\"", config_.model().name()));
-      case OptionsOf::kOneFormat:
-        Fail(name, fmt::format("has no meaning for format {}", FormatName(config_.data())));
-      default:
-        Fail(name, "is for pixels");
-    }
+    if (!check_.IsSet(name)) return;
+    if (const std::string why = WhyNoMeaning(config_, field); !why.empty()) Fail(name, why);
   }
 
   void CheckModel() const {

@@ -23,30 +23,21 @@ std::string InCapitals(std::string name) {
 
 }  // namespace
 
-OptionsOf Owner(const FieldDescriptor& field) {
-  if (!IsNested(field)) return OptionsOf::kAll;
-  if (field.containing_type() == config::Model::descriptor()) return OptionsOf::kOneModel;
-  if (field.message_type() == config::Augment::descriptor()) return OptionsOf::kPixels;
-  config::Data::Format unused;
-  if (field.containing_type() == config::Data::descriptor() &&
-      config::Data::Format_Parse(InCapitals(field.name()), &unused)) {
-    return OptionsOf::kOneFormat;
+std::string WhyNoMeaning(const config::Config& config, const FieldDescriptor& field) {
+  if (!IsNested(field)) return "";
+  if (field.containing_type() == config::Model::descriptor()) {
+    const std::string& model = config.model().name();
+    return model == field.name() ? "" : fmt::format("has no meaning for the model \"{}\"", model);
   }
-  return OptionsOf::kAll;
-}
-
-bool HasMeaning(const config::Config& config, const FieldDescriptor& field) {
-  switch (Owner(field)) {
-    case OptionsOf::kAll:
-      return true;
-    case OptionsOf::kOneModel:
-      return config.model().name() == field.name();
-    case OptionsOf::kOneFormat:
-      return FormatName(config.data()) == InCapitals(field.name());
-    case OptionsOf::kPixels:
-      return HoldsPixels(config.data());
+  if (field.containing_type() != config::Data::descriptor()) return "";
+  const config::Data& data = config.data();
+  if (field.message_type() == config::Augment::descriptor()) {
+    return HoldsPixels(data) ? "" : "is for pixels";
   }
-  throw BugError("the options {}", field.full_name());
+  config::Data::Format format;
+  const bool is_one_format = config::Data::Format_Parse(InCapitals(field.name()), &format);
+  if (!is_one_format || format == data.format()) return "";
+  return fmt::format("has no meaning for format {}", FormatName(data));
 }
 
 void FillDefaults(Message& message, const config::Config& config) {
@@ -54,7 +45,7 @@ void FillDefaults(Message& message, const config::Config& config) {
   for (const FieldDescriptor* field : FieldsOf(*message.GetDescriptor())) {
     if (field->is_repeated()) continue;
     if (IsNested(*field)) {
-      if (!HasMeaning(config, *field)) continue;
+      if (!WhyNoMeaning(config, *field).empty()) continue;
       FillDefaults(*reflection.MutableMessage(&message, field), config);
       continue;
     }

@@ -10,13 +10,10 @@
 
 namespace lockstep {
 
-// What a message field of a config is for.
-enum class OptionsOf { kAll, kOneModel, kOneFormat, kPixels };
-OptionsOf Owner(const google::protobuf::FieldDescriptor& field);
-
-// Whether a config like this has the message `field` at all: each model's and each format's options are for that one
-// alone.
-bool HasMeaning(const config::Config& config, const google::protobuf::FieldDescriptor& field);
+// Why a config like this has no use for `field`, as the tail of a line that names the field; empty: it has, or the field
+// is no message. The options of a model or of a format are for that one alone.
+std::string WhyNoMeaning(const config::Config& config,
+                         const google::protobuf::FieldDescriptor& field);
 
 // Sets every field that is not set to its default, in `message` and those below it, but for messages without a meaning
 // in `config`.

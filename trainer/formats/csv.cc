@@ -4,14 +4,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "trainer/config/schema/fields.h"
 #include "trainer/formats/format.h"
 
 namespace lockstep {
 namespace {
-
-std::vector<std::string> ListOf(const FieldCheck::Texts& texts) {
-  return {texts.begin(), texts.end()};
-}
 
 // Without a header columns have no names.
 void RequireNumbers(const FieldCheck& check, const std::string& name,

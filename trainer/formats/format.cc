@@ -20,11 +20,9 @@ Formats& AllFormats() {
 }  // namespace
 
 std::string Format::WhyNot(const std::string&, mode_t mode) const {
-  if (S_ISREG(mode)) return "";
-  return fmt::format("it is {} where a plain file is expected{}", KindName(mode),
-                     S_ISDIR(mode) ? "; a folder with a folder of images for each class is "
-                                     "data.format: IMAGES"
-                                   : "");
+  const std::string why = WhyNoPlainFile(mode);
+  if (!S_ISDIR(mode)) return why;
+  return why + "; a folder with a folder of images for each class is data.format: IMAGES";
 }
 
 std::shared_ptr<const Dataset> Format::OpenForTraining(const OpenRequest& request,

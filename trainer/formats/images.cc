@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "data/images/image_dataset.h"
 #include "data/images/image_source.h"
+#include "trainer/config/schema/fields.h"
 #include "trainer/formats/decoding_gpu.h"
 #include "trainer/formats/format.h"
 
@@ -106,7 +107,7 @@ class ImageFiles : public Format {
 
   void Describe(const config::Data& data, SampleSpec& spec) const override {
     spec.channels_last = true;
-    spec.class_names.assign(data.images().classes().begin(), data.images().classes().end());
+    spec.class_names = ListOf(data.images().classes());
   }
 };
 

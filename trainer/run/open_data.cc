@@ -10,14 +10,11 @@
 #include "base/say.h"
 #include "data/dataset/skip_bad.h"
 #include "data/images/kept_bytes.h"
+#include "trainer/config/schema/fields.h"
 #include "trainer/formats/format.h"
 
 namespace lockstep {
 namespace {
-
-std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::string>& files) {
-  return {files.begin(), files.end()};
-}
 
 Task TaskOf(const config::Data& config) {
   if (HoldsTokens(config)) return Task::kLanguage;

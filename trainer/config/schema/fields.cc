@@ -32,6 +32,10 @@ bool IsNested(const FieldDescriptor& field) {
   return field.type() == FieldDescriptor::TYPE_MESSAGE && !field.is_repeated();
 }
 
+std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  return {texts.begin(), texts.end()};
+}
+
 // The values of a string field, one or many.
 std::vector<std::string> StringsOf(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();

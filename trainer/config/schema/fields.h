@@ -3,6 +3,7 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/repeated_field.h>
 
 #include <string>
 #include <type_traits>
@@ -19,6 +20,9 @@ std::vector<std::string> NamesOf(const google::protobuf::EnumDescriptor& values)
 
 // Whether the field is a message of its own, not a list of them.
 bool IsNested(const google::protobuf::FieldDescriptor& field);
+
+// The texts of a repeated string field.
+std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::string>& texts);
 
 // The values of a string field, one or many.
 std::vector<std::string> StringsOf(const google::protobuf::Message& message,
