@@ -19,6 +19,7 @@
 #include "base/mix.h"
 #include "ckpt/saver.h"
 #include "ckpt/state_tree.h"
+#include "ckpt/weights.h"
 #include "comm/together.h"
 #include "comm/watch/flight_story.h"
 #include "data/feed/device_feed.h"
