@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   1. An event never makes the loop wait for the device: its values are already on the host.
-//   2. RunStarted is the first event. If there is a RunStopped or RunDone, it is the last.
+//   2. RunStarted is the first event. If there is a RunStopped, a RunFailed or a RunDone, it is the last.
 //   3. Each rank emits events. A sink that is needed only once, such as the log, runs on rank 0.
 #pragma once
 
@@ -19,7 +19,9 @@
 #include <vector>
 
 #include "observe/metrics.h"
+#include "observe/machine/machine_reading.h"
 #include "observe/step_clock.h"
+#include "observe/verdict/seconds_report.h"
 #include "trainer/ops/update/step_values.h"
 
 namespace lockstep {
@@ -96,6 +98,15 @@ struct BadSample {
   std::string reason;
 };
 
+// All steps of an epoch, or the rest of one that the run went on within.
+struct EpochDone {
+  int64_t step = 0;
+  int64_t epoch = 0;   // from 1
+  double loss = 0;     // of training: the mean over the samples of those steps
+  double seconds = 0;  // of training
+  double samples_per_s = 0;
+};
+
 struct Evaluated {
   int64_t step = 0;
   int64_t epoch = 0;
@@ -143,10 +154,17 @@ struct RunDone {
   std::string data_limit{};  // in words, where that is much
 };
 
+// The run ends by an error.
+struct RunFailed {
+  int64_t step = 0;  // that was under way, from 1
+  int status = 0;    // that the process ends with
+  std::string reason;
+};
+
 using RunEvent =
     std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks, OutOfMemory,
-                 CheckpointsLeftDevice, BadSample, Evaluated, CheckpointSaved, CheckpointLate,
-                 CheckpointFailed, RunWarning, RunStopped, RunDone>;
+                 CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved, CheckpointLate,
+                 CheckpointFailed, RunWarning, RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
 
 // What does something with a run's events. Called on the thread that trains.
 class EventSink {

@@ -39,11 +39,13 @@ _USES = {
     "data/feed": ["base", "trainer/ops/pixels", "data/dataset", "data/tokens", "data/images"],
     "data/tokenizers": ["base"],
     "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
+    "observe/machine": ["base", "base/files"],
+    "observe/verdict": ["base", "observe/machine"],
     "observe": [
-        "base", "base/tensor", "base/files", "comm", "trainer/ops/product", "trainer/ops/convolution",
+        "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
-    "observe/sinks": ["base", "observe"],
+    "observe/sinks": ["base", "base/files", "observe/machine", "observe/verdict", "observe"],
     "trainer/config/schema": ["base"],
     "trainer/formats": [
         "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
@@ -67,8 +69,8 @@ _USES = {
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
-        "data/tables", "data/images", "data/feed", "observe", "observe/sinks", "trainer/config/schema",
-        "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
+        "data/tables", "data/images", "data/feed", "observe/machine", "observe/verdict", "observe", "observe/sinks",
+        "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files"],
     "launch/job": [

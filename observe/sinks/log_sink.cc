@@ -79,6 +79,15 @@ Json LineOf(const CheckpointsLeftDevice& event) {
 
 Json LineOf(const BadSample& event) { return {{"event", "bad_sample"}, {"reason", event.reason}}; }
 
+Json LineOf(const EpochDone& event) {
+  return {{"event", "epoch"},
+          {"step", event.step},
+          {"epoch", event.epoch},
+          {"loss", event.loss},
+          {"seconds", Round(event.seconds, 3)},
+          {"samples_per_s", Round(event.samples_per_s, 0)}};
+}
+
 Json LineOf(const Evaluated& event) {
   Json line{{"event", "eval"}, {"step", event.step}, {"epoch", event.epoch}};
   AddMetrics(event.metrics, line);
@@ -105,6 +114,30 @@ Json LineOf(const RunWarning& event) { return {{"event", "warning"}, {"reason", 
 
 Json LineOf(const RunStopped& event) {
   return {{"event", "stopped"}, {"step", event.step}, {"epoch", event.epoch}, {"why", event.why}};
+}
+
+Json LineOf(const RunFailed& event) {
+  return {{"event", "failed"},
+          {"step", event.step},
+          {"status", event.status},
+          {"reason", event.reason}};
+}
+
+Json LineOf(const MachineReading&) { return {{"event", "machine"}}; }
+
+Json LineOf(const SecondsReport& event) {
+  Json lost;
+  for (const Loss loss : kLosses) {
+    lost[std::string(NameOf(loss))] = Round(event.lost_s[static_cast<size_t>(loss)], 3);
+  }
+  return {{"event", "seconds"},
+          {"step", event.step},
+          {"steps", event.steps},
+          {"wall_s", Round(event.wall_s, 3)},
+          {"ideal_s", Round(event.ideal_s, 3)},
+          {"lost_s", std::move(lost)},
+          {"verdict", event.verdict},
+          {"remedy", event.remedy}};
 }
 
 Json LineOf(const RunDone& event) {

@@ -90,6 +90,8 @@ class TerminalSink final : public EventSink {
 
   void Tell(const BadSample& event) { line_.Say(event.reason); }
 
+  void Tell(const EpochDone&) {}
+
   void Tell(const Evaluated& event) {
     line_.Say(fmt::format("epoch {}/{}  step {}/{}  validation {}", event.epoch, epochs_,
                           event.step, steps_, MetricsText(event.metrics)));
@@ -113,6 +115,12 @@ class TerminalSink final : public EventSink {
     line_.Say(fmt::format("stopped after step {} of {} ({}): the same command goes on from there",
                           event.step, event.steps, event.why));
   }
+
+  void Tell(const RunFailed&) {}
+
+  void Tell(const MachineReading&) {}
+
+  void Tell(const SecondsReport&) {}
 
   void Tell(const RunDone& event) {
     if (!event.data_limit.empty()) {
