@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,7 @@ enum class Loss {
   kOther,
 };
 inline constexpr std::array kLosses{
-    Loss::kReading, Loss::kDecoding,    Loss::kCopying, Loss::kLaunching,  Loss::kCommunication,
+    Loss::kReading,  Loss::kDecoding,   Loss::kCopying,    Loss::kLaunching,   Loss::kCommunication,
     Loss::kSlowRank, Loss::kCores,      Loss::kEvaluation, Loss::kCheckpoints, Loss::kMemory,
     Loss::kRestarts, Loss::kThrottling, Loss::kOther};
 
@@ -33,17 +34,20 @@ inline constexpr std::array kLosses{
 std::string_view NameOf(Loss loss);
 
 struct SecondsReport {
-  int64_t step = 0;      // optimizer steps done
-  int64_t steps = 0;     // of them, those that this report is about
-  double wall_s = 0;     // since the first of those began; the sum of what follows
-  double ideal_s = 0;    // they would have taken at the speed that this run can do
+  int64_t step = 0;    // optimizer steps done
+  int64_t steps = 0;   // of them, those that this report is about
+  double wall_s = 0;   // since the first of those began; the sum of what follows
+  double ideal_s = 0;  // they would have taken at the speed that this run can do
   std::array<double, kLosses.size()> lost_s{};
-  int slow_rank = -1;       // for Loss::kSlowRank; -1: none
-  double flops_share = -1;  // of what this device can compute at most, of an ideal step; -1: not known
-  double seconds_left = -1;  // until the run's end, evaluations and checkpoints included; -1: not known yet
+  int slow_rank = -1;  // for Loss::kSlowRank; -1: none
+  double flops_share =
+      -1;  // of what this device can compute at most, of an ideal step; -1: not known
+  double seconds_left =
+      -1;  // until the run's end, evaluations and checkpoints included; -1: not known yet
   double joules_per_sample = -1;  // of this rank's GPU; -1: not known
-  std::string verdict;   // in words, what is lost and to what; empty: nothing worth a word
-  std::string remedy;    // the config fields that mend it, or what else does
+  std::optional<Loss> cause;      // the greatest loss that has a name, where it is worth a word
+  std::string verdict;            // in words, what is lost and to what; empty: nothing worth a word
+  std::string remedy;             // the config fields that mend it, or what else does
 
   double ideal_share() const { return wall_s > 0 ? ideal_s / wall_s : 1; }
 };

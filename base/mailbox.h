@@ -1,0 +1,33 @@
+// Mailbox: hands the newest value from one thread to another, without a lock.
+//
+// Promise: neither side ever waits for the other. A value that was not taken is replaced by the next one.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+namespace lockstep {
+
+template <typename T>
+class Mailbox {
+ public:
+  Mailbox() = default;
+  ~Mailbox() { Take(); }
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  void Put(std::unique_ptr<T> value) { Replace(std::move(value)); }
+
+  // The newest value; null: none was put since the last call.
+  std::unique_ptr<T> Take() { return Replace(nullptr); }
+
+ private:
+  std::unique_ptr<T> Replace(std::unique_ptr<T> value) {
+    return std::unique_ptr<T>(newest_.exchange(value.release(), std::memory_order_acq_rel));
+  }
+
+  std::atomic<T*> newest_ = nullptr;
+};
+
+}  // namespace lockstep

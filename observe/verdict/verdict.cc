@@ -1,0 +1,200 @@
+#include "observe/verdict/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace lockstep {
+namespace {
+
+// Buckets smaller than that spend most of their time on the way in latencies.
+constexpr int64_t kSmallBucket = int64_t{1} << 20;
+constexpr int64_t kUsualBucket = int64_t{25} << 20;
+
+// The rank that the others wait for.
+size_t CriticalRank(const std::vector<RankSeconds>& ranks) {
+  const auto waits = [](const RankSeconds& rank) {
+    return rank.wall_s > 0 ? rank.lost(Loss::kCommunication) / rank.wall_s : 0;
+  };
+  size_t critical = 0;
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    if (waits(ranks[rank]) < waits(ranks[critical])) critical = rank;
+  }
+  return critical;
+}
+
+double ComputedPerStep(const RankSeconds& rank) {
+  return rank.steps > 0 ? rank.computed_s / static_cast<double>(rank.steps) : 0;
+}
+
+// Seconds that rank `critical` computes beyond the other ranks' mean, without waiting for a core.
+double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
+  if (ranks.size() < 2) return 0;
+  double others = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (rank != critical) others += ComputedPerStep(ranks[rank]);
+  }
+  others /= static_cast<double>(ranks.size() - 1);
+  const RankSeconds& own = ranks[critical];
+  return std::max(0.0, (ComputedPerStep(own) - others) * static_cast<double>(own.steps));
+}
+
+// More threads that read at once give that many times the samples, where cores are left for them.
+std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, double lost_s,
+                        int most_threads) {
+  if (facts.loader_threads == 0) return "loader.threads: 1";
+  const double needed = facts.loader_threads * (1 + lost_s / std::max(report.ideal_s, 1e-9));
+  const int threads = std::min(static_cast<int>(std::ceil(needed)), most_threads);
+  if (threads <= facts.loader_threads) return "";
+  return fmt::format("loader.threads: {} -> {}", facts.loader_threads, threads);
+}
+
+std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& facts) {
+  const double lost_s = report.lost_s[static_cast<size_t>(loss)];
+  const double share = lost_s / report.wall_s;
+  switch (loss) {
+    case Loss::kReading: {
+      // A thread that waits takes no core.
+      constexpr int kThreadsPerCore = 4;
+      const std::string more = MoreThreads(report, facts, lost_s, kThreadsPerCore * facts.cores);
+      return more.empty()
+                 ? "keep the data on a faster disk, or make them smaller (lockstep prepare)"
+                 : more + ", or a faster disk";
+    }
+    case Loss::kDecoding: {
+      const std::string more = MoreThreads(report, facts, lost_s, facts.cores);
+      if (!more.empty()) return more;
+      if (facts.images && facts.on_gpu && !facts.decodes_on_gpu) return "data.images.decode: GPU";
+      return "smaller samples (lockstep prepare), or more cores for each rank";
+    }
+    case Loss::kCopying:
+      return "smaller samples (uint8 pixels), or loader.slots higher";
+    case Loss::kLaunching:
+      return facts.why_no_graph.empty()
+                 ? "a larger global_batch or smaller accumulation, so that a step has more to "
+                   "compute"
+                 : fmt::format("steps run without a CUDA graph ({})", facts.why_no_graph);
+    case Loss::kCommunication:
+      if (facts.bucket_bytes < kSmallBucket && facts.gradient_bytes > facts.bucket_bytes) {
+        return fmt::format("ddp.bucket_bytes: {} -> {}", facts.bucket_bytes, kUsualBucket);
+      }
+      return facts.reduces_fp32
+                 ? "a larger global_batch with accumulation, or ddp.reduce_dtype: BF16"
+                 : "a larger global_batch with accumulation, or a faster network";
+    case Loss::kSlowRank:
+      return fmt::format(
+          "rank {} computes more slowly than the others: see what else its machine "
+          "does (lockstep watch)",
+          report.slow_rank);
+    case Loss::kCores:
+      return facts.ranks_here > facts.cores_here
+                 ? fmt::format("{} ranks share {} cores: start {} (-n {})", facts.ranks_here,
+                               facts.cores_here, facts.cores_here, facts.cores_here)
+                 : "other processes use this machine's cores, or loader.threads is too high";
+    case Loss::kEvaluation:
+      return facts.validation_fraction > 0
+                 ? fmt::format("data.validation_fraction: {:.2g} -> {:.2g}",
+                               facts.validation_fraction,
+                               facts.validation_fraction * kLeastShare / share)
+                 : "fewer validation samples";
+    case Loss::kCheckpoints: {
+      constexpr double kWanted = 0.01;
+      const auto times = static_cast<int64_t>(std::ceil(share / kWanted));
+      if (facts.checkpoint_every_steps > 0) {
+        return fmt::format("checkpoint.every_steps: {} -> {}", facts.checkpoint_every_steps,
+                           facts.checkpoint_every_steps * times);
+      }
+      if (facts.checkpoint_every_epochs > 0) {
+        return fmt::format("checkpoint.every_epochs: {} -> {}", facts.checkpoint_every_epochs,
+                           facts.checkpoint_every_epochs * times);
+      }
+      return "checkpoint.every_minutes higher, or a faster disk";
+    }
+    case Loss::kMemory:
+      return fmt::format("accumulation: {}", facts.accumulation);
+    case Loss::kRestarts:
+      return "the failed lines of log.jsonl and lockstep flight say why the job was restarted";
+    case Loss::kThrottling:
+      return "cooling, or a higher power limit (nvidia-smi -q -d PERFORMANCE says which)";
+    case Loss::kOther:
+      break;
+  }
+  return "";
+}
+
+std::string WordsOf(Loss loss) {
+  switch (loss) {
+    case Loss::kReading:
+      return "reading samples";
+    case Loss::kDecoding:
+      return "decoding samples";
+    case Loss::kCopying:
+      return "copying samples to the device";
+    case Loss::kLaunching:
+      return "launching the device's work";
+    case Loss::kCommunication:
+      return "communication";
+    case Loss::kSlowRank:
+      return "a slow rank";
+    case Loss::kCores:
+      return "waiting for a core";
+    case Loss::kEvaluation:
+      return "evaluation";
+    case Loss::kCheckpoints:
+      return "checkpoints";
+    case Loss::kMemory:
+      return "steps that ran out of memory";
+    case Loss::kRestarts:
+      return "restarts";
+    case Loss::kThrottling:
+      return "throttled clocks";
+    case Loss::kOther:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts) {
+  const size_t critical = CriticalRank(ranks);
+  const RankSeconds& own = ranks[critical];
+  SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
+  const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
+
+  const double samples_s = lost(Loss::kReading);
+  lost(Loss::kReading) = samples_s * own.reading_share;
+  lost(Loss::kDecoding) = samples_s * (1 - own.reading_share - own.copying_share);
+  lost(Loss::kCopying) = samples_s * own.copying_share;
+
+  // What computing takes beyond the best: first what is known to be lost, at most what computing took.
+  double computed_s = own.computed_s;
+  const auto take = [&](Loss loss, double seconds) {
+    const double taken = std::clamp(seconds, 0.0, computed_s);
+    lost(loss) += taken;
+    computed_s -= taken;
+    return taken;
+  };
+  const double cores_s = take(Loss::kCores, own.core_wait_s);
+  const double behind_s = take(Loss::kSlowRank, Behind(ranks, critical) - cores_s);
+  if (behind_s > 0) report.slow_rank = static_cast<int>(critical);
+  report.ideal_s = std::min(computed_s, std::max(0.0, own.ideal_s - behind_s));
+  lost(Loss::kOther) += computed_s - report.ideal_s;
+
+  if (report.steps < kLeastSteps || report.wall_s < kLeastSeconds) return report;
+  std::optional<Loss> greatest;
+  for (const Loss loss : kLosses) {
+    if (loss != Loss::kOther && (!greatest || lost(loss) > lost(*greatest))) greatest = loss;
+  }
+  if (!greatest || lost(*greatest) < kLeastShare * report.wall_s) return report;
+  report.verdict = fmt::format("{:.0f} % of this machine's own speed; lost {:.0f} % to {}",
+                               100 * report.ideal_share(), 100 * lost(*greatest) / report.wall_s,
+                               WordsOf(*greatest));
+  report.remedy = RemedyOf(*greatest, report, facts);
+  report.cause = greatest;
+  return report;
+}
+
+}  // namespace lockstep

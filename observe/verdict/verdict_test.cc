@@ -1,0 +1,94 @@
+#include "observe/verdict/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace lockstep {
+namespace {
+
+// Ten seconds of steps that take a millisecond.
+RankSeconds Healthy() { return {.steps = 10'000, .wall_s = 10, .ideal_s = 9.5, .computed_s = 10}; }
+
+RankSeconds With(Loss loss, double seconds) {
+  RankSeconds rank = Healthy();
+  rank.computed_s -= seconds;
+  rank.ideal_s = 0.95 * rank.computed_s;
+  rank.lost(loss) = seconds;
+  return rank;
+}
+
+void ExpectAddsUp(const SecondsReport& report) {
+  const double lost = std::accumulate(report.lost_s.begin(), report.lost_s.end(), 0.0);
+  EXPECT_NEAR(report.ideal_s + lost, report.wall_s, 1e-9);
+}
+
+TEST(Verdict, AHealthyRunGetsNone) {
+  const SecondsReport report = Judge({Healthy(), Healthy()}, {.ranks = 2});
+  ExpectAddsUp(report);
+  EXPECT_FALSE(report.cause);
+  EXPECT_EQ(report.verdict, "");
+  EXPECT_EQ(report.remedy, "");
+}
+
+TEST(Verdict, NamesTheGreatestLossAndTheFieldThatMendsIt) {
+  RankSeconds rank = With(Loss::kReading, 6);  // all that was waited for samples
+  rank.reading_share = 0.1;
+  const SecondsReport report = Judge({rank}, {.cores = 8, .loader_threads = 2});
+  ExpectAddsUp(report);
+  EXPECT_EQ(report.cause, Loss::kDecoding);
+  EXPECT_EQ(report.verdict, "38 % of this machine's own speed; lost 54 % to decoding samples");
+  EXPECT_EQ(report.remedy, "loader.threads: 2 -> 5");
+}
+
+TEST(Verdict, MoreThreadsThanCoresAreNoRemedy) {
+  RankSeconds rank = With(Loss::kReading, 6);
+  EXPECT_EQ(Judge({rank}, {.cores = 2, .loader_threads = 2}).remedy,
+            "smaller samples (lockstep prepare), or more cores for each rank");
+  EXPECT_EQ(Judge({rank}, {.on_gpu = true, .cores = 2, .loader_threads = 2, .images = true}).remedy,
+            "data.images.decode: GPU");
+}
+
+TEST(Verdict, ASlowRankIsTheOneThatWaitsLeast) {
+  // Rank 1 computes for 8 of 10 seconds, the others for 5.
+  const SecondsReport report = Judge(
+      {With(Loss::kCommunication, 5), With(Loss::kCommunication, 2), With(Loss::kCommunication, 5)},
+      {.ranks = 3});
+  ExpectAddsUp(report);
+  EXPECT_EQ(report.cause, Loss::kSlowRank);
+  EXPECT_EQ(report.slow_rank, 1);
+  EXPECT_NEAR(report.lost_s[static_cast<size_t>(Loss::kSlowRank)], 3, 1e-9);
+  EXPECT_NEAR(report.lost_s[static_cast<size_t>(Loss::kCommunication)], 2, 1e-9);
+}
+
+TEST(Verdict, WhatAllRanksWaitForIsCommunication) {
+  const SecondsReport report = Judge({With(Loss::kCommunication, 5), With(Loss::kCommunication, 5)},
+                                     {.ranks = 2, .bucket_bytes = 4096, .gradient_bytes = 1 << 20});
+  EXPECT_EQ(report.cause, Loss::kCommunication);
+  EXPECT_EQ(report.remedy, "ddp.bucket_bytes: 4096 -> 26214400");
+}
+
+TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
+  RankSeconds starved = With(Loss::kCommunication, 1);
+  starved.core_wait_s = 4;
+  const SecondsReport report = Judge({With(Loss::kCommunication, 5), starved},
+                                     {.ranks = 2, .ranks_here = 2, .cores_here = 1});
+  ExpectAddsUp(report);
+  EXPECT_EQ(report.cause, Loss::kCores);
+  EXPECT_EQ(report.remedy, "2 ranks share 1 cores: start 1 (-n 1)");
+}
+
+TEST(Verdict, CheckpointsAreToBecomeRareEnough) {
+  const SecondsReport report = Judge({With(Loss::kCheckpoints, 2)}, {.checkpoint_every_steps = 10});
+  EXPECT_EQ(report.cause, Loss::kCheckpoints);
+  EXPECT_EQ(report.remedy, "checkpoint.every_steps: 10 -> 200");
+}
+
+TEST(Verdict, AFewStepsSayNothing) {
+  RankSeconds rank = With(Loss::kEvaluation, 9);
+  rank.steps = kLeastSteps - 1;
+  EXPECT_FALSE(Judge({rank}, {}).cause);
+}
+
+}  // namespace
+}  // namespace lockstep
