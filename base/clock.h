@@ -10,6 +10,9 @@ double SecondsSinceBoot();
 // Seconds of Unix time now. Comparable between machines, as well as their clocks are set.
 double UnixSeconds();
 
+// Seconds that the calling thread has been on a core.
+double ThreadCpuSeconds();
+
 // When this process was started, on the clock of SecondsSinceBoot, to 10 ms (/proc/self/stat).
 double ProcessStartSeconds();
 

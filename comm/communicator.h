@@ -88,6 +88,10 @@ class Communicator {
   // rank's graph must hold the same ones.
   virtual void Replay(const std::function<void()>& launch, Label /*label*/) { launch(); }
 
+  // Seconds that the host has stood still in Wait() and Barrier() so far. An NCCL operation makes the device wait
+  // instead, which does not count here.
+  virtual double waited_s() const { return 0; }
+
   // Notes in the flight record what is done, and throws Error (kPeer) when the communicator has
   // failed. For the watchdog, from any thread; never waits.
   virtual void Poll() {}

@@ -273,7 +273,13 @@ Work MpiCommunicator::OnThread(std::function<void()> act) {
     queue_.push_back(std::move(task));
   }
   queued_.notify_one();
-  return Work([done] { done->get(); });
+  return Work([this, done] {
+    const auto begin = std::chrono::steady_clock::now();
+    done->get();
+    // The thread that trains is the only one that waits.
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    waited_s_.store(waited_s_ + waited.count(), std::memory_order_relaxed);
+  });
 }
 
 void MpiCommunicator::Run() {

@@ -16,6 +16,7 @@
 //   5. ReduceScatterSum gives the same bits as AllReduceSum, because it makes the same MPI calls.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -51,6 +52,7 @@ class MpiCommunicator : public Communicator {
   Work AllGather(at::Tensor output, at::Tensor input, Label label) override;
   Work ReduceScatterSum(at::Tensor output, at::Tensor input, Label label) override;
   void Barrier(Label label) override;
+  double waited_s() const override { return waited_s_; }
   at::Tensor Allocate(int64_t elements, at::ScalarType dtype) override;
 
   // MPI_Finalize: every rank must call it, after its last operation.
@@ -70,6 +72,7 @@ class MpiCommunicator : public Communicator {
   int local_ranks_ = 1;
   int first_elsewhere_ = 1;
 
+  std::atomic<double> waited_s_ = 0;
   std::mutex mutex_;
   std::condition_variable queued_;
   std::deque<std::packaged_task<void()>> queue_;

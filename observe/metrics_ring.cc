@@ -1,7 +1,6 @@
 #include "observe/metrics_ring.h"
 
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -10,18 +9,30 @@
 
 namespace lockstep {
 
+MetricsRing::Event MetricsRing::NewEvent() {
+  if (free_events_.empty()) return std::make_shared<at::cuda::CUDAEvent>(cudaEventDefault);
+  Event event = std::move(free_events_.back());
+  free_events_.pop_back();
+  return event;
+}
+
+void MetricsRing::BeginStep() {
+  if (!on_gpu_) return;
+  begin_ = NewEvent();
+  begin_->record();
+}
+
 void MetricsRing::Push(const StepReport& report, const at::Tensor& figures) {
   if (free_.empty()) {
     free_.push_back(
         at::empty(figures.sizes(), at::TensorOptions(figures.dtype()).pinned_memory(on_gpu_)));
   }
-  Entry entry{.report = report, .figures = std::move(free_.back())};
+  Entry entry{.report = report, .figures = std::move(free_.back()), .begin = std::move(begin_)};
   free_.pop_back();
   entry.figures.copy_(figures, /*non_blocking=*/true);
   if (on_gpu_) {
-    auto copied = std::make_shared<at::cuda::CUDAEvent>();
-    copied->record();
-    entry.until_copied = [copied] { copied->synchronize(); };
+    entry.end = NewEvent();
+    entry.end->record();
   }
   entries_.push_back(std::move(entry));
 }
@@ -36,11 +47,22 @@ std::optional<StepReport> MetricsRing::PopAnyway() {
   if (entries_.empty()) return std::nullopt;
   Entry entry = std::move(entries_.front());
   entries_.pop_front();
-  if (entry.until_copied) entry.until_copied();
+  if (on_gpu_) TakeTime(entry);
   const auto* figures = entry.figures.const_data_ptr<double>();
   std::copy(figures, figures + ops::kStepFigures, entry.report.figures.begin());
   free_.push_back(std::move(entry.figures));
   return entry.report;
+}
+
+void MetricsRing::TakeTime(Entry& entry) {
+  entry.end->synchronize();
+  if (last_end_) {
+    entry.report.time.total = 1e-3 * last_end_->elapsed_time(*entry.end);
+    entry.report.time.idle = 1e-3 * std::max(0.0F, last_end_->elapsed_time(*entry.begin));
+    free_events_.push_back(std::move(last_end_));
+  }
+  free_events_.push_back(std::move(entry.begin));
+  last_end_ = std::move(entry.end);
 }
 
 }  // namespace lockstep

@@ -9,10 +9,11 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <c10/core/Device.h>
 
 #include <deque>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -24,8 +25,11 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // `report` without its figures; `figures`: float64 [ops::kStepFigures] on the device, read after the
-  // work that is queued on the current stream.
+  // A step begins, whose Push() follows.
+  void BeginStep();
+
+  // `report` without its figures and, on a GPU, without time.total and time.idle; `figures`: float64
+  // [ops::kStepFigures] on the device, read after the work that is queued on the current stream.
   void Push(const StepReport& report, const at::Tensor& figures);
 
   // The oldest step that is kLag or more behind `step`, complete.
@@ -37,15 +41,25 @@ class MetricsRing {
  private:
   static constexpr int64_t kLag = 8;
 
+  using Event = std::shared_ptr<at::cuda::CUDAEvent>;
+
   struct Entry {
     StepReport report;
     at::Tensor figures;  // on the host
-    std::function<void()> until_copied;
+    // On a GPU: when the device came to the step, and was done with it.
+    Event begin;
+    Event end;
   };
+
+  Event NewEvent();
+  void TakeTime(Entry& entry);
 
   bool on_gpu_;
   std::deque<Entry> entries_;
   std::vector<at::Tensor> free_;  // host tensors to be used again
+  std::vector<Event> free_events_;
+  Event begin_;     // of the step under way
+  Event last_end_;  // of the last step that was popped
 };
 
 }  // namespace lockstep

@@ -18,9 +18,10 @@
 #include <variant>
 #include <vector>
 
-#include "observe/metrics.h"
 #include "observe/machine/machine_reading.h"
+#include "observe/metrics.h"
 #include "observe/step_clock.h"
+#include "observe/verdict/ledger.h"
 #include "observe/verdict/seconds_report.h"
 #include "trainer/ops/update/step_values.h"
 
@@ -61,6 +62,8 @@ struct StepReport {
   double data_wait = 0;  // the share of the time that the device waited for samples
   int loader_threads = 0;
   bool has_loss_scale = false;
+  StepSeconds time{};
+  int64_t batches_queued = 0;  // with this step's, as DeviceFeed counts them
   std::array<double, ops::kStepFigures> figures{};
 
   double loss() const { return figures[ops::kLoss]; }
@@ -150,8 +153,7 @@ struct RunDone {
   double first_step_s = 0;      // from the start of the command to the end of the first step
   double samples_per_s = 0;     // training alone, after the first epoch if there is a second
   double total_s = 0;
-  double data_wait = 0;      // over all of training
-  std::string data_limit{};  // in words, where that is much
+  double data_wait = 0;  // over all of training
 };
 
 // The run ends by an error.
@@ -161,10 +163,10 @@ struct RunFailed {
   std::string reason;
 };
 
-using RunEvent =
-    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks, OutOfMemory,
-                 CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved, CheckpointLate,
-                 CheckpointFailed, RunWarning, RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
+using RunEvent = std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks,
+                              OutOfMemory, CheckpointsLeftDevice, BadSample, EpochDone, Evaluated,
+                              CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning,
+                              RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
 
 // What does something with a run's events. Called on the thread that trains.
 class EventSink {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/files/file_descriptor.h"
+#include "base/mailbox.h"
 #include "comm/watch/flight_story.h"
 #include "comm/watch/watchdog.pb.h"
 #include "comm/watch/wire.h"
@@ -57,6 +58,7 @@ class Watchdog::Impl {
         take_term_(std::move(take_term)),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     Connect(host);
+    if (is_hub()) notes_ = std::vector<Mailbox<std::string>>(static_cast<size_t>(world_size_));
     sigset_t term;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
@@ -97,6 +99,18 @@ class Watchdog::Impl {
   void SetRunFolder(const std::string& run_dir) {
     const std::lock_guard lock(mutex_);
     run_dir_ = run_dir;
+  }
+
+  void SetNote(std::string note) { note_.Put(std::make_unique<std::string>(std::move(note))); }
+
+  std::map<int, std::string> TakeNotes() {
+    std::map<int, std::string> taken;
+    for (size_t rank = 0; rank < notes_.size(); ++rank) {
+      if (const std::unique_ptr<std::string> note = notes_[rank].Take()) {
+        taken[static_cast<int>(rank)] = *note;
+      }
+    }
+    return taken;
   }
 
   // Sends `message` to whom this rank is connected with.
@@ -255,6 +269,7 @@ class Watchdog::Impl {
         next_beat_ = now + std::min(kBeatS, limits_.heartbeat_s / 4);
         Message beat = New(Message::BEAT);
         FillBeat(beat);
+        if (const std::unique_ptr<std::string> note = note_.Take()) beat.set_note(*note);
         SendToAll(beat);
       }
       Judge(now);
@@ -371,6 +386,9 @@ class Watchdog::Impl {
                             .done = lane.done(),
                             .mark = lane.mark(),
                             .mark_chain = lane.mark_chain()};
+        }
+        if (message.has_note() && static_cast<size_t>(peer.rank) < notes_.size()) {
+          notes_[static_cast<size_t>(peer.rank)].Put(std::make_unique<std::string>(message.note()));
         }
         return;
       case Message::TROUBLE:
@@ -541,6 +559,9 @@ class Watchdog::Impl {
   int64_t polls_ = 0;
   int64_t poll_wanted_ = 0;
 
+  Mailbox<std::string> note_;                // to the hub
+  std::vector<Mailbox<std::string>> notes_;  // on the hub: by rank
+
   std::mutex mutex_;  // of all below
   WatchdogLimits limits_;
   std::string run_dir_;
@@ -580,6 +601,10 @@ void Watchdog::SetLimits(WatchdogLimits limits) { impl_->SetLimits(limits); }
 void Watchdog::Watch(Communicator* communicator) { impl_->Watch(communicator); }
 
 void Watchdog::SetRunFolder(const std::string& run_dir) { impl_->SetRunFolder(run_dir); }
+
+void Watchdog::SetNote(std::string note) { impl_->SetNote(std::move(note)); }
+
+std::map<int, std::string> Watchdog::TakeNotes() { return impl_->TakeNotes(); }
 
 void Watchdog::Leave() { impl_->Tell(impl_->New(Message::LEAVE)); }
 

@@ -41,6 +41,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -75,6 +76,11 @@ class Watchdog {
 
   // Where lockstep flight finds the records, for the verdict to say.
   void SetRunFolder(const std::string& run_dir);
+
+  // Rank 0 gets `note` with this rank's next heartbeat, or one that comes later. Neither call waits.
+  void SetNote(std::string note);
+  // On rank 0: of each other rank the newest note, where one has come since the last call.
+  std::map<int, std::string> TakeNotes();
 
   // This rank is done well, and its silence from now on means nothing.
   void Leave();

@@ -8,6 +8,7 @@
 #include <array>
 #include <deque>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -40,6 +41,9 @@ struct DeviceFeed::Gpu {
   // The end of the work on one batch and the end of the copy of the next, in order.
   std::deque<std::pair<Event, Event>> gaps;
   double waited_s = 0;
+  int64_t queued = 0;                                                   // gaps so far
+  int64_t counted = 0;                                                  // of them, in waited_s
+  std::vector<double> waited_until = std::vector<double>(kRemembered);  // by the number of gaps
   int in_use = -1;
   int next = 0;
   bool prefetched = false;  // slots[next] is filled or being filled
@@ -88,12 +92,25 @@ double DeviceFeed::waited_s() {
   return gpu_->waited_s;
 }
 
+int64_t DeviceFeed::queued() const { return gpu_ ? gpu_->queued : 0; }
+
+double DeviceFeed::waited_s(int64_t batches) {
+  if (!gpu_) return waited_s();
+  CountGaps();
+  return batches < gpu_->counted ? WaitedUntil(batches) : gpu_->waited_s;
+}
+
+double& DeviceFeed::WaitedUntil(int64_t batches) {
+  return gpu_->waited_until[static_cast<size_t>(batches % kRemembered)];
+}
+
 void DeviceFeed::CountGaps() {
   std::deque<std::pair<Gpu::Event, Gpu::Event>>& gaps = gpu_->gaps;
   for (; !gaps.empty() && gaps.front().first->query() && gaps.front().second->query();
        gaps.pop_front()) {
     const auto [done, copied] = gaps.front();
     gpu_->waited_s += 1e-3 * std::max(0.0F, done->elapsed_time(*copied));
+    WaitedUntil(++gpu_->counted) = gpu_->waited_s;
   }
 }
 
@@ -113,7 +130,10 @@ void DeviceFeed::Prefetch() {
     }
     slot.copied = Gpu::Record(gpu_->stream);
   }
-  if (gpu_->in_use >= 0) gpu_->gaps.emplace_back(done, slot.copied);
+  if (gpu_->in_use >= 0) {
+    gpu_->gaps.emplace_back(done, slot.copied);
+    ++gpu_->queued;
+  }
   CountGaps();
   slot.origin = std::move(batch.origin);
   loader_.Release([copied = slot.copied] { copied->synchronize(); });

@@ -52,10 +52,17 @@ class DeviceFeed {
   // batches not yet.
   double waited_s();
 
+  // On a GPU: how many batches' copies were queued so far, but for the first; and the part of waited_s() that is
+  // theirs, if `batches` is one of the newest kRemembered of these numbers.
+  int64_t queued() const;
+  double waited_s(int64_t batches);
+  static constexpr int64_t kRemembered = 4096;
+
  private:
   struct Gpu;  // streams, slots and events; none on the CPU
 
   void CountGaps();
+  double& WaitedUntil(int64_t batches);
 
   Loader& loader_;
   bool lent_ = false;  // CPU: a loader slot is in use

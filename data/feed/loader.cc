@@ -12,12 +12,14 @@ namespace lockstep {
 LoaderTimes LoaderTimes::operator+(const LoaderTimes& other) const {
   return {.available = available + other.available,
           .reading = reading + other.reading,
+          .computing = computing + other.computing,
           .waiting = waiting + other.waiting};
 }
 
 LoaderTimes LoaderTimes::operator-(const LoaderTimes& other) const {
   return {.available = available - other.available,
           .reading = reading - other.reading,
+          .computing = computing - other.computing,
           .waiting = waiting - other.waiting};
 }
 
@@ -232,6 +234,7 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
 
   const double start = SecondsSinceBoot();
+  const double computed = ThreadCpuSeconds();
   std::exception_ptr exception;
   try {
     ReadSamples(slot, begin, end);
@@ -240,8 +243,10 @@ void Loader::ReadSome(Slot& slot, std::unique_lock<std::mutex>& lock) {
   }
 
   const double seconds = SecondsSinceBoot() - start;
+  const double computing = ThreadCpuSeconds() - computed;
   lock.lock();
   times_.reading += seconds;
+  times_.computing += computing;
   read_samples_ += end - begin;
   if (exception && (!slot.exception || begin < slot.failed)) {
     slot.exception = exception;

@@ -66,6 +66,7 @@ struct HostBatch {
 struct LoaderTimes {
   double available = 0;  // that threads had, all together; with none 0
   double reading = 0;    // of it in Dataset::Read
+  double computing = 0;  // of that on a core
   double waiting = 0;    // in Next()
 
   LoaderTimes operator+(const LoaderTimes& other) const;

@@ -120,19 +120,20 @@ class TerminalSink final : public EventSink {
 
   void Tell(const MachineReading&) {}
 
-  void Tell(const SecondsReport&) {}
+  void Tell(const SecondsReport& report) {
+    if (report.verdict.empty() || std::exchange(told_, report.cause) == report.cause) return;
+    line_.Say(
+        fmt::format("step {}/{}  {}: {}", report.step, steps_, report.verdict, report.remedy));
+  }
 
   void Tell(const RunDone& event) {
-    if (!event.data_limit.empty()) {
-      line_.Say(fmt::format("{:.0f}% of the time was spent on waiting for samples; the limit: {}",
-                            100 * event.data_wait, event.data_limit));
-    }
     line_.Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}",
                           event.samples_per_s, event.first_step_s, event.weights));
   }
 
   LiveLine line_;
   CountedWarnings warnings_;
+  std::optional<Loss> told_;  // by the last verdict
   int64_t epochs_ = 0;
   int64_t steps_ = 0;
   int64_t global_batch_ = 0;

@@ -30,7 +30,6 @@ inline constexpr double kLeastShare = 0.05;
 // What of a run its remedies depend on. Of rank 0, where ranks differ.
 struct RunFacts {
   bool on_gpu = false;
-  int ranks = 1;
   int ranks_here = 1;  // on the machine
   int cores_here = 1;  // of the machine that the job may use
   int cores = 1;       // that a rank has to itself

@@ -24,7 +24,7 @@ void ExpectAddsUp(const SecondsReport& report) {
 }
 
 TEST(Verdict, AHealthyRunGetsNone) {
-  const SecondsReport report = Judge({Healthy(), Healthy()}, {.ranks = 2});
+  const SecondsReport report = Judge({Healthy(), Healthy()}, {});
   ExpectAddsUp(report);
   EXPECT_FALSE(report.cause);
   EXPECT_EQ(report.verdict, "");
@@ -53,7 +53,7 @@ TEST(Verdict, ASlowRankIsTheOneThatWaitsLeast) {
   // Rank 1 computes for 8 of 10 seconds, the others for 5.
   const SecondsReport report = Judge(
       {With(Loss::kCommunication, 5), With(Loss::kCommunication, 2), With(Loss::kCommunication, 5)},
-      {.ranks = 3});
+      {});
   ExpectAddsUp(report);
   EXPECT_EQ(report.cause, Loss::kSlowRank);
   EXPECT_EQ(report.slow_rank, 1);
@@ -63,7 +63,7 @@ TEST(Verdict, ASlowRankIsTheOneThatWaitsLeast) {
 
 TEST(Verdict, WhatAllRanksWaitForIsCommunication) {
   const SecondsReport report = Judge({With(Loss::kCommunication, 5), With(Loss::kCommunication, 5)},
-                                     {.ranks = 2, .bucket_bytes = 4096, .gradient_bytes = 1 << 20});
+                                     {.bucket_bytes = 4096, .gradient_bytes = 1 << 20});
   EXPECT_EQ(report.cause, Loss::kCommunication);
   EXPECT_EQ(report.remedy, "ddp.bucket_bytes: 4096 -> 26214400");
 }
@@ -72,7 +72,7 @@ TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
   RankSeconds starved = With(Loss::kCommunication, 1);
   starved.core_wait_s = 4;
   const SecondsReport report = Judge({With(Loss::kCommunication, 5), starved},
-                                     {.ranks = 2, .ranks_here = 2, .cores_here = 1});
+                                     {.ranks_here = 2, .cores_here = 1});
   ExpectAddsUp(report);
   EXPECT_EQ(report.cause, Loss::kCores);
   EXPECT_EQ(report.remedy, "2 ranks share 1 cores: start 1 (-n 1)");

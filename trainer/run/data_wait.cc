@@ -22,8 +22,20 @@ double DataWait::TakeShare(Input& input, double seconds) {
   return std::clamp((now_s - std::exchange(told_s_, now_s)) / seconds, 0.0, 1.0);
 }
 
-std::string DataWait::Limit(const Input& input) const {
-  return LimitOf(loader_before_ + input.loader.times(), train_.times() - reads_before_);
+SampleShares DataWait::Shares(Input& input) const {
+  const LoaderTimes loader = loader_before_ + input.loader.times();
+  const ReadTimes reads = train_.times() - reads_before_;
+  const double waited_s = Seconds(input);
+  SampleShares shares;
+  if (waited_s > 0 && input.feed.queued() > 0) {
+    shares.copying = std::clamp(1 - loader.waiting / waited_s, 0.0, 1.0);
+  }
+  if (loader.reading <= 0) return shares;
+  // A data set that does not say how long it read: what its threads did not compute, they waited for bytes.
+  const bool says = reads.files + reads.decoding > 0;
+  const double reading_s = says ? reads.files : loader.reading - loader.computing;
+  shares.reading = std::clamp(reading_s / loader.reading, 0.0, 1.0) * (1 - shares.copying);
+  return shares;
 }
 
 }  // namespace lockstep

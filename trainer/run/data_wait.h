@@ -1,14 +1,19 @@
-// DataWait: measures how long training waited for samples, and says what limited the loader. A run may replace its
+// DataWait: measures how long training waited for samples, and for what. A run may replace its
 // Input; DataWait counts all of them.
 #pragma once
-
-#include <string>
 
 #include "data/dataset/dataset.h"
 #include "data/feed/loader.h"
 #include "trainer/run/input.h"
 
 namespace lockstep {
+
+// Of the time that was waited for samples: for their bytes to be read, and for their copy to the device. The rest was
+// computing: decoding, augmentation and the like.
+struct SampleShares {
+  double reading = 0;
+  double copying = 0;
+};
 
 class DataWait {
  public:
@@ -24,14 +29,18 @@ class DataWait {
   // Seconds so far.
   double Seconds(Input& input) const { return before_s_ + input.feed.waited_s(); }
 
+  // ... and of the first `batches` that its feed has queued on a GPU (DeviceFeed::queued()).
+  double Seconds(Input& input, int64_t batches) const {
+    return before_s_ + input.feed.waited_s(batches);
+  }
+
   // The share of the last `seconds`, of those since it was asked last.
   double TakeShare(Input& input, double seconds);
 
   // Nobody asks for the share until here.
   void Forget(Input& input) { told_s_ = Seconds(input); }
 
-  // In words.
-  std::string Limit(const Input& input) const;
+  SampleShares Shares(Input& input) const;
 
  private:
   const Dataset& train_;

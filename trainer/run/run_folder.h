@@ -28,8 +28,7 @@
 //   warning  reason
 //   done   step, epoch, the last metrics, first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
-//     total_s, data_wait (the share over the whole training), data_limit (what limits the loader, in words, if the
-//     device waited much)
+//     total_s, data_wait (the share over the whole training)
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
 //   the folder is no run's, or a finished one's without checkpoints -> Error (kUsage)

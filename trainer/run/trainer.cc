@@ -41,6 +41,7 @@
 #include "trainer/run/run_start.h"
 #include "trainer/run/run_state.h"
 #include "trainer/run/sinks.h"
+#include "trainer/run/time_account.h"
 #include "trainer/step/precision.h"
 #include "trainer/step/schedule.h"
 #include "trainer/step/step.h"
@@ -64,8 +65,6 @@ void WaitForDevice(at::Device device) {
 class Trainer {
   // Below it the gradients overflow whatever the scale.
   static constexpr double kLeastLossScale = 1e-3;
-  // A share of the time: waiting for samples more than that is worth a word.
-  static constexpr double kMuchWaiting = 0.05;
 
  public:
   Trainer(const config::Config& config, TrainingData data, const Models& models, const World& world)
@@ -190,7 +189,7 @@ class Trainer {
         WaitForDevice(world_.device);
         first_step_s = SecondsSinceBoot() - options.command_start_s;
         if (world_.device.is_cuda()) events_.Emit(MemoryPeaks{step_->peak_memory().bytes()});
-        data_wait_.CountFromHere(*input_);
+        time_.CountFromHere(*input_);
         trained_s_ = 0;
         epoch_begin_ = Clock::now();
       }
@@ -199,8 +198,10 @@ class Trainer {
       if (epoch_ends || step + 1 == total_steps_) EndEpoch(step + 1);
       if (step + 1 == total_steps_) break;
       if (stop_ != StopRequest::kNone) return StopAfter(step + 1);
-      checkpointing_->AfterStep(step + 1, epoch_ends ? EpochOf(step + 1) : 0,
-                                epoch_ends && data_.validation);
+      time_.Spend(Loss::kCheckpoints, [&] {
+        checkpointing_->AfterStep(step + 1, epoch_ends ? EpochOf(step + 1) : 0,
+                                  epoch_ends && data_.validation);
+      });
     }
     Finish(options, first_step_s);
     return StopRequest::kNone;
@@ -309,7 +310,10 @@ class Trainer {
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
-    while (!step_->Run(LearningRateOf(step), batches_)) MakeRoom(step);
+    metrics_.BeginStep();
+    while (!step_->Run(LearningRateOf(step), batches_)) {
+      time_.Spend(Loss::kMemory, [&] { MakeRoom(step); });
+    }
   }
 
   // `step` did not fit into memory.
@@ -419,6 +423,8 @@ class Trainer {
       last_line_ = Clock::now();
       last_line_step_ = steps_done;
     }
+    report.time.shape = SamplesIn(steps_done) - SamplesIn(steps_done - 1);
+    time_.OnQueued(*input_, report);
     metrics_.Push(report, step_->figures());
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
     if (due) TellSkipped(*data_.train);
@@ -449,9 +455,18 @@ class Trainer {
     if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
     checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
+    time_.OnSeen(*input_, report);
     if (!report.told) return;
     events_.Emit(StepDone{report});
+    if (const auto seconds = time_.Report(*input_, TimeAt(report.step))) events_.Emit(*seconds);
     TellWhyNoGraph();
+  }
+
+  TimeAccount::Now TimeAt(int64_t step) const {
+    return {.step = step,
+            .accumulation = accumulation_,
+            .parameters = ParameterCount(),
+            .why_no_graph = step_->why_no_graph()};
   }
 
   void TellWhyNoGraph() {
@@ -484,9 +499,11 @@ class Trainer {
     if (averages) step_->SwapAverages();
     if (data_.validation) {
       const double begin_s = SecondsSinceBoot();
-      evaluation_ =
-          Evaluate(*model_, preprocessing_, *data_.validation,
-                   EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
+      time_.Spend(Loss::kEvaluation, [&] {
+        evaluation_ =
+            Evaluate(*model_, preprocessing_, *data_.validation,
+                     EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
+      });
       evaluated_step_ = steps_done;
       if (stopping_) stopping_->OnEvaluation(SecondsSinceBoot() - begin_s);
       TellSkipped(*data_.validation);
@@ -559,6 +576,7 @@ class Trainer {
   void Finish(const TrainOptions& options, double first_step_s) {
     RequireFolder();
     Together(world_.host, [&] { CheckSameOnAllRanks(step_->parameters(), world_.communicator); });
+    const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(total_steps_));
     std::optional<Error> not_saved;
     try {
       checkpointing_->SaveLast(total_steps_, [this] { EmitAll(); });
@@ -574,6 +592,7 @@ class Trainer {
         rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
     const double data_wait =
         trained_s_ > 0 ? std::min(1.0, data_wait_.Seconds(*input_) / trained_s_) : 0;
+    events_.Emit(seconds);
     events_.Emit(RunDone{.step = total_steps_,
                          .epoch = EpochOf(total_steps_),
                          .metrics = evaluation_,
@@ -581,8 +600,7 @@ class Trainer {
                          .first_step_s = first_step_s,
                          .samples_per_s = samples_per_s,
                          .total_s = SecondsSinceBoot() - options.command_start_s,
-                         .data_wait = data_wait,
-                         .data_limit = data_wait > kMuchWaiting ? data_wait_.Limit(*input_) : ""});
+                         .data_wait = data_wait});
   }
 
   // The weights that were evaluated.
@@ -609,6 +627,7 @@ class Trainer {
   LoaderOptions loader_options_;
   std::optional<Input> input_;
   DataWait data_wait_{*data_.train};
+  TimeAccount time_{config_, world_, *data_.train, data_wait_};
   MicroBatches batches_;      // the feed's
   DeviceBatch pinned_batch_;  // what steps are measured with
   double peak_lr_;

@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "comm/together.h"
-#include "trainer/ops/update/step_decision.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {
@@ -332,8 +331,7 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
 
 // Adds a micro-batch's share to the gradients and the loss; the last one's backward also reduces.
 void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
-  Mark(Phase::kExchange);
-  reducer_->WaitForParameters();
+  if (config_.optimizer().shard()) Exchange([&] { reducer_->WaitForParameters(); });
   // A rank without samples has nothing to add; only where the ranks share BatchNorm's statistics it
   // must go through the model with the others.
   if (batch.origin.indices.empty() && !config_.ddp().sync_batch_norm()) {
@@ -356,19 +354,17 @@ void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
 
 void Step::Update() {
   const at::Tensor sums = reducer_->scalars();
-  Mark(Phase::kExchange);
   if (norm_decides_) {
-    reducer_->Wait();
+    Exchange([&] { reducer_->Wait(); });
     Mark(Phase::kUpdate);
     ops::DecideStep(values_, figures_, sums, reducer_->Norm(), rules_);
   } else {
-    reducer_->Wait(0);
+    Exchange([&] { reducer_->Wait(0); });
     Mark(Phase::kUpdate);
     ops::DecideStep(values_, figures_, sums, {}, rules_);
   }
   for (size_t stage = 0; stage < reducer_->stages(); ++stage) {
-    Mark(Phase::kExchange);
-    reducer_->Wait(stage);
+    Exchange([&] { reducer_->Wait(stage); });
     Mark(Phase::kUpdate);
     optimizer_->Update(stage);
     reducer_->GatherParameters(stage);

@@ -44,6 +44,7 @@
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/models/model.h"
 #include "trainer/ops/common/rounded_weight.h"
+#include "trainer/ops/update/step_decision.h"
 #include "trainer/ops/update/step_values.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/preprocessing.h"
@@ -132,6 +133,16 @@ class Step {
   void AddMicroBatch(const DeviceBatch& batch, bool last);
   void Update();
   void SetShare(int64_t global_count);
+
+  // Waits for other ranks.
+  template <typename Wait>
+  void Exchange(const Wait& wait) {
+    Mark(Phase::kExchange);
+    const bool counts = world_.size() > 1;
+    if (counts) ops::BeginWait(figures_);
+    wait();
+    if (counts) ops::EndWait(figures_);
+  }
 
   void Mark(Phase phase) {
     if (clock_ != nullptr) clock_->Mark(phase);

@@ -13,6 +13,8 @@ struct World {
   Communicator& communicator;        // for tensors of `device`
   Communicator& host;                // for CPU tensors; the same one where `device` is the CPU
   int cores = 1;                     // that this rank's threads have to themselves
+  int local_rank = 0;                // among the ranks on this machine
+  int local_ranks = 1;
   FlightRecorder* flight = nullptr;  // these two: null for a rank that is alone
   Watchdog* watchdog = nullptr;
 

@@ -32,4 +32,18 @@ void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+void BeginWait(const at::Tensor& figures) {
+  if (!figures.is_cuda()) return;
+  const c10::cuda::CUDAGuard guard(figures.device());
+  LaunchBeginWait(figures.mutable_data_ptr<double>(), StreamOf(figures));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void EndWait(const at::Tensor& figures) {
+  if (!figures.is_cuda()) return;
+  const c10::cuda::CUDAGuard guard(figures.device());
+  LaunchEndWait(figures.mutable_data_ptr<double>(), StreamOf(figures));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 }  // namespace lockstep::ops

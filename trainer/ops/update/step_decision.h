@@ -21,4 +21,9 @@ void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::T
 // as there.
 void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm);
 
+// On a GPU: adds to figures[kWaitedS] for how long the current stream stands still between the two. Elsewhere it is
+// the host that stands still, and they do nothing.
+void BeginWait(const at::Tensor& figures);
+void EndWait(const at::Tensor& figures);
+
 }  // namespace lockstep::ops

@@ -69,5 +69,7 @@ LOCKSTEP_HOST_DEVICE inline void Judge(double* figures, float norm) {
 void LaunchDecide(float* values, double* figures, const float* sums, const float* norm,
                   const StepRules& rules, cudaStream_t stream);
 void LaunchJudge(double* figures, const float* norm, cudaStream_t stream);
+void LaunchBeginWait(double* figures, cudaStream_t stream);
+void LaunchEndWait(double* figures, cudaStream_t stream);
 
 }  // namespace lockstep::ops

@@ -39,6 +39,10 @@ enum StepFigure {
   kSavesAsked = kLastingFigures,  // these three: as of StepSum
   kStopsAsked,
   kInterruptsAsked,
+  // On a GPU: seconds that its stream has stood still between BeginWait() and EndWait() so far, and the GPU's time at
+  // the last BeginWait() (step_decision.h).
+  kWaitedS,
+  kWaitBegan,
   kStepFigures
 };
 
