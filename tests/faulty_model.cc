@@ -10,6 +10,8 @@
 //   7      it never comes back
 //   8      memory runs out in every forward from then on of more than `fits` samples
 //   9      likewise, in the backward
+// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`; with `leak_kb` each keeps so
+// many KiB for ever. Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core.
 // `dropout`: per cent of the outputs that are dropped. `record`: a file to which each training forward adds
 // the first number of each of its samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
 // `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
@@ -21,11 +23,15 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "data/tables/csv.h"
 #include "launch/main.h"
@@ -55,6 +61,8 @@ int OwnRank() {
   return rank == nullptr ? 0 : std::atoi(rank);
 }
 
+void Sleep(int64_t us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); }
+
 bool IsMeant(int64_t rank) { return rank == -1 || rank == OwnRank(); }
 
 class FaultyModel : public lockstep::Model {
@@ -68,6 +76,8 @@ class FaultyModel : public lockstep::Model {
         dropout_(static_cast<double>(spec.options.Integer("dropout", 0)) / 100),
         waits_(spec.options.Integer("waits", 0) != 0),
         record_(spec.options.Text("record", "")),
+        sleep_us_(spec.options.Integer("sleep_us", 0)),
+        leak_kb_(spec.options.Integer("leak_kb", 0)),
         linear_(torch::nn::Linear(spec.input_shape[0], spec.classes)) {
     const bool by_rank = spec.options.Integer("name_by_rank", 0) != 0;
     register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
@@ -83,6 +93,9 @@ class FaultyModel : public lockstep::Model {
     const bool too_many =
         is_training() && forwards_ >= at_ && IsMeant(rank_) && input.size(0) > fits_;
     if (is_training()) ++forwards_;
+    if (is_training() && sleep_us_ > 0 && IsMeant(rank_)) Sleep(sleep_us_);
+    if (is_training() && leak_kb_ > 0)
+      leaked_.emplace_back(static_cast<size_t>(leak_kb_) << 10, 'x');
     if (is_training() && !record_.empty()) Record(input.select(1, 0).cpu());
     if (too_many && fault_ == kNoMemory) RunOutOfMemory();
     if (now && fault_ == kThrow) throw std::runtime_error("the model broke\nsecond line");
@@ -122,6 +135,9 @@ class FaultyModel : public lockstep::Model {
   double dropout_;
   bool waits_;
   std::string record_;
+  int64_t sleep_us_;
+  int64_t leak_kb_;
+  std::vector<std::vector<char>> leaked_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;
   std::shared_ptr<lockstep::BatchNorm> norm_;
@@ -133,7 +149,9 @@ class FaultyDataset : public lockstep::Dataset {
   explicit FaultyDataset(const lockstep::DatasetSource& source)
       : rows_(lockstep::ReadCsv({.files = source.files, .scale = 0.0625}).dataset),
         rank_(source.options.Integer("rank", 0)),
-        at_(source.options.Integer("at", 0)) {
+        at_(source.options.Integer("at", -1)),
+        sleep_us_(source.options.Integer("sleep_us", 0)),
+        busy_us_(source.options.Integer("busy_us", 0)) {
     while (source.options.Integer("hang", 0) != 0) pause();
   }
 
@@ -144,6 +162,10 @@ class FaultyDataset : public lockstep::Dataset {
     if (reads_++ == at_ && IsMeant(rank_)) {
       throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
     }
+    if (sleep_us_ > 0) Sleep(sleep_us_);
+    const double begin = lockstep::ThreadCpuSeconds();
+    while (1e6 * (lockstep::ThreadCpuSeconds() - begin) < static_cast<double>(busy_us_)) {
+    }
     rows_->Read(index, epoch, input, target);
   }
 
@@ -151,6 +173,8 @@ class FaultyDataset : public lockstep::Dataset {
   std::shared_ptr<const lockstep::Dataset> rows_;
   int64_t rank_;
   int64_t at_;
+  int64_t sleep_us_;
+  int64_t busy_us_;
   mutable std::atomic<int64_t> reads_ = 0;
 };
 

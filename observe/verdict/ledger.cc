@@ -24,6 +24,7 @@ void Ledger::Add(const StepSeconds& step) {
   between_s_ += between;
   const double data = take(step.data);
   sum_.lost(Loss::kReading) += data;
+  sum_.lost(Loss::kDecoding) += take(step.preprocessing);
   sum_.lost(Loss::kCommunication) += take(step.exchange);
   sum_.lost(Loss::kLaunching) += take(step.idle - between - data);
   sum_.computed_s += left;

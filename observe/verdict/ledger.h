@@ -22,12 +22,13 @@ namespace lockstep {
 
 // What one step took, in seconds.
 struct StepSeconds {
-  int64_t shape = 0;    // samples of the global batch
-  double total = 0;     // since the end of the step before
-  double data = 0;      // of it: waiting for samples
-  double exchange = 0;  // of it: waiting for other ranks
-  double idle = 0;      // of it: a GPU that had nothing to do, for whatever reason
-  double between = 0;   // of it: evaluation, checkpoints and what else Ledger::Spend() was told
+  int64_t shape = 0;         // samples of the global batch
+  double total = 0;          // since the end of the step before
+  double data = 0;           // of it: waiting for samples
+  double preprocessing = 0;  // of it: the thread that trains scaled and augmented them
+  double exchange = 0;       // of it: waiting for other ranks
+  double idle = 0;           // of it: a GPU that had nothing to do, for whatever reason
+  double between = 0;  // of it: evaluation, checkpoints and what else Ledger::Spend() was told
 };
 
 // One rank's account. It has no pointers: ranks send it to each other as it is.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -64,6 +65,9 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
                  : more + ", or a faster disk";
     }
     case Loss::kDecoding: {
+      if (facts.preprocessing_s > lost_s / 2) {
+        return "fewer or cheaper data.augment fields: the thread that trains computes them";
+      }
       const std::string more = MoreThreads(report, facts, lost_s, facts.cores);
       if (!more.empty()) return more;
       if (facts.images && facts.on_gpu && !facts.decodes_on_gpu) return "data.images.decode: GPU";
@@ -166,8 +170,13 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
 
   const double samples_s = lost(Loss::kReading);
   lost(Loss::kReading) = samples_s * own.reading_share;
-  lost(Loss::kDecoding) = samples_s * (1 - own.reading_share - own.copying_share);
+  lost(Loss::kDecoding) += samples_s * (1 - own.reading_share - own.copying_share);
   lost(Loss::kCopying) = samples_s * own.copying_share;
+
+  // Ranks that share cores wait for each other because one of them has none.
+  if (facts.ranks_here > facts.cores_here) {
+    lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
+  }
 
   // What computing takes beyond the best: first what is known to be lost, at most what computing took.
   double computed_s = own.computed_s;

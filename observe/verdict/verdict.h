@@ -34,6 +34,7 @@ struct RunFacts {
   int cores_here = 1;  // of the machine that the job may use
   int cores = 1;       // that a rank has to itself
   int loader_threads = 0;
+  double preprocessing_s = 0;  // that the thread that trains has scaled and augmented samples
   bool images = false;
   bool decodes_on_gpu = false;
   std::string why_no_graph;

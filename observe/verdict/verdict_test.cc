@@ -71,8 +71,8 @@ TEST(Verdict, WhatAllRanksWaitForIsCommunication) {
 TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
   RankSeconds starved = With(Loss::kCommunication, 1);
   starved.core_wait_s = 4;
-  const SecondsReport report = Judge({With(Loss::kCommunication, 5), starved},
-                                     {.ranks_here = 2, .cores_here = 1});
+  const SecondsReport report =
+      Judge({With(Loss::kCommunication, 5), starved}, {.ranks_here = 2, .cores_here = 1});
   ExpectAddsUp(report);
   EXPECT_EQ(report.cause, Loss::kCores);
   EXPECT_EQ(report.remedy, "2 ranks share 1 cores: start 1 (-n 1)");

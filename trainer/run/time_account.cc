@@ -49,12 +49,13 @@ void TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   ledger_.Spend(loss, SecondsSinceBoot() - begin_s);
 }
 
-void TimeAccount::OnQueued(Input& input, StepReport& report) {
+void TimeAccount::OnQueued(Input& input, double preprocessing_s, StepReport& report) {
   const Moment before =
       std::exchange(queued_, {.at_s = SecondsSinceBoot(),
                               .data_s = world_.device.is_cuda() ? 0 : data_wait_.Seconds(input),
                               .exchange_s = ExchangeS(),
-                              .spent_s = ledger_.spent_s()});
+                              .spent_s = ledger_.spent_s(),
+                              .preprocessing_s = preprocessing_s});
   report.batches_queued = input.feed.queued();
   // The end of the first step is where the next one's time begins.
   if (!std::exchange(counts_, true)) return;
@@ -63,6 +64,7 @@ void TimeAccount::OnQueued(Input& input, StepReport& report) {
   report.time.total = queued_.at_s - before.at_s;
   report.time.data = queued_.data_s - before.data_s;
   report.time.exchange = queued_.exchange_s - before.exchange_s;
+  report.time.preprocessing = queued_.preprocessing_s - before.preprocessing_s;
 }
 
 void TimeAccount::OnSeen(Input& input, const StepReport& report) {
@@ -119,6 +121,7 @@ SecondsReport TimeAccount::ReportLast(Input& input, const Now& now) {
 SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input& input,
                                     const Now& now) {
   facts_.loader_threads = input.loader.threads();
+  facts_.preprocessing_s = now.preprocessing_s;
   facts_.accumulation = now.accumulation;
   facts_.gradient_bytes = static_cast<int64_t>(sizeof(float)) * now.parameters;
   facts_.why_no_graph = now.why_no_graph;

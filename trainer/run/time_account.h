@@ -36,7 +36,8 @@ class TimeAccount {
   void Spend(Loss loss, const std::function<void()>& act);
 
   // A step is queued on the device, or done on the CPU: adds what is known of its time to `report`.
-  void OnQueued(Input& input, StepReport& report);
+  // `preprocessing_s`: Step::preprocessing_s().
+  void OnQueued(Input& input, double preprocessing_s, StepReport& report);
 
   // `report`'s figures have come from the device.
   void OnSeen(Input& input, const StepReport& report);
@@ -45,6 +46,7 @@ class TimeAccount {
   struct Now {
     int64_t step = 0;  // steps done
     int64_t accumulation = 1;
+    double preprocessing_s = 0;
     int64_t parameters = 0;
     std::string why_no_graph;
   };
@@ -78,6 +80,7 @@ class TimeAccount {
     double data_s = 0;
     double exchange_s = 0;
     double spent_s = 0;
+    double preprocessing_s = 0;
   } queued_;
   // As of the step that was seen last, on a GPU.
   double seen_data_s_ = 0;

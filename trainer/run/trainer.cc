@@ -424,7 +424,7 @@ class Trainer {
       last_line_step_ = steps_done;
     }
     report.time.shape = SamplesIn(steps_done) - SamplesIn(steps_done - 1);
-    time_.OnQueued(*input_, report);
+    time_.OnQueued(*input_, step_->preprocessing_s(), report);
     metrics_.Push(report, step_->figures());
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
     if (due) TellSkipped(*data_.train);
@@ -465,6 +465,7 @@ class Trainer {
   TimeAccount::Now TimeAt(int64_t step) const {
     return {.step = step,
             .accumulation = accumulation_,
+            .preprocessing_s = step_->preprocessing_s(),
             .parameters = ParameterCount(),
             .why_no_graph = step_->why_no_graph()};
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "comm/together.h"
@@ -316,7 +317,9 @@ void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
 // The sum of a micro-batch's losses, whose backward is going to be called with `gradient`.
 at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient) {
   const Autocast autocast(world_.device, precision_);
+  const double begin_s = SecondsSinceBoot();
   const at::Tensor input = preprocessing_(batch.input, batch.draws);
+  if (world_.device.is_cpu()) preprocessing_s_ += SecondsSinceBoot() - begin_s;
   // A single sample is mixed with itself.
   if (!augment_.Mixes() || batch.input.size(0) < 2) {
     const KnownLossGradient known(model_, gradient);

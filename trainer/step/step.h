@@ -117,6 +117,9 @@ class Step {
   // From now on steps are timed with `clock`; null: not.
   void SetClock(StepClock* clock) { clock_ = clock; }
 
+  // Seconds that this thread has scaled and augmented samples so far; 0 on a GPU, which does so itself.
+  double preprocessing_s() const { return preprocessing_s_; }
+
   // Of the last step that ran eagerly.
   const PeakMemory& peak_memory() const { return peak_memory_; }
 
@@ -188,6 +191,7 @@ class Step {
   std::vector<Slot> slots_;
   StepClock* clock_ = nullptr;
   PeakMemory peak_memory_;
+  double preprocessing_s_ = 0;
 };
 
 }  // namespace lockstep
