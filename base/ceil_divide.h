@@ -6,14 +6,14 @@
 
 namespace lockstep {
 
-// The least whole number that is not below n / k, of n > -k and k > 0. It is computed in the type of n + k, which must
-// hold n + k - 1.
+// Returns the smallest whole number that is not below n / k, for n > -k and k > 0. It is computed in the type of n + k,
+// which must hold n + k - 1.
 template <std::integral N, std::integral K>
 constexpr auto CeilDivide(N n, K k) {
   return (n + k - 1) / k;
 }
 
-// The least multiple of `multiple` that is not below n; of the same numbers.
+// Returns the smallest multiple of `multiple` that is not below n. The conditions of CeilDivide() hold here, too.
 template <std::integral N, std::integral Multiple>
 constexpr auto RoundUp(N n, Multiple multiple) {
   return CeilDivide(n, multiple) * multiple;

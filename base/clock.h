@@ -4,16 +4,16 @@
 
 namespace lockstep {
 
-// Seconds of CLOCK_BOOTTIME now. Comparable between the processes of one machine.
+// Returns the time of CLOCK_BOOTTIME in seconds. All processes of a machine have the same clock.
 double SecondsSinceBoot();
 
-// Seconds of Unix time now. Comparable between machines, as well as their clocks are set.
+// Returns the Unix time in seconds. Between machines it is as accurate as their clocks are set.
 double UnixSeconds();
 
-// Seconds that the calling thread has been on a core.
+// Returns the seconds for which the calling thread has run on a core.
 double ThreadCpuSeconds();
 
-// When this process was started, on the clock of SecondsSinceBoot, to 10 ms (/proc/self/stat).
+// Returns when this process was started, on the clock of SecondsSinceBoot, to 10 ms (/proc/self/stat).
 double ProcessStartSeconds();
 
 }  // namespace lockstep

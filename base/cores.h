@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-// The cores that its affinity mask allows, or its control groups' CPU time if that is less, rounded
-// up; at least 1.
+// Returns how many cores this process may use: the number of cores in its affinity mask, or the CPU time of its control
+// groups (rounded up) if that is less. At least 1.
 int UsableCores();
 
-// The cores' worth of CPU time that this process's control groups allow it; infinity: as much as there is.
+// Returns how many cores' time the control groups of this process allow; infinity if there is no limit.
 double CoresOfTime();
 
-// The cores' worth of CPU time that a process gets whose /proc/PID/cgroup is `groups`, where the
-// control groups lie in `root` (versions 1 and 2; of a group and all that it lies in the least);
-// infinity: as much as there is.
+// Returns how many cores' time a process gets whose /proc/PID/cgroup has the content `groups`; infinity if there is no
+// limit. `root` is the folder of the control groups (version 1 or 2). The smallest limit of a group and of all groups
+// above it counts.
 double CgroupCores(std::istream& groups, const std::string& root);
 
-// Likewise the bytes of memory; infinity: as many as there are.
+// Returns how many bytes of memory the control groups of this process allow; infinity if there is no limit.
 double BytesOfMemory();
 double CgroupMemory(std::istream& groups, const std::string& root);
 

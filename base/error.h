@@ -16,13 +16,13 @@ namespace lockstep {
 // The exit statuses of docs/design.md, 'Starting and stopping'.
 enum class ExitStatus {
   kDone = 0,
-  kUsage = 2,          // command line or config
-  kData = 3,           // a data set that cannot be read or trained on
-  kCheckpoint = 4,     // weights or a checkpoint that cannot be read or written
+  kUsage = 2,          // the command line or the config is wrong
+  kData = 3,           // a data set cannot be read, or cannot be trained on
+  kCheckpoint = 4,     // weights or a checkpoint cannot be read or written
   kPeer = 5,           // another rank died, or a collective failed
   kBug = 70,           // an error that nobody foresaw
-  kStopped = 75,       // asked to stop early: the same command goes on
-  kInterrupted = 130,  // likewise, by SIGINT
+  kStopped = 75,       // the run was asked to stop early; the same command continues it
+  kInterrupted = 130,  // the run was asked to stop by SIGINT
 };
 
 class Error : public std::runtime_error {
@@ -78,7 +78,7 @@ Error BugError(fmt::format_string<Args...> format, Args&&... args) {
   return {ExitStatus::kBug, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// What goes into such a line of a text that may have several.
+// Returns the first line of a text, for an error message of one line.
 inline std::string FirstLine(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// Empty where it has no name.
+// Returns this machine's name; empty if it has none.
 std::string HostName();
 
 }  // namespace lockstep

@@ -6,12 +6,12 @@
 
 namespace lockstep {
 
-// Calls act(0), act(1), ... act(count - 1), handed out in this order to up to `threads` threads, the
-// caller's among them. Throws what the first of those that threw did, whichever thread was faster; then
-// later ones may not have been called.
+// Calls act(0), act(1), ... act(count - 1). Up to `threads` threads, including the caller's, take the calls in this
+// order. If calls throw, throws the exception of the call with the smallest argument, whichever thread was faster;
+// calls with greater arguments may then not have been made.
 void InThreads(int threads, int64_t count, const std::function<void(int64_t)>& act);
 
-// Threads for what waits for a disk or a server more than it computes.
+// Returns how many threads to use for work that waits for a disk or a server most of the time.
 int ReadingThreads();
 
 }  // namespace lockstep

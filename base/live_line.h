@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-// "1m05s", "3h20m".
+// Returns a duration as a text such as "1m05s" or "3h20m".
 std::string DurationText(double seconds);
 
 // Writes to standard output.
 class LiveLine {
  public:
-  // `live`: standard output is a terminal that one line may be redrawn on.
+  // `live` says that standard output is a terminal on which one line may be redrawn.
   LiveLine(bool live, std::chrono::seconds plain_period)
       : is_live_(live), plain_period_(plain_period) {}
   // Removes the line, if one is drawn.
@@ -22,13 +22,13 @@ class LiveLine {
 
   bool is_live() const { return is_live_; }
 
-  // Whether it is long enough since Show(): a tenth of a second on a terminal, plain_period elsewhere.
+  // Returns whether enough time has passed since Show(): a tenth of a second on a terminal, plain_period elsewhere.
   bool IsDue() const;
 
-  // In place on a terminal, else as Say() does.
+  // Replaces the live line on a terminal. Elsewhere it prints the line like Say().
   void Show(const std::string& line);
 
-  // A line that stays; the live one goes.
+  // Prints a line that stays, and removes the live line.
   void Say(const std::string& line);
 
  private:

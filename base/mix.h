@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-// What SplitMix64's state grows by: 2^64 over the golden ratio, odd.
+// The increment of SplitMix64's state: 2^64 divided by the golden ratio, odd.
 inline constexpr uint64_t kGolden = 0x9e3779b97f4a7c15;
 
-// SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014), one to one.
+// SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014), a bijection.
 inline uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;

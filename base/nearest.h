@@ -6,12 +6,12 @@
 
 namespace lockstep {
 
-// Returns the candidate that the fewest typing slips (a letter too many, too few, wrong, or
-// exchanged with its neighbour) turn `name` into, ignoring case, the first of several; empty when
-// there are no candidates or every one of them needs more slips than half its letters.
+// Returns the candidate that differs from `name` by the fewest typing errors (a letter too many, too few, wrong, or
+// exchanged with its neighbour), ignoring case. If several differ by as few, returns the first. Returns an empty text
+// if each candidate needs more typing errors than half its letters, or if there are none.
 std::string NearestName(const std::string& name, const std::vector<std::string>& candidates);
 
-// Returns `; did you mean "x"?`, or nothing where no candidate is near: the tail of an error line.
+// Returns `; did you mean "x"?` for the end of an error message, or an empty text if no candidate is near.
 std::string DidYouMean(const std::string& name, const std::vector<std::string>& candidates);
 
 }  // namespace lockstep

@@ -15,23 +15,24 @@ class Options {
   using Map = google::protobuf::Map<std::string, std::string>;
 
   Options() = default;
-  // `where`: the field of the config, for errors.
+  // `where` names the field of the config in error messages.
   Options(std::string where, const Map& values);
 
-  // `fallback` where the config has no such option.
+  // Returns the value of an option, or `fallback` if the config has no such option.
   std::string Text(const std::string& key, const std::string& fallback) const;
 
-  // Throws Error (kUsage) when the value is no integer.
+  // Returns the value of an option that is an integer, or `fallback` if the config has no such option. Throws Error
+  // (kUsage) if the value is not an integer.
   int64_t Integer(const std::string& key, int64_t fallback) const;
 
-  // Throws Error (kUsage) where the config has an option that nobody asked for, which is taken for a mistake. `who`
-  // has none of that name: "model \"mine\"".
+  // Throws Error (kUsage) if the config has an option that nobody asked for, because that is a mistake of the user. The
+  // error says that `who`, such as "model \"mine\"", has no option with that name.
   void RequireAllAsked(const std::string& who) const;
 
  private:
   std::string where_;
   Map values_;
-  // One for all copies: who asks may have taken one.
+  // All copies share it, because the code that asks for options may have a copy.
   std::shared_ptr<std::vector<std::string>> asked_ = std::make_shared<std::vector<std::string>>();
 };
 

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// To `places` decimal places.
+// Rounds `value` to `places` decimal places.
 inline double Round(double value, int places) {
   const double scale = std::pow(10, places);
   return std::round(value * scale) / scale;

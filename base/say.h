@@ -16,32 +16,32 @@
 
 namespace lockstep {
 
-// To be called first in main(): opens what is closed of standard input, output and error, so that no file gets their
-// numbers and the messages with them, and lets writes that come to nothing fail instead of ending the process (SIGPIPE,
-// SIGXFSZ).
+// Call it first in main(). Opens those of standard input, output and error that are closed, so that no other file gets
+// their numbers and thereby the messages. Also lets writes that fail return an error instead of ending the process
+// (SIGPIPE, SIGXFSZ).
 void SecureStandardStreams();
 
-// What a user should know and a run can bear.
+// Prints a warning: a problem that the user should know and that does not end the run.
 void Warn(const std::string& what);
 
-// Counts what is said again and again, but for the numbers in it.
+// Counts how often a text is printed. Texts that differ only in their numbers count as the same.
 class Repeats {
  public:
-  // What to put behind it: nothing the first time, " (4 times so far)" the 2nd, 4th, 8th ... time. No value: it was said
-  // often enough.
+  // Counts `text`, and returns what to print after it: an empty text the first time, and " (4 times so far)" the 2nd,
+  // 4th, 8th ... time. Returns no value if the text must not be printed this time.
   std::optional<std::string> Count(const std::string& text);
 
  private:
   std::map<std::string, uint64_t> times_;
 };
 
-// A line on standard error that is neither.
+// Prints a line on standard error that is neither a warning nor an error.
 void Announce(const std::string& line);
 
-// Why a command ends.
+// Prints the error with which a command ends.
 void PrintError(const std::string& what);
 
-// To standard output, at once.
+// Prints text to standard output without a buffer.
 void PrintText(std::string_view text);
 
 template <typename... Args>
@@ -49,13 +49,14 @@ void Print(fmt::format_string<Args...> format, Args&&... args) {
   PrintText(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// What moves a terminal's cursor, as it is.
+// Prints a sequence that controls the terminal, without changes.
 void PrintControl(std::string_view sequence);
 
-// Why standard output did not take what was printed, the first time (errno); 0: it took all, or its reader had enough.
+// Returns the errno of the first time that standard output did not take the printed text; 0 if it took all text, or if
+// its reader closed it.
 int OutputError();
 
-// `text` with what is no character of a line written as \xNN, but for line ends and tabs.
+// Returns `text` with each character that cannot be printed in a line as \xNN. Line ends and tabs stay.
 std::string Printable(std::string_view text);
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Writes all of `bytes`. Returns why it could not (errno), else 0.
+// Writes all of `bytes`. Returns 0, or the errno of the write that failed.
 int WriteAll(int file, std::string_view bytes);
 
 }  // namespace lockstep

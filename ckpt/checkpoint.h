@@ -66,24 +66,26 @@ class CheckpointWriter {
     int ranks = 1;
   };
 
-  // Throws Error (kCheckpoint), as all do.
+  // Throws Error (kCheckpoint), as all functions of this class do, except GiveUp().
   explicit CheckpointWriter(Options options);
 
-  // A file of this rank's: `write` is called once with the function that appends. No two ranks may give a
-  // file the same name.
+  // Writes a file of this rank. Calls `write` once, with a function that appends bytes to the file. No two ranks may
+  // give a file the same name.
   void WriteFile(const std::string& name, const std::function<void(const AppendBytes&)>& write);
 
-  // All of this rank's files are written.
+  // Call it when all of this rank's files are written.
   void FinishPart();
 
-  // This rank cannot write its part, or nobody wants it any more: gives the disk back what its files take, and
-  // tells rank 0, as far as the disk lets us. Not once the part is finished.
+  // Call it if this rank cannot write its part, or if nobody wants the checkpoint any more, but not after FinishPart().
+  // Removes this rank's files to free the disk, and tells rank 0. Both happen only if the disk allows them.
   void GiveUp() noexcept;
 
-  // For rank 0. The other ranks' parts come when they come.
+  // Only rank 0 calls these three functions. AllPartsAreFinished() and AnyPartIsGivenUp() do not wait for the other
+  // ranks.
   bool AllPartsAreFinished() const;
   bool AnyPartIsGivenUp() const;
-  // They are. `facts`: the manifest without format, step, ranks and files. Returns the whole one.
+  // Commits the checkpoint. AllPartsAreFinished() must have returned true. `facts` is the manifest without format,
+  // step, ranks and files. Returns the whole manifest.
   checkpoint::Manifest Commit(const checkpoint::Manifest& facts);
 
  private:
@@ -91,8 +93,8 @@ class CheckpointWriter {
   std::string GivenUpPath(int rank) const;
 
   Options options_;
-  std::string folder_;              // the partial one
-  std::vector<std::string> begun_;  // this rank's files
+  std::string folder_;              // the partial folder
+  std::vector<std::string> begun_;  // the paths of this rank's files
   checkpoint::Part part_;
 };
 
@@ -101,58 +103,63 @@ struct Checkpoint {
   int64_t step = 0;
 };
 
-// Where the checkpoint of that step is, or would be.
+// Returns the path that the checkpoint of `step` has, or would have.
 Checkpoint CheckpointOf(const std::string& run_dir, int64_t step);
 
-// Where whoever wants a checkpoint of a job that is training leaves an empty file; the job removes it once one
-// is committed, or cannot be.
+// Returns the path at which a user, or a command, makes an empty file to ask a running job for a checkpoint. The job
+// removes the file when a checkpoint is committed, or when none can be written.
 std::string RequestPath(const std::string& run_dir);
 
-// A file that a user makes to have the run end after a step.
+// Returns the path of the file that a user makes to end the run after the current step.
 std::string StopPath(const std::string& run_dir);
 
-// Those that were committed, the newest first. Throws Error (kCheckpoint) where the folder cannot be read.
+// Returns the committed checkpoints, the newest first. Throws Error (kCheckpoint) if the folder cannot be read.
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
 
-// Throws Error (kCheckpoint) where it is missing, damaged, of a newer format or of another step, or makes no sense.
+// Reads the manifest of a checkpoint. Throws Error (kCheckpoint) if the manifest is missing, damaged, of a newer format
+// or of another step, or if its content makes no sense.
 checkpoint::Manifest ReadManifest(const Checkpoint& checkpoint);
 
-// Of all files that it names.
+// Returns the size of all files that the manifest names.
 int64_t BytesOf(const checkpoint::Manifest& manifest);
 
-// Reads the files that the manifest names, several at once: all, or one part of `parts`, which together are
-// all. Throws Error (kCheckpoint) naming the first that differs.
+// Reads the files that the manifest names, several at once, and compares them with the manifest. With `parts` greater
+// than 1, reads only part number `part` of the files; the parts 0 to parts - 1 together are all files. Throws Error
+// (kCheckpoint) that names the first file that differs.
 void VerifyCheckpoint(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest,
                       int part = 0, int parts = 1);
 
-// Reads the files that VerifyCheckpoint() would, so that the system has them in its memory. Throws Error
+// Reads the files that VerifyCheckpoint() would read, so that they are in the system's page cache. Throws Error
 // (kCheckpoint).
 void ReadAhead(const Checkpoint& checkpoint, int part, int parts);
 
-// Gives it a name that is none's, PATH.aside.N, for somebody to look at. Throws Error (kCheckpoint).
+// Renames the checkpoint to PATH.aside.N with a free number N, so that a user can examine it. Throws Error
+// (kCheckpoint).
 void SetAside(const Checkpoint& checkpoint);
 
 // Throws Error (kCheckpoint).
 void RemoveCheckpoint(const Checkpoint& checkpoint);
 
-// Which checkpoints are kept.
+// Which checkpoints RemoveOthers() keeps.
 struct Retention {
   size_t newest = 1;
-  int64_t every_steps = 0;        // for good: those of multiples of it; 0: none
-  std::string best;               // the one with the best such metric, of its own step; empty: none
-  bool greater_is_better = true;  // of that metric
+  // Checkpoints of multiples of this step number are kept for good; 0: none.
+  int64_t every_steps = 0;
+  // The name of a metric: the checkpoint with its best value is kept, if it was evaluated at its own step; empty: none.
+  std::string best;
+  bool greater_is_better = true;  // whether a greater value of the metric `best` is better
 };
 
-// Removes the others. One that cannot be removed keeps none of the others from it. Throws Error
-// (kCheckpoint), the first one's, in the end.
+// Removes the checkpoints that `retention` does not keep. If one cannot be removed, goes on with the others, and in the
+// end throws the first Error (kCheckpoint).
 void RemoveOthers(const std::string& run_dir, const Retention& retention);
 
-// Removes what a checkpoint that came to nothing left behind. No rank may be writing it any more. Throws
-// Error (kCheckpoint).
+// Removes the partial folder of a checkpoint that was given up. No rank may be writing to it any more. Throws Error
+// (kCheckpoint).
 void RemovePartial(const std::string& run_dir, int64_t step, const std::string& attempt);
 
-// Removes what runs before this one began and did not end. Nobody may be writing. Throws Error
-// (kCheckpoint).
+// Removes the partial folders, and the folders of half-removed checkpoints, that earlier runs left behind. No process
+// may be writing to them. Throws Error (kCheckpoint).
 void RemoveLeftovers(const std::string& run_dir);
 
 }  // namespace lockstep

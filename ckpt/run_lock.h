@@ -21,19 +21,20 @@ namespace lockstep {
 
 class RunLock {
  public:
-  // `job`: a name that is no other job's. Throws Error (kUsage).
+  // `job` is the name of this job, which no other job may have. Throws Error (kUsage).
   RunLock(const std::string& run_dir, const std::string& job);
 
-  // Whether some process holds it.
+  // Returns whether any process holds the lock.
   static bool IsHeld(const std::string& run_dir);
 
-  // Whether that job was the last to take it, as far as this machine sees.
+  // Returns whether `job` was the last job that took the lock, as far as this machine sees.
   static bool IsOf(const std::string& run_dir, const std::string& job);
 
-  // Whether another one than that job has taken it since; false where that cannot be told.
+  // Returns whether another job than `job` has taken the lock since; false if the lock file does not say which job has
+  // it.
   static bool IsOfAnother(const std::string& run_dir, const std::string& job);
 
-  // Why two jobs could train in the folder at once; empty: they cannot.
+  // The reason why two jobs could train in the folder at the same time; empty if they cannot.
   const std::string& why_not() const { return why_not_; }
 
  private:

@@ -43,60 +43,64 @@ class Saver {
  public:
   struct Options {
     std::string run_dir;
-    std::string attempt;  // letters and digits, the same on all ranks and no other run's
+    // Letters and digits; all ranks have the same text, and no other run has it.
+    std::string attempt;
     int rank = 0;
     int ranks = 1;
-    Retention retention;            // of this run's checkpoints and earlier ones
-    double bytes_per_s = 0;         // that this rank writes at most; 0: what the disk can
-    checkpoint::Manifest manifest;  // what is the same in all of them
+    Retention retention;            // which checkpoints of this run and of earlier runs are kept
+    double bytes_per_s = 0;         // how fast this rank may write; 0: no limit
+    checkpoint::Manifest manifest;  // the values that are the same in all checkpoints
   };
 
-  // What has become of a checkpoint, as far as this rank has to do with it.
+  // The result of a checkpoint, for this rank.
   struct Outcome {
     int64_t step = 0;
-    double snapshot_s = 0;  // that training stood still for
-    double seconds = 0;     // on rank 0, from then until it was committed
-    int64_t bytes = 0;      // on rank 0: of all ranks
-    std::string error;      // empty: it is written; on rank 0 committed, too
-    bool given_up = false;  // where there is an error: it was another rank's
-    std::string warning;    // committed, but an old one could not be removed
+    double snapshot_s = 0;  // for how long training stood still
+    double seconds = 0;     // on rank 0: the time from the snapshot to the commit
+    int64_t bytes = 0;      // on rank 0: the size of all ranks' files
+    // Empty: this rank's part is written; on rank 0 the checkpoint is committed, too.
+    std::string error;
+    bool given_up = false;  // whether the error was another rank's
+    std::string warning;    // the checkpoint is committed, but an old one could not be removed
   };
 
   Saver(at::Device device, Options options);
-  // Gives up what is not written.
+  // Gives up a checkpoint that is not yet written.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Whether the last one is still being written, or, on rank 0, not committed.
+  // Returns whether the last checkpoint is still being written, or, on rank 0, is not committed yet.
   bool busy() const;
 
-  // The state after `step` optimizer steps, of this rank, which is not busy. `facts`: of the manifest, what
-  // is of this step. What is queued on the current stream belongs to it.
+  // Saves this rank's state after `step` optimizer steps. The Saver must not be busy. `facts` are the values of the
+  // manifest that belong to this step. Work that is already enqueued on the current stream is part of the state.
   void Save(int64_t step, const std::vector<NamedTensor>& model, const StateTree& state,
             const checkpoint::Manifest& facts);
 
-  // Whether the last one came to nothing, and TakeOutcome() has not said so yet.
+  // Returns whether the last checkpoint failed and TakeOutcome() has not returned its outcome yet.
   bool failed() const;
 
-  // The states after the first `step` steps are ones to go on from: what the device found out about them is
-  // known. For rank 0, where nothing is committed before; others may call it, too.
+  // Says that all states up to the one after `step` steps are sound, because the host has seen the figures of these
+  // steps. Rank 0 commits no checkpoint before that. Other ranks may call it, too.
   void Release(int64_t step);
 
-  // Whether the snapshot lies in the device's memory, and: from now on it does not. It is not busy.
+  // holds_device_memory() returns whether the snapshot lies in the device's memory. LeaveDeviceMemory() makes sure that
+  // from now on it does not. The Saver must not be busy.
   bool holds_device_memory() const { return snapshot_.holds_device_memory(); }
   void LeaveDeviceMemory() { snapshot_.LeaveDeviceMemory(); }
 
-  // Returns once it is not busy. On rank 0: the step was released.
+  // Waits until the Saver is not busy. On rank 0 the step must have been released.
   void Wait();
 
-  // What is not written is to be given up: another rank cannot write its part. Returns at once.
+  // Gives up the checkpoint that is being written, because another rank cannot write its part. Returns at once.
   void Abandon();
 
-  // Of one that came to nothing: what all ranks have written. No rank is busy. Throws Error (kCheckpoint).
+  // Removes the files that all ranks have written for a failed checkpoint. No rank may be busy. Throws Error
+  // (kCheckpoint).
   void RemoveRemains();
 
-  // Of the last one, once it is known; given out once.
+  // Returns the outcome of the last checkpoint when it is known. Each outcome is returned only once.
   std::optional<Outcome> TakeOutcome();
 
  private:
@@ -112,28 +116,30 @@ class Saver {
   Options options_;
   at::Device device_;
   StateSnapshot snapshot_;
-  size_t model_tensors_ = 0;  // the snapshot's first, on rank 0
+  // On rank 0: how many of the snapshot's first tensors belong to the model.
+  size_t model_tensors_ = 0;
   checkpoint::Manifest manifest_;
   int64_t step_ = 0;
-  int64_t written_ = 0;  // bytes of it
+  int64_t written_ = 0;  // how many bytes of the checkpoint were written
   std::chrono::steady_clock::time_point begun_;
-  std::exception_ptr not_taken_;     // why there is no snapshot of it
-  std::optional<int64_t> given_up_;  // on rank 0: the step whose remains are to be removed
+  std::exception_ptr not_taken_;  // the exception, if no snapshot could be taken
+  // On rank 0: the step of a failed checkpoint whose files must be removed.
+  std::optional<int64_t> given_up_;
   double taken_s_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  int64_t released_ = -1;  // these four: guarded by mutex_
+  int64_t released_ = -1;  // mutex_ guards this and the next three members
   bool busy_ = false;
   bool abandoned_ = false;
   std::optional<Outcome> outcome_;
-  std::jthread thread_;  // last, so that it ends before what it works on
+  std::jthread thread_;  // the last member, so that it ends before the members that it uses
 };
 
-// Throws Error (kCheckpoint) where the manifest does not name the model's file and each rank's.
+// Throws Error (kCheckpoint) if the manifest does not name the file of the model and one file for each rank.
 void RequireFiles(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest);
 
-// The files of a committed checkpoint that Restore() takes.
+// Returns the files of a committed checkpoint from which Restore() reads.
 std::vector<std::string> StateFiles(const Checkpoint& checkpoint,
                                     const checkpoint::Manifest& manifest);
 std::string ModelFile(const Checkpoint& checkpoint);

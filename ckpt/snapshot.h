@@ -30,21 +30,21 @@ class StateSnapshot {
   StateSnapshot(const StateSnapshot&) = delete;
   StateSnapshot& operator=(const StateSnapshot&) = delete;
 
-  // Nobody may be reading the last one's tensors.
+  // Takes a snapshot. Nobody may be reading the tensors of the last snapshot.
   void Take(const std::vector<NamedTensor>& tensors);
 
-  // Whether the copies lie on the device. They can leave it for good while nobody reads them, where its
-  // memory is needed.
+  // holds_device_memory() returns whether the copies lie on the device. LeaveDeviceMemory() moves them to the host for
+  // good, if the device's memory is needed. Nobody may be reading them.
   bool holds_device_memory() const;
   void LeaveDeviceMemory();
 
-  // In the order in which they were given, contiguous. To be read by Append() alone.
+  // The copies, contiguous, in the order of the tensors that Take() got. Only Append() may read them.
   const std::vector<NamedTensor>& tensors() const { return copies_; }
 
-  // How long the device stood still for the copies, or the host where it is the CPU. Waits for them.
+  // Returns how long the device, or on the CPU the host, stood still for the copies. Waits for the copies.
   double seconds() const;
 
-  // For one thread at a time, any one.
+  // Appends the bytes of a copy. Any thread may call it, but only one at a time.
   void Append(const at::Tensor& tensor, const AppendBytes& append);
 
  private:

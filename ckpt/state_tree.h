@@ -34,13 +34,15 @@ struct StateEntry {
 
   std::string name;
   Kind kind = Kind::kShared;
-  // What is saved: a tensor of any device, which still changes.
+  // Returns the value to save: a tensor on any device, which may change later.
   std::function<at::Tensor()> get;
-  // What is given back: a tensor on the CPU, like get()'s.
+  // Restores the value from a tensor on the CPU that has the shape and dtype of get()'s.
   std::function<void(const at::Tensor&)> set;
-  // kShared: called instead where the checkpoint is of a program that did not have it; empty: that is an error.
+  // kShared: called instead of set() if an older program wrote the checkpoint without this entry; empty: a missing
+  // entry is an error.
   std::function<void()> if_missing{};
-  // kPiece: elements of the whole's memory before it, and the whole.
+  // kPiece: the index of the piece's first element in the memory of the whole tensor, and that tensor's sizes and
+  // strides.
   int64_t begin = 0;
   std::vector<int64_t> whole_sizes;
   std::vector<int64_t> whole_strides;
@@ -48,28 +50,30 @@ struct StateEntry {
 
 class StateTree {
  public:
-  // What is added from now on belongs to it. `version` grows with every change of what the part's names
-  // mean.
+  // Begins a part; entries that are added from now on belong to it. `version` must grow with every change in the
+  // meaning of the part's names.
   void BeginPart(const std::string& part, int version);
 
-  // Shared. Restoring writes into what is referred to.
+  // Add a shared entry. Restoring writes to the tensor or variable that was passed.
   void Add(const std::string& name, const at::Tensor& tensor);
   void Add(const std::string& name, int64_t& value);
   void Add(const std::string& name, double& value);
 
-  // One that checkpoints of earlier programs lack: `if_missing` is called then, after those before it were restored.
+  // Adds a shared entry that checkpoints of older programs do not have. For such a checkpoint, `if_missing` is called
+  // after the entries before it were restored.
   void Add(const std::string& name, const at::Tensor& tensor, std::function<void()> if_missing);
 
   void AddOwn(const std::string& name, const at::Tensor& tensor);
   void AddOwn(const std::string& name, std::function<at::Tensor()> get,
               std::function<void(const at::Tensor&)> set);
 
-  // `tensor`: flat, the elements from `begin` on of a tensor of `whole`'s sizes and strides, which is dense.
+  // Adds a piece. `tensor` is flat and holds the elements from `begin` on of a dense tensor that has the sizes and
+  // strides of `whole`.
   void AddPiece(const std::string& name, const at::Tensor& tensor, int64_t begin,
                 const at::Tensor& whole);
 
   const std::vector<StateEntry>& entries() const { return entries_; }
-  // Of each part, by its name.
+  // The version of each part, by the part's name.
   const std::map<std::string, int>& versions() const { return versions_; }
 
  private:
@@ -80,20 +84,19 @@ class StateTree {
   std::map<std::string, int> versions_;
 };
 
-// What `rank` of `ranks` writes of it: own entries and pieces, and of the shared ones those that make all
-// ranks write about as much. `first_bytes`: what rank 0 has to write besides.
+// Returns the tensors that `rank` of `ranks` writes: its own entries and pieces, and so many shared entries that all
+// ranks write about as much. `first_bytes` is the size of what rank 0 writes in addition.
 std::vector<NamedTensor> PartOf(const StateTree& state, int rank, int ranks, int64_t first_bytes);
 
-// A shared entry of such files. Throws Error (kCheckpoint).
+// Reads a shared entry from files that PartOf() was written to. Throws Error (kCheckpoint).
 at::Tensor ReadShared(const std::vector<std::string>& files, const std::string& name);
 
-// Gives the state back from `files`, safetensors that PartOf() of all of `ranks` ranks went into. `versions`:
-// of the parts when they were written. `sharded`: other ranks ask for pieces that this one does not. Throws
-// Error (kCheckpoint).
+// Restores the state from `files`, the safetensors files with the PartOf() of all ranks. `versions` are the versions of
+// the parts at the time of writing. Throws Error (kCheckpoint).
 struct RestoreOptions {
   int rank = 0;
-  bool as_many_ranks = true;  // as when it was saved
-  bool sharded = false;
+  bool as_many_ranks = true;  // whether the job has as many ranks as the job that saved the state
+  bool sharded = false;       // whether other ranks have pieces that this rank does not have
 };
 void Restore(const StateTree& state, const std::vector<std::string>& files,
              const std::map<std::string, int>& versions, const RestoreOptions& options);

@@ -26,32 +26,33 @@
 
 namespace lockstep {
 
-// RUN or RUN@STEP.
+// What RUN or RUN@STEP names.
 struct RunPoint {
   std::string run_dir;
   std::optional<int64_t> step;
 };
 RunPoint ParseRunPoint(const std::string& text);
 
-// The checkpoint that is meant, of RUN the newest. Throws Error (kCheckpoint) where there is none.
+// Returns the checkpoint that `point` names; for RUN this is the newest. Throws Error (kCheckpoint) if there is none.
 Checkpoint FindCheckpoint(const std::string& point);
 
-// Where a run's final weights lie.
+// Returns the path of a run's final weights.
 std::string RunWeightsPath(const std::string& run_dir);
 
-// In that file's metadata: optimizer steps done.
+// The key, in the metadata of that file, of the number of optimizer steps done.
 inline constexpr char kStepOfWeights[] = "step";
 
 using TensorsByName = std::map<std::string, at::Tensor>;
 
-// On the CPU. Throws Error (kCheckpoint).
+// Weights on the CPU. ReadWeights() throws Error (kCheckpoint).
 struct Weights {
-  std::string path;  // that they are from
+  std::string path;  // the file or checkpoint from which they were read
   TensorsByName tensors;
 };
 Weights ReadWeights(const std::string& source);
 
-// The mean of each floating-point tensor, in its dtype; of others the last one's. Throws Error (kCheckpoint).
+// Returns the mean of each floating-point tensor, in its dtype, and of other tensors the last one. Throws Error
+// (kCheckpoint).
 TensorsByName MeanOf(const std::vector<Weights>& weights);
 
 }  // namespace lockstep

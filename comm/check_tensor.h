@@ -9,8 +9,8 @@ namespace lockstep {
 // Throws Error (kBug) unless `tensor` is contiguous and on a device of type `device`.
 void CheckSendable(const at::Tensor& tensor, at::DeviceType device);
 
-// Throws Error (kBug) unless both are sendable, of one dtype, and `whole` has `ranks` times the
-// elements of `part`.
+// Throws Error (kBug) unless CheckSendable() accepts both tensors, they have one dtype, and `whole` has `ranks` times
+// as many elements as `part`.
 void CheckParts(const at::Tensor& whole, const at::Tensor& part, int ranks, at::DeviceType device);
 
 }  // namespace lockstep

@@ -19,10 +19,10 @@ namespace lockstep {
 
 struct CollectiveTiming {
   int64_t bytes = 0;
-  double time_us = 0;  // median; of the device where there is one
+  double time_us = 0;  // the median; measured on the GPU if there is one
   double algbw_gbs = 0;
   double busbw_gbs = 0;
-  int64_t wrong = 0;  // elements of the result that are not what they should be, on this rank
+  int64_t wrong = 0;  // how many elements of this rank's result are wrong
 };
 
 struct CollectiveBench {
@@ -32,8 +32,8 @@ struct CollectiveBench {
   int iterations = 30;
 };
 
-// Times `bytes`, rounded up to whole elements for every rank. Memory is Communicator::Allocate's, as
-// the gradients' is. Every rank must call it. Throws Error.
+// Measures the collective on a buffer of `bytes`, rounded up to a whole number of elements for each rank. The buffer
+// comes from Communicator::Allocate, like the buffers of the gradients. Every rank must call it. Throws Error.
 CollectiveTiming Time(const CollectiveBench& bench, int64_t bytes, Communicator& communicator,
                       at::Device device);
 

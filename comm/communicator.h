@@ -36,14 +36,14 @@
 
 namespace lockstep {
 
-// An operation under way.
+// An operation that may still be running.
 class Work {
  public:
   Work() = default;
   explicit Work(std::function<void()> wait) : wait_(std::move(wait)) {}
 
-  // Returns when (MPI), or makes the current stream wait until (NCCL), the operation is done. May
-  // be called once. Throws Error (kPeer).
+  // With MPI, returns when the operation is done. With NCCL, makes the current stream wait until the operation is done.
+  // It may be called only once. Throws Error (kPeer).
   void Wait() {
     if (wait_) std::exchange(wait_, nullptr)();
   }
@@ -59,10 +59,10 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
 
-  // What a collective is for, in the words of the flight record: "bucket 2: fc.weight, fc.bias".
+  // Makes the label that describes a collective in the flight record, for example "bucket 2: fc.weight, fc.bias".
   virtual Label MakeLabel(std::string_view text) = 0;
 
-  // tensor <- sum over ranks of tensor.
+  // tensor <- the sum of the ranks' tensors.
   [[nodiscard]] virtual Work AllReduceSum(at::Tensor tensor, Label label) = 0;
 
   // tensor <- root's tensor.
@@ -79,21 +79,21 @@ class Communicator {
   // Returns when every rank has called it and all earlier operations are done.
   virtual void Barrier(Label label) = 0;
 
-  // Zeros for operations to work on, in the memory that they are fastest with; the communicator must
-  // outlive it. Every rank must call it. Where it is the only rank, other memory does as well.
+  // Returns zeros in the memory with which operations are fastest. The communicator must outlive this memory. Every
+  // rank must call it. If there is only one rank, the memory is ordinary memory.
   virtual at::Tensor Allocate(int64_t elements, at::ScalarType dtype) = 0;
 
-  // Calls `launch`, which queues a CUDA graph on the current stream, and keeps that in the flight record
-  // as one operation: collectives that were captured are not recorded when they are replayed. Every
-  // rank's graph must hold the same ones.
+  // Calls `launch`, which enqueues a CUDA graph on the current stream, and records the whole graph in the flight record
+  // as one operation, because captured collectives are not recorded when a graph is replayed. The graph must hold the
+  // same collectives on every rank.
   virtual void Replay(const std::function<void()>& launch, Label /*label*/) { launch(); }
 
-  // Seconds that the host has stood still in Wait() and Barrier() so far. An NCCL operation makes the device wait
-  // instead, which does not count here.
+  // Returns the seconds for which the host has waited in Wait() and Barrier() so far. An NCCL operation makes the
+  // device wait instead, and that does not count here.
   virtual double waited_s() const { return 0; }
 
-  // Notes in the flight record what is done, and throws Error (kPeer) when the communicator has
-  // failed. For the watchdog, from any thread; never waits.
+  // Marks the operations that are done in the flight record, and throws Error (kPeer) if the communicator has failed.
+  // The watchdog calls it, from any thread. It never waits.
   virtual void Poll() {}
 };
 

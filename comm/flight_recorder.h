@@ -28,19 +28,19 @@
 
 namespace lockstep {
 
-// kReplay: of a CUDA graph, with all the collectives that were captured in it.
+// The kind of an operation. kReplay is the replay of a CUDA graph, with all collectives that the graph holds.
 enum class Op : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier, kReplay };
 
-// As NCCL names it: "all-reduce", ...
+// Returns the operation's name as NCCL writes it: "all-reduce", ...
 std::string_view NameOf(Op op);
 
-// Who carries a collective.
+// The library that carries out a collective.
 enum class Channel : uint8_t { kMpi, kNccl };
 inline constexpr std::array kChannels{Channel::kMpi, Channel::kNccl};
 
 std::string_view NameOf(Channel channel);
 
-// What a collective is for, as FlightRecorder::MakeLabel() numbered it.
+// The purpose of a collective, as a number that FlightRecorder::MakeLabel() gave to a text.
 struct Label {
   uint32_t id = 0;
 };
@@ -50,9 +50,10 @@ struct FlightRecord {
   Op op = Op::kBarrier;
   uint64_t bytes = 0;
   std::string label;
-  int64_t step = 0;         // 0: before the first
+  int64_t step = 0;         // 0: before the first step
   int64_t enqueued_ns = 0;  // Unix time
-  int64_t done_ns = 0;      // Unix time at which that was seen (NCCL: by a poll); 0: not done
+  // The Unix time when the recorder learned that it was done (NCCL: by a poll); 0: not done.
+  int64_t done_ns = 0;
   uint64_t chain = 0;
 };
 
@@ -60,11 +61,11 @@ struct FlightRecord {
 struct Flight {
   int rank = 0;
   int world_size = 0;
-  std::string verdict;  // what ended the run, where something did
+  std::string verdict;  // the fault that ended the run; empty: there was none
   struct Lane {
-    uint64_t enqueued = 0;              // collectives
-    uint64_t done = 0;                  // of them
-    std::vector<FlightRecord> records;  // some of the last, oldest first
+    uint64_t enqueued = 0;              // how many collectives were enqueued
+    uint64_t done = 0;                  // how many of them are done
+    std::vector<FlightRecord> records;  // some of the last collectives, the oldest first
   };
   std::array<Lane, kChannels.size()> lanes;
 
@@ -72,11 +73,12 @@ struct Flight {
   const Lane& of(Channel channel) const { return lanes[static_cast<size_t>(channel)]; }
 };
 
-// How far a channel is.
+// How many collectives a channel has enqueued and finished.
 struct ChannelState {
   uint64_t enqueued = 0;  // collectives
   uint64_t done = 0;      // of them
-  uint64_t mark = 0;      // the newest collective whose number divides by kMarkEvery, and its chain
+  // The newest collective whose number is a multiple of kMarkEvery; mark_chain is its chain.
+  uint64_t mark = 0;
   uint64_t mark_chain = 0;
 };
 
@@ -91,33 +93,32 @@ class FlightRecorder {
 
   void SetRank(int rank, int world_size);
 
-  // Keeps the record in the file `path` from now on. No collective may be under way. Throws Error
-  // (kCheckpoint).
+  // From now on keeps the record in the file `path`. No collective may be running. Throws Error (kCheckpoint).
   void MoveTo(const std::string& path);
 
-  // A text of up to 159 bytes, cut where it is longer. There is room for 1,023 different ones; those
-  // that come later share the label "other".
+  // Makes a label from a text. A text of more than 159 bytes is cut. There is room for 1,023 different texts; all later
+  // texts share the label "other".
   Label MakeLabel(std::string_view text);
 
-  // The optimizer step that collectives belong to from now on, counted from 1.
+  // Sets the number of the optimizer step, counted from 1, to which collectives belong from now on.
   void SetStep(int64_t step);
 
   // Records a collective and returns its number.
   uint64_t Enqueued(Channel channel, Op op, uint64_t bytes, Label label);
 
-  // `sequence` is done, and with it all before it.
+  // Marks collective `sequence` and all collectives before it as done.
   void Done(Channel channel, uint64_t sequence);
 
-  // Keeps what ended the run.
+  // Records the fault that ended the run.
   void SetVerdict(std::string_view verdict);
 
   ChannelState State(Channel channel) const;
 
-  // The record with each channel's last `before` collectives that are done and the next `after` that
-  // are not.
+  // Returns a part of the record: for each channel the last `before` collectives that are done, and the next `after`
+  // collectives that are not done.
   Flight Around(uint64_t before, uint64_t after) const;
 
-  // Throws Error (kData).
+  // Reads the record in the file `path`. Throws Error (kData).
   static Flight Read(const std::string& path);
 
  private:

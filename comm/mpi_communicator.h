@@ -32,18 +32,18 @@ class MpiCommunicator : public Communicator {
   // Keeps a reference to `recorder`. Throws Error (kPeer).
   explicit MpiCommunicator(FlightRecorder& recorder);
 
-  // Ends the thread; where Finalize() was not called first, without MPI_Finalize, and with a wait
-  // for the operations that are queued.
+  // Ends the thread. If Finalize() was not called, waits for the operations that are queued and does not call
+  // MPI_Finalize.
   ~MpiCommunicator() override;
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
 
-  // This rank's number among the ranks on its machine, and how many they are.
+  // The number of this rank among the ranks on its machine, and the number of these ranks.
   int local_rank() const { return local_rank_; }
   int local_ranks() const { return local_ranks_; }
 
-  // The first rank that is on another machine than rank 0; the world size where none is.
+  // The first rank that is on another machine than rank 0. If there is none, the world size.
   int first_elsewhere() const { return first_elsewhere_; }
 
   Label MakeLabel(std::string_view text) override { return recorder_.MakeLabel(text); }
@@ -59,7 +59,7 @@ class MpiCommunicator : public Communicator {
   void Finalize();
 
  private:
-  // Records an operation and runs it on the thread.
+  // Records an operation in the flight record, and runs it on the thread that calls MPI.
   Work Enqueue(Op op, size_t bytes, Label label, std::function<void()> operation);
   Work OnThread(std::function<void()> act);
   void Run();

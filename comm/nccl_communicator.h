@@ -28,8 +28,8 @@
 
 namespace lockstep {
 
-// `bootstrap` carries NCCL's unique id and gives rank and world size. Keeps a reference to
-// `recorder`. Throws Error: kUsage where two NCCLs disagree, kPeer where the ranks cannot connect.
+// `bootstrap` sends NCCL's unique id to all ranks, and says what rank and world size are. Keeps a reference to
+// `recorder`. Throws Error: kUsage if two ranks have different versions of NCCL, kPeer if the ranks cannot connect.
 std::unique_ptr<Communicator> MakeNccl(at::Device device, Communicator& bootstrap,
                                        FlightRecorder& recorder);
 

@@ -14,38 +14,38 @@
 
 namespace lockstep {
 
-// Tells every rank what went wrong on each, if anything, and throws on all of them the error of the
-// first rank that has one (Error::OnEveryRank); it names the rank unless all have the same. Every
-// rank must call it.
+// Tells every rank which ranks have an error. If any rank has one, throws the error of the first such rank on all ranks
+// (Error::OnEveryRank). The error names that rank, unless all ranks have the same error. Every rank must call it.
 void AgreeOnErrors(const std::optional<Error>& own, Communicator& host);
 
-// Whether `own` is true on any rank; `what`: in words, for the flight record. Every rank must call it.
+// Returns whether `own` is true on any rank. `what` describes the value in the flight record. Every rank must call it.
 bool OnAnyRank(bool own, std::string_view what, Communicator& host);
 
-// Rank 0's `value`, on every rank; `what`: in words, for the flight record. Every rank must call it.
+// Returns rank 0's `value` on every rank. `what` describes the value in the flight record. Every rank must call it.
 int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host);
 
-// Compares lines that say what a rank is about to do with rank 0's. Throws Error (kUsage) on every
-// rank where some differ, naming a rank and its first line that does. Every rank must call it.
+// Compares this rank's `lines`, which say what the rank is about to do, with rank 0's lines. If the lines of any rank
+// differ, throws Error (kUsage) on every rank; the error names a rank and the first line that differs. Every rank must
+// call it.
 void RequireSame(const std::vector<std::string>& lines, Communicator& host);
 
-// Whether `exception` says that memory, of the device or the host, ran out.
+// Returns whether `exception` says that the device or the host ran out of memory.
 bool IsOutOfMemory(const std::exception& exception);
 
-// What helps against it.
+// What a user can change if memory runs out.
 inline constexpr char kLessMemory[] =
     "take a smaller model or inputs, precision: BF16, model.activation_checkpointing, or with "
     "several "
     "ranks optimizer.shard";
 
-// What an exception says; LibTorch's end in a stack trace, which is left out.
+// Returns the message of an exception. LibTorch's messages end in a stack trace, which is left out.
 std::string WhatOf(const std::exception& exception);
 
-// An exception as the one line and the status that the user gets.
+// Converts an exception to the Error, with one line and an exit status, that the user sees.
 Error ErrorOf(const std::exception& exception);
 
-// Calls `act` on every rank. No rank goes on unless all succeeded: an error on one, which may be
-// that rank's alone (a file that only its machine lacks), is thrown on all.
+// Calls `act` on every rank. If `act` fails on any rank, for example because a file is missing on one machine, this
+// function throws that error on all ranks, so no rank goes on. Every rank must call it.
 template <typename Act>
 void Together(Communicator& host, const Act& act) {
   std::optional<Error> own;

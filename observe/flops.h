@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// Calls `act` and returns the operations of the matrix products, convolutions and attention that this
-// thread makes in it: two for each multiplication and addition. Half of a causal attention's are counted.
+// Calls `act`, and returns how many floating-point operations the matrix products, convolutions and attentions of this
+// thread make in it. A multiplication with its addition counts as two operations. For causal attention half of the
+// operations are counted.
 int64_t CountFlops(const std::function<void()>& act);
 
 }  // namespace lockstep

@@ -29,25 +29,26 @@ namespace lockstep {
 
 struct Metric {
   std::string name;
-  double value = 0;  // NaN where it is not defined for these samples
+  double value = 0;  // NaN if the metric is not defined for these samples
 };
 
-// "loss 0.0532  accuracy 0.9889".
+// Returns the metrics in one line, such as "loss 0.0532  accuracy 0.9889".
 std::string MetricsText(const std::vector<Metric>& metrics);
 
 class Metrics {
  public:
-  // For `samples` samples of `spec`, on `device`. Keeps references to the communicators, of tensors of
-  // `device` and of the CPU's.
+  // Computes the metrics of `samples` samples of `spec` on `device`. Keeps references to `communicator`, which is for
+  // tensors of `device`, and to `host`, which is for CPU tensors.
   Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicator& communicator,
           Communicator& host);
 
-  // Counts this rank's samples `first`, `first` + 1, ... with the model's output for them, their targets
-  // and their summed loss.
+  // Adds this rank's samples `first`, `first` + 1, ..., with the model's output for them, their targets and the sum of
+  // their losses.
   void Add(int64_t first, const at::Tensor& output, const at::Tensor& target,
            const at::Tensor& loss_sum);
 
-  // All ranks' together; the loss is the first. Every rank must call it, and gets the same.
+  // Returns the metrics over the samples of all ranks. The first metric is the loss. Every rank must call it, and every
+  // rank gets the same metrics.
   std::vector<Metric> Finish();
 
  private:
@@ -58,17 +59,19 @@ class Metrics {
   int64_t samples_;
   Communicator& communicator_;
   Communicator& host_;
-  at::Tensor sums_;    // float64: of the loss, and of what the task adds up
-  at::Tensor counts_;  // float64 [3, classes]: true positives, predicted, actual
-  at::Tensor scores_;  // float32 [samples, columns] on the CPU, for auc; undefined: there is none
-  at::Tensor truths_;  // likewise: 0 or 1
+  at::Tensor sums_;  // float64: the sum of the losses, and the other sums of the task
+  // float64 [3, classes]: the numbers of true positives, of predictions and of labels.
+  at::Tensor counts_;
+  // For auc: float32 [samples, columns] on the CPU; undefined: auc is not computed.
+  at::Tensor scores_;
+  at::Tensor truths_;  // for auc: 0 or 1, with the shape of scores_
 };
 
-// The names of those that samples of `spec` have.
+// Returns the names of the metrics for samples of `spec`.
 std::vector<std::string> MetricNames(const SampleSpec& spec);
 
-// The area under the receiver operating characteristic: scores, truths: float32 [samples] on the CPU,
-// truths 0 or 1. NaN where all truths are the same or a score is NaN.
+// Returns the area under the receiver operating characteristic. `scores` and `truths` are float32 [samples] on the CPU,
+// and truths are 0 or 1. The area is NaN if all truths are the same or a score is NaN.
 double AreaUnderCurve(const at::Tensor& scores, const at::Tensor& truths);
 
 }  // namespace lockstep

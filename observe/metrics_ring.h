@@ -25,17 +25,17 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // A step begins, whose Push() follows.
+  // Says that a step begins. Its Push() follows.
   void BeginStep();
 
-  // `report` without its figures and, on a GPU, without time.total and time.idle; `figures`: float64
-  // [ops::kStepFigures] on the device, read after the work that is queued on the current stream.
+  // Adds the report of a step, without its figures and, on a GPU, without time.total and time.idle. `figures` is
+  // float64 [ops::kStepFigures] on the device. It is read after the work that is enqueued on the current stream.
   void Push(const StepReport& report, const at::Tensor& figures);
 
-  // The oldest step that is kLag or more behind `step`, complete.
+  // Returns the complete report of the oldest step that is at least kLag steps before `step`, if there is one.
   std::optional<StepReport> Pop(int64_t step);
 
-  // The oldest step of all, waiting for it if need be.
+  // Returns the report of the oldest step, and waits for its figures if necessary.
   std::optional<StepReport> PopAnyway();
 
  private:
@@ -56,10 +56,10 @@ class MetricsRing {
 
   bool on_gpu_;
   std::deque<Entry> entries_;
-  std::vector<at::Tensor> free_;  // host tensors to be used again
+  std::vector<at::Tensor> free_;  // host tensors that can be used again
   std::vector<Event> free_events_;
-  Event begin_;     // of the step under way
-  Event last_end_;  // of the last step that was popped
+  Event begin_;     // the begin of the step that is being queued
+  Event last_end_;  // the end of the last step that was popped
 };
 
 }  // namespace lockstep

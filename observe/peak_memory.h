@@ -16,16 +16,16 @@ class PeakMemory {
  public:
   explicit PeakMemory(at::Device device) : device_(device) {}
 
-  // A step begins that is watched up to its Phase::kRest.
+  // Call it when a step begins. The step is measured until its Phase::kRest.
   void Begin();
 
-  // The step enters `phase`.
+  // Call it when the step enters `phase`.
   void Mark(Phase phase);
 
-  // Bytes at the peak of each phase; 0 on the CPU.
+  // The maximum number of bytes in each phase; 0 on the CPU.
   const std::array<int64_t, kPhases.size()>& bytes() const { return bytes_; }
 
-  // Bytes at the peak of the run so far.
+  // Returns the maximum number of bytes in the run so far.
   int64_t Most() const;
 
  private:

@@ -32,34 +32,36 @@ struct RunStarted {
   std::string model;
   std::string version;
   std::string precision;
-  int64_t restarts = 0;  // of the job so far, after failures
+  int64_t restarts = 0;  // how often the job was started again after failures
   int ranks = 1;
   bool on_gpu = false;
   int64_t samples = 0;
   int64_t validation_samples = 0;
   int64_t epochs = 0;
-  int64_t steps = 0;  // all together
+  int64_t steps = 0;  // the number of steps of the whole run
   int64_t global_batch = 0;
   int64_t parameters = 0;
   int loader_threads = 0;
-  std::optional<bool> decodes_on_gpu{};  // of images
+  std::optional<bool> decodes_on_gpu{};  // for images: whether a GPU decodes them
 };
 
 struct RunResumed {
   int64_t step = 0;
-  std::string checkpoint;  // its path
-  int ranks = 1;           // that wrote it
+  std::string checkpoint;  // the path of the checkpoint
+  int ranks = 1;           // the number of ranks that wrote it
   bool is_of_another_run = false;
-  std::vector<std::string> differences{};  // of its config from this run's
+  // The differences between the checkpoint's config and this run's.
+  std::vector<std::string> differences{};
 };
 
 struct StepReport {
-  bool told = false;  // to the user; else only for what the figures say
-  int64_t step = 0;   // optimizer steps done
-  int64_t epoch = 0;  // from 1
+  // Whether the user is told about the step; otherwise only its figures are used.
+  bool told = false;
+  int64_t step = 0;   // the number of optimizer steps done
+  int64_t epoch = 0;  // counted from 1
   double lr = 0;
   double samples_per_s = 0;
-  double data_wait = 0;  // the share of the time that the device waited for samples
+  double data_wait = 0;  // the fraction of the time in which the device waited for samples
   int loader_threads = 0;
   bool has_loss_scale = false;
   StepSeconds time{};
@@ -69,7 +71,7 @@ struct StepReport {
   double loss() const { return figures[ops::kLoss]; }
 };
 
-// Some steps after it was done: its figures come from the device meanwhile.
+// A step is done. The event comes some steps later, because the step's figures must first be copied from the device.
 struct StepDone {
   StepReport report;
 };
@@ -78,25 +80,25 @@ struct RunsWithoutGraph {
   std::string reason;
 };
 
-// The most that tensors took on rank 0's GPU in each phase of the first step.
+// The maximum number of bytes that tensors took on rank 0's GPU in each phase of the first step.
 struct MemoryPeaks {
   std::array<int64_t, kPhases.size()> bytes{};
 };
 
-// The run goes on with the same steps of smaller micro-batches.
+// A step ran out of memory. The run continues with the same steps in smaller micro-batches.
 struct OutOfMemory {
-  int64_t step = 0;  // that did not fit
+  int64_t step = 0;  // the step that did not fit
   int64_t too_many = 0;
-  int64_t micro_batch = 0;  // what it goes on with
+  int64_t micro_batch = 0;  // the size of the new micro-batches
   int64_t accumulation = 0;
 };
 
-// ... or with checkpoints that are copied to the host's memory.
+// A step ran out of memory. The run continues with checkpoints that are copied to the host's memory.
 struct CheckpointsLeftDevice {
   int64_t step = 0;
 };
 
-// A sample cannot be read, and another stands for it.
+// A sample cannot be read and was replaced by another one.
 struct BadSample {
   std::string reason;
 };
@@ -118,12 +120,12 @@ struct Evaluated {
 
 struct CheckpointSaved {
   int64_t step = 0;
-  double stall_s = 0;  // of training on rank 0, for its snapshot
-  double seconds = 0;  // from then until it was committed
-  int64_t bytes = 0;   // of all ranks
+  double stall_s = 0;  // for how long training on rank 0 stood still for the snapshot
+  double seconds = 0;  // the time from the snapshot to the commit
+  int64_t bytes = 0;   // the size of all ranks' files
 };
 
-// It was due while the one before was still being written.
+// A checkpoint was due while the checkpoint before it was still being written.
 struct CheckpointLate {
   int64_t step = 0;
 };
@@ -137,10 +139,10 @@ struct RunWarning {
   std::string reason;
 };
 
-// The run was asked to, and goes on from there when it is started again.
+// The run was asked to stop. It continues from this step when it is started again.
 struct RunStopped {
   int64_t step = 0;
-  int64_t steps = 0;  // all together
+  int64_t steps = 0;  // the number of steps of the whole run
   int64_t epoch = 0;
   std::string why;
 };
@@ -148,12 +150,12 @@ struct RunStopped {
 struct RunDone {
   int64_t step = 0;
   int64_t epoch = 0;
-  std::vector<Metric> metrics;  // the last
-  std::string weights;          // their file
+  std::vector<Metric> metrics;  // the metrics of the last evaluation
+  std::string weights;          // the file of the final weights
   double first_step_s = 0;      // from the start of the command to the end of the first step
-  double samples_per_s = 0;     // training alone, after the first epoch if there is a second
+  double samples_per_s = 0;     // during training only, after the first epoch if there is a second
   double total_s = 0;
-  double data_wait = 0;  // over all of training
+  double data_wait = 0;  // the fraction of the training time in which the device waited for samples
 };
 
 // The run ends by an error.
@@ -168,7 +170,7 @@ using RunEvent = std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph
                               CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning,
                               RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
 
-// What does something with a run's events. Called on the thread that trains.
+// An object that does something with the events of a run. It is called on the thread that trains.
 class EventSink {
  public:
   virtual ~EventSink() = default;

@@ -18,8 +18,8 @@
 
 namespace lockstep {
 
-// kExchange: waiting for other ranks. What a model's BatchNorm or a norm over sharded gradients exchange
-// is not among it.
+// The phases of a step. kExchange is the wait for other ranks. The collectives of a model's BatchNorm, and of a norm
+// over sharded gradients, do not count as kExchange.
 enum class Phase { kForward, kBackward, kExchange, kUpdate, kRest };
 inline constexpr std::array kPhases{Phase::kForward, Phase::kBackward, Phase::kExchange,
                                     Phase::kUpdate, Phase::kRest};
@@ -31,19 +31,19 @@ class StepClock {
   explicit StepClock(at::Device device);
   ~StepClock();
 
-  // A step begins, and the one before it ends.
+  // Call it when a step begins. The step before it ends.
   void BeginStep();
 
-  // The step under way enters `phase`.
+  // Call it when the current step enters `phase`.
   void Mark(Phase phase);
 
   // Adds up the phases of the step that has just ended.
   void ReadPhases();
 
-  // Milliseconds of each step that has ended. Waits for the device.
+  // Returns the time of each step that has ended, in milliseconds. Waits for the device.
   std::vector<double> StepTimes() const;
 
-  // Milliseconds a step that ReadPhases() read, the mean.
+  // Returns the mean time of each phase, in milliseconds per step, over the steps that ReadPhases() has read.
   std::array<double, kPhases.size()> PhaseTimes() const;
 
  private:
@@ -57,8 +57,8 @@ class StepClock {
 
   at::Device device_;
   std::vector<std::unique_ptr<Moment>> steps_;
-  std::vector<Entry> marks_;  // of the step under way, or of the graph
-  bool captured_ = false;     // marks_ are the graph's
+  std::vector<Entry> marks_;  // the marks of the current step, or of the graph
+  bool captured_ = false;     // whether marks_ belong to the graph
   std::array<double, kPhases.size()> phase_ms_{};
   int phase_steps_ = 0;
 };

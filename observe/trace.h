@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Calls `act`, waits for what it queued, and writes its operations and kernels to `target`. Throws Error (kCheckpoint)
-// where they cannot be written, and whatever `act` throws.
+// Calls `act`, waits for the work that it enqueued, and writes its operations and kernels to `target`. Throws Error
+// (kCheckpoint) if they cannot be written, and any exception of `act`.
 void Trace(OutputTarget& target, at::Device device, const std::function<void()>& act);
 
 }  // namespace lockstep

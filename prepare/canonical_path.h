@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// The absolute path without links, as far as there is something. Throws Error (kData) where that cannot
-// be found out.
+// Returns the absolute path of `path`, with the symbolic links resolved in the part of the path that exists. Throws
+// Error (kData) if the file system cannot say what exists.
 std::string CanonicalPath(const std::string& path);
 
 }  // namespace lockstep

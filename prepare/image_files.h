@@ -1,7 +1,7 @@
 // Lists and reads the image files of the folder that `lockstep prepare images` or `prepare shards` reads.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/images_test.cc)
-//   no folder, no images in it, a folder that cannot be listed, a file that is none
+//   there is no folder or no image in it, a folder cannot be listed, a file is not a plain file
 //     -> Error (kData) naming it -> Images.RefusesSources
 //   a file that is gone, or has changed since it was listed -> Error (kData)
 //     -> Shards.NoticesAChangedSource
@@ -21,23 +21,23 @@ struct ImageFile {
   Stamp stamp;
 };
 
-// All .jpg, .jpeg and .png files at any depth, in the order of their names, and a warning of what else lies
-// there. As in training a folder in `folder` may be a link; links to folders inside it are not followed.
-// Throws Error (kData).
+// Returns all .jpg, .jpeg and .png files at any depth, in the order of their names, and warns about other files.
+// `folder` may contain links to folders, as in training, but links to folders further down are not followed. Throws
+// Error (kData).
 std::vector<ImageFile> ListImages(const std::string& folder);
 
-// A line for OutputFolder's job: other names, sizes or times give another one.
+// Returns a line for OutputFolder's job. The line is different if the files' names, sizes or times are different.
 std::string SourceLine(const std::string& folder, const std::vector<ImageFile>& files);
 
-// The file's bytes, in `buffer`. Throws Error (kData).
+// Reads the file into `buffer` and returns its bytes. Throws Error (kData).
 std::span<const std::byte> ReadImageFile(const std::string& folder, const ImageFile& file,
                                          std::vector<std::byte>& buffer);
 
-// Throws Error (kUsage) where one of the two folders lies in the other, and Error (kData) where that
-// cannot be found out.
+// Throws Error (kUsage) if one of the two folders lies in the other, and Error (kData) if the file system does not say
+// where they lie.
 void RequireApart(const std::string& source, const std::string& destination);
 
-// The path without slashes at its end. Throws Error (kUsage) where it names nothing.
+// Returns the path without the slashes at its end. Throws Error (kUsage) if the path names no folder.
 std::string FolderName(const std::string& path);
 
 }  // namespace lockstep

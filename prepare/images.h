@@ -35,15 +35,15 @@ namespace lockstep {
 struct PrepareImagesOptions {
   std::string source;
   std::string destination;
-  int64_t size = 0;  // greatest shorter side, in pixels
-  int quality = 90;  // libjpeg's
+  int64_t size = 0;  // the maximum of the shorter side, in pixels
+  int quality = 90;  // the quality of libjpeg
   bool skip_bad = false;
-  bool exif_orientation = false;  // pictures are turned as their cameras say
+  bool exif_orientation = false;  // whether pictures are turned according to their EXIF orientation
   int threads = 1;
-  bool live = false;  // standard output is a terminal
+  bool live = false;  // whether standard output is a terminal
 };
 
-// Returns what it has done, in a line. Throws Error (kUsage, kData).
+// Prepares the images. Returns one line that says what was done. Throws Error (kUsage, kData).
 std::string PrepareImages(const PrepareImagesOptions& options);
 
 }  // namespace lockstep

@@ -62,31 +62,33 @@ inline constexpr WriteErrors kPreparing{
 
 class OutputFolder {
  public:
-  // `results`: what must not be there yet. `job`: one line for each thing that the result depends on.
+  // `results` are the paths that must not exist yet. `job` has one line for each thing that the result depends on.
   // Throws Error (kUsage, kData).
   OutputFolder(const std::string& destination, const std::vector<std::string>& results,
                const std::vector<std::string>& job);
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
 
-  // The run before this one was interrupted in its commit; now that is done, and there is no more to do.
+  // Whether an earlier run was interrupted while it committed, and the constructor has finished that commit. Nothing is
+  // left to do then.
   bool is_committed() const { return is_committed_; }
 
-  // Below it the files are made.
+  // The folder below which the run makes its files.
   const std::string& files() const { return files_; }
 
-  // Whether the file `name` below files() is done. A folder of that name is not the file.
+  // Whether the file `name` below files() is done. A folder with that name does not count.
   bool Has(const std::string& name) const;
 
-  // Makes the folder `name` below files(), and those that it lies in. Throws Error (kData).
+  // Makes the folder `name` below files(), and the folders above it. Throws Error (kData).
   void MakeFolder(const std::string& name) const;
 
-  // How far the files have come, where their names do not say it: what was written last, or "". It is
-  // gone once the result is committed. Throws Error (kData).
+  // A text that says how far the run has come, for runs whose file names do not say it. ReadPosition() returns the text
+  // that was written last, or "". Commit() removes the text. Throws Error (kData).
   void WritePosition(const std::string& text) const;
   std::string ReadPosition() const;
 
-  // From a name below files(), or "" for that folder itself, to a path in the destination's folder.
+  // Each pair says what is moved, and where: first a name below files(), or "" for that folder itself, and then a path
+  // in the folder of the destination.
   using Moves = std::vector<std::pair<std::string, std::string>>;
   void Commit(const Moves& moves);
 
@@ -104,28 +106,28 @@ class OutputFolder {
   bool is_committed_ = false;
 };
 
-// A file that is written under another name until it is done (4. above).
+// A file that has another name until all of it is written (step 4 above).
 class UnfinishedFile : public OutputFile {
  public:
-  // `path`: its name. Throws Error (kData), as the other one does.
+  // `path` is the file's final name. Throws Error (kData), as the constructor of OutputFile does.
   explicit UnfinishedFile(const std::string& path);
 
-  // What was written is on the disk, under the file's name.
+  // Waits until the content is on the disk, and then gives the file its name.
   void Finish();
 
  private:
   std::string last_path_;
 };
 
-// Files of an output folder that get their names together (4. above). Each thread has its own; what it
-// has not flushed when it is destroyed is to be made again.
+// Files of an output folder that get their names together (step 4 above). Each thread has a FileBatch of its own. Files
+// that were not flushed when the FileBatch is destroyed have no final name, so a later run makes them again.
 class FileBatch {
  public:
   static constexpr size_t kFilesOfABatch = 64;
 
   explicit FileBatch(const OutputFolder& folder) : folder_(folder) {}
 
-  // `name` below folder.files(), whose folder is there. Throws Error (kData).
+  // Writes the file `name` below folder.files(). The folder in which it lies must exist. Throws Error (kData).
   void Add(const std::string& name, std::span<const std::byte> content);
   void Flush();
 
@@ -134,7 +136,7 @@ class FileBatch {
   std::vector<std::string> names_;
 };
 
-// A file of an output folder, whole, by itself. Throws Error (kData).
+// Writes `text` to the file `name` of an output folder, with an fsync for this file alone. Throws Error (kData).
 void WriteOutput(const OutputFolder& folder, const std::string& name, const std::string& text);
 
 }  // namespace lockstep

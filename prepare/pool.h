@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-// Holds as many objects as were ever in use at once.
+// Objects that threads borrow. The pool holds as many objects as were ever in use at the same time.
 template <typename Object>
 class Pool {
  public:
   explicit Pool(std::function<std::unique_ptr<Object>()> make) : make_(std::move(make)) {}
 
-  // Calls use(object) with one that nobody uses. One whose `use` threw is not used again.
+  // Calls use(object) with an object that nobody else uses. If `use` throws, this object is not used again.
   template <typename Use>
   void With(const Use& use) {
     std::unique_ptr<Object> object = Take();
@@ -24,7 +24,7 @@ class Pool {
     free_.push_back(std::move(object));
   }
 
-  // Those that are not in use.
+  // Returns the objects that are not in use, and removes them from the pool.
   std::vector<std::unique_ptr<Object>> TakeAll() {
     const std::lock_guard lock(mutex_);
     return std::exchange(free_, {});

@@ -23,10 +23,10 @@ struct PrepareShardsOptions {
   int64_t shard_bytes = int64_t{256} << 20;
   uint64_t seed = 0;
   int threads = 1;
-  bool live = false;  // standard output is a terminal
+  bool live = false;  // whether standard output is a terminal
 };
 
-// Returns what it has done, in a line. Throws Error (kUsage, kData).
+// Packs the images into shards. Returns one line that says what was done. Throws Error (kUsage, kData).
 std::string PrepareShards(const PrepareShardsOptions& options);
 
 }  // namespace lockstep

@@ -36,18 +36,20 @@ namespace lockstep {
 struct PrepareTokensOptions {
   std::vector<std::string> files;
   std::string output;
-  std::string vocabulary = "bytes";  // or a folder with GPT-2's two files
-  std::string separator;             // of documents inside a file; empty: none
-  double validation_fraction = 0;    // of the text, from its end
+  std::string vocabulary = "bytes";  // "bytes", or the folder that has GPT-2's two files
+  // The text between two documents in a file; empty: each file is one document.
+  std::string separator;
+  // The fraction of the text, taken from its end, that is for validation.
+  double validation_fraction = 0;
   int64_t shard_tokens = 100'000'000;
   int threads = 1;
-  bool live = false;                       // standard output is a terminal
-  int64_t piece_bytes = int64_t{1} << 20;  // that a thread takes at once
+  bool live = false;                       // whether standard output is a terminal
+  int64_t piece_bytes = int64_t{1} << 20;  // how many bytes of text a thread takes at once
 };
 
 inline constexpr int64_t kPiecesOfACheckpoint = 16;
 
-// Returns what it has done, in a line. Throws Error (kUsage, kData).
+// Writes the token files. Returns one line that says what was done. Throws Error (kUsage, kData).
 std::string PrepareTokens(const PrepareTokensOptions& options);
 
 }  // namespace lockstep

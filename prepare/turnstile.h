@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-// Items pass one after the other, in their order, though threads come with them in another.
+// Lets the items pass one after the other in their order, although the threads finish them in another order.
 class Turnstile {
  public:
   explicit Turnstile(int64_t first) : next_(first) {}
 
-  // Calls `act` once the items before `item` have passed. Does nothing where one of them never will.
-  // Throws what `act` throws; then no later item passes.
+  // Waits until all items before `item` have passed, and then calls `act`. If one of them will never pass, returns
+  // without calling `act`. If `act` throws, throws the same exception, and no later item passes.
   void Pass(int64_t item, const std::function<void()>& act);
 
-  // `item` will never pass.
+  // Says that `item` will never pass, so no later item passes, either.
   void Close(int64_t item);
 
  private:

@@ -12,11 +12,11 @@ namespace lockstep {
 
 class WorkProgress {
  public:
-  // `live`: standard output is a terminal that one line may be redrawn on. `total` and what is added
-  // are in `unit`s; `done` of them were done by a run before.
+  // `live` says that standard output is a terminal on which one line may be redrawn. `total`, `done` and the amounts of
+  // Add() are counted in `unit`. `done` is the amount that an earlier run did.
   WorkProgress(bool live, std::string unit, double total, double done);
 
-  // May be called by several threads.
+  // Adds `amount` to the work done. Several threads may call it at the same time.
   void Add(double amount);
 
   double seconds() const;
@@ -30,7 +30,7 @@ class WorkProgress {
   const double total_;
   const double done_before_;
   const Clock::time_point begin_ = Clock::now();
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   double done_;
   LiveLine line_;
 };

@@ -40,22 +40,22 @@ inline constexpr WriteErrors kSaving{ExitStatus::kCheckpoint, "make room"};
 // Appends bytes to the file.
 using AppendBytes = std::function<void(std::span<const std::byte>)>;
 
-// Makes the file, or empties the one that is there, and writes it to the disk; its name, and what is there
-// when that fails, are the caller's concern. `write` is called once with the function that appends. Throws
-// Error (kCheckpoint), and whatever `write` throws.
-// `own_names`: base/files/open_file.h.
+// Makes the file, or empties an existing file, and writes it to the disk. It does not sync the file's name, and leaves
+// a partial file if it fails; the caller handles both. Calls `write` once, with a function that appends bytes.
+// `own_names`: see base/files/open_file.h. Throws Error (kCheckpoint), and any exception of `write`.
 void WriteDurably(const std::string& path, int own_names,
                   const std::function<void(const AppendBytes&)>& write);
 
-// `write` as above. Throws Error (kCheckpoint), and whatever `write` throws.
+// Writes a file as described above. Calls `write` once, with a function that appends bytes. Throws Error (kCheckpoint),
+// and any exception of `write`.
 void WriteFileAtomically(const std::string& path,
                          const std::function<void(const AppendBytes&)>& write);
 
-// Writes a file that is `text`. Throws Error (kCheckpoint).
+// Writes a file whose content is `text`. Throws Error (kCheckpoint).
 void WriteFileAtomically(const std::string& path, std::string_view text);
 
-// Removes what processes that were killed while they wrote `path` left beside it. Nobody is writing it now. What cannot
-// be removed stays: it is in nobody's way.
+// Removes the temporary files of processes that were killed while they wrote `path`. No process may be writing it.
+// Files that cannot be removed stay, because they do no harm.
 void RemoveTornWrites(const std::string& path);
 
 }  // namespace lockstep

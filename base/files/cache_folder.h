@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// $XDG_CACHE_HOME/lockstep, without that variable $HOME/.cache/lockstep; empty: there is neither, or it is no
-// absolute path. It may not exist yet.
+// Returns $XDG_CACHE_HOME/lockstep, or $HOME/.cache/lockstep if that variable is not set. Returns an empty path if
+// neither is set, or if the path is not absolute. The folder may not exist yet.
 std::string CacheFolder();
 
 }  // namespace lockstep

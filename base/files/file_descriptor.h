@@ -14,7 +14,7 @@ namespace lockstep {
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  // Negative: none.
+  // A negative number means no descriptor.
   explicit FileDescriptor(int number) : number_(number) {}
   ~FileDescriptor() {
     if (number_ >= 0) close(number_);
@@ -27,15 +27,15 @@ class FileDescriptor {
 
   int get() const { return number_; }
 
-  // It is the caller's from now on.
+  // Returns the descriptor, which the caller must close.
   int Release() { return std::exchange(number_, -1); }
 
  private:
   int number_ = -1;
 };
 
-// Fills `to` from byte `offset` on, as far as the file goes. Returns how many bytes that was; nothing: it cannot be
-// read (errno).
+// Reads from byte `offset` into `to`, until `to` is full or the file ends. Returns how many bytes it has read, or
+// nothing if the file cannot be read (errno says why).
 std::optional<size_t> ReadAt(const FileDescriptor& file, int64_t offset, std::span<std::byte> to);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace lockstep {
 
 class MappedFile {
  public:
-  // Throws Error (kData) where the file cannot be mapped or is empty.
+  // Throws Error (kData) if the file cannot be mapped or is empty.
   explicit MappedFile(std::string path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
@@ -17,8 +17,8 @@ class MappedFile {
   const std::string& path() const { return path_; }
   int64_t bytes() const { return bytes_; }
 
-  // Its bytes, from the beginning of a page on. A file that is cut short while it is mapped ends the
-  // process (SIGBUS) when what is gone is read.
+  // The bytes of the file, which begin at a page. If the file is cut short while it is mapped, reading a part that is
+  // gone ends the process (SIGBUS).
   const char* data() const { return memory_; }
 
  private:

@@ -29,20 +29,20 @@ namespace lockstep {
 
 class NewFile {
  public:
-  // Throws Error, as the others do.
+  // Throws Error, as all functions of this class do.
   NewFile(std::string path, const WriteErrors& errors);
 
-  // Where it lies until it is finished.
+  // The path of the file until Finish().
   const std::string& temporary_path() const { return temporary_.path; }
 
-  // Appends.
+  // Appends `bytes` to the file.
   void Write(std::span<const std::byte> bytes);
 
-  // The last call.
+  // Gives the file its name. No other call may follow.
   void Finish();
 
  private:
-  // Removed with its owner, unless it has no path any more.
+  // A temporary file. The destructor removes it unless `path` is empty.
   struct Temporary {
     Temporary(const std::string& target, const WriteErrors& errors);
     ~Temporary();
@@ -56,7 +56,7 @@ class NewFile {
   WriteErrors errors_;
   Temporary temporary_;
   OutputFile file_;
-  int64_t written_ = 0;  // bytes
+  int64_t written_ = 0;  // how many bytes were written
 };
 
 }  // namespace lockstep

@@ -16,27 +16,30 @@
 
 namespace lockstep {
 
-// How many of a path's last names belong to the run that the file is of: RUN/log.jsonl has one, a file of a checkpoint
-// (RUN/checkpoints/STEP/FILE) three. A path that a user gave has none, and may lead through links.
+// How many of the last names in a path belong to a run's own files: 1 in RUN/log.jsonl, and 3 in a checkpoint's file
+// (RUN/checkpoints/STEP/FILE). These names must not be links. A path that a user gave has no such names and may contain
+// links.
 inline constexpr int kGivenByUser = 0;
 inline constexpr int kInRunFolder = 1;
 inline constexpr int kInFlightFolder = 2;
 inline constexpr int kInCheckpoint = 3;
 
-// `flags`: of open(2). `why`: where there is no descriptor (a negative one), the reason.
+// Opens a file that must be a plain file. `flags` are those of open(2). If it cannot be opened, sets `why` to the
+// reason, and the returned descriptor is empty.
 FileDescriptor OpenPlainFile(const std::string& path, int own_names, int flags, std::string& why);
 
-// What a file of that mode is: "a folder", "a pipe".
+// Returns the kind of a file with this mode: "a folder", "a pipe".
 const char* KindName(unsigned mode);
 
-// Why a file of that mode is no plain file: "it is a folder where a plain file is expected"; empty: it is one.
+// Returns the reason why a file with this mode is not a plain file, such as "it is a folder where a plain file is
+// expected"; empty if it is one.
 std::string WhyNoPlainFile(unsigned mode);
 
-// All of what a user names to be read once, which may be a pipe, as of `<(...)`: of at most `most_bytes`, that come
-// within five seconds. `why`: not empty where it cannot be had.
+// Reads all of a file that a user named and that is read only once. It may be a pipe, such as `<(...)`. It must have at
+// most `most_bytes`, and its content must come within five seconds. If it cannot be read, sets `why` to the reason.
 std::string ReadGivenFile(const std::string& path, size_t most_bytes, std::string& why);
 
-// All of a plain file, of at most `most_bytes`. `why`: not empty where it cannot be had.
+// Reads all of a plain file, which must have at most `most_bytes`. If it cannot be read, sets `why` to the reason.
 std::string ReadPlainFile(const std::string& path, int own_names, size_t most_bytes,
                           std::string& why);
 

@@ -15,36 +15,37 @@
 
 namespace lockstep {
 
-// What is thrown where a file cannot be written.
+// The status and the advice of the Error that is thrown if a file cannot be written.
 struct WriteErrors {
   ExitStatus status;
-  const char* when_full;  // what to do, where there is no room
+  const char* when_full;  // the advice if the disk is full
 };
 
-// Open for writing until it is destroyed.
+// A file that is open for writing until the OutputFile is destroyed.
 class OutputFile {
  public:
-  // Makes the file or opens the one that is there, which is a plain one if its folder is not the user's own
-  // (base/files/open_file.h); never waits. Throws Error, as the others do.
+  // Makes the file or opens an existing one. In a folder of a run (base/files/open_file.h) that file must be a plain
+  // file. The call never waits. Throws Error, as all functions of this class do.
   OutputFile(std::string path, const WriteErrors& errors, int own_names = kGivenByUser);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   const std::string& path() const { return path_; }
 
-  // `offset` bytes from the beginning.
+  // Writes `bytes` at `offset` from the beginning of the file.
   void Write(std::span<const std::byte> bytes, int64_t offset);
   void Truncate(int64_t bytes);
 
-  // From now on writes go past the system's page cache, where the file system can, which is faster for much
-  // at once. Their memory, offset and length are multiples of kDirectAlignment then.
+  // From now on writes bypass the system's page cache if the file system supports this, which is faster for large
+  // content. The memory, the offset and the length of each write must then be multiples of kDirectAlignment.
   static constexpr size_t kDirectAlignment = 4096;
   void SetDirect(bool direct);
 
-  // What was written is on the disk.
+  // Waits until everything that was written is on the disk.
   void Sync();
 
-  // Says what the file system kept to itself until now (NFS does); the destructor would not.
+  // Closes the file, and reports errors that the file system reports only then (NFS does so). The destructor would
+  // ignore them.
   void Close();
 
  private:
@@ -54,27 +55,27 @@ class OutputFile {
   bool direct_ = false;
 };
 
-// The folder that `path` lies in: "." of a name alone.
+// Returns the folder in which `path` lies; "." if `path` is only a name.
 std::string ParentFolder(const std::string& path);
 
-// Where there is none. Throws Error.
+// Makes the folder if it does not exist. Throws Error.
 void MakeFolder(const std::string& path, const WriteErrors& errors);
 
-// Replaces `to`. Throws Error.
+// Renames `from` to `to`, and replaces `to` if it exists. Throws Error.
 void RenameFile(const std::string& from, const std::string& to, const WriteErrors& errors);
 
-// Gives `from` its last name, unless something has that name: throws Error then.
+// Renames `from` to `to`. Throws Error, also if `to` exists.
 void RenameWithoutReplacing(const std::string& from, const std::string& to,
                             const WriteErrors& errors);
 
-// A folder whose names will be brought to the disk. It stays the same one where another process renames
-// it meanwhile.
+// A folder whose names are to be synced to the disk. It stays the same folder if another process renames it in the
+// meantime.
 class SyncedFolder {
  public:
   // Throws Error.
   SyncedFolder(std::string path, const WriteErrors& errors);
 
-  // The names in it are on the disk. Throws Error.
+  // Waits until the names in the folder are on the disk. Throws Error.
   void Sync();
 
  private:
@@ -83,10 +84,10 @@ class SyncedFolder {
   FileDescriptor folder_;
 };
 
-// The names in `folder` are on the disk. Throws Error.
+// Waits until the names in `folder` are on the disk. Throws Error.
 void SyncFolder(const std::string& folder, const WriteErrors& errors);
 
-// What was written to the file system that `folder` lies on is on the disk. Throws Error.
+// Waits until everything that was written to the file system of `folder` is on the disk. Throws Error.
 void SyncFileSystem(const std::string& folder, const WriteErrors& errors);
 
 }  // namespace lockstep

@@ -21,8 +21,8 @@
 
 namespace lockstep {
 
-// Says what was written to `path`: on standard output, or on standard error where the result itself went to standard
-// output.
+// Prints a line about the file `path` that was written: on standard output, or on standard error if `path` itself is
+// standard output.
 void TellOfOutput(const std::string& path, const std::string& line);
 
 class OutputTarget {
@@ -30,12 +30,14 @@ class OutputTarget {
   // Throws Error (kUsage, kCheckpoint).
   explicit OutputTarget(std::string path);
 
-  // Once. `write` is called with the function that appends. Throws Error (kCheckpoint), and whatever `write` throws.
+  // Writes the content. It may be called only once. Calls `write` with a function that appends bytes. Throws Error
+  // (kCheckpoint), and any exception of `write`.
   void Write(const std::function<void(const AppendBytes&)>& write);
 
  private:
-  std::string path_;      // as the user knows it
-  std::string replaced_;  // the plain file; empty: it is written through
+  std::string path_;  // the path as the user gave it
+  // The plain file that is replaced; empty: the content is written to through_.
+  std::string replaced_;
   FileDescriptor through_;
 };
 

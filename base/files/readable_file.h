@@ -15,9 +15,9 @@
 
 namespace lockstep {
 
-// What changes when a file's content does, or when entries of a folder come or go.
+// A value that changes when the content of a file changes, or when entries of a folder are added or removed.
 struct Stamp {
-  int64_t bytes = 0;  // of a file
+  int64_t bytes = 0;  // the size of a file
   int64_t changed_ns = 0;
   uint64_t inode = 0;
   bool operator==(const Stamp&) const = default;
@@ -25,29 +25,29 @@ struct Stamp {
 
 Stamp StampOf(const struct stat& status);
 
-// Nothing where there is no such file or folder.
+// Returns nothing if there is no such file or folder.
 std::optional<Stamp> StampOf(const std::string& path);
 
-// A regular file, open to be read. For any number of threads at once.
+// A regular file that is open for reading. Any number of threads may use it at the same time.
 class ReadableFile {
  public:
-  // Throws Error: kData where it cannot be opened or is no regular file, kUsage where this process has
-  // too many open.
+  // Throws Error: kData if the file cannot be opened or is not a regular file, kUsage if this process has too many open
+  // files.
   explicit ReadableFile(std::string path);
 
   const std::string& path() const { return path_; }
-  const Stamp& stamp() const { return stamp_; }  // as it was opened
+  const Stamp& stamp() const { return stamp_; }  // the stamp at the time when the file was opened
   int64_t bytes() const { return stamp_.bytes; }
 
-  // Fills `to` from byte `offset` on, as far as the file goes; returns how many bytes that was. Throws
+  // Reads from byte `offset` into `to`, until `to` is full or the file ends. Returns how many bytes it has read. Throws
   // Error (kData).
   size_t ReadAt(int64_t offset, std::span<std::byte> to) const;
 
-  // The whole file, in `buffer`, which grows where it is too small. Throws Error (kData), also where the file
-  // changes meanwhile.
+  // Reads the whole file into `buffer`, which grows if it is too small, and returns the bytes. Throws Error (kData),
+  // also if the file changes in the meantime.
   std::span<const std::byte> ReadWhole(std::vector<std::byte>& buffer) const;
 
-  // Whether the file is still what was opened.
+  // Returns whether the file has not changed since it was opened.
   bool Unchanged() const;
 
  private:

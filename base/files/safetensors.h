@@ -28,39 +28,41 @@
 
 namespace lockstep {
 
-// Writes tensors of any device, in the order given, and with the metadata a checksum of names, dtypes, shapes and bytes
-// (XXH3), "lockstep_xxh3", to a file of a run's own, or to where a user wants them. Throws Error (kCheckpoint).
+// Write tensors of any device, in the given order, to a file of a run or to a path that the user gave. The file's
+// metadata gets a checksum (XXH3) of the tensors' names, dtypes, shapes and bytes, "lockstep_xxh3". Throw Error
+// (kCheckpoint).
 void WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                       std::map<std::string, std::string> metadata);
 void WriteSafetensors(OutputTarget& target, const std::vector<NamedTensor>& tensors,
                       std::map<std::string, std::string> metadata);
 
-// Appends a tensor's bytes, contiguous.
+// Appends the bytes of a tensor in contiguous order.
 using AppendTensor = std::function<void(const at::Tensor&, const AppendBytes&)>;
 
-// Appends what such a file holds, the tensors' bytes by append_tensor. Throws whatever the two throw.
+// Appends the content of a safetensors file. Calls append_tensor for the bytes of each tensor. Throws any exception of
+// the two functions.
 void AppendSafetensors(const AppendBytes& append, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata,
                        const AppendTensor& append_tensor);
 
-// Open for reading.
+// A safetensors file that is open for reading.
 class SafetensorsFile {
  public:
-  // `own_names`: base/files/open_file.h. Throws Error (kCheckpoint).
+  // `own_names`: see base/files/open_file.h. Throws Error (kCheckpoint).
   SafetensorsFile(std::string path, int own_names);
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // One of names(), on the CPU. From any thread. Throws Error (kCheckpoint).
+  // Reads one of names() to the CPU. Any thread may call it. Throws Error (kCheckpoint).
   at::Tensor Read(const std::string& name) const;
 
  private:
   struct Place {
     at::ScalarType dtype;
     std::vector<int64_t> shape;
-    uint64_t begin;  // in the file
+    uint64_t begin;  // the offset in the file
     uint64_t bytes;
   };
 
@@ -72,13 +74,13 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// All of a file's tensors on the CPU. Throws Error (kCheckpoint), also where the file has a checksum of ours that is
-// not theirs.
+// Reads all tensors of a file to the CPU. Throws Error (kCheckpoint), also if the file has a checksum of Lockstep that
+// does not fit the tensors.
 std::map<std::string, at::Tensor> ReadSafetensors(const std::string& path, int own_names);
 
-// Copies `found`, a file's tensors, into `tensors`, converting dtypes. Every name must be there
-// with the same shape, and no other. Throws Error (kCheckpoint), which names `path`, before
-// anything is copied; where a shape differs its line ends with shape_hint(name).
+// Copies `found`, the tensors of a file, into `tensors`, and converts their dtypes. `found` must have the same names
+// with the same shapes, and no other names. Otherwise throws Error (kCheckpoint) that names `path`, before it copies
+// anything. If a shape differs, the error message ends with shape_hint(name).
 void CopyByName(const std::string& path, const std::map<std::string, at::Tensor>& found,
                 const std::vector<NamedTensor>& tensors,
                 const std::function<std::string(const std::string& name)>& shape_hint = {});

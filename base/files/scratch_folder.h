@@ -25,7 +25,7 @@ class ScratchFolder {
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
-  // Empty: there is none.
+  // The path of the folder; empty if it could not be made.
   const std::string& path() const { return path_; }
 
  private:

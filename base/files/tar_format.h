@@ -11,7 +11,7 @@ namespace lockstep {
 
 inline constexpr int64_t kTarBlock = 512;
 
-// Of a header.
+// The place of a field in a header.
 struct TarField {
   size_t at;
   size_t length;
@@ -20,7 +20,7 @@ inline constexpr TarField kTarName{0, 100}, kTarMode{100, 8}, kTarUser{108, 8}, 
     kTarSize{124, 12}, kTarTime{136, 12}, kTarChecksum{148, 8}, kTarType{156, 1}, kTarMagic{257, 6},
     kTarVersion{263, 2}, kTarPrefix{345, 155};
 
-// What a member's bytes take, which blocks hold.
+// Returns how many bytes a member of `bytes` bytes takes in the archive, in whole blocks.
 constexpr int64_t WholeTarBlocks(int64_t bytes) { return RoundUp(bytes, kTarBlock); }
 
 }  // namespace lockstep

@@ -28,8 +28,8 @@
 namespace lockstep {
 
 struct TarMember {
-  std::string_view name;  // without "./" or "/" at its beginning
-  int64_t offset = 0;     // of its bytes in the archive
+  std::string_view name;  // the name without "./" or "/" at its beginning
+  int64_t offset = 0;     // where the member's bytes begin in the archive
   int64_t bytes = 0;
 };
 

@@ -1,7 +1,7 @@
 // TarWriter: writes files into a POSIX tar archive (IEEE 1003.1, pax interchange format).
 //
 // Promise: the bytes depend only on the members' names and contents: time, owner and group are 0, and the mode is
-// 0644. tar, Python's tarfile and data/tar_index read the archive.
+// 0644. tar, Python's tarfile and base/files/tar_index.h read the archive.
 //
 // We do not use libarchive. We need only two kinds of block. The pax records that libarchive writes depend on
 // libarchive's version, but a shard that is made again must have the same bytes.
@@ -15,20 +15,20 @@
 
 namespace lockstep {
 
-// What a member of that name and size takes in an archive, in bytes.
+// Returns how many bytes a member with this name and size takes in an archive.
 int64_t TarMemberBytes(const std::string& name, int64_t bytes);
 
-// Appends the member to `archive`. A name that does not fit ustar's 100 bytes, or 155 and 100 around a
-// slash, goes into a pax record before it. `content` is less than 8 GiB.
+// Appends the member to `archive`. If the name does not fit in ustar's fields (100 bytes, or 155 and 100 bytes around a
+// slash), a pax record before the member holds it. `content` must have less than 8 GiB.
 void AppendTarMember(const std::string& name, std::span<const std::byte> content,
                      std::string& archive);
 
-// Appends a header of `type` and `content` in whole blocks, which AppendTarMember() makes its members of. Of
-// a name that does not fit the first 100 bytes are kept.
+// Appends a header of `type`, and `content` in whole blocks. AppendTarMember() makes its members with it. If the name
+// does not fit, only its first 100 bytes are kept.
 void AppendTarBlocks(std::string_view name, char type, std::string_view content,
                      std::string& archive);
 
-// Two blocks of zeros.
+// Appends two blocks of zeros, the end of an archive.
 void AppendTarEnd(std::string& archive);
 
 }  // namespace lockstep

@@ -13,16 +13,16 @@ namespace lockstep {
 struct AutocastState {
   at::DeviceType device;
   bool enabled;
-  at::ScalarType dtype;  // what is rounded to where it is enabled
-  bool caches;           // whether weights that were rounded are kept (RoundedWeights)
+  at::ScalarType dtype;  // the type to which inputs are rounded if `enabled`
+  bool caches;           // whether rounded weights are kept (RoundedWeights)
 
-  // This thread's, for operations on `device`.
+  // Returns this thread's state for operations on `device`.
   static AutocastState Now(at::DeviceType device);
 
   void Set() const;
 };
 
-// While it lives, `state` is this thread's.
+// While an AutocastGuard exists, `state` is the state of this thread.
 class AutocastGuard {
  public:
   explicit AutocastGuard(const AutocastState& state);
@@ -36,12 +36,12 @@ class AutocastGuard {
   AutocastState before_;
 };
 
-// While it lives, this thread's operations take their inputs as they are.
+// While a NoAutocast exists, operations of this thread do not round their inputs.
 class NoAutocast {
  public:
   explicit NoAutocast(at::Device device);
 
-  // What matrix products would have been rounded to; float32: to nothing.
+  // Returns the type to which matrix products would have rounded; float32 if they would not have rounded.
   at::ScalarType dtype() const {
     return guard_.before().enabled ? guard_.before().dtype : at::kFloat;
   }
@@ -50,8 +50,8 @@ class NoAutocast {
   AutocastGuard guard_;
 };
 
-// Until the outermost one ends, weights that autocast has rounded are kept: they are out of date
-// once the weights change.
+// Keeps the weights that autocast has rounded until the outermost RoundedWeights is destroyed. The weights must not
+// change before that, because the kept copies would be out of date.
 class RoundedWeights {
  public:
   RoundedWeights();

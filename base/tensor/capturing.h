@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-// Whether this thread's current stream is being captured, so that nothing can be timed on it.
+// Returns whether this thread's current stream is being captured. Nothing can be timed on such a stream.
 inline bool IsCapturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-// The same; false where `device` is the CPU.
+// The same; false if `device` is the CPU.
 inline bool IsCapturing(at::Device device) { return device.is_cuda() && IsCapturing(); }
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ class GradientMemory : public c10::BackendMeta {
 
   void Begin() { is_unset_ = true; }
 
-  // For make_ready.
+  // Returns whether make_ready must set this gradient to zero.
   bool IsToBeZero() const { return !is_taken_over_; }
 
   bool TakeOver() {
@@ -49,13 +49,14 @@ class GradientMemory : public c10::BackendMeta {
     if (BeFirst() && std::exchange(is_taken_over_, false)) gradient.zero_();
   }
 
-  // That of a .grad, or null.
+  // Returns the GradientMemory that is attached to a .grad, or null.
   static GradientMemory* Of(const at::Tensor& gradient) {
     return dynamic_cast<GradientMemory*>(gradient.unsafeGetTensorImpl()->get_backend_meta());
   }
 
  private:
-  // Whether nobody has been since Begin(); then all is made ready. An exception leaves it to be the next.
+  // If no gradient has come since Begin(), calls make_ready and returns true. Otherwise returns false. If make_ready
+  // throws, the next call tries again.
   bool BeFirst() {
     if (!is_unset_) return false;
     make_ready_();
@@ -64,8 +65,8 @@ class GradientMemory : public c10::BackendMeta {
   }
 
   std::function<void()> make_ready_;
-  bool is_unset_ = false;       // since Begin(), no gradient has come
-  bool is_taken_over_ = false;  // the last that came first was written over what was there
+  bool is_unset_ = false;       // whether no gradient has come since Begin()
+  bool is_taken_over_ = false;  // whether the first gradient of the last step overwrote the memory
 };
 
 }  // namespace lockstep

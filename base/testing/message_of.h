@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// The message of the Error that `act` throws. Fails the test where it throws none, one of another
-// status, or one of several lines.
+// Returns the message of the Error that `act` throws. Fails the test if `act` throws no Error, an Error with another
+// status, or a message of several lines.
 template <typename Act>
 std::string MessageOf(ExitStatus status, const Act& act) {
   try {

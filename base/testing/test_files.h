@@ -14,26 +14,26 @@
 
 namespace lockstep {
 
-// A path below the test's folder that nothing has.
+// Returns a path below the test's folder at which there is nothing.
 inline std::string NewPath() {
   static int number = 0;
   return testing::TempDir() + "/new-" + std::to_string(getpid()) + "-" + std::to_string(number++);
 }
 
-// A new, empty folder.
+// Makes an empty folder and returns its path.
 inline std::string NewFolder() {
   std::string path = testing::TempDir() + "/new_XXXXXX";
   if (mkdtemp(path.data()) == nullptr) ADD_FAILURE() << path;
   return std::filesystem::canonical(path).string();
 }
 
-// Makes the folder, too.
+// Writes a file, and makes its folder if necessary.
 inline void WriteFile(const std::string& path, const std::string& content) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// A file of that name right below the test's folder. Returns its path.
+// Writes a file `name` in the test's folder, and returns its path.
 inline std::string WriteTestFile(const std::string& name, const std::string& content) {
   const std::string path = testing::TempDir() + "/" + name;
   WriteFile(path, content);
@@ -45,7 +45,8 @@ inline std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// While it lives this process's files cannot grow beyond `bytes`: a disk that is full, as far as it can tell.
+// While a LimitedFileSize exists, this process's files cannot grow beyond `bytes`. To the process this looks like a
+// full disk.
 class LimitedFileSize {
  public:
   explicit LimitedFileSize(rlim_t bytes) {

@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-// A member's header and its bytes, in whole blocks.
+// Returns a member's header and its bytes, in whole blocks.
 inline std::string TarMemberOf(std::string_view name, std::string_view bytes, char type = '0') {
   std::string member;
   AppendTarBlocks(name, type, bytes, member);
   return member;
 }
 
-// What an archive ends with.
+// Returns the end of an archive.
 inline std::string TarEnd() {
   std::string end;
   AppendTarEnd(end);

@@ -73,8 +73,8 @@ struct ReducerOptions {
   int64_t first_bucket_bytes = int64_t{1} << 20;
   int64_t bucket_bytes = int64_t{25} << 20;
   MissingGradient missing_gradient = MissingGradient::kError;
-  // What float32 gradients are rounded to for the way, kHalf or kBFloat16; they are float32 again
-  // when they are used.
+  // The type, kHalf or kBFloat16, to which float32 gradients are rounded before they are sent. After the reduction they
+  // are float32 again.
   std::optional<at::ScalarType> reduce_dtype;
   // Each rank updates 1/world_size of the parameters (ZeRO stage 1, Rajbhandari et al. 2020).
   bool shard = false;
@@ -82,13 +82,13 @@ struct ReducerOptions {
 
 // A parameter, or the part of one, that this rank updates.
 struct Shard {
-  std::string name;        // of the parameter
-  int64_t index = 0;       // its place in the constructor's list
-  int64_t dimensions = 0;  // of the whole parameter
-  at::Tensor parameter;    // without gradient history
-  at::Tensor gradient;     // of the same shape; where it lies may change from step to step
-  // Where the job is sharded, and the above are flat: the whole parameter, and how many elements of its
-  // memory lie before these.
+  std::string name;        // the name of the parameter
+  int64_t index = 0;       // the index of the parameter in the constructor's list
+  int64_t dimensions = 0;  // the number of dimensions of the whole parameter
+  at::Tensor parameter;    // detached from autograd
+  at::Tensor gradient;  // the same shape as `parameter`; its address may change from step to step
+  // With `shard`, `parameter` and `gradient` are flat. `whole` is then the whole parameter, and `begin` is the index of
+  // the shard's first element in its memory.
   at::Tensor whole;
   int64_t begin = 0;
 };
@@ -96,14 +96,15 @@ struct Shard {
 class Reducer {
  public:
   static constexpr int64_t kScalars = 4;
-  // Less than that is on its way for so short a time that updating the rest meanwhile would save less
-  // than the calls for it cost.
+  // The minimum size of a stage. The collectives of a smaller stage take so little time that an overlap of updates with
+  // them would save less than its calls cost.
   static constexpr int64_t kStageBytes = int64_t{16} << 20;
-  // Of a stage: a kernel that updates it takes the places of its buckets as arguments.
+  // The maximum number of buckets of a stage. The kernel that updates a stage gets the addresses of the stage's buckets
+  // as arguments, and their number is limited.
   static constexpr size_t kMostStageBuckets = 64;
 
-  // `parameters`: leaves that require a gradient, all on one device. Keeps a reference to
-  // `communicator`. Every rank must call it.
+  // `parameters` are leaf tensors that require a gradient, all on one device. Keeps a reference to `communicator`.
+  // Every rank must call it.
   Reducer(const std::vector<NamedTensor>& parameters, Communicator& communicator,
           const ReducerOptions& options);
   ~Reducer();
@@ -117,50 +118,52 @@ class Reducer {
   void Wait();
   void Wait(size_t stage);
 
-  // Takes part in what is left of the step for the other ranks, with gradients of no use.
+  // Takes part in the remaining collectives of the step, so that the other ranks do not wait. The gradients of this
+  // step are then useless.
   void GiveUp();
 
-  // Forgets what is under way: it was captured in a CUDA graph that came to nothing.
+  // Forgets the collectives that have begun. Call it if they were captured in a CUDA graph and the capture failed.
   void Abandon();
 
-  // Puts the gradients that the last backward left into buckets in their order of arrival, that of
-  // the rank that saw most of them. Gradients keep their values; those of other ranks' shards are of
-  // no use from the next step on. Every rank must call it, once, before ReleaseGradients().
+  // Puts the gradients of the last backward into buckets in their order of arrival. All ranks use the order of the rank
+  // on which most gradients arrived. The gradients keep their values, but from the next step on a rank cannot use those
+  // of other ranks' shards. Every rank must call it once, before ReleaseGradients().
   void SettleLayout();
 
-  // Puts the gradients into buckets in the order that an earlier job settled on, order(), instead.
-  // Begin() was not called yet. Throws Error (kCheckpoint) where that is no order of these parameters.
+  // Puts the gradients into buckets in `order`, which is the order() of an earlier job. Begin() must not have been
+  // called yet. Throws Error (kCheckpoint) if `order` is not a permutation of the parameters.
   void SettleLayout(const std::vector<int64_t>& order);
 
-  // The parameters' places in the constructor's list, in the order of the buckets. Once the layout is
-  // settled.
+  // The indices of the parameters in the constructor's list, in the order of the buckets. Call it only after
+  // SettleLayout().
   const std::vector<int64_t>& order() const { return order_; }
 
-  // float32 [kScalars], for whatever else a step has to sum over the ranks.
+  // float32 [kScalars]: other values that a step sums over the ranks.
   const at::Tensor& scalars() const { return scalars_; }
 
-  // With MissingGradient::kZero, after Wait(): float32 [parameters], in the order of the constructor's list, on how many
-  // ranks each got a gradient in this step; else undefined.
+  // With MissingGradient::kZero, after Wait(): float32 [parameters], in the order of the constructor's list. For each
+  // parameter it says on how many ranks the parameter got a gradient in this step. Otherwise undefined.
   const at::Tensor& used() const { return used_; }
 
-  // What this rank updates in each stage: without `shard` every parameter, whole. Once the layout is
-  // settled.
+  // The shards that this rank updates in each stage. Without `shard` they are the whole parameters of the stage. Call
+  // it only after SettleLayout().
   size_t stages() const { return stages_.size(); }
   const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
 
-  // The L2 norm of all parameters' gradients, 0-dimensional float32. Once the layout is settled, before
-  // ReleaseGradients().
+  // Returns the L2 norm of all parameters' gradients as a 0-dimensional float32 tensor. Call it only after
+  // SettleLayout(), and before ReleaseGradients().
   at::Tensor Norm();
 
   void GatherParameters(size_t stage);
   void WaitForParameters();
 
-  // What has been queued may still read the gradients, and nothing else from now on: their memory may be
-  // another's until the next step's, and lie elsewhere then.
+  // Releases the memory of the gradients. Operations that were enqueued before may still read the gradients, and no
+  // later ones. Until the gradients of the next step other tensors may use this memory, and the gradients may then have
+  // another address.
   void ReleaseGradients();
 
  private:
-  struct Slot;  // a parameter's place
+  struct Slot;  // the place of a parameter in a bucket
   struct Bucket;
 
   bool sharding() const { return options_.shard && settled_; }
@@ -190,7 +193,7 @@ class Reducer {
   Work scalars_work_;
   at::Tensor used_;
   Work used_work_;
-  bool sent_used_ = false;  // since Begin()
+  bool sent_used_ = false;  // whether used() was sent since Begin()
   Label scalars_label_, norm_label_, used_label_;
 
   struct Stage {
@@ -199,23 +202,24 @@ class Reducer {
     std::vector<Shard> shards;
   };
   std::vector<Stage> stages_;
-  std::vector<at::Tensor> slices_;  // of the gradients that this rank holds the sums of, flat
-  at::Tensor places_;               // of slices_ among all ranks', int64
+  std::vector<at::Tensor> slices_;  // flat slices of the gradients whose sums this rank holds
+  at::Tensor places_;  // int64: the index of each of slices_ among the slices of all ranks
   int64_t all_slices_ = 0;
 
   bool settled_ = false;
   std::vector<int64_t> order_;
-  bool reducing_ = false;      // gradients that arrive now count their bucket down
-  bool saw_gradient_ = false;  // since Begin()
-  size_t launched_ = 0;        // buckets under way
-  std::vector<size_t>
-      arrivals_;  // slots in the order of their gradients, until the layout is settled
+  bool reducing_ = false;      // whether each gradient that arrives counts its bucket down
+  bool saw_gradient_ = false;  // whether a gradient has arrived since Begin()
+  size_t launched_ = 0;        // how many buckets have been launched
+  // The slots in the order in which their gradients arrived, until the layout is settled.
+  std::vector<size_t> arrivals_;
 };
 
-// Gives every rank rank 0's values, in place. Throws Error (kPeer).
+// Copies rank 0's values into the tensors of every rank. Throws Error (kPeer).
 void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
-// Throws Error (kBug) on every rank that does not hold rank 0's bits, with the first tensor's name.
+// Throws Error (kBug) on every rank whose tensors differ in any bit from rank 0's. The error names the first such
+// tensor.
 void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator);
 
 }  // namespace lockstep

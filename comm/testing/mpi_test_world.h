@@ -13,13 +13,13 @@ namespace lockstep {
 
 MpiCommunicator& World();
 
-// The record of World(), and of what else a test connects to it.
+// The flight record of World() and of the other communicators of a test.
 FlightRecorder& Recorder();
 
 // Tests that run once with CPU tensors through MPI and once with GPU tensors through NCCL.
 class EachChannel : public testing::TestWithParam<Channel> {
  protected:
-  // Skips the test where there are too few GPUs.
+  // Skips the test if there are too few GPUs.
   void SetUp() override;
 
   Communicator& communicator() { return nccl_ ? *nccl_ : static_cast<Communicator&>(World()); }
@@ -30,7 +30,7 @@ class EachChannel : public testing::TestWithParam<Channel> {
   static int64_t rank() { return World().rank(); }
   static int64_t ranks() { return World().world_size(); }
 
-  // What the channel has carried from collective `first` on.
+  // Returns the records of the channel's collectives from number `first` on.
   std::vector<FlightRecord> RecordsFrom(uint64_t first);
   uint64_t next_sequence() const { return Recorder().State(GetParam()).enqueued + 1; }
 

@@ -9,29 +9,29 @@
 
 namespace lockstep {
 
-// "all-reduce of 4160 bytes (bucket 0: linear.bias, linear.weight)"
+// Describes a record, for example "all-reduce of 4160 bytes (bucket 0: linear.bias, linear.weight)".
 std::string TextOf(const FlightRecord& record);
 
-// "at step 31, in MPI collective 64: all-reduce of ...": where a rank is, by its own record.
+// Says where a rank is according to its own record, for example "at step 31, in MPI collective 64: all-reduce of ...".
 std::string WhereIs(const Flight& flight);
 
-// What is wrong between the ranks: two that make different collectives under one number, or some
-// that have not come to a collective that others wait in. Nothing where the records agree.
+// Says how the ranks disagree: two ranks make different collectives with one number, or some ranks have not come to a
+// collective in which others wait. Returns nothing if the records agree.
 std::optional<std::string> Disagreement(const std::vector<Flight>& flights);
 
-// The last `count` collectives of each channel, a line each with the state on every rank, and the
-// verdict.
+// Returns one line for each of the last `count` collectives of each channel, with its state on every rank, and a line
+// for the verdict.
 std::string Story(const std::vector<Flight>& flights, size_t count);
 
-// The records in a run's folder, by rank, and why others cannot be read, a line each. Throws Error (kUsage) where there
-// are none, kData where none can be read.
+// The records in a run's folder, in the order of the ranks, and one line for each record that cannot be read, with the
+// reason. ReadFlights() throws Error: kUsage if there are no records, kData if none can be read.
 struct Flights {
   std::vector<Flight> read;
   std::vector<std::string> damaged;
 };
 Flights ReadFlights(const std::string& run_dir);
 
-// Where `rank` keeps its record.
+// Returns the path of `rank`'s record.
 std::string FlightPath(const std::string& run_dir, int rank);
 
 }  // namespace lockstep

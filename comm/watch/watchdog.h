@@ -52,16 +52,16 @@
 namespace lockstep {
 
 struct WatchdogLimits {
-  double collective_s = 300;  // for a collective, from when it could begin
-  double heartbeat_s = 30;    // of a rank's silence
+  double collective_s = 300;  // the time limit of a collective, from the moment when it could begin
+  double heartbeat_s = 30;    // the longest time for which a rank may send nothing
 };
 
 class Watchdog {
  public:
-  // Connects the ranks over `host`; every rank must call it. `first_elsewhere`: the first rank on another
-  // machine than rank 0, the world size where none is.
-  // `say` prints an error to the user. `take_term`: whether SIGTERM, which has come, leaves the process
-  // running. Keeps references to all. SIGTERM must be blocked in every thread. Throws Error (kPeer).
+  // Connects the ranks through `host`. Every rank must call it. `first_elsewhere` is the first rank on another machine
+  // than rank 0, or the world size if there is none. `say` prints an error to the user. `take_term` is called when
+  // SIGTERM has come, and returns whether the process keeps running. Keeps references to `host` and `recorder`. SIGTERM
+  // must be blocked in every thread. Throws Error (kPeer).
   Watchdog(Communicator& host, int first_elsewhere, FlightRecorder& recorder,
            std::function<void(const std::string&)> say, std::function<bool()> take_term);
   ~Watchdog();
@@ -70,26 +70,27 @@ class Watchdog {
 
   void SetLimits(WatchdogLimits limits);
 
-  // Polls `communicator` from now on, and the one before it for the last time; null: none. Throws
-  // Error (kPeer).
+  // From now on polls `communicator`; null: none. Polls the previous communicator for the last time. Throws Error
+  // (kPeer).
   void Watch(Communicator* communicator);
 
-  // Where lockstep flight finds the records, for the verdict to say.
+  // Sets the run folder that the verdict names, so that the user can call `lockstep flight` for it.
   void SetRunFolder(const std::string& run_dir);
 
-  // Rank 0 gets `note` with this rank's next heartbeat, or one that comes later. Neither call waits.
+  // Sends `note` to rank 0 with one of this rank's next heartbeats. A note that was not sent yet is replaced. Neither
+  // this call nor TakeNotes() waits.
   void SetNote(std::string note);
-  // On rank 0: of each other rank the newest note, where one has come since the last call.
+  // Returns, on rank 0, the newest note of each other rank from which one has come since the last call.
   std::map<int, std::string> TakeNotes();
 
-  // This rank is done well, and its silence from now on means nothing.
+  // Says that this rank has finished without an error, so that its silence from now on is no fault.
   void Leave();
 
-  // Ends this process with `error`, which is this rank's own and has been printed, and every other.
+  // Ends this process with `error`, an error of this rank that has already been printed, and ends all other ranks.
   [[noreturn]] void EndAll(const Error& error);
 
-  // A collective failed on this rank: finds out why, and ends every process with that; with `error`
-  // where the records agree.
+  // Call it if a collective failed on this rank. Finds out why and ends every process with that verdict, or with
+  // `error` if the records agree.
   [[noreturn]] void Investigate(const Error& error);
 
  private:

@@ -19,40 +19,43 @@
 
 namespace lockstep {
 
-// Seconds of the monotonic clock.
+// The time of the monotonic clock, in seconds.
 double Now();
 
-// A socket's address, as it travels from the hub to the others.
+// The address of a socket. The hub sends addresses to the other watchdogs.
 struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
 };
 
-// Of a Unix socket that leaves nothing in the file system.
+// Returns the address of a Unix socket that has no file in the file system. `token` makes the address unique.
 Address UnixAddress(uint64_t token);
 
-// This machine's IPv4 addresses that others may reach, with `port`.
+// Returns this machine's IPv4 addresses that other machines may reach, each with `port`.
 std::vector<Address> NetworkAddresses(in_port_t port);
 
-// Waits until `fd` has one of `events`, or `deadline`. Returns whether it has.
+// Waits until `fd` has one of `events`, at most until `deadline`. Returns whether `fd` has one.
 bool WaitFor(int fd, short events, double deadline);
 
-// Without a connection: a descriptor that holds none.
+// Connects to `address`. If there is no connection before `deadline`, the returned descriptor is empty.
 FileDescriptor ConnectTo(const Address& address, double deadline);
 
-// Sends a message, or a part of it where the receiver does not read: it is then silent for us anyway.
+// Sends a message. If the receiver does not read, only a part of the message may be sent; the receiver then counts as
+// silent.
 void Send(int fd, const watch::Message& message);
 
-// The first message of `inbox`, once all of it is there.
+// Removes the first message from `inbox` and returns it. Returns nothing if `inbox` does not hold a whole message yet,
+// or if the message cannot be parsed.
 std::optional<watch::Message> TakeMessage(std::string& inbox);
 
-// Reads what has come. False when the other end is closed, or does not speak as we do.
+// Appends the bytes that have arrived to `inbox`. Returns false if the other end has closed the connection, an error
+// occurred, or `inbox` holds more than a message may have.
 bool Receive(int fd, std::string& inbox);
 
-// The first message to come before `deadline`; what follows it stays in `inbox`.
+// Waits until `deadline` for a message and returns it. The bytes that follow it stay in `inbox`.
 std::optional<watch::Message> AwaitMessage(int fd, std::string& inbox, double deadline);
 
-// A flight record as a message, and back.
+// Fill() writes a flight record to a message, and FlightOf() reads it again.
 void Fill(const Flight& flight, watch::Message& message);
 Flight FlightOf(const watch::Message& message, int rank);
 

@@ -14,10 +14,11 @@
 namespace lockstep {
 
 struct Cifar10Options {
-  std::vector<std::string> files;  // the binary version's batches, 3,073 bytes a record
+  // Batches of the binary version, with 3,073 bytes for each record.
+  std::vector<std::string> files;
 };
 
-// Holds its samples in memory. Throws Error (kData).
+// Returns a data set that holds its samples in memory. Throws Error (kData).
 std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options);
 
 }  // namespace lockstep

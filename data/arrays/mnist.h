@@ -18,10 +18,10 @@ namespace lockstep {
 struct MnistOptions {
   std::string images{};  // idx3-ubyte, uncompressed
   std::string labels{};  // idx1-ubyte, uncompressed; empty: no labels
-  int64_t classes = 0;   // 0: ten
+  int64_t classes = 0;   // 0: there are ten classes
 };
 
-// Holds its samples in memory. Throws Error (kData).
+// Returns a data set that holds its samples in memory. Throws Error (kData).
 std::shared_ptr<const Dataset> ReadMnist(const MnistOptions& options);
 
 }  // namespace lockstep

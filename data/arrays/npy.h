@@ -17,15 +17,15 @@ namespace lockstep {
 
 struct NpyOptions {
   std::string inputs;     // [samples, ...]
-  std::string targets{};  // [samples] or [samples, numbers]; empty: they are not known
+  std::string targets{};  // [samples] or [samples, numbers]; empty: the targets are unknown
   Task task = Task::kClassification;
-  int64_t classes = 0;  // 0: the greatest label + 1, or the numbers of one target
-  bool pixels = false;  // the inputs are images of unsigned bytes
+  int64_t classes = 0;  // 0: the greatest label + 1, or the number of numbers in one target
+  bool pixels = false;  // whether the inputs are images of unsigned bytes
 };
 
-// Arrays that NumPy saved, of any little-endian floats, integers or booleans, which become float32, or
-// stay bytes where they are pixels. The inputs are mapped, not read; the targets are read and checked.
-// Throws Error (kData).
+// Returns a data set of arrays that NumPy saved. They may have any little-endian float or integer type, or booleans.
+// Values become float32, but pixels stay bytes. The inputs are mapped into memory and not read; the targets are read
+// and checked. Throws Error (kData).
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 }  // namespace lockstep

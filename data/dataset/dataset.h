@@ -22,31 +22,32 @@ enum class Task {
   kClassification,  // a class: int64 in [0, classes)
   kMultiLabel,      // whether each label applies: float32 [classes], 0 or 1
   kRegression,      // float32 [classes]
-  kLanguage,        // the token behind each one of the input: int64 [tokens]
+  kLanguage,        // the next token after each token of the input: int64 [tokens]
 };
 
 struct SampleSpec {
-  // Of one input: {features}, {channels, height, width}, or {tokens}.
+  // The shape of one input: {features}, {channels, height, width}, or {tokens}.
   std::vector<int64_t> shape;
   at::ScalarType dtype = at::kFloat;  // kFloat, kByte for pixels in 0..255, kLong for tokens
   bool channels_last = false;  // a pixel's channels lie side by side, {height, width, channels}
-  int64_t classes = 0;         // that a model puts out: classes, labels or numbers
-  std::vector<std::string> class_names{};  // in the order of the labels; empty: they have none
+  int64_t classes = 0;         // the number of classes, labels or numbers that a model's output has
+  // in the order of the labels; empty if the classes have no names
+  std::vector<std::string> class_names{};
   Task task = Task::kClassification;
 
-  int64_t bytes() const;                      // of one input
-  std::vector<int64_t> target_shape() const;  // of one target
+  int64_t bytes() const;                      // the size of one input
+  std::vector<int64_t> target_shape() const;  // the shape of one target
   at::ScalarType target_dtype() const;
-  int64_t target_bytes() const;  // of one target
-  int64_t targets() const;       // elements of one target
+  int64_t target_bytes() const;  // the size of one target
+  int64_t targets() const;       // the number of elements of one target
 };
 
-// Memory for `count` inputs or targets: [count, shape...] and [count, target_shape...], as spec says
-// how they lie. `where`: device and whether the memory is page-locked.
+// Return memory for `count` inputs, [count, shape...], or `count` targets, [count, target_shape...], in the memory
+// format that `spec` asks for. `where` says on which device the memory is and whether it is page-locked.
 at::Tensor EmptyInputs(const SampleSpec& spec, int64_t count, at::TensorOptions where);
 at::Tensor EmptyTargets(const SampleSpec& spec, int64_t count, at::TensorOptions where);
 
-// Seconds that threads spent in Read(), all together; 0 where a data set does not count them.
+// The seconds that all threads together spent in Read(). They are 0 if a data set does not count them.
 struct ReadTimes {
   double files = 0;
   double decoding = 0;
@@ -65,43 +66,44 @@ class Dataset {
   virtual int64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
 
-  // Writes sample `index`: spec().bytes() bytes to `input`, spec().target_bytes() to `target`; a class
-  // that is not known is kNoLabel, a number that is not is NaN. Where the data set augments samples at
-  // random, each `epoch` sees another variant.
+  // Writes spec().bytes() bytes of sample `index` to `input`, and spec().target_bytes() bytes to `target`. An unknown
+  // class is written as kNoLabel, and an unknown number as NaN. If the data set augments samples at random, a sample
+  // has another variant in each `epoch`.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 
-  // As many calls of Read(): writes the samples `indices`, one behind the other. Throws what the first of
-  // them that fails throws.
+  // Does the same as one Read() for each of `indices`: writes these samples one after the other. Throws the exception
+  // of the first sample that fails.
   virtual void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
                         std::byte* target) const;
 
-  // How many samples ReadSome() is best asked for. More than 1: something else than the thread that asks
-  // makes them, which two threads keep busy.
+  // How many samples the caller should ask ReadSome() for at once. If this is more than 1, another device than the
+  // calling thread makes the samples, and two threads that call ReadSome() keep that device busy.
   virtual int64_t samples_at_once() const { return 1; }
 
-  // Of a data set as it was opened: the same samples as they are evaluated, without random
-  // augmentation; null: they have none.
+  // Returns the same samples without random augmentation, as an evaluation uses them. Returns null if Read() never
+  // augments, or if the data set is made from another one.
   virtual std::shared_ptr<const Dataset> Plain() const { return nullptr; }
 
   // The number of sample `index` among all of the files, from 0.
   virtual int64_t NumberInFiles(int64_t index) const { return index; }
 
-  // Why other samples stood in for some (data/dataset/skip_bad.h), a line each, of those that no earlier call
-  // returned.
+  // Returns one line for each sample that was replaced by another sample (data/dataset/skip_bad.h), with the reason. A
+  // line that an earlier call returned is not returned again.
   virtual std::vector<std::string> TakeReports() const { return {}; }
 
-  // What a user should know of how the files were taken, a line each, with the files' names.
+  // Returns lines, with file names, that tell the user how the data set interpreted the files.
   virtual std::vector<std::string> Remarks() const { return {}; }
 
-  // What Read() has taken so far.
+  // The times that Read() has taken so far.
   virtual ReadTimes times() const { return {}; }
 
-  // What tells it from other data sets of the same size and spec, which another rank may have opened
-  // by mistake; empty: nothing does.
+  // A text that differs between this data set and others of the same size and spec, so that Lockstep notices if another
+  // rank opened other data by mistake; empty if there is no such text.
   virtual std::string Fingerprint() const { return ""; }
 };
 
-// A data set made of another, to which it leaves all that it does not override, but Plain().
+// A data set that is made from another data set, `whole`. It passes the calls that it does not override on to `whole`,
+// except Plain().
 class WrappedDataset : public Dataset {
  public:
   int64_t size() const override { return whole_.size(); }
@@ -118,7 +120,7 @@ class WrappedDataset : public Dataset {
   const Dataset& whole_;
 };
 
-// Some of another data set's samples.
+// A data set that consists of some samples of another data set.
 class Subset : public WrappedDataset {
  public:
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices);
@@ -142,10 +144,10 @@ struct Split {
   std::vector<int64_t> validation;
 };
 
-// Cuts `samples` samples in two: the last ceil(samples * validation_fraction) positions of
-// Permutation(samples, seed, 2^64 - 1) validate, the others train; both lists ascend. No epoch has
-// that round, so the split is independent of every epoch's order. Throws Error (kUsage) where a
-// part would be empty.
+// Splits `samples` samples into two parts. The last ceil(samples * validation_fraction) positions of
+// Permutation(samples, seed, 2^64 - 1) are for validation, and the others for training. Both lists are in ascending
+// order. No epoch uses the round 2^64 - 1, so the split does not depend on the order of any epoch. Throws Error
+// (kUsage) if one part would be empty.
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
 
 }  // namespace lockstep

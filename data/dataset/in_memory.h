@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-// The file's bytes. Throws Error (kData) when it cannot be read or is empty.
+// Returns the bytes of the file. Throws Error (kData) if it cannot be read or is empty.
 std::string ReadWholeFile(const std::string& path);
 
-// `inputs` holds inputs of spec.bytes() bytes, one after the other, and `targets` as many targets of
-// spec.target_bytes().
+// Returns a data set of samples in memory. `inputs` holds inputs of spec.bytes() bytes, one after the other, and
+// `targets` as many targets of spec.target_bytes() bytes.
 std::shared_ptr<const Dataset> MakeInMemory(SampleSpec spec, std::vector<std::byte> inputs,
                                             std::vector<std::byte> targets);
 
-// The bytes of `numbers`.
+// Returns the bytes of `numbers`.
 template <typename Number>
 std::vector<std::byte> BytesOf(const std::vector<Number>& numbers) {
   const auto bytes = std::as_bytes(std::span(numbers));

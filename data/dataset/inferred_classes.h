@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-// More are taken for a mistake unless data.classes asks for them.
+// More classes are refused as a mistake, unless data.classes asks for them.
 inline constexpr int64_t kMaxInferredClasses = 1'000'000;
 
-// For Dataset::Remarks(): a line where the least of these labels, which found the classes, is not 0. Labels
-// below 0 are none.
+// Returns a line for Dataset::Remarks() if the smallest of the labels, from which the number of classes was found, is
+// not 0. Negative labels are ignored.
 template <typename Label>
 std::vector<std::string> RemarksOnLabels(const std::string& file, std::span<const Label> labels) {
   Label least = std::numeric_limits<Label>::max();

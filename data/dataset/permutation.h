@@ -25,18 +25,19 @@ namespace lockstep {
 
 class Permutation {
  public:
-  // `round` tells apart the orders of one seed: the epoch's number, say. n in [1, 2^62].
+  // One seed has a different order for each `round`, such as the number of the epoch. n must be in [1, 2^62].
   Permutation(int64_t n, uint64_t seed, uint64_t round);
 
-  // The index at `position`, both in [0, n).
+  // Returns the index at `position`. Both are in [0, n).
   int64_t Of(int64_t position) const;
 
  private:
   uint64_t PermutePowerOfTwo(uint64_t x) const;
 
-  // Luby and Rackoff need 4 rounds for random functions on large halves. Small n has halves of one
-  // or two bits: there all n! orders are equally likely only from 16 rounds on (at 8, n = 6,
-  // chi-square is 73 deviations off; at 12, 10), and 24 leave a margin. They cost about 80 ns an index.
+  // Four rounds are enough if the halves are large and the functions are random (Luby and Rackoff). A small n has
+  // halves of one or two bits. For such n all n! orders are equally likely only from 16 rounds on. (For n = 6,
+  // chi-square is 73 standard deviations off with 8 rounds, and 10 with 12 rounds.) 24 rounds leave a margin, and take
+  // about 80 ns for each index.
   static constexpr int kRounds = 24;
 
   uint64_t n_;

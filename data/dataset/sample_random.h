@@ -8,13 +8,14 @@
 
 namespace lockstep {
 
-// Numbers of sample `index` in `epoch`, the same whichever thread draws them, and whenever (SplitMix64).
+// Draws the random numbers of sample `index` in `epoch` (SplitMix64). They do not depend on the thread that draws them
+// or on the time.
 class SampleRandom {
  public:
   SampleRandom(uint64_t seed, int64_t epoch, int64_t index)
       : state_(Mix(Mix(seed + Mix(static_cast<uint64_t>(epoch))) + static_cast<uint64_t>(index))) {}
 
-  // In [0, 1).
+  // Returns a random number in [0, 1).
   double Uniform() {
     state_ += kGolden;
     return static_cast<double>(Mix(state_) >> 11) * 0x1p-53;

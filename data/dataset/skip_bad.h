@@ -38,7 +38,7 @@ class SkipBad : public WrappedDataset {
   std::shared_ptr<const Dataset> owned_;
   int64_t limit_;
   uint64_t seed_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   mutable std::set<int64_t> bad_;
   mutable std::vector<std::string> untold_;
 };

@@ -13,8 +13,8 @@ struct SyntheticOptions {
   int64_t samples = 1;
 };
 
-// Samples drawn from their number: inputs from [-1, 1), bytes and tokens from all there are, and
-// targets. For measuring.
+// Returns a data set for measurements whose samples are random numbers that depend only on the sample's number. Inputs
+// are drawn from [-1, 1), and bytes and tokens from all possible values.
 std::shared_ptr<const Dataset> MakeSynthetic(const SyntheticOptions& options);
 
 }  // namespace lockstep

@@ -37,12 +37,13 @@
 namespace lockstep {
 
 struct AugmentOptions {
-  // Factors are drawn from [1 - x, 1 + x], the hue's turn from [-x, x]; 0: none.
+  // The factors of brightness, contrast and saturation are drawn from [1 - x, 1 + x], and the rotation of the hue from
+  // [-x, x]. 0: no change.
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
   double hue = 0;
-  // Of the Beta distributions; 0: never.
+  // The parameter of the Beta distribution; 0: never used.
   double mixup = 0;
   double cutmix = 0;
   uint64_t seed = 0;
@@ -52,12 +53,12 @@ struct AugmentOptions {
   bool Any() const { return Colours() || Mixes(); }
 };
 
-// Writes what is drawn in `epoch` for sample `index` of the files to draws[kAugmentDraws].
+// Draws the random numbers of sample `index` of the files in `epoch`, and writes them to draws[kAugmentDraws].
 void DrawAugmentation(const AugmentOptions& options, const ImageSize& image, int64_t epoch,
                       int64_t index, float* draws);
 
-// Memory for the draws of `count` samples, float32 [count, kAugmentDraws]; undefined where
-// `options` change nothing. `where`: device and whether the memory is page-locked.
+// Returns memory for the random numbers of `count` samples, float32 [count, kAugmentDraws]; undefined if `options`
+// change nothing. `where` says on which device the memory is and whether it is page-locked.
 at::Tensor EmptyDraws(const AugmentOptions& options, int64_t count, at::TensorOptions where);
 
 }  // namespace lockstep

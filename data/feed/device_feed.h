@@ -26,30 +26,30 @@ namespace lockstep {
 
 struct DeviceBatch {
   MicroBatch origin;
-  at::Tensor input;   // [count, shape...] of the data set's dtype
+  at::Tensor input;   // [count, shape...], in the data set's dtype
   at::Tensor target;  // [count, spec.target_shape()...]
-  at::Tensor draws;   // float32 [count, kAugmentDraws]; undefined where the loader draws nothing
+  at::Tensor draws;   // float32 [count, kAugmentDraws]; undefined if the loader draws nothing
 };
 
 class DeviceFeed {
  public:
-  // Keeps a reference to `loader`, whose slots are pinned if `device` is a GPU. `max_micro_batch`
-  // and `spec` are those of its sampler and data set.
+  // Keeps a reference to `loader`, whose slots must be pinned if `device` is a GPU. `max_micro_batch` is that of the
+  // loader's sampler, and `spec` that of its data set.
   DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch, at::Device device);
   ~DeviceFeed();
   DeviceFeed(const DeviceFeed&) = delete;
   DeviceFeed& operator=(const DeviceFeed&) = delete;
 
-  // The next micro-batch, for work on the current stream. It holds until the next call.
+  // Returns the next micro-batch, for work on the current stream. It is valid until the next call.
   DeviceBatch Next();
 
-  // Starts the copy of the batch after the one that is in use: to be called once the latter's work
-  // is queued, since it waits for the loader. Optional.
+  // Starts the copy of the batch after the current one. Call it when the work on the current batch is enqueued, because
+  // it waits for the loader. The call is optional.
   void Prefetch();
 
-  // Seconds that training stood still because a batch was not there: on a GPU between the end of what
-  // was queued before its Prefetch() and the end of its copy, on the CPU in the loader. Of the latest
-  // batches not yet.
+  // The seconds for which training stood still because a batch was not ready. On a GPU they are the time between the
+  // end of the work that was enqueued before Prefetch() and the end of the batch's copy; on the CPU they are the wait
+  // for the loader. The latest batches are not included yet.
   double waited_s();
 
   // On a GPU: how many batches' copies were queued so far, but for the first; and the part of waited_s() that is
@@ -65,7 +65,7 @@ class DeviceFeed {
   double& WaitedUntil(int64_t batches);
 
   Loader& loader_;
-  bool lent_ = false;  // CPU: a loader slot is in use
+  bool lent_ = false;  // on the CPU: whether a slot of the loader is in use
   std::unique_ptr<Gpu> gpu_;
 };
 

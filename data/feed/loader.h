@@ -48,38 +48,40 @@
 namespace lockstep {
 
 struct LoaderOptions {
-  int threads = 0;           // 0: the one that calls Next() reads
-  int most_threads = 0;      // that tuning may go to; up to `threads`: there is no tuning
-  int slots = 4;             // micro-batches in flight, at least 2
-  bool pinned = false;       // page-locked memory, for asynchronous copies to a GPU
-  AugmentOptions augment{};  // what to draw for each sample, of pixels
+  int threads = 0;  // 0: the thread that calls Next() reads
+  // The maximum number of threads for tuning. If it is not more than `threads`, there is no tuning.
+  int most_threads = 0;
+  int slots = 4;             // how many micro-batches are in flight, at least 2
+  bool pinned = false;       // whether memory is page-locked, for asynchronous copies to a GPU
+  AugmentOptions augment{};  // which random changes are drawn for each sample of pixels
 };
 
 struct HostBatch {
   MicroBatch origin;
-  at::Tensor input;   // [count, shape...] of the data set's dtype; a view of the slot
-  at::Tensor target;  // [count, spec.target_shape()...] likewise
-  at::Tensor draws;   // float32 [count, kAugmentDraws] likewise; undefined where nothing is drawn
+  at::Tensor input;   // [count, shape...], in the data set's dtype; a view of the slot
+  at::Tensor target;  // [count, spec.target_shape()...]; a view of the slot
+  // float32 [count, kAugmentDraws]; a view of the slot; undefined if nothing is drawn.
+  at::Tensor draws;
 };
 
-// Where the time went since the loader was made, in seconds.
+// How the time since the loader was made was spent, in seconds.
 struct LoaderTimes {
-  double available = 0;  // that threads had, all together; with none 0
-  double reading = 0;    // of it in Dataset::Read
-  double computing = 0;  // of that on a core
-  double waiting = 0;    // in Next()
+  double available = 0;  // the time of all threads together; 0 if there are no threads
+  double reading = 0;    // the part of it that was spent in Dataset::Read
+  double computing = 0;  // the part of `reading` in which the threads ran on a core
+  double waiting = 0;    // the time that Next() waited
 
   LoaderTimes operator+(const LoaderTimes& other) const;
   LoaderTimes operator-(const LoaderTimes& other) const;
 };
 
-// What keeps a loader from giving more, in words.
+// Says in words what limits the speed of a loader.
 std::string LimitOf(const LoaderTimes& loader, const ReadTimes& reads);
 
 class Loader {
  public:
-  // Samples that a thread takes at once, unless the data set asks for more: enough for the lock not to
-  // count, few enough for all threads to have work in the batch that is wanted next.
+  // How many bytes of samples a thread takes at once, unless the data set asks for more. They are enough to make the
+  // cost of the lock negligible, and few enough to give all threads work on the next batch.
   static constexpr int64_t kBytesAtOnce = int64_t{64} << 10;
 
   // Keeps a reference to `dataset`.
@@ -88,23 +90,24 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // The next micro-batch. Its tensors hold until it is released; up to slots - 1 may be held at
-  // once.
+  // Returns the next micro-batch. Its tensors are valid until it is released. Up to slots - 1 micro-batches may be held
+  // at once.
   HostBatch Next();
 
-  // Gives back the oldest batch that Next() returned. `until_unused`, if any, is called from a
-  // loader thread before the slot is written again: it waits for an asynchronous copy, say.
+  // Releases the oldest batch that Next() returned. If `until_unused` is given, a loader thread calls it before the
+  // slot is written again; it can wait for an asynchronous copy, for example.
   void Release(std::function<void()> until_unused = nullptr);
 
   LoaderTimes times() const;
 
-  // What it draws for each sample.
+  // Which random changes the loader draws for each sample.
   const AugmentOptions& augment() const { return augment_; }
 
-  // That take work now.
+  // How many threads take work now.
   int threads() const;
 
-  // What was done since the last Next() was something else than using its batch: the time does not count.
+  // Says that training has done something else since the last Next() than to use its batch, such as an evaluation. The
+  // tuning ignores this time.
   void Rest();
 
  private:
@@ -113,13 +116,13 @@ class Loader {
     at::Tensor target;
     at::Tensor draws;
     MicroBatch origin;
-    int64_t count = 0;       // samples
-    int64_t handed_out = 0;  // of them to threads
-    int64_t unwritten = 0;   // of them, not in their place yet
+    int64_t count = 0;       // the number of samples
+    int64_t handed_out = 0;  // how many of them were given to threads
+    int64_t unwritten = 0;   // how many of them have not been written yet
     std::function<void()> until_unused;
     std::exception_ptr exception;
-    int64_t failed =
-        0;  // the place in the batch of the first of the samples that it was thrown for
+    // The index in the batch of the first sample for which the exception was thrown.
+    int64_t failed = 0;
     bool ready = false;
   };
 
@@ -141,19 +144,19 @@ class Loader {
   int64_t at_once_;
   std::vector<Slot> slots_;
 
-  mutable std::mutex mutex_;  // guards all that follows, and the slots' state
+  mutable std::mutex mutex_;  // guards all members below, and the state of the slots
   std::condition_variable work_, parked_, ready_;
-  int64_t opened_ = 0;    // tickets whose samples are handed out, or all were
-  int64_t taken_ = 0;     // tickets that Next() returned
-  int64_t released_ = 0;  // tickets that Release() gave back
-  bool opening_ = false;  // a thread waits until the next slot is unused
+  int64_t opened_ = 0;    // how many tickets were opened
+  int64_t taken_ = 0;     // how many tickets Next() has returned
+  int64_t released_ = 0;  // how many tickets Release() has given back
+  bool opening_ = false;  // whether a thread waits until the next slot is unused
   bool stopping_ = false;
   LoaderTimes times_;
   int64_t read_samples_ = 0;
-  int working_;  // threads
+  int working_;  // how many threads take work
   std::optional<ThreadTuner> tuner_;
-  double taken_at_;  // when Next() last returned
-  // When tuner_ was last asked, and what had been done then.
+  double taken_at_;  // the time when Next() last returned
+  // The time of the last tuning, and the counts at that time.
   double tuned_at_;
   LoaderTimes tuned_times_;
   int64_t tuned_samples_ = 0;

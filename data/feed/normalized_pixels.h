@@ -14,8 +14,7 @@ namespace lockstep {
 
 class Normalized : public WrappedDataset {
  public:
-  // Keeps a reference to `whole`, whose inputs are pixels; scale and shift have a value for each of its
-  // channels.
+  // Keeps a reference to `whole`, whose inputs must be pixels. `scale` and `shift` have one value for each channel.
   Normalized(const Dataset& whole, std::vector<float> scale, std::vector<float> shift);
 
   const SampleSpec& spec() const override { return spec_; }
@@ -23,7 +22,7 @@ class Normalized : public WrappedDataset {
 
  private:
   SampleSpec spec_;
-  // For each byte of an input, or of a part that repeats: what it is multiplied by, what is added.
+  // The factor and the summand for each byte of an input, or of a part of it that repeats.
   std::vector<float> scale_;
   std::vector<float> shift_;
 };

@@ -30,8 +30,8 @@ enum class LastBatch { kKeep, kDrop };
 
 struct SamplerOptions {
   int64_t samples = 0;
-  int64_t global_batch = 1;  // samples of one optimizer step, over all ranks
-  int accumulation = 1;      // micro-batches that one rank cuts its part of a step into
+  int64_t global_batch = 1;  // the number of samples of one optimizer step, over all ranks
+  int accumulation = 1;      // how many micro-batches one rank makes of its part of a step
   int rank = 0;
   int ranks = 1;
   uint64_t seed = 0;
@@ -40,10 +40,11 @@ struct SamplerOptions {
 };
 
 struct MicroBatch {
-  int64_t epoch = 0;         // from 0
-  int64_t step = 0;          // optimizer step since the start of training, from 0
-  int micro = 0;             // which of the step's micro-batches, from 0
-  int64_t global_count = 0;  // samples of the whole step, over all ranks and micro-batches
+  int64_t epoch = 0;  // counted from 0
+  int64_t step = 0;   // the optimizer step, counted from 0 from the start of training
+  int micro = 0;      // the number of the micro-batch in the step, from 0
+  // The number of samples of the whole step, over all ranks and micro-batches.
+  int64_t global_count = 0;
   std::vector<int64_t> indices;
 };
 
@@ -54,13 +55,13 @@ class Sampler {
 
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
-  // The largest micro-batch that any rank ever gets.
+  // The size of the largest micro-batch that any rank ever gets.
   int64_t max_micro_batch() const;
 
-  // This rank's next micro-batch. Never ends.
+  // Returns this rank's next micro-batch. There is always another one.
   MicroBatch Next();
 
-  // The next Next() returns micro-batch 0 of `step`, counted from the start of training.
+  // Makes the next call of Next() return micro-batch 0 of `step`, counted from the start of training.
   void Seek(int64_t step);
 
  private:

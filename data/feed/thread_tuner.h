@@ -15,23 +15,24 @@ namespace lockstep {
 
 class ThreadTuner {
  public:
-  static constexpr double kWorthwhile = 1.1;  // in samples a second
+  // The factor in samples a second that a trial must gain.
+  static constexpr double kWorthwhile = 1.1;
   static constexpr int kPatience = 20;
 
-  // What `threads()` threads did for some time.
+  // What threads() threads did during a period of time.
   struct Window {
     double seconds;
-    int64_t samples;   // that were read
-    double reading_s;  // spent in Dataset::Read, of all threads together
-    double waiting_s;  // that the next batch was waited for
+    int64_t samples;   // how many samples were read
+    double reading_s;  // the time of all threads together in Dataset::Read
+    double waiting_s;  // the time that training waited for the next batch
   };
 
-  // Begins with `threads`; 1 <= threads <= most.
+  // Begins with `threads` threads; 1 <= threads <= most.
   ThreadTuner(int threads, int most);
 
   int threads() const { return threads_; }
 
-  // Takes account of what happened since the last call.
+  // Decides the number of threads from what happened since the last call.
   void Add(const Window& window);
 
  private:
@@ -40,10 +41,11 @@ class ThreadTuner {
   int most_;
   int threads_;
   bool trying_ = false;
-  int threads_before_ = 0;  // the trial, and what they achieved
+  // The number of threads before the trial, and the rate that they achieved.
+  int threads_before_ = 0;
   double rate_before_ = 0;
-  int enough_;        // more have been tried in vain
-  int patience_ = 0;  // windows until that may have changed
+  int enough_;        // with more threads than this a trial has failed
+  int patience_ = 0;  // after so many windows more threads may be tried again
 };
 
 }  // namespace lockstep

@@ -7,15 +7,15 @@
 namespace lockstep {
 
 struct CropOptions {
-  double min_area = 0.08;  // as a share of the image's
+  double min_area = 0.08;  // as a fraction of the image's area
   double max_area = 1;
-  double max_stretch = 4.0 / 3;  // width over height is at most that, and at least its inverse
+  double max_stretch = 4.0 / 3;  // the maximum of width / height, and of its inverse
 };
 
-// A part of a random area and shape, as torchvision's RandomResizedCrop draws it (Szegedy et al. 2014).
+// Draws a box of random area and shape in the way of torchvision's RandomResizedCrop (Szegedy et al. 2014).
 Box RandomCrop(const ImageSize& image, const CropOptions& options, SampleRandom& random);
 
-// The middle: a square of `share` of the shorter side.
+// Returns the square in the middle of the image whose side is `share` of the image's shorter side.
 Box CenterCrop(const ImageSize& image, double share);
 
 }  // namespace lockstep

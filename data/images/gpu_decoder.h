@@ -53,15 +53,15 @@ namespace lockstep {
 
 class GpuDecoder {
  public:
-  // Files that it is best given at once.
+  // The number of files that a caller should pass to Cut() at once.
   static constexpr int64_t kAtOnce = 128;
-  // Larger images are for ImageDecoder, which reduces them while it decodes.
+  // Images with more pixels must be decoded by ImageDecoder, which can reduce them while it decodes.
   static constexpr int64_t kMostPixels = int64_t{1} << 25;
 
-  // Why there is none on the GPU `device`; empty: there is.
+  // Returns the reason why `device` cannot decode; empty if it can.
   static std::string Unavailable(at::Device device);
 
-  // Throws Error (kUsage) where it is unavailable.
+  // Throws Error (kUsage) if Unavailable() returns a reason.
   explicit GpuDecoder(at::Device device);
   ~GpuDecoder();
   GpuDecoder(const GpuDecoder&) = delete;
@@ -70,15 +70,16 @@ class GpuDecoder {
   at::Device device() const;
 
   struct Job {
-    std::span<const std::byte> file;  // ImageDecoder::IsPlainJpeg(); empty: the job is left out
-    ImageSize size;                   // its, of no more than kMostPixels
-    Box box;                          // inside the image
+    // A file with ImageDecoder::IsPlainJpeg(); empty: the job is skipped.
+    std::span<const std::byte> file;
+    ImageSize size;  // the size of the file's image, at most kMostPixels
+    Box box;         // a box inside the image
     bool mirror = false;
   };
 
-  // Resizes the box of each job to width x height RGB pixels (data/images/resize.h); the i-th lies at
-  // output + i * 3 * width * height, in the host's memory. Returns for each whether it does; where not,
-  // anything may lie there. Throws Error (kBug) where the GPU has no memory left.
+  // Resizes the box of each job to width x height RGB pixels (data/images/resize.h). The pixels of job i begin at
+  // output + i * 3 * width * height, in the host's memory. Returns for each job whether it succeeded; if it did not,
+  // its pixels are undefined. Throws Error (kBug) if the GPU runs out of memory.
   std::vector<bool> Cut(std::span<const Job> jobs, int64_t width, int64_t height, uint8_t* output);
 
  private:

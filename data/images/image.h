@@ -7,8 +7,7 @@
 
 namespace lockstep {
 
-// Rows of 3-byte RGB pixels that somebody else owns.
-// Whether a file begins as a JPEG does.
+// Returns whether a file begins like a JPEG file.
 inline bool IsJpeg(std::span<const std::byte> file) {
   return file.size() >= 2 && file[0] == std::byte{0xff} && file[1] == std::byte{0xd8};
 }
@@ -17,7 +16,7 @@ struct ImageView {
   const uint8_t* pixels = nullptr;
   int64_t width = 0;
   int64_t height = 0;
-  int64_t stride = 0;  // bytes from one row to the next
+  int64_t stride = 0;  // the distance between two rows, in bytes
 };
 
 struct ImageSize {

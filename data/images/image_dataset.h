@@ -35,7 +35,7 @@
 
 namespace lockstep {
 
-// What is kept in memory of images that were read.
+// What the cache keeps in memory of each image that was read.
 enum class ImageCache {
   kOff,
   kEncoded,  // the files' bytes
@@ -44,18 +44,19 @@ enum class ImageCache {
 
 struct ImageOptions {
   ImageSourceOptions source;
-  int64_t size = 224;  // of the square that is cut, in pixels
-  CropOptions crop{};  // in training
+  int64_t size = 224;  // the side of the square that is cut out, in pixels
+  CropOptions crop{};  // how images are cropped in training
   bool mirror = true;
-  bool exif_orientation = false;  // pictures are turned as their cameras say
-  double center = 0.875;          // the share of the shorter side that evaluation sees
+  bool exif_orientation = false;  // whether pictures are turned according to their EXIF orientation
+  double center = 0.875;          // the fraction of the shorter side that evaluation uses
   uint64_t seed = 0;
-  std::optional<at::Device> gpu{};  // that decodes; not with ImageCache::kDecoded
+  // The GPU that decodes, if one does; not with ImageCache::kDecoded.
+  std::optional<at::Device> gpu{};
   ImageCache cache = ImageCache::kOff;
-  std::shared_ptr<MemoryBudget> budget{};  // of the cache; null: nothing is kept
+  std::shared_ptr<MemoryBudget> budget{};  // the memory for the cache; null: nothing is kept
 };
 
-// Throws Error (kData, kUsage).
+// Opens the data set of images that `options` describe. Throws Error (kData, kUsage).
 std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options);
 
 }  // namespace lockstep

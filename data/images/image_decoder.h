@@ -63,10 +63,10 @@
 
 namespace lockstep {
 
-// Not for several threads at once: each has its own.
+// Each thread must have its own ImageDecoder.
 class ImageDecoder {
  public:
-  // A larger image is taken for a mistake or an attack.
+  // An image with more pixels is refused as a mistake or an attack.
   static constexpr int64_t kMaxPixels = int64_t{1} << 28;
 
   ImageDecoder();
@@ -74,22 +74,22 @@ class ImageDecoder {
   ImageDecoder(const ImageDecoder&) = delete;
   ImageDecoder& operator=(const ImageDecoder&) = delete;
 
-  // The size of the image in `file`, whose bytes must stay until the last Decode() of it. Throws
-  // Error (kData); what it says lacks the path, which the caller adds.
+  // Opens the image in `file` and returns its size. The bytes of `file` must stay valid until the last Decode() of this
+  // file. Throws Error (kData); its message has no path, so the caller must add the path.
   ImageSize Open(std::span<const std::byte> file);
 
-  // Whether the open file is a JPEG of the kind that every decoder takes: Huffman codes, one scan of 8 bits,
-  // YCbCr with whole chroma or half of it in either direction, and the end's mark where it should be.
+  // Returns whether the open file is a JPEG that every decoder can read: Huffman codes, one scan of 8 bits, YCbCr with
+  // full or half resolution of chroma in either direction, and an end marker in the right place.
   bool IsPlainJpeg() const;
 
   struct Part {
     ImageView pixels;
-    Box box;  // in coordinates of `pixels`
+    Box box;  // the box in coordinates of `pixels`
   };
 
-  // What a resize of `box` (in pixels of the whole image, with some of them in it) to width x
-  // height needs. Holds until the next call of Open() or Decode(). May be called again for another
-  // box of the same file. Throws Error (kData) like Open().
+  // Decodes the part of the image that is needed to resize `box` to width x height. `box` is in pixels of the whole
+  // image and must contain some of them. The result is valid until the next call of Open() or Decode(). The caller may
+  // call it again for another box of the same file. Throws Error (kData) like Open().
   Part Decode(const Box& box, int64_t width, int64_t height);
 
  private:

@@ -25,7 +25,7 @@
 
 namespace lockstep {
 
-// Throws Error (kData).
+// Opens a folder that has one folder for each class. Throws Error (kData).
 std::shared_ptr<const ImageSource> OpenImageFolder(const std::string& folder,
                                                    const ImageSourceOptions& options);
 

@@ -31,7 +31,7 @@
 
 namespace lockstep {
 
-// Texts one after the other.
+// A view of texts that lie one after the other in one string.
 struct Texts {
   std::span<const uint64_t> ends;
   std::string_view text;
@@ -49,7 +49,7 @@ class TextList {
     text_ += text;
     ends_.push_back(text_.size());
   }
-  // One text of two parts.
+  // Adds one text that consists of two parts.
   void Add(std::string_view head, std::string_view tail) {
     text_ += head;
     Add(tail);
@@ -72,7 +72,7 @@ enum class ImageLayout : uint32_t {
 // Where a shard holds an image.
 struct ImagePlace {
   uint64_t offset = 0;
-  uint32_t bytes = 0;  // at most kMostImageBytes + 1, which stands for all that is more
+  uint32_t bytes = 0;  // a size above kMostImageBytes is stored as kMostImageBytes + 1
   uint32_t shard = 0;
 };
 
@@ -81,25 +81,25 @@ inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 struct ImageColumns {
   ImageLayout layout = ImageLayout::kFolders;
   TextList sources;           // the folders that were listed, or the shards
-  TextList left_out;          // what of them is none of the images, and why, a line each
-  std::vector<Stamp> stamps;  // one of each, from before it was read
-  TextList classes;           // names; none with kNumberedShards
-  // Of each class its first sample, then the first one without a label.
+  TextList left_out;          // one line for each kind of entry that was left out, with the reason
+  std::vector<Stamp> stamps;  // the stamp of each source, taken before the source was read
+  TextList classes;           // the names of the classes; empty with kNumberedShards
+  // The first sample of each class, and then the first sample without a label.
   std::vector<uint64_t> first_of_class;
-  TextList paths;                  // below the class's folder
-  std::vector<ImagePlace> places;  // with shards: one for each path
-  std::vector<int32_t> labels;     // with kNumberedShards: likewise; -1: none
+  TextList paths;                  // the paths below the class's folder
+  std::vector<ImagePlace> places;  // with shards: the place of each path's image
+  std::vector<int32_t> labels;     // with kNumberedShards: the label of each path; -1: it has none
 };
 
 class ImageIndex {
  public:
   explicit ImageIndex(ImageColumns columns);
 
-  // Of the file that Write() wrote for `key`, which the index then keeps mapped; nothing where it
-  // wrote no such file.
+  // Returns the index in a file that Write() wrote for `key`. The index keeps the file mapped. Returns nothing if the
+  // file is not such a file.
   static std::optional<ImageIndex> FromFile(MappedFile file, std::string_view key);
 
-  // Calls write(bytes) with the file's bytes, piece by piece.
+  // Calls write(bytes) with the bytes of the index file, piece by piece.
   void Write(std::string_view key,
              const std::function<void(std::span<const std::byte>)>& write) const;
 
@@ -109,9 +109,9 @@ class ImageIndex {
   const Texts& left_out() const { return left_out_; }
   std::span<const Stamp> stamps() const { return stamps_; }
   const Texts& classes() const { return classes_; }
-  // The class of a sample by its place in classes(); classes().size(): it has none.
+  // Returns the class of a sample as its index in classes(), or classes().size() if the sample has no label.
   int64_t ClassOf(int64_t sample) const;
-  // The samples of that class are [FirstOf(c), FirstOf(c + 1)).
+  // The samples of class c are [FirstOf(c), FirstOf(c + 1)).
   int64_t FirstOf(int64_t c) const;
   std::string_view path(int64_t sample) const { return paths_[sample]; }
   const ImagePlace& place(int64_t sample) const { return places_[sample]; }
@@ -124,7 +124,7 @@ class ImageIndex {
   using Pieces = std::array<std::span<const std::byte>, 14>;
   Pieces PiecesOf(std::string_view key) const;
 
-  // What the views below look at: one of the two.
+  // The memory to which the views below point. Only one of these two is set.
   std::shared_ptr<const ImageColumns> columns_;
   std::shared_ptr<const MappedFile> file_;
 

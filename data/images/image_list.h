@@ -12,17 +12,17 @@
 
 namespace lockstep {
 
-// How errors name what is listed.
+// How error messages name the listed files.
 struct ImageNames {
-  std::string all;                                 // the folder, or the shards
-  std::function<std::string(int64_t row)> image;   // `row`: its number in the index
-  std::function<std::string(int64_t c)> of_class;  // `c`: its place in the index's classes
+  std::string all;                                 // the name of the folder, or of the shards
+  std::function<std::string(int64_t row)> image;   // names the image with number `row` in the index
+  std::function<std::string(int64_t c)> of_class;  // names class `c` of the index
 };
 
 class ImageList {
  public:
-  // Throws Error (kData): no images, a class that has none where the classes are those that were found, one without a label where that is not optional, a class or a label
-  // that is none of the options'.
+  // Throws Error (kData) in these cases: there are no images; a class that was found has no images; an image has no
+  // label although labels are required; or a class or label is not among those of the options.
   ImageList(ImageIndex index, const ImageSourceOptions& options, const ImageNames& names);
 
   const ImageIndex& index() const { return index_; }
@@ -30,7 +30,7 @@ class ImageList {
   int64_t classes() const { return classes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
 
-  // The number in the index of sample `i`.
+  // Returns the number of sample `i` in the index.
   int64_t RowOf(int64_t i) const;
   int64_t LabelOf(int64_t i) const;
   const std::vector<std::string>& remarks() const { return remarks_; }
@@ -40,19 +40,19 @@ class ImageList {
   void RefuseEmptyClasses(const ImageNames& names) const;
   void CheckLabels(const ImageSourceOptions& options, const ImageNames& names);
   void ArrangeClasses(const ImageSourceOptions& options, const ImageNames& names);
-  // Where sample `i` lies in first_.
+  // Returns the index in first_ of the class to which sample `i` belongs.
   int64_t GroupOf(int64_t i) const;
 
   ImageIndex index_;
   int64_t classes_ = 0;
   std::vector<std::string> class_names_;
   std::vector<std::string> remarks_;
-  // Of each class, then of what has none: its first sample, and that one's number in the index.
+  // For each class, and then for the samples without a label: the first sample, and that sample's number in the index.
   std::vector<int64_t> first_;
   std::vector<int64_t> first_row_;
 };
 
-// A source of the images in a list.
+// An image source whose samples are the images of an ImageList.
 class ListedImages : public ImageSource {
  public:
   int64_t size() const override { return list_.size(); }

@@ -33,7 +33,7 @@
 
 namespace lockstep {
 
-// Throws Error (kData, kUsage).
+// Opens the images in tar files. Throws Error (kData, kUsage).
 std::shared_ptr<const ImageSource> OpenImageShards(const std::vector<std::string>& shards,
                                                    const ImageSourceOptions& options);
 

@@ -34,49 +34,55 @@ class ImageSource {
 
   virtual int64_t size() const = 0;
   virtual int64_t classes() const = 0;
-  virtual const std::vector<std::string>& class_names() const = 0;  // empty: they have none
-  virtual int64_t LabelOf(int64_t i) const = 0;                     // or kNoLabel
-  virtual std::string NameOf(int64_t i) const = 0;  // "FOLDER/dog/1.jpg", "a.tar: dog/1.jpg"
+  // Empty if the classes have no names.
+  virtual const std::vector<std::string>& class_names() const = 0;
+  virtual int64_t LabelOf(int64_t i) const = 0;  // the label of sample i, or kNoLabel
+  // For example "FOLDER/dog/1.jpg" or "a.tar: dog/1.jpg".
+  virtual std::string NameOf(int64_t i) const = 0;
 
-  // The file's bytes, in `buffer` or elsewhere; there until the buffer changes. Throws Error: kData
-  // where it cannot be read, kUsage where the machine is at its limits.
+  // Returns the bytes of the file of sample i. They lie in `buffer` or elsewhere, and are valid until `buffer` changes.
+  // Throws Error: kData if the file cannot be read, kUsage if the machine is at its limits.
   virtual std::span<const std::byte> Load(int64_t i, std::vector<std::byte>& buffer) const = 0;
 
-  // What a user should know of how the files were taken, a line each: what lies beside the images and is
-  // left out, for one.
+  // Returns lines that tell the user how the files were interpreted, for example which other files lie beside the
+  // images and are left out.
   virtual std::vector<std::string> Remarks() const = 0;
 
-  // What tells it from other sources, on any machine.
+  // Returns a text that differs between different sources and is the same on all machines.
   virtual std::string Fingerprint() const = 0;
 };
 
 struct ImageSourceOptions {
-  // One folder, which holds a folder for each class or *.tar files; or *.tar files.
+  // One folder that holds either a folder for each class or *.tar files; or a list of *.tar files.
   std::vector<std::string> files;
-  std::vector<std::string> classes{};  // the labels' names, in order; empty: the folders in it
-  int64_t class_count = 0;             // where there are no names; 0: the greatest label + 1
-  bool label_optional = false;         // images outside of the classes' folders have no label
+  // The names of the labels, in order; empty: the names of the class folders.
+  std::vector<std::string> classes{};
+  // The number of classes if they have no names; 0: the greatest label + 1.
+  int64_t class_count = 0;
+  // Whether images outside the class folders are samples without a label.
+  bool label_optional = false;
 };
 
-// Throws Error (kData, kUsage).
+// Opens the folder or shards of `options`. Throws Error (kData, kUsage).
 std::shared_ptr<const ImageSource> OpenImageSource(const ImageSourceOptions& options);
 
-// Whether a file of that name is taken for an image.
+// Returns whether a file with this name counts as an image.
 bool IsImageName(std::string_view name);
 
-// What lies among images and was not taken for one, counted by what it is.
+// Counts the files that lie among the images and are left out, by their kind.
 class LeftOut {
  public:
-  enum Kind { kImages, kFiles, kLinksToFolders, kKinds };  // images: of other kinds
+  // kImages are image files of other formats.
+  enum Kind { kImages, kFiles, kLinksToFolders, kKinds };
 
-  // kImages or kFiles, by the name.
+  // Returns kImages or kFiles, depending on the name.
   static Kind KindOf(std::string_view name);
 
   void Add(Kind kind, std::string_view name) { Add(kind, 1, "", name); }
-  // What lies in the folder or archive that `prefix` names.
+  // Adds the counts of `more`. `prefix` names the folder or archive in which those files lie.
   void Add(const LeftOut& more, std::string_view prefix);
 
-  // A line of each kind, with the first path of it and what can be done.
+  // Returns one line for each kind, with the first path of this kind and an advice.
   std::vector<std::string> Lines() const;
 
  private:
@@ -84,12 +90,12 @@ class LeftOut {
 
   struct Some {
     int64_t count = 0;
-    std::string first;  // by name
+    std::string first;  // the first path in the order of names
   };
   std::array<Some, kKinds> some_;
 };
 
-// Whether a file of that name is taken for a shard.
+// Returns whether a file with this name counts as a shard.
 bool IsShardName(std::string_view name);
 
 }  // namespace lockstep

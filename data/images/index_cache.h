@@ -34,12 +34,13 @@
 
 namespace lockstep {
 
-// `key`: what is listed, by absolute paths.
+// Returns the index for `key`, which names the listed files or folders by absolute paths.
 ImageIndex CachedIndex(const std::string& key,
                        const std::function<bool(const ImageIndex&)>& is_current,
                        const std::function<ImageColumns()>& build);
 
-// Whether each of the index's sources still has its stamp; path_of(i): where source `i` lies.
+// Returns whether each of the index's sources still has the stamp that the index holds. path_of(i) is the path of
+// source i.
 bool StampsHold(const ImageIndex& index, const std::function<std::string(int64_t)>& path_of);
 
 }  // namespace lockstep

@@ -11,20 +11,20 @@
 
 namespace lockstep {
 
-// How a file is coded.
+// How a JPEG file is encoded.
 struct JpegKind {
   const char* name;
-  int channels = 3;  // 1 grey, 3 RGB, 4 CMYK
+  int channels = 3;  // 1: grey, 3: RGB, 4: CMYK
   int h_sampling = 1;
   int v_sampling = 1;
   bool progressive = false;
   int restart_interval = 0;
   bool ycck = false;
-  bool optimized = false;  // Huffman tables of the image's own
+  bool optimized = false;  // whether the file has Huffman tables that are made for this image
 };
 
-// `samples`: rows without gaps, the channels of a pixel side by side. `quality`: libjpeg's, 1 to 100.
-// Throws Error (kData); what it says lacks the path, which the caller adds.
+// Encodes an image. `samples` holds its rows without gaps, and the channels of a pixel lie side by side. `quality` is
+// libjpeg's, 1 to 100. Throws Error (kData); its message has no path, so the caller must add the path.
 std::string EncodeJpeg(const JpegKind& kind, const uint8_t* samples, int64_t width, int64_t height,
                        int quality);
 

@@ -17,12 +17,12 @@
 
 namespace lockstep {
 
-// Bytes that several tables may keep together.
+// The number of bytes that several tables together may keep.
 class MemoryBudget {
  public:
   explicit MemoryBudget(int64_t bytes) : bytes_(bytes) {}
 
-  // False: there are not so many left.
+  // Takes `bytes` from the budget. Returns false if fewer are left.
   bool Take(int64_t bytes);
   void GiveBack(int64_t bytes) { used_ -= bytes; }
   int64_t used() const { return used_; }
@@ -32,16 +32,16 @@ class MemoryBudget {
   std::atomic<int64_t> used_{0};
 };
 
-// For any number of threads at once.
+// Any number of threads may use it at the same time.
 class KeptBytes {
  public:
-  // `budget`, null: nothing is kept.
+  // If `budget` is null, nothing is kept.
   KeptBytes(int64_t samples, std::shared_ptr<MemoryBudget> budget);
   ~KeptBytes();
   KeptBytes(const KeptBytes&) = delete;
   KeptBytes& operator=(const KeptBytes&) = delete;
 
-  // What is kept of the sample; empty: nothing.
+  // Returns the kept bytes of the sample; empty if it is not kept.
   std::span<const std::byte> Find(int64_t sample) const;
 
   // Keeps `bytes` bytes, which fill(to) writes, if the budget has room for them.
@@ -49,7 +49,7 @@ class KeptBytes {
 
  private:
   std::shared_ptr<MemoryBudget> budget_;
-  // Each the number of bytes, then these.
+  // Each element points to the number of bytes of a sample, followed by these bytes.
   std::vector<std::atomic<const std::byte*>> kept_;
 };
 

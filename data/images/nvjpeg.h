@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The functions that are used of it, by their names without `nvjpeg`.
+// The functions of nvJPEG that Lockstep uses. Their names lack the prefix `nvjpeg`.
 struct Nvjpeg {
   decltype(&nvjpegCreateExV2) CreateExV2 = nullptr;
   decltype(&nvjpegJpegStateCreate) JpegStateCreate = nullptr;
@@ -18,10 +18,10 @@ struct Nvjpeg {
   decltype(&nvjpegDecodeBatchedInitialize) DecodeBatchedInitialize = nullptr;
   decltype(&nvjpegDecodeBatched) DecodeBatched = nullptr;
 
-  std::string why_not;  // it cannot be used; empty: it can
+  std::string why_not;  // the reason why nvJPEG cannot be used; empty if it can
 };
 
-// The library as it was found the first time: as torch's users have it from PyPI, or the system's.
+// Loads nvJPEG at the first call, from the folder of PyTorch's PyPI packages or from the system, and returns it.
 const Nvjpeg& LoadedNvjpeg();
 
 }  // namespace lockstep

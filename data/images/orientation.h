@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-// Pixel (x, y) of the turned picture is, of the stored one, (x, y) or, transposed, (y, x), each then counted
-// from the other end where it is mirrored.
+// How to turn a picture. Pixel (x, y) of the turned picture is pixel (x, y) of the stored picture, or pixel (y, x) if
+// `transposed`. If the picture is mirrored in x or y, that coordinate is counted from the other end.
 struct Orientation {
   bool transposed = false;
   bool mirrored_x = false;
@@ -25,17 +25,17 @@ struct Orientation {
   bool turns() const { return transposed || mirrored_x || mirrored_y; }
 };
 
-// Of a JPEG file (its APP1 segment) or a PNG file (its eXIf chunk) in memory.
+// Returns the orientation of a JPEG file (from its APP1 segment) or a PNG file (from its eXIf chunk) in memory.
 Orientation OrientationOf(std::span<const std::byte> file);
 
-// The size of the turned picture.
+// Returns the size of the turned picture.
 ImageSize TurnedSize(const ImageSize& stored, const Orientation& orientation);
 
-// Where `box` of the turned picture lies in the stored one.
+// Returns the box of the stored picture that becomes `box` of the turned picture.
 Box StoredBox(const Box& box, const ImageSize& stored, const Orientation& orientation);
 
-// Writes the turned picture, of 3 bytes a pixel and without gaps between rows, to `turned`; with `mirror`
-// left and right are exchanged then.
+// Writes the turned picture to `turned`, with 3 bytes for each pixel and without gaps between rows. With `mirror`, left
+// and right are exchanged after that.
 void Turn(const ImageView& stored, const Orientation& orientation, bool mirror, uint8_t* turned);
 
 }  // namespace lockstep

@@ -41,18 +41,20 @@ namespace resize_internal {
 // The filters of one axis. Filter i sums source[begin[i] + t] * weights[i * taps + t], t < taps.
 struct Filters {
   std::vector<int32_t> begin;
-  std::vector<int32_t> used;      // the weights after these are 0
-  std::vector<uint32_t> weights;  // each twice, in the lower and in the upper 16 bits
+  std::vector<int32_t> used;  // how many weights of each filter are used; the rest are 0
+  // Each weight is stored twice, in the lower and in the upper 16 bits.
+  std::vector<uint32_t> weights;
   int64_t taps = 0;
-  int64_t first = 0;  // the source pixels that any filter sums are [first, last); begin 0 is first
+  // All filters together read the source pixels [first, last); begin is relative to first.
+  int64_t first = 0;
   int64_t last = 0;
   int shift = 0;  // the weights of one filter sum to 2^(16 + shift)
 };
 
-// Bytes that begin on a cache line and lie there uninitialised.
+// Uninitialised memory that begins at a cache line.
 class Scratch {
  public:
-  // At least `bytes`; what was there before is lost.
+  // Returns at least `bytes` bytes. Their former content is lost.
   uint8_t* Get(int64_t bytes);
 
  private:
@@ -61,13 +63,13 @@ class Scratch {
 
 }  // namespace resize_internal
 
-// One per thread: it keeps its filter tables and scratch memory, so that nothing is allocated once
-// sizes settle.
+// Each thread has its own Resizer. It keeps filter tables and scratch memory, so it allocates nothing as long as the
+// sizes do not change.
 class Resizer {
  public:
-  // Resizes the part `box` of `source` to width x height RGB pixels at `output` (rows without gaps,
-  // interleaved, 3 * width bytes each), mirrored left to right where `mirror`. The box lies inside
-  // the image; its width and height are greater than 0.
+  // Resizes the part `box` of `source` to width x height RGB pixels at `output`: rows without gaps, interleaved, 3 *
+  // width bytes for each row. With `mirror`, left and right are exchanged. The box must lie inside the image, and its
+  // width and height must be greater than 0.
   void Resize(const ImageView& source, const Box& box, int64_t width, int64_t height, bool mirror,
               uint8_t* output);
 
@@ -77,8 +79,8 @@ class Resizer {
   resize_internal::Scratch narrow_;      // a source narrower than a vector, padded
   resize_internal::Scratch small_;       // an output smaller than a block, padded
   resize_internal::Scratch strip_;       // 16 rows after the vertical pass
-  resize_internal::Scratch transposed_;  // a block of rows after it, by columns
-  resize_internal::Scratch sums_;        // that block after the horizontal pass
+  resize_internal::Scratch transposed_;  // a block of these rows in column order
+  resize_internal::Scratch sums_;        // this block after the horizontal pass
 };
 
 }  // namespace lockstep

@@ -16,13 +16,13 @@
 namespace lockstep {
 
 struct GpuResize {
-  ImageView source;  // on the GPU; no pixels: the output is left alone
-  Box box;           // inside the image
+  ImageView source;  // in the GPU's memory; if it has no pixels, the output is not written
+  Box box;           // a box inside the image
   bool mirror = false;
 };
 
-// Resizes each of `jobs` (on the GPU, `count` of them) to width x height RGB pixels: the i-th lies at
-// output + i * 3 * width * height, on the GPU, rows without gaps.
+// Resizes each of the `count` jobs, which lie in the GPU's memory, to width x height RGB pixels. The pixels of job i
+// begin at output + i * 3 * width * height, in the GPU's memory, in rows without gaps.
 void LaunchResize(const GpuResize* jobs, int64_t count, int64_t width, int64_t height,
                   uint8_t* output, cudaStream_t stream);
 

@@ -15,18 +15,16 @@
 //   3. Sums are computed in double. Numbers that are not standardised are parsed as float.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
-//   a file that is missing, empty, without rows, no text -> Error (kData) with path
+//   a file is missing, empty, without rows, or not a text -> Error (kData) with path
 //     -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile, CsvCells.*
-//   a ragged row, a cell that is no finite number, one that is missing -> Error (kData) with path, line,
-//     column and the column's name -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber,
-//     Csv.RefusesAMissingCell
-//   a label that is no class number, out of range, none of the trained texts, of several labels one that
-//     is not 0 or 1 -> the same -> Csv.RefusesALabel*
-//   a column that the options name and no file has, one that they name twice, one without a number,
-//     a category of too many texts -> Error (kData) that names it -> Csv.RefusesAColumn*,
-//     Csv.RefusesTooManyCategories
-//   training files of different headers, other files that lack a column or have an unknown one -> Error
-//     (kData) with path and column -> Csv.RefusesAnotherHeader, Csv.RefusesAFileThatLacksAColumn
+//   a row is ragged, a cell is missing or not a finite number -> Error (kData) with path, line, column and the
+//     column's name -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber, Csv.RefusesAMissingCell
+//   a label is not a class number, is out of range, or is not one of the trained texts; or one of several labels is not
+//     0 or 1 -> the same -> Csv.RefusesALabel*
+//   the options name a column that no file has, or name a column twice; a column has no number, or a category has too
+//     many texts -> Error (kData) that names the column -> Csv.RefusesAColumn*, Csv.RefusesTooManyCategories
+//   training files have different headers, or another file lacks a column or has an unknown one -> Error (kData) with
+//     path and column -> Csv.RefusesAnotherHeader, Csv.RefusesAFileThatLacksAColumn
 #pragma once
 
 #include <cstdint>
@@ -39,40 +37,45 @@
 
 namespace lockstep {
 
-// What the training rows held in one feature's column.
+// The values that were fitted to the training rows of one feature's column.
 struct CsvColumn {
-  std::string name{};  // in the header; empty: the files have none
-  double mean = 0;     // of a number
-  double std = 1;      // of a number, over the rows' number; 1 for a constant column
-  std::vector<std::string> categories{};  // ascending; empty: a column of numbers
+  std::string name{};  // the name in the header; empty: the files have no header
+  double mean = 0;     // for a column of numbers: the mean
+  // For a column of numbers: the standard deviation of the population; 1 for a constant column.
+  double std = 1;
+  std::vector<std::string> categories{};  // in ascending order; empty: a column of numbers
 };
 
 struct CsvOptions {
-  std::vector<std::string> files;  // one data set in this order
+  std::vector<std::string> files;  // the files of one data set, in this order
   char delimiter = ',';
-  bool header = false;  // every file's first line holds names
-  // The label columns by name, in the targets' order; empty: label_column and label_columns.
+  bool header = false;  // whether the first line of every file holds the columns' names
+  // The names of the label columns, in the order of the targets. If it is empty, label_column and label_columns say
+  // which columns they are.
   std::vector<std::string> labels{};
-  int label_column = -1;  // the first, from 0; negative ones count from the end
+  int label_column = -1;  // the first label column, from 0; a negative number counts from the end
   int64_t label_columns = 1;
-  // By name, or without a header by number from 0.
+  // Columns are given by their name, or by their number from 0 if there is no header.
   std::vector<std::string> ignore{};    // columns that are left out
   std::vector<std::string> category{};  // columns of categories
-  bool mean_if_missing = false;  // a cell that says nothing is the mean, or a category of its own
-  bool standardize = false;      // (number - mean) / std
-  float scale = 1;               // every other number is multiplied by it
+  // Whether a missing number becomes the mean, and a missing text a category of its own.
+  bool mean_if_missing = false;
+  bool standardize = false;  // whether numbers become (number - mean) / std
+  float scale = 1;           // the factor for numbers that are not standardised
   Task task = Task::kClassification;
-  bool label_names = false;                // labels are texts
-  std::vector<std::string> class_names{};  // in the order of the classes; empty: the files'
-  int64_t classes = 0;                     // 0: the greatest label + 1
-  // What the training rows held, in the order of the features; empty: find out.
+  bool label_names = false;  // whether labels are texts
+  // In the order of the classes; empty: the texts in the files.
+  std::vector<std::string> class_names{};
+  int64_t classes = 0;  // the number of classes; 0: the greatest label + 1
+  // The values that were fitted to the training rows, in the order of the features. If it is empty, they are computed.
   std::vector<CsvColumn> columns{};
-  // The numbers of the training rows among so many, ascending; null: all.
+  // Returns the numbers of the training rows, in ascending order, if there are `rows` rows. null: all rows are for
+  // training.
   std::function<std::vector<int64_t>(int64_t rows)> training_rows{};
-  // Of one input; 0: the files are the training files. Else nothing is fitted to them, and with a header
-  // their columns are matched by name.
+  // The number of features of one input. 0: the files are the training files. Otherwise nothing is fitted to the files,
+  // and if they have a header, their columns are matched by name.
   int64_t features = 0;
-  bool label_optional = false;  // all label columns, or some labels, may lack
+  bool label_optional = false;  // whether all label columns, or some labels, may be missing
 
   int64_t LabelCount() const {
     return labels.empty() ? label_columns : static_cast<int64_t>(labels.size());
@@ -81,13 +84,14 @@ struct CsvOptions {
 
 struct CsvTable {
   std::shared_ptr<const Dataset> dataset;
-  // What was fitted, for the options of other files; empty where there is nothing to know.
+  // The fitted values, for the options with which other files are read; empty if nothing was fitted.
   std::vector<CsvColumn> columns;
-  std::vector<std::string> labels;  // the label columns' names; empty: the files have no header
+  // The names of the label columns; empty: the files have no header.
+  std::vector<std::string> labels;
 };
 
-// Holds its samples in memory. spec().class_names are the labels' texts. Throws Error (kData), and what
-// training_rows throws.
+// Reads the files. The data set holds its samples in memory, and its spec().class_names are the labels' texts. Throws
+// Error (kData), and any exception of training_rows.
 CsvTable ReadCsv(const CsvOptions& options);
 
 }  // namespace lockstep

@@ -27,17 +27,17 @@ class CsvCells {
   // Keeps references to `path`, which errors name, and to `content`. Throws Error (kData).
   CsvCells(const std::string& path, std::string_view content, char delimiter);
 
-  // Goes on to the next row, once NextCell() has returned false; false: there is none.
+  // Moves to the next row. NextCell() must have returned false. Returns false if there are no more rows.
   bool NextRow();
 
-  // Goes on to the row's next cell, of which it has one at least; false: there is none. Throws Error
-  // (kData).
+  // Moves to the next cell of the row. Each row has at least one cell. Returns false if the row has no more cells.
+  // Throws Error (kData).
   bool NextCell();
 
-  // Valid until the next call of NextCell().
+  // The text of the cell. It is valid until the next call of NextCell().
   std::string_view cell() const { return cell_; }
 
-  // Where the cell begins, or NextRow() found a row; from 1.
+  // The number of the line, from 1, in which the cell begins, or in which NextRow() found a row.
   int64_t line() const { return line_; }
 
  private:
@@ -53,16 +53,16 @@ class CsvCells {
   char delimiter_;
   std::array<bool, 256> ends_cell_{};
   bool row_ended_ = true;
-  int64_t line_ = 1;       // of the cell
-  int64_t line_here_ = 1;  // of what follows it
+  int64_t line_ = 1;       // the line of the cell
+  int64_t line_here_ = 1;  // the line of the text after the cell
   std::string_view cell_;
-  std::string unquoted_;  // the cell, where it is none of the file's bytes
+  std::string unquoted_;  // the text of the cell, if it differs from the bytes in the file
 };
 
-// `text` without the spaces and tabs around it.
+// Returns `text` without the spaces and tabs around it.
 std::string_view TrimmedCell(std::string_view text);
 
-// `text` as a cell, in quotes where it needs them.
+// Returns `text` as a cell, in quotes if it needs them.
 std::string AsCsvCell(const std::string& text);
 
 }  // namespace lockstep

@@ -30,7 +30,7 @@ class CsvFiles {
   auto begin() const { return files_.begin(); }
   auto end() const { return files_.end(); }
 
-  // Before the first row behind the file's header.
+  // Returns the cells of the file, at the place before the first row after the header.
   CsvCells RowsOf(const CsvFile& file) const;
 
   // Calls visit(place, role, in_training) for each cell of each row. Throws Error (kData).
@@ -47,7 +47,7 @@ class CsvFiles {
   std::vector<CsvFile> files_;
 };
 
-// Calls visit(place, role) for each cell of the row that `cells` is at. Throws Error (kData).
+// Calls visit(place, role) for each cell of the row at which `cells` is. Throws Error (kData).
 template <typename Visit>
 void VisitRow(const CsvFile& file, CsvCells& cells, const Visit& visit) {
   const std::vector<CsvRole>& roles = file.layout.roles;
@@ -59,7 +59,7 @@ void VisitRow(const CsvFile& file, CsvCells& cells, const Visit& visit) {
   if (place.column != columns) FailRagged(place, place.column);
 }
 
-// Goes over the row that `cells` is at.
+// Skips the row at which `cells` is.
 inline void SkipRow(CsvCells& cells) {
   while (cells.NextCell()) {
   }

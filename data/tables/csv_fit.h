@@ -11,16 +11,16 @@
 namespace lockstep {
 
 struct CsvFit {
-  std::vector<CsvColumn> columns;    // as in CsvTable
-  std::vector<std::string> classes;  // the labels' texts, of all rows, in the order of the classes
+  std::vector<CsvColumn> columns;    // the same as CsvTable::columns
+  std::vector<std::string> classes;  // the labels' texts from all rows, in the order of the classes
 };
 
-// Throws Error (kData) where the files are not for training and the options leave out what only training
-// files can tell.
+// Throws Error (kData) if the files are not training files and the options lack a value that can only be fitted to
+// training files.
 void RequireFitted(const CsvOptions& options);
 
-// What the options say, and what they leave out as the files have it. Throws Error (kData), also
-// where the options are for other columns.
+// Returns the values of the options. Computes those that the options lack from the files. Throws Error (kData), also if
+// the options do not fit the files' columns.
 CsvFit FitCsv(const CsvOptions& options, const CsvFiles& files);
 
 }  // namespace lockstep

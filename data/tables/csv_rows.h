@@ -13,13 +13,14 @@ namespace lockstep {
 
 struct CsvRows {
   int64_t count = 0;
-  std::vector<float> cells;     // numbers, and of categories their place among the column's or -1
-  std::vector<int64_t> labels;  // of classes
-  std::vector<float> targets;   // otherwise
-  std::vector<std::string> remarks{};  // Dataset::Remarks()
+  // numbers; for a category, the index of its text in the column's categories, or -1.
+  std::vector<float> cells;
+  std::vector<int64_t> labels;         // the labels, if they are classes
+  std::vector<float> targets;          // the targets of other tasks
+  std::vector<std::string> remarks{};  // the lines of Dataset::Remarks()
 };
 
-// `columns` as CsvTable has them. Completes spec.shape.
+// Makes a data set of the rows. `columns` are those of CsvTable. Sets spec.shape.
 std::shared_ptr<const Dataset> MakeCsvDataset(SampleSpec spec, CsvRows rows,
                                               const std::vector<CsvColumn>& columns);
 

@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// A column of one row of a file, at whose cell `cells` is.
+// One cell: a column of one row of a file. `cells` is at this cell.
 struct CsvPlace {
   const std::string& path;
   const CsvLayout& layout;
@@ -25,15 +25,15 @@ struct CsvPlace {
   std::string_view text() const { return cells.cell(); }
 };
 
-// Throws an Error (kData) because of the cell. Where the row is ragged its cells are in the wrong
-// columns, and that is said instead.
+// Throws Error (kData) because of the cell. If the row has too many or too few cells, its cells may be in the wrong
+// columns, and the error says that instead.
 [[noreturn]] void FailAt(const CsvPlace& place, const std::string& what);
 [[noreturn]] void FailRagged(const CsvPlace& place, int64_t columns);
 
-// The beginning of `text` in quotes, for an error line.
+// Returns the beginning of `text` in quotes, for an error message.
 std::string Quoted(std::string_view text);
 
-// Whether `text` says that there is no value.
+// Returns whether `text` says that there is no value.
 bool IsMissing(std::string_view text);
 
 template <typename Number>
@@ -42,13 +42,14 @@ bool ParseWhole(std::string_view text, Number& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// Whether `text` is a number that a float can hold, or is too small for one. What is too small for a long
-// double, too (1e-5000), is taken for a mistake.
+// Returns whether `text` is a number in the range of a float. A number that is too small for a float is accepted, but a
+// number that is too small even for a long double (1e-5000) is refused as a mistake.
 template <typename Number>
 bool ParseNumber(std::string_view text, Number& number) {
   constexpr auto kGreatest = std::numeric_limits<float>::max();
   if (ParseWhole(text, number)) return std::abs(number) <= kGreatest;
-  // Quotes with spaces in them, a sign that from_chars does not know, less than the least float.
+  // The text may have spaces inside quotes, a plus sign, which from_chars refuses, or a number that is too small for a
+  // float.
   text = TrimmedCell(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   long double wide = 0;
@@ -57,15 +58,17 @@ bool ParseNumber(std::string_view text, Number& number) {
   return std::abs(wide) <= kGreatest;
 }
 
-// For a cell that is missing, and for one that is no number: fails unless it is missing and the mean
-// stands for it.
+// Both functions throw Error (kData) unless the options say that the mean replaces a missing number. RequireMean() is
+// for a cell that is known to be missing. RequireMissing() is for a cell that is not a number, and also throws if the
+// cell is not missing.
 void RequireMean(const CsvOptions& options, const CsvPlace& place);
 void RequireMissing(const CsvOptions& options, const CsvPlace& place);
 
-// Each fails where the cell says something else.
-int64_t ClassIn(const CsvOptions& options, const CsvPlace& place);  // a number
+// Each function throws Error (kData) if the cell holds something else.
+int64_t ClassIn(const CsvOptions& options, const CsvPlace& place);  // a class number
 std::string_view ClassNameIn(const CsvPlace& place);
-float TargetIn(const CsvOptions& options, const CsvPlace& place);  // of another task
+// The target of a task without classes.
+float TargetIn(const CsvOptions& options, const CsvPlace& place);
 std::string_view CategoryIn(const CsvOptions& options, const CsvPlace& place);
 
 }  // namespace lockstep

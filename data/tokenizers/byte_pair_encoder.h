@@ -40,7 +40,7 @@ class BytePairVocabulary {
     uint16_t token;
   };
 
-  // What the two files hold; the names are for messages. Throws Error (kData).
+  // Parses the contents of the two files. The names are for error messages. Throws Error (kData).
   BytePairVocabulary(std::string_view tokens_json, const std::string& tokens_name,
                      std::string_view merges, const std::string& merges_name);
 
@@ -49,13 +49,13 @@ class BytePairVocabulary {
 
   int64_t size() const { return size_; }
 
-  // Other contents of the files give another one.
+  // A hash of the contents of the files.
   uint64_t hash() const { return hash_; }
 
   uint16_t end_of_text() const { return end_of_text_; }
   uint16_t TokenOf(unsigned char byte) const { return byte_tokens_[byte]; }
 
-  // nullptr: the pair is not merged.
+  // Returns the merge of a pair of tokens, or nullptr if the pair is not merged.
   const Merge* Find(uint16_t left, uint16_t right) const {
     const auto found = merges_.find(KeyOf(left, right));
     return found == merges_.end() ? nullptr : &found->second;
@@ -85,16 +85,17 @@ class BytePairEncoder : public Tokenizer {
  private:
   // A word and its tokens.
   struct Known {
-    std::array<uint64_t, 2> word{};  // bytes, zeros, and the number of bytes in the last one
+    // The word's bytes, then zeros; the last byte is the number of bytes.
+    std::array<uint64_t, 2> word{};
     std::array<uint16_t, 7> tokens{};
     uint16_t count = 0;
   };
 
-  // A token of a word that is being merged; neighbours by their place.
+  // A token of a word that is being merged. `before` and `after` are the places of its neighbours.
   struct Symbol {
     int32_t before;
     int32_t after;  // -1: none
-    int32_t token;  // -1: it was merged into the one before
+    int32_t token;  // -1: it was merged into the token before it
   };
 
   struct Candidate {
@@ -104,7 +105,7 @@ class BytePairEncoder : public Tokenizer {
     uint16_t right;
     uint16_t merged;
 
-    bool operator<(const Candidate& other) const {  // the heap's top is the greatest
+    bool operator<(const Candidate& other) const {  // the heap's top is the greatest element
       return rank != other.rank ? rank > other.rank : place > other.place;
     }
   };
@@ -116,8 +117,8 @@ class BytePairEncoder : public Tokenizer {
   std::shared_ptr<const BytePairVocabulary> vocabulary_;
   Gpt2Words words_;
   std::vector<Known> known_;
-  std::vector<Symbol> symbols_;        // of one word
-  std::vector<Candidate> candidates_;  // a heap
+  std::vector<Symbol> symbols_;        // the tokens of the current word
+  std::vector<Candidate> candidates_;  // a heap of the pairs that can be merged
 };
 
 }  // namespace lockstep

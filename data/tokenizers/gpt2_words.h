@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-// Not for several threads at once.
+// Each thread must have its own object.
 class Gpt2Words {
  public:
   Gpt2Words();
@@ -28,10 +28,11 @@ class Gpt2Words {
   Gpt2Words(const Gpt2Words&) = delete;
   Gpt2Words& operator=(const Gpt2Words&) = delete;
 
-  // Calls `use` for each word in turn. Throws BadText (data/tokenizers/tokenizer.h) before the first.
+  // Calls `use` for each word in order. If the text is not valid, throws BadText (data/tokenizers/tokenizer.h) before
+  // the first call.
   void ForEach(std::string_view text, const std::function<void(std::string_view word)>& use);
 
-  // Whether the text may be cut at `position`, 0 < position < text.size().
+  // Returns whether the text may be cut at `position`, where 0 < position < text.size().
   static bool CutsAt(std::string_view text, size_t position);
 
  private:

@@ -16,15 +16,15 @@
 namespace lockstep {
 
 struct TokensOptions {
-  std::vector<std::string>
-      files;                // 16-bit token numbers: llm.c's files, or nanoGPT's without header
-  int64_t length = 1024;    // tokens of one sample
-  int64_t classes = 50257;  // tokens are in [0, classes)
+  // Files of 16-bit tokens: llm.c's files, or nanoGPT's files, which have no header.
+  std::vector<std::string> files;
+  int64_t length = 1024;    // the number of tokens of one sample
+  int64_t classes = 50257;  // all tokens must be in [0, classes)
 };
 
-// Sample i is tokens [i * length, (i + 1) * length) of a file, its target the tokens one further; what
-// is left at a file's end is not used. The files are mapped, not read. Throws Error (kData), also from
-// Read() where a token is out of range.
+// Returns a data set of token files. Sample i is the tokens [i * length, (i + 1) * length) of a file, and its target is
+// the same range moved by one token. Tokens that remain at the end of a file are not used. The files are mapped into
+// memory and not read. Throws Error (kData); Read() also throws it if a token is out of range.
 std::shared_ptr<const Dataset> MapTokens(const TokensOptions& options);
 
 }  // namespace lockstep

@@ -31,7 +31,7 @@ class Points : public lockstep::Dataset {
   int64_t size() const override { return static_cast<int64_t>(points_.size()); }
   const lockstep::SampleSpec& spec() const override { return spec_; }
 
-  // From several threads at once.
+  // Several threads may call it at the same time.
   void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     const Point& point = points_[index];
     const auto* coordinates = reinterpret_cast<const std::byte*>(&point.x);

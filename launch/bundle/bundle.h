@@ -39,7 +39,8 @@ namespace lockstep {
 // Makes the archive of this program, whose version is `version`. Throws Error (kUsage, kCheckpoint).
 void MakeBundle(const std::string& archive, const std::string& version);
 
-// Where this program is one of a bundle: the script that starts it, which others are to call; else `program`.
+// If this program belongs to a bundle, returns the path of the bundle's start script, which other processes must call.
+// Otherwise returns `program`.
 std::string StartScriptOr(const std::string& program);
 
 }  // namespace lockstep

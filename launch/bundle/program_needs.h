@@ -12,23 +12,25 @@
 
 namespace lockstep {
 
-// Path of `tool` in $PATH. Throws Error (kUsage): install `package`.
+// Returns the path of `tool` in $PATH. If it is not there, throws Error (kUsage) that says which `package` to install.
 std::string FindTool(const std::string& tool, const std::string& package);
 
-// What `command` writes to its standard output. Throws Error (kUsage) with the first line of its complaint where it
-// fails.
+// Runs `command` and returns its standard output. If the command fails, throws Error (kUsage) with the first line of
+// its error message.
 std::string OutputOf(const std::vector<std::string>& command);
 
-// Paths by their names, as in libfmt.so.9.
+// Maps the name of each library, such as libfmt.so.9, to its path.
 using Libraries = std::map<std::string, std::string>;
 
-// The shared libraries that each of `files` needs, at any depth. Throws Error (kUsage).
+// Returns, for each of `files`, the shared libraries that it needs, directly or through other libraries. Throws Error
+// (kUsage).
 std::vector<Libraries> LibrariesOf(const std::vector<std::string>& files);
 
-// Whether every machine with glibc and a C++ compiler's libraries has it, in the version that fits.
+// Returns whether `library` belongs to glibc or to the libraries of the C++ compiler, so that every machine has its own
+// version of it.
 bool IsTheSystems(const std::string& library);
 
-// The newest versions of symbols that `files` take from others.
+// The newest versions of glibc's and libstdc++'s symbols that files need.
 struct SymbolVersions {
   std::string glibc;    // 2.34
   std::string glibcxx;  // GLIBCXX_3.4.30
@@ -41,8 +43,8 @@ struct Wheel {
   std::string version;  // 2.28.9
 };
 
-// The packages that brought `files` (relative to the folder of packages `site`), those that some package did. Throws
-// Error (kUsage).
+// Returns, for each of `files` that some package contains, this package. The paths are relative to `site`, the folder
+// of the installed packages. Throws Error (kUsage).
 std::map<std::string, Wheel> WheelsOf(const std::vector<std::string>& files,
                                       const std::string& site);
 

@@ -21,7 +21,8 @@
 
 namespace lockstep {
 
-// Makes the references of `library` (a file's bytes) to `functions` weak; those that it has none to do not matter.
+// Makes the references of `library`, which holds the bytes of a file, to `functions` weak. Functions to which the
+// library has no reference are ignored.
 void MakeWeak(std::string& library, const std::vector<std::string>& functions);
 
 }  // namespace lockstep

@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-// `lockstep bench`, for its commands.
+// Returns the command `lockstep bench`, to which its subcommands are added.
 CLI::App& BenchGroup(CLI::App& app);
 
-// Adds --json: a line of JSON for each measurement instead of a table.
+// Adds the option --json, which prints a line of JSON for each measurement instead of a table.
 void AddJson(CommandOptions& options, bool& json);
 
-// "8 x NVIDIA H100 80GB HBM3", "2 ranks on the CPU".
+// Describes the devices of all ranks, for example "8 x NVIDIA H100 80GB HBM3" or "2 ranks on the CPU".
 std::string MachineText(const World& world);
 
 }  // namespace lockstep

@@ -34,23 +34,25 @@ struct Extensions;  // trainer/run/extensions.h
 // How the program was started.
 struct Invocation {
   std::string program;             // the path that the user gave
-  std::vector<std::string> words;  // all that came behind it
-  StartOptions start;              // -n and the like
+  std::vector<std::string> words;  // all words of the command line after the program
+  StartOptions start;              // the values of -n and similar options
   const Extensions& extensions;
 };
 
 class Command {
  public:
-  // Adds the command `name` to `parent`; `what`: its line in the help; empty: no user's command.
+  // Adds the command `name` to `parent`. `what` is its line in the help. If `what` is empty, the help does not show the
+  // command.
   Command(CLI::App& parent, const std::string& name, const std::string& what);
   virtual ~Command() = default;
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
-  // Once the command line is parsed: whether it is this command.
+  // Returns whether the command line names this command. Call it after the command line was parsed.
   bool parsed() const;
 
-  // Whether what it prints is its result, or tells of one that lies elsewhere.
+  // Returns true if the command's output is its result, and false if the result is in a file and the output only tells
+  // about it.
   virtual bool prints_result() const { return true; }
 
   // Returns the exit status. Throws Error.
@@ -58,7 +60,7 @@ class Command {
 
  protected:
   CommandOptions& options() { return options_; }
-  const std::string& name() const { return name_; }  // as a user types it: "bench step"
+  const std::string& name() const { return name_; }  // the name as a user types it: "bench step"
 
  private:
   CLI::App& app_;
@@ -66,7 +68,7 @@ class Command {
   std::string name_;
 };
 
-// One that this process runs alone.
+// The base class of commands that run in this process alone.
 class LocalCommand : public Command {
  public:
   using Command::Command;
@@ -77,7 +79,7 @@ class LocalCommand : public Command {
   virtual ExitStatus RunHere(const Invocation& invocation) = 0;
 };
 
-// The command `name` of `app` that has commands of its own, which is added for the first of them.
+// Returns the command `name` of `app` that has subcommands. Adds it if it does not exist yet.
 CLI::App& Group(CLI::App& app, const std::string& name, const std::string& what);
 
 }  // namespace lockstep

@@ -23,13 +23,13 @@ class Option {
   explicit Option(CLI::Option& option) : option_(option) {}
 
   const Option& Required() const;
-  const Option& ShowDefault() const;  // in the help: what the variable holds now
+  const Option& ShowDefault() const;  // shows the present value of the variable in the help
   const Option& Within(int64_t least, int64_t most) const;
   const Option& Between(double least, double most) const;
   const Option& OneOf(const std::vector<std::string>& words) const;
-  // Of a list: so many values.
+  // For an option with a list of values: the option takes at least `least` and at most `most` values.
   const Option& Take(int least, int most) const;
-  // Of a list: the option is given anew for each value.
+  // For an option with a list of values: the user repeats the option for each value.
   const Option& OneEach() const;
 
  private:
@@ -40,17 +40,18 @@ class CommandOptions {
  public:
   explicit CommandOptions(CLI::App& app) : app_(app) {}
 
-  // `name`: "--name", or "NAME" of what stands without. `what`: its line in the help. `value`: what it is without the
-  // option; it must outlive the parsing.
+  // `name` is "--name" for an option, and "NAME" for an argument without a name. `what` is its line in the help.
+  // `value` holds the default, and must outlive the parsing.
   Option Add(const std::string& name, std::string& value, const std::string& what);
   Option Add(const std::string& name, std::vector<std::string>& value, const std::string& what);
   Option Add(const std::string& name, int& value, const std::string& what);
   Option Add(const std::string& name, int64_t& value, const std::string& what);
   Option Add(const std::string& name, uint64_t& value, const std::string& what);
   Option Add(const std::string& name, double& value, const std::string& what);
-  Option Add(const std::string& name, bool& value, const std::string& what);  // takes no value
+  // A flag without a value.
+  Option Add(const std::string& name, bool& value, const std::string& what);
 
-  // A value that has a word. `usual`: the word of what `value` holds now.
+  // Adds an option whose value is one of `words`. `usual` is the word of the default that `value` holds now.
   template <typename Enum>
   void AddChoice(const std::string& name, Enum& value, const std::string& what,
                  const std::map<std::string, Enum>& words, const std::string& usual) {

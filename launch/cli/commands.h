@@ -12,7 +12,7 @@ namespace lockstep {
 #include "launch/cli/commands.inc"
 #undef COMMAND
 
-// Adds each to `app`.
+// Adds each command to `app` and returns the commands.
 std::vector<std::unique_ptr<Command>> NewCommands(CLI::App& app);
 
 }  // namespace lockstep

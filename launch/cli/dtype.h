@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// The one of --dtype, as PyTorch calls it: "float32", "float16", "bfloat16" or "float64". Throws Error (kUsage) for any
-// other name, with the nearest of these.
+// Returns the type that --dtype names in the way of PyTorch: "float32", "float16", "bfloat16" or "float64". For any
+// other name throws Error (kUsage) with the most similar of these names.
 at::ScalarType DtypeNamed(const std::string& name);
 
 }  // namespace lockstep

@@ -27,13 +27,14 @@ class RankCommand : public Command {
   int Run(const Invocation& invocation) final;
 
  private:
-  // Whether --restarts goes with it.
+  // Returns whether the command accepts --restarts.
   virtual bool trains() const { return false; }
 
-  // Before ranks are started: adds what StartJob() is to know of this command. Throws Error for what is wrong.
+  // Run() calls it before it starts ranks. Adds what StartJob() must know about this command to `started`. Throws Error
+  // if the command line or the config is wrong.
   virtual void Check(StartedCommand& started) const;
 
-  // Before the ranks meet. Signals have waited until now. Throws Error for what is wrong with the options.
+  // Run() calls it before the ranks meet. Signals are held back until then. Throws Error if the options are wrong.
   virtual void Begin() {}
 
   // Throws Error.
@@ -45,31 +46,33 @@ struct ConfigOptions {
   std::string path;
   std::vector<std::string> assignments;
 
-  // Adds CONFIG, and: --set.
+  // AddFile() adds the argument CONFIG, and AddSet() adds the option --set.
   Option AddFile(CommandOptions& options, const std::string& what = "config file");
   void AddSet(CommandOptions& options);
 
-  // Throws Error (kUsage).
+  // Loads the config in this process. Throws Error (kUsage).
   config::Config Load() const;
-  // ... on every rank.
+  // Loads the config on every rank. An error on any rank is thrown on all. Every rank must call it.
   config::Config Load(Job& job) const;
-  // ... and for a command that is started as ranks.
+  // Loads the config in a process that starts the command as ranks, and adds the config's facts to `started`. Throws
+  // Error (kUsage).
   config::Config Check(StartedCommand& started) const;
 };
 
-// The config of a run or of one of its checkpoints ("RUN", "RUN@STEP"). Throws Error (kUsage).
+// Returns the config of a run or of one of its checkpoints ("RUN", "RUN@STEP"). Throws Error (kUsage).
 config::Config ConfigOfRun(const std::string& run);
-// ... on every rank.
+// The same on every rank. An error on any rank is thrown on all. Every rank must call it.
 config::Config ConfigOfRun(const std::string& run, Job& job);
 inline constexpr char kRunPoint[] = "run folder; RUN@STEP for one of its checkpoints";
 
 // Adds --device.
 void AddDevice(CommandOptions& options, config::Config::Device& device);
 
-// Connects the ranks' devices, after a line about what of the machine is in the way. Every rank must call it. Throws
-// Error.
+// Connects the ranks' devices. Before that prints a line if something on the machines slows the ranks down. Every rank
+// must call it. Throws Error.
 World Connect(Job& job, config::Config::Device device);
-// ... where all ranks have the same config.
+// Does the same with the device and the time limits of `config`, after it has checked that all ranks have the same
+// config.
 World Connect(Job& job, const config::Config& config);
 
 TrainOptions TrainOptionsOf(Job& job);

@@ -22,7 +22,8 @@
 
 namespace lockstep {
 
-// To be called from .preinit_array, with what that is given. Returns where there is nothing to do, else not.
+// Call it from .preinit_array with the arguments of that call. If the variable has to be set, the program starts again
+// and this function does not return.
 void StartWithEnvironment(char** arguments, char** environment);
 
 }  // namespace lockstep

@@ -9,13 +9,14 @@
 
 namespace lockstep {
 
-// Seconds that a job that was asked to stop, by another signal than SIGUSR2, may take until it trains, and then stops.
+// For so many seconds a job that was asked to stop (by another signal than SIGUSR2) may go on with its start. If it
+// trains by then, it stops in the regular way; otherwise it ends at once.
 inline constexpr unsigned kPatienceS = 5;
 
 // The signals that were blocked when the program was started.
 const sigset_t& MaskAtStart();
 
-// To be called where nothing takes the signals that wait: each does what it does by default.
+// Call it in a process that does not handle the held-back signals. Each signal then has its default effect.
 void LetEarlySignalsCome();
 
 }  // namespace lockstep

@@ -15,24 +15,25 @@
 
 namespace lockstep {
 
-// Which of `commands`, by their places, end with status 0 within `limit_s` seconds. All run at the same time.
+// Runs all `commands` at the same time, and returns the indices of those that end with status 0 within `limit_s`
+// seconds.
 std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& commands,
                                  double limit_s);
 
-// The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them.
+// Returns the GPUs that this process may use, with the names that CUDA_VISIBLE_DEVICES has for them.
 std::vector<std::string> GpusHere();
 
-// Those of `gpus` that work. `program` is this one.
+// Returns those of `gpus` that work. `program` is the path of this program.
 std::vector<std::string> WorkingGpus(const std::vector<std::string>& gpus,
                                      const std::string& program);
 
-// Those of `hosts` ("node1:8,node2:8") that mpirun can start a process on.
+// Returns those of `hosts` ("node1:8,node2:8") on which mpirun can start a process.
 std::string ReachableHosts(const std::string& hosts);
 
-// Why ranks on `hosts` did not meet, in one line.
+// Says in one line why the ranks on `hosts` did not meet.
 std::string WhyNoStart(const std::string& hosts);
 
-// The command that WorkingGpus() runs: 0 where the first visible GPU works.
+// The command that WorkingGpus() runs. Its status is 0 if the first visible GPU works.
 inline constexpr char kProbeGpu[] = "probe-gpu";
 int ProbeGpu();
 

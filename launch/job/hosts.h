@@ -17,24 +17,25 @@ struct Host {
   int ranks = 1;
 };
 
-// "node1:8,node2:8". Throws Error (kUsage).
+// Parses a list such as "node1:8,node2:8". Throws Error (kUsage).
 std::vector<Host> ParseHosts(const std::string& list);
 
-// An interface of this machine that is up, by its IPv4 address and network mask, in host order.
+// A network interface of this machine that is up, with its IPv4 address and network mask in host byte order.
 struct Interface {
   std::string name;
   uint32_t address = 0;
   uint32_t mask = 0;
 };
 
-// But for the loopback.
+// Returns all these interfaces except the loopback.
 std::vector<Interface> InterfacesHere();
 
-// The network, "10.0.0.0/16", that one of `interfaces` and all of `addresses` are in, the smallest; empty: none.
+// Returns the smallest network, such as "10.0.0.0/16", that contains one of `interfaces` and all of `addresses`; empty
+// if there is none.
 std::string NetworkOf(const std::vector<uint32_t>& addresses,
                       const std::vector<Interface>& interfaces);
 
-// The network that connects this machine and `hosts`; empty: it is not known.
+// Returns the network that connects this machine and `hosts`; empty if it is unknown.
 std::string NetworkBetween(const std::vector<Host>& hosts);
 
 }  // namespace lockstep

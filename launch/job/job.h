@@ -48,24 +48,24 @@ class Job {
   // Joins the other ranks, if there are any. Throws Error (kUsage, kPeer).
   Job();
 
-  // For CPU tensors.
+  // The communicator for CPU tensors.
   Communicator& host() { return *host_; }
 
   // Chooses this rank's device and connects the ranks' devices. Every rank must call it, once.
   // Throws Error on every rank.
   World Connect(config::Config::Device device);
 
-  // What of this machine is in the way of the ranks, after Connect(); empty: nothing.
+  // What slows down the ranks on this machine, in words; empty if nothing does. Call it after Connect().
   const std::string& what_is_narrow() const { return what_is_narrow_; }
 
-  // After Connect(). Where all ranks are.
+  // The places of all ranks. Call it after Connect().
   const std::vector<Place>& places() const { return places_; }
 
-  // Among the ranks on this machine.
+  // The number of this rank among the ranks on this machine.
   int local_rank() const { return mpi_ != nullptr ? mpi_->local_rank() : 0; }
   int local_ranks() const { return mpi_ != nullptr ? mpi_->local_ranks() : 1; }
 
-  // null for a process that is alone.
+  // The watchdog; null for a process that runs alone.
   Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
 
   // Every rank must call it, after its last collective.
@@ -79,7 +79,7 @@ class Job {
   std::unique_ptr<Communicator> ConnectGpus(at::Device device);
 
   FlightRecorder flight_;
-  MpiCommunicator* mpi_ = nullptr;  // host_, where it is MPI's
+  MpiCommunicator* mpi_ = nullptr;  // the same object as host_, if that one uses MPI
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> gpus_;
   std::optional<Watchdog> watchdog_;

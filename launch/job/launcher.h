@@ -12,19 +12,20 @@
 namespace lockstep {
 
 enum class Launcher {
-  kNone,    // a process that is alone, or that starts others
-  kMpirun,  // Open MPI's, 4 or 5
+  kNone,    // the process runs alone, or it starts other processes
+  kMpirun,  // mpirun of Open MPI 4 or 5
   kSrun,    // Slurm's, through PMIx
 };
 
-// `variable`: as std::getenv. Under mpirun within a Slurm job Slurm's variables are those of the job's first process,
-// so mpirun's are looked for first. Throws Error (kUsage).
+// Returns the launcher that started this process. `variable` reads an environment variable like std::getenv. If mpirun
+// runs inside a Slurm job, its processes have both launchers' variables, and Slurm's are those of the job's first
+// process; the function therefore looks for mpirun's variables first. Throws Error (kUsage).
 Launcher FindLauncher(const std::function<const char*(const char*)>& variable);
 
-// How many ranks of the job are on this machine, as the launcher says; 1: it does not.
+// Returns how many ranks of the job are on this machine according to the launcher, or 1 if the launcher does not say.
 int LocalRanks(const std::function<const char*(const char*)>& variable);
 
-// Whether mpirun says that all of the job's ranks are.
+// Returns whether mpirun says that all ranks of the job are on one machine.
 bool AreOnOneMachine(const std::function<const char*(const char*)>& variable);
 
 }  // namespace lockstep

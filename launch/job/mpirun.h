@@ -6,40 +6,42 @@
 
 namespace lockstep {
 
-// That a job's ranks run on.
+// The machines on which a job's ranks run.
 struct Machines {
   enum class Kind {
     kThis,
-    kSlurmJob,  // those of the Slurm job that this process belongs to
-    kListed,    // through ssh
+    kSlurmJob,  // the machines of the Slurm job to which this process belongs
+    kListed,    // the machines of `hosts`, through ssh
   };
   Kind kind = Kind::kThis;
-  std::string hosts;  // kListed: "node1:8,node2:8", with the ranks of each
+  std::string hosts;  // for kListed: "node1:8,node2:8", with the number of ranks of each machine
 
   bool one() const { return kind == Kind::kThis; }
 };
 
-// Those in `hosts`, or where it is empty a Slurm job's, where this process is part of one of several machines.
+// Returns the machines in `hosts`. If `hosts` is empty and this process belongs to a Slurm job with several machines,
+// returns the machines of that job.
 Machines MachinesFor(const std::string& hosts);
 
-// The command that runs `program` with `arguments` as `ranks` ranks: with the flags that it needs in a container, as
-// root, without ssh, and with more ranks than cores, where this is so; of kListed with the network that connects the
-// machines, and so that it notices where one is gone. Ranks on other machines get this process's
-// environment variables that begin with NCCL_, and `variables`, which may not be set yet.
+// Returns the command that runs `program` with `arguments` as `ranks` ranks. The command has the flags that mpirun
+// needs in a container, as root, without ssh, or with more ranks than cores. For kListed the command also names the
+// network that connects the machines, and makes mpirun notice a machine that is lost. Ranks on other machines get this
+// process's environment variables that begin with NCCL_, and the variables named in `variables`, which need not be set
+// yet.
 std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
                                        const std::string& program,
                                        const std::vector<std::string>& arguments,
                                        const std::vector<std::string>& variables);
 
-// Throws Error (kUsage) where there is none, or this process's limits are too low for it.
+// Throws Error (kUsage) if there is no mpirun, or if the limits of this process are too low for it.
 void RequireMpirun();
 
-// Has mpirun and its ranks keep their temporary files in `folder`, so that none is left where they are killed;
-// empty: in places of their own.
+// Makes mpirun and its ranks keep their temporary files in `folder`, so that no file is left if they are killed. If
+// `folder` is empty, they use their own default places.
 void KeepMpirunsFilesIn(const std::string& folder);
 
-// What of this process's limits and environment mpirun may stumble over, in words; empty: nothing is known to. Not what
-// KeepMpirunsFilesIn() has set.
+// Says in words which limits and environment variables of this process may cause mpirun to fail; empty if none is known
+// to. Variables that KeepMpirunsFilesIn() has set do not count.
 std::string WhatMpirunMayStumbleOver();
 
 }  // namespace lockstep

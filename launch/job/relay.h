@@ -20,16 +20,16 @@
 
 namespace lockstep {
 
-// What signs and lines there are in a text that comes in pieces.
+// Finds the signs and the lines of Lockstep in a text that arrives in pieces.
 class SignReader {
  public:
-  // What of it and of the pieces before is to be written now.
+  // Adds a piece of the text. Returns the text to print now, which can be from this piece or from earlier ones.
   std::string Add(std::string_view piece);
-  // The rest, once no piece follows.
+  // Returns the rest of the text to print. Call it after the last piece.
   std::string Finish();
 
   bool Has(Sign sign) const;
-  // What was held back, as ranks have not met.
+  // The text that was held back because the ranks have not met.
   std::string held() const { return held_; }
   // Whether there was a line "lockstep: error: ...".
   bool has_error() const { return has_error_; }
@@ -38,7 +38,7 @@ class SignReader {
   std::string Take(bool all);
   void PassLine(std::string_view line, std::string& passed);
 
-  std::string pending_;  // that may be a sign's or a line's beginning
+  std::string pending_;  // text that may be the beginning of a sign or of a line
   std::string held_;
   std::array<std::atomic<bool>, 128> signs_{};
   bool has_error_ = false;
@@ -52,21 +52,22 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // What the job is to write to.
+  // The file descriptors that the job gets as its standard output and standard error.
   int output() const { return output_.writing.get(); }
   int error() const { return error_.writing.get(); }
 
-  // The job has been started.
+  // Starts to relay. Call it when the job has been started.
   void Begin();
 
-  // From any thread.
+  // Any thread may call it.
   bool Has(Sign sign) const { return signs_.Has(sign); }
 
-  // The job has ended: what it has written is on its way. The others are for afterwards.
+  // Call it when the job has ended: waits until the job's output has been written. Call the functions below only after
+  // it.
   void Finish();
   std::string held() const { return signs_.held(); }
   bool has_error() const { return signs_.has_error(); }
-  // Why standard output did not take all (errno); 0: it did, or its reader had enough.
+  // errno, if standard output did not take all of the job's output; 0 if it did, or if its reader closed it.
   int output_error() const { return output_error_; }
 
  private:

@@ -18,24 +18,25 @@ class Restarts {
   struct Decision {
     bool again = false;
     double delay_s = 0;
-    std::string why;  // not again
+    std::string why;  // if `again` is false: the reason
   };
 
-  // The job failed with `status`. `step`: the furthest that it came to; 0: it had not begun.
+  // Decides after the job failed with `status`. `step` is the furthest step that the job has begun, or 0 if it had
+  // begun none.
   Decision After(int status, int64_t step);
 
-  // How many there were so far, with the one that was decided on last.
+  // The number of restarts so far, including the one that After() decided on last.
   int count() const { return count_; }
 
  private:
   int most_;
   int count_ = 0;
-  int64_t furthest_ = -1;  // of all failures
+  int64_t furthest_ = -1;  // the furthest step of all failures
   int failures_there_ = 0;
 };
 
-// The furthest step that the run in `run_dir` has begun since it was last started, as far as its ranks' records
-// and its log say.
+// Returns the furthest step that the run in `run_dir` has begun since its last start, according to its flight records
+// and its log.
 int64_t FurthestStep(const std::string& run_dir);
 
 }  // namespace lockstep

@@ -9,19 +9,19 @@
 namespace lockstep {
 
 enum class Sign : char {
-  kMet = 'm',     // all ranks have met, and take SIGUSR2
-  kTrains = 't',  // what comes now is lost if it is not saved
+  kMet = 'm',     // all ranks have met, and have handlers for SIGUSR2
+  kTrains = 't',  // the job trains, so from now on work is lost if it is not saved
   kLeaves = 'l',  // the job is done, or stopped as it was asked to
 };
 
-// What is written for it.
+// Returns the text that represents the sign.
 std::string TextOf(Sign sign);
 
-// Gives it, where this process is supervised (launch/job/supervised_job.h).
+// Writes the sign, if this process belongs to a supervised job (launch/job/supervised_job.h).
 void Give(Sign sign);
 
-// An environment variable that a supervised job finds: its name, which is no other's and which the run folder's lock has
-// from when its ranks have met.
+// An environment variable of a supervised job. It holds the name of the job, which no other job has. When the ranks
+// have met, the lock of the run folder holds this name, too.
 inline constexpr char kJobName[] = "LOCKSTEP_JOB";
 
 }  // namespace lockstep

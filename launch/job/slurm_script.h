@@ -10,18 +10,18 @@
 namespace lockstep {
 
 struct SlurmJob {
-  std::string program;               // with its path
-  std::vector<std::string> configs;  // one, or an array job's
-  std::vector<std::string> words;    // of train's command line behind the config
+  std::string program;               // the path of the program
+  std::vector<std::string> configs;  // one config, or the configs of an array job
+  std::vector<std::string> words;    // the words of `train`'s command line after the config
   std::string name;
   int nodes = 1;
-  int gpus = 1;                     // of each node
-  int ranks_per_node = 0;           // 0: one for each GPU, or one
-  std::string time;                 // as sbatch --time has it
-  int warning_s = 300;              // before the time is over
-  int restarts = 3;                 // within the job's time
-  bool by_srun = false;             // which starts the ranks, in place of mpirun
-  std::vector<std::string> sbatch;  // further options
+  int gpus = 1;            // the number of GPUs of each node
+  int ranks_per_node = 0;  // 0: one rank for each GPU, or one rank if there are no GPUs
+  std::string time;        // the time limit in the format of sbatch --time
+  int warning_s = 300;     // how many seconds before the time limit Slurm sends its warning
+  int restarts = 3;        // how often a failed job is started again within its time
+  bool by_srun = false;    // true: srun starts the ranks; false: mpirun starts them
+  std::vector<std::string> sbatch;  // further options for sbatch
 };
 
 std::string SlurmScript(const SlurmJob& job);

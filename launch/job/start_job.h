@@ -2,7 +2,6 @@
 // after a failure (--restarts).
 //
 // Protocol:
-// Protocol:
 //   1. the process that the user started checks the command line and the config, and prints any mistake once and fast
 //   2. this process passes three facts to the ranks in environment variables: when the command began, when it must have
 //      ended, and whether its output goes to a terminal
@@ -23,47 +22,48 @@
 
 namespace lockstep {
 
-// What a user says of how a command is started.
+// The options with which a user says how a command is started.
 struct StartOptions {
   int ranks = 0;  // 0: -n was not given
   std::string hosts;
   int restarts = 0;
   bool elastic = false;
 
-  // The first of them that was given; empty: none.
+  // Returns the first of these options that was given; empty if none was given.
   std::string First() const;
 
-  // How many ranks are wanted; 0: this process alone. Throws Error (kUsage).
+  // Returns how many ranks the options ask for. 0: the command runs in this process alone. Throws Error (kUsage).
   int RanksWanted() const;
 };
 
-// `words` of a command line without those that are StartOptions.
+// Returns the words of a command line without the StartOptions and their values.
 std::vector<std::string> WithoutStartOptions(const std::vector<std::string>& words);
 
-// Throws Error (kUsage) where a command cannot be started so. `trains`: whether it is one that goes on from
-// checkpoints.
+// Throws Error (kUsage) if a command cannot be started with these options. `trains` says whether the command trains, so
+// that it can continue from checkpoints.
 void CheckStart(const StartOptions& start, bool trains);
 
-// What is started.
+// The command that StartJob() starts.
 struct StartedCommand {
-  std::string program;             // this one
-  std::vector<std::string> words;  // behind it, of the user's command line
-  std::string config;              // the file that each rank reads; empty: none
-  std::string run_dir;             // that it trains in; empty: it does not train
+  std::string program;             // the path of this program
+  std::vector<std::string> words;  // the words of the user's command line after the program
+  std::string config;              // the config file that each rank reads; empty: none
+  std::string run_dir;             // the run folder; empty: the command does not train
   bool may_use_gpus = true;
   double end_by_s = std::numeric_limits<double>::infinity();  // in Unix time
-  bool prints_result = true;  // rather than tell of one that lies elsewhere
+  bool prints_result = true;  // false: the result is a file, and the output only tells about it
 };
 
-// Starts it and returns the job's exit status. Throws Error (kUsage).
+// Starts the command and returns the job's exit status. Throws Error (kUsage).
 int StartJob(const StartOptions& start, const StartedCommand& command);
 
-// What was handed down to this process; where it was started by its user it is true of itself.
-double CommandStart();               // on the clock of base/clock.h
-std::optional<double> EndByOfJob();  // in Unix time; nothing: nobody has said
+// The facts of step 2. In a process that the user started, these functions return that process's own facts.
+double CommandStart();  // when the command began, on the clock of base/clock.h
+// When it must have ended, in Unix time; nothing: there is no limit.
+std::optional<double> EndByOfJob();
 bool TerminalShowsOutput();
 
-// A Unix time on the clock of base/clock.h.
+// Converts a Unix time to the clock of base/clock.h.
 double OnBootClock(double unix_s);
 
 }  // namespace lockstep

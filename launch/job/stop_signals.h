@@ -14,18 +14,20 @@
 
 namespace lockstep {
 
-// One in a process, for good: what comes while it ends must not end it otherwise.
+// A process makes one object, which stays in force until the process ends, so that a signal that arrives at the very
+// end does not change how the process ends.
 class StopSignals {
  public:
-  // `is_rank`: others end it if need be.
+  // `is_rank` says that this process is a rank, so another process ends it if it does not stop.
   explicit StopSignals(bool is_rank);
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // What was asked for so far. From the first call on the run trains.
+  // Returns what the signals have asked for so far. From the first call on the run counts as training.
   StopRequest Asked();
 
-  // False: SIGTERM is to end the process. From any thread.
+  // The watchdog calls it when SIGTERM has come. If the run trains, makes the run stop and returns true. Otherwise
+  // returns false, and the watchdog lets SIGTERM end the process. Any thread may call it.
   static bool TakeTerm();
 };
 

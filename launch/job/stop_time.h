@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-// "8h30m", "90s", "1d12h", "1.5h": seconds. Throws Error (kUsage).
+// Converts a duration, such as "8h30m", "90s", "1d12h" or "1.5h", to seconds. Throws Error (kUsage).
 double ParseDuration(const std::string& text);
 
-// "18:30" (the next one after `now`), "2026-12-01 18:30", "2026-12-01T18:30:00", in this machine's time zone, or
-// with a Z behind it in UTC: seconds since 1970. Throws Error (kUsage).
+// Converts a time of day to seconds since 1970. The time is "18:30" (the next 18:30 after `now`), "2026-12-01 18:30" or
+// "2026-12-01T18:30:00" in this machine's time zone, or in UTC if a Z follows it. Throws Error (kUsage).
 std::time_t ParseClockTime(const std::string& text, std::time_t now);
 
 }  // namespace lockstep

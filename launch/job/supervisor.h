@@ -24,8 +24,8 @@
 //   mpirun waits for a machine that is gone -> it is killed; End.error, and kPeer -> tests/network_test.py
 //   mpirun is killed -> End.error, and kPeer -> tests/fault_test.py, test_mpirun_is_killed
 //   a signal killed a rank -> kPeer -> tests/fault_test.py, test_a_rank_that_is_killed
-//   mpirun ends before the ranks have met, or with a status that no rank has, or well while no rank has ended well
-//     -> End.error with what it said, and kPeer -> tests/launcher_test.py
+//   mpirun ends before the ranks have met, or with a status that no rank ends with, or with status 0 although no rank
+//     has said that it ended well -> End.error with mpirun's message, and kPeer -> tests/launcher_test.py
 #pragma once
 
 #include <signal.h>
@@ -43,34 +43,38 @@ namespace lockstep {
 
 class Supervisor {
  public:
-  // The signals stay blocked when it is gone: what comes while the process ends must not end it otherwise.
+  // The signals stay blocked after the Supervisor is destroyed, so that a signal that arrives while the process ends
+  // does not change how it ends.
   Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
   struct End {
     int status = 0;
-    std::string error;         // what the job itself could not say
-    bool by_user = false;      // its user wanted it to end
-    bool rank_killed = false;  // by a signal
-    bool met = false;          // its ranks have
-    int output_error = 0;      // errno, where standard output did not take all that it printed
+    std::string error;         // what went wrong, if the job itself could not say it
+    bool by_user = false;      // the user asked the job to end
+    bool rank_killed = false;  // a signal killed a rank
+    bool met = false;          // all ranks have met (Sign::kMet)
+    // The errno, if standard output did not take all that the job printed; otherwise 0.
+    int output_error = 0;
   };
 
   struct Program {
     std::vector<std::string> command;
-    std::string name;      // as its user knows it
-    int end_at_once = 0;   // the signal that has it end the job
-    bool launches = true;  // its ranks; false: it is the one rank itself
-    // Whether its rank 0 holds what it trains in, for jobs on several machines; mpirun waits for one that does not
-    // answer until TCP gives up, and is killed some time after that rank has ended.
+    std::string name;     // the name that messages to the user have for the program
+    int end_at_once = 0;  // the signal that makes the program end the job at once
+    // True: the program (mpirun) starts the ranks; false: it is itself the only rank.
+    bool launches = true;
+    // Returns whether the job's rank 0 holds the lock of its run folder. It is set for jobs on several machines only:
+    // if a machine does not answer, mpirun waits for it until TCP gives up, so the supervisor kills mpirun some time
+    // after rank 0 has ended.
     std::function<bool()> is_held{};
   };
 
   // Runs a job to its end. Throws Error (kUsage).
   End Run(const Program& program);
 
-  // Lets so many seconds pass; the end where the user wants nothing more to come.
+  // Waits for so many seconds. If the user asks the job to end in the meantime, returns that end.
   std::optional<End> Pause(double seconds);
 
  private:
@@ -84,17 +88,17 @@ class Supervisor {
 
   sigset_t taken_;
   bool asked_ = false;        // to stop
-  bool interrupted_ = false;  // ... by Ctrl-C
-  int demands_ = 0;           // SIGTERM and SIGINT that came
-  int patient_for_ = 0;       // the first signal but SIGUSR2 that came
+  bool interrupted_ = false;  // the stop was asked for by Ctrl-C
+  int demands_ = 0;           // how many SIGTERM and SIGINT have come
+  int patient_for_ = 0;       // the first signal that came, except SIGUSR2
   Clock::time_point patient_until_;
-  int ended_by_ = 0;             // the signal that the job is to be ended at once for
-  int ends_ = 0;                 // how often that was wanted
-  Clock::time_point killed_at_;  // when what was to end at once is killed
+  int ended_by_ = 0;             // the signal for which the job must end at once
+  int ends_ = 0;                 // how often a signal or a time limit asked for that
+  Clock::time_point killed_at_;  // when a job that was to end at once is killed
 };
 
-// What a job's program exited with, as the job's status: kPeer where a signal killed a rank, for which mpirun has a
-// status of its own.
+// Converts the exit status of a job's program to the job's exit status. If a signal killed a rank, mpirun has a status
+// of its own, and the job's status is kPeer.
 int JobStatus(int code);
 
 }  // namespace lockstep

@@ -21,28 +21,30 @@ namespace lockstep {
 class ChildProcess {
  public:
   struct End {
-    int code = 0;    // its exit status, where no signal ended it
-    int signal = 0;  // that ended it; 0: none
+    int code = 0;    // the exit status, if no signal ended the child
+    int signal = 0;  // the signal that ended the child; 0: none
   };
 
-  // In a process group of its own the terminal's Ctrl-C and Ctrl-Z do not reach it.
+  // The process group of the child. If the child has a group of its own, the terminal's Ctrl-C and Ctrl-Z do not reach
+  // it.
   enum class Group { kOurs, kOwn };
 
-  // `command`: the program, looked for in $PATH, and its arguments. `output` and `error`: the file descriptors that
-  // it has as its standard output and error; -1: this process's. It begins with the signals of `mask` blocked.
+  // `command` is the program, which is searched in $PATH, and its arguments. `output` and `error` are the child's
+  // standard output and standard error; with -1 the child has those of this process. The child starts with the signals
+  // of `mask` blocked.
   ChildProcess(const std::vector<std::string>& command, Group group, int output,
                const sigset_t& mask, int error = -1);
-  // Kills it, if it has not ended, and waits for that.
+  // Kills the child if it has not ended, and waits for its end.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   void Send(int signal) const;
 
-  // Kills it, and does not wait for its end.
+  // Kills the child and does not wait for its end.
   void Abandon();
 
-  // How it ended; nothing: it has not.
+  // Returns how the child ended, or nothing if it has not ended.
   std::optional<End> Poll();
 
   End Wait();
@@ -54,14 +56,14 @@ class ChildProcess {
   std::optional<End> end_;
 };
 
-// Runs `command` to its end, appending to `output` what it writes to its standard output. The terminal's Ctrl-C
-// reaches both. Throws Error (kUsage).
+// Runs `command` to its end, and appends its standard output to `output`. The terminal's Ctrl-C reaches this process
+// and the command. Throws Error (kUsage).
 ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::string& output);
 
-// Where $PATH has the program; empty: nowhere.
+// Returns the path of the program in $PATH; empty if it is not there.
 std::string FindInPath(const std::string& program);
 
-// The command as a shell would take it.
+// Returns the command as one would type it in a shell.
 std::string ShellText(const std::vector<std::string>& command);
 
 }  // namespace lockstep

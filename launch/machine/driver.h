@@ -12,24 +12,25 @@
 
 namespace lockstep {
 
-// GPUs that this process may use; 0 where there is no driver. Throws Error (kUsage).
+// Returns the number of GPUs that this process may use; 0 if there is no driver. Throws Error (kUsage).
 int VisibleGpus();
 
-// Of the GPU of that number. Throws Error (kUsage).
+// Returns the UUID of GPU number `gpu`. Throws Error (kUsage).
 std::array<unsigned char, 16> UuidOf(int gpu);
 
-// The cores of the part of the machine (NUMA node) that the GPU of that number is attached to; none: it is not
-// known.
+// Returns the cores of the NUMA node to which GPU number `gpu` is attached; empty if it is unknown.
 cpu_set_t CoresBeside(int gpu);
 
-// "535.104.05", from what /proc/driver/nvidia/version holds; empty: it is not known.
+// Returns the driver's version, such as "535.104.05", from the content of /proc/driver/nvidia/version; empty if it is
+// unknown.
 std::string DriverVersion(const std::string& version_file);
 
-// Of this machine's; empty: there is none, or it is not known.
+// Returns the version of this machine's driver; empty if there is no driver or its version is unknown.
 std::string InstalledDriver();
 
-// Why there are no GPUs where counting them gave CUDA's error `code`. `version_file`: as above, empty where there is
-// no driver. Throws Error (kUsage) unless there are none to be had.
+// Throws Error (kUsage) that says why the driver does not work, after CUDA returned the error `code` when it counted
+// the GPUs. `version_file` is the content of /proc/driver/nvidia/version, empty if there is no driver. Returns without
+// an error if there is no driver or the driver has no GPU.
 void RequireWorkingDriver(int code, const std::string& version_file);
 
 }  // namespace lockstep

@@ -17,24 +17,25 @@ enum class State { kOk, kWarn, kFail };
 struct Finding {
   std::string check;  // "disk"
   State state = State::kOk;
-  std::string figure;  // "wrote 1,210 MB/s"; what was found out
-  std::string advice;  // what to do; empty where nothing is to be done
-  double value =
-      std::numeric_limits<double>::quiet_NaN();  // of the figure, in `unit`; NaN: it has none
+  std::string figure;  // the result in words: "wrote 1,210 MB/s"
+  std::string advice;  // what the user should do; empty if nothing is wrong
+  // The value of the figure, in `unit`; NaN: the figure has no value.
+  double value = std::numeric_limits<double>::quiet_NaN();
   std::string unit;
 };
 
-// A measured value against what the hardware can do at most: kWarn below `least` of that. 0 of `most`: not known.
+// Compares a measured value with the maximum of the hardware, `most`. Returns kWarn if the value is less than the
+// fraction `least` of it. If `most` is 0, the maximum is unknown.
 State StateOf(double value, double most, double least);
 
-// For another rank.
+// Convert findings to a text that is sent to another rank, and back.
 std::string ToText(const std::vector<Finding>& findings);
 std::vector<Finding> FromText(const std::string& text);
 
-// Lines for a person, of all ranks' findings; the last one counts them.
+// Returns lines for the user about the findings of all ranks. The last line counts the findings.
 std::string Report(const std::vector<std::vector<Finding>>& ranks);
 
-// A line of JSON for each finding of each rank.
+// Returns a line of JSON for each finding of each rank.
 std::string JsonReport(const std::vector<std::vector<Finding>>& ranks);
 
 State WorstOf(const std::vector<std::vector<Finding>>& ranks);

@@ -13,14 +13,15 @@ namespace lockstep {
 // The name of the check of copies to another GPU, the last one of CheckTransfers().
 inline constexpr char kGpuToGpu[] = "gpu to gpu";
 
-// The GPU itself, before anything runs on it, as the driver sees it. `readings`: null where it does not say.
+// Checks the state of the GPU that the driver reports, before anything runs on the GPU. `readings` is null if the
+// driver does not report it.
 Finding CheckGpu(at::Device gpu, const GpuReadings* readings);
 
-// Copies within the GPU's memory, to and from the host, and to another visible GPU, each compared with what was sent
-// and with what the hardware can carry. Throws c10::Error.
+// Copies data within the GPU's memory, to and from the host, and to another visible GPU. Compares each copy with the
+// original, and its speed with the maximum of the hardware. Throws c10::Error.
 std::vector<Finding> CheckTransfers(at::Device gpu, const GpuReadings* readings);
 
-// What the GPU's NVLinks carry to another GPU, one way, in GB/s; 0: not known.
+// Returns the bandwidth of the GPU's NVLinks to another GPU, in one direction, in GB/s; 0 if it is unknown.
 double LinkGbs(const GpuReadings* readings);
 
 }  // namespace lockstep

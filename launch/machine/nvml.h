@@ -13,24 +13,25 @@
 namespace lockstep {
 
 struct GpuReadings {
-  double used_gib = 0;  // by all processes
+  double used_gib = 0;  // the memory that all processes use
   double total_gib = 0;
   int celsius = 0;
-  std::string slowed_by;    // "heat", "the power supply", "hardware protection"; empty: nothing
-  uint64_t ecc_errors = 0;  // uncorrected, since the driver was loaded
-  int pcie_generation = 0, pcie_lanes = 0;            // now
-  int most_pcie_generation = 0, most_pcie_lanes = 0;  // of GPU and slot
+  // The reason for reduced clocks: "heat", "the power supply", "hardware protection"; empty: none.
+  std::string slowed_by;
+  uint64_t ecc_errors = 0;  // the number of uncorrected errors since the driver was loaded
+  int pcie_generation = 0, pcie_lanes = 0;            // the present speed of the PCI Express link
+  int most_pcie_generation = 0, most_pcie_lanes = 0;  // the maximum of GPU and slot
   int nvlinks = 0, active_nvlinks = 0;
-  double nvlink_gbs = 0;  // of one active link, one way; 0: not known
+  double nvlink_gbs = 0;  // the bandwidth of one active link in one direction; 0: unknown
 };
 
-// Of the GPU with that UUID; nothing: NVML cannot be had.
+// Returns the readings of the GPU with this UUID, or nothing if NVML cannot be loaded.
 std::optional<GpuReadings> ReadGpu(const std::array<unsigned char, 16>& uuid);
 
-// Of all GPUs that the driver can speak to.
+// Returns the UUIDs of all GPUs with which the driver can communicate.
 std::vector<std::string> GpuUuids();
 
-// What PCI Express of that generation carries one way, at most, in GB/s.
+// Returns the maximum bandwidth of PCI Express in one direction, in GB/s.
 double PcieGbs(int generation, int lanes);
 
 }  // namespace lockstep

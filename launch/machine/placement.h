@@ -16,32 +16,33 @@
 
 namespace lockstep {
 
-// Of one rank. Travels between ranks byte by byte.
+// The place of one rank. It is sent between ranks as bytes.
 struct Place {
   char machine[65] = {};
   int32_t visible_gpus = 0;
-  std::array<unsigned char, 16> gpu{};  // the UUID of its own; zeros: it has none
-  cpu_set_t cores{};                    // it may run on
-  cpu_set_t beside_gpu{};  // those of its GPU's part of the machine; none: it is not known
-  double most_cores = 0;   // it and the others of its machine get the time of together
+  std::array<unsigned char, 16> gpu{};  // the UUID of the rank's GPU; zeros: it has none
+  cpu_set_t cores{};                    // the cores on which the rank may run
+  cpu_set_t beside_gpu{};               // the cores of the GPU's NUMA node; empty: unknown
+  double most_cores = 0;  // how many cores' time all ranks of the machine get together
 
   bool has_gpu() const { return gpu != std::array<unsigned char, 16>{}; }
 };
 
-// How many machines they are on.
+// Returns on how many machines the ranks are.
 size_t MachinesOf(const std::vector<Place>& places);
 
-// Throws Error (kUsage), the same for all ranks, where they cannot train so.
+// Throws Error (kUsage), the same on all ranks, if two ranks have the same GPU or if only some ranks have a GPU.
 void RequireOwnGpus(const std::vector<Place>& places);
 
-// The cores' worth of time that `rank` has for its threads, where those that may run on a core share it. At least 1.
+// Returns how many cores' time `rank` has for its threads. The ranks that may run on a core share its time. At least 1.
 int CoresOf(const std::vector<Place>& places, int rank);
 
-// The same places with each rank on cores beside its GPU, on those machines where all ranks have such and none has
-// fewer cores for it.
+// Returns the same places, with each rank restricted to the cores of its GPU's NUMA node. A machine is left as it is if
+// any of its ranks has no such cores there, or would have fewer cores than before.
 std::vector<Place> BesideTheirGpus(std::vector<Place> places);
 
-// What keeps ranks from their machines' cores, for the user to change; empty: nothing.
+// Says in words what keeps the ranks from using all cores of their machines, so that the user can change it; empty if
+// nothing does.
 std::string WhatIsNarrow(const std::vector<Place>& places, int cores_of_machine);
 
 }  // namespace lockstep

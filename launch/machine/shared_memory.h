@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-// Open MPI dies where a rank's part does not fit.
+// The shared memory that each rank needs. Open MPI crashes if there is less.
 inline constexpr int64_t kSharedMemoryPerRank = 5 << 20;  // bytes
 
 inline constexpr char kMoreSharedMemory[] =
     "in a container start it with --shm-size=1g, elsewhere mount -o remount,size=1g /dev/shm";
 
-// In bytes; nothing: it cannot be told.
+// Returns the free space of /dev/shm in bytes, or nothing if the system does not say.
 inline std::optional<int64_t> FreeSharedMemory() {
   struct statvfs status {};
   if (statvfs("/dev/shm", &status) != 0) return std::nullopt;

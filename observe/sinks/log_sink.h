@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// `write` appends a line.
+// Returns a sink that writes each event to the log. `write` appends a line.
 std::unique_ptr<EventSink> NewLogSink(std::function<void(const nlohmann::ordered_json&)> write);
 
 }  // namespace lockstep

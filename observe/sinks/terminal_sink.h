@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// Of rank 0. `live`: standard output is a terminal that one line may be redrawn on.
+// Returns the sink of rank 0. `live` says that standard output is a terminal on which one line may be redrawn.
 std::unique_ptr<EventSink> NewTerminalSink(bool live);
 
-// Of the others: their own bad samples and failed checkpoints alone.
+// Returns the sink of another rank. It prints only this rank's bad samples and failed checkpoints.
 std::unique_ptr<EventSink> NewRankWarningSink(int rank);
 
 }  // namespace lockstep

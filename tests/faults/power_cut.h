@@ -1,9 +1,9 @@
-// For tests: what a disk may hold when the power goes at some instant of a program that tests/faults/
-// fault_at.c recorded.
+// For tests: computes what a disk may hold if the power fails at some moment of a program whose calls
+// tests/faults/fault_at.c recorded.
 //
-// What a disk is held to: bytes that were written are there after an fsync of their file, names after one of
-// their folder. Of what came later any part may be there: of a folder's changes those up to any one of them,
-// of a file's bytes any beginning, or zeros.
+// The model of a disk: bytes that were written are there after an fsync of their file, and names are there after an
+// fsync of their folder. Later changes may be there in part: the changes of a folder up to any one of them, and any
+// beginning of a file's bytes, or zeros.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ namespace lockstep {
 
 class RecordedCalls {
  public:
-  // `root`: the folder that the program worked in, which was empty and is on the disk.
+  // `root` is the folder in which the program worked. At the start it was empty and was on the disk.
   RecordedCalls(const std::string& log, std::string root);
 
   size_t size() const { return calls_.size(); }
 
-  // What the program wrote to standard output in the first `calls` calls.
+  // Returns what the program wrote to standard output in the first `calls` calls.
   std::string SaidIn(size_t calls) const;
 
   enum class Kept { kNothing, kAll, kSome };
-  // Makes in `folder`, an empty one, what may be there where the power went after so many calls. `kept`: of
-  // what was not synced.
+  // Makes, in the empty folder `folder`, what may be on the disk if the power fails after `calls` calls. `kept` says
+  // how much of the changes that were not synced is there.
   void Restore(size_t calls, Kept kept, std::mt19937& random, const std::string& folder) const;
 
  private:

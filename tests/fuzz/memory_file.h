@@ -1,4 +1,4 @@
-// For fuzz targets: bytes as a file that has a path.
+// For fuzz targets: a file in memory that has a path.
 #pragma once
 
 #include <sys/mman.h>

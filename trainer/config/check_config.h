@@ -5,10 +5,10 @@
 
 namespace lockstep {
 
-// Whether the files that the config names have to be there.
+// Says whether the files that the config names must exist.
 enum class Files { kMustExist, kMayBeGone };
 
-// Throws Error (kUsage), which points at the first field that is wrong.
+// Throws Error (kUsage) that points at the first field that is wrong.
 void CheckConfig(const FieldCheck& check, Files files);
 
 }  // namespace lockstep

@@ -22,22 +22,22 @@ namespace lockstep {
 
 using config::Config;
 
-// `assignments` are "optimizer.lr=0.01" and the like, applied in order to what the file says. A
-// repeated field takes a list, "model.mlp.hidden=[256, 128]", or one value; both replace what was
-// there. Throws Error (kUsage).
+// Reads the config file `path` and then applies `assignments`, such as "optimizer.lr=0.01", in order. For a repeated
+// field the value is a list, "model.mlp.hidden=[256, 128]", or one value; both replace the values of the file. Throws
+// Error (kUsage).
 Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
 
-// The config that a finished run left in its folder. Its data files may be gone. Throws Error
+// Reads the config that a run left in its folder. The data files that it names need not exist any more. Throws Error
 // (kUsage).
 Config LoadRunConfig(const std::string& run_dir);
 
-// Where a run's resolved config lies.
+// Returns the path of a run's complete config.
 std::string RunConfigPath(const std::string& run_dir);
 
-// The config in text format, which LoadConfig reads again.
+// Returns the config in protobuf's text format, which LoadConfig can read again.
 std::string PrintConfig(const Config& config);
 
-// What PrintConfig() printed, of this program or an older one. Throws Error (kUsage).
+// Parses a text that PrintConfig() of this program, or of an older version, printed. Throws Error (kUsage).
 Config ParsePrinted(const std::string& text);
 
 }  // namespace lockstep

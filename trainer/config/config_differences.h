@@ -10,11 +10,11 @@ namespace lockstep {
 
 using config::Config;
 
-// "optimizer.lr: 0.01" and the like, for every field that is set.
+// Returns a line, such as "optimizer.lr: 0.01", for every field that is set.
 std::vector<std::string> FieldLines(Config config);
 
-// What the two configs of one run differ in, such that it cannot be one run: "optimizer.lr: 0.1 where it was
-// 0.01".
+// Returns the differences between two configs that cannot belong to one run, for example "optimizer.lr: 0.1 where it
+// was 0.01".
 std::vector<std::string> Differences(const Config& before, const Config& now);
 
 }  // namespace lockstep

@@ -10,13 +10,14 @@
 
 namespace lockstep {
 
-// Why a config like this has no use for `field`, as the tail of a line that names the field; empty: it has, or the field
-// is no message. The options of a model or of a format are for that one alone.
+// The options of a model or of a data format have a meaning only in a config with this model or this format. If `field`
+// holds such options and has no meaning in `config`, returns the reason, as the end of a line that names the field.
+// Otherwise returns an empty text, also if `field` is not a message.
 std::string WhyNoMeaning(const config::Config& config,
                          const google::protobuf::FieldDescriptor& field);
 
-// Sets every field that is not set to its default, in `message` and those below it, but for messages without a meaning
-// in `config`.
+// Sets every unset field of `message`, and of the messages in it, to its default. Messages that have no meaning in
+// `config` stay unset.
 void FillDefaults(google::protobuf::Message& message, const config::Config& config);
 
 }  // namespace lockstep

@@ -8,14 +8,14 @@
 
 namespace lockstep {
 
-// The config in `text`, which the file `path` holds; its relative paths are made absolute from the file's folder. Adds
-// to `origins`. Throws Error (kUsage).
+// Parses `text`, the content of the config file `path`. Relative paths in the config count from the file's folder and
+// are made absolute. Adds the place of each field to `origins`. Throws Error (kUsage).
 config::Config ParseFile(const std::string& path, const std::string& text, Origins& origins);
 
-// Applies "optimizer.lr=0.01" and the like. Throws Error (kUsage).
+// Applies one change of --set, such as "optimizer.lr=0.01". Throws Error (kUsage).
 void Assign(const std::string& assignment, config::Config& config, Origins& origins);
 
-// The config in `text` as it stands. `why`: set where it is none.
+// Parses `text` and changes no paths. If `text` is not a config, sets `why` to the reason.
 config::Config ParseText(const std::string& text, std::string& why);
 
 }  // namespace lockstep

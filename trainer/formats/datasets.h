@@ -22,14 +22,15 @@
 
 namespace lockstep {
 
-// What a data set is opened from.
+// The arguments with which a data set is opened.
 struct DatasetSource {
-  std::vector<std::string>
-      files;        // of data.train or data.validation, or what evaluate and predict were given
-  Options options;  // data.own.option
-  SampleSpec
-      expected;  // what is known: task and classes, and in files after training's the shape, too
-  bool labels_optional = false;  // as for predictions
+  // The files of data.train or data.validation, or those that evaluate or predict got.
+  std::vector<std::string> files;
+  Options options;  // the options of data.own.option
+  // What is known about the samples: task and classes, and, for files that are opened after the training files, the
+  // shape.
+  SampleSpec expected;
+  bool labels_optional = false;  // whether labels may be missing, as for predictions
 };
 
 class Datasets {
@@ -45,7 +46,8 @@ class Datasets {
     Add(name, [](const DatasetSource& source) { return std::make_shared<const D>(source); });
   }
 
-  // Throws Error (kUsage, kData), and whatever the data set's constructor throws.
+  // Opens the data set that the config names. Throws Error (kUsage, kData), and any exception of the data set's
+  // constructor.
   std::shared_ptr<const Dataset> Open(const config::Own& config, std::vector<std::string> files,
                                       const SampleSpec& expected, bool labels_optional) const;
 

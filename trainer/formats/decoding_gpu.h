@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// The GPU that decodes the images of a rank with this device and so many cores; none: the CPU does. Throws Error
-// (kUsage) where config.decode cannot be.
+// Returns the GPU that decodes the images of a rank with this device and this number of cores; nothing if the CPU
+// decodes them. Throws Error (kUsage) if the setting config.decode is not possible.
 std::optional<at::Device> DecodingGpu(const config::Images& config, at::Device device, int cores);
 
 }  // namespace lockstep

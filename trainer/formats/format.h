@@ -12,7 +12,8 @@
 // belongs in a folder of data/, which does not depend on the config.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/config/config_test.cc)
-//   a config that the format cannot be opened with -> Error (kUsage) with the field's place -> PointsAtImpossibleCombinations, ...Tables
+//   the format cannot be opened with this config -> Error (kUsage) with the field's place
+//     -> PointsAtImpossibleCombinations, ...Tables
 //   files that are damaged, or of another kind     -> Error (kData), as the reader of data/ says it
 #pragma once
 
@@ -41,22 +42,24 @@ enum class SampleKind {
   kTokens,   // int64 [tokens]
 };
 
-// What a data set is opened from.
+// The arguments with which a data set is opened.
 struct OpenRequest {
   const config::Config& config;
-  std::vector<std::string> files;  // of data.train or data.validation, or others of the same format
-  // What is known of the samples; a shape or classes that are not known are empty or 0.
+  // The files of data.train or data.validation, or other files of the same format.
+  std::vector<std::string> files;
+  // What is known about the samples. If the shape is unknown, it is empty. If the number of classes is unknown, it is
+  // 0.
   SampleSpec expected;
-  bool label_optional = false;           // as for predictions
-  std::shared_ptr<MemoryBudget> budget;  // of data.images.cache; null: nothing is kept
+  bool label_optional = false;           // whether labels may be missing, as for predictions
+  std::shared_ptr<MemoryBudget> budget;  // the memory for data.images.cache; null: nothing is kept
   const Datasets& datasets;
-  at::Device device;  // this rank's
-  int cores = 1;      // this rank's
+  at::Device device;  // the device of this rank
+  int cores = 1;      // the number of this rank's cores
 };
 
 class Format {
  public:
-  // The two files that a format takes, in words.
+  // The names, in words, of the two files that a format takes.
   struct FilePair {
     const char* inputs;
     const char* targets;
@@ -67,57 +70,57 @@ class Format {
   Format& operator=(const Format&) = delete;
   virtual ~Format() = default;
 
-  // What the samples consist of, with these options.
+  // Returns what the samples consist of with these options.
   virtual SampleKind kind(const config::Data&) const { return SampleKind::kNumbers; }
 
-  // Whether its files can hold targets of this task. By default they hold classes.
+  // Returns whether files of this format can hold targets of this task. By default they hold classes.
   virtual bool Has(config::Data::Task task) const { return task == config::Data::CLASSIFICATION; }
 
-  // Whether training needs files.
+  // Returns whether training needs files.
   virtual bool needs_files() const { return true; }
 
-  // Set where each data set is exactly two files.
+  // Returns a value if each data set consists of exactly two files.
   virtual std::optional<FilePair> pair() const { return std::nullopt; }
 
-  // What data.train and data.validation name: a "file", say.
+  // Returns what data.train and data.validation name, such as "file".
   virtual std::string_view Noun(const std::string& /*file*/) const { return "file"; }
 
-  // Why `file`, which exists, is not what the format takes; empty: it is. By default it has to be a plain file.
+  // Returns the reason why `file`, which exists, cannot be used; empty if it can. By default it must be a plain file.
   virtual std::string WhyNot(const std::string& file, mode_t mode) const;
 
-  // Throws Error (kUsage), by check.Fail(), where the config does not fit.
+  // Throws Error (kUsage), with check.Fail(), if the config does not fit the format.
   virtual void Check(const FieldCheck& /*check*/) const {}
 
-  // Throws Error (kData, kUsage).
+  // Opens files of this format. Throws Error (kData, kUsage).
   virtual std::shared_ptr<const Dataset> Open(const OpenRequest& request) const = 0;
 
-  // Opens the training files, and writes to `found`, which is the config's data, what other files of the run need to
-  // know of them. By default that is nothing. Throws Error (kData, kUsage).
+  // Opens the training files. Writes the values that other files of the run need to `found`, the config's data. By
+  // default there are no such values. Throws Error (kData, kUsage).
   virtual std::shared_ptr<const Dataset> OpenForTraining(const OpenRequest& request,
                                                          config::Data& found) const;
 
-  // Adds to `spec` what is known of the samples besides shape, classes, task and kind.
+  // Adds to `spec` what is known about the samples, besides shape, classes, task and kind.
   virtual void Describe(const config::Data&, SampleSpec& /*spec*/) const {}
 
  protected:
-  // Of a format with a pair of files: the targets' file; empty: it was left out, as it may be where the request's
-  // labels are optional. Throws Error (kUsage).
+  // For a format with a pair of files: returns the file of the targets. It is empty if the user left the file out,
+  // which is allowed if the labels of the request are optional. Throws Error (kUsage).
   std::string TargetsFile(const OpenRequest& request) const;
 };
 
-// The format of `data`. Throws BugError where no file of this folder registers it.
+// Returns the format of `data`. Throws BugError if no file of this folder registers it.
 const Format& FormatOf(const config::Data& data);
 
-// The name of the format of `data` as a config has it: "CSV".
+// Returns the name of the format of `data` in a config, such as "CSV".
 const std::string& FormatName(const config::Data& data);
 
-// "MNIST takes two files: images, labels", for a format with a pair.
+// Returns a text such as "MNIST takes two files: images, labels", for a format with a pair of files.
 std::string PairText(const config::Data& data, const Format::FilePair& pair);
 
 bool HoldsTokens(const config::Data& data);
 bool HoldsPixels(const config::Data& data);
 
-// Makes a format known. For RegisteredFormat.
+// Registers a format. Only RegisteredFormat calls it.
 void RegisterFormat(config::Data::Format value, std::unique_ptr<const Format> format);
 
 template <typename F>

@@ -25,12 +25,12 @@ namespace lockstep {
 
 using ActivationBlock = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
-// block(inputs), floating-point tensors on one device. Where none of them needs a gradient, or grad mode is
-// off, it is just that.
+// Returns block(inputs). The inputs are floating-point tensors on one device. The inputs are kept, and backward
+// computes the block again. If no input needs a gradient, or grad mode is off, it only calls the block.
 std::vector<at::Tensor> CheckpointActivations(const std::vector<at::Tensor>& inputs,
                                               ActivationBlock block);
 
-// Whether this thread computes a block once more.
+// Returns whether this thread is computing a block again in backward.
 bool IsRecomputing();
 
 }  // namespace lockstep

@@ -16,34 +16,36 @@ namespace lockstep {
 
 class BatchNorm : public torch::nn::Module {
  public:
-  // `sync`: ModelSpec::sync_batch_norm.
+  // `sync` is ModelSpec::sync_batch_norm.
   BatchNorm(int64_t channels, Communicator* sync, double epsilon = 1e-5, double momentum = 0.1);
 
-  // input: floating point [count, channels, ...]; residual: of its shape and type, or undefined, which
-  // is added to what is normalised, before `activation`, kNone or kRelu. -> the same shape. In training by the
-  // statistics of this batch, which running_mean and running_var follow; in evaluation by those two.
+  // Normalises `input`, [count, channels, ...] in any float type, adds `residual`, and applies `activation`, which is
+  // kNone or kRelu. `residual` has the shape and type of `input`, or is undefined. The result has input's shape. In
+  // training the norm uses the statistics of this batch and updates running_mean and running_var with them. In
+  // evaluation it uses running_mean and running_var.
   at::Tensor forward(const at::Tensor& input, ops::Activation activation = ops::Activation::kNone,
                      const at::Tensor& residual = {});
 
-  // Max-pooling of forward(input, kRelu) with windows of 3, stride 2 and padding 1, input being [count,
-  // channels, height, width]: one operation in training.
+  // Returns the max-pooling of forward(input, kRelu) with windows of 3, stride 2 and padding 1. `input` is [count,
+  // channels, height, width]. In training this is one operation.
   at::Tensor Pool(const at::Tensor& input);
 
-  // relu(forward(input) + other.forward(other_input)), the inputs being of one shape and type: one
-  // operation in training by this rank's own statistics.
+  // Returns relu(forward(input) + other.forward(other_input)). Both inputs have the same shape and type. In training
+  // with the statistics of this rank alone this is one operation.
   at::Tensor Join(const at::Tensor& input, BatchNorm& other, const at::Tensor& other_input);
 
  private:
-  // What the operations take in training.
+  // Returns the argument of the operations in training.
   ops::ChannelNorm NormOf(const at::Tensor& input);
 
-  std::unique_ptr<ops::NormRanks> ranks_;  // that share statistics; null: each has its own
+  // The ranks that share statistics; null: each rank has its own.
+  std::unique_ptr<ops::NormRanks> ranks_;
   double epsilon_;
   double momentum_;
   at::Tensor weight_, bias_;               // [channels]
   at::Tensor running_mean_, running_var_;  // [channels]
   at::Tensor num_batches_tracked_;         // int64, 0-dimensional
-  at::Tensor counters_;                    // of the operations; on the device of their last input
+  at::Tensor counters_;  // the counters of the operations, on the device of their last input
 };
 
 }  // namespace lockstep

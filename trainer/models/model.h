@@ -24,69 +24,71 @@
 
 namespace lockstep {
 
-// What a model is made from.
+// The arguments with which a model is made.
 struct ModelSpec {
-  std::vector<int64_t> input_shape;  // of one sample: {features}, or {channels, height, width}
-  int64_t classes = 0;               // that the model puts out: classes, labels or numbers
+  // The shape of one sample: {features}, or {channels, height, width}.
+  std::vector<int64_t> input_shape;
+  int64_t classes = 0;  // the number of classes, labels or numbers of the model's output
   Task task = Task::kClassification;
   config::Model config;
-  // For BatchNorm (trainer/models/batch_norm.h): the ranks that share its statistics; null: each has its own.
+  // For BatchNorm (trainer/models/batch_norm.h): connects the ranks that share its statistics; null: each rank has its
+  // own statistics.
   Communicator* sync_batch_norm = nullptr;
 
-  // model.option.
+  // The options of model.option.
   Options options = Options("model.option", config.option());
 
-  // Throws Error (kUsage) where the samples are tokens: for models that compute with numbers.
+  // Throws Error (kUsage) if the samples are tokens. Models that compute with numbers call it.
   void RequireNumbers() const;
 
-  // Throws Error (kUsage) where the samples are no images of [channels, height, width].
+  // Throws Error (kUsage) if the samples are not images [channels, height, width].
   void RequireImages() const;
 };
 
 class Model : public torch::nn::Module {
  public:
-  // input: [count, input_shape...], count >= 1, float32, or int64 where samples are tokens; on a GPU that
-  // trains in BF16 or FP16 pixels are of that type, as autocast hands them to a first layer -> output:
-  // [count, classes], logits or numbers; for tokens [count, tokens, classes]. Columns beyond the classes
-  // are left out where labels are compared.
+  // Computes the output of a micro-batch. `input` is [count, input_shape...] with count >= 1. It is float32, or int64
+  // if the samples are tokens. On a GPU that trains in BF16 or FP16, pixels have that type, to which autocast would
+  // round the input of a first layer. The output holds logits or numbers, [count, classes], or [count, tokens, classes]
+  // for tokens. If the output has more columns than there are classes, the further columns are ignored.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
-  // The sum over the targets of their losses, 0-dimensional. By default that of torch.nn.functional with
+  // Returns the sum of the losses of all targets, 0-dimensional. By default it is a loss of torch.nn.functional with
   // reduction="sum": cross_entropy for classes (in training with the config's label smoothing) and tokens,
-  // binary_cross_entropy_with_logits for labels, mse_loss for numbers. target: [count,
-  // SampleSpec::target_shape()...]. Of a mixture (data.augment) it is asked for twice, with either sample's
-  // targets.
+  // binary_cross_entropy_with_logits for labels, and mse_loss for numbers. `target` is [count,
+  // SampleSpec::target_shape()...]. For a mixture of samples (data.augment) it is called twice, with the targets of
+  // either sample.
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
 
-  // Where the state's tensors are kept in another shape than they are saved in: what is saved. By
-  // default parameters, then buffers, under their names.
+  // Returns the tensors to save. By default they are the parameters and then the buffers, under their names. A model
+  // that keeps a tensor in another shape than that of the saved file overrides it.
   virtual std::vector<NamedTensor> State() const;
 
-  // What the names of the last layer's parameters begin with, for replace_head; none: it has no layer
-  // that could be replaced.
+  // Returns the prefixes of the names of the last layer's parameters, for replace_head. It is empty if the model has no
+  // layer that could be replaced.
   virtual std::vector<std::string> HeadPrefixes() const { return {}; }
 
-  // Gives the tensors of a file that another program wrote the names and shapes of State(), where
-  // they are known to differ.
+  // Converts the tensors of a file that another program wrote to the names and shapes of State(), where a known program
+  // has other ones.
   virtual void AdaptWeights(std::map<std::string, at::Tensor>& /*weights*/) const {}
 
-  // float32, 0-dimensional: what backward is going to be called with for LossSum()'s result, known before
-  // the forward; undefined: unknown. A LossSum() that makes use of it (ops::CrossEntropySum) must return
-  // that loss as it is.
+  // Sets the gradient, float32 and 0-dimensional, with which backward will be called for the result of LossSum(), if it
+  // is known before forward; undefined: unknown. A LossSum() that uses it (ops::CrossEntropySum) must return that loss
+  // unchanged.
   void SetLossGradient(at::Tensor gradient) { loss_gradient_ = std::move(gradient); }
 
  protected:
-  // The config's label smoothing in training, 0 otherwise.
+  // The config's label smoothing in training, and 0 otherwise.
   double label_smoothing() const { return is_training() ? label_smoothing_ : 0; }
 
   const at::Tensor& loss_gradient() const { return loss_gradient_; }
 
-  // block(inputs). With activation_checkpointing only the inputs are kept of it until backward, which
-  // computes the block again (trainer/models/activation_checkpoint.h).
+  // Returns block(inputs). With activation_checkpointing only the inputs are kept until backward, which computes the
+  // block again (trainer/models/activation_checkpoint.h).
   std::vector<at::Tensor> Checkpointed(const std::vector<at::Tensor>& inputs,
                                        ActivationBlock block) const;
 
-  // The same for a block of one tensor that gives one.
+  // The same for a block that takes one tensor and returns one.
   at::Tensor Checkpointed(const at::Tensor& input,
                           std::function<at::Tensor(const at::Tensor&)> block) const;
 
@@ -111,8 +113,8 @@ class Models {
     Add(name, [](const ModelSpec& spec) { return std::make_shared<M>(spec); });
   }
 
-  // Throws Error (kUsage) for a name that nobody added, and whatever the model's constructor
-  // throws.
+  // Makes the model that the config names. Throws Error (kUsage) if nobody added a model with this name, and any
+  // exception of the model's constructor.
   std::shared_ptr<Model> Make(const ModelSpec& spec) const;
 
  private:

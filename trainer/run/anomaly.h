@@ -16,16 +16,18 @@
 namespace lockstep {
 
 struct Anomaly {
-  int64_t step = 0;  // optimizer steps done
+  int64_t step = 0;  // the number of optimizer steps done
   double loss = 0;
   double grad_norm = 0;
 };
 
-// `saves`: whether this rank writes AnomalyPath() (trainer/run/run_folder.h), where that is wanted. Throws Error on every rank.
+// Ends the run because of an anomaly: throws Error on every rank. `saves` says whether this rank writes AnomalyPath()
+// (trainer/run/run_folder.h), if the config asks for this file.
 [[noreturn]] void EndForAnomaly(const Anomaly& anomaly, const config::Config& config,
                                 const Dataset& train, bool saves);
 
-// `skipped`: steps whose gradients were not finite. Throws Error on every rank.
+// Ends the run because the loss scale has become too small: throws Error on every rank. `skipped` is the number of
+// steps whose gradients were not finite.
 [[noreturn]] void EndForLossScale(int64_t step, double scale, int64_t skipped,
                                   const config::Config& config, const Dataset& train);
 

@@ -31,32 +31,35 @@ namespace lockstep {
 
 class Checkpointing {
  public:
-  // `folder`: rank 0's, else null. `manifest`: what is the same in all checkpoints. `resumed_step`: of the checkpoint
-  // that the run goes on from; nothing: of none. `state` is called where one is saved, on the thread that trains.
-  // Refers to all but `manifest`.
+  // `folder` is the run folder on rank 0, and null on other ranks. `manifest` has the values that are the same in all
+  // checkpoints. `resumed_step` is the step of the checkpoint from which the run continues, if there is one. `state`
+  // returns the state to save; it is called on the thread that trains. Keeps references to all arguments except
+  // `manifest`.
   Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                 RunEvents& events, const std::string& attempt, const checkpoint::Manifest& manifest,
                 std::optional<int64_t> resumed_step, std::function<RunState()> state);
 
-  // Of those that were committed, from the snapshot on; nothing: there are none. On rank 0.
+  // On rank 0: the longest time from a snapshot to its commit so far; nothing if no checkpoint was committed.
   std::optional<double> slowest_s() const { return slowest_s_; }
 
-  // On rank 0: how many checkpoints its clock and its user have asked for so far; on the others 0.
+  // On rank 0, returns how many checkpoints the clock and the user have asked for so far. On other ranks, returns 0.
   int64_t Asked();
 
-  // The figures of `step` were seen, and there was nothing wrong with them. `asked`: what rank 0 had asked for.
+  // Call it when the host has seen the figures of `step` and they are sound. `asked` is the number of checkpoints that
+  // rank 0 had asked for.
   void OnFigures(int64_t step, int64_t asked);
 
-  // To be called after each step but the last. `ended_epoch`: from 1; 0: none ended. Throws Error.
+  // Call it after each step except the last. `ended_epoch` is the epoch that has ended, from 1, or 0 if none has.
+  // Throws Error.
   void AfterStep(int64_t steps_done, int64_t ended_epoch, bool validated);
 
-  // Nobody needs the state of any step before `steps_done` any more: `see_figures` makes OnFigures() be called
-  // for all. Saves it, unless the run was resumed from that step or it is saved. Returns once it is committed.
-  // Throws Error on every rank.
+  // Saves the state after `steps_done` steps, unless it was saved already or the run was resumed from it. Older states
+  // are not needed any more. `see_figures` must call OnFigures() for all steps. Returns when the checkpoint is
+  // committed. Throws Error on every rank.
   void SaveLast(int64_t steps_done, const std::function<void()>& see_figures);
 
-  // Gives up memory of the device, on all ranks, once nothing is being written any more; false: there is none.
-  // Every rank must call it.
+  // When nothing is being written any more, releases the device memory of the snapshots on all ranks. Returns false if
+  // there is no such memory. Every rank must call it.
   bool LeaveDeviceMemory(const std::function<void()>& see_figures);
 
  private:
@@ -74,23 +77,25 @@ class Checkpointing {
   std::function<RunState()> state_;
   Saver saver_;
   std::optional<int64_t> begun_;  // the step of the last checkpoint
-  bool failed_ = false;           // that one, on this rank, and the others do not know yet
-  bool late_ = false;             // one is due
-  int64_t asked_ = 0;             // what Asked() says
-  int64_t heard_ = 0;             // what OnFigures() was told
-  bool wanted_ = false;           // one was asked for
+  // Whether that checkpoint failed on this rank and the other ranks do not know it yet.
+  bool failed_ = false;
+  bool late_ = false;    // whether a checkpoint is due that could not begin in time
+  int64_t asked_ = 0;    // the value that Asked() returns
+  int64_t heard_ = 0;    // the last `asked` of OnFigures()
+  bool wanted_ = false;  // whether a checkpoint was asked for
   std::optional<double> slowest_s_;
-  // On rank 0: the user waits for one, and for that which is being written.
+  // On rank 0: whether the user waits for a checkpoint, and whether for the one that is being written.
   bool user_waits_ = false;
   bool user_waits_for_this_ = false;
-  double begun_s_;       // when the last one began
-  double looked_s_ = 0;  // for the user's wishes
+  double begun_s_;       // when the last checkpoint began
+  double looked_s_ = 0;  // when Asked() last looked for requests of the user
 };
 
-// Throws Error (kUsage) where checkpoint.keep_best names no metric of `validation` (null: none).
+// Throws Error (kUsage) if `metric`, the value of checkpoint.keep_best, is not a metric of the data set `validation`,
+// which is null if there is none.
 void RequireMetric(const std::string& metric, const Dataset* validation);
 
-// Whether more is better of the metric `name` (observe/metrics.h).
+// Returns whether a greater value of the metric `name` is better (observe/metrics.h).
 bool GreaterIsBetter(const std::string& name);
 
 }  // namespace lockstep

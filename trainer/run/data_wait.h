@@ -17,37 +17,39 @@ struct SampleShares {
 
 class DataWait {
  public:
-  // Keeps a reference to `train`, which the inputs read.
+  // Keeps a reference to `train`, the data set that the inputs read.
   explicit DataWait(const Dataset& train) : train_(train) {}
 
-  // `input` makes room for another.
+  // Call it before `input` is replaced by another one.
   void Leave(Input& input);
 
-  // What was before does not count.
+  // From now on counts from zero.
   void CountFromHere(Input& input);
 
-  // Seconds so far.
+  // Returns the seconds waited so far.
   double Seconds(Input& input) const { return before_s_ + input.feed.waited_s(); }
 
-  // ... and of the first `batches` that its feed has queued on a GPU (DeviceFeed::queued()).
+  // Returns the part of these seconds that belongs to the first `batches` that the feed has queued on a GPU
+  // (DeviceFeed::queued()).
   double Seconds(Input& input, int64_t batches) const {
     return before_s_ + input.feed.waited_s(batches);
   }
 
-  // The share of the last `seconds`, of those since it was asked last.
+  // Returns the fraction of the last `seconds` that training waited. Only the wait since the last call counts.
   double TakeShare(Input& input, double seconds);
 
-  // Nobody asks for the share until here.
+  // The next TakeShare() does not count the wait until now.
   void Forget(Input& input) { told_s_ = Seconds(input); }
 
+  // Says for what training waited.
   SampleShares Shares(Input& input) const;
 
  private:
   const Dataset& train_;
-  double before_s_ = 0;  // these two: for and of inputs that are gone
+  double before_s_ = 0;  // these two are sums over the inputs that were replaced
   LoaderTimes loader_before_;
-  ReadTimes reads_before_;  // when counting began
-  double told_s_ = 0;       // that TakeShare() has told
+  ReadTimes reads_before_;  // the times when counting began
+  double told_s_ = 0;       // the wait that TakeShare() has already returned
 };
 
 }  // namespace lockstep

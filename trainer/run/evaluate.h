@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-// Samples that all ranks together evaluate at once: as many as they train on at once, which takes more memory.
+// Returns how many samples all ranks together evaluate at once. It is the number that they train on at once; training
+// takes more memory.
 inline int64_t EvaluationBatch(const config::Config& config, int64_t accumulation) {
   return config.global_batch() / accumulation;
 }
@@ -26,14 +27,14 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              const World& world);
 
 struct Predictions {
-  // By task: label and probability, the class with the greatest output and its softmax;
-  // probability_0, ...: each label's sigmoid; value, or value_0, ...: the numbers.
+  // For classes: label (the class with the greatest output) and probability (its softmax). For labels: probability_0,
+  // ... (the sigmoid of each label). For numbers: value, or value_0, ...
   std::vector<std::string> columns;
   at::Tensor values;  // float64 [samples, columns] on the CPU
 };
 
-// Predicts each sample of `dataset`. Every rank must call it and gets all predictions in order. Throws
-// Error (kUsage) on every rank for tokens.
+// Predicts each sample of `dataset`. Every rank must call it and gets all predictions in order. For tokens throws Error
+// (kUsage) on every rank.
 Predictions Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
                     int64_t global_batch, const LoaderOptions& loader_options,
                     config::Precision precision, const World& world);

@@ -14,25 +14,26 @@
 
 namespace lockstep {
 
-// A data set's micro-batches on the device, as the model takes them once Preprocessing is applied.
+// The micro-batches of a data set on the device. The model takes them after Preprocessing was applied.
 struct Input {
   // Keeps a reference to `dataset`.
   Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,
         const LoaderOptions& options, at::Device device);
 
-  const std::unique_ptr<const Dataset>
-      in_loader;  // what the loader reads in its place, if anything
+  // The data set that the loader reads instead of `dataset`, if there is one.
+  const std::unique_ptr<const Dataset> in_loader;
   Loader loader;
   DeviceFeed feed;
 };
 
-// The order of `samples` samples for one of `ranks` ranks, with the config's global batch in `accumulation` pieces.
+// Returns the options of a sampler for one of `ranks` ranks, with the config's global batch in `accumulation`
+// micro-batches.
 SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
                                  int64_t samples, int rank, int ranks);
 
-// The config's loader of `dataset` for this rank. -1 threads: one for each core that the rank has beyond
-// the one that trains, at most 63, and then as many as tuning finds best; two and at most eight where the
-// data set has its samples made many at once.
+// Returns the options of this rank's loader for `dataset`. If the config has -1 threads, the loader begins with one
+// thread for each core of the rank except the one that trains, at most 63, and tuning then changes the number. If the
+// data set makes many samples at once, the loader begins with two threads, and tuning goes up to eight.
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
                                const World& world);
 

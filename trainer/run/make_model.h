@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// The model on the device, its weights drawn from config.seed or read from config.init_from; not
+// Returns the model on the device. Its weights are drawn from config.seed or read from config.init_from, and are not
 // yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
                                  const Models& models, const World& world);

@@ -13,7 +13,8 @@
 //     if there were steps without an update, also skipped_steps (their number so far)
 //   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
 //     tensors took on rank 0's GPU in each phase of the first step
-//   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run goes on)
+//   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run
+//     continues)
 //   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to
 //     the host's memory
 //   no_graph  reason
@@ -57,46 +58,51 @@
 
 namespace lockstep {
 
-// Of the file that names the samples of the step that an anomaly ended, with anomaly { policy: STOP_AND_SAVE }.
+// Returns the path of the file that names the samples of the step in which an anomaly ended the run. It is written with
+// anomaly { policy: STOP_AND_SAVE }.
 std::string AnomalyPath(const std::string& run_dir);
 
 class RunFolder {
  public:
-  // Makes the folder of config.run_dir, or opens the one that is there, and locks it for `job`, a name that is
-  // no other job's. `fresh`: gives one that is there another name first. Throws Error (kUsage, kCheckpoint).
+  // Makes the folder of config.run_dir, or opens an existing one, and locks it for `job`, the name of this job, which
+  // no other job may have. With `fresh`, gives an existing folder another name first. Throws Error (kUsage,
+  // kCheckpoint).
   RunFolder(const config::Config& config, const std::string& job, bool fresh);
 
-  // What to go on from: the newest checkpoint that was not rejected; nothing: there is none.
+  // Returns the checkpoint from which the run continues: the newest one that was not rejected; nothing if there is
+  // none.
   std::optional<Checkpoint> newest() const;
 
-  // That one is damaged.
+  // Says that the newest() checkpoint is damaged.
   void Reject(const std::string& why);
 
-  // It is whole, or there is none and the run begins. `differences`: of this run's config from its. Throws Error
-  // (kUsage, kCheckpoint) where it must not go on from there.
+  // Says that the newest() checkpoint is whole, or that there is none and the run begins. `differences` are the
+  // differences between the checkpoint's config and this run's. Throws Error (kUsage, kCheckpoint) if the run must not
+  // continue from there.
   void Accept(const std::vector<std::string>& differences) const;
 
-  // The run begins or goes on: writes config.pbtxt, sets aside what is damaged, and opens the log. To be
-  // called once, before the others. Throws Error (kCheckpoint).
+  // Begins or continues the run: writes config.pbtxt, sets damaged checkpoints aside, and opens the log. Call it once,
+  // before the functions below. Throws Error (kCheckpoint).
   void Begin(const config::Config& config);
 
-  // What the user should know of how it was opened.
+  // Warnings for the user about the state in which the folder was found.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  // Appends one line to log.jsonl. What the disk does not take is written with a later line.
+  // Appends one line to log.jsonl. If the disk does not take the line, it is written together with a later line.
   void Log(const nlohmann::ordered_json& event);
 
-  // Whether somebody wants a checkpoint (ckpt/checkpoint.h, RequestPath()), and: it was made, or cannot be.
+  // CheckpointIsRequested() returns whether somebody asks for a checkpoint (RequestPath() in ckpt/checkpoint.h).
+  // AnswerRequest() removes the request when the checkpoint was made, or cannot be made.
   bool CheckpointIsRequested() const;
   void AnswerRequest();
 
-  // In words, what its user has done that ends the run: a STOP (StopPath()), or the folder is removed or another job's;
-  // empty: nothing. And: it has ended.
+  // WhyUserStops() returns in words what the user has done to end the run: made the file STOP (StopPath()), removed the
+  // folder, or started another job in it; empty if nothing. AnswerStop() removes the file STOP when the run has ended.
   std::string WhyUserStops() const;
   void AnswerStop();
 
-  // To be called before the run's last state is written. Makes the folder again where it was removed. Throws Error
-  // (kCheckpoint) where it is another job's, which is left alone.
+  // Call it before the run's last state is written. If the folder was removed, makes it again. Throws Error
+  // (kCheckpoint) if the folder belongs to another job now; that folder is not changed.
   void RequireOwn(const config::Config& config);
 
   const std::string& path() const { return path_; }
@@ -108,11 +114,11 @@ class RunFolder {
   std::string job_;
   std::optional<RunLock> lock_;
   std::vector<Checkpoint> checkpoints_;  // the newest first
-  size_t damaged_ = 0;                   // of them, the first
+  size_t damaged_ = 0;                   // how many of the first ones are damaged
   std::vector<std::string> warnings_;
   std::optional<OutputFile> log_;
   int64_t log_bytes_ = 0;
-  std::string unwritten_;  // of the log
+  std::string unwritten_;  // text of the log that the disk has not taken yet
 };
 
 }  // namespace lockstep

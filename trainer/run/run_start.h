@@ -23,38 +23,41 @@
 
 namespace lockstep {
 
-// Where a run begins, the same on all ranks.
+// Where a run begins. It is the same on all ranks.
 struct RunStart {
-  std::optional<Checkpoint> checkpoint;  // nothing: at its beginning
-  checkpoint::Manifest manifest;         // the checkpoint's
-  bool is_of_another_run = false;        // the checkpoint
-  std::vector<std::string> differences;  // of its config from this run's; of the run's own: none
-  std::string job;                       // this job's own name
+  std::optional<Checkpoint> checkpoint;  // nothing: the run begins at step 0
+  checkpoint::Manifest manifest;         // the manifest of the checkpoint
+  bool is_of_another_run = false;        // whether the checkpoint belongs to another run
+  // The differences between its config and this run's; none if the checkpoint is the run's own.
+  std::vector<std::string> differences;
+  std::string job;  // the name of this job
 };
 
-// Reads this rank's share of a folder's newest checkpoint into the page cache, if it has one. To be kept until there is
-// nothing else to do: the destructor waits.
+// Reads this rank's part of a folder's newest checkpoint, if there is one, into the page cache. Keep the result until
+// there is nothing else to do, because its destructor waits.
 std::future<void> ReadCheckpointAhead(const std::string& run_dir, const World& world);
 
-// A name that no other job has, the same on all ranks; rank 0's `given`, if it has one. Every rank must call it, and
-// the others.
+// Returns a name for the job that no other job has and that is the same on all ranks. If rank 0 has a `given` name,
+// returns that one. Every rank must call this function and the functions below.
 std::string NameJob(const std::string& given, const World& world);
 
-// All ranks must see the folder that rank 0 has locked, as they write into it. Throws Error on every rank.
+// Throws Error on every rank unless all ranks see the folder that rank 0 has locked. They all write to it.
 void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world);
 
-// The run folder's newest checkpoint that is whole, or `from`. `folder`: rank 0's. Throws Error on every rank.
+// Returns the run folder's newest checkpoint that is whole, or, if it has none, the checkpoint `from`. Only rank 0 has
+// a `folder`. Throws Error on every rank.
 RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
                    const std::string& from, const std::string& job, const World& world);
 
-// What a run's data must have in common with those it began with, a line each.
+// Returns lines about the data. They must be the same as those of the data with which the run began.
 std::vector<std::string> DataFacts(const Dataset& train);
 
-// ... and what must be the same on all ranks for their collectives to match. `validation`: null: none.
+// Returns these lines, and lines about everything else that must be the same on all ranks so that their collectives
+// match. `validation` is null if there is none.
 std::vector<std::string> FactsOf(const Dataset& train, const Dataset* validation,
                                  const std::vector<NamedTensor>& model);
 
-// `now`: DataFacts(). Throws Error (kData) where those of the checkpoint are others.
+// Throws Error (kData) if the lines in the checkpoint differ from `now`, the lines of DataFacts().
 void RequireSameData(const RunStart& start, const std::vector<std::string>& now);
 
 }  // namespace lockstep

@@ -13,15 +13,16 @@
 
 namespace lockstep {
 
-// What a run is at one step.
+// The state of a run at one step.
 struct RunState {
   std::vector<NamedTensor> model;
   StateTree tree;
-  checkpoint::Manifest facts;  // of that step
+  checkpoint::Manifest facts;  // the values of the manifest that belong to this step
 };
 
-// All that the next step depends on, but for the model's parameters and buffers and what follows from the number of
-// steps done. Once a step has run, or was resumed. Refers to all that it is given.
+// Returns everything on which the next step depends, except the model's parameters and buffers and the values that
+// follow from the number of steps done. Call it only after a step has run or the run was resumed. The tree keeps
+// references to all arguments.
 StateTree TreeOf(int64_t& accumulation, Plateau& plateau, Step& step, const World& world);
 
 }  // namespace lockstep

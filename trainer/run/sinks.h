@@ -6,7 +6,8 @@
 
 namespace lockstep {
 
-// Adds this rank's. `folder`: rank 0's, which they refer to, else null. `live`: standard output is a terminal.
+// Adds the sinks of this rank to `events`. `folder` is the run folder on rank 0, to which the sinks keep a reference,
+// and null on other ranks. `live` says that standard output is a terminal.
 void AddSinks(RunFolder* folder, bool live, int rank, RunEvents& events);
 
 }  // namespace lockstep

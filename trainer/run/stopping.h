@@ -19,42 +19,44 @@
 
 namespace lockstep {
 
-// What a run is asked for, while it trains.
+// What the user, or a time limit, asks of a run while the run trains.
 enum class StopRequest {
   kNone,
-  kStop,       // to go on another time
-  kInterrupt,  // by its user, for good
+  kStop,       // stop now; a later run can continue
+  kInterrupt,  // stop now, because the user ended the run
 };
 
 class Stopping {
  public:
   struct Options {
     double end_by_s = std::numeric_limits<double>::infinity();  // on the clock of base/clock.h
-    int64_t state_bytes = 0;                                    // of a checkpoint
+    int64_t state_bytes = 0;                                    // the size of a checkpoint
     int64_t global_batch = 1;
     int64_t validation_samples = 0;
-    // In words, what its user has done that ends it; empty: nothing.
+    // Returns in words what the user has done to end the run; empty if the user has done nothing.
     std::function<std::string()> user_stops;
   };
 
   explicit Stopping(Options options) : options_(std::move(options)) {}
 
-  // What the run is to be asked for. To be called before each step, at `now` on the clock of base/clock.h.
-  // `steps_to_epoch_end`: how many steps from now the next evaluation is. `slowest_save_s`: of the checkpoints so far.
+  // Decides whether the run must stop. Call it before each step. `now` is the time on the clock of base/clock.h.
+  // `steps_to_epoch_end` is the number of steps until the next evaluation. `slowest_save_s` is the time that the
+  // slowest checkpoint so far took.
   StopRequest Asked(double now, int64_t steps_to_epoch_end, std::optional<double> slowest_save_s);
 
-  // An evaluation took so long.
+  // Call it after each evaluation, with the time that the evaluation took.
   void OnEvaluation(double seconds);
 
-  // In words, why the run is to stop; empty: it is not, as far as this rank knows.
+  // The reason why the run must stop, in words; empty if this rank knows of no reason.
   const std::string& why() const { return why_; }
 
  private:
   double SecondsToStop(int64_t steps_to_epoch_end, std::optional<double> slowest_save_s) const;
 
   Options options_;
-  int64_t steps_ = 0;          // begun so far
-  double second_step_at_ = 0;  // the first is slow
+  int64_t steps_ = 0;  // the number of steps that have begun
+  // When the second step began. The first step is slow and does not count.
+  double second_step_at_ = 0;
   double now_ = 0;
   double looked_at_ = -std::numeric_limits<double>::infinity();
   double slowest_evaluation_s_ = 0;

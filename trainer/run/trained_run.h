@@ -18,21 +18,22 @@ namespace lockstep {
 
 struct Extensions;  // trainer/run/extensions.h
 
-// Evaluates the weights of `run` (ckpt/weights.h) on `files`, or without any on the run's validation samples.
-// `samples` is their number. Every rank must call it. Throws Error.
+// Evaluates the weights of `run` (ckpt/weights.h) on `files`, or on the run's validation samples if there are no files.
+// Every rank must call it. Throws Error.
 struct RunEvaluation {
-  std::string weights;  // on rank 0: where they were
+  std::string weights;  // on rank 0: the path of the weights
   std::vector<Metric> metrics;
   int64_t samples = 0;
-  std::vector<std::string> bad_samples;  // why others stood for some of this rank's, a line each
+  // One line for each sample of this rank that was replaced, with the reason.
+  std::vector<std::string> bad_samples;
 };
 RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
                           const std::vector<std::string>& files, const Extensions& extensions,
                           const World& world);
 
-// Predicts the samples of `files`, whose labels may be left out, with the weights of `run`, and writes them
-// to `output` as CSV: the index and the columns of Predictions, labels as their names where they have some.
-// Returns their number. Every rank must call it. Throws Error.
+// Predicts the samples of `files`, whose labels may be missing, with the weights of `run`. Writes the predictions to
+// `output` as CSV: the index and the columns of Predictions, with the names of labels if they have names. Returns the
+// number of samples. Every rank must call it. Throws Error.
 int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Extensions& extensions, const World& world);

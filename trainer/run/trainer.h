@@ -35,44 +35,45 @@ namespace lockstep {
 struct Extensions;  // trainer/run/extensions.h
 
 struct TrainOptions {
-  std::string version;  // of the program, for the log
-  bool live = false;    // standard output is a terminal
-  bool fresh = false;   // a run that is in the folder is moved away
-  // The checkpoint to begin from where the run folder has none: RUN, its newest, or RUN@STEP; empty: none.
+  std::string version;  // the version of the program, for the log
+  bool live = false;    // whether standard output is a terminal
+  bool fresh = false;   // whether an existing run in the folder is moved to another name
+  // The checkpoint from which to begin if the run folder has none: RUN (its newest) or RUN@STEP; empty: none.
   std::string from;
-  // These two on the clock of base/clock.h: when the user's command began, and when it is to have ended.
+  // When the user's command began, and when it must have ended, on the clock of base/clock.h.
   double command_start_s = 0;
   double end_by_s = std::numeric_limits<double>::infinity();
-  int64_t restarts = 0;  // of the job so far, after failures
-  std::string job;       // its name, which no other has, if it has one: on rank 0
-  // This rank's; all ranks obey what one is asked for. Called in each step.
+  int64_t restarts = 0;  // how often the job was started again after failures
+  std::string job;  // on rank 0: the name of the job, which no other job has; empty: it has none
+  // Returns what this rank is asked to do. If one rank is asked, all ranks obey. It is called in each step.
   std::function<StopRequest()> asked_to_stop = [] { return StopRequest::kNone; };
-  // Says what went wrong on this rank alone and ends the process.
+  // Reports an error that only this rank has, and ends the process.
   std::function<void(const std::exception&)> leave;
 };
 
-// Trains `config` into its run folder, from the newest checkpoint there, if there is one, to its end or until a
-// rank is asked to stop: then the state is committed and what it was asked for is returned. Every rank must call
-// it, and gets the same. Throws Error.
+// Trains `config` in its run folder. Continues from the newest checkpoint there, if there is one. Trains to the end of
+// the run or until a rank is asked to stop. In that case the state is committed, and the function returns the request.
+// Every rank must call it, and every rank gets the same result. Throws Error.
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options);
 
 struct StepMeasurement {
-  std::vector<double> step_ms;  // of each timed step
+  std::vector<double> step_ms;  // the time of each timed step
   std::array<double, kPhases.size()> phase_ms{};
-  double first_step_s = 0;    // from the user's command to the end of the first step
-  int64_t peak_bytes = 0;     // of tensors on the device; 0 on the CPU
-  int64_t forward_flops = 0;  // of this rank's matrix products and convolutions in one step
+  double first_step_s = 0;  // from the user's command to the end of the first step
+  int64_t peak_bytes = 0;   // the maximum of the memory of tensors on the device; 0 on the CPU
+  // The operations of this rank's matrix products and convolutions in the forward of one step.
+  int64_t forward_flops = 0;
   int64_t parameters = 0;
-  double loss = 0;  // of the last step
+  double loss = 0;  // the loss of the last step
   config::Precision precision = config::FP32;
-  int accumulation = 1;  // the config's, or more where memory ran out
+  int accumulation = 1;  // the config's value, or more if memory ran out
   std::string why_no_graph;
 };
 
-// Makes `warmup` steps of `config`, at least one, and then `steps` that are timed, on data that lie
-// on the device, and keeps nothing. `trace`: file for a Chrome trace of some more steps on rank 0;
-// empty: none. Every rank must call it. Throws Error.
+// Makes `warmup` steps of `config`, at least one, and then `steps` steps that are timed. The data lie on the device,
+// and nothing is saved. `trace` is the file for a Chrome trace of some more steps on rank 0; empty: none. Every rank
+// must call it. Throws Error.
 StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
                              const World& world, int warmup, int steps, const std::string& trace,
                              const TrainOptions& options);

@@ -27,51 +27,52 @@ namespace lockstep {
 
 class Optimizer {
  public:
-  // Updates what this rank has to in each of the reducer's stages, which may be nothing where the job
-  // is sharded. The reducer's layout is settled; keeps no reference to it. `values`: what
-  // ops::DecideStep() decides. `scales_loss`: gradients come multiplied by the loss scale.
+  // `reducer` says which shards this rank updates in each stage; in a sharded job a stage may have none. SettleLayout()
+  // must have been called. The optimizer keeps no reference to `reducer`. `values` are the values that
+  // ops::DecideStep() computes. `scales_loss` says that gradients are multiplied by the loss scale.
   Optimizer(const config::Optimizer& config, const Reducer& reducer, const at::Tensor& values,
             bool scales_loss);
 
-  // Sets the fused kernels up, which also update the copies of their weights; other copies are forgotten. Once,
-  // before the first update.
+  // Sets up the fused kernels, which also update the rounded copies of the weights that they update. Copies of other
+  // weights are removed from `copies`. Call it once, before the first update.
   void WriteCopies(ops::WeightCopies& copies);
 
   void SetLearningRate(double lr);
 
-  // Updates the parameters of one stage from their gradients, and their averages; once a step for each,
-  // after DecideStep().
+  // Updates the parameters of one stage, and their averages, from their gradients. Call it once per step for each
+  // stage, after DecideStep().
   void Update(size_t stage);
 
-  // Exchanges the parameters with their averages (ema_decay). With `shard` they must be gathered after
-  // that.
+  // Exchanges the parameters with their averages (ema_decay). With `shard` the caller must then gather the parameters.
   void SwapAverages();
 
-  // What the next update depends on, without `values`: of each parameter, or this rank's part of it,
-  //   momentum.NAME                       SGD, LARS
-  //   exp_avg.NAME, exp_avg_sq.NAME       Adam, AdamW, LAMB: moments, under PyTorch's names
-  //   average.NAME                        with ema_decay
-  //   updates                             where gradients may be missing: of each parameter, their number
+  // Adds the state on which the next update depends, without `values`. There is one entry for each parameter, or for
+  // this rank's part of it:
+  //  momentum.NAME                       SGD, LARS
+  //  exp_avg.NAME, exp_avg_sq.NAME       Adam, AdamW, LAMB: moments, under PyTorch's names
+  //  average.NAME                        with ema_decay
+  //  updates                             if gradients may be missing: the number of updates of each parameter
   void AddTo(StateTree& state) const;
 
  private:
-  // Parameters with the same rules, as the fused kernels take them: lists of as many tensors each.
+  // Parameters with the same rules. Each list has one tensor for each parameter.
   struct Group {
     double weight_decay = 0;
     std::vector<Shard> shards;
-    bool adapts = true;  // LAMB, LARS: to the parameter's norm
-    bool fuses = false;  // on a GPU, of float32
-    // Of the one parameter, where its gradient may be missing: 0 if it is, and its number of updates.
+    bool adapts = true;  // LAMB, LARS: whether the update is scaled to the parameter's norm
+    bool fuses = false;  // whether fused kernels update it: on a GPU, float32
+    // If gradients may be missing, the group has one parameter. `used` is then 0 if its gradient is missing, and
+    // `count` is its number of updates.
     at::Tensor used;
     at::Tensor count;
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
     std::vector<at::Tensor> momentum;       // SGD, LARS
-    std::vector<at::Tensor> mean;           // Adam, AdamW, LAMB: of gradients
-    std::vector<at::Tensor> mean_square;    // likewise: of their squares
-    std::vector<at::Tensor> updates;        // Adam, AdamW: their number for each
+    std::vector<at::Tensor> mean;           // Adam, AdamW, LAMB: the mean of gradients
+    std::vector<at::Tensor> mean_square;    // Adam, AdamW, LAMB: the mean of their squares
+    std::vector<at::Tensor> updates;        // Adam, AdamW: the number of updates of each parameter
     std::vector<at::Tensor> averages;       // with ema_decay
-    std::optional<ops::FusedUpdate> fused;  // where it fuses, once copies are known
+    std::optional<ops::FusedUpdate> fused;  // set by WriteCopies() if `fuses`
   };
   using Stage = std::vector<Group>;
 
@@ -87,9 +88,9 @@ class Optimizer {
   bool scales_loss_;
   std::vector<Stage> stages_;
   double lr_on_device_ = -1;
-  at::Tensor lr_;                           // float32, 0-dimensional, as the next three
-  at::Tensor updates_, skip_, grad_scale_;  // of `values`
-  at::Tensor counts_;  // where gradients may be missing: as `updates` of AddTo()
+  at::Tensor lr_;                           // these four are float32 and 0-dimensional
+  at::Tensor updates_, skip_, grad_scale_;  // elements of `values`
+  at::Tensor counts_;  // the entry `updates` of AddTo(), if gradients may be missing
 };
 
 }  // namespace lockstep

@@ -13,15 +13,17 @@
 
 namespace lockstep {
 
-// The precision that `wanted` is on `device`. Throws Error (kUsage) for one that it has not.
+// Returns the precision that training uses on `device` if the config asks for `wanted`. For AUTO this is FP32 on a CPU,
+// BF16 on a GPU of compute capability 8.0 or higher, and FP16 on an older GPU. Throws Error (kUsage) if the device does
+// not support `wanted`.
 config::Precision PrecisionOn(at::Device device, config::Precision wanted);
 
-// Sets what LibTorch keeps for the whole process: rounding to tf32, and whether only algorithms that give
-// the same bits every time are used.
+// Sets two options of LibTorch that hold for the whole process: whether products may round their inputs to tf32, and
+// whether LibTorch uses only algorithms that give the same bits every time.
 void SetUpNumerics(config::Precision precision, bool deterministic);
 
-// While it lives, this thread's forward computes in `precision`. What autocast rounds of weights is rounded
-// once, until the outermost one ends.
+// While an Autocast object exists, this thread's forward computes in `precision`. Autocast rounds each weight once and
+// keeps the rounded weight until the outermost Autocast object is destroyed.
 class Autocast {
  public:
   Autocast(at::Device device, config::Precision precision);

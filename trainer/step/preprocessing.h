@@ -18,25 +18,27 @@ namespace lockstep {
 
 class Preprocessing {
  public:
-  // `precision` is one that the device has. Throws Error (kUsage) where data.mean, data.std or
-  // data.augment do not fit the channels.
+  // The device must support `precision`. Throws Error (kUsage) if data.mean, data.std or data.augment do not fit the
+  // number of channels.
   Preprocessing(const config::Data& config, const SampleSpec& spec, at::Device device,
                 config::Precision precision);
 
-  // The data set that a loader is to read in place of `dataset`, which it refers to; null: itself.
+  // Returns the data set that a loader must read instead of `dataset`, to which it keeps a reference. Returns null if
+  // the loader must read `dataset` itself.
   std::unique_ptr<const Dataset> InLoader(const Dataset& dataset) const;
 
-  // input: [count, spec.shape...] on the device, as the loader read it; draws: what it drew for each
-  // sample, if anything (DeviceBatch) -> numbers as Model::Forward takes them, or tokens as they are.
+  // Converts `input`, [count, spec.shape...] on the device, as the loader read it. `draws` are the random numbers that
+  // the loader drew for each sample, if it drew any (DeviceBatch). Returns numbers as Model::Forward takes them; tokens
+  // do not change.
   at::Tensor operator()(const at::Tensor& input, const at::Tensor& draws = {}) const;
 
  private:
-  at::Tensor scale_;  // float32 [channels]; undefined where inputs are numbers
+  at::Tensor scale_;  // float32 [channels]; undefined if the inputs are not pixels
   at::Tensor shift_;
-  at::ScalarType dtype_ = at::kFloat;  // that pixels become
+  at::ScalarType dtype_ = at::kFloat;  // the type to which pixels are converted
 };
 
-// What is drawn for each training sample.
+// Returns which random numbers are drawn for each training sample.
 AugmentOptions AugmentOptionsFor(const config::Config& config);
 
 }  // namespace lockstep

@@ -9,22 +9,22 @@
 
 namespace lockstep {
 
-// The rate of optimizer step `step`, counted from 0, of a run of `total_steps`, as a share of the peak.
-// Warm-up: (step + 1) / warmup_steps. After it, with t counted from its end to T = total_steps -
-// warmup_steps and f = final_fraction:
-//   CONSTANT, PLATEAU  1
-//   COSINE     f + (1 - f) (1 + cos(pi t / T)) / 2 (torch.optim.lr_scheduler.CosineAnnealingLR;
-//              Loshchilov and Hutter, ICLR 2017)
-//   LINEAR     1 + (f - 1) t / T (LinearLR)
-//   STEP       factor ^ floor(t / every_steps) (StepLR)
-//   ONE_CYCLE  OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25, ending at f: in
-//              its warm-up, too, a cosine
+// Returns the learning rate of optimizer step `step`, counted from 0, in a run of `total_steps`, as a fraction of the
+// peak. During warm-up it is (step + 1) / warmup_steps. After warm-up, t is the number of steps since the end of
+// warm-up, T = total_steps - warmup_steps, and f = final_fraction:
+//  CONSTANT, PLATEAU  1
+//  COSINE     f + (1 - f) (1 + cos(pi t / T)) / 2 (torch.optim.lr_scheduler.CosineAnnealingLR;
+//             Loshchilov and Hutter, ICLR 2017)
+//  LINEAR     1 + (f - 1) t / T (LinearLR)
+//  STEP       factor ^ floor(t / every_steps) (StepLR)
+//  ONE_CYCLE  OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25, which ends at f; its
+//             warm-up is a cosine, too
 double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t total_steps);
 
-// optimizer.lr as optimizer.lr_scaling has it for this global batch.
+// Returns optimizer.lr after optimizer.lr_scaling has scaled it for the global batch.
 double PeakLearningRate(const config::Config& config);
 
-// PLATEAU: what the rate is multiplied by, from the validation losses seen so far
+// Computes the factor of the learning rate for PLATEAU from the validation losses so far
 // (torch.optim.lr_scheduler.ReduceLROnPlateau with threshold 1e-4, relative, and no cooldown).
 class Plateau {
  public:

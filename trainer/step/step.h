@@ -53,15 +53,16 @@
 
 namespace lockstep {
 
-// Where a step gets its micro-batches from: DeviceFeed, mostly.
+// The source of a step's micro-batches, usually a DeviceFeed.
 struct MicroBatches {
   std::function<DeviceBatch()> next;
   std::function<void()> prefetch;
 };
 
-// What a rank asks all for.
+// What one rank asks all ranks to do.
 struct Requests {
-  int64_t saves = 0;  // checkpoints so far, counted by rank 0; the others leave it
+  // How many checkpoints were asked for so far; only rank 0 counts them, on other ranks it is 0.
+  int64_t saves = 0;
   bool stop = false;
   bool interrupt = false;
 
@@ -70,57 +71,59 @@ struct Requests {
 
 class Step {
  public:
-  // `config`, `model`, `preprocessing` and `world` must outlive it. Every rank must call it.
+  // `config`, `model`, `preprocessing` and `world` must outlive the Step. Every rank must call it.
   Step(const config::Config& config, Model& model, const Preprocessing& preprocessing,
        const SampleSpec& spec, int64_t max_micro_batch, const World& world);
 
-  // Runs the next step. False: there was not enough memory for it, and nothing has changed; whoever calls
-  // gives it smaller micro-batches then (SetMicroBatches). Every rank must call it, and gets the same.
-  // Throws Error.
+  // Runs the next step. Returns false if there was not enough memory for the step; nothing has then changed, and the
+  // caller can set smaller micro-batches (SetMicroBatches) and call Run() again. Every rank must call it, and every
+  // rank gets the same result. Throws Error.
   bool Run(double lr, const MicroBatches& batches);
 
-  // From the next step on this rank asks for that: figures() says what all of them do, the same on all.
+  // From the next step on this rank asks for `requests`. figures() holds the sums of all ranks' requests, which are the
+  // same on every rank.
   void Ask(const Requests& requests);
 
-  // From now on a step is `accumulation` micro-batches of at most `max_micro_batch` samples.
+  // From now on a step has `accumulation` micro-batches of at most `max_micro_batch` samples.
   void SetMicroBatches(int accumulation, int64_t max_micro_batch);
 
-  // Goes on from the parameters and buffers that the model has now, instead of beginning: Run() has not been
-  // called. `order`: the buckets' of the job before. Every rank must call it. Throws Error.
+  // Continues from the parameters and buffers that the model has now. Call it before the first Run(). `order` is the
+  // order of the buckets in the job that saved the state. Every rank must call it. Throws Error.
   void Resume(const std::vector<int64_t>& order);
 
-  // What the next step depends on, without parameters and buffers: the optimizer's part and one of this
-  // class's own. Once a step has run or Resume() was called.
+  // Adds the state on which the next step depends, except parameters and buffers: the optimizer's state and the state
+  // of this class. Call it only after a Run() or Resume().
   void AddTo(StateTree& state);
-  // What was restored is made to fit this job's precision and rules. Once AddTo()'s were.
+  // Adapts the restored state to the precision and the rules of this job. Call it after the entries of AddTo() were
+  // restored.
   void AfterRestore();
-  // In it: the order that Resume() takes.
+  // The name of the entry of AddTo() that holds the order for Resume().
   static constexpr const char* kBucketOrder = "step.bucket_order";
 
-  // float64 [ops::kStepFigures] on the device: of the last step.
+  // The figures of the last step: float64 [ops::kStepFigures] on the device.
   const at::Tensor& figures() const { return figures_; }
 
-  // Parameters that are trained, each once, and buffers.
+  // The parameters that are trained, each once, and the buffers.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
 
-  // Makes this step's and every rank's parameters whole (sharded updates are exchanged while the next
-  // step begins).
+  // Waits until this rank has all parameters whole. (The ranks exchange sharded updates while the next step begins.)
   void WaitForParameters() { reducer_->WaitForParameters(); }
 
-  // With ema_decay: exchanges parameters and their averages, on every rank.
+  // With ema_decay, exchanges the parameters and their averages. Every rank must call it.
   void SwapAverages();
 
-  // Why steps run eagerly although a graph was asked for; empty: they do not.
+  // The reason why steps run eagerly although the config asks for a graph; empty if there is none.
   const std::string& why_no_graph() const { return why_no_graph_; }
 
-  // From now on steps are timed with `clock`; null: not.
+  // From now on measures the phases of each step with `clock`; null: does not measure them.
   void SetClock(StepClock* clock) { clock_ = clock; }
 
-  // Seconds that this thread has scaled and augmented samples so far; 0 on a GPU, which does so itself.
+  // Returns the seconds for which this thread has scaled and augmented samples so far. It is 0 on a GPU, where the GPU
+  // does so.
   double preprocessing_s() const { return preprocessing_s_; }
 
-  // Of the last step that ran eagerly.
+  // The peak memory of the last step that ran eagerly.
   const PeakMemory& peak_memory() const { return peak_memory_; }
 
  private:
@@ -167,22 +170,22 @@ class Step {
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
   std::optional<Reducer> reducer_;
-  std::optional<Optimizer> optimizer_;  // from the first step's gradients on
-  ops::WeightCopies copies_;            // of those that the first step rounds
+  std::optional<Optimizer> optimizer_;  // set after the first backward, or by Resume()
+  ops::WeightCopies copies_;            // copies of the weights that the first step rounds
   at::Tensor values_;                   // float32 [ops::kStepValues]
   at::Tensor figures_;
-  at::Tensor requests_;  // float32 [ops::kStepSums]: asked_, without a loss
+  at::Tensor requests_;  // float32 [ops::kStepSums]: the values of asked_; the loss is 0
   Requests asked_;
   at::Tensor share_;  // float32: 1 / targets of the global batch
   int64_t share_of_ = 0;
 
-  bool agreed_ = false;  // on errors, in the first step
+  bool agreed_ = false;  // whether the ranks have agreed on errors, in the first step
   int64_t scales_loss_;  // rules_.scales_loss, or the saved job's
 
   std::optional<StepGraphs> graphs_;
   std::string why_no_graph_;
-  std::vector<int64_t> seen_keys_;  // that ran eagerly, and may be captured
-  // A graph's micro-batches.
+  std::vector<int64_t> seen_keys_;  // batch shapes that ran eagerly, so they may be captured
+  // The memory of one of the micro-batches that graphs read.
   struct Slot {
     at::Tensor input;
     at::Tensor target;

@@ -29,17 +29,17 @@ class StepGraphs {
  public:
   static constexpr size_t kMost = 8;
 
-  // `communicator`: of the collectives that are captured.
+  // `communicator` runs the collectives that the graphs capture.
   StepGraphs(at::Device device, Communicator& communicator);
   ~StepGraphs();
 
   bool Has(int64_t key) const;
 
-  // Captures what `step` queues on the current stream, which is not the default one. `step` must have
-  // run before, so that all that it needs is set up.
+  // Captures the work that `step` enqueues on the current stream, which must not be the default stream. `step` must
+  // have run before, so that everything that it needs is set up.
   void Capture(int64_t key, const std::function<void()>& step);
 
-  // Queues the graph of `key`, which is there.
+  // Enqueues the graph of `key`. Has(key) must be true.
   void Replay(int64_t key);
 
  private:
@@ -48,7 +48,7 @@ class StepGraphs {
   at::Device device_;
   Communicator& communicator_;
   Label label_;
-  std::list<std::unique_ptr<Graph>> graphs_;  // the last used first
+  std::list<std::unique_ptr<Graph>> graphs_;  // the graph that was used last is first
 };
 
 }  // namespace lockstep

@@ -9,13 +9,14 @@
 namespace lockstep {
 
 struct World {
-  at::Device device;                 // what this rank computes on
-  Communicator& communicator;        // for tensors of `device`
-  Communicator& host;                // for CPU tensors; the same one where `device` is the CPU
-  int cores = 1;                     // that this rank's threads have to themselves
-  int local_rank = 0;                // among the ranks on this machine
-  int local_ranks = 1;
-  FlightRecorder* flight = nullptr;  // these two: null for a rank that is alone
+  at::Device device;           // the device on which this rank computes
+  Communicator& communicator;  // carries tensors of `device`
+  // Carries CPU tensors; the same object as `communicator` if `device` is the CPU.
+  Communicator& host;
+  int cores = 1;                     // how many cores this rank's threads have for themselves
+  int local_rank = 0;                // this rank's number among the ranks of its machine
+  int local_ranks = 1;               // how many ranks its machine has
+  FlightRecorder* flight = nullptr;  // flight and watchdog are null for a rank that is alone
   Watchdog* watchdog = nullptr;
 
   int rank() const { return host.rank(); }

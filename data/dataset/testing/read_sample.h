@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// The numbers of sample `index`, and its label.
+// Returns the numbers of sample `index`, and writes its label to `label`.
 inline std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t* label) {
   std::vector<float> input(dataset.spec().bytes() / sizeof(float));
   dataset.Read(index, 0, reinterpret_cast<std::byte*>(input.data()),
@@ -17,7 +17,7 @@ inline std::vector<float> InputOf(const Dataset& dataset, int64_t index, int64_t
   return input;
 }
 
-// Writes the bytes of sample `index` to `image`; returns its label.
+// Writes the bytes of sample `index` to `image`, and returns its label.
 inline int64_t ReadImage(const Dataset& dataset, int64_t index, std::vector<std::byte>& image) {
   int64_t label = -2;
   dataset.Read(index, 0, image.data(), reinterpret_cast<std::byte*>(&label));

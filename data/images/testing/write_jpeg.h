@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// The value of one channel of the pixel in column x and row y. Called row by row, channel by channel.
+// Returns the value of one channel of the pixel in column x and row y. It is called row by row, channel by channel.
 using PixelSource = std::function<uint8_t(int64_t x, int64_t y, int channel)>;
 
 std::string WriteJpeg(const JpegKind& kind, int64_t width, int64_t height,

@@ -8,13 +8,13 @@
 namespace lockstep {
 
 struct TinyVocabulary {
-  // Each merge is of two texts that are bytes or results of merges before it; its number is its rank. A
-  // text that two merges give has one token.
+  // Each merge joins two texts that are single bytes or results of earlier merges. The merge's index is its rank. If
+  // two merges give the same text, it has one token.
   explicit TinyVocabulary(const std::vector<std::pair<std::string, std::string>>& merges);
 
   std::string json;
   std::string merges;
-  std::vector<std::string> texts;  // of each token, in bytes; that of <|endoftext|> is 256
+  std::vector<std::string> texts;  // the bytes of each token; token 256 is <|endoftext|>
 };
 
 }  // namespace lockstep

@@ -11,26 +11,27 @@
 
 namespace lockstep {
 
-// Where each field's value was written, by the field's dotted name: "path:line:column", or the --set that gave it.
+// Says where each field's value comes from: "path:line:column", or the --set that gave it. The key is the field's name
+// with dots, such as "data.csv".
 using Origins = std::map<std::string, std::string>;
 
 class FieldCheck {
  public:
   using Texts = google::protobuf::RepeatedPtrField<std::string>;
 
-  // Keeps references to all three. `path`: the config's file.
+  // Keeps references to all three arguments. `path` is the path of the config file.
   FieldCheck(const config::Config& config, const std::string& path, const Origins& origins)
       : config_(config), path_(path), origins_(origins) {}
 
   const config::Config& config() const { return config_; }
 
-  // Whether the user gave field `name`: "data.csv", say.
+  // Returns whether the user gave the field `name`, such as "data.csv".
   bool IsSet(const std::string& name) const { return origins_.contains(name); }
 
-  // Throws Error (kUsage): where field `name` was written, its name, and `what`.
+  // Throws Error (kUsage) that says where the field `name` was written, its name, and `what`.
   [[noreturn]] void Fail(const std::string& name, const std::string& what) const;
 
-  // Fails where two of the texts of field `name` are the same.
+  // Fails if two of the texts of field `name` are the same.
   void RequireDistinct(const std::string& name, const Texts& texts) const;
 
  private:

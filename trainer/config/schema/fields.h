@@ -18,17 +18,17 @@ std::vector<std::string> NamesOf(
     const std::vector<const google::protobuf::FieldDescriptor*>& fields);
 std::vector<std::string> NamesOf(const google::protobuf::EnumDescriptor& values);
 
-// Whether the field is a message of its own, not a list of them.
+// Returns whether the field is a single message and not a list of messages.
 bool IsNested(const google::protobuf::FieldDescriptor& field);
 
-// The texts of a repeated string field.
+// Returns the texts of a repeated string field.
 std::vector<std::string> ListOf(const google::protobuf::RepeatedPtrField<std::string>& texts);
 
-// The values of a string field, one or many.
+// Returns the values of a string field, which may be repeated.
 std::vector<std::string> StringsOf(const google::protobuf::Message& message,
                                    const google::protobuf::FieldDescriptor& field);
 
-// The values of a number field, one or many. Throws BugError where the field is no number.
+// Returns the values of a number field, which may be repeated. Throws BugError if the field is not a number.
 std::vector<double> NumbersOf(const google::protobuf::Message& message,
                               const google::protobuf::FieldDescriptor& field);
 

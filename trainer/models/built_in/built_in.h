@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-// "mlp", "convnet", "lstm", "resnet", "vit", "gpt2" and "torchscript", as trainer/config/schema/model.proto describes them.
+// Returns the models "mlp", "convnet", "lstm", "resnet", "vit", "gpt2" and "torchscript", which
+// trainer/config/schema/model.proto describes.
 Models BuiltInModels();
 
 }  // namespace lockstep

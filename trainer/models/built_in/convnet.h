@@ -17,8 +17,8 @@ namespace lockstep {
 
 class ConvNet : public Model {
  public:
-  // Inputs of one dimension are taken as one square channel where their number is a square. Throws
-  // Error (kUsage) for inputs that are no images or too small for the pooling.
+  // An input of one dimension counts as a square image with one channel, if its number of elements is a square. Throws
+  // Error (kUsage) if the inputs are not images or are too small for the pooling.
   explicit ConvNet(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;

@@ -16,14 +16,14 @@ namespace lockstep {
 
 class Gpt2 : public Model {
  public:
-  // Throws Error (kUsage) for inputs that are no tokens, or a width that the heads do not divide.
+  // Throws Error (kUsage) if the inputs are not tokens, or if the number of heads does not divide the width.
   explicit Gpt2(const ModelSpec& spec);
 
-  // input: int64 [count, tokens] -> [count, tokens, padded classes]
+  // Converts `input`, int64 [count, tokens], to [count, tokens, padded classes].
   at::Tensor Forward(const at::Tensor& input) override;
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
   std::vector<NamedTensor> State() const override;
-  // Takes Hugging Face's files, of GPT2LMHeadModel or of GPT2Model.
+  // Accepts files of Hugging Face's GPT2LMHeadModel and GPT2Model.
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:
@@ -31,7 +31,7 @@ class Gpt2 : public Model {
   int64_t heads_;
   int64_t vocabulary_;
   double dropout_;
-  at::Tensor wte_;  // [padded vocabulary, width], padded for the matrix units
+  at::Tensor wte_;  // [padded vocabulary, width]; the padding makes the size fit the tensor cores
   at::Tensor wpe_;  // [tokens, width]
   std::vector<TransformerBlock> blocks_;
   Affine ln_f_;

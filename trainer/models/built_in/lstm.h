@@ -18,7 +18,7 @@ namespace lockstep {
 
 class Lstm : public Model {
  public:
-  // Throws Error (kUsage) for inputs that cannot be cut into time steps.
+  // Throws Error (kUsage) if the inputs cannot be divided into time steps.
   explicit Lstm(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;

@@ -28,7 +28,7 @@ class Mlp : public Model {
   struct Layer {
     at::Tensor weight;                // [outputs, inputs]
     at::Tensor bias;                  // [outputs]
-    std::shared_ptr<BatchNorm> norm;  // null: none
+    std::shared_ptr<BatchNorm> norm;  // null: the layer has no norm
   };
   std::vector<Layer> layers_;
   double dropout_;

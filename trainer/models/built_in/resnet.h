@@ -16,21 +16,21 @@ namespace lockstep {
 
 class ResNet : public Model {
  public:
-  // Throws Error (kUsage) for an unknown depth or inputs that are no images.
+  // Throws Error (kUsage) if the depth is unknown or the inputs are not images.
   explicit ResNet(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
 
-  // On a GPU weights lie channels last, too.
+  // On a GPU the weights also get the channels-last memory format.
   using Model::to;
   void to(at::Device device, bool non_blocking = false) override;
   std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
 
-  // Takes torchvision's older files, which have no num_batches_tracked.
+  // Accepts older files of torchvision, which have no num_batches_tracked.
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:
-  // y = activation(norm(convolution(x)) + residual); the convolution has no bias.
+  // Computes y = activation(norm(convolution(x)) + residual). The convolution has no bias.
   struct Unit {
     at::Tensor weight;
     std::shared_ptr<BatchNorm> norm;
@@ -39,17 +39,18 @@ class ResNet : public Model {
     at::Tensor operator()(const at::Tensor& x, ops::Activation activation,
                           const at::Tensor& residual = {}) const;
 
-    // convolution(x)
+    // Returns convolution(x).
     at::Tensor Convolve(const at::Tensor& x) const;
 
-    // What follows `x`, with ReLU, and x for the way around it.
+    // Returns relu(norm(convolution(x))), and x for the shortcut around the block.
     ops::Fork Fork(const at::Tensor& x) const;
   };
 
-  // y = relu(units(x) + downsample(x)), with ReLU between the units; no downsample: x itself.
+  // Computes y = relu(units(x) + downsample(x)), with ReLU between the units. If there is no downsample, x itself is
+  // added.
   struct Block {
     std::vector<Unit> units;
-    std::vector<Unit> downsample;  // one or none
+    std::vector<Unit> downsample;  // at most one unit
 
     at::Tensor operator()(const at::Tensor& x) const;
   };

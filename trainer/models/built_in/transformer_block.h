@@ -22,7 +22,7 @@ class Module;
 
 namespace lockstep {
 
-// Of a linear layer or a norm, float32.
+// The float32 parameters of a linear layer or a norm.
 struct Affine {
   at::Tensor weight;
   at::Tensor bias;
@@ -34,31 +34,32 @@ struct TransformerBlock {
 
 struct TransformerOptions {
   int64_t heads = 1;
-  ops::WeightLayout layout = ops::WeightLayout::kInputsOutputs;  // of the linear layers
+  // The layout of the linear layers' weights.
+  ops::WeightLayout layout = ops::WeightLayout::kInputsOutputs;
   bool causal = false;
   ops::Activation activation = ops::Activation::kGelu;
-  double epsilon = 1e-5;  // of the norms
-  // Shares that are dropped; 0 where the model is not training.
+  double epsilon = 1e-5;  // the epsilon of the norms
+  // The probabilities of dropout; 0 if the model is not training.
   double attention_dropout = 0;
   double hidden_dropout = 0;
   double branch_dropout = 0;
 };
 
-// What runs between blocks: {x}, {x, branch} or {x, branch, bias}, whose sum is the stream. x, branch:
-// [count, tokens, width] in float32 or 16 bits; bias: float32 [width].
+// The stream that one block passes to the next: {x}, {x, branch} or {x, branch, bias}. Its value is the sum of these
+// tensors. x and branch are [count, tokens, width] in float32 or 16 bits, and bias is float32 [width].
 using Stream = std::vector<at::Tensor>;
 
-// -> {x, branch}, or {x, branch, bias}.
+// Applies the block to `stream`, and returns {x, branch} or {x, branch, bias}.
 Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options,
                 const Stream& stream);
 
-// LayerNorm of the stream's sum.
+// Returns LayerNorm of the sum of the stream's tensors.
 at::Tensor NormalOf(const Stream& stream, const Affine& norm, double epsilon);
 
-// An empty module of `parent`'s, for what is called `name`.something.
+// Adds an empty submodule `name` to `parent`, so that its parameters are called `name`.something.
 std::shared_ptr<torch::nn::Module> AddChild(torch::nn::Module& parent, const std::string& name);
 
-// A norm of `parent`'s as it starts: ones and zeros [width].
+// Adds a norm `name` to `parent`, with its initial values: weight is ones [width], bias is zeros [width].
 Affine AddNorm(torch::nn::Module& parent, const std::string& name, int64_t width);
 
 }  // namespace lockstep

@@ -14,14 +14,14 @@ namespace lockstep {
 
 class Vit : public Model {
  public:
-  // Throws Error (kUsage) for inputs that are no square images of whole patches, or a width that
-  // the heads do not divide.
+  // Throws Error (kUsage) if the inputs are not square images that consist of whole patches, or if the number of heads
+  // does not divide the width.
   explicit Vit(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;
   std::vector<std::string> HeadPrefixes() const override { return {"heads."}; }
 
-  // Takes torchvision's older files, which name an MLP's layers linear_1 and linear_2.
+  // Accepts older files of torchvision, which name the layers of an MLP linear_1 and linear_2.
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:

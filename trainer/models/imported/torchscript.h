@@ -24,7 +24,7 @@ namespace lockstep {
 
 class TorchScript : public Model {
  public:
-  // Throws Error (kUsage) for a file that cannot be loaded, or a script that cannot learn.
+  // Throws Error (kUsage) if the file cannot be loaded or the script cannot be trained.
   explicit TorchScript(const ModelSpec& spec);
 
   at::Tensor Forward(const at::Tensor& input) override;

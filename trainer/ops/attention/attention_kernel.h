@@ -13,21 +13,21 @@ struct AttentionShape {
   int64_t count;
   int64_t tokens;
   int64_t heads;
-  int64_t size;  // of a head
+  int64_t size;  // the size of a head
 
   auto operator<=>(const AttentionShape&) const = default;
 };
 
-// [count, heads, tokens, size] of 16-bit values, those of a head side by side.
+// A tensor [count, heads, tokens, size] of 16-bit values. The values of a head of one token lie side by side.
 struct HeadsView {
   const void* data;
-  int64_t count_stride;  // in values, as are the others
+  int64_t count_stride;  // all strides are counted in values
   int64_t head_stride;
   int64_t token_stride;
 };
 
-// Enqueues out[c, t, p, h, :] = parts[p][c, h, t, :]; out: [count, tokens, 3, heads, size],
-// contiguous. All pointers are the device's.
+// Enqueues the kernel that copies out[c, t, p, h, :] = parts[p][c, h, t, :]. `out` is [count, tokens, 3, heads, size],
+// contiguous. All pointers point to device memory.
 void LaunchPackHeads(const std::array<HeadsView, 3>& parts, void* out, const AttentionShape& shape,
                      cudaStream_t stream);
 

@@ -22,24 +22,24 @@ namespace lockstep::ops {
 struct PackedAttention {
   AttentionShape shape;
   bool causal = false;
-  bool deterministic = false;  // the backward gives the same bits each time
+  bool deterministic = false;  // whether backward must give the same bits each time
 
   auto operator<=>(const PackedAttention&) const = default;
 };
 
-// Whether cuDNN can do both directions for qkv's type and GPU. qkv: [count, tokens, 3 heads size], contiguous,
-// in 16 bits, as d_qkv below.
+// Returns whether cuDNN can compute forward and backward for qkv's type and GPU. `qkv`, and d_qkv below, are [count,
+// tokens, 3 heads size], contiguous, in 16 bits.
 bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention);
 
-// What at::RecordFunction calls the forward; its inputs are qkv, heads and causal.
+// The name of forward for at::RecordFunction. The inputs of this event are qkv, heads and causal.
 inline constexpr char kPackedAttentionEvent[] = "lockstep::attention";
 
-// -> [count, tokens, heads, size], contiguous. log_sums: where it is defined, float32 [count, heads, tokens],
-// gets the logarithms of the softmax's sums, for backward.
+// Computes forward, and returns [count, tokens, heads, size], contiguous. If `log_sums` is defined, float32 [count,
+// heads, tokens], it gets the logarithms of the softmax's sums, which backward needs.
 at::Tensor RunPackedAttention(const at::Tensor& qkv, const at::Tensor& log_sums,
                               const PackedAttention& attention);
 
-// -> d_qkv. out and log_sums: of the forward; d_out: as out.
+// Computes backward, and returns d_qkv. `out` and `log_sums` are those of forward, and `d_out` has the shape of `out`.
 at::Tensor RunPackedAttentionBackward(const at::Tensor& qkv, const at::Tensor& out,
                                       const at::Tensor& d_out, const at::Tensor& log_sums,
                                       const PackedAttention& attention);

@@ -18,12 +18,12 @@
 
 namespace lockstep::ops {
 
-// Where tensors are, by their ids in the graph.
+// The addresses of the tensors, by their ids in the graph.
 using CudnnPointers = std::unordered_map<int64_t, void*>;
 
 class CudnnGraph {
  public:
-  // Of tensors of this type, with arithmetic in float32.
+  // A graph for tensors of this type, with float32 arithmetic.
   explicit CudnnGraph(FloatType type) {
     using cudnn_frontend::DataType_t;
     graph_.set_io_data_type(type == FloatType::kFloat16 ? DataType_t::HALF : DataType_t::BFLOAT16)
@@ -31,23 +31,24 @@ class CudnnGraph {
         .set_compute_data_type(DataType_t::FLOAT);
   }
 
-  // To be described, and built, before it runs.
+  // The caller must describe the operations in this graph and build it before Run().
   cudnn_frontend::graph::Graph& graph() { return graph_; }
 
-  // Asks, once it is built, what memory it takes; false: cuDNN does not say.
+  // Asks cuDNN how much workspace the graph needs. Call it when the graph is built. Returns false if cuDNN does not
+  // say.
   bool FindWorkspace() { return graph_.get_workspace_size(workspace_bytes_).is_good(); }
   int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // On the current stream; `workspace`: workspace_bytes().
+  // Runs the graph on the current stream. `workspace` must have workspace_bytes() bytes.
   cudnn_frontend::error_t Run(CudnnPointers& pointers, void* workspace) {
-    // The thread's own; it comes with the current stream.
+    // This handle belongs to this thread and uses the current stream.
     const cudnnHandle_t handle = at::native::getCudnnHandle();
-    // Not all of cuDNN's engines let several threads run one plan at a time.
+    // Not all of cuDNN's engines allow several threads to run one plan at the same time.
     const std::lock_guard lock(mutex_);
     return graph_.execute(handle, pointers, workspace);
   }
 
-  // Likewise, with a workspace of its own.
+  // Does the same, and allocates the workspace itself.
   cudnn_frontend::error_t Run(CudnnPointers& pointers) {
     c10::DataPtr workspace;
     if (workspace_bytes_ > 0) {

@@ -12,7 +12,7 @@
 
 namespace lockstep::ops {
 
-// Whether the kernels know it.
+// Returns whether the kernels support this type.
 inline bool IsFloatType(at::ScalarType type) {
   return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
 }
@@ -21,18 +21,18 @@ inline bool Is16Bit(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 
-// Whether it is float32 [size] on like's device, such as a bias; contiguous or not.
+// Returns whether `tensor` (such as a bias) is float32 [size] on like's device. It need not be contiguous.
 inline bool IsFloatVector(const at::Tensor& tensor, int64_t size, const at::Tensor& like) {
   return tensor.scalar_type() == at::kFloat && tensor.device() == like.device() &&
          tensor.dim() == 1 && tensor.size(0) == size;
 }
 
-// Whether nobody else has it, so that it may be written to.
+// Returns whether nobody else has a reference to the tensor or its storage, so that it may be overwritten.
 inline bool IsOwn(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }
 
-// Throws c10::Error unless both are as pixels [count, channels, ...] need them.
+// Throws c10::Error unless `scale` and `shift` fit pixels [count, channels, ...].
 inline void CheckScaleAndShift(const at::Tensor& pixels, const at::Tensor& scale,
                                const at::Tensor& shift) {
   TORCH_CHECK(
@@ -40,7 +40,7 @@ inline void CheckScaleAndShift(const at::Tensor& pixels, const at::Tensor& scale
       "pixels: scale and shift are float32 [channels] on the pixels' device");
 }
 
-// Of one that they know; throws c10::Error of any other.
+// Returns the FloatType of a type that the kernels support. Throws c10::Error for any other type.
 inline FloatType TypeOf(at::ScalarType type) {
   switch (type) {
     case at::kHalf:
@@ -59,7 +59,7 @@ inline cudaStream_t StreamOf(const at::Tensor& tensor) {
   return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
 }
 
-// [..., width], of which there is a column, as one matrix.
+// Returns the shape of `tensor`, [..., width] with width at least 1, as one matrix.
 inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
   const auto* device = at::cuda::getDeviceProperties(tensor.device().index());
   const int64_t width = tensor.size(-1);
@@ -68,12 +68,12 @@ inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
           .multiprocessors = device->multiProcessorCount};
 }
 
-// Whether kernels may load 16 bytes at once, as ours and cuDNN's do.
+// Returns whether kernels may load 16 bytes of the tensor at once, as Lockstep's and cuDNN's kernels do.
 inline bool IsAligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
 }
 
-// The same values where they may.
+// Returns a tensor with the same values from which kernels may load 16 bytes at once.
 inline at::Tensor Aligned(const at::Tensor& tensor) {
   return !tensor.is_cuda() || IsAligned(tensor) ? tensor : tensor.clone();
 }

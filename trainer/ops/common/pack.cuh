@@ -11,7 +11,7 @@
 
 namespace lockstep::ops {
 
-// As many values as one load of 16 bytes holds, unless told otherwise.
+// The values of one load: as many as fit in 16 bytes, unless kCount says otherwise.
 template <typename T, int kCount = 16 / sizeof(T)>
 struct alignas(kCount * sizeof(T)) Pack {
   static constexpr int kSize = kCount;
@@ -37,17 +37,18 @@ __device__ inline __nv_bfloat16 FromFloat(float x) {
   return __float2bfloat16(x);
 }
 
-// For packs of so many bytes; null is, too.
+// Returns whether a pointer is aligned to packs of `bytes` bytes. A null pointer counts as aligned.
 __host__ __device__ inline bool IsAligned(const void* pointer, size_t bytes = 16) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
-// The values of two bf16 in a word, of which the compiler would take the upper one in two steps.
+// Converts the two bf16 values in a word. The compiler's own code would need two instructions for the upper one.
 __device__ inline float2 BFloat16Pair(unsigned word) {
   return {__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000U)};
 }
 
-// A pack in registers, as words: the compiler would give each 16-bit value a register of its own.
+// Loads a pack into registers as words. If it were loaded as 16-bit values, the compiler would use a register for each
+// of them.
 __device__ inline uint4 Load(const void* row, int64_t pack) {
   return static_cast<const uint4*>(row)[pack];
 }
@@ -62,7 +63,7 @@ __device__ void Store(void* row, int64_t pack, const Pack<T>& values) {
   static_cast<uint4*>(row)[pack] = __builtin_bit_cast(uint4, values);
 }
 
-// The float32 values that belong to a pack's columns.
+// Loads the float32 values that belong to the columns of a pack.
 template <int kSize>
 __device__ void LoadWeights(const float* weights, int64_t pack, float (&values)[kSize]) {
 #pragma unroll
@@ -73,7 +74,7 @@ __device__ void LoadWeights(const float* weights, int64_t pack, float (&values)[
   }
 }
 
-// Calls launch with a value of the type that is meant.
+// Calls launch() with a value of the C++ type that belongs to `type`.
 template <typename Launch>
 auto WithType(FloatType type, const Launch& launch) {
   switch (type) {

@@ -11,16 +11,17 @@
 
 namespace lockstep::ops {
 
-constexpr int kPartialColumns = 32;  // of a block
-constexpr int kPartialSlices = 32;   // a warp each
+constexpr int kPartialColumns = 32;  // the number of columns of a block
+constexpr int kPartialSlices = 32;   // the number of slices of rows; each belongs to one warp
 
-// Puts a column's sum where it is to go.
+// Writes a column's sum to `to`, or adds it.
 __device__ inline void Give(const SumsTo& to, int64_t column, float sum) {
   if (to.sums != nullptr) to.sums[column] = to.adds ? to.sums[column] + sum : sum;
 }
 
-// sum over r of from[r * stride]: for the first warp, a column each. A warp adds up every 32nd row, the first
-// what all have. Every thread of the block must call it, one without a column with no rows.
+// Returns the sum over r of from[r * stride] in the threads of the first warp, one column in each thread. Each warp
+// adds up every 32nd row, and the first warp adds up the warps' sums. Every thread of the block must call it; a thread
+// without a column passes 0 rows.
 __device__ inline float SumOfRows(const float* from, int64_t rows, int64_t stride) {
   __shared__ float slices[kPartialSlices][kPartialColumns];
   float sum = 0;
@@ -39,7 +40,8 @@ struct PartialSumParts {
   SumsTo to[kParts];
 };
 
-// parts[p][c] = sum over r of partials[r, p, c], of parts of `width` columns each; `stride`: from row to row.
+// Computes parts[p][c] = the sum over r of partials[r, p, c], where each part has `width` columns. `stride` is the
+// distance between two rows.
 template <int kParts>
 __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
     SumPartials(const float* partials, PartialSumParts<kParts> parts, int64_t rows, int64_t width,
@@ -52,13 +54,13 @@ __global__ void __launch_bounds__(kPartialSlices* kPartialColumns)
   if (threadIdx.y == 0 && column < width) Give(to, column, sum);
 }
 
-// The blocks of a kernel that sums so many columns by SumOfRows().
+// Returns the number of blocks for a kernel that adds up so many columns with SumOfRows().
 inline unsigned PartialSumBlocks(int64_t columns) {
   return static_cast<unsigned>(CeilDivide(columns, kPartialColumns));
 }
 inline dim3 PartialSumThreads() { return {kPartialColumns, kPartialSlices}; }
 
-// Enqueues SumPartials of [rows, kParts, width], if a part is wanted.
+// Enqueues SumPartials for partials [rows, kParts, width], if any part is wanted.
 template <int kParts>
 void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_t rows,
                        int64_t width, int64_t stride, cudaStream_t stream) {
@@ -73,7 +75,7 @@ void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_
       partials, parts, rows, width, stride);
 }
 
-// Where nothing lies between rows.
+// Does the same for rows without gaps.
 template <int kParts>
 void LaunchSumPartials(const float* partials, const SumsTo (&to)[kParts], int64_t rows,
                        int64_t width, cudaStream_t stream) {

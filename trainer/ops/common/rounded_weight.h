@@ -16,7 +16,7 @@ namespace lockstep::ops {
 
 class WeightCopies {
  public:
-  // While it lives, operations that this thread calls take and make these copies; null: none.
+  // While a Use exists, operations of this thread use these copies and make missing ones. null: no copies.
   class Use {
    public:
     explicit Use(WeightCopies* copies);
@@ -28,16 +28,16 @@ class WeightCopies {
     WeightCopies* before_;
   };
 
-  // What this thread uses; null: none.
+  // Returns the copies that this thread uses; null if there are none.
   static WeightCopies* InUse();
 
-  // Of a weight or what shares its memory; undefined where nobody has asked for one.
+  // Returns the copy of a weight, or of a tensor with the same address. Undefined if there is no copy.
   at::Tensor Of(const at::Tensor& weight) const;
 
-  // A weight's is given up: nobody is going to write it.
+  // Removes the copy of a weight, because the optimizer is not going to update it.
   void Forget(const at::Tensor& weight);
 
-  // From now on no more are made.
+  // From now on no more copies are made.
   void Settle() { settled_ = true; }
   bool is_settled() const { return settled_; }
 
@@ -45,11 +45,11 @@ class WeightCopies {
   friend at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type);
 
   bool settled_ = false;
-  std::map<const void*, at::Tensor> copies_;  // by the weight's memory
+  std::map<const void*, at::Tensor> copies_;  // the key is the address of the weight
 };
 
-// A weight in `type`, in the same order in memory; without history. To be called where gradients are off: in
-// a Function's forward.
+// Returns a weight in `type`, with the same strides and without a gradient function. Call it where gradients are off,
+// which means in a Function's forward.
 at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace lockstep::ops

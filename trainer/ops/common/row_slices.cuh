@@ -16,15 +16,15 @@ namespace lockstep::ops {
 constexpr int kSliceThreads = 256;
 constexpr int kSliceWarps = kSliceThreads / 32;
 
-// The warp's, of so many rows.
+// Returns the rows that belong to this warp.
 __device__ inline StridedRows RowsOfWarp(int64_t rows) {
   return {.first = int64_t{blockIdx.y} * kSliceWarps + threadIdx.x / 32,
           .stride = int64_t{gridDim.y} * kSliceWarps,
           .end = rows};
 }
 
-// partials[slice, c] = the sum of what the block's warps have for column c; a thread has `sums` of its
-// pack's columns.
+// Computes partials[slice, c] = the sum over the block's warps for column c. `sums` are a thread's sums for the columns
+// of its pack.
 template <int kSize>
 __device__ void SumWarps(const float (&sums)[kSize], float* partials, int64_t width) {
   __shared__ float warps[kSliceWarps][32 * kSize];
@@ -41,13 +41,14 @@ __device__ void SumWarps(const float (&sums)[kSize], float* partials, int64_t wi
   }
 }
 
-// Whether rows are made of packs of 16 bytes.
+// Returns whether rows consist of whole packs of 16 bytes.
 template <typename T, typename... Pointers>
 bool IsPacked(const RowsShape& shape, const Pointers*... pointers) {
   return shape.width % Pack<T>::kSize == 0 && (IsAligned(pointers) && ...);
 }
 
-// At least one; else no more than leave each warp a row and each multiprocessor so many blocks.
+// Returns the number of slices. It is at least 1, and otherwise so small that each warp has a row and each
+// multiprocessor has at most `blocks_per_multiprocessor` blocks.
 inline int64_t SliceCount(const RowsShape& shape, int64_t pack_size,
                           int blocks_per_multiprocessor) {
   const int64_t tiles = CeilDivide(shape.width, 32 * pack_size);

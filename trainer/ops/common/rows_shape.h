@@ -8,7 +8,7 @@ namespace lockstep::ops {
 struct RowsShape {
   int64_t rows;
   int64_t width;
-  int multiprocessors;  // of the device
+  int multiprocessors;  // the number of multiprocessors of the device
 };
 
 }  // namespace lockstep::ops

@@ -5,14 +5,15 @@
 
 namespace lockstep::ops {
 
-// Every stride-th row.
+// Every stride-th row from `first` on, up to `end`.
 struct StridedRows {
   int64_t first;
   int64_t stride;
   int64_t end;
 };
 
-// Calls visit(row, u) for each of the rows, kRows at a time: load(row, u) of all of them first.
+// Calls visit(row, u) for each of the rows. It processes kRows rows at a time, and first calls load(row, u) for all of
+// them.
 template <int kRows, typename LoadRow, typename Visit>
 __device__ void ForEachRow(const StridedRows& rows, const LoadRow& load, const Visit& visit) {
   for (int64_t first = rows.first; first < rows.end; first += kRows * rows.stride) {

@@ -4,8 +4,8 @@
 namespace lockstep::ops {
 
 struct SumsTo {
-  float* sums = nullptr;  // [columns] on the device; null: they are not wanted
-  bool adds = false;      // to what is there, instead of over it
+  float* sums = nullptr;  // [columns] on the device; null: the sums are not wanted
+  bool adds = false;      // whether the kernel adds to the values there instead of overwriting them
 };
 
 }  // namespace lockstep::ops

@@ -3,8 +3,8 @@
 
 namespace lockstep::ops {
 
-// Each value becomes the sum of what the warp's 32 lanes have of it, the same bits in each of them and each time. All
-// lanes must call it. Several values share a call, so that their shuffles do not wait for each other.
+// Replaces each value by its sum over the warp's 32 lanes. The sum has the same bits in all lanes and each time. All
+// lanes must call it. Several values can share a call, so that their shuffles do not wait for each other.
 template <typename... Floats>
 __device__ void SumOverWarp(Floats&... values) {
 #pragma unroll

@@ -7,13 +7,14 @@
 
 namespace lockstep::ops {
 
-// x: [count, inputs, height, width]; weight: float32 [outputs, inputs, size, size]. -> [count, outputs, ...],
-// with gradients for both. Where x has 16 bits on a GPU so has the result, the weight is used in them
-// (rounded_weight.h) and its gradient is added to its .grad (weight_gradient.h). Else the twin.
+// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs, size, size]. The result is [count,
+// outputs, ...], with gradients for both. If x has 16 bits and is on a GPU, the result has x's type, the weight is
+// rounded to this type (rounded_weight.h), and its gradient is added to its .grad (weight_gradient.h). In all other
+// cases ConvolutionTwin() runs.
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding);
 
-// The plain ATen twin, on any device, in autocast's type where there is one.
+// The same operation from plain ATen calls, for any device. If autocast is on, it computes in autocast's type.
 at::Tensor ConvolutionTwin(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                            int64_t padding);
 

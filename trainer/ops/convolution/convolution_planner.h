@@ -44,11 +44,12 @@ namespace lockstep::ops {
 struct ConvolutionOptions {
   int64_t stride = 1;
   int64_t padding = 0;
-  // False: do not search for this convolution, such as those of an evaluation, whose shapes may come once.
+  // False: do not search for a plan of this convolution. This is for convolutions that may occur only once, such as
+  // those of an evaluation.
   bool searches = true;
 };
 
-// y = x by weight. One of them is what a pass makes.
+// The tensors of y = the convolution of x with weight. A pass computes one of them from the other two.
 struct ConvolutionTensors {
   at::Tensor x;       // [count, inputs, height, width]
   at::Tensor weight;  // [outputs, inputs, kernel height, kernel width]
@@ -58,51 +59,52 @@ struct ConvolutionTensors {
 class CudnnGraph;  // trainer/ops/common/cudnn_graph.h
 
 struct MadeConvolutionPlan : ConvolutionPlan {
-  std::shared_ptr<CudnnGraph> made;  // null: not yet
+  std::shared_ptr<CudnnGraph> made;  // null: cuDNN has not made the plan yet
 };
 
 using ConvolutionPlanReport = PlanReport<ConvolutionKey, ConvolutionPlan>;
 
-// Any number of threads may use one at a time.
+// Computes convolutions with planned engines. Any number of threads may use one ConvolutionPlanner at the same time.
 class ConvolutionPlanner {
  public:
-  // Where its files lie; empty: it keeps none.
+  // `folder` is the folder of the plan files. If it is empty, no files are kept.
   explicit ConvolutionPlanner(std::string folder);
 
-  // Of one type and device, as at::conv2d and at::convolution_backward want them, without a bias; the result is
-  // of their type. No gradient.
+  // Computes a convolution without a bias. All tensors have the same type and device, as at::conv2d and
+  // at::convolution_backward require, and the result has their type. There is no gradient.
   //
-  // Planned are those of float16 and bfloat16 on a GPU whose operands are channels last, contiguous and not empty,
-  // begin at multiples of 16 bytes, and have multiples of 8 channels; their results are channels last, too. All
-  // others are ATen's.
+  // A convolution has a plan if it is float16 or bfloat16 on a GPU, and if its operands are channels last, contiguous
+  // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels. Its result is channels last, too.
+  // ATen computes all other convolutions.
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
                      const ConvolutionOptions& options = {});
 
-  // Of y, and x's sizes.
+  // Computes the gradient of x from dy, the gradient of y. Only the sizes of x are used.
   at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                            const ConvolutionOptions& options = {});
 
-  // Of y, and weight's sizes.
+  // Computes the gradient of weight from dy, the gradient of y. Only the sizes of weight are used.
   at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                             const ConvolutionOptions& options = {});
 
-  // What was planned so far.
+  // Returns the plans that were chosen so far.
   std::vector<ConvolutionPlanReport> Plans() const;
 
  private:
-  // What the pass makes is defined for its sizes alone, or not at all.
+  // Runs a pass. The tensor that the pass computes is undefined, or only its sizes are used.
   at::Tensor Run(ConvolutionPass pass, const ConvolutionTensors& tensors,
                  const ConvolutionOptions& options);
 
   PlanChoices<ConvolutionKey, MadeConvolutionPlan> choices_;
 };
 
-// What at::RecordFunction calls a planned convolution, whose inputs are the first of at::convolution's: x, weight,
-// no bias, strides, paddings, dilations; and a planned gradient, whose inputs are dy, x and weight.
+// The names of planned convolutions and of their gradients for at::RecordFunction. The inputs of a convolution's event
+// are the first inputs of at::convolution: x, weight, no bias, strides, paddings, dilations. The inputs of a gradient's
+// event are dy, x and weight.
 inline constexpr char kConvolutionEvent[] = "lockstep::convolution";
 inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backward";
 
-// By the process's planner, whose files lie in CacheFolder().
+// These functions do the same with the planner of this process, whose files lie in CacheFolder().
 at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,
                               const ConvolutionOptions& options = {});
 at::Tensor PlannedConvolutionInputGradient(const at::Tensor& dy, const at::Tensor& x,
@@ -112,7 +114,7 @@ at::Tensor PlannedConvolutionWeightGradient(const at::Tensor& dy, const at::Tens
                                             const at::Tensor& weight,
                                             const ConvolutionOptions& options = {});
 
-// Its Plans().
+// Returns the Plans() of the planner of this process.
 std::vector<ConvolutionPlanReport> ConvolutionPlans();
 
 }  // namespace lockstep::ops

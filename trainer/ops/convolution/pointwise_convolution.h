@@ -11,17 +11,17 @@ namespace lockstep::ops {
 
 struct Fork {
   at::Tensor convolved;
-  at::Tensor shortcut;  // x
+  at::Tensor shortcut;  // x itself
 };
 
-// x: [count, inputs, height, width]; weight: float32 [outputs, inputs, 1, 1]. -> convolved: [count,
-// outputs, height, width] of x's type, with gradients for both.
+// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs, 1, 1]. `convolved` of the result is
+// [count, outputs, height, width] in x's type, with gradients for both.
 //
-// For float16 and bfloat16 channels last on a GPU; the weight is rounded to x's type, and its gradient
-// is a float32 sum that was never rounded to 16 bits. Else the twin.
+// For float16 and bfloat16 with the channels last on a GPU, the weight is rounded to x's type, and its gradient is a
+// float32 sum that is never rounded to 16 bits. In all other cases PointwiseConvolutionTwin() runs.
 Fork PointwiseConvolution(const at::Tensor& x, const at::Tensor& weight);
 
-// The plain ATen twin, on any device, in autocast's type where there is one.
+// The same operation from plain ATen calls, for any device. If autocast is on, it computes in autocast's type.
 Fork PointwiseConvolutionTwin(const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace lockstep::ops

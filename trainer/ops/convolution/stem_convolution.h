@@ -10,17 +10,19 @@
 
 namespace lockstep::ops {
 
-// x: [count, channels, height, width], of any strides; weight: [outputs, channels, 7, 7]. -> [count,
-// outputs, (height + 1) / 2, (width + 1) / 2], in autocast's type where there is one, on a GPU channels
-// last, with gradients for both. In 2x2 pixels for float16 and bfloat16 of even sides on a GPU, with a
-// weight in float32, which is rounded to x's type and whose gradient is float32; else Convolution(), which
-// throws what at::conv2d does where sizes or types do not fit.
+// `x` is [count, channels, height, width] with any strides, and `weight` is [outputs, channels, 7, 7]. The result is
+// [count, outputs, (height + 1) / 2, (width + 1) / 2], with gradients for both. If autocast is on, it has autocast's
+// type. On a GPU its channels are last.
+//
+// Squares of 2x2 pixels are used on a GPU if x is float16 or bfloat16 with even height and width, and the weight is
+// float32. The weight is then rounded to x's type, and its gradient is float32. In all other cases Convolution() runs,
+// which throws the exceptions of at::conv2d if sizes or types do not fit.
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight);
 
-// The same in 2x2 pixels by ATen's operations, on any device; sides must be even.
+// Does the same with squares of 2x2 pixels and ATen's operations, on any device. Height and width must be even.
 at::Tensor StemConvolutionOfSquares(const at::Tensor& x, const at::Tensor& weight);
 
-// The plain ATen twin.
+// The same operation from plain ATen calls, for any device.
 at::Tensor StemConvolutionTwin(const at::Tensor& x, const at::Tensor& weight);
 
 }  // namespace lockstep::ops

@@ -16,64 +16,66 @@ namespace lockstep::ops {
 struct SquaresShape {
   int64_t count;
   int channels;
-  int height;  // of the image, even, as the width is
+  int height;  // the size of the image; height and width are even
   int width;
-  // Of the squares, with their frame of zeros.
+  // The number of rows and columns of squares, with their frame of zeros.
   int framed_height;
   int framed_width;
   int framed_channels;  // a multiple of 8, at least 4 channels
-  int frame;            // rows and columns of zeros before the first square
-  int64_t strides[4];   // of the image: of counts, channels, rows and columns
+  int frame;            // how many rows and columns of zeros lie before the first square
+  int64_t strides[4];   // the image's strides between samples, channels, rows and columns
 };
 
-// Enqueues squares[n, frame + i, frame + j, (2 a + b) channels + c] = x[n, c, 2 i + a, 2 j + b], and zeros
-// elsewhere. Both of 16 bits; squares is contiguous as indexed here and begins at a multiple of 16 bytes.
+// Enqueues the kernel that computes squares[n, frame + i, frame + j, (2 a + b) channels + c] = x[n, c, 2 i + a, 2 j +
+// b], and zeros elsewhere. Both tensors have 16 bits. `squares` is contiguous in the order of these indices and begins
+// at a multiple of 16 bytes.
 void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cudaStream_t stream);
 
-// A weight [outputs, channels, 7, 7], and the same for squares: [outputs, 4, 4, framed_channels],
-// contiguous.
+// The shapes of a weight [outputs, channels, 7, 7] and of the weight for squares, [outputs, 4, 4, framed_channels],
+// which is contiguous.
 struct StemWeightShape {
   int64_t outputs;
   int channels;
-  int framed_channels;  // as in SquaresShape
-  int64_t strides[4];   // of the weight, or of what has its sizes
+  int framed_channels;  // SquaresShape::framed_channels
+  int64_t strides[4];   // the strides of the weight, or of a tensor with its sizes
 };
 
-// Enqueues of_squares[o, r, s, (2 a + b) channels + c] = weight[o, c, 2 r + a - 1, 2 s + b - 1],
-// and zeros where the weight has no such value. Both of 16 bits.
+// Enqueues the kernel that computes of_squares[o, r, s, (2 a + b) channels + c] = weight[o, c, 2 r + a - 1, 2 s + b -
+// 1], and zeros where the weight has no such element. Both tensors have 16 bits.
 void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeightShape& shape,
                            cudaStream_t stream);
 
-// Of the convolution of squares.
+// The shape of the convolution of squares.
 struct StemShape {
   int64_t count;
   int64_t outputs;
-  int height;  // of y; squares have 3 rows and columns more
+  int height;  // the size of y; there are 3 more rows and columns of squares
   int width;
   int framed_channels;
-  int multiprocessors;  // of the device
-  int major;            // the device's compute capability's first number
+  int multiprocessors;  // the number of multiprocessors of the device
+  int major;            // the first number of the device's compute capability
 };
 
-// Whether LaunchStemForward knows this shape, and this device.
+// Returns whether LaunchStemForward supports this shape and this device.
 bool HasStemForward(const StemShape& shape);
 
-// Enqueues y, with sums in float32. squares, weight and y are of 16 bits, contiguous as indexed above, and
-// begin at multiples of 16 bytes.
+// Enqueues the kernel that computes y, with float32 sums. squares, weight and y have 16 bits, are contiguous in the
+// order of the indices above, and begin at multiples of 16 bytes.
 void LaunchStemForward(const void* squares, const void* weight, FloatType type, void* y,
                        const StemShape& shape, cudaStream_t stream);
 
-// In how many parts LaunchStemGradient sums; 0: it does not know this shape, or this device.
+// Returns in how many parts LaunchStemGradient adds up the gradient; 0 if it does not support this shape or this
+// device.
 int64_t StemGradientParts(const StemShape& shape);
 
-// Enqueues the sums over n, i and j of dy[n, i, j, o] squares[n, i + r, j + s, c]: each part's to
-// partials[part, o, r, s, c]. dy and squares are of 16 bits, contiguous as indexed here, and begin
-// at multiples of 16 bytes.
+// Enqueues the kernel that computes the sums over n, i and j of dy[n, i, j, o] squares[n, i + r, j + s, c]. Each part
+// writes its sums to partials[part, o, r, s, c]. dy and squares have 16 bits, are contiguous in the order of these
+// indices, and begin at multiples of 16 bytes.
 void LaunchStemGradient(const void* dy, const void* squares, FloatType type, float* partials,
                         const StemShape& shape, cudaStream_t stream);
 
-// Enqueues, to `to`, which lies in memory as `shape` says, the parts' sum: the gradient for a
-// weight from [parts, outputs, 4, 4, framed_channels] for that of squares.
+// Enqueues the kernel that adds up the parts, [parts, outputs, 4, 4, framed_channels], converts the gradient of the
+// weight for squares to the gradient of the weight, and writes it to `to` with the strides of `shape`.
 void LaunchSumStemGradients(const float* partials, int64_t parts, const SumsTo& to,
                             const StemWeightShape& shape, cudaStream_t stream);
 

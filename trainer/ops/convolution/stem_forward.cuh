@@ -1,9 +1,10 @@
-// In the forward an output's pixel is a row of a product: of [pixels, taps and channels] by [taps and channels,
-// outputs]. A block walks down strips of the image, a few rows at a time, whose squares it keeps in shared memory,
-// while those for the next rows are on their way.
+// Computes the stem's forward as a matrix product: [pixels, taps and channels] by [taps and channels, outputs]. Each
+// pixel of the output is a row of the product. A block moves down the strips of the image, a few rows at a time. It
+// keeps the squares of these rows in shared memory, while the squares of the next rows are being copied.
 //
-// A warp has half of the outputs, whose weights stay in its registers, and two of the rows: a square that it loads is
-// multiplied for both. cuDNN's convolutions take channels by 64, of which a square has but 16.
+// A warp computes half of the outputs, and keeps their weights in registers. It computes two rows at a time, so each
+// square that it loads is multiplied for both rows. cuDNN's convolutions process 64 channels at a time, and a square
+// has only 16.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ namespace lockstep::ops::stem {
 
 constexpr int kForwardWarps = 8;
 constexpr int kForwardThreads = 32 * kForwardWarps;
-constexpr int kOwnOutputs = kOutputs / 2;    // of a warp
-constexpr int kForwardRows = kForwardWarps;  // two for the two halves of the outputs
+constexpr int kOwnOutputs = kOutputs / 2;  // how many outputs a warp computes
+// Two warps share two rows, and each computes half of the outputs.
+constexpr int kForwardRows = kForwardWarps;
 constexpr int kRowsUnderWindows = kForwardRows + kWindow - 1;
 constexpr int kForwardBytes = kRowsUnderWindows * kSquareRowBytes;
 constexpr int kForwardSharedBytes = 2 * kForwardBytes;
@@ -27,11 +29,11 @@ __host__ __device__ inline int BlocksOfStrip(const StemShape& shape) {
   return CeilDivide(shape.height, kForwardRows);
 }
 
-// kForwardRows rows of a strip, the last ones of which may lie below the image.
+// kForwardRows rows of a strip. The last ones may lie below the image.
 struct RowsOfStrip {
   int64_t image;
-  int column;  // the first
-  int row;     // likewise
+  int column;  // the first column
+  int row;     // the first row
 
   __device__ RowsOfStrip(int64_t index, const StemShape& shape, const Strips& strips) {
     const int of_strip = BlocksOfStrip(shape);
@@ -54,9 +56,9 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int half = thread / 32 % 2;
-  const int pair = thread / 32 / 2;  // of rows
+  const int pair = thread / 32 / 2;  // the number of the pair of rows
 
-  // A product's column is an output, in an order that gives a thread eight outputs side by side.
+  // Each column of a product is an output. Their order gives each thread eight outputs that lie side by side.
   constexpr int kProducts = kOwnOutputs / 8;
   uint32_t weights[kWindow][kWindow][kProducts][2];
 #pragma unroll
@@ -99,8 +101,8 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
     EndCopyGroup();
   };
 
-  // Where the row is that a thread names of its matrix: a square's pack. Of the four matrices the squares
-  // change first.
+  // The address of the matrix row that this thread gives to LoadMatrices(): a pack of a square. LoadMatrices() loads
+  // four matrices. The second matrix has other squares than the first, and the third has the other pack.
   uint32_t square_rows[kWindow];
 #pragma unroll
   for (int tap = 0; tap < kWindow; ++tap) {
@@ -115,7 +117,7 @@ __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
   int buffer = 0;
   for (int64_t index = begin; index < end; ++index) {
     AwaitCopyGroups<0>();
-    // Now all threads' copies of these rows are there, and the other buffer is no longer read.
+    // Now the copies of all threads for these rows have arrived, and the other buffer is no longer read.
     __syncthreads();
     if (index + 1 < end) load(index + 1, 1 - buffer);
     const RowsOfStrip rows(index, shape, strips);

@@ -1,12 +1,11 @@
-// The weight's gradient is a product of two matrices: dy transposed, [outputs, pixels], and the
-// squares under the windows, [pixels, taps and channels]. Its inner side is far longer than the
-// others, so each block has the whole product over some of the pixels. It walks along rows of dy,
-// down a strip of the image, and keeps in shared memory the rows that it multiplies, while the next
-// ones are on their way. A tap's squares are those that lie so many squares further in shared
-// memory: nothing is copied to line them up with dy.
+// Computes the gradient of the stem's weight as a product of two matrices: dy transposed, [outputs, pixels], and the
+// squares under the windows, [pixels, taps and channels]. The inner dimension (pixels) is far greater than the others,
+// so each block computes the whole product for some of the pixels. A block moves along rows of dy, down a strip of the
+// image. It keeps the rows that it multiplies in shared memory, while the next rows are being copied. The squares of
+// another tap lie at a constant distance in shared memory, so nothing has to be copied to align them with dy.
 //
-// A warp has all outputs, and one row of the window's taps. So its product is as high as it is
-// wide, which takes the fewest loads from shared memory: they would otherwise be the limit.
+// A warp computes all outputs for one row of the window's taps. Its product is therefore as high as it is wide, which
+// needs the fewest loads from shared memory. These loads would otherwise limit the speed.
 #pragma once
 
 #include <cstdint>
@@ -20,32 +19,32 @@ namespace lockstep::ops::stem {
 constexpr int kColumns = kWindow * kWindow * kChannels;
 constexpr int kWarps = kWindow;
 constexpr int kGradientThreads = 32 * kWarps;
-constexpr int kBlocksPerMultiprocessor = 2;  // one multiplies while the other waits
+constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the other waits
 
-constexpr int kStages = 3;  // rows of dy that are being multiplied or on their way
+constexpr int kStages = 3;  // how many rows of dy are being multiplied or copied
 
-// Rows of squares that are being multiplied or on their way. Of three rows of dy, one at most
-// begins another strip, as a strip has two rows at least: under that one's windows all rows are
-// new, under another's one.
+// How many rows of squares are being multiplied or copied. Of three consecutive rows of dy at most one is the first of
+// a strip, because a strip has at least two rows. All rows of squares under the windows of that row are new. For each
+// other row of dy only one row of squares is new.
 constexpr int kLeastHeight = kStages - 1;
 constexpr int kRing = kWindow + kWindow + (kStages - 2);
 
-constexpr int kDyBytes = 2 * kOutputs;  // of a pixel
+constexpr int kDyBytes = 2 * kOutputs;  // the bytes of a pixel of dy
 constexpr int kDyRowBytes = kTiles * kTile * kDyBytes;
 constexpr int kSharedBytes = kStages * kDyRowBytes + kRing * kSquareRowBytes;
 
-// Where in a row of dy a pixel's pack is: of 8, which take turns from pixel to pixel.
+// Returns the place of a pixel's pack in a row of dy. A pixel has 8 packs, whose order changes from pixel to pixel.
 __device__ constexpr int DyPlace(int pixel, int pack) {
   return pixel * kDyBytes + (pack ^ (pixel % 8)) * kPackBytes;
 }
 
-// Where a block is on its way along the rows of dy.
+// The position of a block among the rows of dy.
 struct Walk {
   int64_t image;
   int strip;
   int row;
-  int stage;  // of this row
-  int slot;   // in the ring: of the first row of squares under this row's windows
+  int stage;  // the stage in shared memory that holds this row of dy
+  int slot;   // the slot in the ring that holds the first row of squares under this row's windows
 
   __device__ Walk(int64_t index, int height, int strips)
       : image(index / height / strips),
@@ -57,7 +56,7 @@ struct Walk {
   __device__ void Advance(int height, int strips) {
     stage = stage + 1 == kStages ? 0 : stage + 1;
     if (++row < height) {
-      // All rows of squares but the first are under the next row's windows too.
+      // All these rows of squares except the first are under the windows of the next row, too.
       ++slot;
     } else {
       slot += kWindow;
@@ -71,7 +70,7 @@ struct Walk {
   }
 };
 
-// What a thread has of a tile: of dy, for each 16 outputs, and of squares, for each tap of a row.
+// The values of a tile that a thread holds: of dy for each group of 16 outputs, and of squares for each tap of a row.
 struct Fragments {
   uint32_t dy[kOutputs / 16][4];
   uint32_t squares[kWindow][4];
@@ -91,14 +90,15 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   const int64_t begin = rows * blockIdx.x / gridDim.x;
   const int count = static_cast<int>(rows * (blockIdx.x + 1) / gridDim.x - begin);
 
-  // A thread copies the same pack of pixels that are so far apart that it has the same place in
-  // each.
+  // A thread copies the same pack of several pixels. The distance of these pixels makes its place the same in each of
+  // them.
   constexpr int kDyPacks = kDyBytes / kPackBytes;
   static_assert(kGradientThreads / kDyPacks == kTile && kTile % 8 == 0);
   const int dy_pixel = thread / kDyPacks;
   const uint32_t dy_place = stages + DyPlace(dy_pixel, thread % kDyPacks);
   constexpr int kSquarePacks = kSquareBytes / kPackBytes;
-  constexpr int kSquares = kGradientThreads / kSquarePacks;  // that all threads copy at once
+  // How many squares all threads together copy at once.
+  constexpr int kSquares = kGradientThreads / kSquarePacks;
   constexpr int kCopies = CeilDivide(kSquaresOfStrip, kSquares);
   static_assert(kSquares % 8 == 0);
   const int square = thread / kSquarePacks;
@@ -120,7 +120,8 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
                  column + tile * kTile + dy_pixel < shape.width);
       }
       const int framed_width = shape.width + kWindow - 1;
-      // Of the last row under the windows, and at first of those above.
+      // Copies the last row of squares under the windows. At the block's first row, and at the start of a strip, it
+      // also copies the rows above it.
 #pragma unroll 1
       for (int r = loaded == 0 || loading.row == 0 ? 0 : kWindow - 1; r < kWindow; ++r) {
         const int64_t row = loading.image * (shape.height + kWindow - 1) + loading.row + r;
@@ -138,12 +139,13 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
       loading.Advance(shape.height, strips.count);
       ++loaded;
     }
-    // Even of nothing, as groups are counted.
+    // Ends the group even if it is empty, because groups are counted.
     EndCopyGroup();
   };
 
-  // Where the row is that a thread names of its matrix: a pixel's pack of outputs or channels. Of
-  // the four matrices a fragment of dy has the outputs change first, one of squares the pixels.
+  // The addresses of the matrix rows that this thread gives to LoadTransposed(): a pack of a pixel's outputs or
+  // channels. LoadTransposed() loads four matrices. For dy the second matrix has other outputs than the first, and for
+  // squares it has other pixels.
   uint32_t dy_rows[kOutputs / 16];
   uint32_t square_rows[kWindow];
 #pragma unroll
@@ -172,7 +174,7 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
   Walk at(begin, shape.height, strips.count);
   for (int i = 0; i < count; ++i) {
     AwaitCopyGroups<kStages - 2>();
-    // Now all threads' copies of this row are there, and the row before it is no longer read.
+    // Now the copies of all threads for this row have arrived, and the row before it is no longer read.
     __syncthreads();
     load();
     const uint32_t dy_row = at.stage * kDyRowBytes;
@@ -203,7 +205,7 @@ __device__ void SumProducts(const char* dy, const char* squares, float* partials
     at.Advance(shape.height, strips.count);
   }
 
-  // A thread has two values side by side of rows that are 8 apart.
+  // A thread holds two adjacent values in each of two rows that are 8 apart.
   float* to = partials + (int64_t{blockIdx.x} * kOutputs + lane / 4) * kColumns +
               warp * kWindow * kChannels + lane % 4 * 2;
 #pragma unroll

@@ -1,5 +1,6 @@
-// What the two products of a stem have in common: strips of an image whose rows lie in shared memory, copied there
-// while others are multiplied, and the instructions by which a warp multiplies what it loads from there.
+// What the two products of a stem have in common: strips of an image whose rows lie in shared memory, where they are
+// copied while other rows are multiplied, and the instructions with which a warp multiplies the values that it loads
+// from there. The stem's convolution takes squares of 2x2 pixels (stem_convolution.h).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,30 +13,31 @@
 
 namespace lockstep::ops::stem {
 
-constexpr int kWindow = 4;  // squares of a side of the window
+constexpr int kWindow = 4;  // the window has 4x4 squares
 constexpr int kOutputs = 64;
-constexpr int kChannels = 16;  // of a square
+constexpr int kChannels = 16;  // the number of channels of a square
 
-constexpr int kTile = 16;  // pixels that an instruction sums over
-constexpr int kTiles = 7;  // of the widest strip: an image of 224 by 224 pixels has one
+constexpr int kTile = 16;  // how many pixels one instruction multiplies
+// How many tiles the widest strip has; an image of 224 by 224 pixels has one such strip.
+constexpr int kTiles = 7;
 
-// Matrices are loaded from shared memory by 8 packs of 16 bytes, of pixels that follow each other.
-// They come from different banks if the packs' numbers in memory differ modulo 8.
+// A warp loads matrices from shared memory in groups of 8 packs of 16 bytes, which belong to consecutive pixels. The
+// packs are in different banks if their numbers in memory are different modulo 8.
 constexpr int kPackBytes = 16;
 constexpr int kSquareBytes = 2 * kChannels;
 constexpr int kSquaresOfStrip = kTiles * kTile + kWindow - 1;
 constexpr int kSquareRowBytes = kSquaresOfStrip * kSquareBytes;
 
-// Where in a row of squares a square's pack is: of 2, which change places every 4 squares, whose
-// packs are 8.
+// Returns the place of a square's pack in a row of squares. A square has 2 packs, which exchange their places every 4
+// squares; 4 squares have 8 packs.
 __device__ constexpr int SquarePlace(int square, int pack) {
   return square * kSquareBytes + (pack ^ (square / 4 % 2)) * kPackBytes;
 }
 
-// How images are cut into strips that a block's shared memory has room for.
+// How an image is cut into strips that fit into a block's shared memory.
 struct Strips {
-  int count;  // of an image, side by side
-  int tiles;  // of each; past the image's end there are zeros
+  int count;  // how many strips an image has, side by side
+  int tiles;  // how many tiles each strip has; outside the image there are zeros
 };
 
 inline Strips StripsOf(int width) {
@@ -44,23 +46,24 @@ inline Strips StripsOf(int width) {
   return {count, CeilDivide(tiles, count)};
 }
 
-// Starts a copy of a pack to shared memory; of zeros unless it is there.
+// Starts a copy of a pack to shared memory. If `is_there` is false, zeros are written instead.
 __device__ inline void CopyPack(uint32_t to, const char* from, bool is_there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(is_there ? kPackBytes : 0)
                : "memory");
 }
 
-// The copies started since the last such call are a group.
+// Makes a group of the copies that were started since the last call.
 __device__ inline void EndCopyGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits for this thread's groups but for the last so many.
+// Waits for all groups of this thread except the last kLater groups.
 template <int kLater>
 __device__ void AwaitCopyGroups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
 }
 
-// Loads four matrices of 8 by 8 values. Each 8 threads give the places of a matrix's rows.
+// Loads four matrices of 8 by 8 values. In each group of 8 threads, a thread gives the address of one row of the
+// group's matrix.
 __device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t place) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -68,7 +71,7 @@ __device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t place) {
                : "memory");
 }
 
-// Likewise, transposed.
+// Does the same and transposes the matrices.
 __device__ inline void LoadTransposed(uint32_t (&values)[4], uint32_t place) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
@@ -76,7 +79,7 @@ __device__ inline void LoadTransposed(uint32_t (&values)[4], uint32_t place) {
                : "memory");
 }
 
-// sums += a b, of [16, 16] and [16, 8] values that the warp's threads have between them.
+// Computes sums += a b, where a is [16, 16] and b is [16, 8]. The values are distributed over the threads of the warp.
 template <typename T>
 __device__ void MultiplyAdd(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   if constexpr (std::is_same_v<T, __half>) {
@@ -92,8 +95,9 @@ __device__ void MultiplyAdd(float (&sums)[4], const uint32_t (&a)[4], uint32_t b
   }
 }
 
-// Turing has neither these copies nor bfloat16's instructions, and HasStemForward and StemGradientParts say so. In a
-// kernel an `if` that is no constexpr leaves all of this in use there too.
+// Turing has neither these asynchronous copies nor the instructions for bfloat16, so HasStemForward and
+// StemGradientParts do not accept it. The kernels test kHasInstructions with a plain `if` and not with `if constexpr`,
+// so that all of this code counts as used also when it is compiled for Turing.
 constexpr int kLeastMajor = 8;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr bool kHasInstructions = false;

@@ -22,7 +22,7 @@
 
 namespace lockstep::ops {
 
-// The ranks that share a batch. Each makes the same calls in the same order, with as many float32.
+// The ranks that share a batch. All ranks make the same calls in the same order, with float32 tensors of the same size.
 class NormRanks {
  public:
   virtual ~NormRanks() = default;
@@ -34,59 +34,64 @@ class NormRanks {
 
 struct ChannelNorm {
   at::Tensor weight, bias;  // float32 [channels]
-  // float32 [channels], which follow this batch's; or undefined. A batch of one row must not have them,
-  // unless it has ranks, and then does not move them: it has no unbiased variance.
+  // The running statistics, float32 [channels], or undefined. The operation updates them with the batch's statistics. A
+  // batch of one row has no unbiased variance: with `ranks` it does not change the running statistics, and without
+  // `ranks` they must be undefined.
   at::Tensor running_mean, running_var;
-  // int64, 0-dimensional, to which 1 is added; or undefined.
+  // int64, 0-dimensional: the operation adds 1 to it; or undefined.
   at::Tensor num_batches_tracked;
-  // NewNormCounters(), which no two operations may use at the same time, as on two streams; or
-  // undefined: the kernels then get new ones each time, which takes a kernel more.
+  // The result of NewNormCounters(). No two operations may use it at the same time, for example on two streams. If it
+  // is undefined, the kernels create new counters each time, which takes one more kernel.
   at::Tensor counters;
-  // That share the batch, until the end of backward; null: it is this rank's own.
+  // The ranks that share the batch. The object must exist until the end of backward. null: the batch belongs to this
+  // rank alone.
   NormRanks* ranks = nullptr;
   double epsilon = 1e-5;
   double momentum = 0.1;
 };
 
-// Throws c10::Error unless it is one that a norm may be followed by: kNone or kRelu.
+// Throws c10::Error unless `activation` may follow a norm. Only kNone and kRelu may.
 void CheckNormActivation(Activation activation);
 
-// x: [count, channels, ...] in any float type; residual: of x's shape and type, or undefined. activation:
-// kNone or kRelu; any other throws c10::Error. -> y, of x's shape and type, with gradients for x, weight,
-// bias and residual; weight's and bias's are this rank's sums. The kernels are for float32, float16 and
-// bfloat16 on a GPU where x is [count, channels], or [count, channels, height, width] channels last, and
-// where residual comes with ReLU; else the twin.
+// Computes y of the formula above, with x's shape and type. It has gradients for x, weight, bias and residual; the
+// gradients of weight and bias are this rank's sums. `x` is [count, channels, ...] in any float type. `residual` has
+// x's shape and type, or is undefined. `activation` is kNone or kRelu; any other throws c10::Error. On a GPU the
+// kernels run if x is float32, float16 or bfloat16, and [count, channels] or [count, channels, height, width] with the
+// channels last, and if ReLU follows the residual. In all other cases BatchNormTwin() runs.
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                      const at::Tensor& residual = {});
 
-// y = relu(norm_a(x_a) + norm_b(x_b)); the kernels round nothing but y. Norms whose ranks share a batch
-// come one after the other, norm_b first.
-// x_a: [count, channels, ...] in any float type; x_b: of x_a's shape and type. -> y, of x_a's shape
-// and type, with gradients for x_a, x_b and each norm's weight and bias. The kernels are for the
-// types and layouts that BatchNorm has them for; else the twin.
+// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels round only y. If ranks share the batch, norm_b communicates
+// before norm_a.
+//
+// `x_a` is [count, channels, ...] in any float type, and `x_b` has x_a's shape and type. y has x_a's shape and type,
+// and gradients for x_a, x_b and the weights and biases of both norms. The kernels run for the types and layouts for
+// which BatchNorm's kernels run; in all other cases JoinBatchNormsTwin() runs.
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b);
 
-// What follows the norm: y + residual, where there is one, and `activation` of that, in y's memory. Throws as
+// Adds `residual` to y, if it is defined, and applies `activation`. The result overwrites y. Throws c10::Error like
 // BatchNorm().
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual);
 
-// What the kernels of one norm need besides: zeros, which each kernel leaves as zeros.
+// Returns counters that the kernels of one norm need. They are zeros, and each kernel sets them back to zeros.
 at::Tensor NewNormCounters(int64_t channels, at::Device device);
 
-// Whether the kernels take x and the norm.
+// Returns whether the kernels can process `x` and `norm`.
 bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm);
 
-// Where they do: float32 [2 channels + 1], mean, 1 / sqrt(variance + epsilon) and the batch's number of
-// rows; the running ones follow, and the batch is counted.
+// Computes the statistics of a batch that the kernels can process: float32 [2 channels + 1], which are mean, 1 /
+// sqrt(variance + epsilon), and the number of rows of the batch. Also updates the running statistics and
+// num_batches_tracked.
 at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm);
 
-// The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path. Of ranks
-// that share a batch, in float32 whatever x's type.
+// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it. If
+// ranks share the batch, it computes in float32, whatever x's type is.
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
                          const at::Tensor& residual = {});
 
-// The twin of that, of two BatchNormTwins: what each gives is rounded to x_a's type.
+// The same as JoinBatchNorms(), from plain ATen calls. It calls BatchNormTwin() twice, so the result of each norm is
+// rounded to x_a's type.
 at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
                               const at::Tensor& x_b, const ChannelNorm& norm_b);
 

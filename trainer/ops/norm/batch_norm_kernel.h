@@ -14,10 +14,10 @@ namespace lockstep::ops {
 struct BatchNormShape {
   int64_t rows;
   int64_t channels;     // a multiple of ChannelsOfPack
-  int multiprocessors;  // of the device
+  int multiprocessors;  // the number of multiprocessors of the device
 };
 
-// What y is.
+// The formula of y.
 enum class BatchNormForm {
   kNorm,      // norm(x)
   kRelu,      // relu(norm(x))
@@ -27,42 +27,43 @@ enum class BatchNormForm {
 
 constexpr int InputsOf(BatchNormForm form) { return form == BatchNormForm::kJoinRelu ? 2 : 1; }
 
-// Whether ReLU follows an addition: forward then keeps what it let pass.
+// Returns whether ReLU follows an addition. Forward then keeps a mask of the values that ReLU let pass.
 constexpr bool HasMask(BatchNormForm form) {
   return form == BatchNormForm::kAddRelu || form == BatchNormForm::kJoinRelu;
 }
 
-// Float32 values of the scratch for so many sums over rows: 2 for the statistics, 1 + inputs for
-// backward.
+// Returns how many float32 values of scratch memory the kernels need for `sums` sums over rows: 2 for the statistics, 1
+// + inputs for backward.
 int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums);
 
-// How many counters sums over rows need, in any float type: by them blocks know which of them is the
-// last. They are 0 before a launch and after it; launches with the same ones must not overlap.
+// Returns how many counters the sums over rows need, for any float type. With the counters the thread blocks find out
+// which of them is the last to finish. The counters are 0 before and after a launch. Launches that use the same
+// counters must not overlap.
 int64_t BatchNormCounters(int64_t channels);
 
-// What comes of a batch's mean and variance.
+// What a kernel computes from a batch's mean and variance.
 struct BatchNormResults {
   float epsilon;
   float momentum;
   float* statistics;    // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of rows
   float* running_mean;  // [channels], or nullptr
-  float* running_var;   // as running_mean
-  int64_t* num_batches_tracked;  // to which 1 is added; or nullptr
+  float* running_var;   // [channels], or nullptr
+  int64_t* num_batches_tracked;  // the kernel adds 1 to it; or nullptr
 };
 
 struct BatchNormStatistics {
   const void* x;
-  float* partials;  // scratch of 2 sums
+  float* partials;  // scratch memory for 2 sums
   int* counters;
   BatchNormResults results;
 };
 
-// Of one rank's part of a batch.
+// The moments of one rank's part of a batch.
 struct BatchNormMoments {
   const void* x;
   float* partials;
   int* counters;
-  // [2 channels + 1]: mean, the sum of squared differences from it, the number of rows
+  // [2 channels + 1]: mean, the sum of squared differences from the mean, the number of rows
   float* moments;
 };
 
@@ -76,16 +77,15 @@ struct BatchNormInput {
   const void* x;
   const float* weight;      // [channels]
   const float* bias;        // [channels]
-  const float* statistics;  // of BatchNormResults
+  const float* statistics;  // BatchNormResults::statistics
 };
 
 struct BatchNormForward {
   BatchNormForm form;
-  BatchNormInput inputs[2];  // as many as InputsOf(form)
-  const void* residual;      // of kAddRelu
+  BatchNormInput inputs[2];  // InputsOf(form) of them are used
+  const void* residual;      // only for kAddRelu
   void* y;
-  // Where HasMask(form): [rows, channels / ChannelsOfPack]; bit i says whether ReLU let channel i
-  // pass.
+  // If HasMask(form): [rows, channels / ChannelsOfPack]. Bit i says whether ReLU let channel i of the pack pass.
   uint8_t* mask;
 };
 
@@ -94,40 +94,42 @@ struct BatchNormBackward {
   BatchNormInput inputs[2];
   const void* dy;
   const uint8_t* mask;
-  float* partials;  // scratch of 1 + inputs sums
+  float* partials;  // scratch memory for 1 + inputs sums
   int* counters;
-  float* d_weights;  // [inputs, 2, channels]: sums of dz x^, of dz
-  // Where these are wanted besides, of each input.
+  float* d_weights;  // [inputs, 2, channels]: the sums of dz x^ and of dz
+  // The same sums, also written here for each input if they are wanted.
   SumsTo d_weight[2];
   SumsTo d_bias[2];
-  // One of these may be dy.
-  void* dx[2];       // of inputs
-  void* d_residual;  // of kAddRelu, or nullptr
+  // One of these outputs may be the same memory as dy.
+  void* dx[2];       // the gradients of the inputs
+  void* d_residual;  // only for kAddRelu; or nullptr
 };
 
-// Enqueues statistics, of the biased variance, and what follows them: the running ones, of the unbiased
-// variance, and num_batches_tracked.
+// Enqueues the kernel that computes `statistics` with the biased variance, and updates the running statistics with the
+// unbiased variance, and num_batches_tracked.
 void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
                                const BatchNormShape& shape, cudaStream_t stream);
 
-// Enqueues what takes its place where ranks share a batch. Each sums up its own part:
+// The next two functions replace LaunchBatchNormStatistics() if ranks share a batch. This one enqueues the kernel that
+// computes the moments of this rank's part.
 void LaunchBatchNormMoments(const BatchNormMoments& tensors, FloatType type,
                             const BatchNormShape& shape, cudaStream_t stream);
-// and combines those of all. The running statistics do not follow a batch of one row.
+// Enqueues the kernel that combines the moments of all ranks. A batch of one row does not change the running
+// statistics.
 void LaunchBatchNormRanks(const BatchNormRanks& tensors, int64_t channels, cudaStream_t stream);
 
-// Enqueues y and mask.
+// Enqueues the kernel that computes y and mask.
 void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const BatchNormShape& shape,
                      cudaStream_t stream);
 
-// With x^ = (x - mean) rstd, and dz = dy where ReLU let it pass, else 0, enqueues for each input
-//   d_weights = sums over rows of dz x^ and of dz.
+// Enqueues, for each input, the kernel that computes d_weights = the sums over rows of dz x^ and of dz. x^ is (x -
+// mean) rstd. dz is dy where ReLU let the value pass, and 0 elsewhere.
 void LaunchBatchNormSums(const BatchNormBackward& tensors, FloatType type,
                          const BatchNormShape& shape, cudaStream_t stream);
 
-// Enqueues, d_weights being the sums over all rows of the batch,
-//   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), the means being a channel's;
-// and d_residual = dz.
+// Enqueues the kernel that computes
+//   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), where the means are those of a channel,
+// and d_residual = dz. d_weights must hold the sums over all rows of the batch.
 void LaunchBatchNormBackward(const BatchNormBackward& tensors, FloatType type,
                              const BatchNormShape& shape, cudaStream_t stream);
 

@@ -8,19 +8,20 @@
 
 namespace lockstep::ops {
 
-// An autograd node keeps no plain pointers, but holders of what is none of LibTorch's.
+// An autograd node cannot keep a plain pointer to an object that is not LibTorch's, but it can keep a
+// CustomClassHolder. This holder contains the pointer.
 struct KeptRanks : torch::CustomClassHolder {
   explicit KeptRanks(NormRanks* ranks) : ranks(ranks) {}
 
   NormRanks* const ranks;
 };
 
-// In a Function's forward. `ranks`: null: the batch is this rank's own.
+// Call it in a Function's forward. `ranks` is null if the batch belongs to this rank alone.
 inline void KeepRanks(torch::autograd::AutogradContext* context, NormRanks* ranks) {
   context->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<KeptRanks>(ranks));
 }
 
-// In its backward.
+// Call it in the Function's backward.
 inline NormRanks* RanksOf(torch::autograd::AutogradContext* context) {
   const auto capsule = context->saved_data["ranks"].toCapsule();
   return static_cast<const KeptRanks&>(*capsule).ranks;

@@ -17,28 +17,29 @@ struct alignas(8) RowStatistics {
   float rstd;  // 1 / sqrt(mean of (x - mean)^2 + epsilon)
 };
 
-// [rows, width] of the type given with them, [width] of the weights.
+// The activations are [rows, width] and have the type that is passed with them. The weights are [width].
 struct LayerNormForward {
   const void* x;
-  const void* branch;        // or nullptr
-  const float* branch_bias;  // where there is a branch; or nullptr
+  const void* branch;        // nullptr if nothing is added to x
+  const float* branch_bias;  // nullptr if there is no branch, or if it has no bias
   const float* weight;
-  const float* bias;  // LayerNorm's
+  const float* bias;  // only LayerNorm reads it
   float epsilon;
-  void* sum;  // x + branch + branch_bias, where there is a branch
+  void* sum;  // x + branch + branch_bias, if there is a branch
   void* y;
   RowStatistics* statistics;  // [rows]
 };
 
 struct LayerNormBackward {
-  const void* x;  // what was normalised
+  const void* x;  // the input that forward normalised
   const void* dy;
-  const void* d_sum;  // what is added to dx, or nullptr
+  const void* d_sum;  // a gradient that is added to dx, or nullptr
   const float* weight;
   const RowStatistics* statistics;
   void* dx;
-  float* partials;  // [LayerNormPartialRows(shape), kParts, width] of scratch, or nullptr: no sums
-  // [width] each.
+  // Scratch memory: [LayerNormPartialRows(shape), kParts, width]; nullptr if no sums are wanted.
+  float* partials;
+  // Each of the three is [width].
   SumsTo d_weight;
   SumsTo d_bias;
   SumsTo d_branch_bias;
@@ -46,21 +47,21 @@ struct LayerNormBackward {
   static constexpr int kParts = 3;
 };
 
-// The most blocks that share the sums over rows.
+// The maximum number of blocks per multiprocessor that share the sums over rows.
 constexpr int kLayerNormBlocksPerMultiprocessor = 4;
 inline int64_t LayerNormPartialRows(const RowsShape& shape) {
   const int64_t blocks = int64_t{shape.multiprocessors} * kLayerNormBlocksPerMultiprocessor;
   return shape.rows < blocks ? shape.rows : blocks;
 }
 
-// Enqueues y, sum and statistics.
+// Enqueues the kernel that computes y, sum and statistics.
 void LaunchLayerNorm(const LayerNormForward& tensors, bool centers, FloatType type,
                      const RowsShape& shape, cudaStream_t stream);
 
-// Enqueues, with x^ = (x - mean) rstd and g = dy weight,
-//   dx = d_sum + rstd (g - mean of g - x^ mean of g x^), the means being a row's;
-//   d_weight, d_bias, d_branch_bias = sums over rows of dy x^, dy and dx.
-// RMSNorm's dx is without the mean of g.
+// Enqueues the kernels of backward. With x^ = (x - mean) rstd, g = dy weight, and means over a row, they compute
+//   dx = d_sum + rstd (g - mean of g - x^ mean of g x^)
+//   d_weight, d_bias, d_branch_bias = the sums over rows of dy x^, dy and dx
+// For RMSNorm the formula of dx has no term 'mean of g'.
 void LaunchLayerNormBackward(const LayerNormBackward& tensors, bool centers, FloatType type,
                              const RowsShape& shape, cudaStream_t stream);
 

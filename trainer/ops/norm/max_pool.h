@@ -12,13 +12,13 @@
 
 namespace lockstep::ops {
 
-// x: [count, channels, height, width] in any float type; 2 padding <= window, as in PyTorch.
-// -> [count, channels, (height + 2 padding - window) / stride + 1, width likewise] of x's type, with
-// gradient. The kernels are for float32, float16 and bfloat16 channels last on a GPU, and windows of 2
-// and 3; else the twin.
+// `x` is [count, channels, height, width] in any float type, and 2 padding <= window, as in PyTorch. The result is
+// [count, channels, (height + 2 padding - window) / stride + 1, (width + 2 padding - window) / stride + 1], with x's
+// type and a gradient. On a GPU the kernels run for float32, float16 and bfloat16 with the channels last, and for
+// windows of 2 and 3. In all other cases MaxPoolTwin() runs.
 at::Tensor MaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
-// The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path.
+// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it.
 at::Tensor MaxPoolTwin(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding);
 
 }  // namespace lockstep::ops

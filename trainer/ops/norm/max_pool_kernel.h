@@ -21,12 +21,12 @@ struct MaxPoolShape {
   int padding;
 };
 
-// Enqueues y and positions, [count, pooled_height, pooled_width, channels]: of the greatest value in its
-// window, row by row.
+// Enqueues the kernel that computes y and positions, both [count, pooled_height, pooled_width, channels]. A position is
+// that of the greatest value in its window, counted row by row.
 void LaunchMaxPool(const void* x, void* y, uint8_t* positions, FloatType type,
                    const MaxPoolShape& shape, cudaStream_t stream);
 
-// Enqueues dx = sum of dy over the windows whose greatest value x was.
+// Enqueues the kernel that computes dx = the sum of dy over the windows in which x is the greatest value.
 void LaunchMaxPoolBackward(const void* dy, const uint8_t* positions, void* dx, FloatType type,
                            const MaxPoolShape& shape, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// A channel's norm, as the kernels of batch_norm.h and norm_pool.h compute it. The backward of batch_norm.h
-// asks again what ReLU let pass, so both passes must round it alike.
+// How the kernels of batch_norm.h and norm_pool.h normalise a channel. The backward of batch_norm.h computes again
+// which values ReLU let pass, so forward and backward must round the norm in the same way.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep::ops {
 
-// A pack's values.
+// The values of a pack (trainer/ops/common/pack.cuh) as floats.
 template <int kSize>
 struct Floats {
   float values[kSize];
@@ -49,7 +49,7 @@ __device__ Pack<T> FromFloats(const Floats<Pack<T>::kSize>& values) {
   return result;
 }
 
-// norm(x) = x scale + shift
+// The norm of one pack's channels: norm(x) = x scale + shift.
 template <int kSize>
 struct Affine {
   Floats<kSize> scale;
@@ -60,7 +60,8 @@ struct Affine {
   }
 };
 
-// Of weight and bias, [channels], and the batch's statistics.
+// Computes the Affine of one pack's channels from weight and bias, [channels] each, and the batch's statistics: mean
+// and rstd, [channels] each.
 template <int kSize>
 __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const float* statistics,
                                   int64_t channels, int64_t pack) {
@@ -75,6 +76,7 @@ __device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const 
   return affine;
 }
 
+// The gradient of a norm's input:
 // dx = scale dz + slope (x - mean) + constant = weight rstd (dz - mean of dz - x^ mean of dz x^)
 template <int kSize>
 struct InputGradient {
@@ -88,7 +90,8 @@ struct InputGradient {
   }
 };
 
-// d_weights: [2, channels], the batch's sums of dz x^ and of dz.
+// Computes the InputGradient of one pack's channels. `d_weights` is [2, channels]: the sums over the batch of dz x^ and
+// of dz.
 template <int kSize>
 __device__ InputGradient<kSize> InputGradientOf(const float* weight, const float* statistics,
                                                 const float* d_weights, int64_t channels,

@@ -16,13 +16,13 @@
 
 namespace lockstep::ops {
 
-// x: [count, channels, height, width] in any float type -> [count, channels, (height + 1) / 2,
-// (width + 1) / 2] of x's type, with gradients for x, weight and bias. The kernels are for float32,
-// float16 and bfloat16 channels last on a GPU; else the twin.
+// `x` is [count, channels, height, width] in any float type. The result is [count, channels, (height + 1) / 2, (width +
+// 1) / 2], with x's type and with gradients for x, weight and bias. On a GPU the kernels run for float32, float16 and
+// bfloat16 with the channels last. In all other cases NormPoolTwin() runs.
 at::Tensor NormPool(const at::Tensor& x, const ChannelNorm& norm);
 
-// The twins of batch_norm.h and max_pool.h, on any device: what the kernels are compared with, and
-// the CPU's path.
+// The same operation for any device: BatchNormTwin() and MaxPoolTwin(), one after the other. Tests compare the kernels
+// with it, and the CPU uses it.
 at::Tensor NormPoolTwin(const at::Tensor& x, const ChannelNorm& norm);
 
 }  // namespace lockstep::ops

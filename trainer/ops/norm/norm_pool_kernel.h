@@ -16,19 +16,21 @@ struct NormPoolShape {
   int width;
   int pooled_height;  // half of height, rounded up
   int pooled_width;
-  int multiprocessors;  // of the device
+  int multiprocessors;  // the number of multiprocessors of the device
 };
 
-// Rows of the scratch for sums over rows, [rows, 2, channels] of float32.
+// Returns the number of rows of the scratch memory for the sums over rows, float32 [rows, 2, channels].
 int64_t NormPoolPartialRows(FloatType type, const NormPoolShape& shape);
 
 struct NormPoolForward {
   const void* x;
-  const float* weight;      // [channels]
-  const float* bias;        // [channels]
-  const float* statistics;  // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), pixels
-  void* y;                  // [count, pooled_height, pooled_width, channels], as are the codes:
-  uint8_t* codes;           // 8 - the winner's position, row by row; 9: ReLU lets nothing pass
+  const float* weight;  // [channels]
+  const float* bias;    // [channels]
+  // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of pixels.
+  const float* statistics;
+  void* y;  // [count, pooled_height, pooled_width, channels], like the codes
+  // 8 - the position, row by row, of the greatest value; 9: ReLU lets no value pass.
+  uint8_t* codes;
 };
 
 struct NormPoolBackward {
@@ -37,23 +39,23 @@ struct NormPoolBackward {
   const uint8_t* codes;
   const float* weight;
   const float* statistics;
-  float* partials;   // scratch
-  float* d_weights;  // [2, channels]: sums of dz x^, of dz
+  float* partials;   // scratch memory
+  float* d_weights;  // [2, channels]: the sums of dz x^ and of dz
   void* dx;
 };
 
-// Enqueues y and codes.
+// Enqueues the kernel that computes y and codes.
 void LaunchNormPool(const NormPoolForward& tensors, FloatType type, const NormPoolShape& shape,
                     cudaStream_t stream);
 
-// With x^ = (x - mean) rstd and dz = sum of dy over the windows that x won and that ReLU let pass,
-// enqueues
-//   d_weights = sums over pixels of dz x^ and of dz.
+// Enqueues the kernel that computes d_weights = the sums over pixels of dz x^ and of dz. x^ is (x - mean) rstd. dz is
+// the sum of dy over the windows in which x is the greatest value and ReLU let it pass.
 void LaunchNormPoolSums(const NormPoolBackward& tensors, FloatType type, const NormPoolShape& shape,
                         cudaStream_t stream);
 
-// Enqueues, d_weights being the sums over all pixels of the batch,
-//   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), the means being a channel's.
+// Enqueues the kernel that computes
+//   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), where the means are those of a channel.
+// d_weights must hold the sums over all pixels of the batch.
 void LaunchNormPoolBackward(const NormPoolBackward& tensors, FloatType type,
                             const NormPoolShape& shape, cudaStream_t stream);
 

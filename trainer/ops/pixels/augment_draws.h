@@ -3,24 +3,25 @@
 
 namespace lockstep {
 
-// Places in a sample's draws, float32.
+// The indices of a sample's random numbers (float32).
 enum AugmentDraw {
-  // The colour operations, torchvision's adjust_*: what is multiplied by, 1 for nothing ...
+  // The parameters of the colour operations, which are torchvision's adjust_*. Brightness, contrast and saturation are
+  // factors; 1 changes nothing.
   kBrightness,
   kContrast,
   kSaturation,
-  kHue,  // ... and by how much of the circle the hue is turned, 0 for not at all
-  // Four numbers: which of them comes first, second, third and last.
+  kHue,  // the rotation of the hue as a fraction of the circle; 0 changes nothing
+  // Four numbers: which operation comes first, second, third and last.
   kOrder,
-  // The mixture, which counts for all of a micro-batch where the sample is its first: inside a box
-  // of pixels, left <= x < right and top <= y < bottom, a sample keeps kOwnInBox of its own; the
-  // rest is of the sample before it.
+  // The mixture of two samples. The first sample of a micro-batch decides it for all samples of the micro-batch. Inside
+  // the box left <= x < right, top <= y < bottom, a sample keeps the fraction kOwnInBox of its own pixels, and the rest
+  // comes from the sample before it.
   kLeft = kOrder + 4,
   kTop,
   kRight,
   kBottom,
   kOwnInBox,
-  kOwnInLoss,  // its own target's share of the loss
+  kOwnInLoss,  // the fraction of the loss that the sample's own target has
   kAugmentDraws
 };
 

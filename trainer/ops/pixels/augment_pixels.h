@@ -8,24 +8,23 @@
 
 namespace lockstep::ops {
 
-// pixels: uint8 [count, channels, height, width], contiguous or channels last; draws: float32
-// [count, kAugmentDraws] (trainer/ops/pixels/augment_draws.h), of which the first row holds the mixture; scale,
-// shift: float32 [channels], all on one device; dtype: kFloat, kHalf or kBFloat16 -> dtype, of
-// pixels' shape and memory order. The sample before the first is the last.
+// Augments `pixels`, uint8 [count, channels, height, width], contiguous or channels last. `draws` is float32 [count,
+// kAugmentDraws] (trainer/ops/pixels/augment_draws.h); its first row holds the mixture. `scale` and `shift` are float32
+// [channels]. All are on one device. The result has pixels' shape and memory format, and `dtype`, which is kFloat,
+// kHalf or kBFloat16. The first sample is mixed with the last.
 //
-// The colour operations are torchvision.transforms.v2.functional's adjust_brightness, _contrast,
-// _saturation and _hue of float32 images. Images of other than three channels have none: those
-// draws are not looked at.
+// The colour operations are adjust_brightness, _contrast, _saturation and _hue of torchvision.transforms.v2.functional
+// for float32 images. For images that do not have three channels they are skipped.
 //
-// On the GPU one kernel, behind one that sums up the images whose contrast changes; where images
-// are mixed, each one's colours are computed twice, for itself and for the one behind it, instead
-// of going through memory. On the CPU the ATen twin. Throws c10::Error where sizes, types or devices do not
-// fit, and of images of 2^31 bytes.
+// On a GPU one kernel does everything, after a kernel that adds up the pixels of the images whose contrast changes. If
+// images are mixed, the colours of each image are computed twice, once for the image itself and once for the image
+// after it, so that they need not go through memory. On the CPU AugmentPixelsTwin() runs. Throws c10::Error if sizes,
+// types or devices do not fit, or if an image has 2^31 bytes or more.
 at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, const at::Tensor& scale,
                          const at::Tensor& shift, at::ScalarType dtype);
 
-// The plain ATen twin, on any device: what the kernels are compared with. Draws on a GPU it waits
-// for.
+// The same operation from plain ATen calls, for any device. Tests compare the kernels with it. If `draws` is on a GPU,
+// it waits for the GPU.
 at::Tensor AugmentPixelsTwin(const at::Tensor& pixels, const at::Tensor& draws,
                              const at::Tensor& scale, const at::Tensor& shift,
                              at::ScalarType dtype);

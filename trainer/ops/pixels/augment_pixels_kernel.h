@@ -9,18 +9,18 @@
 
 namespace lockstep::ops {
 
-// Sums that make up an image's grey mean.
+// How many partial sums an image's mean grey value has.
 constexpr int kGreyParts = 16;
 
-// All pointers are the device's.
+// All pointers point to device memory.
 struct AugmentArguments {
   const uint8_t* pixels;  // [count, channels, height, width]
   const float* draws;     // [count, kAugmentDraws]
   const float* scale;     // [channels]
   const float* shift;     // [channels]
-  float* grey_sums;       // [count, kGreyParts], to work with
-  void* out;              // of pixels' shape and order
-  FloatType type;         // out's
+  float* grey_sums;       // scratch memory: [count, kGreyParts]
+  void* out;              // has pixels' shape and memory format
+  FloatType type;         // the type of `out`
   int64_t count;
   int channels;  // an image's channels * height * width is below 2^31
   int height;
@@ -28,7 +28,7 @@ struct AugmentArguments {
   bool channels_last;
 };
 
-// Enqueues AugmentPixels on `stream`.
+// Enqueues the kernels of AugmentPixels on `stream`.
 void LaunchAugmentPixels(const AugmentArguments& arguments, cudaStream_t stream);
 
 }  // namespace lockstep::ops

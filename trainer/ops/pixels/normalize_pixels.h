@@ -5,14 +5,14 @@
 
 namespace lockstep::ops {
 
-// pixels: uint8 [count, channels, height, width], contiguous or channels last; scale, shift: float32
-// [channels], on the same device; dtype: kFloat, kHalf or kBFloat16 -> dtype, of pixels' shape and
-// memory order. On the GPU one fused kernel that reads each byte once, on the CPU its ATen twin. Throws
-// c10::Error where sizes, types or devices do not fit.
+// Computes pixels * scale + shift for each channel. `pixels` is uint8 [count, channels, height, width], contiguous or
+// channels last. `scale` and `shift` are float32 [channels] on the same device. The result has pixels' shape and memory
+// format, and `dtype`, which is kFloat, kHalf or kBFloat16. On a GPU one kernel reads each byte once; on the CPU
+// NormalizePixelsTwin() runs. Throws c10::Error if sizes, types or devices do not fit.
 at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift, at::ScalarType dtype);
 
-// The plain ATen twin, on any device: what the kernel is compared with.
+// The same operation from plain ATen calls, for any device. Tests compare the kernel with it.
 at::Tensor NormalizePixelsTwin(const at::Tensor& pixels, const at::Tensor& scale,
                                const at::Tensor& shift, at::ScalarType dtype);
 

@@ -9,9 +9,9 @@
 
 namespace lockstep::ops {
 
-// Enqueues out[i] = pixels[i] * scale[c] + shift[c], c = i / run % channels, for i < count on `stream`:
-// `run` is a plane's bytes, or 1 where a pixel's channels lie side by side. All pointers are the
-// device's.
+// Enqueues, on `stream`, the kernel that computes out[i] = pixels[i] * scale[c] + shift[c] for i < count, where c = i /
+// run % channels. `run` is the number of bytes of a channel's plane, or 1 if the channels of a pixel lie side by side.
+// All pointers point to device memory.
 void LaunchNormalizePixels(const uint8_t* pixels, const float* scale, const float* shift, void* out,
                            FloatType type, int64_t count, int64_t channels, int64_t run,
                            cudaStream_t stream);

@@ -9,11 +9,11 @@
 
 namespace lockstep::ops {
 
-// x: [count, channels, height, width] in any float type -> [count, channels] in x's type, with a gradient, which lies
-// as x does. The twin, where x is not channels last.
+// Returns the mean of each channel's pixels, [count, channels] in x's type. `x` is [count, channels, height, width] in
+// any float type. The gradient has x's memory format. If x is not channels last, PixelMeanTwin() runs.
 at::Tensor PixelMean(const at::Tensor& x);
 
-// The plain ATen twin.
+// The same operation from plain ATen calls, for any device.
 at::Tensor PixelMeanTwin(const at::Tensor& x);
 
 }  // namespace lockstep::ops

@@ -15,11 +15,11 @@ namespace lockstep::ops {
 
 enum class ConvolutionPass { kForward, kInputGradient, kWeightGradient };
 
-// "forward", "input gradient", "weight gradient".
+// Returns the pass in words: "forward", "input gradient" or "weight gradient".
 std::string_view NameOf(ConvolutionPass pass);
 
-// x [count, inputs, height, width] by weight [outputs, inputs, kernel_height, kernel_width], all channels last and
-// of one type, with `padding` on all sides: all that an engine is chosen by.
+// Everything on which the choice of an engine depends. x is [count, inputs, height, width], and weight is [outputs,
+// inputs, kernel_height, kernel_width]. Both have the channels last and the same type. `padding` is added on all sides.
 struct ConvolutionKey {
   ConvolutionPass pass = ConvolutionPass::kForward;
   int64_t count = 0;
@@ -31,35 +31,38 @@ struct ConvolutionKey {
   int64_t kernel_width = 0;
   int64_t stride = 1;
   int64_t padding = 0;
-  FloatType type = FloatType::kBFloat16;  // of 16 bits
+  FloatType type = FloatType::kBFloat16;  // one of the 16-bit types
 
   auto operator<=>(const ConvolutionKey&) const = default;
 
-  // The result's.
+  // The size of the result.
   int64_t OutputHeight() const { return (height + 2 * padding - kernel_height) / stride + 1; }
   int64_t OutputWidth() const { return (width + 2 * padding - kernel_width) / stride + 1; }
 };
 
-// "weight gradient of 256x64x56x56 by 64x64x3x3 stride 1 padding 1 bf16": all of it.
+// Returns a text with all fields of the key, for example "weight gradient of 256x64x56x56 by 64x64x3x3 stride 1 padding
+// 1 bf16".
 std::string Description(const ConvolutionKey& key);
 
 struct ConvolutionPlan {
   int64_t engine = 0;
-  std::map<int64_t, int64_t> knobs;  // by cudnn_frontend::KnobType_t, whose numbers are lasting
+  // The key is a cudnn_frontend::KnobType_t, whose numbers do not change between versions.
+  std::map<int64_t, int64_t> knobs;
   int64_t workspace_bytes = 0;
-  // Measured, of this plan and of the first that cuDNN proposes; 0: not measured.
+  // The measured times of this plan and of the first plan that cuDNN proposes; 0: not measured.
   double us = 0;
   double first_us = 0;
 
   bool operator==(const ConvolutionPlan&) const = default;
 
-  // Whether it is the same engine with the same knobs, however fast it was.
+  // Returns whether both plans use the same engine with the same knobs, whatever times were measured.
   bool RunsAs(const ConvolutionPlan& other) const {
     return engine == other.engine && knobs == other.knobs;
   }
 };
 
-// "engine 62 knobs 2:4,13:0 workspace 0 us 80.125 first 90.250", and back; nothing: it is none.
+// TextOf() converts a plan to a text such as "engine 62 knobs 2:4,13:0 workspace 0 us 80.125 first 90.250", and
+// ParseConvolutionPlan() converts it back. It returns nothing if the text is not a plan.
 std::string TextOf(const ConvolutionPlan& plan);
 std::optional<ConvolutionPlan> ParseConvolutionPlan(const std::string& text);
 

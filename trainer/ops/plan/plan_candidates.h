@@ -12,12 +12,13 @@
 
 namespace lockstep::ops {
 
-// A Plan has `us` and `first_us`, and says by RunsAs(other) whether it computes as another does.
+// The type Plan must have the fields `us` and `first_us`, and a function RunsAs(other) that says whether two plans
+// compute in the same way.
 template <typename Plan>
 class PlanCandidates : public Candidates {
  public:
-  // The fastest of the first, what else the library proposes, and the neighbours that are found, with its time and the
-  // first's. Throws c10::Error where none runs.
+  // Times the first plan, the library's other proposals, and neighbours of the best plans. Returns the fastest plan,
+  // with its time and the first plan's time. Throws c10::Error if no plan runs.
   Plan Fastest(const std::vector<Plan>& proposals) {
     for (const Plan& plan : proposals) Add(plan);
     const FastestCandidate found = FindFastest(*this, plans_.size());
@@ -32,7 +33,7 @@ class PlanCandidates : public Candidates {
       : plans_{first},
         workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)) {}
 
-  // False: it is there already.
+  // Adds `plan` to the candidates. Returns false if a candidate already computes in the same way.
   bool Add(const Plan& plan) {
     const bool is_known =
         std::ranges::any_of(plans_, [&](const Plan& known) { return known.RunsAs(plan); });
@@ -42,7 +43,7 @@ class PlanCandidates : public Candidates {
 
   Plan& operator[](size_t candidate) { return plans_[candidate]; }
 
-  // kMostWorkspace_bytes, for one candidate at a time.
+  // Workspace of kMostWorkspace_bytes, which one candidate at a time may use.
   void* workspace() const { return workspace_.get(); }
 
  private:

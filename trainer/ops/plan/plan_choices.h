@@ -48,7 +48,7 @@
 
 namespace lockstep::ops {
 
-// What a planner knows of the operation that is to run, on the current device and stream.
+// The operation that is to run on the current device and stream, as the planner of one library sees it.
 template <typename Plan>
 class PlannedOperation {
  public:
@@ -56,13 +56,14 @@ class PlannedOperation {
 
   virtual bool CanBeTimed() { return !IsCapturing(); }
 
-  // What the library proposes first, which takes no timing; nothing: it has none.
+  // Returns the plan that the library proposes first, without any timing; nothing if the library has no plan.
   virtual std::optional<Plan> First() = 0;
 
-  // Searches; throws c10::Error where that fails.
+  // Searches for the fastest plan. Throws c10::Error if the search fails.
   virtual Plan Search(const Plan& first) = 0;
 
-  // A plan's text for the file, and back; nothing: no plan that the library takes here.
+  // Text() converts a plan to its text in the file, and Parsed() converts it back. Parsed() returns nothing if the text
+  // is not a plan that the library accepts here.
   virtual std::string Text(const Plan& plan) const = 0;
   virtual std::optional<Plan> Parsed(const std::string& text) = 0;
 };
@@ -74,17 +75,18 @@ struct PlanReport {
   PlanSource source = PlanSource::kFirst;
 };
 
-// Any number of threads may use one at a time. A key's text is Description(key).
+// Chooses and keeps the plans of one kind of operation. Any number of threads may use one PlanChoices at the same time.
+// The text of a key is Description(key).
 template <typename Key, typename Plan>
 class PlanChoices {
  public:
-  // All that a PlanFile takes; device_text: of a GPU.
+  // The arguments of a PlanFile. `device_text` returns the text of a GPU.
   PlanChoices(std::string folder, std::string_view kind,
               std::function<std::string(c10::DeviceIndex)> device_text)
       : folder_(std::move(folder)), kind_(kind), device_text_(std::move(device_text)) {}
 
-  // The plan to run the operation by, which stays where it is as long as this does; null: there is none.
-  // searches: whether it may be searched for.
+  // Returns the plan with which to run the operation; null if there is none. The pointer stays valid as long as the
+  // PlanChoices exists. `searches` says whether it may search for a plan.
   const Plan* Choose(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
                      bool searches) {
     const std::lock_guard lock(mutex_);
@@ -98,7 +100,7 @@ class PlanChoices {
     return First(key, operation, entry);
   }
 
-  // What was chosen so far.
+  // Returns the plans that were chosen so far.
   std::vector<PlanReport<Key, Plan>> Reports() const {
     const std::lock_guard lock(mutex_);
     std::vector<PlanReport<Key, Plan>> reports;
@@ -116,12 +118,12 @@ class PlanChoices {
   struct Entry {
     std::optional<PlanReport<Key, Plan>> first;
     std::optional<PlanReport<Key, Plan>> chosen;
-    bool looked_up = false;  // in the file
+    bool looked_up = false;  // whether the file was searched for the plan
     bool has_none = false;
   };
   struct KeptPlans {
     PlanFile file;
-    PlanTexts plans;  // as it was read last
+    PlanTexts plans;  // the file's plans when it was read last
   };
 
   void LookUp(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
@@ -182,7 +184,7 @@ class PlanChoices {
   const std::string folder_;
   const std::string kind_;
   const std::function<std::string(c10::DeviceIndex)> device_text_;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards all members below
   std::map<std::pair<c10::DeviceIndex, Key>, Entry> entries_;
   std::map<c10::DeviceIndex, KeptPlans> kept_;
   int searches_ = 0;

@@ -34,25 +34,26 @@
 
 namespace lockstep::ops {
 
-using PlanTexts = std::map<std::string, std::string>;  // by key
+using PlanTexts = std::map<std::string, std::string>;  // plans by their key
 
-// A line without its end, and back; nothing: it is none of this device's. There is no " = " in a key.
+// Convert a plan to a line of the file (without the line end), and back. ParsePlanLine() returns nothing if the line is
+// damaged or from another device. A key must not contain " = ".
 std::string PlanLine(const std::string& device, const std::string& key, const std::string& plan);
 std::optional<std::pair<std::string, std::string>> ParsePlanLine(const std::string& device,
                                                                  const std::string& line);
 
 class PlanFile {
  public:
-  // An empty folder: no file. kind: "products".
+  // If `folder` is empty, there is no file. `kind` is "products", for example.
   PlanFile(const std::string& folder, std::string_view kind, std::string device);
 
   const std::string& path() const { return path_; }
 
-  // What it has now; it is read whole.
+  // Reads the whole file and returns its plans.
   PlanTexts Read() const;
 
-  // Returns what it has now, with the plan to use for `key`: the one that someone has put there, if it
-  // `is_usable`; else `plan`, which is there from now on, if it can be.
+  // Returns the file's plans, with the plan to use for `key`. If another process has already written a plan for `key`
+  // and it `is_usable`, that plan is used. Otherwise `plan` is used, and is written to the file if possible.
   PlanTexts Keep(const std::string& key, const std::string& plan,
                  const std::function<bool(const std::string&)>& is_usable) const;
 

@@ -28,56 +28,60 @@
 
 namespace lockstep::ops {
 
-// What candidates may take: as much as at::mm's products. A search takes it whole, where memory may be short.
+// The size of the workspace that a candidate may use, which is the same as for at::mm's products. A search allocates
+// all of it, even if memory is short.
 inline constexpr int64_t kMostWorkspace_bytes = 32 << 20;
 
 enum class PlanSource {
-  kFirst,     // the library's first
-  kSearched,  // by this process
-  kFile,      // found by another process, or an earlier one
+  kFirst,     // the plan that the library proposes first
+  kSearched,  // found by a search of this process
+  kFile,      // from the file: found by another process or in an earlier run
 };
 
-// Of the library "cuDNN": "cuDNN's first", "searched", "from the file".
+// Returns the source in words. For the library "cuDNN" these are "cuDNN's first", "searched" and "from the file".
 std::string NameOf(PlanSource source, std::string_view library);
 
-// What plans depend on: "NVIDIA H100 80GB HBM3, 132 multiprocessors, cuBLASLt 130101" of the library
-// "cuBLASLt 130101".
+// Returns a text that names everything on which plans depend, for example "NVIDIA H100 80GB HBM3, 132 multiprocessors,
+// cuBLASLt 130101" for the library "cuBLASLt 130101".
 std::string DeviceText(c10::DeviceIndex device, std::string_view library);
 
-// Whether plans may not depend on time: at::globalContext() asks for deterministic algorithms.
+// Returns whether at::globalContext() asks for deterministic algorithms, so that no plan may be chosen by its time.
 bool MustBeDeterministic();
 
-// Of candidates' times in microseconds, the first's first: which to take. It is the one with the least median
-// if that is 2 % less than the first's; else the first, so that noise does not choose. A candidate without
-// times could not run; throws c10::Error where none has any.
+// Returns the index of the candidate to use. `times_us` has the times of each candidate in microseconds; candidate 0 is
+// the library's first plan. The candidate with the smallest median is chosen if its median is at least 2 % smaller than
+// candidate 0's. Otherwise candidate 0 is chosen, so that noise does not decide. A candidate without times could not
+// run. Throws c10::Error if no candidate has times.
 size_t ChooseCandidate(const std::vector<std::vector<double>>& times_us);
 
-// There is one: at least one time.
+// Returns the median of at least one time.
 double Median(std::vector<double> times);
 
-// The plans for one operation, numbered from 0 on, which is the first.
+// The plans for one operation. Plan 0 is the library's first.
 class Candidates {
  public:
   virtual ~Candidates() = default;
 
-  // Queues the operation on the current stream; false: the candidate does not run.
+  // Enqueues the operation on the current stream. Returns false if the candidate does not run.
   virtual bool Run(size_t candidate) = 0;
 
-  // Adds one that differs a little from `candidate`, and from all others at all; false: found none this time.
+  // Adds a candidate that differs a little from `candidate` and is not equal to any other. Returns false if it found
+  // none this time.
   virtual bool AddNeighbour(size_t candidate, std::minstd_rand& random) = 0;
 
-  // Some of the values that it gives when it runs, as a new tensor of float32; undefined: it does not run.
+  // Runs the candidate and returns some values of its result as a new float32 tensor. The tensor is undefined if the
+  // candidate does not run.
   virtual at::Tensor Sample(size_t candidate) = 0;
 };
 
-// Microseconds; 0: not measured.
+// The result of a search: the times in microseconds of the chosen candidate and of candidate 0. 0: not measured.
 struct FastestCandidate {
   size_t candidate = 0;
   double us = 0;
   double first_us = 0;
 };
 
-// Of `proposed` candidates, and of those that are added.
+// Finds the fastest of the first `proposed` candidates and of the neighbours that the search adds.
 FastestCandidate FindFastest(Candidates& candidates, size_t proposed);
 
 }  // namespace lockstep::ops

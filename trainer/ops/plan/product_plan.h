@@ -12,8 +12,9 @@
 
 namespace lockstep::ops {
 
-// to [m, n] = a [m, k] b [k, n], all that an algorithm is chosen by. Strides are those between rows, or
-// between columns where a matrix lies by columns, in elements; `to` lies by rows.
+// Everything on which the choice of an algorithm for the product to [m, n] = a [m, k] b [k, n] depends. A stride is the
+// distance, in elements, between two rows of a row-major matrix or two columns of a column-major one
+// (`..._by_columns`). `to` is row-major.
 struct ProductKey {
   int64_t m = 0;
   int64_t n = 0;
@@ -31,23 +32,25 @@ struct ProductKey {
   auto operator<=>(const ProductKey&) const = default;
 };
 
-// "16384x2304x768 a=rows/768 b=columns/768 to=2304 bf16>bf16 bias": all of it.
+// Returns a text with all fields of the key, for example "16384x2304x768 a=rows/768 b=columns/768 to=2304 bf16>bf16
+// bias".
 std::string Description(const ProductKey& key);
 
 struct ProductPlan {
-  std::array<uint64_t, 8> algorithm{};  // a cublasLtMatmulAlgo_t
+  std::array<uint64_t, 8> algorithm{};  // the bytes of a cublasLtMatmulAlgo_t
   int64_t workspace_bytes = 0;
-  // Measured, of this algorithm and of the first that cuBLASLt proposes; 0: not measured.
+  // The measured times of this algorithm and of the first that cuBLASLt proposes; 0: not measured.
   double us = 0;
   double first_us = 0;
 
   bool operator==(const ProductPlan&) const = default;
 
-  // Whether it is the same algorithm, however fast it was.
+  // Returns whether both plans use the same algorithm, whatever times were measured.
   bool RunsAs(const ProductPlan& other) const { return algorithm == other.algorithm; }
 };
 
-// A plan's text, and back; nothing: it is none.
+// TextOf() converts a plan to a text, and ParseProductPlan() converts it back. It returns nothing if the text is not a
+// plan.
 std::string TextOf(const ProductPlan& plan);
 std::optional<ProductPlan> ParseProductPlan(const std::string& text);
 

@@ -1,5 +1,5 @@
-// The activations' values and slopes, as the kernels compute them: in float32, by the GPU's approximations of
-// exp and 1 / x, whose errors are those of float32's rounding.
+// Computes the values and the derivatives of the activations in the kernels. The arithmetic is float32. The GPU's
+// approximations of exp and 1 / x are used, whose errors are as small as float32's rounding.
 #pragma once
 
 #include "trainer/ops/product/activation.h"
@@ -12,8 +12,8 @@ struct ActivationValue {
   float slope;
 };
 
-// 1 / (1 + 2^(-x log2(e))), where 2^ may be 0 or infinity: two steps of the special function unit, without the
-// scaling that __expf and __fdividef wrap theirs in.
+// Computes 1 / (1 + 2^(-x log2(e))), where the power may be 0 or infinity. It takes two instructions of the special
+// function unit. __expf and __fdividef would add instructions for scaling.
 __device__ inline float Sigmoid(float x) {
   constexpr float kLog2E = 1.4426950F;
   float power;
@@ -23,7 +23,7 @@ __device__ inline float Sigmoid(float x) {
   return gate;
 }
 
-// x sigmoid(u(x)), with u's derivative.
+// Computes x sigmoid(u(x)) and its derivative. `u_slope` is u's derivative.
 __device__ inline ActivationValue Gated(float x, float u, float u_slope) {
   const float gate = Sigmoid(u);
   return {x * gate, gate + x * gate * (1 - gate) * u_slope};
@@ -32,7 +32,7 @@ __device__ inline ActivationValue Gated(float x, float u, float u_slope) {
 template <Activation kActivation>
 __device__ ActivationValue ActivationAt(float x) {
   if constexpr (kActivation == Activation::kRelu) {
-    // NaN goes through, as in ATen.
+    // NaN stays NaN, as in ATen.
     return {x < 0 ? 0 : x, x <= 0 ? 0.0F : 1.0F};
   } else if constexpr (kActivation == Activation::kSilu) {
     return Gated(x, x, 1);
@@ -50,8 +50,9 @@ __device__ ActivationValue ActivationAt(float x) {
   }
 }
 
-// GELU in its tanh form with the special function unit's tanh, which is off by up to 2^-11: y by up to 2^-12 |x|.
-// For bfloat16, in which the x of 1 is off by 2^-9 already.
+// Computes GELU in its tanh form with the tanh of the special function unit. This tanh has an error of up to 2^-11, so
+// y has an error of up to 2^-12 |x|. It is for bfloat16 only, where rounding x near 1 already has an error of up to
+// 2^-9.
 __device__ inline ActivationValue RoughGeluTanh(float x) {
   constexpr float kSlope = 0.79788456F;  // sqrt(2 / pi)
   constexpr float kCubic = 0.044715F * kSlope;

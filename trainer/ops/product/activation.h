@@ -7,8 +7,8 @@ enum class Activation {
   kNone,
   kRelu,
   kSilu,      // x / (1 + exp(-x))
-  kGelu,      // x Phi(x), Phi the normal distribution's
-  kGeluTanh,  // x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
+  kGelu,      // x Phi(x), where Phi is the distribution function of the normal distribution
+  kGeluTanh,  // x / (1 + exp(-2 u)), where u = sqrt(2 / pi) (x + 0.044715 x^3)
 };
 
 }  // namespace lockstep::ops

@@ -11,12 +11,12 @@
 
 namespace lockstep::ops {
 
-// x: [..., width] in any float type; bias: float32 [width]. -> of x's shape and type, with gradients for
-// both. x is kept for backward and must not be written to before it. The kernels are for float32, float16
-// and bfloat16 on a GPU; else the twin.
+// `x` is [..., width] in any float type, and `bias` is float32 [width]. The result has x's shape and type, and
+// gradients for both. x is kept for backward, so nobody may write to it before backward. The kernels run for float32,
+// float16 and bfloat16 on a GPU; in all other cases BiasActivationTwin() runs.
 at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activation activation);
 
-// The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path.
+// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it.
 at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation);
 
 }  // namespace lockstep::ops

@@ -12,10 +12,10 @@
 
 namespace lockstep::ops {
 
-// In how many slices the rows are shared out; backward's each have a row of partial sums.
+// Returns in how many slices the rows are divided. In backward each slice has one row of partial sums.
 int64_t BiasActivationSlices(const RowsShape& shape);
 
-// [rows, width] of the type given with them.
+// All matrices are [rows, width] and have the type that is passed with them.
 struct BiasActivationForward {
   const void* x;
   const float* bias;  // [width]
@@ -27,15 +27,15 @@ struct BiasActivationBackward {
   const float* bias;
   const void* dy;
   void* dx;
-  float* partials;  // [BiasActivationSlices(shape), width] of scratch
+  float* partials;  // scratch memory: [BiasActivationSlices(shape), width]
   SumsTo d_bias;
 };
 
-// Enqueues y = f(x + bias).
+// Enqueues the kernel that computes y = f(x + bias).
 void LaunchBiasActivation(const BiasActivationForward& tensors, Activation activation,
                           FloatType type, const RowsShape& shape, cudaStream_t stream);
 
-// Enqueues dx = dy f'(x + bias) and, where they are wanted, d_bias = sums over rows of dx.
+// Enqueues the kernels that compute dx = dy f'(x + bias) and, if they are wanted, d_bias = the sums over rows of dx.
 void LaunchBiasActivationBackward(const BiasActivationBackward& tensors, Activation activation,
                                   FloatType type, const RowsShape& shape, cudaStream_t stream);
 

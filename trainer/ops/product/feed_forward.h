@@ -20,7 +20,7 @@
 
 namespace lockstep::ops {
 
-// Float32, of the layout's shapes.
+// The float32 weights, with the shapes that the layout says.
 struct FeedForwardWeights {
   at::Tensor fc;        // W, inputs to hidden
   at::Tensor fc_bias;   // b [hidden]
@@ -28,17 +28,19 @@ struct FeedForwardWeights {
   at::Tensor out_bias;  // c [outputs], or undefined
 };
 
-// x: [..., inputs] in any float type -> [..., outputs] in x's type, with gradients for all five.
+// `x` is [..., inputs] in any float type. The result is [..., outputs] in x's type, with gradients for x and all
+// weights.
 at::Tensor FeedForward(const at::Tensor& x, const FeedForwardWeights& weights, WeightLayout layout,
                        Activation activation);
 
-// Whether that takes the fused kernels: x is float16 or bfloat16 on a GPU of compute capability 9.0, layout and
-// activation are GPT-2's (kInputsOutputs, kGeluTanh; with erf's GELU the parts are faster), sizes are multiples
-// of 8, the weights are contiguous, and the result's tiles keep all multiprocessors busy.
+// Returns whether FeedForward() runs the fused kernels. This is so if x is float16 or bfloat16 on a GPU of compute
+// capability 9.0, layout and activation are GPT-2's (kInputsOutputs, kGeluTanh; separate kernels are faster for the
+// GELU with erf), all sizes are multiples of 8, the weights are contiguous, and the result has enough tiles for all
+// multiprocessors.
 bool HasFusedFeedForward(const at::Tensor& x, const FeedForwardWeights& weights,
                          WeightLayout layout, Activation activation);
 
-// The plain ATen twin, on any device: LinearTwin and BiasActivationTwin.
+// The same operation from LinearTwin() and BiasActivationTwin(), for any device.
 at::Tensor FeedForwardTwin(const at::Tensor& x, const FeedForwardWeights& weights,
                            WeightLayout layout, Activation activation);
 

@@ -14,18 +14,18 @@ namespace lockstep::ops {
 
 struct HiddenShape {
   int64_t rows;
-  int64_t width;   // of what is not hidden: of x, or of y
-  int64_t hidden;  // both multiples of 8
+  int64_t width;   // the number of columns of x, or of y
+  int64_t hidden;  // width and hidden are multiples of 8
   int device;
-  int multiprocessors;  // of the device
+  int multiprocessors;  // the number of multiprocessors of the device
 };
 
-// inner = x W + bias, hidden = gelu(inner), matrices of 16-bit values by rows.
+// inner = x W + bias, hidden = gelu(inner). The matrices hold 16-bit values in row-major order.
 struct HiddenForward {
   const void* x;       // [rows, width]
   const void* weight;  // [width, hidden]
   const float* bias;   // [hidden]
-  void* inner;         // [rows, hidden]; null: it is not wanted
+  void* inner;         // [rows, hidden]; null: it is not written
   void* hidden;        // [rows, hidden]
 };
 
@@ -35,16 +35,16 @@ struct HiddenBackward {
   const void* weight;  // [hidden, width]
   const void* inner;   // [rows, hidden]
   void* d_inner;       // [rows, hidden]
-  float* partials;     // [HiddenPartials(shape)] of scratch
-  SumsTo d_bias;       // [hidden] sums over rows of d_inner, before it is rounded
+  float* partials;     // scratch memory of HiddenPartials(shape) floats
+  SumsTo d_bias;  // [hidden]: the sums over the rows of d_inner, taken before d_inner is rounded
 };
 
-// How many tiles, each a multiprocessor's at a time, make up the result of HiddenForward.
+// How many tiles the result of HiddenForward has. A multiprocessor computes one tile at a time.
 int64_t HiddenTiles(int64_t rows, int64_t hidden);
 
 int64_t HiddenPartials(const HiddenShape& shape);
 
-// Both enqueue, and return null, or what is wrong in CUTLASS's words.
+// Both functions enqueue a kernel. They return null, or CUTLASS's message if CUTLASS refused.
 const char* LaunchHidden(const HiddenForward& tensors, FloatType type, const HiddenShape& shape,
                          cudaStream_t stream);
 const char* LaunchHiddenBackward(const HiddenBackward& tensors, FloatType type,

@@ -1,11 +1,11 @@
-// The products as CUTLASS makes them, by Hopper's warp-specialised kernels: warps that load tiles by TMA, and
-// two warp groups that take turns with the tensor cores, one multiplying while the other works off its tile's
-// epilogue. So the activation costs next to nothing: it goes on beside the next tile's product.
+// Computes the products with CUTLASS's warp-specialised kernels for Hopper. Some warps load tiles with TMA. Two groups
+// of warps take turns with the tensor cores: one group multiplies while the other group computes the epilogue of its
+// tile. The activation therefore costs almost no time, because it is computed during the product of the next tile.
 //
-// The result is computed transposed, [hidden, rows] by columns, which is [rows, hidden] by rows in memory: a
-// thread of an accumulator then has few hidden units and many rows, so that the bias takes 2 registers for 64
-// units, and a bias's gradient is a sum within the thread and over 4 lanes. The weight is the left operand,
-// read as it lies.
+// The kernels compute the transposed result, [hidden, rows] in column-major order, which has the same layout in memory
+// as [rows, hidden] in row-major order. Each thread's accumulators then belong to few hidden units and many rows. The
+// bias therefore takes 2 registers for 64 units, and the gradient of a bias is a sum within a thread and over 4 lanes.
+// The weight is the left operand, and the kernels read it without a copy or a transposition.
 #pragma once
 
 #include <cutlass/cutlass.h>
@@ -39,7 +39,7 @@ using RasterOrder =
     cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90Params::RasterOrderOptions;
 
 constexpr auto kRound = cutlass::FloatRoundStyle::round_to_nearest;
-constexpr int kAlignment = 8;  // values of 16 bytes
+constexpr int kAlignment = 8;  // the number of 16-bit values in 16 bytes
 
 template <FloatType kType>
 using ElementOf =
@@ -54,7 +54,8 @@ __device__ ActivationValue GeluAt(float x) {
   }
 }
 
-// What CUTLASS applies to a thread's values.
+// The functions that CUTLASS's epilogue applies to the values of a thread: gelu, and the gradient times the derivative
+// of gelu.
 template <FloatType kType>
 struct Gelu {
   template <typename Values>
@@ -82,17 +83,17 @@ struct Gelu {
   };
 };
 
-// A kernel from its epilogue. kHidden: of a tile.
+// The types of a kernel with a given epilogue. A tile has kHidden hidden units.
 template <typename Element, int kHidden>
 struct Tiling {
   using Tile = cute::Shape<Int<kHidden>, Int<kTileRows>, Int<64>>;
-  // Of blocks that are neighbours in `hidden`, which share what they load of x or dy.
+  // Two blocks whose tiles are neighbours in `hidden` form a cluster. They share the tiles of x or dy that they load.
   using Cluster = cute::Shape<_2, _1, _1>;
   using EpilogueSchedule = cutlass::epilogue::TmaWarpSpecialized;
   using Descriptor =
       collective::detail::EpilogueDescriptor<Tile, collective::EpilogueTileAuto,
                                              /*ElementC=*/void, Element, EpilogueSchedule>;
-  // Of a second matrix that the epilogue writes, or reads.
+  // A second matrix that the epilogue writes, or reads.
   using Written = collective::detail::AuxStoreDescriptor<Descriptor, ColumnMajor, Element>;
   using Read = collective::detail::AuxLoadDescriptor<Descriptor, ColumnMajor, Element>;
 
@@ -113,7 +114,7 @@ struct Tiling {
   };
 };
 
-// gelu(inner), and inner on the way.
+// The epilogue of forward: computes inner and gelu(inner), and also writes inner if it is wanted.
 template <FloatType kType>
 struct ForwardFusion {
   using Element = ElementOf<kType>;
@@ -134,7 +135,8 @@ struct ForwardFusion {
                       WrittenInner>;
 };
 
-// d_hidden gelu'(inner), and its sums over a tile's rows on the way. Rows that a tile has too many are zeros.
+// The epilogue of backward: computes d_hidden gelu'(inner), and the sums of this product over a tile's rows. The rows
+// of a tile that lie outside the matrix count as zeros.
 template <FloatType kType>
 struct BackwardFusion {
   using Element = ElementOf<kType>;
@@ -153,15 +155,16 @@ struct BackwardFusion {
   using DInner = fusion::Sm90EVT<Sums, Product>;
 };
 
-// The strides of an [n, m] matrix with nothing between its rows, or columns.
+// The strides of an [n, m] matrix without gaps between its rows, or columns.
 template <typename Stride>
 Stride PackedStride(int64_t n, int64_t m) {
   return cutlass::make_cute_packed_stride(
       Stride{}, cute::make_shape(static_cast<int>(n), static_cast<int>(m), 1));
 }
 
-// Enqueues the product with the fusion's arguments; -> what Launch...() returns. `swizzle`: how many tiles the
-// blocks go aside before they go on along `order`, so that they find in the cache what others have loaded.
+// Enqueues the product with the fusion's arguments, and returns what Launch...() returns. `order` is the direction in
+// which the blocks walk over the tiles. `swizzle` is the number of tiles that they also cover in the other direction
+// before they go on, so that they find in the cache what other blocks have loaded.
 template <typename Gemm, typename Element, typename Fusion>
 const char* Enqueue(const void* weight, const void* x, void* to, const Fusion& fused,
                     const HiddenShape& shape, RasterOrder order, int swizzle, cudaStream_t stream) {

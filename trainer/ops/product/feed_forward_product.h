@@ -6,16 +6,17 @@
 
 namespace lockstep::ops {
 
-// Of a result's tile, whose multiplications a warp group does while another finishes the tile before.
+// The size of a tile of the result. One group of warps multiplies for its tile while another group finishes the tile
+// before.
 constexpr int kTileRows = 128;
 constexpr int kTileHidden = 192;
-constexpr int kTileHiddenBackward = 128;  // with what is read of `inner`, no more fit
+constexpr int kTileHiddenBackward = 128;  // the tile of `inner` takes shared memory, too
 
 template <FloatType kType>
 struct HiddenProducts {
   static const char* Forward(const HiddenForward& tensors, const HiddenShape& shape,
                              cudaStream_t stream);
-  // Without the sums of the partials: [tiles of rows, tiles of hidden, kTileHiddenBackward].
+  // Does not add up the partials, [tiles of rows, tiles of hidden, kTileHiddenBackward]; the caller does.
   static const char* Backward(const HiddenBackward& tensors, const HiddenShape& shape,
                               cudaStream_t stream);
 };

@@ -7,22 +7,23 @@
 
 namespace lockstep::ops {
 
-// x: [..., inputs]; weight: float32, of the layout's shape; bias: float32 [outputs], or undefined.
-// -> [..., outputs] in x's type, with gradients for all three.
+// `x` is [..., inputs], `weight` is float32 with the shape that the layout says, and `bias` is float32 [outputs] or
+// undefined. The result is [..., outputs] in x's type, with gradients for all three.
 //
-// For float16 and bfloat16 on a GPU the weights are rounded to x's type, the bias is added by the
-// matrix product's own kernel, and the weights' gradients are float32 sums that were never rounded
-// to 16 bits. The rounded weight is kept for backward. Else the twin.
+// For float16 and bfloat16 on a GPU, the weight is rounded to x's type, and the rounded weight is kept for backward.
+// The kernel of the matrix product adds the bias. The gradients of weight and bias are float32 sums that are never
+// rounded to 16 bits. In all other cases LinearTwin() runs.
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   WeightLayout layout);
 
-// The plain ATen twin, on any device: its gradients of the weights are in x's type before they are
-// float32.
+// The same operation from plain ATen calls, for any device. It computes the gradients of weight and bias in x's type
+// and then converts them to float32.
 at::Tensor LinearTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       WeightLayout layout);
 
-// x: [rows, columns] -> float32 [columns], sum over rows of x[r, c]. No gradient. On a GPU float32,
-// float16 and bfloat16 are read once, with the same bits each time: no atomics. Else at::sum.
+// Returns the sums over the rows of x, [rows, columns], as float32 [columns]. It has no gradient. On a GPU a kernel
+// reads float32, float16 and bfloat16 once; it uses no atomics, so the bits are the same each time. In all other cases
+// at::sum runs.
 at::Tensor ColumnSums(const at::Tensor& x);
 
 }  // namespace lockstep::ops

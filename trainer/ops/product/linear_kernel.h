@@ -11,11 +11,11 @@
 
 namespace lockstep::ops {
 
-// In how many slices the rows of this matrix are added up; each has a row of partial sums.
+// Returns in how many slices the rows of x are added up. Each slice has one row of partial sums.
 int64_t ColumnSumSlices(const void* x, FloatType type, const RowsShape& shape);
 
-// Enqueues, to `to`, the sums over r of x[r, c]. partials: [slices, columns] of scratch. All pointers are
-// the device's. There is a column.
+// Enqueues the kernels that write the sums over r of x[r, c] to `to`. `partials` is scratch memory of [slices,
+// columns]. All pointers point to device memory. x must have at least one column.
 void LaunchColumnSums(const void* x, FloatType type, float* partials, const SumsTo& to,
                       const RowsShape& shape, cudaStream_t stream);
 

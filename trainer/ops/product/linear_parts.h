@@ -7,17 +7,18 @@
 
 namespace lockstep::ops {
 
-// [inputs, outputs], whatever the layout: a view.
+// Returns a view of the weight as [inputs, outputs], for either layout.
 at::Tensor WeightMatrix(const at::Tensor& weight, WeightLayout layout);
 
-// [..., n] -> [product, n].
+// Returns x, [..., n], as a matrix [rows, n].
 at::Tensor Rows(const at::Tensor& x);
 
-// The reverse, with x's leading sizes. No view for autograd, which would forbid writing to it.
+// Does the reverse: gives `rows` the leading sizes of x. For autograd the result is not a view, because autograd would
+// forbid to write to a view.
 at::Tensor WithRowsOf(const at::Tensor& x, const at::Tensor& rows);
 
-// In backward, of y = x W + b with 16-bit matrices [rows, n] on a GPU. `to`: of GradientToAddTo(). -> what
-// backward returns, as AddProduct() and NewGradientSums() do.
+// Both functions are for the backward of y = x W + b with 16-bit matrices [rows, n] on a GPU. `to` is the result of
+// GradientToAddTo(). They return what backward must return, like AddProduct() and NewGradientSums().
 at::Tensor WeightGradient(const at::Tensor& to, const at::Tensor& x, const at::Tensor& dy,
                           WeightLayout layout);
 at::Tensor BiasGradient(const at::Tensor& to, const at::Tensor& dy);

@@ -29,48 +29,50 @@
 namespace lockstep::ops {
 
 struct ProductOptions {
-  bool adds = false;  // to what `to` holds
-  // Undefined, or contiguous [n] of `to`'s type, to be added to each row; not together with `adds`.
+  bool adds = false;  // whether the product is added to the content of `to`
+  // A bias that is added to each row: contiguous [n] of `to`'s type, or undefined. It cannot be used together with
+  // `adds`.
   at::Tensor bias = {};
-  // False: do not search for this product, such as those of an evaluation, whose shapes may come once.
+  // False: do not search for a plan of this product. This is for products that may occur only once, such as those of an
+  // evaluation.
   bool searches = true;
 };
 
 using ProductPlanReport = PlanReport<ProductKey, ProductPlan>;
 
-// Any number of threads may use one at a time.
+// Computes matrix products with planned algorithms. Any number of threads may use one ProductPlanner at the same time.
 class ProductPlanner {
  public:
-  // Where its files lie; empty: it keeps none.
+  // `folder` is the folder of the plan files. If it is empty, no files are kept.
   explicit ProductPlanner(std::string folder);
 
-  // to = a b, with the options. a: [m, k] and b: [k, n], float16 or bfloat16, of any strides; to: [m, n], of
-  // their type or float32. No gradient; it must share no memory with a and b.
+  // Computes to = a b, with the options. `a` is [m, k] and `b` is [k, n]. Both are float16 or bfloat16 and may have any
+  // strides. `to` is [m, n], of the same type or float32. There is no gradient. `to` must not share memory with a or b.
   //
-  // Planned are products on a GPU whose m, n and k are multiples of 8 and not 0, of matrices that lie by rows
-  // or by columns, where the beginnings and the strides are multiples of 16 bytes; a bias wants a `to` that
-  // lies by rows. All others are at::mm's or at::addmm's, as are those of other types, on any device.
+  // A product has a plan if it is on a GPU and its m, n and k are multiples of 8 and not 0. Its matrices must be
+  // row-major or column-major, their addresses and strides must be multiples of 16 bytes, and with a bias `to` must be
+  // row-major. at::mm or at::addmm computes all other products, also those of other types and on any device.
   void Multiply(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                 const ProductOptions& options = {});
 
-  // What was planned so far.
+  // Returns the plans that were chosen so far.
   std::vector<ProductPlanReport> Plans() const { return choices_.Reports(); }
 
  private:
   PlanChoices<ProductKey, ProductPlan> choices_;
 };
 
-// What at::RecordFunction calls a planned product; its inputs are a and b.
+// The name of a planned product for at::RecordFunction. The inputs of this event are a and b.
 inline constexpr char kMatrixProductEvent[] = "lockstep::matrix_product";
 
-// By the process's planner, whose files lie in CacheFolder().
+// Does the same with the planner of this process, whose files lie in CacheFolder().
 void MatrixProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b,
                    const ProductOptions& options = {});
 
-// Likewise, to a new contiguous matrix of `type`.
+// Does the same, and returns the result as a new contiguous matrix of `type`.
 at::Tensor MatrixProduct(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
-// Its Plans().
+// Returns the Plans() of the planner of this process.
 std::vector<ProductPlanReport> ProductPlans();
 
 }  // namespace lockstep::ops

@@ -16,32 +16,33 @@
 
 namespace lockstep::ops {
 
-// In a Function's forward: the .grad of `weight` that backward is to add to, to be kept in saved_data
-// (which, unlike save_for_backward, lets it change in between). Undefined where backward is to return the
-// gradient: `weight` is no leaf, or has no .grad that is float32 and lies in memory as the weight does.
+// Call it in a Function's forward. Returns the .grad of `weight` to which backward must add its gradient. Keep it in
+// saved_data, which (unlike save_for_backward) lets it change in between. The result is undefined if backward must
+// return the gradient instead, because `weight` is not a leaf, or has no .grad that is float32 and has the same strides
+// as the weight.
 at::Tensor GradientToAddTo(const at::Tensor& weight);
 
-// In backward, before something is added to `to`, of GradientToAddTo(): whether it is to be written over what
-// `to` holds instead. `to` may have no memory before.
+// Call it in backward before something is added to `to`, the result of GradientToAddTo(). Returns whether the caller
+// must overwrite the content of `to` instead. `to` may have no memory before this call.
 bool TakeOver(const at::Tensor& to);
 
-// In backward: adds `gradient`, of to's layout and any float type.
+// Call it in backward: adds `gradient`, which has the layout of `to` and any float type, to `to`.
 void AddGradient(const at::Tensor& to, const at::Tensor& gradient);
 
-// In backward, where a kernel can only add to `to`: sees to it that it may.
+// Call it in backward before a kernel that can only add to `to`. If `to` has no gradient yet, sets it to zero.
 void PrepareToAdd(const at::Tensor& to);
 
-// In backward, of 16-bit matrices: adds a b to `to`, of as many values, in float32, and returns nothing; where `to` is
-// undefined, returns a b in float32.
+// Call it in backward. `a` and `b` are 16-bit matrices. If `to` is defined, adds a b to it in float32 and returns an
+// undefined tensor. Otherwise returns a b in float32.
 at::Tensor AddProduct(const at::Tensor& to, const at::Tensor& a, const at::Tensor& b);
 
-// A gradient that a kernel makes of sums over rows.
+// A gradient that a kernel computes as sums over rows.
 struct GradientSums {
-  at::Tensor result;  // what backward returns: undefined where they are added to a .grad
+  at::Tensor result;  // what backward returns; undefined if the sums are added to a .grad
   SumsTo to;
 };
 
-// Of `columns` sums. `to`: of GradientToAddTo().
+// Returns the memory for `columns` sums. `to` is the result of GradientToAddTo().
 GradientSums NewGradientSums(const at::Tensor& to, int64_t columns, const at::TensorOptions& like);
 
 }  // namespace lockstep::ops

@@ -9,7 +9,7 @@
 
 namespace lockstep::ops {
 
-// Seconds of what `launch` queues, by the device's own clock.
+// Returns the time in seconds, by the device's own clock, of the work that `launch` enqueues.
 template <typename Launch>
 double DeviceSeconds(const Launch& launch) {
   at::cuda::CUDAEvent begin(cudaEventDefault);
@@ -21,7 +21,7 @@ double DeviceSeconds(const Launch& launch) {
   return begin.elapsed_time(end) * 1e-3;
 }
 
-// Seconds of a device-to-device copy that reads and writes `bytes` together, the best of some.
+// Returns the time in seconds of a device-to-device copy that reads and writes `bytes` together: the best of several.
 inline double CopySeconds(int64_t bytes) {
   const at::Tensor from = at::ones({bytes / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);

@@ -13,13 +13,13 @@
 
 namespace lockstep::ops {
 
-// Seconds of one `launch`: of many that one CUDA graph replays, the best of some replays. What it
-// differentiates must have been computed under the same guard. Tensors that fit the L2 cache may
-// stay there.
+// Returns the time in seconds of one `launch`. A CUDA graph replays many of them, and the best of several replays
+// counts. If `launch` differentiates a tensor, that tensor must have been computed on the same stream. Tensors that
+// fit the L2 cache may stay there.
 template <typename Launch>
 double GraphSeconds(const Launch& launch) {
   constexpr int kLaunches = 20;
-  launch();  // sets up what a capture may not
+  launch();  // sets up what cannot be set up during a capture
   at::cuda::CUDAGraph graph;
   graph.capture_begin();
   for (int i = 0; i < kLaunches; ++i) launch();
@@ -30,7 +30,7 @@ double GraphSeconds(const Launch& launch) {
   return best / kLaunches;
 }
 
-// A stream that can be captured, until it ends.
+// While a BenchStream exists, the current stream is one that can be captured.
 class BenchStream {
  public:
   BenchStream() : guard_(c10::cuda::getStreamFromPool()) {}
@@ -39,7 +39,7 @@ class BenchStream {
   c10::cuda::CUDAStreamGuard guard_;
 };
 
-// Seconds of a device-to-device copy that reads and writes `bytes` together.
+// Returns the time in seconds of a device-to-device copy that reads and writes `bytes` together.
 inline double GraphCopySeconds(int64_t bytes) {
   const at::Tensor from = at::ones({bytes / 2}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
   const at::Tensor to = at::empty_like(from);

@@ -44,14 +44,14 @@ inline auto EveryDeviceAndType() {
                           testing::Values(at::kFloat, at::kHalf, at::kBFloat16));
 }
 
-// "GpuBFloat16".
+// Returns the name of a test's device and type, such as "GpuBFloat16".
 inline std::string DeviceAndType(const testing::TestParamInfo<OpTest::ParamType>& info) {
   return std::string(std::get<0>(info.param) == at::kCUDA ? "Gpu" : "Cpu") +
          c10::toString(std::get<1>(info.param));
 }
 
-// Whether no value is further from the float64 `expected` than `tolerance` times the greatest of those,
-// or of 1.
+// Returns whether no value differs from the float64 `expected` by more than `tolerance` times the greatest absolute
+// value of `expected`, or times 1 if that is less than 1.
 inline testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tensor& expected,
                                        double tolerance) {
   if (!actual.defined()) return testing::AssertionFailure() << "undefined";
@@ -62,9 +62,9 @@ inline testing::AssertionResult IsNear(const at::Tensor& actual, const at::Tenso
   return testing::AssertionFailure() << "off by " << difference << " of " << scale;
 }
 
-// Runs `backward`, which gives each of `weights` its gradient, three times: the gradients add up in the
-// memory that the first has given them, and the hooks by which Reducer learns of them run each time. Then, as in
-// the steps of a Reducer, twice from memory that holds nothing of use.
+// Runs `backward`, which gives each of `weights` its gradient, three times. The gradients must add up in the memory of
+// the first gradient, and the hooks with which the Reducer notices gradients must run each time. Then runs it twice
+// with memory whose content is meaningless, as in the steps of a Reducer.
 inline void ExpectAddsToGradients(const std::function<void()>& backward,
                                   const std::vector<at::Tensor>& weights) {
   int hooks = 0;
@@ -83,7 +83,7 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
   std::vector<at::Tensor> once;
   std::vector<const void*> memory;
   for (const at::Tensor& weight : weights) {
-    // In memory of its own: what autograd was handed it may share.
+    // The gradient gets memory of its own, because other tensors may share the memory that autograd got.
     weight.mutable_grad() = weight.grad().clone();
     once.push_back(weight.grad().to(at::kDouble));
     memory.push_back(weight.grad().const_data_ptr());
@@ -98,7 +98,7 @@ inline void ExpectAddsToGradients(const std::function<void()>& backward,
 
   std::vector<c10::intrusive_ptr<GradientMemory>> memories;
   for (const at::Tensor& weight : weights) {
-    // Memory is there only once it has been asked for.
+    // The memory exists only after it was asked for.
     const auto hidden = std::make_shared<at::DataPtr>();
     const at::Storage storage = weight.grad().storage();
     memories.push_back(c10::make_intrusive<GradientMemory>([hidden, storage] {

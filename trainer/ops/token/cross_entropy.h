@@ -9,27 +9,26 @@
 
 namespace lockstep::ops {
 
-// logits: [rows, columns] in any float type; target: int64 [rows] on the logits' device, each in
-// [0, classes) or -100. Columns from `classes` on are padding: they count for nothing and get no
-// gradient. -> float32, 0-dimensional, with a gradient for logits, of zeros in rows that are left out.
-// Throws c10::Error where sizes, types or devices do not fit. The kernels are for float32, float16 and
-// bfloat16 on a GPU; else the twin.
+// `logits` is [rows, columns] in any float type. `target` is int64 [rows] on the logits' device, and each target is in
+// [0, classes) or is -100. The columns from `classes` on are padding: they have no influence on the loss and get no
+// gradient. Returns the loss, float32 and 0-dimensional, with a gradient for logits, which is 0 in rows that are left
+// out. Throws c10::Error if sizes, types or devices do not fit. The kernels run for float32, float16 and bfloat16 on a
+// GPU; in all other cases CrossEntropySumTwin() runs.
 //
-// The kernels' backward writes the gradient over the logits, which must be of no other use by then. Any
-// other target gives a loss of NaN there, and NaN as its row's gradient; the twin throws on the CPU.
+// The kernels' backward overwrites the logits with the gradient, so nobody may use the logits after that. For any other
+// target the kernels compute a loss of NaN, and NaN as the gradient of the row; on the CPU CrossEntropySumTwin()
+// throws.
 //
-// `gradient`, float32, 0-dimensional and on the logits' device, is what backward is going to be
-// called with, where the caller knows it beforehand. Then the GPU reads each logit once: the
-// gradient is over the logits when this returns, and backward gives it back without a look at what
-// it is called with, which is the caller's promise. On the CPU, and without gradients to compute,
-// it is not looked at.
+// A caller that knows beforehand with which gradient backward will be called can pass it as `gradient`, float32 and
+// 0-dimensional on the logits' device. Then the GPU reads each logit only once: when this function returns, the
+// gradient has already overwritten the logits, and backward returns it. Backward does not check its own argument; the
+// caller must call it with the same gradient. On the CPU, and if no gradient is needed, `gradient` is ignored.
 //
-// An operation that has kept the logits for its own backward throws there, as it does after any
-// change in place.
+// If another operation has kept the logits for its own backward, that backward throws, as after any change in place.
 at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                            double label_smoothing, const at::Tensor& gradient = {});
 
-// The plain ATen twin, on any device: what the kernels are compared with, and the CPU's path.
+// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it.
 at::Tensor CrossEntropySumTwin(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                                double label_smoothing);
 

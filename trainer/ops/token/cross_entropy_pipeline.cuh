@@ -1,17 +1,16 @@
-// The loss and the gradient of long rows, each read once and written once, on Hopper and later.
+// Computes the loss and the gradient of long rows, on Hopper and later GPUs. Each row is read once and written once.
 //
-// As many blocks as fit the GPU walk over all rows. In its round i a block
-//   1. waits until its row i is in shared memory;
-//   2. pack by pack, writes the gradient of row i - 1, which is in registers, to its place, and
-//      takes row i into these registers and into the sum of exps;
-//   3. adds up the threads' sums, by a barrier after which nobody needs row i in shared memory;
-//   4. starts the copy of row i + kRowsAhead to there.
-// So the memory always has something to read and something to write, and the arithmetic of both
-// rows is done meanwhile. A loop over the row for its greatest logit would be in the way: Running
-// does without.
+// There are as many thread blocks as fit on the GPU, and together they process all rows. In round i a block
+//   1. waits until its row i is in shared memory
+//   2. for one pack after the other, writes the gradient of row i - 1, which is in registers, to global memory, loads
+//      the pack of row i into these registers, and adds it to the sum of exps
+//   3. adds up the threads' sums. After the barrier of this step no thread needs row i in shared memory
+//   4. starts the copy of row i + kRowsAhead into the same part of shared memory
+// The memory therefore always has something to read and something to write, while the threads compute. An extra loop
+// over the row to find its greatest logit would delay this. The class Running does not need such a loop.
 //
-// Of a row a thread has each blockDim.x-th of the packs that are classes only, and one of the less
-// than kSize classes after these.
+// Of each row a thread processes every blockDim.x-th pack of classes. A pack that also contains padding is not
+// processed as a pack: each of the fewer than kSize classes in it belongs to one thread.
 #pragma once
 
 #include <algorithm>
@@ -24,27 +23,28 @@
 
 namespace lockstep::ops::cross_entropy {
 
-// Rows that are on their way to a block's shared memory while it computes one in registers: enough
-// to keep the memory busy, whatever the block is at.
+// How many rows are being copied to a block's shared memory while the block computes another row in registers. This
+// number keeps the memory busy whatever step the block is at.
 constexpr int kRowsAhead = 2;
-// Where rows begin in shared memory, as in memory.
+// Rows begin at multiples of this, in shared memory and in global memory.
 constexpr int kLineBytes = 128;
 
-// From Hopper on a thread can have whole rows copied to shared memory without registers and without
-// waiting for them.
+// From Hopper on a thread can start a copy of a whole row to shared memory. The copy needs no registers, and the thread
+// does not wait for it.
 #if __CUDA_ARCH__ >= 900
 __device__ inline unsigned SharedAddress(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// Each phase has one arrival, StartCopy's. The fence shows the barrier to what copies.
+// Initialises a barrier whose phases each have one arrival, which StartCopy() makes. The fence makes the barrier
+// visible to the copy engine.
 __device__ inline void StartBarrier(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(barrier)) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// The barrier's phase ends when all bytes, which are below 2^20, are there. These and the addresses
-// are multiples of 16.
+// Starts the copy of `bytes` bytes, fewer than 2^20. The barrier's phase ends when all of them have arrived. `bytes`
+// and the addresses must be multiples of 16.
 __device__ inline void StartCopy(void* to, const void* from, unsigned bytes, uint64_t* barrier) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
@@ -57,7 +57,7 @@ __device__ inline void StartCopy(void* to, const void* from, unsigned bytes, uin
       : "memory");
 }
 
-// Until the phase has ended whose number has this parity.
+// Waits until the phase has ended whose number has this parity.
 __device__ inline void WaitForPhase(uint64_t* barrier, unsigned parity) {
   unsigned ended;
   do {
@@ -73,7 +73,7 @@ __device__ inline void WaitForPhase(uint64_t* barrier, unsigned parity) {
   } while (ended == 0);
 }
 
-// Two logits, which an instruction takes at once where they have 16 bits.
+// Two logits. If they have 16 bits, one instruction processes both.
 template <typename T>
 struct PairOf {
   using Type = float2;
@@ -112,14 +112,14 @@ __device__ inline __nv_bfloat162 FromFloats<__nv_bfloat16>(float2 values) {
   return __float22bfloat162_rn(values);
 }
 
-// Of NaN and a number, the number.
+// Returns the greater values. If one of two values is NaN, returns the other.
 template <typename Halves>
 __device__ Halves Greater(Halves a, Halves b) {
   return __hmax2(a, b);
 }
 __device__ inline float2 Greater(float2 a, float2 b) { return {fmaxf(a.x, b.x), fmaxf(a.y, b.y)}; }
 
-// Both, and neither is NaN.
+// Returns whether both values are at most the limit; NaN is not.
 template <typename Halves>
 __device__ bool AreAtMost(Halves pair, Halves limit) {
   return __hble2(pair, limit);
@@ -128,7 +128,7 @@ __device__ inline bool AreAtMost(float2 pair, float2 limit) {
   return pair.x <= limit.x && pair.y <= limit.y;
 }
 
-// A pack's pairs, and back.
+// The values of a pack as pairs. Words() converts them back.
 template <typename T>
 struct Pairs {
   static constexpr int kCount = Pack<T>::kSize / 2;
@@ -150,10 +150,10 @@ __device__ inline void Forget(uint4& words) {
   Forget(words.w);
 }
 
-// What a thread sees of a row, one pack after the other, without a look ahead for the greatest
-// logit: any that is near it does as what exps are relative to. Seen's `greatest` is that of the
-// first pack, raised to that of each pack that exceeds it by more than kSlack. So an exp is at most
-// e^8, or e^16 where bfloat16 rounds the limit up.
+// Collects what a thread has Seen of a row, one pack after the other, without a search for the greatest logit before.
+// Exps may be relative to any logit that is near the greatest one. Seen's `greatest` is therefore the greatest logit of
+// the first pack, and it is raised only to a logit that exceeds it by more than kSlack. So an exp is at most e^8, or
+// e^16 if bfloat16 rounds the limit up.
 template <typename T, bool kSmoothed>
 class Running {
  public:
@@ -191,7 +191,7 @@ class Running {
  private:
   static constexpr float kSlack = 8;
 
-  // NaN and infinity get here too, and make the sum NaN when they are added to it.
+  // NaN and infinity come here, too. When they are added to the sum, the sum becomes NaN.
   __device__ void Raise(float logit) {
     const float greatest = fmaxf(seen_.greatest, logit);
     base_ = Base(greatest);
@@ -217,7 +217,7 @@ __device__ uint4 DerivativeOf(const uint4& words, const Derivative& derivative) 
 }
 #endif
 
-// Of the rows that the block comes to, a step of the grid apart.
+// Computes the loss and the gradient of the block's rows, which are gridDim.x rows apart.
 template <typename T, bool kSmoothed>
 __global__ void __launch_bounds__(kMostThreads, 1)
     LossAndGradientPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
     if (is_mine) WriteTarget(derivative, logit, x, column);
   };
 
-  // One round more than there are rows, to write the last: what it reads is no row's and not used.
+  // There is one round more than there are rows, to write the last row. In this round nothing is read.
   for (unsigned round = 0; row - step < rows; row += step, ++round) {
     const unsigned place = round % kRowsAhead;
     const T* from = reinterpret_cast<const T*>(memory + place * row_bytes);
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 #endif
 }
 
-// False where the GPU cannot run LossAndGradientPipelined.
+// Returns false if the GPU cannot run LossAndGradientPipelined.
 template <typename T, bool kSmoothed>
 bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
                      const CrossEntropyShape& shape, cudaStream_t stream) {
@@ -328,15 +328,15 @@ bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, fl
   cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   cudaFuncGetAttributes(&attributes, kernel);
-  // What the kernel has besides.
+  // The kernel also has static shared memory.
   most_bytes -= (static_cast<int>(attributes.sharedSizeBytes) / kLineBytes + 1) * kLineBytes;
   const int64_t bytes = kRowsAhead * shape.columns * static_cast<int64_t>(sizeof(T));
   if (capability < 9 || bytes > most_bytes) return false;
 
-  // About half of what a thread can hold, so that a row of GPT-2's has all threads that there are.
+  // A thread gets about half of the packs that it can hold, so that a row of GPT-2 occupies all threads of a block.
   const unsigned threads = Threads(shape.columns / Pack<T>::kSize, kAtOnce, kMostThreads);
   int resident = 1;
-  // Always the most: another thread may launch for another shape.
+  // This is always the maximum, because another thread may launch the kernel for another shape.
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes);
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads),
                                                 static_cast<size_t>(bytes));

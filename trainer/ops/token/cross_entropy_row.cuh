@@ -1,5 +1,5 @@
-// A row of logits as a block of threads takes it: what the kernels of cross_entropy.h have in common. The loss and the
-// gradient follow from the greatest logit and the sum of exp(logit - greatest), which the threads find between them.
+// How a block of threads processes a row of logits: what the kernels of cross_entropy.h have in common. The loss and
+// the gradient follow from the greatest logit and the sum of exp(logit - greatest), which the threads find together.
 #pragma once
 
 #include <algorithm>
@@ -12,27 +12,28 @@
 
 namespace lockstep::ops::cross_entropy {
 
-// A row is a block's: there are always many rows.
+// A block processes a whole row, because there are always many rows.
 constexpr int kWarpThreads = 32;
 constexpr int kMostThreads = 1024;
-// Loads of a thread in flight where a row is swept.
+// How many loads of a thread are in flight while it reads a row.
 constexpr int kAtOnce = 4;
-// Packs that a thread holds of a row in registers: 32 of them, half of what a block of 1,024 has.
+// How many packs of a row a thread holds in registers: they take 32 registers, half of those that a thread of a block
+// of 1,024 has.
 constexpr int kMostHeld = 8;
 
-// The compiler forgets what it has computed from x, which would otherwise take up registers.
+// Makes the compiler forget the values that it has computed from x, which would otherwise occupy registers.
 __device__ inline void Forget(unsigned& x) { asm volatile("" : "+r"(x)); }
 
-// Of some of a row's logits.
+// What is known of some of a row's logits.
 struct Seen {
   float greatest = -INFINITY;
-  float exp_sum = 0;  // of exp(logit - greatest)
-  float sum = 0;      // of the logits, where labels are smoothed
+  float exp_sum = 0;  // the sum of exp(logit - greatest)
+  float sum = 0;      // the sum of the logits, if labels are smoothed
 };
 
 constexpr float kLog2OfE = 1.44269504f;
 
-// 2^x in one instruction, which makes what is below 2^-126 0; otherwise as accurate as __expf.
+// Returns 2^x with one instruction. Results below 2^-126 become 0; otherwise it is as accurate as __expf.
 __device__ inline float Exp2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
@@ -41,13 +42,14 @@ __device__ inline float Exp2(float x) {
 
 __device__ inline float Exp(float x) { return Exp2(x * kLog2OfE); }
 
-// What to subtract before exp: logits that are all -inf have no finite greatest, and exp(-inf) = 0.
+// Returns the value to subtract from a logit before exp. If all logits are -inf, it is 0, so that their exps are
+// exp(-inf) = 0.
 __device__ inline float Base(float greatest) { return greatest == -INFINITY ? 0 : greatest; }
 
-// No lane's x is NaN.
+// Returns the greatest x of a warp. x must not be NaN in any lane.
 __device__ inline float GreatestOfWarp(float x) {
 #if __CUDA_ARCH__ >= 900
-  // Integers that are ordered as the floats are: one instruction compares a warp's.
+  // Converts floats to integers with the same order, because one instruction finds the greatest integer of a warp.
   const auto key = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };
   return __int_as_float(key(__reduce_max_sync(~0u, key(__float_as_int(x)))));
 #else
@@ -75,9 +77,9 @@ struct Nothing {
   __device__ void operator()() const {}
 };
 
-// Of all threads of the block, to each of them, and after the barrier that this is calls
-// after_barrier. The turn is 0 and 1 alternately where a kernel calls this again and again: some
-// warps may still read what the last call has left.
+// Combines the values of all threads of the block, and returns the result to each of them. Calls after_barrier() after
+// the barrier that this function contains. A kernel that calls it several times must pass 0 and 1 in turn as `turn`,
+// because some warps may still read the shared memory of the previous call.
 template <bool kSmoothed = true, typename AfterBarrier = Nothing>
 __device__ Seen OfBlock(const Seen& thread, int turn = 0, const AfterBarrier& after_barrier = {}) {
   __shared__ float greatest[2][kWarpThreads];
@@ -93,7 +95,7 @@ __device__ Seen OfBlock(const Seen& thread, int turn = 0, const AfterBarrier& af
   }
   __syncthreads();
   after_barrier();
-  // Each warp adds up all warps' for itself, which saves the way back through shared memory.
+  // Each warp adds up the values of all warps itself. This saves another exchange through shared memory.
   Seen other;
   if (lane < blockDim.x / kWarpThreads) {
     other = {greatest[turn][lane], exp_sum[turn][lane], kSmoothed ? sum[turn][lane] : 0};
@@ -101,20 +103,20 @@ __device__ Seen OfBlock(const Seen& thread, int turn = 0, const AfterBarrier& af
   return OfWarp<kSmoothed>(other);
 }
 
-// The thread's pack k, counted from `first`.
+// Returns the index of the thread's pack k, where `first` is the thread's first pack.
 __device__ inline int PackOf(int first, int k) { return first + k * static_cast<int>(blockDim.x); }
 
 struct Target {
   static constexpr int kNoClass = -1;
   static constexpr int kIgnored = -2;
-  int column;  // or one of these
+  int column;  // the target's column, or one of these two constants
 
   __device__ Target(int64_t target, const CrossEntropyShape& shape)
       : column(target >= 0 && target < shape.classes ? static_cast<int>(target)
                : target == kIgnoredTarget            ? kIgnored
                                                      : kNoClass) {}
 
-  // Whether this thread writes the pack with the target's column.
+  // Returns whether this thread writes the pack that contains the target's column.
   template <int kSize>
   __device__ bool IsMine() const {
     return column >= 0 &&
@@ -136,13 +138,14 @@ __device__ inline float Loss(const Seen& row, const LogSum& log_sum, const Targe
   return loss;
 }
 
-// gradient (softmax(x)[c] - wanted[c]); a row whose target is no class gets NaN, one whose is ignored 0.
+// Computes gradient (softmax(x)[c] - wanted[c]), where wanted[c] is the smoothed label. If the target is not a class,
+// the row gets NaN. If the target is ignored, the row gets 0.
 struct Derivative {
-  float greatest;  // logit
-  float rest;      // of the log of the exps' sum, to base 2
+  float greatest;  // the greatest logit
+  float rest;      // the log to base 2 of the sum of exp(logit - greatest)
   float scale;
-  float spread;  // what each class is wanted with
-  float wanted;  // what the target is wanted with besides
+  float spread;  // scale times the part of the smoothed label that each class gets
+  float wanted;  // scale times the further part that the target gets
 
   __device__ Derivative(const LogSum& log_sum, float gradient, const Target& target,
                         const CrossEntropyShape& shape)
@@ -154,20 +157,20 @@ struct Derivative {
         spread(scale * shape.label_smoothing / static_cast<float>(shape.classes)),
         wanted(scale * (1 - shape.label_smoothing)) {}
 
-  // Of any class but the target.
+  // Returns the gradient for any class except the target.
   __device__ float operator()(float logit) const {
     const float softmax = Exp2(fmaf(logit - greatest, kLog2OfE, -rest));
     return fmaf(scale, softmax, -spread);
   }
 };
 
-// By the thread that has written the target's pack, after it.
+// Writes the gradient for the target. The thread that has written the target's pack calls it, after it wrote the pack.
 template <typename T>
 __device__ void WriteTarget(const Derivative& derivative, float logit, T* x, const Target& target) {
   x[target.column] = FromFloat<T>(derivative(logit) - derivative.wanted);
 }
 
-// Whole warps, so that a thread has about `each` packs.
+// Returns a number of threads, in whole warps, with which a thread has about `each` packs.
 inline unsigned Threads(int64_t packs, int64_t each, int64_t most) {
   return static_cast<unsigned>(
       std::clamp<int64_t>(RoundUp(CeilDivide(packs, each), kWarpThreads), kWarpThreads, most));

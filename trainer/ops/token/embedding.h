@@ -8,16 +8,16 @@
 
 namespace lockstep::ops {
 
-// tokens: int64 [count, length]; token_weight: float32 [vocabulary, width]; position_weight:
-// float32 [positions, width], positions >= length. -> [count, length, width] in `dtype`, with
-// gradients in float32 for both weights. On the GPU a token outside [0, vocabulary) gives NaN, and
-// its gradient goes to no token's weight. Those gradients are added up by atomics, in any order,
-// unless ATen is told to be deterministic. Throws c10::Error where sizes do not fit.
+// `tokens` is int64 [count, length]. `token_weight` is float32 [vocabulary, width]. `position_weight` is float32
+// [positions, width], with positions >= length. The result is [count, length, width] in `dtype`, with float32 gradients
+// for both weights. On the GPU the embedding of a token outside [0, vocabulary) is NaN, and its gradient is dropped.
+// The gradients of token_weight are added up by atomics, in any order, unless ATen is set to be deterministic. Throws
+// c10::Error if the sizes do not fit.
 at::Tensor TokenAndPositionEmbedding(const at::Tensor& tokens, const at::Tensor& token_weight,
                                      const at::Tensor& position_weight, at::ScalarType dtype);
 
-// The plain ATen twin, on any device: what the kernels are compared with, and the path of the CPU
-// and of other types.
+// The same operation from plain ATen calls, for any device. Tests compare the kernels with it. The CPU uses it, and a
+// GPU uses it for other types.
 at::Tensor TokenAndPositionEmbeddingTwin(const at::Tensor& tokens, const at::Tensor& token_weight,
                                          const at::Tensor& position_weight, at::ScalarType dtype);
 

@@ -30,24 +30,26 @@ namespace lockstep::ops {
 
 class FusedUpdate {
  public:
-  // Float32 tensors on one GPU, dense and of the same strides, which it keeps. The gradients' memory may move
-  // between updates, but those that share one must go on sharing it; at most kMostGradientMemories of them.
+  // The float32 tensors of one parameter, dense, with the same strides, on one GPU. FusedUpdate keeps them. The
+  // gradients' memory may move between updates, but gradients that share a storage must still share it afterwards.
+  // There may be at most kMostGradientMemories such storages.
   struct Parameter {
     at::Tensor parameter;
     at::Tensor gradient;
-    at::Tensor first;    // Adam, LAMB: mean; SGD, LARS: momentum, or undefined
-    at::Tensor second;   // Adam, LAMB: mean square
-    at::Tensor rounded;  // the parameter in 16 bits, one type for all, or undefined
+    at::Tensor first;   // Adam, LAMB: mean; SGD, LARS: momentum, or undefined
+    at::Tensor second;  // Adam, LAMB: mean square
+    // The copy of the parameter in 16 bits, of the same type for all parameters; or undefined.
+    at::Tensor rounded;
   };
-  // At least one. Throws Error (kBug) where there are more memories.
+  // There must be at least one parameter. Throws Error (kBug) if there are more than kMostGradientMemories storages.
   explicit FusedUpdate(std::vector<Parameter> parameters);
 
-  // Float32, 0-dimensional.
+  // Each is float32 and 0-dimensional.
   struct Scalars {
     at::Tensor lr;
-    at::Tensor updates;     // t, of Adam and LAMB
-    at::Tensor skip;        // where it is 1 nothing changes, whatever the gradients are
-    at::Tensor grad_scale;  // undefined for 1
+    at::Tensor updates;     // the t of the formulas of Adam and LAMB
+    at::Tensor skip;        // 1: nothing changes, whatever the gradients are
+    at::Tensor grad_scale;  // undefined means 1
   };
   void Adam(const AdamRules& rules, const Scalars& scalars) const;
   void Sgd(const SgdRules& rules, const Scalars& scalars) const;
@@ -60,8 +62,8 @@ class FusedUpdate {
   at::Tensor NewNorms() const;
 
   std::vector<Parameter> kept_;
-  std::vector<at::Storage> memories_;  // of the gradients
-  at::Tensor chunks_, ends_;           // what table_ points to
+  std::vector<at::Storage> memories_;  // the storages of the gradients
+  at::Tensor chunks_, ends_;           // the device memory to which table_ points
   UpdateTable table_;
 };
 

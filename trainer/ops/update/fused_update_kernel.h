@@ -9,33 +9,35 @@
 
 namespace lockstep::ops {
 
-// A part of a parameter, no longer than kUpdateChunk, with what belongs to it. float32.
+// A part of a parameter, with at most kUpdateChunk elements, and the parts of its gradient and of the optimizer's state
+// that belong to it. All values are float32, except `rounded`.
 struct UpdateChunk {
   float* parameter;
-  int64_t gradient;  // where it begins in its memory
+  int64_t gradient;  // the index of the first element in UpdateGradients::memories[memory]
   float* first;      // Adam, LAMB: mean; SGD, LARS: momentum, or null
   float* second;     // Adam, LAMB: mean square
-  void* rounded;     // the parameter in 16 bits, or null
+  void* rounded;     // the copy of the parameter in 16 bits, or null
   int64_t elements;
-  int32_t memory;  // of the gradient: its index in UpdateGradients
-  int32_t index;   // of the parameter
+  int32_t memory;  // the index, in UpdateGradients, of the memory that holds the gradient
+  int32_t index;   // the index of the parameter
 };
 
 inline constexpr int64_t kUpdateChunk = 4096;
 
-// Where the gradients' memory lies, which may be elsewhere in each update.
+// The addresses of the gradients' memory, which can differ from update to update.
 inline constexpr size_t kMostGradientMemories = 64;
 struct UpdateGradients {
   const float* memories[kMostGradientMemories];
 };
 
-// Chunks of several parameters, on the device as all that is pointed to is.
+// The chunks of several parameters. All pointers, also those in the chunks, point to device memory.
 struct UpdateTable {
   const UpdateChunk* chunks;  // parameter by parameter
   int64_t count;
-  const int64_t* ends;  // [parameters]: the number of chunks up to a parameter's last
+  // [parameters]: how many chunks this parameter and those before it have together
+  const int64_t* ends;
   int64_t parameters;
-  FloatType rounded;  // of the chunks' rounded parameters, where they have any
+  FloatType rounded;  // the type of the chunks' rounded parameters, if there are any
 };
 
 struct AdamRules {
@@ -57,7 +59,7 @@ struct LambRules {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  bool adapts = true;  // to the parameter's norm
+  bool adapts = true;  // whether the update is scaled to the parameter's norm
 };
 
 struct LarsRules {
@@ -67,21 +69,22 @@ struct LarsRules {
   bool adapts = true;
 };
 
-// A float each, on the device.
+// Each pointer points to one float on the device.
 struct UpdateScalars {
   const float* lr;
-  const float* updates;     // their number, with this one
-  const float* skip;        // 1: nothing changes
-  const float* grad_scale;  // what gradients are divided by; null for 1
+  const float* updates;     // the number of updates so far, including this one
+  const float* skip;        // 1: the update changes nothing
+  const float* grad_scale;  // the kernel divides gradients by it; null: 1
 };
 
-// Enqueue the update of a table's parameters.
+// Each function enqueues the update of a table's parameters.
 void LaunchAdam(const UpdateTable& table, const UpdateGradients& gradients, const AdamRules& rules,
                 const UpdateScalars& scalars, cudaStream_t stream);
 void LaunchSgd(const UpdateTable& table, const UpdateGradients& gradients, const SgdRules& rules,
                const UpdateScalars& scalars, cudaStream_t stream);
 
-// The floats that norms are worked out in: `norms`, on the device, at an address for float2.
+// How many floats of device memory LaunchLamb() and LaunchLars() need at `norms`, where they compute norms. The address
+// must be aligned to float2.
 inline int64_t NormFloats(const UpdateTable& table) { return 2 * table.count + table.parameters; }
 
 void LaunchLamb(const UpdateTable& table, const UpdateGradients& gradients, const LambRules& rules,

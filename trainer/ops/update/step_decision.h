@@ -11,14 +11,15 @@
 
 namespace lockstep::ops {
 
-// To be called once all gradients are there. values: float32 [kStepValues], figures: float64
-// [kStepFigures]; sums: float32 [kStepSums]; norm: 0-dimensional float32 on the same device, that of the
-// scaled gradients. An undefined norm is taken for finite, and JudgeNorm() gets it later.
+// Call it when all gradients are complete. `values` is float32 [kStepValues], `figures` is float64 [kStepFigures], and
+// `sums` is float32 [kStepSums]. `norm` is the norm of the scaled gradients, 0-dimensional float32. All are on the same
+// device. An undefined norm counts as finite, and the caller passes the norm to JudgeNorm() later.
 void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::Tensor& sums,
                 const at::Tensor& norm, const StepRules& rules);
 
-// The norm of a step that DecideStep() let pass without it, under rules that scale no loss. Shapes and types are
-// as there.
+// Records the norm of a step for which DecideStep() got an undefined norm, and records an anomaly if the norm is not
+// finite. This is only for rules that do not scale the loss. `figures` and `norm` have the same shapes and types as for
+// DecideStep().
 void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm);
 
 // On a GPU: adds to figures[kWaitedS] for how long the current stream stands still between the two. Elsewhere it is

@@ -17,7 +17,7 @@ namespace lockstep::ops {
 
 LOCKSTEP_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
 
-// An anomaly at this step.
+// Records an anomaly at this step, unless an earlier one was recorded.
 LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
   if (figures[kBadStep] > 0) return;
   figures[kBadStep] = figures[kSteps];
@@ -25,7 +25,7 @@ LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
   figures[kBadGradNorm] = figures[kGradNorm];
 }
 
-// `norm`: null where it is not known yet.
+// `norm` is null if it is not known yet.
 LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const float* sums,
                                         const float* norm, const StepRules& rules) {
   const float loss = sums[kLossSum];

@@ -5,38 +5,40 @@
 
 namespace lockstep::ops {
 
-// Places in what a step sums over the ranks, float32.
+// The indices of the values that a step sums over the ranks (float32).
 enum StepSum {
-  kLossSum,       // the mean loss of the global batch, once each rank's share is in it
-  kSaveSum,       // checkpoints that were asked for so far (rank 0 alone counts them)
-  kStopSum,       // ranks that were asked to stop, to go on another time
-  kInterruptSum,  // ranks whose user ends the run
+  kLossSum,       // the mean loss of the global batch, after the sum over the ranks
+  kSaveSum,       // how many checkpoints were asked for so far (only rank 0 counts them)
+  kStopSum,       // how many ranks were asked to stop and continue later
+  kInterruptSum,  // on how many ranks the user ended the run
   kStepSums
 };
 
-// Places in `values`, float32.
+// The indices of the tensor `values` of step_decision.h (float32).
 enum StepValue {
-  kLossScale,      // what the loss is multiplied by
-  kGrowthTracker,  // steps since the loss scale last changed or a gradient was not finite
-  kGradScale,      // what gradients are divided by in the update: loss scale and clipping
-  kSkip,           // 1: the update does not take place
-  kUpdates,        // updates so far, with this one
+  kLossScale,      // the factor by which the loss is multiplied
+  kGrowthTracker,  // how many steps ago the loss scale last changed or a gradient was not finite
+  // The divisor of the gradients in the update; it contains the loss scale and clipping.
+  kGradScale,
+  kSkip,     // 1: the update does not take place
+  kUpdates,  // the number of updates so far, with this one
   kStepValues
 };
 
-// Places in `figures`, float64: what the host is told.
+// The indices of the tensor `figures` of step_decision.h (float64), which the host reads.
 enum StepFigure {
   kLoss,
-  kGradNorm,  // L2, before clipping, without the loss scale
+  kGradNorm,  // the L2 norm of the gradient before clipping, without the loss scale
   kScale,     // the loss scale of this step
-  kSteps,     // so far, with this one
-  kSkipped,   // steps without update so far
-  kBadStep,  // the first whose loss or gradient was not finite where that is an anomaly, from 1; 0: none
-  kBadLoss,         // of that step
-  kBadGradNorm,     // of that step
-  kLastingFigures,  // those before it are a part of the run's state
+  kSteps,     // the number of steps so far, with this one
+  kSkipped,   // the number of steps without an update so far
+  // The first anomaly: a step, counted from 1, whose loss or gradient was not finite; 0: none.
+  kBadStep,
+  kBadLoss,         // the loss of that step
+  kBadGradNorm,     // the gradient norm of that step
+  kLastingFigures,  // the figures before this one are part of the run's state
 
-  kSavesAsked = kLastingFigures,  // these three: as of StepSum
+  kSavesAsked = kLastingFigures,  // these three are the sums of StepSum
   kStopsAsked,
   kInterruptsAsked,
   // On a GPU: seconds that its stream has stood still between BeginWait() and EndWait() so far, and the GPU's time at
@@ -47,10 +49,11 @@ enum StepFigure {
 };
 
 struct StepRules {
-  float max_norm = 0;           // gradients are clipped to it; 0: not
-  bool scales_loss = false;     // FP16: what is not finite lowers the scale and is no anomaly
-  int32_t growth_interval = 0;  // of the loss scale
-  bool stops = true;            // after an anomaly no update takes place any more
+  float max_norm = 0;  // the norm to which gradients are clipped; 0: no clipping
+  // FP16: a value that is not finite lowers the loss scale and is not an anomaly.
+  bool scales_loss = false;
+  int32_t growth_interval = 0;  // after how many steps the loss scale grows
+  bool stops = true;            // whether updates stop after an anomaly
 };
 
 }  // namespace lockstep::ops

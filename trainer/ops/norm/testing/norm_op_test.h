@@ -17,21 +17,21 @@ constexpr double kMomentum = 0.1;
 
 class NormOpTest : public OpTest {
  protected:
-  // Of what is rounded to dtype().
+  // The tolerance for values that are rounded to dtype().
   double tolerance() const {
     return dtype() == at::kFloat ? 2e-4 : dtype() == at::kHalf ? 2e-3 : 1.6e-2;
   }
   double SumTolerance() const { return dtype() == at::kFloat ? 1e-4 : 1e-3; }
-  // Float64 on a CPU takes its time.
+  // Whether tensors of these sizes are tested on GPUs only, because the float64 reference takes too long on a CPU.
   bool IsForGpus(at::IntArrayRef sizes) const {
     return device() == at::kCPU && c10::multiply_integers(sizes) > 300'000;
   }
-  // Images channels last.
+  // Returns random values. Images have the channels last.
   at::Tensor Random(at::IntArrayRef sizes) const {
     const at::Tensor values = 2 * at::randn(sizes, options()) + 0.5;
     return sizes.size() == 4 ? values.contiguous(at::MemoryFormat::ChannelsLast) : values;
   }
-  // Weights of either sign that are not close to 0.
+  // Returns a norm whose weights have both signs and are not close to 0.
   ChannelNorm Norm(int64_t channels) const {
     const at::TensorOptions floats = options(at::kFloat);
     const at::Tensor sign = at::randn({channels}, floats).sign();
@@ -50,7 +50,7 @@ inline at::Tensor Exact(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).clone().requires_grad_();
 }
 
-// Float64 leaves.
+// A norm's inputs and parameters as float64 leaf tensors.
 struct Exactly {
   Exactly(const at::Tensor& x, const ChannelNorm& from, const at::Tensor& residual = {})
       : x(Exact(x)), norm(from) {
@@ -60,7 +60,7 @@ struct Exactly {
     norm.running_var = from.running_var.to(at::kDouble).clone();
     if (residual.defined()) this->residual = Exact(residual);
   }
-  // What ReLU gets.
+  // Returns the input of ReLU.
   at::Tensor Sum() const {
     const at::Tensor y = at::batch_norm(x, norm.weight, norm.bias, norm.running_mean,
                                         norm.running_var, /*training=*/true, kMomentum, kEpsilon,
@@ -72,8 +72,8 @@ struct Exactly {
   at::Tensor residual;
 };
 
-// One of the ranks of this process, which hears of the others what they have `said` when they ran last,
-// by exchange.
+// One of several ranks that run one after the other in this process. In place of messages it gets what the other ranks
+// have `said` (sent) in the round before.
 class RankInTurn : public NormRanks {
  public:
   using Said = std::vector<at::Tensor>;
@@ -104,17 +104,17 @@ class RankInTurn : public NormRanks {
   Said said_;
 };
 
-// What a rank makes of its part of a batch.
+// The results of one rank for its part of a batch.
 struct PartResults {
   at::Tensor y;
-  std::vector<at::Tensor> gradients;  // of its parts of the inputs
-  std::vector<ChannelNorm> norms;     // with theirs
+  std::vector<at::Tensor> gradients;  // the gradients of its parts of the inputs
+  std::vector<ChannelNorm> norms;     // the norms, with their gradients
 };
 
-// y = op(parts of inputs, norms), and its gradients, of ranks that have so many rows each: one after
-// the other, and in rounds, in each of which they hear what the others said in the one before. As
-// what forward says depends on nothing heard, and what backward says on that alone, all is right in
-// the third.
+// Computes y = op(parts of inputs, norms), and its gradients, on ranks with the given numbers of rows. The ranks run
+// one after the other, in three rounds. In each round a rank receives what the other ranks sent in the round before.
+// What forward sends does not depend on what it receives, and what backward sends depends only on what forward
+// received. Therefore all results are correct in the third round.
 template <typename Op>
 std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
                                  const std::vector<at::Tensor>& inputs,
@@ -152,7 +152,7 @@ std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
     }
     heard = said;
   }
-  // However many rows it has, a rank says as much as the others.
+  // A rank sends the same number of values, whatever its number of rows.
   for (const RankInTurn::Said& said : heard) {
     std::vector<int64_t> sizes;
     for (const at::Tensor& tensor : said) sizes.push_back(tensor.numel());
@@ -166,7 +166,7 @@ std::vector<PartResults> InRanks(const std::vector<int64_t>& rows, const Op& op,
   return results;
 }
 
-// Whether the parts together are what float64 gives of the whole batch.
+// Checks that the results of the parts together are the float64 results of the whole batch.
 inline void ExpectWhole(const std::vector<PartResults>& parts, const at::Tensor& y,
                         const std::vector<at::Tensor>& gradients,
                         const std::vector<ChannelNorm>& norms, double tolerance,
@@ -200,7 +200,7 @@ inline void ExpectWhole(const std::vector<PartResults>& parts, const at::Tensor&
   }
 }
 
-// Shares of a batch of `rows`: even ones, one that is empty, and one of a single row.
+// Returns ways to share a batch of `rows`: in halves, with an empty part, and with a part of one row.
 inline std::vector<std::vector<int64_t>> Shares(int64_t rows) {
   return {{rows / 2, rows - rows / 2}, {0, rows}, {rows - 1, 0, 1}};
 }
