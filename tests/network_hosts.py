@@ -13,6 +13,7 @@ import sys
 
 from harness import DIGITS, LOCKSTEP, LONG_S, processes_in_namespace, wait_until
 
+SLOW_CABLE = pathlib.Path(__file__).with_name("slow_cable.py")
 PROGRAMS = ["bash", "ip", "mount", "mpirun", "nsenter", "unshare"]
 TMP = pathlib.Path("/tmp")
 
@@ -164,6 +165,18 @@ class Network:
 
     def mend(self, name):
         self.switch.run(f"ip link set to-{name} up")
+
+    def slow(self, name, seconds):
+        """Each frame takes so many seconds longer from its end of the cable to the other."""
+        for host in self.hosts.values():
+            host.run(f"{sys.executable} {SLOW_CABLE} eth0")
+        self.switch.run(f"ip link set to-{name} nomaster")
+        cable = subprocess.Popen(
+            [*self.switch.enter, sys.executable, SLOW_CABLE, f"to-{name}", f"slow-{name}", str(seconds)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert cable.stdout.readline() == "ready\n"
 
     def wait_until_empty(self):
         """No process is left on any machine."""

@@ -1,11 +1,14 @@
 // For tests, to be preloaded: a machine with something amiss.
 //   SYNC_MS=N        fsync() and fdatasync() take so long, as a disk's that is overloaded
+//   OPEN_US=N        opening a file whose name ends with $OPEN_END takes so many microseconds, as a slow disk's
 //   CLOCK_S=N        the wall clock is so many seconds ahead; negative: behind
 //   CLOCK_RANK=RANK  only in that rank's process under mpirun
 //   NO_DRIVER=CODE   CUDA has that error (cudaError_t) when GPUs are counted
 //   BROKEN_GPU=FILE  copies fail on the GPU whose UUID, 32 hexadecimal digits, that file holds as soon as it is there
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +22,23 @@ static long Number(const char* variable) {
   return text == NULL ? 0 : atol(text);
 }
 
-static void Delay(void) {
-  const long ms = Number("SYNC_MS");
-  const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+static void Sleep(long us) {
+  const struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
   nanosleep(&time, NULL);
+}
+
+static void Delay(void) { Sleep(1000 * Number("SYNC_MS")); }
+
+int open(const char* path, int flags, ...) {
+  const char* const end = getenv("OPEN_END");
+  if (end != NULL && strlen(path) >= strlen(end) && strcmp(path + strlen(path) - strlen(end), end) == 0) {
+    Sleep(Number("OPEN_US"));
+  }
+  va_list more;
+  va_start(more, flags);
+  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
+  va_end(more);
+  return REAL(open)(path, flags, mode);
 }
 
 int fsync(int file) {
