@@ -58,6 +58,7 @@ struct StepReport {
   int64_t epoch = 0;  // from 1
   double lr = 0;
   double samples_per_s = 0;
+  double seconds_left = -1;  // until the run's end, evaluations included; negative: not known
   double data_wait = 0;  // the share of the time that the device waited for samples
   int loader_threads = 0;
   bool has_loss_scale = false;

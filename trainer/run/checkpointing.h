@@ -90,7 +90,4 @@ class Checkpointing {
 // Throws Error (kUsage) where checkpoint.keep_best names no metric of `validation` (null: none).
 void RequireMetric(const std::string& metric, const Dataset* validation);
 
-// Whether more is better of the metric `name` (observe/metrics.h).
-bool GreaterIsBetter(const std::string& name);
-
 }  // namespace lockstep
