@@ -52,6 +52,9 @@ _USES = {
         "trainer/config/schema",
     ],
     "trainer/config": ["base", "base/files", "trainer/config/schema", "trainer/formats"],
+    "observe/history": [
+        "base", "base/files", "ckpt", "observe", "trainer/config/schema", "trainer/config",
+    ],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
         "trainer/config/schema",
@@ -81,7 +84,7 @@ _USES = {
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
         "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats", "trainer/config",
-        "trainer/step", "trainer/run",
+        "observe/history", "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle",
     ],
     "launch": [

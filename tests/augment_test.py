@@ -99,7 +99,7 @@ def expect_pytorchs(folder, options, label_smoothing=0, channels=SHAPE[0], ranks
     losses = trained_losses(config, folder / "run", *sets(f"accumulation={accumulation}"), ranks=ranks)
     expected, plain = expected_losses(pixels, labels, options, label_smoothing, (ranks or 1) * accumulation)
     np.testing.assert_allclose(losses, expected, rtol=1e-5)
-    np.testing.assert_allclose(events(folder / "run", "eval")[-1]["loss"], plain, rtol=1e-4)
+    np.testing.assert_allclose(events(folder / "run", "eval")[-1]["val_loss"], plain, rtol=1e-4)
 
 
 @pytest.mark.parametrize("case", CASES)

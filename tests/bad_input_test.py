@@ -167,7 +167,7 @@ def trained_with(folder, **options):
     text = f"epochs: 2 {digits_data('validation_fraction: 0.2')} model {{ {faulty_model(**options)} }}"
     run = train_on_two(folder, text, program=FAULTY)
     assert run.status == DONE, run
-    return events(folder / "run", "done")[0]["loss"], folder / "run"
+    return events(folder / "run", "done")[0]["val_loss"], folder / "run"
 
 
 def test_a_parameter_with_two_names_is_trained_once(tmp_path):

@@ -141,7 +141,7 @@ def test_trains_and_predicts_on_a_bare_machine(machine, ranks):
     assert run.status == DONE, run
     assert f"on {ranks or 1} rank" in run.out
     done = events(machine.root / "work" / name, "done")[0]
-    assert done["accuracy"] > 0.95
+    assert done["val_accuracy"] > 0.95
     rows = DIGITS.read_text().split()
     (machine.root / "work/new.csv").write_text("".join(row.rsplit(",", 1)[0] + "\n" for row in rows))
     run = run_bare(machine, "predict", name, "--input", "new.csv", "--output", f"{name}.csv", ranks=ranks)

@@ -185,7 +185,7 @@ def test_passengers(tmp_path, ranks):
         rows[i][6] = "1e6"
     write_table(tmp_path / "train.csv", rows)
     done = train_on(tmp_path, ranks=ranks)
-    assert done["accuracy"] > 0.8
+    assert done["val_accuracy"] > 0.8
 
     encode = Encoder([rows[i] for i in training_rows(600)])
     kept = kept_columns(tmp_path / "run")
@@ -206,8 +206,8 @@ def test_passengers(tmp_path, ranks):
     validation = [rows[i] for i in held_back]
     labels, _ = expected(validation)
     right = np.mean([str(label) == row[1] for label, row in zip(labels, validation)])
-    assert done["accuracy"] == pytest.approx(right, abs=1e-6)
-    figures = f"loss {done['loss']:.4f}  accuracy {done['accuracy']:.4f}"
+    assert done["val_accuracy"] == pytest.approx(right, abs=1e-6)
+    figures = f"loss {done['val_loss']:.4f}  accuracy {done['val_accuracy']:.4f}"
     assert figures in Run(["evaluate", tmp_path / "run"], ranks=ranks).out
     write_table(tmp_path / "held_back.csv", validation)
     assert figures in Run(["evaluate", tmp_path / "run", "--input", tmp_path / "held_back.csv"]).out
@@ -229,12 +229,12 @@ def test_labels_by_name(tmp_path):
     write_table(tmp_path / "train.csv", passengers(300, seed=1, label=lambda survived: names[survived]))
     write_table(tmp_path / "test.csv", passengers(100, seed=2, label=lambda survived: names[survived]))
     done = train_on(tmp_path, CSV + " label_names: true", 'validation: "test.csv"')
-    assert done["accuracy"] > 0.8
+    assert done["val_accuracy"] > 0.8
     labels = [row["Survived"] for row in rows_of(tmp_path / "test.csv")]
     predictions = predict(tmp_path / "run", tmp_path / "test.csv")
     assert {p["label"] for p in predictions} == set(names)
     right = np.mean([p["label"] == label for p, label in zip(predictions, labels)])
-    assert right == pytest.approx(done["accuracy"], abs=1e-6)
+    assert right == pytest.approx(done["val_accuracy"], abs=1e-6)
 
     rows = passengers(3, seed=3, label=lambda survived: "unknown")
     write_table(tmp_path / "other.csv", rows)
@@ -284,7 +284,7 @@ def test_several_labels_by_name(tmp_path):
         assert predict(tmp_path / "run", tmp_path / name) == predictions, name
     for name in ["train.csv", "other.csv"]:
         run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / name])
-        assert run.status == DONE and f"{done['loss']:.4f}" in run.out, run
+        assert run.status == DONE and f"{done['val_loss']:.4f}" in run.out, run
     run = Run(["predict", tmp_path / "run", "--input", tmp_path / "lacks.csv"])
     expect_error(run, DATA, 'lacks.csv: no column "y2", one of the labels')
 

@@ -56,7 +56,7 @@ def test_trains_evaluates_and_predicts(folder, ranks):
     run = train_on(folder, ranks=ranks)
     assert run.status == DONE, run
     done = events(folder / "run", "done")[0]
-    assert done["accuracy"] == 1
+    assert done["val_accuracy"] == 1
     assert 'classes: "blue"' in (folder / "run/config.pbtxt").read_text()
 
     evaluation = Run(["evaluate", folder / "run", "--input", folder / "test"])
@@ -71,7 +71,7 @@ def test_the_number_of_threads_changes_nothing(folder):
     for threads in (0, 1, 3):
         run = train_on(folder, "validation_fraction: 0.2", options=sets(f"loader.threads={threads}"))
         assert run.status == DONE, run
-        seen.append((step_losses(folder / "run"), events(folder / "run", "eval")[-1]["loss"]))
+        seen.append((step_losses(folder / "run"), events(folder / "run", "eval")[-1]["val_loss"]))
         (folder / "run").rename(folder / f"run{threads}")
     assert seen[0] == seen[1] == seen[2]
 
@@ -256,7 +256,7 @@ def test_decoding_on_the_gpu_trains_the_same_for_any_number_of_threads(folder, c
         assert events(folder / "run", "start")[0]["decode"] == "GPU"
         assert [event["reason"].count("07.jpg: truncated") for event in events(folder / "run", "bad_sample")] == [1]
         done = events(folder / "run", "done")[0]
-        assert done["accuracy"] == 1
-        seen.append((step_losses(folder / "run"), done["loss"]))
+        assert done["val_accuracy"] == 1
+        seen.append((step_losses(folder / "run"), done["val_loss"]))
         (folder / "run").rename(folder / f"run{threads}")
     assert seen[0] == seen[1] == seen[2]

@@ -132,7 +132,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     assert weights["bn1.num_batches_tracked"] == 1
 
     # What is evaluated is what was trained, head included.
-    loss = events(tmp_path / "run", "done")[0]["loss"]
+    loss = events(tmp_path / "run", "done")[0]["val_loss"]
     evaluated = Run(["evaluate", tmp_path / "run"])
     assert evaluated.status == DONE, evaluated
     assert f"loss {loss:.4f}  " in evaluated.out, evaluated
@@ -227,12 +227,12 @@ def test_a_script_is_trained_and_evaluated(ranks, precision, tmp_path):
     run = train_on(tmp_path, DIGITS_DATA + SCRIPT + text, ranks=ranks)
     assert run.status == DONE, run
     done = events(tmp_path / "run", "done")[0]
-    assert done["accuracy"] > 0.9, done
+    assert done["val_accuracy"] > 0.9, done
     weights = weights_of(tmp_path / "run")
     assert weights["norm.num_batches_tracked"] > 5
     Net().load_state_dict(weights, strict=True)
     evaluated = Run(["evaluate", tmp_path / "run"], ranks=ranks)
-    assert f"loss {done['loss']:.4f}  " in evaluated.out, evaluated
+    assert f"loss {done['val_loss']:.4f}  " in evaluated.out, evaluated
 
 
 def test_a_traced_script_starts_from_its_own_weights(tmp_path):

@@ -194,7 +194,7 @@ def test_the_accuracy_of_resnet18(tmp_path):
             data {{ format: CIFAR10 train: "train.bin" validation: "validation.bin" mean: 0.5 std: 0.25 }}
             model {{ name: "resnet" resnet {{ depth: 18 }} }} optimizer {{ type: SGD lr: 0.02 momentum: 0.9 }}"""
         lockstep(tmp_path, f"run{seed}", config)
-        ours.append(events(tmp_path / f"run{seed}", "eval")[-1]["accuracy"])
+        ours.append(events(tmp_path / f"run{seed}", "eval")[-1]["val_accuracy"])
 
         model.cuda().to(memory_format=torch.channels_last).train()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)

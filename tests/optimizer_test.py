@@ -231,7 +231,7 @@ def test_plateau_lowers_the_rate_when_the_validation_loss_stays(tmp_path):
     expected = []
     for evaluation in events(tmp_path / "run", "eval"):
         expected.append(optimizer.param_groups[0]["lr"])
-        plateau.step(evaluation["loss"])
+        plateau.step(evaluation["val_loss"])
     rates = {s["epoch"]: s["lr"] for s in events(tmp_path / "run", "step")}
     assert list(rates.values()) == expected
     assert expected[-1] < 4

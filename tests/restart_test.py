@@ -43,7 +43,7 @@ def config_in(folder, more="", model=SMALL_MLP, data=digits_data()):
 
 
 def last_checkpoint(run_dir):
-    return max(map(int, re.findall(r'^{"event":"checkpoint","step":(\d+),', log_text(run_dir), re.M)), default=0)
+    return max(map(int, re.findall(r'^{"event":"checkpoint","time":[\d.]+,"step":(\d+),', log_text(run_dir), re.M)), default=0)
 
 
 @pytest.mark.parametrize("ranks", [None, 2])

@@ -79,7 +79,7 @@ def expect_same_end(run_dir, expected):
             assert (saved / name).read_bytes() == (wanted / name).read_bytes()
     assert weight_bytes(run_dir) == weight_bytes(expected)
     for done, expected_done in zip(events(run_dir, "done"), events(expected, "done"), strict=True):
-        timings = ("first_step_s", "samples_per_s", "total_s", "data_wait", "data_limit")
+        timings = ("time", "first_step_s", "samples_per_s", "total_s", "data_wait", "data_limit")
         assert {k: v for k, v in done.items() if k not in timings} == {
             k: v for k, v in expected_done.items() if k not in timings
         }
@@ -295,7 +295,7 @@ def test_lists_checkpoints(tmp_path):
     listed = Run(["checkpoints", run_dir])
     assert listed.status == DONE, listed
     newest = events(run_dir, "checkpoint")[-1]
-    loss = events(run_dir, "eval")[-1]["loss"]
+    loss = events(run_dir, "eval")[-1]["val_loss"]
     assert listed.out.splitlines()[0].startswith(f"step 46  {newest['bytes']} bytes of 1 rank  loss {loss:.4f}")
     for command in ("checkpoints", "verify"):
         expect_error(Run([command, tmp_path / "nothing"]), CHECKPOINT, "nothing: no run's folder with checkpoints")
@@ -506,7 +506,7 @@ def test_the_best_is_kept(tmp_path, metric, better):
     config = write_config(tmp_path, text.replace("checkpoint { every_steps: 1 keep: 100 }", when))
     run_dir = tmp_path / "run"
     assert train(config, run_dir).status == DONE
-    evaluated = {e["step"]: e[metric] for e in events(run_dir, "eval")}
+    evaluated = {e["step"]: e[f"val_{metric}"] for e in events(run_dir, "eval")}
     made = [e["step"] for e in events(run_dir, "checkpoint")]
     assert made[-1] == max(evaluated) and set(made) <= set(evaluated)
     best = max(step for step in made if evaluated[step] == better(evaluated[s] for s in made))

@@ -75,7 +75,8 @@ def train_on(folder, data, *options, name="run", images="", ranks=None):
 def losses(folder, data, name, *options, **more):
     run = train_on(folder, data, *options, name=name, **more)
     assert run.status == DONE, run
-    return [[event["loss"] for event in events(folder / "runs" / name, kind)] for kind in ("step", "eval")]
+    kinds = {"step": "loss", "eval": "val_loss"}
+    return [[event[key] for event in events(folder / "runs" / name, kind)] for kind, key in kinds.items()]
 
 
 def test_the_same_losses_as_from_a_folder(folder):
@@ -144,7 +145,7 @@ def test_webdatasets_convention(folder):
         write_tar(folder / f"web/{shard}.tar", members[shard * 60 : shard * 60 + 60], FORMATS[list(FORMATS)[shard]])
     run = train_on(folder, 'train: "web" validation: "train"', *sets("epochs=8"))
     assert run.status == DONE, run
-    assert events(folder / "runs/run", "done")[0]["accuracy"] > 0.95
+    assert events(folder / "runs/run", "done")[0]["val_accuracy"] > 0.95
     assert "classes: 3" in (folder / "runs/run/config.pbtxt").read_text()
 
     new = [(f"{i}.jpg", jpeg(random, label, 40)) for i, label in enumerate([2, 0, 1])]

@@ -68,7 +68,7 @@ class Job:
         self.id = self.cluster.submit(self.script, self.folder)
 
     def is_at(self, step):
-        return f'"event":"step","step":{step},' in log_text(self.run_dir)
+        return f',"step":{step},"epoch":' in log_text(self.run_dir)
 
     def wait_for_step(self, step):
         wait_until(lambda: self.is_at(step))

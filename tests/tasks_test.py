@@ -114,14 +114,14 @@ def test_losses_and_metrics(case, ranks, accumulation, tmp_path):
     config = write_config(folder, text + f" accumulation: {accumulation}")
     np.testing.assert_allclose(trained_losses(config, tmp_path / "run", ranks=ranks), losses, rtol=1e-5)
     done = events(tmp_path / "run", "done")[0]
-    assert done["loss"] == pytest.approx(loss, rel=1e-5)
+    assert done["val_loss"] == pytest.approx(loss, rel=1e-5)
     # A count may turn on the last bits.
     expected = metrics_of(task, output, target)
     for name, value in expected.items():
-        assert done[name] == pytest.approx(float(value), rel=1e-5 if task == "REGRESSION" else 0.02), name
+        assert done[f"val_{name}"] == pytest.approx(float(value), rel=1e-5 if task == "REGRESSION" else 0.02), name
 
     run = Run(["evaluate", tmp_path / "run"], ranks=ranks)
-    assert run.status == DONE and all(f"{name} {done[name]:.4f}" in run.out for name in expected), run
+    assert run.status == DONE and all(f"{name} {done[f'val_{name}']:.4f}" in run.out for name in expected), run
     run = Run(["predict", tmp_path / "run", "--input", folder / "new.csv", "--output", tmp_path / "out.csv"], ranks=ranks)
     assert run.status == DONE, run
     header, *rows = (tmp_path / "out.csv").read_text().splitlines()

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "base/round.h"
 
 namespace lockstep {
@@ -9,8 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Those of the validation samples: no name is one of training's.
 void AddMetrics(const std::vector<Metric>& metrics, Json& line) {
-  for (const Metric& metric : metrics) line[metric.name] = metric.value;
+  for (const Metric& metric : metrics) line["val_" + metric.name] = metric.value;
 }
 
 Json LineOf(const RunStarted& event) {
@@ -49,6 +51,7 @@ Json LineOf(const StepDone& event) {
             {"data_wait", Round(report.data_wait, 3)},
             {"loader_threads", report.loader_threads},
             {"grad_norm", report.figures[ops::kGradNorm]}};
+  if (report.seconds_left >= 0) line["left_s"] = Round(report.seconds_left, 1);
   if (report.has_loss_scale) line["loss_scale"] = report.figures[ops::kScale];
   if (report.figures[ops::kSkipped] > 0) line["skipped_steps"] = report.figures[ops::kSkipped];
   return line;
@@ -83,7 +86,7 @@ Json LineOf(const EpochDone& event) {
   return {{"event", "epoch"},
           {"step", event.step},
           {"epoch", event.epoch},
-          {"loss", event.loss},
+          {"train_loss", event.loss},
           {"seconds", Round(event.seconds, 3)},
           {"samples_per_s", Round(event.samples_per_s, 0)}};
 }
@@ -155,7 +158,10 @@ class LogSink final : public EventSink {
   explicit LogSink(std::function<void(const Json&)> write) : write_(std::move(write)) {}
 
   void On(const RunEvent& event) override {
-    std::visit([this](const auto& kind) { write_(LineOf(kind)); }, event);
+    const Json line = std::visit([](const auto& kind) { return LineOf(kind); }, event);
+    Json timed{{"event", line.at("event")}, {"time", Round(UnixSeconds(), 3)}};
+    timed.update(line);
+    write_(timed);
   }
 
  private:

@@ -40,7 +40,7 @@ class TerminalSink final : public EventSink {
   void Tell(const RunStarted& event) {
     epochs_ = event.epochs;
     steps_ = event.steps;
-    global_batch_ = event.global_batch;
+    evaluates_ = event.validation_samples > 0;
     line_.Say(fmt::format(
         "{}: {} with {} parameters on {} rank{} ({}), {} samples, {}, {} steps of {}",
         event.run_dir, event.model, event.parameters, event.ranks, event.ranks == 1 ? "" : "s",
@@ -62,10 +62,8 @@ class TerminalSink final : public EventSink {
     std::string line =
         fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  {} samples/s", report.epoch, epochs_,
                     report.step, steps_, report.loss(), Rate(report.samples_per_s));
-    if (report.samples_per_s > 0 && report.step < steps_) {
-      const double left =
-          static_cast<double>((steps_ - report.step) * global_batch_) / report.samples_per_s;
-      line += fmt::format("  {} left", DurationText(left));
+    if (report.seconds_left >= 0 && report.step < steps_) {
+      line += fmt::format("  {} left", DurationText(report.seconds_left));
     }
     line_.Show(line);
   }
@@ -90,11 +88,14 @@ class TerminalSink final : public EventSink {
 
   void Tell(const BadSample& event) { line_.Say(event.reason); }
 
-  void Tell(const EpochDone&) {}
+  void Tell(const EpochDone& event) {
+    epoch_ = fmt::format("epoch {}/{}  step {}/{}  training loss {:.4f}", event.epoch, epochs_,
+                         event.step, steps_, event.loss);
+    if (!evaluates_) line_.Say(epoch_);
+  }
 
   void Tell(const Evaluated& event) {
-    line_.Say(fmt::format("epoch {}/{}  step {}/{}  validation {}", event.epoch, epochs_,
-                          event.step, steps_, MetricsText(event.metrics)));
+    line_.Say(fmt::format("{}  validation {}", epoch_, MetricsText(event.metrics)));
   }
 
   void Tell(const CheckpointSaved&) {}
@@ -136,7 +137,8 @@ class TerminalSink final : public EventSink {
   std::optional<Loss> told_;  // by the last verdict
   int64_t epochs_ = 0;
   int64_t steps_ = 0;
-  int64_t global_batch_ = 0;
+  bool evaluates_ = false;  // at the end of each epoch
+  std::string epoch_;       // what is said of the one that has just ended
 };
 
 class RankWarningSink final : public EventSink {

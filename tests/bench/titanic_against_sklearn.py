@@ -67,7 +67,7 @@ def lockstep(program, path, seed, settings):
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         last = json.loads((pathlib.Path(folder) / "run/log.jsonl").read_text().splitlines()[-1])
     assert last["event"] == "done", last
-    return {name: last[name] for name in ("accuracy", "loss")}
+    return {name: last[f"val_{name}"] for name in ("accuracy", "loss")}
 
 
 def summary(results):

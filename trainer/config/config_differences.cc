@@ -18,6 +18,12 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 using google::protobuf::TextFormat;
 
+namespace {
+
+constexpr char kNotSet[] = "not set";
+
+}  // namespace
+
 std::vector<std::string> FieldLines(Config config) {
   std::vector<std::string> lines;
   TextFormat::Printer printer;
@@ -39,17 +45,31 @@ std::vector<std::string> FieldLines(Config config) {
   return lines;
 }
 
+std::vector<FieldDifference> DifferingFields(const std::vector<Config>& configs) {
+  std::map<std::string, std::vector<std::string>> fields;
+  for (size_t i = 0; i < configs.size(); ++i) {
+    for (const std::string& line : FieldLines(configs[i])) {
+      const size_t colon = line.find(": ");
+      std::vector<std::string>& values = fields[line.substr(0, colon)];
+      values.resize(configs.size(), kNotSet);
+      values[i] = line.substr(colon + 2);
+    }
+  }
+  std::vector<FieldDifference> differences;
+  for (auto& [field, values] : fields) {
+    if (std::ranges::all_of(values, [&](const auto& value) { return value == values.front(); })) {
+      continue;
+    }
+    differences.push_back({field, std::move(values)});
+  }
+  return differences;
+}
+
 std::vector<std::string> Differences(const Config& before, const Config& now) {
   const bool depends_on_length = now.schedule().type() != config::Schedule::CONSTANT &&
                                  now.schedule().type() != config::Schedule::STEP &&
                                  now.schedule().type() != config::Schedule::PLATEAU;
-  // Of each field, by its name.
-  struct Values {
-    std::string before = "not set";
-    std::string now = "not set";
-  };
-  std::map<std::string, Values> fields;
-  const auto collect = [&](Config config, std::string Values::*value) {
+  const auto comparable = [&](Config config) {
     VisitSetFields(
         config, "", [&](Message& message, const FieldDescriptor& field, const std::string& name) {
           const bool length = name == "epochs" || name == "max_steps";
@@ -58,17 +78,12 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
             message.GetReflection()->ClearField(&message, &field);
           }
         });
-    for (const std::string& line : FieldLines(std::move(config))) {
-      const size_t colon = line.find(": ");
-      fields[line.substr(0, colon)].*value = line.substr(colon + 2);
-    }
+    return config;
   };
-  collect(before, &Values::before);
-  collect(now, &Values::now);
   std::vector<std::string> differences;
-  for (const auto& [name, values] : fields) {
-    if (values.before == values.now) continue;
-    differences.push_back(fmt::format("{}: {} where it was {}", name, values.now, values.before));
+  for (const FieldDifference& one : DifferingFields({comparable(before), comparable(now)})) {
+    differences.push_back(
+        fmt::format("{}: {} where it was {}", one.field, one.values[1], one.values[0]));
   }
   return differences;
 }

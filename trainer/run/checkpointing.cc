@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "base/say.h"
 #include "comm/together.h"
+#include "observe/metric_order.h"
 #include "observe/metrics.h"
 
 namespace lockstep {
@@ -37,10 +38,6 @@ Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
 }
 
 }  // namespace
-
-bool GreaterIsBetter(const std::string& name) {
-  return name == "accuracy" || name == "top5" || name == "f1" || name == "auc";
-}
 
 void RequireMetric(const std::string& metric, const Dataset* validation) {
   if (metric.empty()) return;

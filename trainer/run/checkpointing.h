@@ -95,7 +95,4 @@ class Checkpointing {
 // which is null if there is none.
 void RequireMetric(const std::string& metric, const Dataset* validation);
 
-// Returns whether a greater value of the metric `name` is better (observe/metrics.h).
-bool GreaterIsBetter(const std::string& name);
-
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // The folder of a run: config.pbtxt, log.jsonl, checkpoints and weights.safetensors.
 //
-// log.jsonl holds one JSON object in each line. The field "event" names the kind of event, and the other fields are:
+// log.jsonl holds one JSON object in each line. The field "event" names the kind of event, and "time" is when the line
+// was written, in seconds of Unix time. The other fields are:
 //   start  restarts (how often --restarts has started the job again), version, world_size, device, samples,
 //     validation_samples, steps, precision, parameters, loader_threads; for images also decode (GPU or CPU)
 //   resume  step (of the checkpoint from which the run goes on), checkpoint (its path), ranks (the number of ranks that
@@ -9,8 +10,9 @@
 //     makes these steps again
 //   step   step (optimizer steps done), epoch (from 1), loss (the step's mean over the global batch), lr, samples_per_s
 //     (of all ranks, since the previous step line), data_wait (the share of that time in which rank 0's device waited
-//     for samples), loader_threads (of rank 0, at this moment), grad_norm (before clipping); in FP16 also loss_scale;
-//     if there were steps without an update, also skipped_steps (their number so far)
+//     for samples), loader_threads (of rank 0, at this moment), grad_norm (before clipping); from the third step of a
+//     start on left_s (seconds until the run's end, evaluations and checkpoints included); in FP16 also loss_scale; if
+//     there were steps without an update, also skipped_steps (their number so far)
 //   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
 //     tensors took on rank 0's GPU in each phase of the first step
 //   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run
@@ -19,7 +21,11 @@
 //     the host's memory
 //   no_graph  reason
 //   bad_sample  reason (with the file's path): why a sample of rank 0 cannot be read; another sample takes its place
-//   eval   step, epoch, and the task's metrics (observe/metrics.h) of the validation samples
+//   epoch  step, epoch, train_loss (the mean over the samples of the epoch's steps whose loss is finite), seconds and
+//     samples_per_s (of training, without the first step of a start). Where a run goes on within an epoch, or ends
+//     there, this is about the steps that were made
+//   eval   step, epoch, and the task's metrics (observe/metrics.h) of the validation samples, each with val_ before its
+//     name: val_loss, val_accuracy, ...
 //   checkpoint  step, stall_ms (how long training on rank 0 stood still for the snapshot), seconds (from the snapshot
 //     until the checkpoint was committed), bytes (of all ranks)
 //   checkpoint_late  step: a checkpoint was due at this step while the previous checkpoint was still being written
@@ -27,7 +33,9 @@
 //   stopped  step, epoch, why: the run stopped after this step because it was asked to; when it is started again, it
 //     goes on from this step
 //   warning  reason
-//   done   step, epoch, the last metrics, first_step_s (from the start of the command to the end of
+//   failed  step (that was under way), status (that the process ends with), reason: the run ended by an error of rank 0,
+//     or of all ranks. Where a process is killed, or another rank fails, the log ends without such a line
+//   done   step, epoch, the last metrics (val_loss, ...), first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
 //     total_s, data_wait (the share over the whole training)
 //

@@ -4,7 +4,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <future>
@@ -37,6 +36,7 @@
 #include "trainer/run/input.h"
 #include "trainer/run/make_model.h"
 #include "trainer/run/open_data.h"
+#include "trainer/run/progress.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_start.h"
 #include "trainer/run/run_state.h"
@@ -49,14 +49,8 @@
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // In a checkpoint: a weight and AdamW's two moments, as float32.
 constexpr int64_t kStateBytesPerParameter = 12;
-
-double SecondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
@@ -83,6 +77,7 @@ class Trainer {
         metrics_(world.device) {
     total_steps_ = config.epochs() * sampler_.steps_per_epoch();
     if (config.max_steps() > 0) total_steps_ = std::min(total_steps_, config.max_steps());
+    progress_.emplace(PlanOfProgress());
     // The ranks drew the same initial weights; what a model draws from now on differs, as their
     // samples do.
     at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
@@ -158,6 +153,17 @@ class Trainer {
   // Returns what the run was stopped by.
   StopRequest Run(const TrainOptions& options, const RunStart& start, RunFolder* folder) {
     folder_ = folder;
+    try {
+      return RunSteps(options, start);
+    } catch (const std::exception& exception) {
+      const Error error = ErrorOf(exception);
+      events_.Emit(RunFailed{progress_->step(), static_cast<int>(error.status()), error.what()});
+      throw;
+    }
+  }
+
+ private:
+  StopRequest RunSteps(const TrainOptions& options, const RunStart& start) {
     Begin(start);
     Together(world_.host, [&] {
       if (folder_ != nullptr) folder_->Begin(config_);
@@ -172,13 +178,13 @@ class Trainer {
                            ResumedStep(start), [this] { return State(); });
     if (folder_ != nullptr) stopping_.emplace(StoppingFor(options));
     double first_step_s = 0;
-    last_line_ = Clock::now();
-    last_line_step_ = first_step_;
+    progress_->Begin(first_step_);
     for (int64_t step = first_step_; step < total_steps_; ++step) {
       const StopRequest asked = AskedToStop(step, options);
       step_->Ask({.saves = checkpointing_->Asked(),
                   .stop = asked == StopRequest::kStop,
                   .interrupt = asked == StopRequest::kInterrupt});
+      progress_->BeginStep(step);
       try {
         TrainStep(step);
       } catch (...) {
@@ -190,8 +196,7 @@ class Trainer {
         first_step_s = SecondsSinceBoot() - options.command_start_s;
         if (world_.device.is_cuda()) events_.Emit(MemoryPeaks{step_->peak_memory().bytes()});
         time_.CountFromHere(*input_);
-        trained_s_ = 0;
-        epoch_begin_ = Clock::now();
+        progress_->CountFromHere();
       }
       ReportStep(step + 1);
       const bool epoch_ends = (step + 1) % sampler_.steps_per_epoch() == 0;
@@ -207,7 +212,6 @@ class Trainer {
     return StopRequest::kNone;
   }
 
- private:
   // The step of the run's own checkpoint that it goes on from.
   static std::optional<int64_t> ResumedStep(const RunStart& start) {
     if (!start.checkpoint || start.is_of_another_run) return std::nullopt;
@@ -397,13 +401,15 @@ class Trainer {
     return 1 + (steps_done - 1) / sampler_.steps_per_epoch();
   }
 
-  // Samples that the first `steps` optimizer steps trained on.
-  int64_t SamplesIn(int64_t steps) const {
-    const int64_t per_epoch = config_.data().last_batch() == config::Data::DROP
-                                  ? sampler_.steps_per_epoch() * config_.global_batch()
-                                  : data_.train->size();
-    const int64_t epochs = steps / sampler_.steps_per_epoch();
-    return epochs * per_epoch + steps % sampler_.steps_per_epoch() * config_.global_batch();
+  ProgressPlan PlanOfProgress() const {
+    const int64_t steps_per_epoch = sampler_.steps_per_epoch();
+    return {.steps = total_steps_,
+            .steps_per_epoch = steps_per_epoch,
+            .global_batch = config_.global_batch(),
+            .samples_per_epoch = config_.data().last_batch() == config::Data::DROP
+                                     ? steps_per_epoch * config_.global_batch()
+                                     : data_.train->size(),
+            .evaluates = data_.validation != nullptr};
   }
 
   void ReportStep(int64_t steps_done) {
@@ -415,19 +421,18 @@ class Trainer {
                       .lr = LearningRateOf(steps_done - 1),
                       .has_loss_scale = precision_ == config::FP16};
     if (due) {
-      report.samples_per_s =
-          static_cast<double>(SamplesIn(steps_done) - SamplesIn(last_line_step_)) /
-          SecondsSince(last_line_);
-      report.data_wait = data_wait_.TakeShare(*input_, SecondsSince(last_line_));
+      const Progress::Line line = progress_->TakeLine(steps_done);
+      report.samples_per_s = line.samples_per_s;
+      report.seconds_left = line.seconds_left;
+      report.data_wait = data_wait_.TakeShare(*input_, line.seconds);
       report.loader_threads = input_->loader.threads();
-      last_line_ = Clock::now();
-      last_line_step_ = steps_done;
     }
     report.time.shape = SamplesIn(steps_done) - SamplesIn(steps_done - 1);
     time_.OnQueued(*input_, step_->preprocessing_s(), report);
     metrics_.Push(report, step_->figures());
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
     if (due) TellSkipped(*data_.train);
+    progress_->EndStep();
   }
 
   // Says which samples could not be read, on the rank that tried.
@@ -456,6 +461,7 @@ class Trainer {
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
     checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
     time_.OnSeen(*input_, report);
+    progress_->OnLoss(report.step, report.loss());
     if (!report.told) return;
     events_.Emit(StepDone{report});
     if (const auto seconds = time_.Report(*input_, TimeAt(report.step))) events_.Emit(*seconds);
@@ -478,20 +484,11 @@ class Trainer {
   void EndEpoch(int64_t steps_done) {
     step_->WaitForParameters();
     WaitForDevice(world_.device);
-    const double seconds = SecondsSince(epoch_begin_);
-    trained_s_ += seconds;
-    const int64_t epoch = EpochOf(steps_done);
-    const int64_t epoch_first_step = (epoch - 1) * sampler_.steps_per_epoch();
-    // This process's first epoch counts only while there is no other, and without its first step, which warms
-    // up.
-    if (epoch <= EpochOf(first_step_ + 1) + 1) {
-      rated_samples_ = 0;
-      rated_seconds_ = 0;
-    }
-    rated_samples_ +=
-        SamplesIn(steps_done) - SamplesIn(std::max(epoch_first_step, first_step_ + 1));
-    rated_seconds_ += seconds;
     EmitAll();
+    const int64_t epoch = EpochOf(steps_done);
+    const Progress::Epoch figures = progress_->EndEpoch(steps_done);
+    events_.Emit(
+        EpochDone{steps_done, epoch, figures.loss, figures.seconds, figures.samples_per_s});
 
     // Buffers follow each rank's own samples (BatchNorm's statistics); what is evaluated and saved is
     // rank 0's, on every rank.
@@ -506,7 +503,9 @@ class Trainer {
                      EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
       });
       evaluated_step_ = steps_done;
-      if (stopping_) stopping_->OnEvaluation(SecondsSinceBoot() - begin_s);
+      const double evaluation_s = SecondsSinceBoot() - begin_s;
+      if (stopping_) stopping_->OnEvaluation(evaluation_s);
+      progress_->OnEvaluation(evaluation_s);
       TellSkipped(*data_.validation);
       events_.Emit(Evaluated{steps_done, epoch, evaluation_});
       // Not where a run ends within an epoch, from where it may go on.
@@ -517,8 +516,7 @@ class Trainer {
     }
     if (averages) step_->SwapAverages();
     input_->loader.Rest();
-    epoch_begin_ = last_line_ = Clock::now();
-    last_line_step_ = steps_done;
+    progress_->BeginEpoch(steps_done);
     data_wait_.Forget(*input_);
   }
 
@@ -589,17 +587,16 @@ class Trainer {
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
     folder_->AnswerStop();  // too late for it
-    const double samples_per_s =
-        rated_seconds_ > 0 ? static_cast<double>(rated_samples_) / rated_seconds_ : 0;
+    const double trained_s = progress_->trained_s();
     const double data_wait =
-        trained_s_ > 0 ? std::min(1.0, data_wait_.Seconds(*input_) / trained_s_) : 0;
+        trained_s > 0 ? std::min(1.0, data_wait_.Seconds(*input_) / trained_s) : 0;
     events_.Emit(seconds);
     events_.Emit(RunDone{.step = total_steps_,
                          .epoch = EpochOf(total_steps_),
                          .metrics = evaluation_,
                          .weights = RunWeightsPath(folder_->path()),
                          .first_step_s = first_step_s,
-                         .samples_per_s = samples_per_s,
+                         .samples_per_s = progress_->samples_per_s(),
                          .total_s = SecondsSinceBoot() - options.command_start_s,
                          .data_wait = data_wait});
   }
@@ -634,6 +631,7 @@ class Trainer {
   double peak_lr_;
   Plateau plateau_;
   MetricsRing metrics_;
+  std::optional<Progress> progress_;
   int64_t first_step_ = 0;  // that this process runs
   int64_t total_steps_ = 0;
   bool told_why_no_graph_ = false;
@@ -646,12 +644,6 @@ class Trainer {
 
   std::vector<Metric> evaluation_;  // the last
   int64_t evaluated_step_ = 0;      // steps done by then
-  Clock::time_point last_line_;
-  int64_t last_line_step_ = 0;
-  Clock::time_point epoch_begin_;
-  int64_t rated_samples_ = 0;
-  double rated_seconds_ = 0;
-  double trained_s_ = 0;  // since the first step, without evaluation
 };
 
 // Makes a trainer of `config`, which it refers to and completes. Throws Error on every rank.

@@ -1,0 +1,181 @@
+// lockstep compare: what runs differ in, and how they did, side by side.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <list>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/live_line.h"
+#include "base/say.h"
+#include "ckpt/weights.h"
+#include "launch/cli/commands.h"
+#include "launch/cli/rank_command.h"
+#include "launch/cli/table.h"
+#include "observe/history/run_comparison.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostSteps = 5;
+constexpr size_t kMostCharacters = 40;
+
+// Of the data and the machine, in a start line.
+constexpr std::array kFacts{"version",    "world_size", "device",         "precision",
+                            "parameters", "samples",    "validation_samples"};
+
+using Runs = std::vector<const RunHistory*>;
+
+template <typename TextOf>
+void AddRow(const std::string& name, const Runs& runs, const TextOf& text_of,
+            std::vector<TableRow>& rows) {
+  TableRow row{"  " + name};
+  for (const RunHistory* run : runs) row.push_back(Shortened(text_of(*run), kMostCharacters));
+  rows.push_back(std::move(row));
+}
+
+Json FactOf(const RunHistory& run, const char* name) {
+  const auto found = run.log().start.find(name);
+  return found != run.log().start.end() && found->is_primitive() ? *found : Json();
+}
+
+std::string TextOf(const Json& fact) {
+  if (fact.is_null()) return "-";
+  return fact.is_string() ? fact.get<std::string>() : fact.dump();
+}
+
+void AddMetric(const MetricComparison& metric, std::vector<TableRow>& rows) {
+  rows.push_back({metric.name});
+  for (size_t i = 0; i < metric.steps.size(); ++i) {
+    TableRow row{fmt::format("  step {}", metric.steps[i])};
+    for (const double value : metric.at_step[i]) row.push_back(FigureText(value));
+    rows.push_back(std::move(row));
+  }
+  TableRow last{"  last"};
+  TableRow best{"  best"};
+  for (size_t i = 0; i < metric.last.size(); ++i) {
+    const bool has_any = !std::isnan(metric.last[i]);
+    last.push_back(has_any ? fmt::format("{} at {}", FigureText(metric.last[i]), metric.last_step[i])
+                           : "-");
+    best.push_back(has_any ? fmt::format("{} at {}", FigureText(metric.best[i]), metric.best_step[i])
+                           : "-");
+  }
+  rows.push_back(std::move(last));
+  rows.push_back(std::move(best));
+}
+
+void PrintTable(const Runs& runs) {
+  TableRow header{""};
+  for (const RunHistory* run : runs) header.push_back(Shortened(run->run_dir(), kMostCharacters));
+  std::vector<TableRow> rows{std::move(header), {"run"}};
+  AddRow("state", runs, [](const RunHistory& run) { return std::string(NameOf(run.state())); }, rows);
+  AddRow("step", runs,
+         [](const RunHistory& run) {
+           return run.steps() > 0 ? fmt::format("{} of {}", run.log().step, run.steps())
+                                  : fmt::format("{}", run.log().step);
+         },
+         rows);
+  AddRow("samples/s", runs,
+         [](const RunHistory& run) {
+           return run.samples_per_s() >= 0 ? fmt::format("{:.0f}", run.samples_per_s()) : "-";
+         },
+         rows);
+  AddRow("time", runs,
+         [](const RunHistory& run) {
+           return run.start_time() ? DurationText(run.last_time() - *run.start_time()) : "-";
+         },
+         rows);
+  AddRow("verdict", runs,
+         [](const RunHistory& run) { return run.verdict().empty() ? "-" : run.verdict(); }, rows);
+  for (const char* fact : kFacts) {
+    AddRow(fact, runs, [&](const RunHistory& run) { return TextOf(FactOf(run, fact)); }, rows);
+  }
+  const std::vector<FieldDifference> differences = ConfigDifferences(runs);
+  if (!differences.empty()) rows.push_back({"config"});
+  for (const FieldDifference& difference : differences) {
+    TableRow row{"  " + difference.field};
+    for (const std::string& value : difference.values) {
+      row.push_back(Shortened(value, kMostCharacters));
+    }
+    rows.push_back(std::move(row));
+  }
+  for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) AddMetric(metric, rows);
+  Print("{}", TableText(rows));
+}
+
+void PrintJson(const Runs& runs) {
+  Json result{{"runs", Json::array()}, {"config", Json::object()}, {"metrics", Json::object()}};
+  for (const RunHistory* run : runs) {
+    Json one{{"run", run->run_dir()},
+             {"state", NameOf(run->state())},
+             {"step", run->log().step},
+             {"samples_per_s", nullptr},
+             {"seconds", nullptr},
+             {"verdict", run->verdict()}};
+    if (run->samples_per_s() >= 0) one["samples_per_s"] = run->samples_per_s();
+    if (run->start_time()) one["seconds"] = run->last_time() - *run->start_time();
+    for (const char* fact : kFacts) one[fact] = FactOf(*run, fact);
+    result["runs"].push_back(std::move(one));
+  }
+  for (const FieldDifference& difference : ConfigDifferences(runs)) {
+    result["config"][difference.field] = difference.values;
+  }
+  for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) {
+    result["metrics"][metric.name] = {{"steps", metric.steps},         {"at_step", metric.at_step},
+                                      {"last", metric.last},           {"last_step", metric.last_step},
+                                      {"best", metric.best},           {"best_step", metric.best_step}};
+  }
+  Print("{}\n", result.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+class CompareCommand final : public LocalCommand {
+ public:
+  explicit CompareCommand(CLI::App& app)
+      : LocalCommand(app, "compare", "what runs differ in, and how they did, side by side") {
+    options()
+        .Add("RUN", names_, "two run folders or more; RUN@STEP for a run until that step")
+        .Required()
+        .Take(2, 100);
+    options().Add("--json", json_, "print one line of JSON");
+  }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    std::list<RunHistory> histories;
+    Runs runs;
+    for (const std::string& name : names_) {
+      const RunPoint point = ParseRunPoint(name);
+      if (!IsRunFolder(point.run_dir)) throw UsageError("{}: is no run folder", point.run_dir);
+      RunHistory& run = histories.emplace_back(point.run_dir);
+      if (point.step) run.KeepUntil(*point.step);
+      if (run.state() == RunState::kNoLog) {
+        Warn(fmt::format("{}/log.jsonl: {}", point.run_dir,
+                         run.why_no_log().empty() ? "tells of no run" : run.why_no_log()));
+      }
+      if (!run.config()) {
+        Warn(fmt::format("{}/config.pbtxt: {}: configs are not compared", point.run_dir,
+                         run.why_no_config()));
+      }
+      runs.push_back(&run);
+    }
+    if (json_) {
+      PrintJson(runs);
+    } else {
+      PrintTable(runs);
+    }
+    return ExitStatus::kDone;
+  }
+
+  std::vector<std::string> names_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewCompareCommand(CLI::App& app) {
+  return std::make_unique<CompareCommand>(app);
+}
+
+}  // namespace lockstep

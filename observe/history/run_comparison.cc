@@ -1,0 +1,97 @@
+#include "observe/history/run_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+
+#include "observe/metric_order.h"
+
+namespace lockstep {
+namespace {
+
+using Series = std::map<int64_t, double>;  // by step
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+void AddNames(const std::vector<LoggedMetrics>& lines, std::vector<std::string>& names) {
+  for (const LoggedMetrics& line : lines) {
+    for (const auto& [name, value] : line.values) {
+      if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    }
+  }
+}
+
+Series SeriesOf(const LoggedRun& run, std::string_view name) {
+  Series series;
+  for (const auto* lines : {&run.epochs, &run.evaluations}) {
+    for (const LoggedMetrics& line : *lines) {
+      if (const double value = line.ValueOf(name); !std::isnan(value)) series[line.step] = value;
+    }
+  }
+  return series;
+}
+
+bool IsBetter(std::string_view name, double value, double than) {
+  const bool greater = name.starts_with("val_") && GreaterIsBetter(name.substr(4));
+  return greater ? value > than : value < than;
+}
+
+MetricComparison Compare(const std::string& name, const std::vector<Series>& runs,
+                         size_t most_steps) {
+  MetricComparison compared{.name = name};
+  for (auto entry = runs.front().rbegin();
+       entry != runs.front().rend() && compared.steps.size() < most_steps; ++entry) {
+    const int64_t step = entry->first;
+    if (!std::ranges::all_of(runs, [&](const Series& run) { return run.contains(step); })) continue;
+    compared.steps.insert(compared.steps.begin(), step);
+    std::vector<double> values;
+    for (const Series& run : runs) values.push_back(run.at(step));
+    compared.at_step.insert(compared.at_step.begin(), std::move(values));
+  }
+  for (const Series& run : runs) {
+    compared.last.push_back(run.empty() ? kNan : run.rbegin()->second);
+    compared.last_step.push_back(run.empty() ? 0 : run.rbegin()->first);
+    double best = kNan;
+    int64_t best_step = 0;
+    for (const auto& [step, value] : run) {
+      if (!std::isnan(best) && !IsBetter(name, value, best)) continue;
+      best = value;
+      best_step = step;
+    }
+    compared.best.push_back(best);
+    compared.best_step.push_back(best_step);
+  }
+  return compared;
+}
+
+}  // namespace
+
+std::vector<FieldDifference> ConfigDifferences(const std::vector<const RunHistory*>& runs) {
+  std::vector<config::Config> configs;
+  for (const RunHistory* run : runs) {
+    if (!run->config()) return {};
+    config::Config& config = configs.emplace_back(*run->config());
+    config.clear_run_dir();
+    config.mutable_data()->mutable_csv()->clear_column();
+  }
+  return DifferingFields(configs);
+}
+
+std::vector<MetricComparison> CompareMetrics(const std::vector<const RunHistory*>& runs,
+                                             size_t most_steps) {
+  std::vector<std::string> names;
+  for (const RunHistory* run : runs) AddNames(run->log().epochs, names);
+  for (const RunHistory* run : runs) AddNames(run->log().evaluations, names);
+  std::vector<MetricComparison> comparisons;
+  for (const std::string& name : names) {
+    std::vector<Series> series;
+    series.reserve(runs.size());
+    for (const RunHistory* run : runs) series.push_back(SeriesOf(run->log(), name));
+    comparisons.push_back(Compare(name, series, most_steps));
+  }
+  return comparisons;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+#include "observe/history/run_comparison.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/testing/test_files.h"
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::string Eval(int64_t step, double loss, double accuracy) {
+  return fmt::format(R"({{"event":"eval","step":{},"epoch":1,"val_loss":{},"val_accuracy":{}}})"
+                     "\n",
+                     step, loss, accuracy);
+}
+
+RunHistory RunOf(const std::string& config, const std::string& log) {
+  const std::string run = NewFolder();
+  WriteFile(run + "/config.pbtxt", config);
+  WriteFile(run + "/log.jsonl", log);
+  return RunHistory(run);
+}
+
+TEST(RunComparison, SetsMetricsSideBySide) {
+  const RunHistory a = RunOf("", Eval(10, 3, 0.1) + Eval(20, 2, 0.4) + Eval(30, 2.5, 0.3));
+  const RunHistory b = RunOf("", R"({"event":"epoch","step":10,"epoch":1,"train_loss":5})"
+                                 "\n" +
+                                     Eval(10, 4, 0.2) + Eval(15, 1, 0.9) + Eval(20, 3, 0.3) +
+                                     Eval(30, 2, 0.5) + Eval(40, 1.5, 0.6));
+  const std::vector<MetricComparison> metrics = CompareMetrics({&a, &b}, 2);
+  ASSERT_EQ(metrics.size(), 3);
+  EXPECT_EQ(metrics[0].name, "train_loss");
+  EXPECT_THAT(metrics[0].steps, IsEmpty());
+  EXPECT_TRUE(std::isnan(metrics[0].last[0]));
+  EXPECT_EQ(metrics[0].last[1], 5);
+  EXPECT_EQ(metrics[1].name, "val_loss");
+  EXPECT_THAT(metrics[1].steps, ElementsAre(20, 30));
+  EXPECT_THAT(metrics[1].at_step, ElementsAre(ElementsAre(2, 3), ElementsAre(2.5, 2)));
+  EXPECT_THAT(metrics[1].last, ElementsAre(2.5, 1.5));
+  EXPECT_THAT(metrics[1].last_step, ElementsAre(30, 40));
+  EXPECT_THAT(metrics[1].best, ElementsAre(2, 1));
+  EXPECT_THAT(metrics[1].best_step, ElementsAre(20, 15));
+  EXPECT_EQ(metrics[2].name, "val_accuracy");
+  EXPECT_THAT(metrics[2].best, ElementsAre(0.4, 0.9));
+}
+
+TEST(RunComparison, NamesTheFieldsThatDiffer) {
+  const RunHistory a = RunOf(
+      R"(run_dir: "a" optimizer { lr: 0.1 } loader { threads: 2 } data { csv { column { mean: 1 } } })",
+      "");
+  const RunHistory b =
+      RunOf(R"(run_dir: "b" optimizer { lr: 0.2 } data { csv { column { mean: 2 } } })", "");
+  const std::vector<FieldDifference> differences = ConfigDifferences({&a, &b, &a});
+  ASSERT_EQ(differences.size(), 2);
+  EXPECT_EQ(differences[0].field, "loader.threads");
+  EXPECT_THAT(differences[0].values, ElementsAre("2", "not set", "2"));
+  EXPECT_EQ(differences[1].field, "optimizer.lr");
+  EXPECT_THAT(differences[1].values, ElementsAre("0.1", "0.2", "0.1"));
+  EXPECT_THAT(ConfigDifferences({&a, &a}), IsEmpty());
+  const RunHistory unknown = RunOf("of_tomorrow: 1", "");
+  EXPECT_THAT(ConfigDifferences({&a, &unknown}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep

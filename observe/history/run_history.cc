@@ -1,0 +1,150 @@
+#include "observe/history/run_history.h"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/open_file.h"
+#include "ckpt/run_lock.h"
+#include "observe/metric_order.h"
+#include "trainer/config/read_config.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostConfigBytes = size_t{64} << 20;  // it may hold the categories of a table
+
+double ChangeTimeOf(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? static_cast<double>(status.st_mtim.tv_sec) : 0;
+}
+
+std::string TextIn(const nlohmann::ordered_json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+RunState StateOf(const std::string& run_dir, const RunLog& log) {
+  const LoggedEnd end = log.run().end;
+  // Its job writes the last files, or has only just ended.
+  if (end == LoggedEnd::kDone) return RunState::kDone;
+  if (RunLock::IsHeld(run_dir)) return RunState::kTraining;
+  if (end == LoggedEnd::kStopped) return RunState::kStopped;
+  if (end == LoggedEnd::kFailed) return RunState::kFailed;
+  return log.run().starts > 0 || log.run().step > 0 ? RunState::kKilled : RunState::kNoLog;
+}
+
+}  // namespace
+
+std::string_view NameOf(RunState state) {
+  switch (state) {
+    case RunState::kTraining:
+      return "training";
+    case RunState::kDone:
+      return "done";
+    case RunState::kStopped:
+      return "stopped";
+    case RunState::kFailed:
+      return "failed";
+    case RunState::kKilled:
+      return "killed";
+    case RunState::kNoLog:
+      return "no log";
+  }
+  return "";
+}
+
+RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
+    : run_dir_(std::move(run_dir)), log_(run_dir_, keep) {
+  Refresh();
+}
+
+void RunHistory::Refresh() {
+  // In this order: a run that ends meanwhile is not taken for one that was killed.
+  const bool trains = RunLock::IsHeld(run_dir_);
+  const bool is_new = log_.Read();
+  state_ = trains && log().end != LoggedEnd::kDone ? RunState::kTraining : StateOf(run_dir_, log_);
+  if (config_ && !is_new) return;
+  const std::string text =
+      ReadPlainFile(run_dir_ + "/config.pbtxt", kInRunFolder, kMostConfigBytes, why_no_config_);
+  if (!why_no_config_.empty()) return;
+  config::Config config = ParseText(text, why_no_config_);
+  if (why_no_config_.empty()) config_ = std::move(config);
+}
+
+int64_t RunHistory::steps() const {
+  const auto found = log().start.find("steps");
+  if (found == log().start.end() || !found->is_number_integer()) return 0;
+  return found->get<int64_t>();
+}
+
+int64_t RunHistory::epochs() const { return config_ ? config_->epochs() : 0; }
+
+std::optional<BestValue> RunHistory::best() const {
+  const std::vector<LoggedMetrics>& evaluations = log().evaluations;
+  if (evaluations.empty()) return std::nullopt;
+  std::string name = config_ ? config_->checkpoint().keep_best() : "";
+  if (!name.empty()) {
+    name = "val_" + name;
+  } else if (!evaluations.front().values.empty()) {
+    name = evaluations.front().values.front().first;
+  }
+  std::optional<BestValue> best;
+  const bool greater =
+      GreaterIsBetter(std::string_view(name).substr(std::min<size_t>(4, name.size())));
+  for (const LoggedMetrics& evaluation : evaluations) {
+    const double value = evaluation.ValueOf(name);
+    if (std::isnan(value)) continue;
+    if (best && (greater ? value <= best->value : value >= best->value)) continue;
+    best = BestValue{name, value, evaluation.step};
+  }
+  return best;
+}
+
+double RunHistory::samples_per_s() const {
+  const auto found = log().done.find("samples_per_s");
+  if (found != log().done.end() && found->is_number()) return found->get<double>();
+  return log().last_step && !std::isnan(log().last_step->samples_per_s)
+             ? log().last_step->samples_per_s
+             : -1;
+}
+
+std::string RunHistory::verdict() const { return TextIn(log().seconds, "verdict"); }
+
+std::string RunHistory::remedy() const { return TextIn(log().seconds, "remedy"); }
+
+double RunHistory::last_time() const {
+  if (log().last_time) return *log().last_time;
+  return log_.changed() ? *log_.changed() : ChangeTimeOf(run_dir_);
+}
+
+bool IsRunFolder(const std::string& path) {
+  constexpr std::array kFiles{"config.pbtxt", "log.jsonl", "lock"};
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return false;
+  for (const char* file : kFiles) {
+    struct stat status {};
+    if (lstat(fmt::format("{}/{}", path, file).c_str(), &status) == 0) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> RunFoldersIn(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (IsRunFolder(entry->path())) found.push_back(entry->path());
+  }
+  if (error) throw UsageError("{}: cannot be read: {}", folder, error.message());
+  return found;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,159 @@
+#include "observe/history/run_history.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
+#include "ckpt/run_lock.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+
+constexpr char kStart[] = R"({"event":"start","time":100,"steps":90})";
+constexpr char kStep[] =
+    R"({"event":"step","time":110,"step":20,"epoch":2,"loss":1.5,"samples_per_s":50.0})";
+constexpr char kEvals[] =
+    R"({"event":"eval","time":111,"step":10,"epoch":1,"val_loss":0.5,"val_accuracy":0.7}
+{"event":"eval","time":112,"step":20,"epoch":2,"val_loss":0.4,"val_accuracy":0.6}
+{"event":"eval","time":113,"step":30,"epoch":3,"val_loss":null,"val_accuracy":0.7}
+)";
+
+class RunHistoryTest : public testing::Test {
+ protected:
+  RunHistory Of(const std::string& log, const std::string& config = "epochs: 9") {
+    WriteFile(run_ + "/config.pbtxt", config);
+    WriteFile(run_ + "/log.jsonl", log);
+    return RunHistory(run_);
+  }
+
+  std::string run_ = NewFolder();
+};
+
+TEST_F(RunHistoryTest, TellsHowARunEnded) {
+  const std::string begun = std::string(kStart) + '\n' + kStep + '\n';
+  EXPECT_EQ(Of(begun).state(), RunState::kKilled);
+  EXPECT_EQ(
+      Of(begun + R"({"event":"stopped","step":21,"epoch":3,"why":"a signal"})" + '\n').state(),
+      RunState::kStopped);
+  EXPECT_EQ(Of(begun + R"({"event":"failed","step":21,"status":2,"reason":"x"})" + '\n').state(),
+            RunState::kFailed);
+  const std::string done = R"({"event":"done","step":90,"epoch":9,"samples_per_s":70.0})";
+  const RunHistory history = Of(begun + done + '\n');
+  EXPECT_EQ(history.state(), RunState::kDone);
+  EXPECT_EQ(history.samples_per_s(), 70);
+  // The last line is not whole.
+  EXPECT_EQ(Of(begun + done).state(), RunState::kKilled);
+  EXPECT_EQ(Of(begun + done).samples_per_s(), 50);
+  // It went on, and was killed.
+  EXPECT_EQ(Of(begun + done + '\n' + begun).state(), RunState::kKilled);
+  EXPECT_EQ(Of(begun).steps(), 90);
+  EXPECT_EQ(Of(begun).epochs(), 9);
+  EXPECT_EQ(Of(begun).start_time(), 100);
+  EXPECT_EQ(Of(begun).last_time(), 110);
+}
+
+TEST_F(RunHistoryTest, TrainsWhileTheLockIsHeld) {
+  RunHistory history = Of(std::string(kStart) + '\n');
+  EXPECT_EQ(history.state(), RunState::kKilled);
+  {
+    const RunLock lock(run_, "a job");
+    history.Refresh();
+    EXPECT_EQ(history.state(), RunState::kTraining);
+    fs::remove(run_ + "/log.jsonl");
+    EXPECT_EQ(RunHistory(run_).state(), RunState::kTraining);
+  }
+  EXPECT_EQ(RunHistory(run_).state(), RunState::kNoLog);
+}
+
+TEST_F(RunHistoryTest, HasNoLog) {
+  WriteFile(run_ + "/config.pbtxt", "epochs: 9");
+  ASSERT_EQ(mkfifo((run_ + "/log.jsonl").c_str(), 0600), 0);
+  const RunHistory history(run_);
+  EXPECT_EQ(history.state(), RunState::kNoLog);
+  EXPECT_EQ(history.why_no_log(), "it is a pipe");
+  EXPECT_EQ(history.steps(), 0);
+  EXPECT_LT(history.samples_per_s(), 0);
+  EXPECT_FALSE(history.best());
+  EXPECT_GT(history.last_time(), 1e9);
+}
+
+TEST_F(RunHistoryTest, FindsTheBest) {
+  const std::string log = std::string(kStart) + '\n' + kEvals;
+  std::optional<BestValue> best = Of(log).best();
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->metric, "val_loss");
+  EXPECT_EQ(best->value, 0.4);
+  EXPECT_EQ(best->step, 20);
+  best = Of(log, R"(checkpoint { keep_best: "accuracy" })").best();
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->metric, "val_accuracy");
+  EXPECT_EQ(best->value, 0.7);
+  EXPECT_EQ(best->step, 10);  // the first of those that are equal
+  EXPECT_FALSE(Of(log, R"(checkpoint { keep_best: "auc" })").best());
+  EXPECT_FALSE(Of(kStart).best());
+}
+
+TEST_F(RunHistoryTest, TellsTheVerdict) {
+  const RunHistory history =
+      Of(R"({"event":"seconds","step":9,"verdict":"lost 9 %","remedy":"loader.threads 2 -> 6"})"
+         "\n");
+  EXPECT_EQ(history.verdict(), "lost 9 %");
+  EXPECT_EQ(history.remedy(), "loader.threads 2 -> 6");
+  EXPECT_EQ(Of(R"({"event":"seconds","verdict":7})"
+               "\n")
+                .verdict(),
+            "");
+  EXPECT_EQ(Of("").verdict(), "");
+}
+
+TEST_F(RunHistoryTest, ReadsWithoutConfig) {
+  const RunHistory newer = Of(kEvals, "field_of_tomorrow: 3");
+  EXPECT_FALSE(newer.config());
+  EXPECT_THAT(newer.why_no_config(), HasSubstr("field_of_tomorrow"));
+  EXPECT_EQ(newer.best()->metric, "val_loss");
+  fs::remove(run_ + "/config.pbtxt");
+  fs::create_directory(run_ + "/config.pbtxt");
+  EXPECT_THAT(RunHistory(run_).why_no_config(), HasSubstr("a folder"));
+}
+
+TEST_F(RunHistoryTest, ReadsOlderVersions) {
+  const RunHistory history = Of(R"({"event":"start","steps":23}
+{"event":"eval","step":23,"epoch":1,"loss":0.75,"accuracy":0.9}
+{"event":"done","step":23,"epoch":1,"loss":0.75,"accuracy":0.9,"samples_per_s":12.0}
+)");
+  EXPECT_EQ(history.state(), RunState::kDone);
+  EXPECT_FALSE(history.start_time());
+  struct stat status {};
+  ASSERT_EQ(stat((run_ + "/log.jsonl").c_str(), &status), 0);
+  EXPECT_NEAR(history.last_time(), static_cast<double>(status.st_mtime), 1);
+  EXPECT_EQ(history.best()->metric, "val_loss");
+}
+
+TEST(RunHistory, FindsRuns) {
+  const std::string folder = NewFolder();
+  WriteFile(folder + "/a/config.pbtxt", "");
+  WriteFile(folder + "/b/log.jsonl", "");
+  WriteFile(folder + "/no run/notes.txt", "");
+  WriteFile(folder + "/file", "");
+  fs::create_directory_symlink("a", folder + "/link");
+  fs::create_symlink("nowhere", folder + "/dangling");
+  EXPECT_THAT(RunFoldersIn(folder),
+              UnorderedElementsAre(folder + "/a", folder + "/b", folder + "/link"));
+  EXPECT_THAT(RunFoldersIn(NewFolder()), testing::IsEmpty());
+  EXPECT_THAT(MessageOf([&] { RunFoldersIn(folder + "/nothing"); }),
+              HasSubstr("nothing: cannot be read: No such file"));
+  EXPECT_THAT(MessageOf([&] { RunFoldersIn(folder + "/file"); }), HasSubstr("Not a directory"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,279 @@
+#include "observe/history/run_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+
+#include "base/files/open_file.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kMostLineBytes = size_t{16} << 20;
+constexpr size_t kMostWarnings = 5;
+constexpr std::string_view kStepBegins = R"({"event":"step",)";
+
+// Of a line that has other types than a log's.
+struct NoLogLine {};
+
+double NumberIn(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_number() ? found->get<double>() : kNan;
+}
+
+// Nothing where there is none.
+std::optional<int64_t> CountIn(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  if (found == line.end()) return std::nullopt;
+  if (found->is_number_unsigned() &&
+      found->get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
+    throw NoLogLine();
+  }
+  if (!found->is_number_integer() || found->get<int64_t>() < 0) throw NoLogLine();
+  return found->get<int64_t>();
+}
+
+std::string TextIn(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+int64_t StepIn(const Json& line) {
+  const std::optional<int64_t> step = CountIn(line, "step");
+  if (!step) throw NoLogLine();
+  return *step;
+}
+
+// "val_loss" and so on; of older versions "loss".
+LoggedMetrics MetricsIn(const Json& line) {
+  static constexpr std::array<std::string_view, 8> kOldNames{
+      "loss", "accuracy", "top5", "f1", "auc", "rmse", "mae", "perplexity"};
+  LoggedMetrics metrics{.step = StepIn(line), .epoch = CountIn(line, "epoch").value_or(0)};
+  for (const auto& [name, value] : line.items()) {
+    const bool is_old = std::ranges::find(kOldNames, name) != kOldNames.end();
+    if (!is_old && !name.starts_with("val_")) continue;
+    // NaN and infinity are written as null.
+    if (!value.is_number() && !value.is_null()) throw NoLogLine();
+    metrics.values.emplace_back(is_old ? "val_" + name : name,
+                                value.is_number() ? value.get<double>() : kNan);
+  }
+  return metrics;
+}
+
+template <typename Lines>
+void RemoveFrom(int64_t step, Lines& lines) {
+  while (!lines.empty() && lines.back().step >= step) lines.pop_back();
+}
+
+// The step of a step line, without reading all of it.
+std::optional<int64_t> StepOfLine(std::string_view line) {
+  static constexpr std::string_view kName = R"("step":)";
+  const size_t at = line.find(kName, kStepBegins.size());
+  if (at == std::string_view::npos || !line.ends_with('}')) return std::nullopt;
+  int64_t step = 0;
+  const auto [rest, error] =
+      std::from_chars(line.data() + at + kName.size(), line.data() + line.size(), step);
+  if (error != std::errc() || step < 0 || (*rest != ',' && *rest != '}')) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+double LoggedMetrics::ValueOf(std::string_view name) const {
+  for (const auto& [own, value] : values) {
+    if (own == name) return value;
+  }
+  return kNan;
+}
+
+RunLog::RunLog(const std::string& run_dir, Keep keep)
+    : path_(run_dir + "/log.jsonl"), keep_(keep) {}
+
+bool RunLog::Read() {
+  const FileDescriptor file = OpenPlainFile(path_, kInRunFolder, O_RDONLY, why_not_);
+  struct stat status {};
+  changed_.reset();
+  if (file.get() < 0) return false;
+  if (fstat(file.get(), &status) != 0) {
+    why_not_ = std::strerror(errno);
+    return false;
+  }
+  changed_ = static_cast<double>(status.st_mtim.tv_sec) +
+             1e-9 * static_cast<double>(status.st_mtim.tv_nsec);
+  if (status.st_ino != inode_ || status.st_size < read_bytes_) {
+    inode_ = status.st_ino;
+    read_bytes_ = 0;
+    run_ = {};
+    begun_line_.clear();
+    unparsed_step_.clear();
+    skips_line_ = false;
+  }
+  const int64_t before = read_bytes_;
+  std::string piece(kPieceBytes, '\0');
+  while (read_bytes_ < status.st_size) {
+    const std::optional<size_t> got =
+        ReadAt(file, read_bytes_, std::as_writable_bytes(std::span(piece)));
+    if (!got) why_not_ = std::strerror(errno);
+    if (got.value_or(0) == 0) break;
+    read_bytes_ += static_cast<int64_t>(*got);
+    AddPiece({piece.data(), *got});
+  }
+  if (!unparsed_step_.empty()) {
+    const Json line = Json::parse(unparsed_step_, nullptr, /*allow_exceptions=*/false);
+    unparsed_step_.clear();
+    try {
+      if (!line.is_object()) throw NoLogLine();
+      SetLastStep(line);
+    } catch (const NoLogLine&) {
+      ++run_.bad_lines;
+    }
+  }
+  return read_bytes_ > before;
+}
+
+void RunLog::AddPiece(std::string_view piece) {
+  while (!piece.empty()) {
+    const size_t end = piece.find('\n');
+    const bool ends = end != std::string_view::npos;
+    const std::string_view part = piece.substr(0, end);
+    piece.remove_prefix(ends ? end + 1 : piece.size());
+    if (!skips_line_ && begun_line_.size() + part.size() > kMostLineBytes) {
+      skips_line_ = true;
+      ++run_.bad_lines;
+      begun_line_ = {};
+    }
+    if (skips_line_) {
+      skips_line_ = !ends;
+    } else if (!ends) {
+      begun_line_ += part;
+    } else if (begun_line_.empty()) {
+      AddLine(part);
+    } else {
+      AddLine(begun_line_ + std::string(part));
+      begun_line_.clear();
+    }
+  }
+}
+
+void RunLog::AddLine(std::string_view line) {
+  if (keep_ == Keep::kLastStep && line.starts_with(kStepBegins)) {
+    if (const std::optional<int64_t> step = StepOfLine(line)) {
+      MakeAgainFrom(*step);
+      unparsed_step_ = line;
+      return;
+    }
+  }
+  const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const std::string kind = event.is_object() ? TextIn(event, "event") : "";
+  if (kind.empty()) {
+    ++run_.bad_lines;
+    return;
+  }
+  try {
+    AddEvent(event, kind);
+  } catch (const NoLogLine&) {
+    ++run_.bad_lines;
+  }
+}
+
+void RunLog::AddEvent(const Json& line, const std::string& kind) {
+  if (kind == "step") {
+    MakeAgainFrom(StepIn(line));
+    SetLastStep(line);
+    if (keep_ == Keep::kAllSteps) run_.steps.push_back(*run_.last_step);
+    return;
+  }
+  if (const double time = NumberIn(line, "time"); std::isfinite(time)) {
+    if (!run_.first_time) run_.first_time = time;
+    run_.last_time = time;
+  }
+  if (kind == "start") {
+    run_.start = line;
+    ++run_.starts;
+    run_.step = run_.epoch = 0;
+    run_.last_step.reset();
+    unparsed_step_.clear();
+    run_.seconds = run_.done = nullptr;
+    run_.end = LoggedEnd::kNone;
+    run_.why.clear();
+  } else if (kind == "resume") {
+    const int64_t step = StepIn(line);
+    MakeAgainFrom(step + 1);
+    run_.step = step;
+  } else if (kind == "epoch") {
+    LoggedMetrics epoch{.step = StepIn(line), .epoch = CountIn(line, "epoch").value_or(0)};
+    epoch.values.emplace_back("train_loss", NumberIn(line, "train_loss"));
+    RemoveFrom(epoch.step, run_.epochs);
+    run_.epoch = epoch.epoch;
+    run_.epochs.push_back(std::move(epoch));
+  } else if (kind == "eval") {
+    LoggedMetrics metrics = MetricsIn(line);
+    RemoveFrom(metrics.step, run_.evaluations);
+    run_.step = std::max(run_.step, metrics.step);
+    run_.epoch = metrics.epoch;
+    run_.evaluations.push_back(std::move(metrics));
+  } else if (kind == "checkpoint") {
+    const int64_t step = StepIn(line);
+    std::erase_if(run_.checkpoints, [&](int64_t other) { return other >= step; });
+    run_.checkpoints.push_back(step);
+  } else if (kind == "warning" || kind == "bad_sample" || kind == "checkpoint_failed") {
+    ++run_.warnings;
+    run_.last_warnings.push_back(TextIn(line, "reason"));
+    if (run_.last_warnings.size() > kMostWarnings) run_.last_warnings.pop_front();
+  } else if (kind == "seconds") {
+    run_.seconds = line;
+  } else if (kind == "machine") {
+    run_.machine = line;
+  } else if (kind == "stopped") {
+    run_.step = StepIn(line);
+    run_.end = LoggedEnd::kStopped;
+    run_.why = TextIn(line, "why");
+  } else if (kind == "failed") {
+    run_.end = LoggedEnd::kFailed;
+    run_.why = TextIn(line, "reason");
+  } else if (kind == "done") {
+    run_.step = StepIn(line);
+    run_.end = LoggedEnd::kDone;
+    run_.done = line;
+  }
+}
+
+// Of the attempt's step lines it is the last so far.
+void RunLog::SetLastStep(const Json& line) {
+  const LoggedStep step{.step = StepIn(line),
+                        .epoch = CountIn(line, "epoch").value_or(0),
+                        .time = NumberIn(line, "time"),
+                        .loss = NumberIn(line, "loss"),
+                        .lr = NumberIn(line, "lr"),
+                        .samples_per_s = NumberIn(line, "samples_per_s"),
+                        .data_wait = NumberIn(line, "data_wait"),
+                        .left_s = NumberIn(line, "left_s")};
+  run_.epoch = std::max(run_.epoch, step.epoch);
+  if (std::isfinite(step.time)) {
+    if (!run_.first_time) run_.first_time = step.time;
+    run_.last_time = std::max(run_.last_time.value_or(step.time), step.time);
+  }
+  run_.last_step = step;
+}
+
+// From that step on the run makes all steps again.
+void RunLog::MakeAgainFrom(int64_t step) {
+  RemoveFrom(step, run_.steps);
+  RemoveFrom(step, run_.epochs);
+  RemoveFrom(step, run_.evaluations);
+  run_.step = step;
+}
+
+}  // namespace lockstep
