@@ -14,7 +14,7 @@
 #include "launch/machine/child_process.h"
 #include "launch/machine/findings.h"
 #include "launch/machine/gpu_checks.h"
-#include "launch/machine/nvml.h"
+#include "observe/machine/nvml.h"
 
 namespace lockstep {
 namespace {

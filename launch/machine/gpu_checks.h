@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launch/machine/findings.h"
-#include "launch/machine/nvml.h"
+#include "observe/machine/nvml.h"
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include "launch/machine/nvml.h"
+#include "observe/machine/nvml.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
