@@ -457,8 +457,8 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
   bool is_broken = false;
   const bool one_machine = MachinesOf(job.places()) <= 1;
   if (world && world->device.is_cuda()) {
-    const std::optional<GpuReadings> readings = ReadGpu(UuidOf(world->device.index()));
-    const GpuReadings* const known = readings ? &*readings : nullptr;
+    const std::optional<GpuCondition> condition = ReadCondition(UuidOf(world->device.index()));
+    const GpuCondition* const known = condition ? &*condition : nullptr;
     findings.push_back(CheckGpu(world->device, known));
     try {
       const std::vector<Finding> transfers = CheckTransfers(world->device, known);

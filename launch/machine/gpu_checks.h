@@ -13,14 +13,14 @@ namespace lockstep {
 // The name of the check of copies to another GPU, the last one of CheckTransfers().
 inline constexpr char kGpuToGpu[] = "gpu to gpu";
 
-// The GPU itself, before anything runs on it, as the driver sees it. `readings`: null where it does not say.
-Finding CheckGpu(at::Device gpu, const GpuReadings* readings);
+// The GPU itself, before anything runs on it, as the driver sees it. `condition`: null where it does not say.
+Finding CheckGpu(at::Device gpu, const GpuCondition* condition);
 
 // Copies within the GPU's memory, to and from the host, and to another visible GPU, each compared with what was sent
 // and with what the hardware can carry. Throws c10::Error.
-std::vector<Finding> CheckTransfers(at::Device gpu, const GpuReadings* readings);
+std::vector<Finding> CheckTransfers(at::Device gpu, const GpuCondition* condition);
 
 // What the GPU's NVLinks carry to another GPU, one way, in GB/s; 0: not known.
-double LinkGbs(const GpuReadings* readings);
+double LinkGbs(const GpuCondition* condition);
 
 }  // namespace lockstep

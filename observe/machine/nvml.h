@@ -6,13 +6,15 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
-struct GpuReadings {
+// What tells whether a GPU is well and how it is attached.
+struct GpuCondition {
   double used_gib = 0;  // by all processes
   double total_gib = 0;
   int celsius = 0;
@@ -25,10 +27,25 @@ struct GpuReadings {
 };
 
 // Of the GPU with that UUID; nothing: NVML cannot be had.
-std::optional<GpuReadings> ReadGpu(const std::array<unsigned char, 16>& uuid);
+std::optional<GpuCondition> ReadCondition(const std::array<unsigned char, 16>& uuid);
 
-// Of all GPUs that the driver can speak to.
-std::vector<std::string> GpuUuids();
+// A GPU that the driver can speak to.
+struct DriverGpu {
+  int index = 0;
+  std::string name{};
+  std::string uuid{};
+  int capability = 0;  // its compute capability, 75 of 7.5; 0: not known
+};
+std::vector<DriverGpu> GpusOfDriver();
+
+// Its version, "580.95.05"; empty: there is none, or it does not say.
+std::string NvmlDriver();
+
+// Why NVML cannot be had, in words; empty: it can.
+std::string WhyNoNvml();
+
+// As NVML writes it: "GPU-01234567-89ab-...".
+std::string UuidText(const std::array<unsigned char, 16>& uuid);
 
 // What PCI Express of that generation carries one way, at most, in GB/s.
 double PcieGbs(int generation, int lanes);
