@@ -72,6 +72,7 @@ World Connect(Job& job, config::Config::Device device);
 // ... where all ranks have the same config.
 World Connect(Job& job, const config::Config& config);
 
+// After Connect().
 TrainOptions TrainOptionsOf(Job& job);
 
 }  // namespace lockstep

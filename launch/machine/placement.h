@@ -23,6 +23,7 @@ struct Place {
   std::array<unsigned char, 16> gpu{};  // the UUID of its own; zeros: it has none
   cpu_set_t cores{};                    // it may run on
   cpu_set_t beside_gpu{};  // those of its GPU's part of the machine; none: it is not known
+  int32_t process = 0;     // its id on that machine
   double most_cores = 0;   // it and the others of its machine get the time of together
 
   bool has_gpu() const { return gpu != std::array<unsigned char, 16>{}; }
@@ -30,6 +31,9 @@ struct Place {
 
 // How many machines they are on.
 size_t MachinesOf(const std::vector<Place>& places);
+
+// Those on the machine of `rank`.
+std::vector<Place> BesideRank(const std::vector<Place>& places, int rank);
 
 // Throws Error (kUsage), the same for all ranks, where they cannot train so.
 void RequireOwnGpus(const std::vector<Place>& places);

@@ -61,16 +61,6 @@ std::string Joined(std::vector<std::string> parts) {
   return fmt::format("{}", fmt::join(parts, "   "));
 }
 
-// The characters of UTF-8 that fit.
-std::string Cut(const std::string& line, int columns) {
-  int width = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const bool begins = (static_cast<unsigned char>(line[i]) & 0xc0) != 0x80;
-    if (begins && ++width > columns) return line.substr(0, i);
-  }
-  return line;
-}
-
 void AddGpu(const GpuReading& gpu, const std::function<ProcessName(int pid)>& name,
             std::vector<std::string>& lines) {
   lines.push_back(fmt::format("GPU {}  {}", gpu.index, gpu.name));
@@ -170,7 +160,7 @@ ProcessName NameProcess(int pid, const std::string& proc) {
   return name;
 }
 
-std::string MachineTable(const MachineReading& reading, int columns,
+std::string MachineTable(const MachineReading& reading,
                          const std::function<ProcessName(int pid)>& name) {
   const HostReading& host = reading.host_reading;
   std::vector<std::string> lines;
@@ -189,7 +179,7 @@ std::string MachineTable(const MachineReading& reading, int columns,
   }
   std::string table;
   for (const std::string& line : lines) {
-    if (line != "  ") table += Cut(line, columns) + "\n";
+    if (line != "  ") table += line + "\n";
   }
   return table;
 }

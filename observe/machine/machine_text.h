@@ -23,8 +23,8 @@ struct ProcessName {
 // Of a process of this machine; both empty: it is not seen from here, as in a container. `proc`: "/proc".
 ProcessName NameProcess(int pid, const std::string& proc);
 
-// All of a reading, a line a row of at most `columns` characters, as `lockstep watch` shows it.
-std::string MachineTable(const MachineReading& reading, int columns,
+// All of a reading, a line a row, as `lockstep watch` shows it.
+std::string MachineTable(const MachineReading& reading,
                          const std::function<ProcessName(int pid)>& name);
 
 }  // namespace lockstep

@@ -38,8 +38,8 @@ GpuReading H100() {
           .processes = {{.pid = 17, .memory = 70 * kGib}, {.pid = 18}}};
 }
 
-std::vector<std::string> LinesOf(const MachineReading& reading, int columns = 100) {
-  std::istringstream text(MachineTable(reading, columns, [](int pid) {
+std::vector<std::string> LinesOf(const MachineReading& reading) {
+  std::istringstream text(MachineTable(reading, [](int pid) {
     return pid == 17 ? ProcessName{"ann", "lockstep train gpt2.pbtxt"} : ProcessName{};
   }));
   std::vector<std::string> lines;
@@ -100,17 +100,8 @@ TEST(MachineTable, LeavesOutWhatIsNotKnown) {
 TEST(MachineTable, TellsOfErrors) {
   GpuReading broken = H100();
   broken.xid_errors = 79;
-  EXPECT_THAT(MachineTable({.gpus = {broken}}, 100, [](int) { return ProcessName{}; }),
+  EXPECT_THAT(MachineTable({.gpus = {broken}}, [](int) { return ProcessName{}; }),
               HasSubstr("\n  XID error 79: "));
-}
-
-TEST(MachineTable, FitsTheColumns) {
-  for (const std::string& line : LinesOf({.host = "a", .gpus = {H100()}}, 30)) {
-    EXPECT_LE(line.size(), 30u) << line;
-  }
-  // Characters, not bytes, of which a whole number remains.
-  EXPECT_EQ(MachineTable({.host = "\u00e4\u00f6\u00fc"}, 7, {}).substr(0, 10),
-            "host \u00e4\u00f6\n");
 }
 
 TEST(NameProcess, KnowsThisOne) {

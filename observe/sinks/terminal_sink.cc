@@ -6,6 +6,7 @@
 
 #include "base/live_line.h"
 #include "base/say.h"
+#include "observe/machine/machine_text.h"
 
 namespace lockstep {
 namespace {
@@ -67,6 +68,7 @@ class TerminalSink final : public EventSink {
           static_cast<double>((steps_ - report.step) * global_batch_) / report.samples_per_s;
       line += fmt::format("  {} left", DurationText(left));
     }
+    if (line_.is_live() && !machine_.empty()) line += "  " + machine_;
     line_.Show(line);
   }
 
@@ -118,7 +120,7 @@ class TerminalSink final : public EventSink {
 
   void Tell(const RunFailed&) {}
 
-  void Tell(const MachineReading&) {}
+  void Tell(const MachineReading& event) { machine_ = LiveText(event); }
 
   void Tell(const SecondsReport&) {}
 
@@ -136,6 +138,7 @@ class TerminalSink final : public EventSink {
   int64_t epochs_ = 0;
   int64_t steps_ = 0;
   int64_t global_batch_ = 0;
+  std::string machine_;  // what it was doing last
 };
 
 class RankWarningSink final : public EventSink {

@@ -22,9 +22,11 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "observe/machine/gpu_reader.h"
 #include "observe/step_clock.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/run/stopping.h"
@@ -45,6 +47,8 @@ struct TrainOptions {
   double end_by_s = std::numeric_limits<double>::infinity();
   int64_t restarts = 0;  // of the job so far, after failures
   std::string job;       // its name, which no other has, if it has one: on rank 0
+  // On the first rank of each machine: the ranks of that machine that have a GPU. On the others no value.
+  std::optional<std::vector<GpuUser>> gpu_users;
   // This rank's; all ranks obey what one is asked for. Called in each step.
   std::function<StopRequest()> asked_to_stop = [] { return StopRequest::kNone; };
   // Says what went wrong on this rank alone and ends the process.
