@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <limits>
 
 namespace lockstep {
 namespace {
@@ -34,6 +33,24 @@ double BytesIn(const std::string& path) {
   std::ifstream file(path);
   double bytes = 0;
   return file >> bytes ? bytes : kAll;
+}
+
+// The number behind `name` in a file of lines of two words; 0: there is none.
+double FieldOf(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  double value = 0;
+  for (std::string word; file >> word >> value;) {
+    if (word == name) return value;
+  }
+  return 0;
+}
+
+// A number of bytes; 0: it is not known.
+double UsedOf(const std::string& folder, bool old) {
+  const double all = BytesIn(folder + (old ? "/memory.usage_in_bytes" : "/memory.current"));
+  const double files =
+      FieldOf(folder + "/memory.stat", old ? "total_inactive_file" : "inactive_file");
+  return all < kAll ? std::max(0.0, all - files) : 0;
 }
 
 // The least limit of a group that `controller` is for, and of all that it lies in. limit: of a folder, and
@@ -71,9 +88,17 @@ double CgroupCores(std::istream& groups, const std::string& root) {
 }
 
 double CgroupMemory(std::istream& groups, const std::string& root) {
-  return LeastOf(groups, root, "memory", [](const std::string& folder, bool old) {
-    return BytesIn(folder + (old ? "/memory.limit_in_bytes" : "/memory.max"));
+  return TightestGroup(groups, root).limit;
+}
+
+MemoryOfGroup TightestGroup(std::istream& groups, const std::string& root) {
+  MemoryOfGroup tightest;
+  LeastOf(groups, root, "memory", [&](const std::string& folder, bool old) {
+    const double limit = BytesIn(folder + (old ? "/memory.limit_in_bytes" : "/memory.max"));
+    if (limit < tightest.limit) tightest = {limit, UsedOf(folder, old)};
+    return limit;
   });
+  return tightest;
 }
 
 double BytesOfMemory() {

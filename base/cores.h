@@ -3,6 +3,7 @@
 #pragma once
 
 #include <istream>
+#include <limits>
 #include <string>
 
 namespace lockstep {
@@ -22,5 +23,12 @@ double CgroupCores(std::istream& groups, const std::string& root);
 // Returns how many bytes of memory the control groups of this process allow; infinity if there is no limit.
 double BytesOfMemory();
 double CgroupMemory(std::istream& groups, const std::string& root);
+
+// The group that has that limit.
+struct MemoryOfGroup {
+  double limit = std::numeric_limits<double>::infinity();  // bytes
+  double used = 0;  // bytes, without files' pages that it can give back
+};
+MemoryOfGroup TightestGroup(std::istream& groups, const std::string& root);
 
 }  // namespace lockstep

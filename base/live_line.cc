@@ -36,8 +36,9 @@ void LiveLine::Show(const std::string& line) {
     Say(line);
     return;
   }
-  // Carriage return, then the line, then 'erase to the end of the line' (ECMA-48, EL).
-  PrintControl(fmt::format("\r{}\033[K", Printable(line)));
+  // Carriage return, then the line without a line break at the terminal's edge (DECAWM), because the rest of a line that
+  // is broken would stay, then 'erase to the end of the line' (ECMA-48, EL).
+  PrintControl(fmt::format("\033[?7l\r{}\033[K\033[?7h", Printable(line)));
   is_drawn_ = true;
 }
 

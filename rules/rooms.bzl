@@ -75,16 +75,16 @@ _USES = {
         "data/tables", "data/images", "data/feed", "observe/machine", "observe/verdict", "observe", "observe/sinks",
         "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
     ],
-    "launch/machine": ["base", "base/files"],
+    "launch/machine": ["base", "base/files", "observe/machine"],
     "launch/job": [
-        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/config/schema", "trainer/config", "trainer/step",
-        "trainer/run", "launch/machine",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "observe/machine", "trainer/config/schema", "trainer/config",
+        "trainer/step", "trainer/run", "launch/machine",
     ],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
-        "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats", "trainer/config",
-        "observe/history", "trainer/step", "trainer/run",
+        "observe/machine", "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats",
+        "trainer/config", "observe/history", "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle",
     ],
     "launch": [

@@ -356,8 +356,10 @@ def test_a_live_line_on_a_terminal(trained, tmp_path):
         pieces.append(data)
         return data
 
-    arguments = ["train", str(trained[0] / "config.pbtxt"), "--set", f"run_dir={tmp_path}/run"]
+    arguments = ["train", str(trained[0] / "config.pbtxt"), *sets(f"run_dir={tmp_path}/run", "observe.readings_every_s=0.02")]
     status = pty.spawn([LOCKSTEP, *arguments], read)
     assert status == 0
     text = b"".join(pieces).decode()
-    assert re.search(r"\repoch \d+/60  step \d+/1380  loss \S+  \S+ samples/s  0m\d\ds left\033\[K", text), text
+    live = r"\repoch \d+/60  step \d+/1380  loss \S+  \S+ samples/s  0m\d\ds left"
+    host = r"  CPU \d+ %  \S+ of \S+ GiB" if DEVICE == "CPU" else r"  GPU .*"
+    assert re.search(live + host + r"\033\[K", text), text

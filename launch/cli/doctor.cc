@@ -25,6 +25,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
@@ -44,6 +45,7 @@
 #include "launch/machine/findings.h"
 #include "launch/machine/gpu_checks.h"
 #include "launch/machine/shared_memory.h"
+#include "launch/machine/unusable_gpus.h"
 #include "launch/version.h"
 
 namespace lockstep {
@@ -453,12 +455,17 @@ ExitStatus RunDoctor(const DoctorOptions& options, Job& job) {
   findings.push_back(CheckLibraries());
   const bool first_here = job.local_rank() == 0;
   if (first_here && world) findings.push_back(CheckDriver(options));
+  if (first_here) {
+    const std::vector<DriverGpu> gpus = GpusOfDriver();
+    const bool has_usable = world && world->device.is_cuda();
+    std::ranges::move(UnusableGpus(gpus, kPciDevices, has_usable), std::back_inserter(findings));
+  }
   double links_gbs = 0;
   bool is_broken = false;
   const bool one_machine = MachinesOf(job.places()) <= 1;
   if (world && world->device.is_cuda()) {
-    const std::optional<GpuReadings> readings = ReadGpu(UuidOf(world->device.index()));
-    const GpuReadings* const known = readings ? &*readings : nullptr;
+    const std::optional<GpuCondition> condition = ReadCondition(UuidOf(world->device.index()));
+    const GpuCondition* const known = condition ? &*condition : nullptr;
     findings.push_back(CheckGpu(world->device, known));
     try {
       const std::vector<Finding> transfers = CheckTransfers(world->device, known);

@@ -13,7 +13,9 @@
 #include "ckpt/weights.h"
 #include "comm/together.h"
 #include "launch/job/early_signals.h"
+#include "launch/machine/placement.h"
 #include "launch/version.h"
+#include "observe/machine/nvml.h"
 #include "trainer/config/config.h"
 #include "trainer/config/config_differences.h"
 
@@ -130,10 +132,18 @@ World Connect(Job& job, const config::Config& config) {
 }
 
 TrainOptions TrainOptionsOf(Job& job) {
-  return {.version = kVersion,
-          .live = TerminalShowsOutput(),
-          .command_start_s = CommandStart(),
-          .leave = [&job](const std::exception& exception) { LeaveAlone(job, exception); }};
+  TrainOptions options{
+      .version = kVersion,
+      .live = TerminalShowsOutput(),
+      .command_start_s = CommandStart(),
+      .leave = [&job](const std::exception& exception) { LeaveAlone(job, exception); }};
+  if (job.local_rank() == 0) {
+    options.gpu_users.emplace();
+    for (const Place& place : BesideRank(job.places(), job.host().rank())) {
+      if (place.has_gpu()) options.gpu_users->push_back({UuidText(place.gpu), place.process});
+    }
+  }
+  return options;
 }
 
 }  // namespace lockstep

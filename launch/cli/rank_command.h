@@ -75,6 +75,7 @@ World Connect(Job& job, config::Config::Device device);
 // config.
 World Connect(Job& job, const config::Config& config);
 
+// After Connect().
 TrainOptions TrainOptionsOf(Job& job);
 
 }  // namespace lockstep

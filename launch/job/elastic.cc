@@ -14,7 +14,7 @@
 #include "launch/machine/child_process.h"
 #include "launch/machine/findings.h"
 #include "launch/machine/gpu_checks.h"
-#include "launch/machine/nvml.h"
+#include "observe/machine/nvml.h"
 
 namespace lockstep {
 namespace {
@@ -59,8 +59,12 @@ std::vector<size_t> WhichSucceed(const std::vector<std::vector<std::string>>& co
 
 std::vector<std::string> GpusHere() {
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible == nullptr) return GpuUuids();
-  std::vector<std::string> gpus = Split(visible);
+  std::vector<std::string> gpus;
+  if (visible == nullptr) {
+    for (const DriverGpu& gpu : GpusOfDriver()) gpus.push_back(gpu.uuid);
+    return gpus;
+  }
+  gpus = Split(visible);
   // CUDA sees what comes before the first that is none.
   const auto is_none = [](const std::string& gpu) {
     const bool is_number = !gpu.empty() && gpu.find_first_not_of("0123456789") == std::string::npos;

@@ -149,6 +149,7 @@ void Job::FindPlaces(at::Device device) {
   Place own;
   HostName().copy(own.machine, sizeof(own.machine) - 1);
   sched_getaffinity(0, sizeof(own.cores), &own.cores);
+  own.process = getpid();
   own.most_cores = CoresOfTime();
   if (device.is_cuda()) {
     own.visible_gpus = VisibleGpus();

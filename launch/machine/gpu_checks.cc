@@ -68,25 +68,26 @@ Finding Wrong(const std::string& check, const std::string& way) {
           .advice = "the hardware is broken: take another GPU, and see nvidia-smi -q -d ECC"};
 }
 
-Finding CheckPcie(const at::Tensor& on_gpu, const GpuReadings* readings) {
+Finding CheckPcie(const at::Tensor& on_gpu, const GpuCondition* condition) {
   const at::Tensor on_host =
       at::empty(on_gpu.sizes(), on_gpu.options().device(at::kCPU).pinned_memory(true));
   const double from = CopyGbs(on_host, on_gpu);
   const at::Tensor again = at::empty_like(on_gpu);
   const double to = CopyGbs(again, on_host);
   if (!at::equal(again, on_gpu)) return Wrong("pcie", "to the host and back");
-  const double most =
-      readings == nullptr ? 0 : PcieGbs(readings->most_pcie_generation, readings->most_pcie_lanes);
+  const double most = condition == nullptr
+                          ? 0
+                          : PcieGbs(condition->most_pcie_generation, condition->most_pcie_lanes);
   const double least = std::min(from, to);
   Finding finding{.check = "pcie",
                   .state = StateOf(least, most, kLeastPcie),
                   .figure = fmt::format("to the GPU {:.1f}, from it {}", to, OfText(from, most)),
                   .value = least,
                   .unit = "GB/s"};
-  if (readings != nullptr && readings->pcie_lanes < readings->most_pcie_lanes) {
+  if (condition != nullptr && condition->pcie_lanes < condition->most_pcie_lanes) {
     finding.state = State::kWarn;
     finding.figure +=
-        fmt::format(", {} of {} lanes", readings->pcie_lanes, readings->most_pcie_lanes);
+        fmt::format(", {} of {} lanes", condition->pcie_lanes, condition->most_pcie_lanes);
     finding.advice = "the slot gives fewer lanes than the GPU has: see the board's manual";
   } else if (finding.state == State::kWarn) {
     finding.advice = "does another process use the link, or does this one run far from it (cores)?";
@@ -95,7 +96,7 @@ Finding CheckPcie(const at::Tensor& on_gpu, const GpuReadings* readings) {
 }
 
 // To the next visible one.
-Finding CheckPeer(const at::Tensor& on_gpu, const GpuReadings* readings) {
+Finding CheckPeer(const at::Tensor& on_gpu, const GpuCondition* condition) {
   const auto other =
       static_cast<c10::DeviceIndex>((on_gpu.device().index() + 1) % c10::cuda::device_count());
   int direct = 0;
@@ -108,18 +109,18 @@ Finding CheckPeer(const at::Tensor& on_gpu, const GpuReadings* readings) {
   }
   const double gbs = CopyGbs(there, on_gpu);
   if (!at::equal(there.to(on_gpu.device()), on_gpu)) return Wrong(kGpuToGpu, "to another GPU");
-  const double most = LinkGbs(readings);
+  const double most = LinkGbs(condition);
   Finding finding{.check = kGpuToGpu,
                   .state = StateOf(gbs, most, kLeastNvlink),
                   .figure = OfText(gbs, most),
                   .value = gbs,
                   .unit = "GB/s"};
   if (direct == 0) finding.figure += ", through the host";
-  if (readings != nullptr && readings->active_nvlinks < readings->nvlinks &&
-      readings->active_nvlinks > 0) {
+  if (condition != nullptr && condition->active_nvlinks < condition->nvlinks &&
+      condition->active_nvlinks > 0) {
     finding.state = State::kWarn;
     finding.figure +=
-        fmt::format(", {} of {} NVLinks", readings->active_nvlinks, readings->nvlinks);
+        fmt::format(", {} of {} NVLinks", condition->active_nvlinks, condition->nvlinks);
     finding.advice = "some links are down: see nvidia-smi nvlink -s";
   } else if (finding.state == State::kWarn) {
     finding.advice = "see nvidia-smi topo -m, and whether another process uses the links";
@@ -129,36 +130,36 @@ Finding CheckPeer(const at::Tensor& on_gpu, const GpuReadings* readings) {
 
 }  // namespace
 
-double LinkGbs(const GpuReadings* readings) {
-  return readings == nullptr ? 0 : readings->active_nvlinks * readings->nvlink_gbs;
+double LinkGbs(const GpuCondition* condition) {
+  return condition == nullptr ? 0 : condition->active_nvlinks * condition->nvlink_gbs;
 }
 
-Finding CheckGpu(at::Device gpu, const GpuReadings* readings) {
+Finding CheckGpu(at::Device gpu, const GpuCondition* condition) {
   const cudaDeviceProp& properties = *at::cuda::getDeviceProperties(gpu.index());
   Finding finding{.check = "gpu",
                   .figure = fmt::format("{}, {:.1f} GiB", properties.name,
                                         static_cast<double>(properties.totalGlobalMem) / kGib)};
-  if (readings == nullptr) return finding;
+  if (condition == nullptr) return finding;
   // Of this process's own context, and of the driver.
   constexpr double kOwn = 2;  // GiB
-  if (readings->ecc_errors > 0) {
+  if (condition->ecc_errors > 0) {
     finding.state = State::kFail;
-    finding.figure += fmt::format(", {} uncorrected memory errors", readings->ecc_errors);
+    finding.figure += fmt::format(", {} uncorrected memory errors", condition->ecc_errors);
     finding.advice = "nvidia-smi --gpu-reset, and if they come again have it replaced";
-  } else if (!readings->slowed_by.empty()) {
+  } else if (!condition->slowed_by.empty()) {
     finding.state = State::kWarn;
     finding.figure +=
-        fmt::format(", slowed down by {}, {} C", readings->slowed_by, readings->celsius);
+        fmt::format(", slowed down by {}, {} C", condition->slowed_by, condition->celsius);
     finding.advice = "see nvidia-smi -q -d PERFORMANCE";
-  } else if (readings->used_gib > 0.05 * readings->total_gib + kOwn) {
+  } else if (condition->used_gib > 0.05 * condition->total_gib + kOwn) {
     finding.state = State::kWarn;
-    finding.figure += fmt::format(", {:.1f} GiB in use", readings->used_gib);
+    finding.figure += fmt::format(", {:.1f} GiB in use", condition->used_gib);
     finding.advice = "end what else uses it (nvidia-smi), or expect less memory and speed";
   }
   return finding;
 }
 
-std::vector<Finding> CheckTransfers(at::Device gpu, const GpuReadings* readings) {
+std::vector<Finding> CheckTransfers(at::Device gpu, const GpuCondition* condition) {
   const c10::cuda::CUDAGuard guard(gpu);
   std::vector<Finding> findings;
   // No two bytes near each other are alike.
@@ -179,8 +180,8 @@ std::vector<Finding> CheckTransfers(at::Device gpu, const GpuReadings* readings)
          .value = gbs,
          .unit = "GB/s"});
   }
-  findings.push_back(CheckPcie(pattern, readings));
-  if (c10::cuda::device_count() > 1) findings.push_back(CheckPeer(pattern, readings));
+  findings.push_back(CheckPcie(pattern, condition));
+  if (c10::cuda::device_count() > 1) findings.push_back(CheckPeer(pattern, condition));
   return findings;
 }
 

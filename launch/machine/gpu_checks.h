@@ -6,22 +6,22 @@
 #include <vector>
 
 #include "launch/machine/findings.h"
-#include "launch/machine/nvml.h"
+#include "observe/machine/nvml.h"
 
 namespace lockstep {
 
 // The name of the check of copies to another GPU, the last one of CheckTransfers().
 inline constexpr char kGpuToGpu[] = "gpu to gpu";
 
-// Checks the state of the GPU that the driver reports, before anything runs on the GPU. `readings` is null if the
+// Checks the state of the GPU that the driver reports, before anything runs on the GPU. `condition` is null if the
 // driver does not report it.
-Finding CheckGpu(at::Device gpu, const GpuReadings* readings);
+Finding CheckGpu(at::Device gpu, const GpuCondition* condition);
 
 // Copies data within the GPU's memory, to and from the host, and to another visible GPU. Compares each copy with the
 // original, and its speed with the maximum of the hardware. Throws c10::Error.
-std::vector<Finding> CheckTransfers(at::Device gpu, const GpuReadings* readings);
+std::vector<Finding> CheckTransfers(at::Device gpu, const GpuCondition* condition);
 
 // Returns the bandwidth of the GPU's NVLinks to another GPU, in one direction, in GB/s; 0 if it is unknown.
-double LinkGbs(const GpuReadings* readings);
+double LinkGbs(const GpuCondition* condition);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include "launch/machine/placement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -24,6 +25,13 @@ size_t MachinesOf(const std::vector<Place>& places) {
   std::set<std::string> names;
   for (const Place& place : places) names.insert(place.machine);
   return names.size();
+}
+
+std::vector<Place> BesideRank(const std::vector<Place>& places, int rank) {
+  std::vector<Place> here;
+  std::ranges::copy_if(places, std::back_inserter(here),
+                       [&](const Place& place) { return OnOneMachine(place, places[rank]); });
+  return here;
 }
 
 void RequireOwnGpus(const std::vector<Place>& places) {

@@ -23,6 +23,7 @@ struct Place {
   std::array<unsigned char, 16> gpu{};  // the UUID of the rank's GPU; zeros: it has none
   cpu_set_t cores{};                    // the cores on which the rank may run
   cpu_set_t beside_gpu{};               // the cores of the GPU's NUMA node; empty: unknown
+  int32_t process = 0;                  // the process id on that machine
   double most_cores = 0;  // how many cores' time all ranks of the machine get together
 
   bool has_gpu() const { return gpu != std::array<unsigned char, 16>{}; }
@@ -30,6 +31,9 @@ struct Place {
 
 // Returns on how many machines the ranks are.
 size_t MachinesOf(const std::vector<Place>& places);
+
+// Returns the places on the machine of `rank`.
+std::vector<Place> BesideRank(const std::vector<Place>& places, int rank);
 
 // Throws Error (kUsage), the same on all ranks, if two ranks have the same GPU or if only some ranks have a GPU.
 void RequireOwnGpus(const std::vector<Place>& places);

@@ -36,6 +36,15 @@ TEST(Placement, AllowsAGpuForEach) {
   RequireOwnGpus({On("a", 0, 0, {}), On("a", 0, 0, {})});
 }
 
+TEST(Placement, KnowsWhoIsBesideARank) {
+  const std::vector<Place> places = {On("a", 1, 1, {}), On("b", 1, 2, {}), On("a", 1, 3, {})};
+  const std::vector<Place> here = BesideRank(places, 2);
+  ASSERT_EQ(here.size(), 2u);
+  EXPECT_EQ(here[0].gpu[3], 1);
+  EXPECT_EQ(here[1].gpu[3], 3);
+  EXPECT_EQ(BesideRank(places, 1).size(), 1u);
+}
+
 TEST(Placement, RefusesOneGpuForTwoRanks) {
   EXPECT_THAT(Refusal({On("a", 1, 1, {}), On("a", 1, 1, {})}),
               HasSubstr("2 ranks but 1 visible GPU on a: start fewer ranks"));

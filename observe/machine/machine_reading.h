@@ -8,6 +8,12 @@
 
 namespace lockstep {
 
+// A process that uses a GPU.
+struct GpuProcess {
+  int pid = 0;
+  std::optional<int64_t> memory{};  // bytes of the GPU's
+};
+
 // Each value that the driver does not tell is left out.
 struct GpuReading {
   int index = 0;  // as NVML counts the machine's GPUs
@@ -17,7 +23,7 @@ struct GpuReading {
   std::optional<double> memory_use;       // ... in which memory was read or written
   std::optional<int64_t> memory_used;     // bytes
   std::optional<int64_t> memory_total;    // bytes
-  std::optional<int64_t> process_memory;  // bytes of this process
+  std::optional<int64_t> process_memory;  // bytes of the job's process that computes on it
   std::optional<double> power_w;
   std::optional<double> power_limit_w;
   std::optional<double> energy_j;  // since the driver was loaded
@@ -25,12 +31,14 @@ struct GpuReading {
   std::optional<int> sm_clock_mhz;
   std::optional<int> sm_clock_limit_mhz;
   std::optional<int> memory_clock_mhz;
-  std::optional<uint64_t> throttle_reasons;  // NVML's bits
+  std::optional<int> memory_clock_limit_mhz;
+  std::optional<uint64_t> throttle_reasons;  // NVML's bits; ThrottleWords() names them
   std::optional<int> xid_errors;             // the last one's number; 0: none so far
   std::optional<double> pcie_sent_bytes_per_s;
   std::optional<double> pcie_received_bytes_per_s;
   std::optional<double> nvlink_sent_bytes_per_s;
   std::optional<double> nvlink_received_bytes_per_s;
+  std::vector<GpuProcess> processes{};  // all that use it
 };
 
 struct HostReading {
@@ -47,5 +55,8 @@ struct MachineReading {
   HostReading host_reading;
   std::vector<GpuReading> gpus;  // that this job's ranks use
 };
+
+// "power limit", "heat", ...: what keeps a GPU's clocks down, of NVML's bits. An idle GPU is kept down by nothing.
+std::vector<std::string> ThrottleWords(uint64_t reasons);
 
 }  // namespace lockstep

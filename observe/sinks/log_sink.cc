@@ -1,5 +1,8 @@
 #include "observe/sinks/log_sink.h"
 
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -126,7 +129,52 @@ Json LineOf(const RunFailed& event) {
           {"reason", event.reason}};
 }
 
-Json LineOf(const MachineReading&) { return {{"event", "machine"}}; }
+template <typename Value>
+void AddKnown(const char* name, const std::optional<Value>& value, Json& line) {
+  if (value) line[name] = *value;
+}
+
+void AddKnown(const char* name, const std::optional<double>& value, int places, Json& line) {
+  if (value) line[name] = Round(*value, places);
+}
+
+Json LineOf(const GpuReading& gpu) {
+  Json line{{"index", gpu.index}, {"name", gpu.name}};
+  AddKnown("use", gpu.use, 2, line);
+  AddKnown("memory_use", gpu.memory_use, 2, line);
+  AddKnown("memory_used_bytes", gpu.memory_used, line);
+  AddKnown("memory_total_bytes", gpu.memory_total, line);
+  AddKnown("process_memory_bytes", gpu.process_memory, line);
+  AddKnown("power_w", gpu.power_w, 1, line);
+  AddKnown("power_limit_w", gpu.power_limit_w, 1, line);
+  AddKnown("energy_j", gpu.energy_j, 0, line);
+  AddKnown("temperature_c", gpu.temperature_c, line);
+  AddKnown("sm_clock_mhz", gpu.sm_clock_mhz, line);
+  AddKnown("sm_clock_limit_mhz", gpu.sm_clock_limit_mhz, line);
+  AddKnown("memory_clock_mhz", gpu.memory_clock_mhz, line);
+  AddKnown("memory_clock_limit_mhz", gpu.memory_clock_limit_mhz, line);
+  if (gpu.throttle_reasons) line["throttled_by"] = ThrottleWords(*gpu.throttle_reasons);
+  AddKnown("xid_error", gpu.xid_errors, line);
+  AddKnown("pcie_sent_bytes_per_s", gpu.pcie_sent_bytes_per_s, 0, line);
+  AddKnown("pcie_received_bytes_per_s", gpu.pcie_received_bytes_per_s, 0, line);
+  AddKnown("nvlink_sent_bytes_per_s", gpu.nvlink_sent_bytes_per_s, 0, line);
+  AddKnown("nvlink_received_bytes_per_s", gpu.nvlink_received_bytes_per_s, 0, line);
+  return line;
+}
+
+Json LineOf(const MachineReading& event) {
+  const HostReading& host = event.host_reading;
+  Json gpus = Json::array();
+  for (const GpuReading& gpu : event.gpus) gpus.push_back(LineOf(gpu));
+  return {{"event", "machine"},
+          {"host", event.host},
+          {"cpu_use", Round(host.cpu_use, 3)},
+          {"cores", host.cores},
+          {"memory_used_bytes", host.memory_used},
+          {"memory_total_bytes", host.memory_total},
+          {"process_memory_bytes", host.process_memory},
+          {"gpus", std::move(gpus)}};
+}
 
 Json LineOf(const SecondsReport& event) {
   Json lost;
@@ -158,6 +206,8 @@ class LogSink final : public EventSink {
   explicit LogSink(std::function<void(const Json&)> write) : write_(std::move(write)) {}
 
   void On(const RunEvent& event) override {
+    const auto* const reading = std::get_if<MachineReading>(&event);
+    if (reading != nullptr && !IsDue(*reading)) return;
     const Json line = std::visit([](const auto& kind) { return LineOf(kind); }, event);
     Json timed{{"event", line.at("event")}, {"time", Round(UnixSeconds(), 3)}};
     timed.update(line);
@@ -165,7 +215,18 @@ class LogSink final : public EventSink {
   }
 
  private:
+  // A line of readings each so many seconds is enough for what a log tells later.
+  static constexpr double kReadingsPeriod = 10;
+
+  bool IsDue(const MachineReading& reading) {
+    // Where somebody sets the clock back, lines go on at once.
+    if (std::abs(reading.time - read_at_) < kReadingsPeriod) return false;
+    read_at_ = reading.time;
+    return true;
+  }
+
   std::function<void(const Json&)> write_;
+  double read_at_ = -std::numeric_limits<double>::infinity();  // Unix time
 };
 
 }  // namespace

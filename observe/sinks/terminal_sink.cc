@@ -6,6 +6,7 @@
 
 #include "base/live_line.h"
 #include "base/say.h"
+#include "observe/machine/machine_text.h"
 
 namespace lockstep {
 namespace {
@@ -65,6 +66,7 @@ class TerminalSink final : public EventSink {
     if (report.seconds_left >= 0 && report.step < steps_) {
       line += fmt::format("  {} left", DurationText(report.seconds_left));
     }
+    if (line_.is_live() && !machine_.empty()) line += "  " + machine_;
     line_.Show(line);
   }
 
@@ -119,7 +121,7 @@ class TerminalSink final : public EventSink {
 
   void Tell(const RunFailed&) {}
 
-  void Tell(const MachineReading&) {}
+  void Tell(const MachineReading& event) { machine_ = LiveText(event); }
 
   void Tell(const SecondsReport& report) {
     if (report.verdict.empty() || std::exchange(told_, report.cause) == report.cause) return;
@@ -137,8 +139,9 @@ class TerminalSink final : public EventSink {
   std::optional<Loss> told_;  // by the last verdict
   int64_t epochs_ = 0;
   int64_t steps_ = 0;
-  bool evaluates_ = false;  // at the end of each epoch
-  std::string epoch_;       // what is said of the one that has just ended
+  bool evaluates_ = false;  // whether there is an evaluation at the end of each epoch
+  std::string epoch_;       // the text about the epoch that has just ended
+  std::string machine_;     // the text of the last reading
 };
 
 class RankWarningSink final : public EventSink {

@@ -15,6 +15,16 @@
 //     there were steps without an update, also skipped_steps (their number so far)
 //   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
 //     tensors took on rank 0's GPU in each phase of the first step
+//   machine  host (the name of rank 0's machine), cpu_use (the share of all its cores since the reading before), cores,
+//     memory_used_bytes and memory_total_bytes (of the machine, or of the control group that limits it), and
+//     process_memory_bytes (what of rank 0 is resident); at most one line each 10 s. gpus is a list with an object for
+//     each GPU of that machine that a rank of this job computes on: index and name, and what the driver tells of use
+//     and memory_use (shares of the last period in which a kernel ran, and in which memory was read or written),
+//     memory_used_bytes, memory_total_bytes, process_memory_bytes (of the rank that computes on it), power_w,
+//     power_limit_w, energy_j (since the driver was loaded), temperature_c, sm_clock_mhz, sm_clock_limit_mhz,
+//     memory_clock_mhz, memory_clock_limit_mhz, throttled_by (a list of words: what keeps the clocks down), xid_error
+//     (the number of the last one since the run began; 0: none), pcie_sent_bytes_per_s, pcie_received_bytes_per_s,
+//     nvlink_sent_bytes_per_s, nvlink_received_bytes_per_s
 //   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run
 //     continues)
 //   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to

@@ -172,7 +172,7 @@ class Trainer {
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
     for (const std::string& line : DataFacts(*data_.train)) manifest.add_data(line);
-    AddSinks(folder_, options.live, world_.rank(), events_);
+    AddSinks(config_.observe(), options.gpu_users, folder_, options.live, world_.rank(), events_);
     TellStart(options, start);
     checkpointing_.emplace(config_, world_, folder_, events_, start.job, manifest,
                            ResumedStep(start), [this] { return State(); });

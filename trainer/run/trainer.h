@@ -22,9 +22,11 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "observe/machine/gpu_reader.h"
 #include "observe/step_clock.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/run/stopping.h"
@@ -45,6 +47,8 @@ struct TrainOptions {
   double end_by_s = std::numeric_limits<double>::infinity();
   int64_t restarts = 0;  // how often the job was started again after failures
   std::string job;  // on rank 0: the name of the job, which no other job has; empty: it has none
+  // On the first rank of each machine: the ranks of that machine that have a GPU. On the others no value.
+  std::optional<std::vector<GpuUser>> gpu_users;
   // Returns what this rank is asked to do. If one rank is asked, all ranks obey. It is called in each step.
   std::function<StopRequest()> asked_to_stop = [] { return StopRequest::kNone; };
   // Reports an error that only this rank has, and ends the process.

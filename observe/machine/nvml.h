@@ -6,13 +6,15 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
-struct GpuReadings {
+// What tells whether a GPU is in order and how it is attached.
+struct GpuCondition {
   double used_gib = 0;  // the memory that all processes use
   double total_gib = 0;
   int celsius = 0;
@@ -25,11 +27,28 @@ struct GpuReadings {
   double nvlink_gbs = 0;  // the bandwidth of one active link in one direction; 0: unknown
 };
 
-// Returns the readings of the GPU with this UUID, or nothing if NVML cannot be loaded.
-std::optional<GpuReadings> ReadGpu(const std::array<unsigned char, 16>& uuid);
+// Returns the condition of the GPU with this UUID, or nothing if NVML cannot be loaded.
+std::optional<GpuCondition> ReadCondition(const std::array<unsigned char, 16>& uuid);
 
-// Returns the UUIDs of all GPUs with which the driver can communicate.
-std::vector<std::string> GpuUuids();
+// A GPU with which the driver can communicate.
+struct DriverGpu {
+  int index = 0;
+  std::string name{};
+  std::string uuid{};
+  int capability = 0;  // the compute capability, 75 for 7.5; 0: unknown
+};
+
+// Returns all GPUs with which the driver can communicate.
+std::vector<DriverGpu> GpusOfDriver();
+
+// Returns the driver's version, for example "580.95.05"; empty if there is no driver or if it does not tell.
+std::string NvmlDriver();
+
+// Says in words why NVML cannot be loaded; empty if it can.
+std::string WhyNoNvml();
+
+// Returns the UUID as NVML writes it, for example "GPU-01234567-89ab-...".
+std::string UuidText(const std::array<unsigned char, 16>& uuid);
 
 // Returns the maximum bandwidth of PCI Express in one direction, in GB/s.
 double PcieGbs(int generation, int lanes);

@@ -1,0 +1,67 @@
+#include "observe/machine/host_reader.h"
+
+#include <unistd.h>
+
+#include <cctype>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/cores.h"
+
+namespace lockstep {
+
+HostReader::HostReader(std::string proc, std::string cgroups)
+    : proc_(std::move(proc)), cgroups_(std::move(cgroups)), last_(ReadCpuTime()) {}
+
+HostReader::CpuTime HostReader::ReadCpuTime() const {
+  CpuTime time;
+  std::ifstream file(proc_ + "/stat");
+  // "cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...", then the same of each core: "cpu0 ..."
+  for (std::string line; std::getline(file, line) && line.starts_with("cpu");) {
+    if (line.size() > 3 && std::isdigit(static_cast<unsigned char>(line[3])) != 0) {
+      ++time.cores;
+      continue;
+    }
+    std::istringstream numbers(line.substr(3));
+    double ticks = 0;
+    constexpr int kIdle = 3;
+    constexpr int kWaitsForDisk = 4;
+    constexpr int kFields = 8;  // those behind are parts of the first two
+    for (int field = 0; field < kFields && numbers >> ticks; ++field) {
+      time.all += ticks;
+      if (field != kIdle && field != kWaitsForDisk) time.busy += ticks;
+    }
+  }
+  return time;
+}
+
+HostReading HostReader::Read() {
+  HostReading reading;
+  const CpuTime now = ReadCpuTime();
+  reading.cores = now.cores;
+  if (now.all > last_.all) reading.cpu_use = (now.busy - last_.busy) / (now.all - last_.all);
+  last_ = now;
+
+  constexpr double kKibibyte = 1024;
+  double total = 0;
+  double available = 0;
+  std::ifstream memory(proc_ + "/meminfo");
+  for (std::string name, rest; memory >> name && std::getline(memory, rest);) {
+    if (name == "MemTotal:") total = std::strtod(rest.c_str(), nullptr) * kKibibyte;
+    if (name == "MemAvailable:") available = std::strtod(rest.c_str(), nullptr) * kKibibyte;
+  }
+  std::ifstream groups(proc_ + "/self/cgroup");
+  const MemoryOfGroup group = TightestGroup(groups, cgroups_);
+  const bool is_limited = group.limit < total;
+  reading.memory_total = static_cast<int64_t>(is_limited ? group.limit : total);
+  reading.memory_used = static_cast<int64_t>(is_limited ? group.used : total - available);
+
+  int64_t all_pages = 0;
+  int64_t resident_pages = 0;
+  std::ifstream(proc_ + "/self/statm") >> all_pages >> resident_pages;
+  reading.process_memory = resident_pages * sysconf(_SC_PAGESIZE);
+  return reading;
+}
+
+}  // namespace lockstep

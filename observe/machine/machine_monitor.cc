@@ -1,0 +1,64 @@
+#include "observe/machine/machine_monitor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <new>
+#include <stop_token>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/host_name.h"
+#include "observe/machine/host_reader.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kLongest = 1e6;  // seconds that a clock can add
+
+}  // namespace
+
+MachineMonitor::MachineMonitor(std::optional<std::vector<GpuUser>> users, double every_s)
+    : users_(std::move(users)),
+      every_s_(std::min(every_s, kLongest)),
+      thread_([this](const std::stop_token& stop) {
+        try {
+          Run(stop);
+        } catch (const std::bad_alloc&) {  // what is read is not worth the run
+        }
+      }) {}
+
+MachineMonitor::~MachineMonitor() {
+  thread_.request_stop();
+  thread_.join();
+  Take();
+}
+
+std::unique_ptr<MachineReading> MachineMonitor::Take() {
+  return std::unique_ptr<MachineReading>(newest_.exchange(nullptr));
+}
+
+void MachineMonitor::Run(const std::stop_token& stop) {
+  constexpr double kFirst = 1;
+  HostReader host;
+  GpuReader gpus(users_);
+  gpus.Read(stop);
+  // Nobody else takes the lock: the wait is for the token.
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any wake;
+  const auto rest = [&](double seconds) {
+    wake.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+    return !stop.stop_requested();
+  };
+  for (double wait = std::min(every_s_, kFirst); rest(wait); wait = every_s_) {
+    auto reading = std::make_unique<MachineReading>(
+        MachineReading{.host = HostName(), .host_reading = host.Read(), .gpus = gpus.Read(stop)});
+    reading->time = UnixSeconds();
+    if (stop.stop_requested()) return;
+    const std::unique_ptr<MachineReading> not_taken(newest_.exchange(reading.release()));
+  }
+}
+
+}  // namespace lockstep

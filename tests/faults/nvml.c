@@ -1,0 +1,270 @@
+// For tests: a stand-in for NVIDIA's library NVML, which LD_LIBRARY_PATH brings in its place. It has a machine's GPUs,
+// GPU i of them with the UUID GPU-00000000-0000-0000-0000-00000000000i and the figures that stand below plus i.
+// Compiled with OLD_DRIVER it lacks the functions that came late.
+//
+//   NVML_GPUS=N             so many GPUs, instead of 2
+//   NVML_DELAY_MS=N         each call takes so long
+//   NVML_FAILS=NAME,NAME    these functions return NVML_ERROR_GPU_IS_LOST; "all": all but those that find the GPUs
+//   NVML_INIT=CODE          nvmlInit_v2 returns it
+//   NVML_CAPABILITY=MAJOR.MINOR  of GPU 0, instead of 9.0
+//   NVML_THROTTLE=BITS      of all GPUs
+//   NVML_XID=NUMBER         the first look finds this error
+//   NVML_CALLS=FILE         gets a line for each call: the function's name
+#define NVML_NO_UNVERSIONED_FUNC_DEFS
+#include <nvml.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static unsigned int Number(const char* variable, unsigned int otherwise) {
+  const char* const text = getenv(variable);
+  return text == NULL ? otherwise : (unsigned int)strtoul(text, NULL, 0);
+}
+
+static void Delay(void) {
+  const long ms = (long)Number("NVML_DELAY_MS", 0);
+  const struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+  nanosleep(&time, NULL);
+}
+
+static void Count(const char* name) {
+  const char* const path = getenv("NVML_CALLS");
+  FILE* const file = path == NULL ? NULL : fopen(path, "a");
+  if (file == NULL) return;
+  fprintf(file, "%s\n", name);
+  fclose(file);
+}
+
+// Whether NVML_FAILS has it. The names of functions do not hold each other, but for versions.
+static int Fails(const char* name) {
+  const char* const list = getenv("NVML_FAILS");
+  if (list == NULL) return 0;
+  if (strcmp(list, "all") == 0) return 1;
+  const size_t length = strlen(name);
+  for (const char* at = list; (at = strstr(at, name)) != NULL; at += length) {
+    if ((at == list || at[-1] == ',') && (at[length] == 0 || at[length] == ',')) return 1;
+  }
+  return 0;
+}
+
+static nvmlReturn_t Begin(const char* name) {
+  Count(name);
+  Delay();
+  return Fails(name) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+}
+
+#define BEGIN()                                \
+  do {                                         \
+    const nvmlReturn_t code = Begin(__func__); \
+    if (code != NVML_SUCCESS) return code;     \
+  } while (0)
+
+// Of those that find the GPUs.
+#define BEGIN_ALWAYS() \
+  do {                 \
+    Count(__func__);   \
+    Delay();           \
+  } while (0)
+
+// A handle is the GPU's number plus 1.
+static unsigned int NumberOf(nvmlDevice_t gpu) { return (unsigned int)(size_t)gpu - 1; }
+
+nvmlReturn_t nvmlInit_v2(void) {
+  BEGIN_ALWAYS();
+  return (nvmlReturn_t)Number("NVML_INIT", NVML_SUCCESS);
+}
+
+const char* nvmlErrorString(nvmlReturn_t code) {
+  return code == NVML_ERROR_LIB_RM_VERSION_MISMATCH ? "Driver/library version mismatch"
+                                                    : "Unknown Error";
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int length) {
+  BEGIN();
+  snprintf(version, length, "580.95.05");
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) {
+  BEGIN_ALWAYS();
+  *count = Number("NVML_GPUS", 2);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* gpu) {
+  BEGIN_ALWAYS();
+  *gpu = (nvmlDevice_t)(size_t)(index + 1);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t gpu, char* uuid, unsigned int length) {
+  BEGIN_ALWAYS();
+  snprintf(uuid, length, "GPU-00000000-0000-0000-0000-%012u", NumberOf(gpu));
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t gpu, char* name, unsigned int length) {
+  (void)gpu;
+  BEGIN();
+  snprintf(name, length, "Stand-in GPU");
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t gpu, int* major, int* minor) {
+  BEGIN();
+  const char* const text = getenv("NVML_CAPABILITY");
+  if (NumberOf(gpu) != 0 || text == NULL || sscanf(text, "%d.%d", major, minor) != 2) {
+    *major = 9;
+    *minor = 0;
+  }
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t gpu, nvmlUtilization_t* use) {
+  BEGIN();
+  use->gpu = 90 + NumberOf(gpu);
+  use->memory = 40 + NumberOf(gpu);
+  return NVML_SUCCESS;
+}
+
+static unsigned long long Gib(unsigned int gib) { return (unsigned long long)gib << 30; }
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t gpu, nvmlMemory_t* memory) {
+  BEGIN();
+  memory->total = Gib(80);
+  memory->used = Gib(72 + NumberOf(gpu));  // 1 of them the driver's
+  memory->free = memory->total - memory->used;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t gpu, unsigned int* milliwatts) {
+  BEGIN();
+  *milliwatts = 684000 + 1000 * NumberOf(gpu);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t gpu, unsigned int* milliwatts) {
+  (void)gpu;
+  BEGIN();
+  *milliwatts = 700000;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t gpu, nvmlTemperatureSensors_t sensor,
+                                      unsigned int* celsius) {
+  BEGIN();
+  if (sensor != NVML_TEMPERATURE_GPU) return NVML_ERROR_INVALID_ARGUMENT;
+  *celsius = 64 + NumberOf(gpu);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t gpu, nvmlClockType_t clock, unsigned int* mhz) {
+  BEGIN();
+  *mhz = (clock == NVML_CLOCK_SM ? 1755 : 2619) + NumberOf(gpu);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t gpu, nvmlClockType_t clock, unsigned int* mhz) {
+  (void)gpu;
+  BEGIN();
+  *mhz = clock == NVML_CLOCK_SM ? 1980 : 2700;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t gpu,
+                                                       unsigned long long* reasons) {
+  (void)gpu;
+  BEGIN();
+  *reasons = Number("NVML_THROTTLE", 0);
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t gpu, nvmlPcieUtilCounter_t counter,
+                                         unsigned int* kilobytes_per_s) {
+  (void)gpu;
+  BEGIN();
+  *kilobytes_per_s = counter == NVML_PCIE_UTIL_TX_BYTES ? 300000 : 1500000;
+  return NVML_SUCCESS;
+}
+
+#ifndef OLD_DRIVER
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t gpu, nvmlMemory_v2_t* memory) {
+  BEGIN();
+  if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  memory->total = Gib(80);
+  memory->reserved = Gib(1);
+  memory->used = Gib(71 + NumberOf(gpu));
+  memory->free = memory->total - memory->used - memory->reserved;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t gpu,
+                                                 unsigned long long* millijoules) {
+  BEGIN();
+  *millijoules = 5000000 + NumberOf(gpu);
+  return NVML_SUCCESS;
+}
+
+// NVLink's counters grow by 1 GiB with each call. Those of PCIe are left to nvmlDeviceGetPcieThroughput.
+nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValue_t* fields) {
+  BEGIN();
+  static unsigned long long kibibytes = 0;
+  kibibytes += 1 << 20;
+  for (int i = 0; i < count; ++i) {
+    fields[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+    if (fields[i].fieldId != NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX || NumberOf(gpu) != 0) continue;
+    fields[i].nvmlReturn = NVML_SUCCESS;
+    fields[i].valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
+    fields[i].value.ullVal = kibibytes;
+  }
+  return NVML_SUCCESS;
+}
+
+// The process that asks, and the one that started it.
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t gpu, unsigned int* count,
+                                                     nvmlProcessInfo_t* processes) {
+  BEGIN();
+  const unsigned int room = *count;
+  *count = 2;
+  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  processes[0].pid = (unsigned int)getpid();
+  processes[0].usedGpuMemory = Gib(60 + NumberOf(gpu));
+  processes[1].pid = (unsigned int)getppid();
+  processes[1].usedGpuMemory = (unsigned long long)NVML_VALUE_NOT_AVAILABLE;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
+  BEGIN();
+  *set = (nvmlEventSet_t)(size_t)1;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
+  (void)set;
+  BEGIN();
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t gpu, unsigned long long types,
+                                      nvmlEventSet_t set) {
+  (void)gpu;
+  (void)set;
+  BEGIN();
+  return types == nvmlEventTypeXidCriticalError ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t* event,
+                                 unsigned int timeout_ms) {
+  (void)set;
+  (void)timeout_ms;
+  BEGIN();
+  static int told = 0;
+  if (getenv("NVML_XID") == NULL || told++ != 0) return NVML_ERROR_TIMEOUT;
+  event->eventType = nvmlEventTypeXidCriticalError;
+  event->eventData = Number("NVML_XID", 0);
+  return NVML_SUCCESS;
+}
+#endif

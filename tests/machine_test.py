@@ -1,0 +1,356 @@
+"""What the GPUs and the host do, as a run's log, its live line, `lockstep watch` and `lockstep doctor` tell it.
+
+The driver's library is a stand-in (tests/faults/nvml.c), whose GPUs have figures that are known.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+
+import pytest
+
+from harness import (
+    DONE,
+    INTERRUPTED,
+    LOCKSTEP,
+    LONG_S,
+    STOPPED,
+    Run,
+    Started,
+    digits_config,
+    events,
+    in_mount_namespace,
+    log_text,
+    step_losses,
+    train,
+    wait_until,
+    write_config,
+)
+
+BESIDE_GPUS = os.path.abspath(os.environ["BESIDE_GPUS"])
+DRIVER, OLD_DRIVER = (pathlib.Path(os.environ[name]).absolute().parent for name in ("DRIVER_SO", "OLD_DRIVER_SO"))
+GIB = 1 << 30
+OFTEN = "observe.readings_every_s=0.02"
+
+
+def driver(folder=DRIVER, **options):
+    """The environment with that driver; `options` are its variables."""
+    return {"LD_LIBRARY_PATH": str(folder)} | {f"NVML_{name.upper()}": str(value) for name, value in options.items()}
+
+
+def uuids(*numbers):
+    return ",".join(f"GPU-00000000-0000-0000-0000-{number:012}" for number in numbers)
+
+
+class Training:
+    """A training beside GPUs, which goes on until it is told to stop."""
+
+    def __init__(self, tmp_path, gpus, env, *assignments):
+        self.run_dir = tmp_path / "run"
+        config = write_config(tmp_path, digits_config())
+        words = [BESIDE_GPUS, config, gpus, f"run_dir={self.run_dir}", *(assignments or [OFTEN])]
+        self.process = subprocess.Popen(
+            words, env=os.environ | env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def wait_until(self, condition):
+        def holds():
+            assert self.process.poll() is None, self.process.stderr.read()
+            return condition()
+
+        wait_until(holds)
+
+    def has(self, kind, count=1):
+        return log_text(self.run_dir).count(f'{{"event":"{kind}",') >= count
+
+    def stop(self):
+        (self.run_dir / "STOP").touch()
+        _, err = self.process.communicate(timeout=LONG_S)
+        assert (self.process.returncode, err) == (STOPPED, b"")
+
+
+def reading_of(tmp_path, gpus, env):
+    """The log's first line of a training."""
+    with Training(tmp_path, gpus, env) as training:
+        training.wait_until(lambda: training.has("machine"))
+        training.stop()
+    return events(training.run_dir, "machine")[0]
+
+
+def figures(number):
+    """What the stand-in says of that GPU."""
+    return {
+        "index": number,
+        "name": "Stand-in GPU",
+        "use": (90 + number) / 100,
+        "memory_use": (40 + number) / 100,
+        "memory_used_bytes": (71 + number) * GIB,
+        "memory_total_bytes": 80 * GIB,
+        "power_w": 684 + number,
+        "power_limit_w": 700,
+        "energy_j": 5000,
+        "temperature_c": 64 + number,
+        "sm_clock_mhz": 1755 + number,
+        "sm_clock_limit_mhz": 1980,
+        "memory_clock_mhz": 2619 + number,
+        "memory_clock_limit_mhz": 2700,
+        "throttled_by": [],
+        "xid_error": 0,
+        "pcie_sent_bytes_per_s": 3e8,
+        "pcie_received_bytes_per_s": 1.5e9,
+    }
+
+
+def test_a_run_logs_its_gpus(tmp_path):
+    """Those of its ranks alone, with the memory of the rank that computes on one."""
+    line = reading_of(tmp_path, uuids(0, 2), driver(gpus=3, throttle=0x44, xid=79))
+    first, second = line["gpus"]
+    # A counter that grows by 1 GiB from one reading to the next.
+    assert first.pop("nvlink_sent_bytes_per_s") > 0
+    assert first == figures(0) | {
+        "process_memory_bytes": 60 * GIB,
+        "throttled_by": ["power limit", "heat"],
+        "xid_error": 79,
+    }
+    assert second == figures(2) | {"throttled_by": ["power limit", "heat"]}
+
+
+def test_a_run_logs_its_host(tmp_path):
+    """On CPUs a run leaves the driver alone."""
+    calls = tmp_path / "calls"
+    with Started(write_config(tmp_path, digits_config()), tmp_path / "run", words=["--set", OFTEN],
+                 env=driver(calls=calls)) as job:
+        job.wait_for("machine")
+        memory = pathlib.Path(f"/proc/{job.process.pid}/status").read_text()
+        assert job.stop()[0] == STOPPED
+    line = events(tmp_path / "run", "machine")[0]
+    assert line["gpus"] == []
+    assert line["host"] == os.uname().nodename
+    assert line["cores"] == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert 0 < line["cpu_use"] <= 1
+    assert 0 < line["memory_used_bytes"] < line["memory_total_bytes"] <= os.sysconf("SC_PHYS_PAGES") * 4096
+    resident, most = (int(re.search(rf"{name}:\s+(\d+) kB", memory)[1]) << 10 for name in ("VmRSS", "VmHWM"))
+    assert resident / 2 < line["process_memory_bytes"] <= most + (64 << 20)
+    assert not calls.exists()
+
+
+def test_an_old_driver(tmp_path):
+    """Without the functions that came late a reading has the other fields."""
+    line = reading_of(tmp_path, uuids(1), driver(OLD_DRIVER))
+    late = {"energy_j", "xid_error"}
+    expected = {name: value for name, value in figures(1).items() if name not in late}
+    # With what the driver keeps for itself.
+    assert line["gpus"] == [expected | {"memory_used_bytes": 73 * GIB}]
+
+
+@pytest.mark.parametrize(
+    "functions, fields",
+    [
+        ("nvmlDeviceGetTemperature", {"temperature_c"}),
+        ("nvmlDeviceGetMemoryInfo_v2,nvmlDeviceGetMemoryInfo", {"memory_used_bytes", "memory_total_bytes"}),
+        ("nvmlEventSetCreate,nvmlDeviceGetPcieThroughput", {"xid_error", "pcie_sent_bytes_per_s", "pcie_received_bytes_per_s"}),
+        ("all", set(figures(1)) - {"index", "name"}),
+    ],
+)
+@pytest.mark.all_tier(unless=lambda functions: functions == "all")
+def test_errors_leave_fields_out(tmp_path, functions, fields):
+    line = reading_of(tmp_path, uuids(1), driver(fails=functions))
+    expected = {name: value for name, value in figures(1).items() if name not in fields}
+    if functions == "all":
+        expected["name"] = ""
+    assert line["gpus"] == [expected]
+
+
+def test_a_driver_that_does_not_answer(tmp_path):
+    assert reading_of(tmp_path, uuids(1), driver(init=18))["gpus"] == []
+
+
+def test_a_slow_driver(tmp_path):
+    """Steps are made while the driver is asked; the run has the same losses and events, and ends."""
+    calls = tmp_path / "calls"
+    with Training(tmp_path, uuids(0, 1), driver(delay_ms=200, calls=calls)) as training:
+        training.wait_until(calls.exists)
+        made = log_text(training.run_dir).count('"step"')
+        training.wait_until(lambda: training.has("step", made + 200))
+        training.stop()
+    config = tmp_path / "config.pbtxt"
+    slow = [line for line in events(training.run_dir) if line["event"] != "machine"]
+    steps = [line["step"] for line in slow if line["event"] == "step"]
+    assert steps == [*range(1, len(steps) + 1)]
+    run = train(config, tmp_path / "other", "--set", "observe.readings_every_s=0", "--set", f"max_steps={len(steps)}")
+    assert run.status == DONE, run
+    assert step_losses(training.run_dir) == step_losses(tmp_path / "other")
+    quiet = [line["event"] for line in events(tmp_path / "other")]
+    assert "machine" not in quiet
+    # They end differently: one is stopped.
+    common = [kind for kind in quiet if kind in ("start", "step", "epoch")]
+    assert [line["event"] for line in slow if line["event"] in ("start", "step", "epoch")][: len(steps)] == common[: len(steps)]
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, words, env, rows=50, columns=200):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.slave = slave
+        self.before = termios.tcgetattr(slave)
+        self.process = subprocess.Popen(
+            [str(word) for word in words], env=os.environ | env, stdin=slave, stdout=slave, stderr=slave,
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        self.text = ""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+    def read(self):
+        if select.select([self.master], [], [], 0)[0]:
+            self.text += os.read(self.master, 65536).decode()
+
+    def wait_for(self, pattern):
+        def holds():
+            self.read()
+            return re.search(pattern, self.text)
+
+        wait_until(holds)
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def end(self):
+        def ended():
+            self.read()
+            return self.process.poll() is not None
+
+        wait_until(ended)
+        while select.select([self.master], [], [], 0)[0]:
+            self.read()
+        return self.process.returncode
+
+
+def test_the_live_line(tmp_path):
+    words = [BESIDE_GPUS, write_config(tmp_path, digits_config()), uuids(0, 1), f"run_dir={tmp_path}/run", OFTEN]
+    with Terminal(words, driver()) as terminal:
+        terminal.wait_for(r"samples/s  \S+ left  2 GPUs 90 to 91 %  72 of 80 GiB  685 W  65 C\033\[K")
+        terminal.process.kill()
+
+
+def table(env):
+    run = Run(["watch", "--once"], env=env)
+    assert (run.status, run.err) == (DONE, ""), run
+    return run.out
+
+
+def test_watch_once():
+    out = table(driver(throttle=0x20, xid=48))
+    first, host, *_ = out.splitlines()
+    assert first == "NVIDIA driver 580.95.05"
+    assert host == f"host {os.uname().nodename}"
+    gpu = out[out.index("GPU 1") :]
+    assert "GPU 0  Stand-in GPU\n" in out and "  XID error 48: " in out
+    for part in (
+        "GPU 1  Stand-in GPU\n  use     [##################..]  91 %\n",
+        "  memory  [##################..]  90 %   72 of 80 GiB\n",
+        "  685 of 700 W   65 C   SM 1756 of 1980 MHz   memory 2620 of 2700 MHz\n",
+        "  PCIe 1.5 GB/s in, 300 MB/s out\n",
+        "  clocks kept down by: heat\n",
+    ):
+        assert part in gpu, out
+    # Its processes are this test's and that command, which has ended.
+    assert re.search(rf"  pid {os.getpid()}   root   \S.*pytest|  pid {os.getpid()}   \S+   \S", gpu), out
+    assert re.search(r"  pid \d+   \S+   61.0 GiB   \S*lockstep watch --once\n", gpu), out
+
+
+def test_watch_without_a_driver(tmp_path):
+    if any(pathlib.Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("this machine has a driver")
+    first, *host = table({}).splitlines()
+    assert first == "this machine has no NVIDIA driver"
+    assert [line[:7] for line in host] == ["host " + os.uname().nodename[:2], "  CPU  ", "  memor"]
+
+
+def test_watch_with_a_broken_driver():
+    first, *host = table(driver(init=18)).splitlines()
+    assert first == "the NVIDIA driver does not answer: Driver/library version mismatch: see nvidia-smi"
+    assert len(host) == 3
+
+
+@pytest.mark.parametrize("way", ["q", "ctrl-c", "SIGTERM", "SIGHUP"])
+@pytest.mark.all_tier(unless=lambda way: way in ("q", "SIGTERM"))
+def test_watch_on_a_terminal(way):
+    """It is drawn again and again, and whatever ends it gives the terminal back."""
+    with Terminal([LOCKSTEP, "watch"], driver()) as terminal:
+        terminal.wait_for(r"(?s)(\033\[H.*GPU 1  Stand-in GPU.*){2}\033\[J")
+        if way == "q":
+            terminal.type(b"q")
+        elif way == "ctrl-c":
+            terminal.type(b"\x03")
+        else:
+            terminal.process.send_signal(getattr(signal, way))
+        assert terminal.end() == DONE
+        assert terminal.text.startswith("\033[?1049h\033[?25l\033[?7l")
+        assert terminal.text.endswith("\033[?7h\033[?25h\033[?1049l")
+        assert termios.tcgetattr(terminal.slave) == terminal.before
+
+
+def test_watch_with_a_slow_driver(tmp_path):
+    """Keys are answered before the driver has said anything."""
+    with Terminal([LOCKSTEP, "watch"], driver(delay_ms=200, calls=tmp_path / "calls")) as terminal:
+        wait_until((tmp_path / "calls").exists)
+        terminal.type(b"q")
+        assert terminal.end() == DONE
+    assert "GPU" not in terminal.text
+
+
+def doctor(**options):
+    run = Run(["doctor", "--device", "cpu", "--json"], **options)
+    found = [json.loads(line) for line in run.out.splitlines()]
+    return [finding for finding in found if finding["check"] == "other gpu"]
+
+
+def test_doctor_names_a_gpu_that_is_too_old():
+    (finding,) = doctor(env=driver(capability="7.0"))
+    assert finding["state"] == "warn"
+    assert finding["figure"] == "GPU 0 (Stand-in GPU) cannot be used: its compute capability is 7.0"
+    assert finding["advice"].endswith("leave it out of CUDA_VISIBLE_DEVICES")
+    assert doctor(env=driver(capability="7.5")) == []
+
+
+def test_doctor_names_gpus_of_other_makers(tmp_path):
+    script = "mount -t tmpfs tmpfs /sys/bus/pci/devices\n"
+    for slot, vendor in (("0000:03:00.0", "0x1002"), ("0000:00:02.0", "0x8086"), ("0000:09:00.0", "0x1a03")):
+        folder = f"/sys/bus/pci/devices/{slot}"
+        script += f"mkdir {folder}; echo 0x030000 > {folder}/class; echo {vendor} > {folder}/vendor; echo 0x1 > {folder}/device\n"
+    launcher = in_mount_namespace(tmp_path, script)
+    run = Run(["doctor", "--device", "cpu", "--folder", tmp_path], launcher=launcher)
+    lines = [line for line in run.out.splitlines() if " other gpu " in line]
+    why = "cannot be used: Lockstep computes on NVIDIA GPUs of compute capability 7.5 or higher: training is on the CPU"
+    assert lines == [
+        f"warn  other gpu     Intel 8086:0001 at 0000:00:02.0 {why}",
+        f"warn  other gpu     AMD 1002:0001 at 0000:03:00.0 {why}",
+    ], run

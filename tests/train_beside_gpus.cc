@@ -1,0 +1,55 @@
+// For tests: trains on the CPU as `lockstep train` does, and reads GPUs as if its ranks computed on them. So the
+// readings of a run can be tested on a machine without a GPU.
+//
+//   train_beside_gpus CONFIG GPU,GPU [FIELD=VALUE ...]     GPU: its UUID; the first is this process's own
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/say.h"
+#include "launch/job/job.h"
+#include "trainer/config/config.h"
+#include "trainer/models/built_in/built_in.h"
+#include "trainer/run/extensions.h"
+#include "trainer/run/trainer.h"
+
+namespace {
+
+lockstep::StopRequest TrainBesideGpus(const std::vector<std::string>& words) {
+  const lockstep::config::Config config =
+      lockstep::LoadConfig(words.at(0), {words.begin() + 2, words.end()});
+  const lockstep::Extensions extensions{.models = lockstep::BuiltInModels()};
+  lockstep::Job job;
+  const lockstep::World world = job.Connect(config.device());
+  lockstep::TrainOptions options{
+      .version = "0",
+      .live = isatty(STDOUT_FILENO) != 0,
+      .command_start_s = lockstep::SecondsSinceBoot(),
+      .leave = [&job](const std::exception& exception) { job.Fail(lockstep::ErrorOf(exception)); }};
+  options.gpu_users.emplace();
+  std::istringstream uuids(words.at(1));
+  for (std::string uuid; std::getline(uuids, uuid, ',');) {
+    options.gpu_users->push_back({uuid, options.gpu_users->empty() ? getpid() : 0});
+  }
+  const lockstep::StopRequest stop = lockstep::Train(config, extensions, world, options);
+  job.Leave();
+  return stop;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const bool stopped = TrainBesideGpus({argv + 1, argv + argc}) != lockstep::StopRequest::kNone;
+    return static_cast<int>(stopped ? lockstep::ExitStatus::kStopped : lockstep::ExitStatus::kDone);
+  } catch (const std::exception& exception) {
+    lockstep::PrintError(exception.what());
+    return EXIT_FAILURE;
+  }
+}
