@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,8 +19,8 @@
 #include <variant>
 #include <vector>
 
-#include "observe/metrics.h"
 #include "observe/machine/machine_reading.h"
+#include "observe/metrics.h"
 #include "observe/step_clock.h"
 #include "observe/verdict/seconds_report.h"
 #include "trainer/ops/update/step_values.h"
@@ -161,10 +162,10 @@ struct RunFailed {
   std::string reason;
 };
 
-using RunEvent =
-    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks, OutOfMemory,
-                 CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved, CheckpointLate,
-                 CheckpointFailed, RunWarning, RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
+using RunEvent = std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks,
+                              OutOfMemory, CheckpointsLeftDevice, BadSample, EpochDone, Evaluated,
+                              CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning,
+                              RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
 
 // What does something with a run's events. Called on the thread that trains.
 class EventSink {
@@ -181,7 +182,13 @@ class RunEvents {
     for (const std::unique_ptr<EventSink>& sink : sinks_) sink->On(event);
   }
 
+  // So many optimizer steps are done. Events tell of some of them only.
+  void SetSteps(int64_t steps) { steps_.store(steps, std::memory_order_relaxed); }
+  // For the threads of sinks; 0: none yet.
+  const std::atomic<int64_t>& steps() const { return steps_; }
+
  private:
+  std::atomic<int64_t> steps_{0};
   std::vector<std::unique_ptr<EventSink>> sinks_;
 };
 

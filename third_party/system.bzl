@@ -17,6 +17,7 @@ cc_library(
 )
 
 cc_library(name = "benchmark", linkopts = ["-lbenchmark", "-lpthread"])
+cc_library(name = "civetweb", linkopts = ["-lcivetweb"])
 cc_library(name = "cli11")
 cc_library(name = "fmt", linkopts = ["-lfmt"])
 cc_library(name = "gtest", linkopts = ["-lgtest", "-lpthread"])

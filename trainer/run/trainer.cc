@@ -167,7 +167,7 @@ class Trainer {
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
     for (const std::string& line : DataFacts(*data_.train)) manifest.add_data(line);
-    AddSinks(folder_, options.live, world_.rank(), events_);
+    AddSinks(config_, folder_, options.live, world_.rank(), events_);
     TellStart(options, start);
     checkpointing_.emplace(config_, world_, folder_, events_, start.job, manifest,
                            ResumedStep(start), [this] { return State(); });
@@ -449,6 +449,7 @@ class Trainer {
     if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
     checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
+    events_.SetSteps(report.step);
     if (!report.told) return;
     events_.Emit(StepDone{report});
     TellWhyNoGraph();
