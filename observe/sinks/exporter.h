@@ -13,10 +13,12 @@
 //      came for kFreshS, opens the port if it has not, and writes the file under another name and renames it.
 //   4. When the owner's job ends in order, it removes the file: node_exporter would show it for ever.
 //
-// what can fail -> what the caller sees -> the test that shows it (tests/observe_sinks_test.py)
-//   the port is taken -> Error from Show(), and the next one tries again -> test_a_port_in_use
-//   the file cannot be written -> Error from Show(), likewise -> test_a_sink_that_fails_changes_nothing
-//   the owner is killed -> nothing: another serves -> test_a_server_that_is_killed
+// what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
+//   the port is taken -> Error (kUsage) from Show(), and the next one tries again
+//     -> ExporterTest.NamesThePortThatIsTaken
+//   the file cannot be written -> Error (kCheckpoint) from Show(), likewise
+//     -> .AFileThatCannotBeWrittenIsNamedAndTriedAgain
+//   the owner is killed -> nothing: another serves -> .AnotherServesWhenTheOwnerIsKilled
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // MetricsServer: answers GET /metrics on a port with the last page that it was given, by threads of its own.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
-//   the port is taken or not to be had -> Error (kUsage) with the system's reason -> Exporter.NamesThePortThatIsTaken
+//   the port is taken or not to be had -> Error (kUsage) with the system's reason -> ExporterTest.NamesThePortThatIsTaken
 #pragma once
 
 #include <memory>
