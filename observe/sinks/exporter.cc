@@ -104,11 +104,13 @@ bool Exporter::BecomeOwner() {
   if (owner_) return true;
   constexpr int kKind = SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   if (socket_.get() < 0) socket_ = FileDescriptor(::socket(AF_UNIX, kKind, 0));
+  const Address address = AddressOf(name_);
+  if (bind(socket_.get(), Raw(address), address.bytes) != 0) return false;
+  // Not before: Linux gives a socket with this option a name of its own when it sends.
   const int on = 1;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
-  const Address address = AddressOf(name_);
-  owner_ = bind(socket_.get(), Raw(address), address.bytes) == 0;
-  return owner_;
+  owner_ = true;
+  return true;
 }
 
 void Exporter::Send(const std::string& text) const {
