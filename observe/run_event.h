@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -186,7 +187,13 @@ class RunEvents {
     for (const std::unique_ptr<EventSink>& sink : sinks_) sink->On(event);
   }
 
+  // So many optimizer steps are done. Events tell of some of them only.
+  void SetSteps(int64_t steps) { steps_.store(steps, std::memory_order_relaxed); }
+  // For the threads of sinks; 0: none yet.
+  const std::atomic<int64_t>& steps() const { return steps_; }
+
  private:
+  std::atomic<int64_t> steps_{0};
   std::vector<std::unique_ptr<EventSink>> sinks_;
 };
 

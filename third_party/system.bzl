@@ -18,6 +18,8 @@ cc_library(
 
 cc_library(name = "benchmark", linkopts = ["-lbenchmark", "-lpthread"])
 cc_library(name = "cli11")
+# The libevent that Open MPI has in the process, too.
+cc_library(name = "event", linkopts = ["-levent_extra", "-levent_core"])
 cc_library(name = "fmt", linkopts = ["-lfmt"])
 cc_library(name = "gtest", linkopts = ["-lgtest", "-lpthread"])
 cc_library(name = "gmock", linkopts = ["-lgmock"], deps = [":gtest"])

@@ -1,16 +1,32 @@
 #include "trainer/run/sinks.h"
 
 #include <memory>
+#include <string>
 #include <variant>
 
 #include "observe/machine/machine_monitor.h"
+#include "observe/sinks/alert_sink.h"
 #include "observe/sinks/log_sink.h"
+#include "observe/sinks/prometheus_sink.h"
+#include "observe/sinks/tensorboard_sink.h"
 #include "observe/sinks/terminal_sink.h"
 
 namespace lockstep {
 namespace {
 
-// Emits the machine's newest reading behind each step that is told.
+// Returns the name that PyTorch has for the optimizer.
+std::string ClassOf(config::Optimizer::Type type) {
+  switch (type) {
+    case config::Optimizer::ADAM:
+      return "Adam";
+    case config::Optimizer::ADAMW:
+      return "AdamW";
+    default:
+      return config::Optimizer::Type_Name(type);
+  }
+}
+
+// Emits the machine's newest reading after each step that the user is told about.
 class MachineReadings final : public EventSink {
  public:
   MachineReadings(const std::vector<GpuUser>& gpus, double every_s, RunEvents& events)
@@ -27,23 +43,43 @@ class MachineReadings final : public EventSink {
   RunEvents& events_;
 };
 
-void AddRankSinks(RunFolder* folder, bool live, int rank, RunEvents& events) {
+void AddRankSinks(const config::Config& config, RunFolder* folder, bool live, int rank,
+                  RunEvents& events) {
+  const config::Observe& observe = config.observe();
+  if (observe.prometheus_port() > 0 || !observe.prometheus_file().empty()) {
+    events.Add(NewPrometheusSink({.address = observe.prometheus_address(),
+                                  .port = observe.prometheus_port(),
+                                  .file = observe.prometheus_file(),
+                                  .rank = rank},
+                                 events.steps()));
+  }
   if (folder == nullptr) {
     events.Add(NewRankWarningSink(rank));
     return;
   }
   events.Add(NewLogSink([folder](const nlohmann::ordered_json& line) { folder->Log(line); }));
   events.Add(NewTerminalSink(live));
+  if (observe.tensorboard()) {
+    events.Add(NewTensorBoardSink(folder->path(), ClassOf(config.optimizer().type())));
+  }
+  if (!observe.on_alert().empty()) {
+    events.Add(NewAlertSink({.command = observe.on_alert(),
+                             .run_dir = folder->path(),
+                             .stall_s = observe.stall_s(),
+                             .alert_below = observe.alert_below()},
+                            events.steps()));
+  }
 }
 
 }  // namespace
 
-void AddSinks(const config::Observe& config, const std::optional<std::vector<GpuUser>>& gpu_users,
+void AddSinks(const config::Config& config, const std::optional<std::vector<GpuUser>>& gpu_users,
               RunFolder* folder, bool live, int rank, RunEvents& events) {
-  AddRankSinks(folder, live, rank, events);
-  // Behind the others, which have then seen the step.
-  if (gpu_users && config.readings_every_s() > 0) {
-    events.Add(std::make_unique<MachineReadings>(*gpu_users, config.readings_every_s(), events));
+  AddRankSinks(config, folder, live, rank, events);
+  // It comes after the other sinks, which have then seen the step.
+  const double every_s = config.observe().readings_every_s();
+  if (gpu_users && every_s > 0) {
+    events.Add(std::make_unique<MachineReadings>(*gpu_users, every_s, events));
   }
 }
 

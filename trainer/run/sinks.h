@@ -6,14 +6,14 @@
 
 #include "observe/machine/gpu_reader.h"
 #include "observe/run_event.h"
-#include "trainer/config/schema/observe.pb.h"
+#include "trainer/config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 
 namespace lockstep {
 
 // Adds the sinks of this rank to `events`. `folder` is the run folder on rank 0, to which the sinks keep a reference,
 // and null on other ranks. `live` says that standard output is a terminal. `gpu_users`: as in TrainOptions.
-void AddSinks(const config::Observe& config, const std::optional<std::vector<GpuUser>>& gpu_users,
+void AddSinks(const config::Config& config, const std::optional<std::vector<GpuUser>>& gpu_users,
               RunFolder* folder, bool live, int rank, RunEvents& events);
 
 }  // namespace lockstep

@@ -172,7 +172,7 @@ class Trainer {
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
     for (const std::string& line : DataFacts(*data_.train)) manifest.add_data(line);
-    AddSinks(config_.observe(), options.gpu_users, folder_, options.live, world_.rank(), events_);
+    AddSinks(config_, options.gpu_users, folder_, options.live, world_.rank(), events_);
     TellStart(options, start);
     checkpointing_.emplace(config_, world_, folder_, events_, start.job, manifest,
                            ResumedStep(start), [this] { return State(); });
@@ -462,6 +462,7 @@ class Trainer {
     checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
     time_.OnSeen(*input_, report);
     progress_->OnLoss(report.step, report.loss());
+    events_.SetSteps(report.step);
     if (!report.told) return;
     events_.Emit(StepDone{report});
     if (const auto seconds = time_.Report(*input_, TimeAt(report.step))) events_.Emit(*seconds);

@@ -1,0 +1,113 @@
+#include "observe/sinks/alert_sink.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "observe/sinks/alert_command.h"
+
+namespace lockstep {
+namespace {
+
+struct Alert {
+  std::string kind;
+  std::string message;
+};
+
+class AlertWorker final : public EventWorker {
+ public:
+  AlertWorker(AlertOptions options, const std::atomic<int64_t>& steps)
+      : options_(std::move(options)), steps_(steps) {}
+
+  void Work(const std::vector<TimedEvent>& events, bool ends) override {
+    for (const TimedEvent& timed : events) {
+      std::visit([this](const auto& event) { Take(event); }, timed.event);
+    }
+    if (!ends) WatchSteps();
+    RunNext();
+    // The others that wait have been overtaken.
+    if (ends && running_) {
+      running_->WaitFor(kLastSeconds);
+      running_.reset();
+    }
+  }
+
+ private:
+  // It shows that the run goes on.
+  template <typename Event>
+  void Take(const Event&) {
+    last_life_s_ = SecondsSinceBoot();
+  }
+
+  void Take(const MachineReading&) {}
+  void Take(const RunWarning&) {}
+
+  void Take(const SecondsReport& report) {
+    const bool is_slow = report.ideal_share() < options_.alert_below;
+    if (!std::exchange(slow_, is_slow) && is_slow) {
+      Raise({"slow", fmt::format("step {}: trains at {:.0f} % of its own best speed, less than "
+                                 "observe.alert_below{}{}{}{}",
+                                 report.step, 100 * report.ideal_share(),
+                                 report.verdict.empty() ? "" : ": ", report.verdict,
+                                 report.remedy.empty() ? "" : ": ", report.remedy)});
+    }
+  }
+
+  void Take(const RunFailed& event) {
+    running_.reset();
+    waiting_.clear();
+    Raise(
+        {"failed", fmt::format("step {}: status {}: {}", event.step, event.status, event.reason)});
+  }
+
+  void WatchSteps() {
+    const double now = SecondsSinceBoot();
+    const int64_t steps = steps_.load(std::memory_order_relaxed);
+    if (std::exchange(last_step_, steps) != steps) {
+      last_life_s_ = now;
+      stalled_ = false;
+    }
+    if (now - last_life_s_ < options_.stall_s || std::exchange(stalled_, true)) return;
+    Raise(
+        {"stalled", fmt::format("no step for {:.0f} s after step {}", now - last_life_s_, steps)});
+  }
+
+  void Raise(Alert alert) {
+    const auto is_same = [&](const Alert& other) { return other.kind == alert.kind; };
+    std::erase_if(waiting_, is_same);
+    waiting_.push_back(std::move(alert));
+  }
+
+  void RunNext() {
+    if (running_ && running_->HasEnded()) running_.reset();
+    if (running_ || waiting_.empty()) return;
+    const Alert alert = std::move(waiting_.front());
+    waiting_.pop_front();
+    using Variables = std::vector<std::pair<std::string, std::string>>;
+    running_.emplace(options_.command, Variables{{"LOCKSTEP_ALERT", alert.kind},
+                                                 {"LOCKSTEP_RUN", options_.run_dir},
+                                                 {"LOCKSTEP_MESSAGE", alert.message}});
+  }
+
+  AlertOptions options_;
+  const std::atomic<int64_t>& steps_;
+  int64_t last_step_ = 0;
+  double last_life_s_ = SecondsSinceBoot();
+  bool stalled_ = false;
+  bool slow_ = false;
+  std::deque<Alert> waiting_;
+  std::optional<AlertCommand> running_;
+};
+
+}  // namespace
+
+std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps) {
+  return NewBackgroundSink(std::make_unique<AlertWorker>(std::move(options), steps));
+}
+
+}  // namespace lockstep

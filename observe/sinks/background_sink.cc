@@ -1,0 +1,156 @@
+#include "observe/sinks/background_sink.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <semaphore>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/files/file_descriptor.h"
+#include "base/say.h"
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kPeriod{1};
+
+// What one thread puts in and another takes out, without a lock: a list whose newest entry is the first.
+class Inbox {
+ public:
+  Inbox() = default;
+  ~Inbox() { TakeAll(); }
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  void Put(TimedEvent event) {
+    if (waiting_.fetch_add(1, std::memory_order_relaxed) >= kMostWaiting) {
+      waiting_.fetch_sub(1, std::memory_order_relaxed);
+      return;
+    }
+    auto entry = std::make_unique<Entry>(std::move(event), newest_.load(std::memory_order_relaxed));
+    while (!newest_.compare_exchange_weak(entry->before, entry.get(), std::memory_order_release,
+                                          std::memory_order_relaxed)) {
+    }
+    entry.release();
+  }
+
+  // The oldest first.
+  std::vector<TimedEvent> TakeAll() {
+    std::vector<TimedEvent> events;
+    std::unique_ptr<Entry> entry(newest_.exchange(nullptr, std::memory_order_acquire));
+    while (entry) {
+      events.push_back(std::move(entry->event));
+      entry.reset(entry->before);
+    }
+    waiting_.fetch_sub(static_cast<int64_t>(events.size()), std::memory_order_relaxed);
+    std::ranges::reverse(events);
+    return events;
+  }
+
+ private:
+  struct Entry {
+    TimedEvent event;
+    Entry* before;
+  };
+  std::atomic<Entry*> newest_{nullptr};
+  std::atomic<int64_t> waiting_{0};
+};
+
+class BackgroundSink final : public EventSink {
+ public:
+  explicit BackgroundSink(std::unique_ptr<EventWorker> worker)
+      : worker_(std::move(worker)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    // The thread begins with the signals of this one.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    thread_ = std::thread([this] { Run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~BackgroundSink() override {
+    ends_ = true;
+    Wake();
+    thread_.join();
+  }
+  BackgroundSink(const BackgroundSink&) = delete;
+  BackgroundSink& operator=(const BackgroundSink&) = delete;
+
+  void On(const RunEvent& event) override {
+    inbox_.Put({UnixSeconds(), event});
+    if (!std::holds_alternative<RunFailed>(event)) return;
+    fails_ = true;
+    Wake();
+    // The process ends anyway: what is not done by then stays undone.
+    (void)failure_is_seen_.try_acquire_for(kPatience);
+  }
+
+ private:
+  void Wake() {
+    const uint64_t one = 1;
+    (void)!write(wake_.get(), &one, sizeof(one));
+  }
+
+  void Run() {
+    Clock::time_point next = Clock::now() + kPeriod;
+    for (bool ends = false; !ends;) {
+      const bool worker_is_asked = WaitUntil(next);
+      if (worker_is_asked) {
+        Guarded([this] { worker_->OnReadable(); });
+        continue;
+      }
+      ends = ends_;
+      const bool fails = fails_.exchange(false);
+      Guarded([&] { worker_->Work(inbox_.TakeAll(), ends || fails); });
+      if (fails) failure_is_seen_.release();
+      next = Clock::now() + kPeriod;
+    }
+  }
+
+  // Or until something is to be done at once. Returns whether that is the worker's OnReadable().
+  bool WaitUntil(Clock::time_point time) {
+    using std::chrono::ceil, std::chrono::milliseconds;
+    const auto left = ceil<milliseconds>(time - Clock::now()).count();
+    pollfd files[]{{.fd = wake_.get(), .events = POLLIN, .revents = 0},
+                   {.fd = worker_->Readable(), .events = POLLIN, .revents = 0}};
+    if (left <= 0 || poll(files, 2, static_cast<int>(left)) <= 0) return false;
+    if (files[0].revents == 0) return true;
+    uint64_t times = 0;
+    (void)!read(wake_.get(), &times, sizeof(times));
+    return false;
+  }
+
+  template <typename Act>
+  void Guarded(const Act& act) {
+    try {
+      act();
+    } catch (const std::exception& error) {
+      if (!std::exchange(warned_, true)) Warn(error.what());
+    }
+  }
+
+  std::unique_ptr<EventWorker> worker_;
+  Inbox inbox_;
+  FileDescriptor wake_;  // an eventfd
+  std::atomic<bool> ends_{false};
+  std::atomic<bool> fails_{false};
+  std::binary_semaphore failure_is_seen_{0};
+  bool warned_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<EventSink> NewBackgroundSink(std::unique_ptr<EventWorker> worker) {
+  return std::make_unique<BackgroundSink>(std::move(worker));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,181 @@
+#include "observe/sinks/exporter.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "base/files/file_descriptor.h"
+#include "base/testing/message_of.h"
+#include "base/testing/test_files.h"
+#include "base/write_all.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string StepLine(int rank, int step) {
+  return "lockstep_step{rank=\"" + std::to_string(rank) + "\"} " + std::to_string(step) + "\n";
+}
+
+// A port that something listens on.
+class TakenPort {
+ public:
+  TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(socket_.get(), 1), 0);
+    socklen_t bytes = sizeof(address);
+    getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &bytes);
+    port_ = ntohs(address.sin_port);
+  }
+  int port() const { return port_; }
+
+ private:
+  FileDescriptor socket_;
+  int port_ = 0;
+};
+
+// What the owner's socket has is read.
+void ReceiveAll(Exporter& owner) {
+  pollfd file{.fd = owner.socket(), .events = POLLIN, .revents = 0};
+  while (poll(&file, 1, 0) > 0) owner.Receive();
+}
+
+class ExporterTest : public testing::Test {
+ protected:
+  Exporter::Options OptionsOf(int rank) const {
+    return {.address = "127.0.0.1", .port = 0, .file = file_, .run_dir = folder_, .rank = rank};
+  }
+
+  std::string folder_ = NewFolder();
+  std::string file_ = folder_ + "/run.prom";
+};
+
+TEST_F(ExporterTest, OneShowsTheFiguresOfAll) {
+  Exporter first(OptionsOf(0)), second(OptionsOf(1));
+  first.Show(StepLine(0, 5));
+  second.Show(StepLine(1, 6));
+  EXPECT_GE(first.socket(), 0);
+  EXPECT_EQ(second.socket(), -1);
+  ReceiveAll(first);
+  first.Show(StepLine(0, 7));
+  EXPECT_THAT(ReadFile(file_), HasSubstr(StepLine(0, 7) + StepLine(1, 6)));
+}
+
+TEST_F(ExporterTest, AnotherTakesThePlaceOfOneThatEnds) {
+  Exporter second(OptionsOf(1));
+  {
+    Exporter first(OptionsOf(0));
+    first.Show(StepLine(0, 5));
+    second.Show(StepLine(1, 5));
+    ASSERT_TRUE(fs::exists(file_));
+  }
+  EXPECT_FALSE(fs::exists(file_));
+  second.Show(StepLine(1, 6));
+  EXPECT_GE(second.socket(), 0);
+  EXPECT_THAT(ReadFile(file_), HasSubstr(StepLine(1, 6)));
+  EXPECT_THAT(ReadFile(file_), Not(HasSubstr(StepLine(0, 5))));
+}
+
+// What `GET /metrics` answers there.
+std::string AnswerOf(int port) {
+  const FileDescriptor client(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  if (connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return "";
+  WriteAll(client.get(), "GET /metrics HTTP/1.0\r\n\r\n");
+  std::string answer(1 << 16, '\0');
+  size_t bytes = 0;
+  for (ssize_t more = 1; more > 0; bytes += more) {
+    more = recv(client.get(), answer.data() + bytes, answer.size() - bytes, 0);
+    if (more < 0) return "";
+  }
+  answer.resize(bytes);
+  return answer;
+}
+
+TEST_F(ExporterTest, AnotherServesWhenTheOwnerIsKilled) {
+  Exporter::Options options = OptionsOf(0);
+  options.port = TakenPort().port();  // free again
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    Exporter owner(options);
+    owner.Show(StepLine(0, 5));
+    (void)!write(ready[1], "r", 1);
+    pause();
+    _exit(1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_THAT(AnswerOf(options.port), HasSubstr(StepLine(0, 5)));
+  options.rank = 1;
+  Exporter other(options);
+  other.Show(StepLine(1, 5));
+  EXPECT_EQ(other.socket(), -1);
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  other.Show(StepLine(1, 6));
+  const std::string answer = AnswerOf(options.port);
+  EXPECT_THAT(answer, testing::StartsWith("HTTP/1."));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+  EXPECT_THAT(answer, HasSubstr(StepLine(1, 6)));
+  EXPECT_THAT(answer, Not(HasSubstr(StepLine(0, 5))));
+}
+
+TEST_F(ExporterTest, RunsOfTwoFoldersAreStrangers) {
+  const std::string other = NewFolder();
+  Exporter first(OptionsOf(0));
+  Exporter stranger(
+      {.address = "", .port = 0, .file = other + "/run.prom", .run_dir = other, .rank = 1});
+  first.Show(StepLine(0, 5));
+  stranger.Show(StepLine(1, 5));
+  EXPECT_GE(stranger.socket(), 0);
+  EXPECT_THAT(ReadFile(file_), Not(HasSubstr("rank=\"1\"")));
+}
+
+TEST_F(ExporterTest, AFileThatCannotBeWrittenIsNamedAndTriedAgain) {
+  fs::create_directory(file_);
+  Exporter exporter(OptionsOf(0));
+  EXPECT_THAT(MessageOf(ExitStatus::kCheckpoint, [&] { exporter.Show(StepLine(0, 5)); }),
+              HasSubstr("observe.prometheus_file: " + file_));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  fs::remove(file_);
+  exporter.Show(StepLine(0, 6));
+  EXPECT_THAT(ReadFile(file_), HasSubstr(StepLine(0, 6)));
+}
+
+TEST_F(ExporterTest, NamesThePortThatIsTaken) {
+  std::optional<TakenPort> taken;
+  taken.emplace();
+  Exporter::Options options = OptionsOf(0);
+  options.port = taken->port();
+  Exporter exporter(options);
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { exporter.Show(StepLine(0, 5)); }),
+              testing::AllOf(HasSubstr("127.0.0.1:" + std::to_string(options.port)),
+                             HasSubstr("Address already in use")));
+  taken.reset();
+  exporter.Show(StepLine(0, 6));
+}
+
+}  // namespace
+}  // namespace lockstep

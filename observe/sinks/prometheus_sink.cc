@@ -1,0 +1,50 @@
+#include "observe/sinks/prometheus_sink.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "observe/sinks/background_sink.h"
+#include "observe/sinks/exporter.h"
+#include "observe/sinks/metrics_text.h"
+
+namespace lockstep {
+namespace {
+
+class PrometheusWorker final : public EventWorker {
+ public:
+  PrometheusWorker(PrometheusOptions options, const std::atomic<int64_t>& steps)
+      : options_(std::move(options)), steps_(steps), metrics_(options_.rank) {}
+
+  void Work(const std::vector<TimedEvent>& events, bool /*ends*/) override {
+    for (const TimedEvent& timed : events) metrics_.Add(timed.event);
+    // Before RunStarted nothing is known of the run.
+    if (metrics_.run_dir().empty()) return;
+    if (!exporter_) {
+      exporter_.emplace(Exporter::Options{.address = options_.address,
+                                          .port = options_.port,
+                                          .file = options_.file,
+                                          .run_dir = metrics_.run_dir(),
+                                          .rank = options_.rank});
+    }
+    exporter_->Show(metrics_.Text(steps_.load(std::memory_order_relaxed)));
+  }
+
+  int Readable() const override { return exporter_ ? exporter_->socket() : -1; }
+  void OnReadable() override { exporter_->Receive(); }
+
+ private:
+  PrometheusOptions options_;
+  const std::atomic<int64_t>& steps_;
+  RankMetrics metrics_;
+  std::optional<Exporter> exporter_;
+};
+
+}  // namespace
+
+std::unique_ptr<EventSink> NewPrometheusSink(PrometheusOptions options,
+                                             const std::atomic<int64_t>& steps) {
+  return NewBackgroundSink(std::make_unique<PrometheusWorker>(std::move(options), steps));
+}
+
+}  // namespace lockstep
