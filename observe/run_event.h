@@ -62,7 +62,8 @@ struct StepReport {
   int64_t epoch = 0;  // counted from 1
   double lr = 0;
   double samples_per_s = 0;
-  double seconds_left = -1;  // until the run's end, with its evaluations; negative if it is not known
+  double seconds_left =
+      -1;                // until the run's end, with its evaluations; negative if it is not known
   double data_wait = 0;  // the fraction of the time in which the device waited for samples
   int loader_threads = 0;
   bool has_loss_scale = false;

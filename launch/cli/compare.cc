@@ -23,8 +23,8 @@ constexpr size_t kMostSteps = 5;
 constexpr size_t kMostCharacters = 40;
 
 // Of the data and the machine, in a start line.
-constexpr std::array kFacts{"version",    "world_size", "device",         "precision",
-                            "parameters", "samples",    "validation_samples"};
+constexpr std::array kFacts{"version", "world_size",        "device", "precision", "parameters",
+                            "samples", "validation_samples"};
 
 using Runs = std::vector<const RunHistory*>;
 
@@ -57,10 +57,10 @@ void AddMetric(const MetricComparison& metric, std::vector<TableRow>& rows) {
   TableRow best{"  best"};
   for (size_t i = 0; i < metric.last.size(); ++i) {
     const bool has_any = !std::isnan(metric.last[i]);
-    last.push_back(has_any ? fmt::format("{} at {}", FigureText(metric.last[i]), metric.last_step[i])
-                           : "-");
-    best.push_back(has_any ? fmt::format("{} at {}", FigureText(metric.best[i]), metric.best_step[i])
-                           : "-");
+    last.push_back(
+        has_any ? fmt::format("{} at {}", FigureText(metric.last[i]), metric.last_step[i]) : "-");
+    best.push_back(
+        has_any ? fmt::format("{} at {}", FigureText(metric.best[i]), metric.best_step[i]) : "-");
   }
   rows.push_back(std::move(last));
   rows.push_back(std::move(best));
@@ -70,25 +70,30 @@ void PrintTable(const Runs& runs) {
   TableRow header{""};
   for (const RunHistory* run : runs) header.push_back(Shortened(run->run_dir(), kMostCharacters));
   std::vector<TableRow> rows{std::move(header), {"run"}};
-  AddRow("state", runs, [](const RunHistory& run) { return std::string(NameOf(run.state())); }, rows);
-  AddRow("step", runs,
-         [](const RunHistory& run) {
-           return run.steps() > 0 ? fmt::format("{} of {}", run.log().step, run.steps())
-                                  : fmt::format("{}", run.log().step);
-         },
-         rows);
-  AddRow("samples/s", runs,
-         [](const RunHistory& run) {
-           return run.samples_per_s() >= 0 ? fmt::format("{:.0f}", run.samples_per_s()) : "-";
-         },
-         rows);
-  AddRow("time", runs,
-         [](const RunHistory& run) {
-           return run.start_time() ? DurationText(run.last_time() - *run.start_time()) : "-";
-         },
-         rows);
-  AddRow("verdict", runs,
-         [](const RunHistory& run) { return run.verdict().empty() ? "-" : run.verdict(); }, rows);
+  AddRow(
+      "state", runs, [](const RunHistory& run) { return std::string(NameOf(run.state())); }, rows);
+  AddRow(
+      "step", runs,
+      [](const RunHistory& run) {
+        return run.steps() > 0 ? fmt::format("{} of {}", run.log().step, run.steps())
+                               : fmt::format("{}", run.log().step);
+      },
+      rows);
+  AddRow(
+      "samples/s", runs,
+      [](const RunHistory& run) {
+        return run.samples_per_s() >= 0 ? fmt::format("{:.0f}", run.samples_per_s()) : "-";
+      },
+      rows);
+  AddRow(
+      "time", runs,
+      [](const RunHistory& run) {
+        return run.start_time() ? DurationText(run.last_time() - *run.start_time()) : "-";
+      },
+      rows);
+  AddRow(
+      "verdict", runs,
+      [](const RunHistory& run) { return run.verdict().empty() ? "-" : run.verdict(); }, rows);
   for (const char* fact : kFacts) {
     AddRow(fact, runs, [&](const RunHistory& run) { return TextOf(FactOf(run, fact)); }, rows);
   }
@@ -108,12 +113,9 @@ void PrintTable(const Runs& runs) {
 void PrintJson(const Runs& runs) {
   Json result{{"runs", Json::array()}, {"config", Json::object()}, {"metrics", Json::object()}};
   for (const RunHistory* run : runs) {
-    Json one{{"run", run->run_dir()},
-             {"state", NameOf(run->state())},
-             {"step", run->log().step},
-             {"samples_per_s", nullptr},
-             {"seconds", nullptr},
-             {"verdict", run->verdict()}};
+    Json one{{"run", run->run_dir()},   {"state", NameOf(run->state())},
+             {"step", run->log().step}, {"samples_per_s", nullptr},
+             {"seconds", nullptr},      {"verdict", run->verdict()}};
     if (run->samples_per_s() >= 0) one["samples_per_s"] = run->samples_per_s();
     if (run->start_time()) one["seconds"] = run->last_time() - *run->start_time();
     for (const char* fact : kFacts) one[fact] = FactOf(*run, fact);
@@ -123,9 +125,9 @@ void PrintJson(const Runs& runs) {
     result["config"][difference.field] = difference.values;
   }
   for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) {
-    result["metrics"][metric.name] = {{"steps", metric.steps},         {"at_step", metric.at_step},
-                                      {"last", metric.last},           {"last_step", metric.last_step},
-                                      {"best", metric.best},           {"best_step", metric.best_step}};
+    result["metrics"][metric.name] = {{"steps", metric.steps}, {"at_step", metric.at_step},
+                                      {"last", metric.last},   {"last_step", metric.last_step},
+                                      {"best", metric.best},   {"best_step", metric.best_step}};
   }
   Print("{}\n", result.dump(-1, ' ', false, Json::error_handler_t::replace));
 }

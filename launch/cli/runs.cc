@@ -23,13 +23,14 @@ TableRow RowOf(const RunHistory& run, double now) {
   const std::optional<BestValue> best = run.best();
   const double rate = run.samples_per_s();
   const std::string steps = run.steps() > 0 ? fmt::format("/{}", run.steps()) : "";
-  return {Shortened(run.run_dir(), kMostNameCharacters),
-          std::string(NameOf(run.state())),
-          fmt::format("{}{}", run.log().step, steps),
-          best ? fmt::format("{} {} at {}", best->metric, FigureText(best->value), best->step) : "-",
-          rate >= 0 ? fmt::format("{:.0f}", rate) : "-",
-          run.verdict().empty() ? "-" : Shortened(run.verdict(), kMostVerdictCharacters),
-          DurationText(std::max(0.0, now - run.last_time()))};
+  return {
+      Shortened(run.run_dir(), kMostNameCharacters),
+      std::string(NameOf(run.state())),
+      fmt::format("{}{}", run.log().step, steps),
+      best ? fmt::format("{} {} at {}", best->metric, FigureText(best->value), best->step) : "-",
+      rate >= 0 ? fmt::format("{:.0f}", rate) : "-",
+      run.verdict().empty() ? "-" : Shortened(run.verdict(), kMostVerdictCharacters),
+      DurationText(std::max(0.0, now - run.last_time()))};
 }
 
 nlohmann::ordered_json JsonOf(const RunHistory& run) {
@@ -87,13 +88,14 @@ class RunsCommand final : public LocalCommand {
     });
     if (json_) {
       for (const RunHistory& run : runs) {
-        Print("{}\n", JsonOf(run).dump(-1, ' ', false,
-                                       nlohmann::ordered_json::error_handler_t::replace));
+        Print("{}\n",
+              JsonOf(run).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
       }
       return ExitStatus::kDone;
     }
     const double now = UnixSeconds();
-    std::vector<TableRow> rows{{"run", "state", "step", "best metric", "samples/s", "verdict", "age"}};
+    std::vector<TableRow> rows{
+        {"run", "state", "step", "best metric", "samples/s", "verdict", "age"}};
     for (const RunHistory& run : runs) rows.push_back(RowOf(run, now));
     Print("{}", TableText(rows));
     return ExitStatus::kDone;

@@ -32,11 +32,6 @@ MachineMonitor::MachineMonitor(std::optional<std::vector<GpuUser>> users, double
 MachineMonitor::~MachineMonitor() {
   thread_.request_stop();
   thread_.join();
-  Take();
-}
-
-std::unique_ptr<MachineReading> MachineMonitor::Take() {
-  return std::unique_ptr<MachineReading>(newest_.exchange(nullptr));
 }
 
 void MachineMonitor::Run(const std::stop_token& stop) {
@@ -57,7 +52,7 @@ void MachineMonitor::Run(const std::stop_token& stop) {
         MachineReading{.host = HostName(), .host_reading = host.Read(), .gpus = gpus.Read(stop)});
     reading->time = UnixSeconds();
     if (stop.stop_requested()) return;
-    const std::unique_ptr<MachineReading> not_taken(newest_.exchange(reading.release()));
+    newest_.Put(std::move(reading));
   }
 }
 
