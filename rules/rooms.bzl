@@ -73,7 +73,7 @@ _USES = {
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
         "data/tables", "data/images", "data/feed", "observe/machine", "observe/verdict", "observe", "observe/sinks",
-        "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
+        "observe/history", "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "observe/machine"],
     "launch/job": [

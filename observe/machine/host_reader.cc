@@ -61,6 +61,13 @@ HostReading HostReader::Read() {
   int64_t resident_pages = 0;
   std::ifstream(proc_ + "/self/statm") >> all_pages >> resident_pages;
   reading.process_memory = resident_pages * sysconf(_SC_PAGESIZE);
+  std::ifstream status(proc_ + "/self/status");
+  for (std::string name, rest; status >> name && std::getline(status, rest);) {
+    if (name == "RssAnon:") {
+      reading.process_anonymous =
+          static_cast<int64_t>(std::strtod(rest.c_str(), nullptr) * kKibibyte);
+    }
+  }
   return reading;
 }
 

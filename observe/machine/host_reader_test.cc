@@ -20,6 +20,7 @@ class Host : public testing::Test {
               "MemTotal:  16777216 kB\nMemFree:  1 kB\nMemAvailable:  4194304 kB\n");
     WriteFile(proc_ + "/self/cgroup", "0::/job\n");
     WriteFile(proc_ + "/self/statm", "900 300 20 1 0 30 0\n");
+    WriteFile(proc_ + "/self/status", "Name:\tlockstep\nRssAnon:\t    1024 kB\nRssFile:\t  8 kB\n");
   }
 
   // So many ticks, of which a tenth each is niced, of interrupts, and spent on waiting for a disk.
@@ -53,6 +54,7 @@ TEST_F(Host, MemoryIsTheMachines) {
   EXPECT_EQ(reading.memory_total, int64_t{16} << 30);
   EXPECT_EQ(reading.memory_used, int64_t{12} << 30);
   EXPECT_EQ(reading.process_memory, 300 * sysconf(_SC_PAGESIZE));
+  EXPECT_EQ(reading.process_anonymous, 1024 * 1024);
 }
 
 TEST_F(Host, MemoryIsAGroupsThatHasLess) {

@@ -22,4 +22,11 @@ std::vector<std::string> ThrottleWords(uint64_t reasons) {
   return words;
 }
 
+bool IsSlowedByFault(uint64_t reasons) {
+  constexpr uint64_t kFaults =
+      nvmlClocksThrottleReasonHwThermalSlowdown | nvmlClocksEventReasonSwThermalSlowdown |
+      nvmlClocksThrottleReasonHwPowerBrakeSlowdown | nvmlClocksThrottleReasonHwSlowdown;
+  return (reasons & kFaults) != 0;
+}
+
 }  // namespace lockstep

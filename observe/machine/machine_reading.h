@@ -44,9 +44,10 @@ struct GpuReading {
 struct HostReading {
   double cpu_use = 0;  // share of all its cores since the reading before
   int cores = 0;
-  int64_t memory_used = 0;     // bytes, without what the page cache can give back
-  int64_t memory_total = 0;    // bytes; of a cgroup's limit where that is less
-  int64_t process_memory = 0;  // bytes of this process that are resident
+  int64_t memory_used = 0;        // bytes, without what the page cache can give back
+  int64_t memory_total = 0;       // bytes; of a cgroup's limit where that is less
+  int64_t process_memory = 0;     // bytes of this process that are resident
+  int64_t process_anonymous = 0;  // bytes of them that belong to no file
 };
 
 struct MachineReading {
@@ -58,5 +59,9 @@ struct MachineReading {
 
 // "power limit", "heat", ...: what keeps a GPU's clocks down, of NVML's bits. An idle GPU is kept down by nothing.
 std::vector<std::string> ThrottleWords(uint64_t reasons);
+
+// Returns whether heat, the power supply or another fault of the hardware is among NVML's bits. The power limit is none:
+// a GPU that is well used works at it.
+bool IsSlowedByFault(uint64_t reasons);
 
 }  // namespace lockstep

@@ -181,14 +181,23 @@ Json LineOf(const SecondsReport& event) {
   for (const Loss loss : kLosses) {
     lost[std::string(NameOf(loss))] = Round(event.lost_s[static_cast<size_t>(loss)], 3);
   }
-  return {{"event", "seconds"},
-          {"step", event.step},
-          {"steps", event.steps},
-          {"wall_s", Round(event.wall_s, 3)},
-          {"ideal_s", Round(event.ideal_s, 3)},
-          {"lost_s", std::move(lost)},
-          {"verdict", event.verdict},
-          {"remedy", event.remedy}};
+  Json line{{"event", "seconds"},
+            {"step", event.step},
+            {"steps", event.steps},
+            {"wall_s", Round(event.wall_s, 3)},
+            {"ideal_s", Round(event.ideal_s, 3)},
+            {"lost_s", std::move(lost)}};
+  if (event.flops_share >= 0) line["flops_share"] = Round(event.flops_share, 4);
+  if (event.busy_share >= 0) line["busy_share"] = Round(event.busy_share, 4);
+  if (event.joules_per_sample >= 0) line["joules_per_sample"] = Round(event.joules_per_sample, 6);
+  line["verdict"] = event.verdict;
+  line["remedy"] = event.remedy;
+  line["findings"] = Json::array();
+  for (const Finding& finding : event.findings) {
+    line["findings"].push_back(
+        {{"rule", finding.rule}, {"words", finding.words}, {"remedy", finding.remedy}});
+  }
+  return line;
 }
 
 Json LineOf(const RunDone& event) {

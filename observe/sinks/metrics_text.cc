@@ -37,6 +37,7 @@ constexpr Family kFamilies[] = {
     {"lockstep_lost_seconds_total", "counter", "Seconds that this process lost, by cause."},
     {"lockstep_ideal_ratio", "gauge", "Time at the run's own best speed by the time it took."},
     {"lockstep_flops_ratio", "gauge", "Share of the device's peak FLOP/s in an ideal step."},
+    {"lockstep_busy_ratio", "gauge", "Share of the time in which a kernel ran on the GPUs."},
     {"lockstep_seconds_left", "gauge", "Estimated seconds to the end of the run."},
     {"lockstep_joules_per_sample", "gauge", "Energy of the GPU by sample."},
     {"lockstep_host_cpu_ratio", "gauge", "Share of the machine's cores that is in use."},
@@ -110,6 +111,7 @@ void AddStep(const StepReport& report, const std::string& labels, Series& series
   }
   series.Add("lockstep_skipped_steps", labels, report.figures[ops::kSkipped]);
   series.Add("lockstep_samples_per_second", labels, report.samples_per_s);
+  if (report.seconds_left >= 0) series.Add("lockstep_seconds_left", labels, report.seconds_left);
   series.Add("lockstep_data_wait_ratio", labels, report.data_wait);
   series.Add("lockstep_loader_threads", labels, report.loader_threads);
 }
@@ -122,7 +124,7 @@ void AddSeconds(const SecondsReport& report, const std::array<double, kLosses.si
   }
   series.Add("lockstep_ideal_ratio", labels, report.ideal_share());
   if (report.flops_share >= 0) series.Add("lockstep_flops_ratio", labels, report.flops_share);
-  if (report.seconds_left >= 0) series.Add("lockstep_seconds_left", labels, report.seconds_left);
+  if (report.busy_share >= 0) series.Add("lockstep_busy_ratio", labels, report.busy_share);
   if (report.joules_per_sample >= 0) {
     series.Add("lockstep_joules_per_sample", labels, report.joules_per_sample);
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <set>
 
 #include "base/live_line.h"
 #include "base/say.h"
@@ -124,9 +125,15 @@ class TerminalSink final : public EventSink {
   void Tell(const MachineReading& event) { machine_ = LiveText(event); }
 
   void Tell(const SecondsReport& report) {
-    if (report.verdict.empty() || std::exchange(told_, report.cause) == report.cause) return;
-    line_.Say(
-        fmt::format("step {}/{}  {}: {}", report.step, steps_, report.verdict, report.remedy));
+    if (!report.verdict.empty() && std::exchange(told_, report.cause) != report.cause) {
+      line_.Say(
+          fmt::format("step {}/{}  {}: {}", report.step, steps_, report.verdict, report.remedy));
+    }
+    for (const Finding& finding : report.findings) {
+      if (finding.remedy == report.remedy || !told_rules_.insert(finding.rule).second) continue;
+      line_.Say(
+          fmt::format("step {}/{}  {}: {}", report.step, steps_, finding.words, finding.remedy));
+    }
   }
 
   void Tell(const RunDone& event) {
@@ -136,7 +143,8 @@ class TerminalSink final : public EventSink {
 
   LiveLine line_;
   CountedWarnings warnings_;
-  std::optional<Loss> told_;  // by the last verdict
+  std::optional<Loss> told_;          // the cause of the last verdict
+  std::set<std::string> told_rules_;  // the rules whose findings were told
   int64_t epochs_ = 0;
   int64_t steps_ = 0;
   bool evaluates_ = false;  // whether there is an evaluation at the end of each epoch

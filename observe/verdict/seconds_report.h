@@ -6,23 +6,24 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
 // What a run can lose time to.
 enum class Loss {
-  kReading,        // waiting for samples: their bytes
-  kDecoding,       // ... their decoding and augmentation
-  kCopying,        // ... their copy to the device
+  kReading,        // waiting for the bytes of samples
+  kDecoding,       // waiting for the decoding and augmentation of samples
+  kCopying,        // waiting for the copy of samples to the device
   kLaunching,      // the device waits for the host to launch its work
-  kCommunication,  // exchange with other ranks that the backward pass does not hide
+  kCommunication,  // the part of the exchange with other ranks that the backward pass does not hide
   kSlowRank,       // one rank computes more slowly than the others
   kCores,          // the training thread waits for a core
   kEvaluation,
   kCheckpoints,
-  kMemory,      // steps that were tried again with less memory
+  kMemory,      // steps that were repeated with less memory
   kRestarts,    // from a failure until its step is made again
-  kThrottling,  // the GPU's clocks are lowered for power or heat
+  kThrottling,  // the GPU's clocks are lowered by heat or by its power supply
   kOther,
 };
 inline constexpr std::array kLosses{
@@ -30,25 +31,39 @@ inline constexpr std::array kLosses{
     Loss::kSlowRank, Loss::kCores,      Loss::kEvaluation, Loss::kCheckpoints, Loss::kMemory,
     Loss::kRestarts, Loss::kThrottling, Loss::kOther};
 
-// "reading", "decoding", ...: as the log, Prometheus and TensorBoard name it.
+// Returns the loss's name in the log, in Prometheus and in TensorBoard: "reading", "decoding", ...
 std::string_view NameOf(Loss loss);
 
-struct SecondsReport {
-  int64_t step = 0;    // optimizer steps done
-  int64_t steps = 0;   // of them, those that this report is about
-  double wall_s = 0;   // since the first of those began; the sum of what follows
-  double ideal_s = 0;  // they would have taken at the speed that this run can do
-  std::array<double, kLosses.size()> lost_s{};
-  int slow_rank = -1;  // for Loss::kSlowRank; -1: none
-  double flops_share =
-      -1;  // of what this device can compute at most, of an ideal step; -1: not known
-  double seconds_left =
-      -1;  // until the run's end, evaluations and checkpoints included; -1: not known yet
-  double joules_per_sample = -1;  // of this rank's GPU; -1: not known
-  std::optional<Loss> cause;      // the greatest loss that has a name, where it is worth a word
-  std::string verdict;            // in words, what is lost and to what; empty: nothing worth a word
-  std::string remedy;             // the config fields that mend it, or what else does
+// Returns the loss in words that complete "lost 9 % to ...".
+std::string_view WordsOf(Loss loss);
 
+// What a rule (observe/verdict/rules.h) says about a run.
+struct Finding {
+  std::string rule;    // the rule's name, for example "memory_grows"
+  std::string words;   // what was measured and what it means
+  std::string remedy;  // what the user can do about it
+};
+
+struct SecondsReport {
+  int64_t step = 0;   // the number of optimizer steps done
+  int64_t steps = 0;  // how many of them this report is about
+  double wall_s =
+      0;  // the seconds since the first of them began; ideal_s and all of lost_s add up to it
+  double ideal_s =
+      0;  // the seconds that these steps would take at the speed that this run can reach
+  std::array<double, kLosses.size()> lost_s{};
+  int slow_rank = -1;       // the rank for which the others wait; -1: none
+  double flops_share = -1;  // an ideal step's FLOP/s as a fraction of the GPU's peak; -1: unknown
+  double busy_share =
+      -1;  // the fraction of the time in which a kernel ran on the GPUs; -1: unknown
+  double joules_per_sample = -1;  // the energy that the machine's GPUs took per sample; -1: unknown
+  std::optional<Loss>
+      cause;            // the greatest loss that has a name, if it is great enough to be reported
+  std::string verdict;  // what is lost and to what, in words; empty: nothing great enough
+  std::string remedy;   // the config fields that mend it, or what else does
+  std::vector<Finding> findings;
+
+  double lost(Loss loss) const { return lost_s[static_cast<size_t>(loss)]; }
   double ideal_share() const { return wall_s > 0 ? ideal_s / wall_s : 1; }
 };
 

@@ -42,6 +42,18 @@ double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
   return std::max(0.0, (ComputedPerStep(own) - others) * static_cast<double>(own.steps));
 }
 
+// Returns the seconds in which the GPU had nothing to do although nothing that is known kept it waiting: the host had not
+// launched its next kernel yet.
+double NotLaunched(const SecondsReport& report, const RunFacts& facts) {
+  if (facts.gpu_use < 0) return 0;
+  double idle_s = report.wall_s * (1 - facts.gpu_use);
+  for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,
+                          Loss::kCheckpoints, Loss::kMemory, Loss::kRestarts, Loss::kCores}) {
+    idle_s -= report.lost(loss);
+  }
+  return idle_s;
+}
+
 // More threads that read at once give that many times the samples, where cores are left for them.
 std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, double lost_s,
                         int most_threads) {
@@ -76,6 +88,10 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
     case Loss::kCopying:
       return "smaller samples (uint8 pixels), or loader.slots higher";
     case Loss::kLaunching:
+      if (!facts.syncs.empty()) {
+        return fmt::format("the model waits for the GPU in {}: keep its values on the GPU",
+                           facts.syncs);
+      }
       return facts.why_no_graph.empty()
                  ? "a larger global_batch or smaller accumulation, so that a step has more to "
                    "compute"
@@ -128,38 +144,6 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
   return "";
 }
 
-std::string WordsOf(Loss loss) {
-  switch (loss) {
-    case Loss::kReading:
-      return "reading samples";
-    case Loss::kDecoding:
-      return "decoding samples";
-    case Loss::kCopying:
-      return "copying samples to the device";
-    case Loss::kLaunching:
-      return "launching the device's work";
-    case Loss::kCommunication:
-      return "communication";
-    case Loss::kSlowRank:
-      return "a slow rank";
-    case Loss::kCores:
-      return "waiting for a core";
-    case Loss::kEvaluation:
-      return "evaluation";
-    case Loss::kCheckpoints:
-      return "checkpoints";
-    case Loss::kMemory:
-      return "steps that ran out of memory";
-    case Loss::kRestarts:
-      return "restarts";
-    case Loss::kThrottling:
-      return "throttled clocks";
-    case Loss::kOther:
-      break;
-  }
-  return "";
-}
-
 }  // namespace
 
 SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts) {
@@ -189,7 +173,11 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   const double cores_s = take(Loss::kCores, own.core_wait_s);
   const double behind_s = take(Loss::kSlowRank, Behind(ranks, critical) - cores_s);
   if (behind_s > 0) report.slow_rank = static_cast<int>(critical);
-  report.ideal_s = std::min(computed_s, std::max(0.0, own.ideal_s - behind_s));
+  const double slowed_s = take(Loss::kThrottling, report.wall_s * facts.throttled_share);
+  // These seconds are lost in each step, so the best steps have their part of them.
+  const double everywhere_s =
+      behind_s + slowed_s + take(Loss::kLaunching, NotLaunched(report, facts));
+  report.ideal_s = std::min(computed_s, std::max(0.0, own.ideal_s - everywhere_s));
   lost(Loss::kOther) += computed_s - report.ideal_s;
 
   if (report.steps < kLeastSteps || report.wall_s < kLeastSeconds) return report;
@@ -198,9 +186,9 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     if (loss != Loss::kOther && (!greatest || lost(loss) > lost(*greatest))) greatest = loss;
   }
   if (!greatest || lost(*greatest) < kLeastShare * report.wall_s) return report;
-  report.verdict = fmt::format("{:.0f} % of this machine's own speed; lost {:.0f} % to {}",
-                               100 * report.ideal_share(), 100 * lost(*greatest) / report.wall_s,
-                               WordsOf(*greatest));
+  report.verdict = fmt::format("{:.0f} % of this {}'s own speed; lost {:.0f} % to {}",
+                               100 * report.ideal_share(), facts.on_gpu ? "GPU" : "machine",
+                               100 * lost(*greatest) / report.wall_s, WordsOf(*greatest));
   report.remedy = RemedyOf(*greatest, report, facts);
   report.cause = greatest;
   return report;

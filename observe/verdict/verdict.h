@@ -1,12 +1,14 @@
 // Verdict: says from the accounts of all ranks what a run loses its time to, and which config field gives it back.
 //
 // The ranks make their steps together, so they share a step's time. The rank that waits least for the others is the one
-// that the others wait for, and its account is the job's:
-//   communication  what even that rank waits for the exchange
-//   slow_rank      what its computing takes beyond the other ranks' mean
-//   cores          what its training thread was ready to run and had no core
-//   reading, decoding, copying   what it waits for samples, cut by where the samples' time went
-//   other          what its computing takes beyond the 5th percentile of its steps, without the above
+// for which the others wait, and its account is the job's:
+//   communication  the time for which even that rank waits for the exchange
+//   slow_rank      the time by which its computing exceeds the other ranks' mean
+//   cores          the time in which its training thread was ready to run and had no core
+//   reading, decoding, copying   the time for which it waits for samples, divided as the samples' time is
+//   launching      the time in which the GPU was idle and nothing else is known to have kept it waiting
+//   throttling     the part of the GPU's clock rate that heat or its power supply took away
+//   other          the time by which its computing exceeds the 5th percentile of its steps, without the above
 //
 // Invariants:
 //   1. ideal_s and all lost_s add up to wall_s.
@@ -38,6 +40,10 @@ struct RunFacts {
   bool images = false;
   bool decodes_on_gpu = false;
   std::string why_no_graph;
+  std::string syncs;    // the operations of the forward pass that waited for the GPU; empty: none
+  double gpu_use = -1;  // the fraction of the time in which a kernel ran; -1: unknown
+  double throttled_share =
+      0;  // the fraction of its speed that the GPU lost to heat or to its power supply
   int64_t accumulation = 1;
   int64_t bucket_bytes = 0;
   int64_t gradient_bytes = 0;

@@ -90,5 +90,28 @@ TEST(Verdict, AFewStepsSayNothing) {
   EXPECT_FALSE(Judge({rank}, {}).cause);
 }
 
+TEST(Verdict, AGpuThatIsIdleForNoOtherReasonWaitsForTheHost) {
+  const SecondsReport report =
+      Judge({With(Loss::kReading, 1)}, {.on_gpu = true, .why_no_graph = "dropout", .gpu_use = 0.6});
+  ExpectAddsUp(report);
+  EXPECT_EQ(report.cause, Loss::kLaunching);
+  EXPECT_NEAR(report.lost(Loss::kLaunching), 10 * 0.4 - 1, 1e-9);
+  EXPECT_EQ(report.remedy, "steps run without a CUDA graph (dropout)");
+  EXPECT_EQ(Judge({Healthy()}, {.on_gpu = true, .syncs = "aten::item", .gpu_use = 0.6}).remedy,
+            "the model waits for the GPU in aten::item: keep its values on the GPU");
+}
+
+TEST(Verdict, ABusyGpuWaitsForNothing) {
+  EXPECT_FALSE(Judge({Healthy()}, {.on_gpu = true, .gpu_use = 0.97}).cause);
+}
+
+TEST(Verdict, AGpuThatHeatSlowsDownLosesThatPartOfItsClockRate) {
+  const SecondsReport report =
+      Judge({Healthy()}, {.on_gpu = true, .gpu_use = 1, .throttled_share = 0.2});
+  ExpectAddsUp(report);
+  EXPECT_EQ(report.cause, Loss::kThrottling);
+  EXPECT_NEAR(report.lost(Loss::kThrottling), 2, 1e-9);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -51,6 +51,9 @@ class Progress {
   explicit Progress(const ProgressPlan& plan, std::function<double()> now = SecondsSinceBoot)
       : plan_(plan), now_(std::move(now)) {}
 
+  // Returns the number of samples on which the first `steps` optimizer steps train.
+  int64_t SamplesIn(int64_t steps) const;
+
   // `step`, counted from 0, is the first that this process makes. And: it was made, and seconds count from here.
   void Begin(int64_t step);
   void CountFromHere();
@@ -82,8 +85,6 @@ class Progress {
   double trained_s() const { return trained_s_; }
 
  private:
-  // Samples that the first `steps` optimizer steps train on.
-  int64_t SamplesIn(int64_t steps) const;
   double SecondsLeft(int64_t steps_done) const;
 
   ProgressPlan plan_;

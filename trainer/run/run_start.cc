@@ -13,6 +13,7 @@
 #include "ckpt/saver.h"
 #include "ckpt/weights.h"
 #include "comm/together.h"
+#include "observe/history/run_log.h"
 #include "trainer/config/config.h"
 #include "trainer/config/config_differences.h"
 
@@ -37,6 +38,21 @@ std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const 
   const int64_t newest =
       FromRankZero(own ? own->step : -1, "the checkpoint to go on from", world.host);
   return newest < 0 ? std::nullopt : std::optional(newest);
+}
+
+void FindFailure(const std::string& run_dir, int64_t restarts, const World& world,
+                 RunStart& start) {
+  constexpr double kMilliseconds = 1000;
+  int64_t failed_at_ms = 0;
+  if (world.rank() == 0 && restarts > 0) {
+    RunLog log(run_dir, RunLog::Keep::kLastStep);
+    log.Read();
+    start.failed_step = log.run().step;
+    failed_at_ms = static_cast<int64_t>(kMilliseconds * log.run().last_time.value_or(0));
+  }
+  start.failed_step = FromRankZero(start.failed_step, "the step before the failure", world.host);
+  failed_at_ms = FromRankZero(failed_at_ms, "the time of the failure", world.host);
+  start.failed_at = static_cast<double>(failed_at_ms) / kMilliseconds;
 }
 
 }  // namespace
@@ -76,8 +92,10 @@ void RequireSharedFolder(const std::string& run_dir, const std::string& job, con
 }
 
 RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
-                   const std::string& from, const std::string& job, const World& world) {
+                   const std::string& from, int64_t restarts, const std::string& job,
+                   const World& world) {
   RunStart start{.job = job};
+  FindFailure(config.run_dir(), restarts, world, start);
   while (const std::optional<int64_t> step = NewestStep(folder, world)) {
     start.checkpoint = CheckpointOf(config.run_dir(), *step);
     try {
@@ -109,6 +127,19 @@ RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& confi
   start.is_of_another_run = true;
   Together(world.host, compare);
   return start;
+}
+
+std::optional<int64_t> ResumedStep(const RunStart& start) {
+  if (!start.checkpoint || start.is_of_another_run) return std::nullopt;
+  return start.checkpoint->step;
+}
+
+RunResumed ResumedEvent(const RunStart& start) {
+  return {.step = start.checkpoint->step,
+          .checkpoint = start.checkpoint->path,
+          .ranks = start.manifest.ranks(),
+          .is_of_another_run = start.is_of_another_run,
+          .differences = start.differences};
 }
 
 std::vector<std::string> DataFacts(const Dataset& train) {

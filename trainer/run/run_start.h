@@ -17,6 +17,7 @@
 #include "base/tensor/named_tensor.h"
 #include "ckpt/checkpoint.h"
 #include "data/dataset/dataset.h"
+#include "observe/run_event.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/step/world.h"
@@ -31,6 +32,10 @@ struct RunStart {
   // The differences between its config and this run's; none if the checkpoint is the run's own.
   std::vector<std::string> differences;
   std::string job;  // the name of this job
+  // If the job was started again after a failure: the last step that the log has, and the Unix time of its last line;
+  // otherwise 0.
+  int64_t failed_step = 0;
+  double failed_at = 0;
 };
 
 // Reads this rank's part of a folder's newest checkpoint, if there is one, into the page cache. Keep the result until
@@ -45,9 +50,16 @@ std::string NameJob(const std::string& given, const World& world);
 void RequireSharedFolder(const std::string& run_dir, const std::string& job, const World& world);
 
 // Returns the run folder's newest checkpoint that is whole, or, if it has none, the checkpoint `from`. Only rank 0 has
-// a `folder`. Throws Error on every rank.
+// a `folder`. `restarts`: how often the job was started again after failures. Throws Error on every rank.
 RunStart FindStart(std::optional<RunFolder>& folder, const config::Config& config,
-                   const std::string& from, const std::string& job, const World& world);
+                   const std::string& from, int64_t restarts, const std::string& job,
+                   const World& world);
+
+// Returns the step of the run's own checkpoint from which it continues, if it does.
+std::optional<int64_t> ResumedStep(const RunStart& start);
+
+// Returns the event that says from which checkpoint the run continues. `start` must have one.
+RunResumed ResumedEvent(const RunStart& start);
 
 // Returns lines about the data. They must be the same as those of the data with which the run began.
 std::vector<std::string> DataFacts(const Dataset& train);

@@ -1,6 +1,8 @@
 #include "trainer/run/time_account.h"
 
+#include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/empty.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 #include <type_traits>
@@ -8,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/cores.h"
+#include "observe/flops.h"
+#include "observe/hidden_syncs.h"
 
 namespace lockstep {
 namespace {
@@ -29,24 +33,86 @@ RunFacts FactsOf(const config::Config& config, const World& world, const Dataset
           .validation_fraction = config.data().validation_fraction()};
 }
 
+Arithmetic ArithmeticOf(config::Precision precision) {
+  switch (precision) {
+    case config::BF16:
+      return Arithmetic::kBf16;
+    case config::FP16:
+      return Arithmetic::kFp16;
+    default:
+      return Arithmetic::kFp32;
+  }
+}
+
+class Readings final : public EventSink {
+ public:
+  explicit Readings(std::function<void(const MachineReading&)> take) : take_(std::move(take)) {}
+
+  void On(const RunEvent& event) override {
+    if (const auto* reading = std::get_if<MachineReading>(&event)) take_(*reading);
+  }
+
+ private:
+  std::function<void(const MachineReading&)> take_;
+};
+
 }  // namespace
 
-TimeAccount::TimeAccount(const config::Config& config, const World& world, const Dataset& train,
-                         DataWait& data_wait)
-    : world_(world), data_wait_(data_wait), facts_(FactsOf(config, world, train)) {}
+TimeAccount::TimeAccount(const config::Config& config, config::Precision precision,
+                         const World& world, const Dataset& train, DataWait& data_wait)
+    : world_(world), data_wait_(data_wait), facts_(FactsOf(config, world, train)) {
+  if (!world.device.is_cuda()) return;
+  const cudaDeviceProp& gpu = *at::cuda::getDeviceProperties(world.device.index());
+  gpu_ = gpu.name;
+  arithmetic_ = ArithmeticOf(precision);
+  constexpr int kTensorCores = 7;
+  constexpr int kTensorCoresOfBf16 = 8;
+  if (gpu.major >= kTensorCores)
+    faster_precision_ = gpu.major >= kTensorCoresOfBf16 ? "BF16" : "FP16";
+}
+
+bool TimeAccount::WatchFirstStep(const std::function<bool()>& act) {
+  bool done = false;
+  if (!world_.device.is_cuda()) return act();
+  // A backward pass computes twice as much as its forward pass, and on other threads.
+  constexpr int64_t kForwards = 3;
+  syncs_ = HiddenSyncs([&] { step_flops_ = kForwards * CountFlops([&] { done = act(); }); });
+  facts_.syncs = fmt::format("{}", fmt::join(syncs_, ", "));
+  return done;
+}
 
 void TimeAccount::CountFromHere(Input& input) {
   data_wait_.CountFromHere(input);
   core_wait_before_s_ = core_wait_.Seconds();
   reported_at_s_ = SecondsSinceBoot();
+  counting_since_ = UnixSeconds();
 }
 
-void TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
+void TimeAccount::ContinueAfter(int64_t step, double time) {
+  repeats_until_ = step;
+  failed_at_ = time;
+}
+
+std::unique_ptr<EventSink> TimeAccount::ReadingsSink() {
+  return std::make_unique<Readings>(
+      [this](const MachineReading& reading) { TakeReading(reading); });
+}
+
+void TimeAccount::TakeReading(const MachineReading& reading) {
+  // The driver's use of the GPU is that of the last second.
+  if (!counts_ || reading.time < counting_since_ + 1) return;
+  const double here = static_cast<double>(world_.local_ranks) / world_.size();
+  machine_.Add(reading, step_seen_, here * static_cast<double>(samples_seen_));
+}
+
+double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   const double begin_s = SecondsSinceBoot();
   const double waited_s = world_.host.waited_s();
   act();
   exchange_elsewhere_s_ += world_.host.waited_s() - waited_s;
-  ledger_.Spend(loss, SecondsSinceBoot() - begin_s);
+  const double seconds = SecondsSinceBoot() - begin_s;
+  ledger_.Spend(loss, seconds);
+  return seconds;
 }
 
 void TimeAccount::OnQueued(Input& input, double preprocessing_s, StepReport& report) {
@@ -57,6 +123,9 @@ void TimeAccount::OnQueued(Input& input, double preprocessing_s, StepReport& rep
                               .spent_s = ledger_.spent_s(),
                               .preprocessing_s = preprocessing_s});
   report.batches_queued = input.feed.queued();
+  if (failed_at_ > 0 && report.step >= repeats_until_) {
+    restart_s_ = std::max(0.0, UnixSeconds() - std::exchange(failed_at_, 0));
+  }
   // The end of the first step is where the next one's time begins.
   if (!std::exchange(counts_, true)) return;
   report.time.between = queued_.spent_s - before.spent_s;
@@ -75,7 +144,10 @@ void TimeAccount::OnSeen(Input& input, const StepReport& report) {
     const double exchange_s = report.figures[ops::kWaitedS];
     time.exchange = exchange_s - std::exchange(seen_exchange_s_, exchange_s);
   }
-  if (time.total > 0) ledger_.Add(time);
+  step_seen_ = report.step;
+  if (time.total <= 0 || report.step <= repeats_until_) return;
+  samples_seen_ += time.shape;
+  ledger_.Add(time);
 }
 
 RankSeconds TimeAccount::Own(Input& input) const {
@@ -84,6 +156,8 @@ RankSeconds TimeAccount::Own(Input& input) const {
   own.reading_share = shares.reading;
   own.copying_share = shares.copying;
   own.core_wait_s = core_wait_.Seconds() - core_wait_before_s_;
+  own.lost(Loss::kRestarts) += restart_s_;
+  own.wall_s += restart_s_;
   return own;
 }
 
@@ -125,8 +199,28 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
   facts_.accumulation = now.accumulation;
   facts_.gradient_bytes = static_cast<int64_t>(sizeof(float)) * now.parameters;
   facts_.why_no_graph = now.why_no_graph;
+  facts_.gpu_use = machine_.gpu_use();
+  facts_.throttled_share = machine_.throttled_share();
   SecondsReport report = Judge(ranks, facts_);
   report.step = now.step;
+  report.busy_share = machine_.gpu_use();
+  report.joules_per_sample = machine_.joules_per_sample();
+  const double ideal_flops =
+      report.ideal_s > 0 ? static_cast<double>(step_flops_ * report.steps) / report.ideal_s : 0;
+  const double peak = PeakFlops(gpu_, arithmetic_);
+  if (peak > 0 && ideal_flops > 0) report.flops_share = ideal_flops / peak;
+  const bool has_fp32 = report.flops_share >= 0 && arithmetic_ == Arithmetic::kFp32;
+  report.findings = FindingsOf({.seconds = report,
+                                .gpu_use = machine_.gpu_use(),
+                                .gpu_memory_share = machine_.gpu_memory_share(),
+                                .gpu_memory_use = machine_.gpu_memory_use(),
+                                .cpu_use = machine_.cpu_use(),
+                                .memory_growth = machine_.memory_growth(),
+                                .memory_left = machine_.memory_left(),
+                                .product_share = has_fp32 ? report.flops_share : -1,
+                                .faster_precision = faster_precision_,
+                                .syncs = syncs_,
+                                .accumulation = now.accumulation});
   return report;
 }
 

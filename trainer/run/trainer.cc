@@ -142,7 +142,7 @@ class Trainer {
 
     const at::Tensor figures = step_->figures().cpu();
     measured.loss = figures[ops::kLoss].item<double>();
-    measured.parameters = ParameterCount();
+    measured.parameters = step_->ParameterCount();
     measured.precision = precision_;
     measured.accumulation = accumulation_;
     measured.forward_flops = accumulation_ * ForwardFlops(pinned_batch_);
@@ -173,6 +173,8 @@ class Trainer {
     manifest.set_config(PrintConfig(config_));
     for (const std::string& line : DataFacts(*data_.train)) manifest.add_data(line);
     AddSinks(config_, options.gpu_users, folder_, options.live, world_.rank(), events_);
+    events_.Add(time_.ReadingsSink());
+    if (start.failed_at > 0) time_.ContinueAfter(start.failed_step, start.failed_at);
     TellStart(options, start);
     checkpointing_.emplace(config_, world_, folder_, events_, start.job, manifest,
                            ResumedStep(start), [this] { return State(); });
@@ -212,12 +214,6 @@ class Trainer {
     return StopRequest::kNone;
   }
 
-  // The step of the run's own checkpoint that it goes on from.
-  static std::optional<int64_t> ResumedStep(const RunStart& start) {
-    if (!start.checkpoint || start.is_of_another_run) return std::nullopt;
-    return start.checkpoint->step;
-  }
-
   void Begin(const RunStart& start) {
     const std::optional<Checkpoint>& checkpoint = start.checkpoint;
     std::vector<int64_t> bucket_order;
@@ -246,7 +242,7 @@ class Trainer {
 
   Stopping::Options StoppingFor(const TrainOptions& options) const {
     return {.end_by_s = options.end_by_s,
-            .state_bytes = kStateBytesPerParameter * ParameterCount(),
+            .state_bytes = kStateBytesPerParameter * step_->ParameterCount(),
             .global_batch = config_.global_batch(),
             .validation_samples = data_.validation ? data_.validation->size() : 0,
             .user_stops = [this] { return folder_->WhyUserStops(); }};
@@ -315,7 +311,8 @@ class Trainer {
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
     metrics_.BeginStep();
-    while (!step_->Run(LearningRateOf(step), batches_)) {
+    const auto run = [&] { return step_->Run(LearningRateOf(step), batches_); };
+    while (!(step == first_step_ ? time_.WatchFirstStep(run) : run())) {
       time_.Spend(Loss::kMemory, [&] { MakeRoom(step); });
     }
   }
@@ -384,13 +381,6 @@ class Trainer {
     return flops;
   }
 
-  // Numbers that are trained.
-  int64_t ParameterCount() const {
-    int64_t count = 0;
-    for (const NamedTensor& parameter : step_->parameters()) count += parameter.tensor.numel();
-    return count;
-  }
-
   double LearningRateOf(int64_t step) const {
     return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
@@ -427,7 +417,7 @@ class Trainer {
       report.data_wait = data_wait_.TakeShare(*input_, line.seconds);
       report.loader_threads = input_->loader.threads();
     }
-    report.time.shape = SamplesIn(steps_done) - SamplesIn(steps_done - 1);
+    report.time.shape = progress_->SamplesIn(steps_done) - progress_->SamplesIn(steps_done - 1);
     time_.OnQueued(*input_, step_->preprocessing_s(), report);
     metrics_.Push(report, step_->figures());
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);
@@ -473,7 +463,7 @@ class Trainer {
     return {.step = step,
             .accumulation = accumulation_,
             .preprocessing_s = step_->preprocessing_s(),
-            .parameters = ParameterCount(),
+            .parameters = step_->ParameterCount(),
             .why_no_graph = step_->why_no_graph()};
   }
 
@@ -497,14 +487,12 @@ class Trainer {
     const bool averages = config_.optimizer().ema_decay() > 0 && data_.validation;
     if (averages) step_->SwapAverages();
     if (data_.validation) {
-      const double begin_s = SecondsSinceBoot();
-      time_.Spend(Loss::kEvaluation, [&] {
+      const double evaluation_s = time_.Spend(Loss::kEvaluation, [&] {
         evaluation_ =
             Evaluate(*model_, preprocessing_, *data_.validation,
                      EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
       });
       evaluated_step_ = steps_done;
-      const double evaluation_s = SecondsSinceBoot() - begin_s;
       if (stopping_) stopping_->OnEvaluation(evaluation_s);
       progress_->OnEvaluation(evaluation_s);
       TellSkipped(*data_.validation);
@@ -534,7 +522,7 @@ class Trainer {
                      .epochs = config_.epochs(),
                      .steps = total_steps_,
                      .global_batch = config_.global_batch(),
-                     .parameters = ParameterCount(),
+                     .parameters = step_->ParameterCount(),
                      .loader_threads = loader_options_.threads};
     if (config_.data().format() == config::Data::IMAGES) {
       event.decodes_on_gpu = data_.train->samples_at_once() > 1;
@@ -545,20 +533,17 @@ class Trainer {
     if (folder_ != nullptr) {
       for (const std::string& warning : folder_->warnings()) events_.Emit(RunWarning{warning});
     }
-    if (!start.checkpoint) return;
-    events_.Emit(RunResumed{.step = start.checkpoint->step,
-                            .checkpoint = start.checkpoint->path,
-                            .ranks = start.manifest.ranks(),
-                            .is_of_another_run = start.is_of_another_run,
-                            .differences = start.differences});
+    if (start.checkpoint) events_.Emit(ResumedEvent(start));
   }
 
   // The state is committed, from which the run goes on another time.
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
+    const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(steps_done));
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
     if (folder_ != nullptr) {
       folder_->AnswerStop();
+      events_.Emit(seconds);
       const std::string why = stopping_->why().empty() ? "a signal" : stopping_->why();
       events_.Emit(RunStopped{
           .step = steps_done, .steps = total_steps_, .epoch = EpochOf(steps_done), .why = why});
@@ -626,7 +611,7 @@ class Trainer {
   LoaderOptions loader_options_;
   std::optional<Input> input_;
   DataWait data_wait_{*data_.train};
-  TimeAccount time_{config_, world_, *data_.train, data_wait_};
+  TimeAccount time_{config_, precision_, world_, *data_.train, data_wait_};
   MicroBatches batches_;      // the feed's
   DeviceBatch pinned_batch_;  // what steps are measured with
   double peak_lr_;
@@ -697,7 +682,7 @@ StopRequest Train(config::Config config, const Extensions& extensions, const Wor
     if (world.rank() == 0) folder.emplace(config, job, options.fresh);
   });
   RequireSharedFolder(config.run_dir(), job, world);
-  const RunStart start = FindStart(folder, config, options.from, job, world);
+  const RunStart start = FindStart(folder, config, options.from, options.restarts, job, world);
   if (world.flight != nullptr) {
     Together(world.host, [&] {
       std::filesystem::create_directories(config.run_dir() + "/flight");

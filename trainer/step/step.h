@@ -105,6 +105,9 @@ class Step {
 
   // The parameters that are trained, each once, and the buffers.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
+
+  // Returns how many numbers are trained.
+  int64_t ParameterCount() const;
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
 
   // Waits until this rank has all parameters whole. (The ranks exchange sharded updates while the next step begins.)

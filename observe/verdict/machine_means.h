@@ -1,0 +1,66 @@
+// MachineMeans: what the readings of a run's machine (observe/machine/machine_reading.h) say on average.
+//
+// Invariant: a value that the driver never told is negative.
+#pragma once
+
+#include <cstdint>
+
+#include "observe/machine/machine_reading.h"
+#include "observe/verdict/memory_trend.h"
+
+namespace lockstep {
+
+class MachineMeans {
+ public:
+  // Adds a reading that came when `step` steps were done, on which this machine's ranks had trained `samples` samples
+  // since counting began.
+  void Add(const MachineReading& reading, int64_t step, double samples);
+
+  // The fraction of the time in which a kernel ran, the mean of all GPUs and readings. Negative before kLeastReadings.
+  double gpu_use() const { return readings_ < kLeastReadings ? -1 : gpu_use_.value(); }
+  // The fraction of the time in which a GPU's memory was read or written.
+  double gpu_memory_use() const { return gpu_memory_use_.value(); }
+  // The used fraction of the fullest GPU's memory, as of the last reading.
+  double gpu_memory_share() const { return gpu_memory_share_; }
+  // The used fraction of the time of all cores.
+  double cpu_use() const { return readings_ < kLeastReadings ? -1 : cpu_use_.value(); }
+  // The fraction of its clock rate that the slowest GPU lost to heat or to its power supply; 0 if none did.
+  double throttled_share() const { return throttled_.value() > 0 ? throttled_.value() : 0; }
+  // The energy that all GPUs took per sample of this machine's ranks, in joules.
+  double joules_per_sample() const;
+  // The bytes by which this process's memory grows per step; 0 if it does not grow.
+  double memory_growth() const { return memory_.BytesPerStep(); }
+  // The bytes of the host's memory that nobody uses, as of the last reading.
+  double memory_left() const { return memory_left_; }
+
+ private:
+  static constexpr int64_t kLeastReadings = 3;
+
+  class Mean {
+   public:
+    void Add(double value) {
+      sum_ += value;
+      ++count_;
+    }
+    double value() const { return count_ > 0 ? sum_ / static_cast<double>(count_) : -1; }
+
+   private:
+    double sum_ = 0;
+    int64_t count_ = 0;
+  };
+
+  int64_t readings_ = 0;
+  Mean gpu_use_;
+  Mean gpu_memory_use_;
+  Mean cpu_use_;
+  Mean throttled_;
+  double gpu_memory_share_ = -1;
+  double memory_left_ = -1;
+  double first_joules_ = -1;
+  double first_samples_ = 0;
+  double joules_ = -1;
+  double samples_ = 0;
+  MemoryTrend memory_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// MemoryTrend: finds out whether a process's memory grows without an end.
+//
+// Promise: memory that grows at the beginning and then stays, as allocators' and caches' does, is no trend. A trend is
+// growth that goes on at about the same rate in each quarter of the later half of the run.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+class MemoryTrend {
+ public:
+  // The process held `bytes` when `step` steps were done.
+  void Add(int64_t step, int64_t bytes);
+
+  // Returns the bytes by which memory grows per step; 0 if there is no trend.
+  double BytesPerStep() const;
+
+ private:
+  struct Point {
+    int64_t step = 0;
+    int64_t bytes = 0;
+  };
+
+  std::vector<Point> points_;
+  int64_t spacing_ = 1;  // every so many calls of Add() give a point
+  int64_t calls_ = 0;
+};
+
+}  // namespace lockstep

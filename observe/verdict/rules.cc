@@ -1,0 +1,160 @@
+#include "observe/verdict/rules.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+
+#include "observe/verdict/verdict.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kMebibyte = 1 << 20;
+
+struct Advice {
+  std::string words;
+  std::string remedy;
+};
+
+bool HasLoss(const Signs& signs) { return signs.seconds.cause.has_value(); }
+
+double ShareOf(const Signs& signs, Loss loss) {
+  return signs.seconds.wall_s > 0 ? signs.seconds.lost(loss) / signs.seconds.wall_s : 0;
+}
+
+Advice LowUseAdvice(const Signs& signs) {
+  return {fmt::format("a kernel ran on the GPU in {:.0f} % of the time; {:.0f} % is lost to {}",
+                      100 * signs.gpu_use, 100 * ShareOf(signs, *signs.seconds.cause),
+                      WordsOf(*signs.seconds.cause)),
+          signs.seconds.remedy};
+}
+
+constexpr double kLowUse = 0.5;
+constexpr double kGoodUse = 0.8;
+
+std::optional<Advice> LowUse(const Signs& signs) {
+  if (signs.gpu_use < 0 || signs.gpu_use >= kLowUse || !HasLoss(signs)) return std::nullopt;
+  return LowUseAdvice(signs);
+}
+
+std::optional<Advice> MiddlingUse(const Signs& signs) {
+  if (signs.gpu_use < kLowUse || signs.gpu_use >= kGoodUse || !HasLoss(signs)) return std::nullopt;
+  return LowUseAdvice(signs);
+}
+
+std::optional<Advice> BothLow(const Signs& signs) {
+  const bool are_low = signs.gpu_use >= 0 && signs.gpu_use < kLowUse && signs.cpu_use >= 0 &&
+                       signs.cpu_use < kLowUse;
+  if (!are_low || !HasLoss(signs)) return std::nullopt;
+  return Advice{
+      fmt::format("GPU and cores are both idle (used {:.0f} % and {:.0f} %): they wait, "
+                  "mostly for {}",
+                  100 * signs.gpu_use, 100 * signs.cpu_use, WordsOf(*signs.seconds.cause)),
+      signs.seconds.remedy};
+}
+
+std::optional<Advice> CoresIdle(const Signs& signs) {
+  const double late = ShareOf(signs, Loss::kReading) + ShareOf(signs, Loss::kDecoding);
+  if (signs.cpu_use < 0 || signs.cpu_use >= kLowUse || late < kLeastShare || !HasLoss(signs)) {
+    return std::nullopt;
+  }
+  return Advice{fmt::format("samples are late in {:.0f} % of the time while {:.0f} % of the cores "
+                            "are idle",
+                            100 * late, 100 * (1 - signs.cpu_use)),
+                signs.seconds.remedy};
+}
+
+std::optional<Advice> Transfers(const Signs& signs) {
+  constexpr double kMuch = 0.1;
+  const double share = ShareOf(signs, Loss::kCopying);
+  if (share < kMuch) return std::nullopt;
+  return Advice{fmt::format("copies to the GPU take {:.0f} % of the time", 100 * share),
+                "smaller samples (uint8 pixels), or loader.slots higher"};
+}
+
+std::optional<Advice> GpuMemoryFull(const Signs& signs) {
+  constexpr double kFull = 0.9;
+  if (signs.gpu_memory_share <= kFull) return std::nullopt;
+  return Advice{fmt::format("{:.0f} % of the GPU's memory is used: longer samples or another "
+                            "process may not fit",
+                            100 * signs.gpu_memory_share),
+                fmt::format("accumulation: {} -> {}", signs.accumulation, 2 * signs.accumulation)};
+}
+
+std::optional<Advice> GpuMemoryIdle(const Signs& signs) {
+  constexpr double kBusy = 0.9;
+  constexpr double kIdle = 0.3;
+  constexpr double kFarBelowPeak = 0.2;
+  if (signs.gpu_use < kBusy || signs.gpu_memory_share < 0 || signs.gpu_memory_share >= kIdle ||
+      signs.seconds.flops_share < 0 || signs.seconds.flops_share >= kFarBelowPeak ||
+      signs.product_share >= 0) {
+    return std::nullopt;
+  }
+  return Advice{fmt::format("the GPU is busy but computes at {:.0f} % of its peak, and {:.0f} % of "
+                            "its memory is free: the batch is small for it",
+                            100 * signs.seconds.flops_share, 100 * (1 - signs.gpu_memory_share)),
+                signs.accumulation > 1 ? fmt::format("accumulation: {} -> 1", signs.accumulation)
+                                       : "global_batch higher, where the learning rate allows it"};
+}
+
+std::optional<Advice> MemoryGrows(const Signs& signs) {
+  if (signs.memory_growth <= 0) return std::nullopt;
+  std::string words = fmt::format("the process's memory grows by {:.3g} MiB a step",
+                                  signs.memory_growth / kMebibyte);
+  if (signs.memory_left >= 0) {
+    words += fmt::format(", and is full after {:.0f} more steps",
+                         signs.memory_left / signs.memory_growth);
+  }
+  return Advice{std::move(words),
+                "the model or the data set keeps what it no longer needs: free it in each step"};
+}
+
+std::optional<Advice> Synchronizations(const Signs& signs) {
+  if (signs.syncs.empty()) return std::nullopt;
+  return Advice{
+      fmt::format("the model's forward pass waits for the GPU in {}", fmt::join(signs.syncs, ", ")),
+      "keep values on the GPU (torch.where instead of if, no item()), so that steps can run "
+      "as a CUDA graph"};
+}
+
+std::optional<Advice> Fp32(const Signs& signs) {
+  constexpr double kMuch = 0.3;
+  if (signs.product_share < kMuch || signs.faster_precision.empty()) return std::nullopt;
+  return Advice{
+      fmt::format("matrix products in FP32 take at least {:.0f} % of a step and do not use "
+                  "the GPU's tensor cores",
+                  100 * signs.product_share),
+      "precision: " + signs.faster_precision};
+}
+
+struct Rule {
+  const char* name;
+  std::optional<Advice> (*apply)(const Signs& signs);
+};
+constexpr Rule kRules[] = {
+    {"low_use", LowUse},
+    {"middling_use", MiddlingUse},
+    {"both_low", BothLow},
+    {"cores_idle", CoresIdle},
+    {"transfers", Transfers},
+    {"gpu_memory_full", GpuMemoryFull},
+    {"gpu_memory_idle", GpuMemoryIdle},
+    {"memory_grows", MemoryGrows},
+    {"synchronizations", Synchronizations},
+    {"fp32", Fp32},
+};
+
+}  // namespace
+
+std::vector<Finding> FindingsOf(const Signs& signs) {
+  std::vector<Finding> findings;
+  for (const Rule& rule : kRules) {
+    std::optional<Advice> advice = rule.apply(signs);
+    if (!advice) continue;
+    findings.push_back({rule.name, std::move(advice->words), std::move(advice->remedy)});
+  }
+  return findings;
+}
+
+}  // namespace lockstep
