@@ -72,6 +72,9 @@ class Progress {
   // `step`, from 1, had this loss, the mean over its samples.
   void OnLoss(int64_t step, double loss);
 
+  // Returns the number of samples, of all ranks, that step `step` (counted from 1) trains on.
+  int64_t SamplesOf(int64_t step) const { return SamplesIn(step) - SamplesIn(step - 1); }
+
   // The step that is under way or was made last, from 1; 0: none.
   int64_t step() const { return step_; }
 
