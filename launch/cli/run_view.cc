@@ -115,8 +115,8 @@ class View {
     Add("state", state);
     if (log_.start.is_object()) {
       const auto ranks = static_cast<int64_t>(NumberIn(log_.start, "world_size", 1));
-      Add("on", fmt::format("{} rank{} ({}), version {}", ranks, ranks == 1 ? "" : "s",
-                            TextIn(log_.start, "device"), TextIn(log_.start, "version")));
+      Add("ranks", fmt::format("{} on {}, version {}", ranks, TextIn(log_.start, "device"),
+                               TextIn(log_.start, "version")));
     }
     if (!run_.why_no_log().empty()) {
       Add("log", "cannot be read: " + run_.why_no_log());
@@ -200,8 +200,8 @@ class View {
     }
     std::ranges::stable_sort(losses,
                              [](const auto& a, const auto& b) { return a.first > b.first; });
-    AddSecondsOf("seconds", "steps at their usual speed", NumberIn(log_.seconds, "ideal_s", 0),
-                 wall_s);
+    AddSecondsOf("seconds", "the steps at this run's best speed",
+                 NumberIn(log_.seconds, "ideal_s", 0), wall_s);
     for (const auto& [seconds, name] : losses) {
       constexpr double kLeastShare = 0.005;  // it would be 0 %
       if (seconds >= kLeastShare * wall_s) AddSecondsOf("", "lost to " + name, seconds, wall_s);
