@@ -3,16 +3,11 @@
 The driver's library is a stand-in (tests/faults/nvml.c), whose GPUs have figures that are known.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import termios
 
@@ -20,7 +15,6 @@ import pytest
 
 from harness import (
     DONE,
-    INTERRUPTED,
     LOCKSTEP,
     LONG_S,
     STOPPED,
@@ -35,6 +29,7 @@ from harness import (
     wait_until,
     write_config,
 )
+from terminal import Terminal
 
 BESIDE_GPUS = os.path.abspath(os.environ["BESIDE_GPUS"])
 DRIVER, OLD_DRIVER = (pathlib.Path(os.environ[name]).absolute().parent for name in ("DRIVER_SO", "OLD_DRIVER_SO"))
@@ -165,7 +160,10 @@ def test_an_old_driver(tmp_path):
     [
         ("nvmlDeviceGetTemperature", {"temperature_c"}),
         ("nvmlDeviceGetMemoryInfo_v2,nvmlDeviceGetMemoryInfo", {"memory_used_bytes", "memory_total_bytes"}),
-        ("nvmlEventSetCreate,nvmlDeviceGetPcieThroughput", {"xid_error", "pcie_sent_bytes_per_s", "pcie_received_bytes_per_s"}),
+        (
+            "nvmlEventSetCreate,nvmlDeviceGetPcieThroughput",
+            {"xid_error", "pcie_sent_bytes_per_s", "pcie_received_bytes_per_s"},
+        ),
         ("all", set(figures(1)) - {"index", "name"}),
     ],
 )
@@ -200,57 +198,11 @@ def test_a_slow_driver(tmp_path):
     quiet = [line["event"] for line in events(tmp_path / "other")]
     assert "machine" not in quiet
     # They end differently: one is stopped.
-    common = [kind for kind in quiet if kind in ("start", "step", "epoch")]
-    assert [line["event"] for line in slow if line["event"] in ("start", "step", "epoch")][: len(steps)] == common[: len(steps)]
-
-
-class Terminal:
-    """A command on a terminal of its own."""
-
-    def __init__(self, words, env, rows=50, columns=200):
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.slave = slave
-        self.before = termios.tcgetattr(slave)
-        self.process = subprocess.Popen(
-            [str(word) for word in words], env=os.environ | env, stdin=slave, stdout=slave, stderr=slave,
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        self.text = ""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
-    def read(self):
-        if select.select([self.master], [], [], 0)[0]:
-            self.text += os.read(self.master, 65536).decode()
-
-    def wait_for(self, pattern):
-        def holds():
-            self.read()
-            return re.search(pattern, self.text)
-
-        wait_until(holds)
-
-    def type(self, keys):
-        os.write(self.master, keys)
-
-    def end(self):
-        def ended():
-            self.read()
-            return self.process.poll() is not None
-
-        wait_until(ended)
-        while select.select([self.master], [], [], 0)[0]:
-            self.read()
-        return self.process.returncode
+    common, slow_common = (
+        [kind for kind in kinds if kind in ("start", "step", "epoch")][: len(steps)]
+        for kinds in (quiet, [line["event"] for line in slow])
+    )
+    assert slow_common == common
 
 
 def test_the_live_line(tmp_path):
@@ -282,7 +234,7 @@ def test_watch_once():
     ):
         assert part in gpu, out
     # Its processes are this test's and that command, which has ended.
-    assert re.search(rf"  pid {os.getpid()}   root   \S.*pytest|  pid {os.getpid()}   \S+   \S", gpu), out
+    assert re.search(rf"  pid {os.getpid()}   \S+   \S", gpu), out
     assert re.search(r"  pid \d+   \S+   61.0 GiB   \S*lockstep watch --once\n", gpu), out
 
 
@@ -345,7 +297,8 @@ def test_doctor_names_gpus_of_other_makers(tmp_path):
     script = "mount -t tmpfs tmpfs /sys/bus/pci/devices\n"
     for slot, vendor in (("0000:03:00.0", "0x1002"), ("0000:00:02.0", "0x8086"), ("0000:09:00.0", "0x1a03")):
         folder = f"/sys/bus/pci/devices/{slot}"
-        script += f"mkdir {folder}; echo 0x030000 > {folder}/class; echo {vendor} > {folder}/vendor; echo 0x1 > {folder}/device\n"
+        files = (("class", "0x030000"), ("vendor", vendor), ("device", "0x1"))
+        script += f"mkdir {folder}\n" + "".join(f"echo {text} > {folder}/{name}\n" for name, text in files)
     launcher = in_mount_namespace(tmp_path, script)
     run = Run(["doctor", "--device", "cpu", "--folder", tmp_path], launcher=launcher)
     lines = [line for line in run.out.splitlines() if " other gpu " in line]

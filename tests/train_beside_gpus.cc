@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/say.h"
+#include "comm/together.h"
 #include "launch/job/job.h"
 #include "trainer/config/config.h"
 #include "trainer/models/built_in/built_in.h"

@@ -1,16 +1,12 @@
 // lockstep compare: what runs differ in, and how they did, side by side.
-#include <algorithm>
+#include <array>
 #include <cmath>
-#include <filesystem>
 #include <list>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/live_line.h"
 #include "base/say.h"
-#include "ckpt/weights.h"
 #include "launch/cli/commands.h"
-#include "launch/cli/rank_command.h"
 #include "launch/cli/table.h"
 #include "observe/history/run_comparison.h"
 
@@ -22,7 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMostSteps = 5;
 constexpr size_t kMostCharacters = 40;
 
-// Of the data and the machine, in a start line.
+// Fields of the log's start line that say what was trained, and on what.
 constexpr std::array kFacts{"version", "world_size",        "device", "precision", "parameters",
                             "samples", "validation_samples"};
 
@@ -136,10 +132,7 @@ class CompareCommand final : public LocalCommand {
  public:
   explicit CompareCommand(CLI::App& app)
       : LocalCommand(app, "compare", "what runs differ in, and how they did, side by side") {
-    options()
-        .Add("RUN", names_, "two run folders or more; RUN@STEP for a run until that step")
-        .Required()
-        .Take(2, 100);
+    options().Add("RUN", folders_, "two run folders or more").Required().Take(2, 100);
     options().Add("--json", json_, "print one line of JSON");
   }
 
@@ -147,17 +140,15 @@ class CompareCommand final : public LocalCommand {
   ExitStatus RunHere(const Invocation&) override {
     std::list<RunHistory> histories;
     Runs runs;
-    for (const std::string& name : names_) {
-      const RunPoint point = ParseRunPoint(name);
-      if (!IsRunFolder(point.run_dir)) throw UsageError("{}: is no run folder", point.run_dir);
-      RunHistory& run = histories.emplace_back(point.run_dir);
-      if (point.step) run.KeepUntil(*point.step);
+    for (const std::string& folder : folders_) {
+      RequireRunFolder(folder);
+      const RunHistory& run = histories.emplace_back(folder);
       if (run.state() == RunState::kNoLog) {
-        Warn(fmt::format("{}/log.jsonl: {}", point.run_dir,
+        Warn(fmt::format("{}/log.jsonl: {}", folder,
                          run.why_no_log().empty() ? "tells of no run" : run.why_no_log()));
       }
       if (!run.config()) {
-        Warn(fmt::format("{}/config.pbtxt: {}: configs are not compared", point.run_dir,
+        Warn(fmt::format("{}/config.pbtxt: {}: configs are not compared", folder,
                          run.why_no_config()));
       }
       runs.push_back(&run);
@@ -170,7 +161,7 @@ class CompareCommand final : public LocalCommand {
     return ExitStatus::kDone;
   }
 
-  std::vector<std::string> names_;
+  std::vector<std::string> folders_;
   bool json_ = false;
 };
 

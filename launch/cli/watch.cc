@@ -1,16 +1,21 @@
-// lockstep watch: what this machine's GPUs, cores and memory are doing, as it changes.
+// lockstep watch: shows what this machine's GPUs, cores and memory are doing, or how a run stands.
 //
 // Protocol on a terminal:
-//   1. signals that end a process are held back, and are read from a descriptor like keys
-//   2. the terminal's second screen shows the newest reading (observe/machine/machine_monitor.h) once a second; the
-//      first screen stays as it is
-//   3. at `q`, Ctrl-C or one of those signals the first screen and the terminal's settings come back
-// With --once, and where standard output is no terminal, one reading is printed.
+//   1. Signals that end a process are held back, and are read from a descriptor like keys.
+//   2. The terminal's second screen shows once a second the newest reading (observe/machine/machine_monitor.h), or the
+//      run (launch/cli/run_view.h); the first screen stays as it is.
+//   3. At `q`, Ctrl-C or one of those signals, or if the run is no longer training, the first screen and the terminal's
+//      settings come back. How the run stands is then printed there.
+// With --once, and if standard output is no terminal, the reading or the run is printed once.
 //
-// what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
-//   there is no driver, or it does not answer -> a line that says so, and the host -> test_watch_without_a_driver,
-//     test_watch_with_a_broken_driver
-//   the driver is slow -> keys are answered meanwhile; the table follows -> test_watch_on_a_terminal
+// what can fail -> what the caller sees -> the test that shows it
+//   there is no driver, or it does not answer -> a line that says so, and the host -> tests/machine_test.py,
+//     test_watch_without_a_driver, test_watch_with_a_broken_driver
+//   the driver is slow -> keys are answered meanwhile; the table follows -> tests/machine_test.py,
+//     test_watch_on_a_terminal
+//   RUN is no run folder -> Error (kUsage) -> tests/history_test.py, test_what_is_no_run
+//   the log's last line is not whole, or the log is an older version's -> the view has the figures that there are
+//     -> tests/history_test.py, test_a_log_that_is_cut_off, test_a_run_of_an_older_version
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -20,15 +25,19 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/files/file_descriptor.h"
 #include "base/host_name.h"
 #include "base/say.h"
 #include "launch/cli/commands.h"
+#include "launch/cli/run_view.h"
+#include "observe/history/run_history.h"
 #include "observe/machine/gpu_reader.h"
 #include "observe/machine/host_reader.h"
 #include "observe/machine/machine_monitor.h"
@@ -53,8 +62,8 @@ std::string TextOf(const MachineReading& reading) {
          MachineTable(reading, [](int pid) { return NameProcess(pid, "/proc"); });
 }
 
-// What rates and the cores' use are counted over is a period.
-void PrintOnce() {
+// Prints one reading. It takes a period, over which the rates and the cores' use are counted.
+void PrintMachine() {
   HostReader host;
   GpuReader gpus(std::nullopt);
   gpus.Read({});
@@ -63,6 +72,8 @@ void PrintOnce() {
       .host = HostName(), .host_reading = host.Read(), .gpus = gpus.Read({})};
   Print("{}", TextOf(reading));
 }
+
+void PrintRun(const RunHistory& run) { Print("{}", RunView(run, UnixSeconds())); }
 
 // The terminal of standard input and output, on which keys come one by one and a second screen is shown.
 class Screen {
@@ -123,42 +134,79 @@ class HeldSignals {
   std::optional<FileDescriptor> descriptor_;
 };
 
-void Watch() {
-  const HeldSignals signals;  // before the monitor's thread, which must not take them
-  MachineMonitor monitor(std::nullopt, kPeriod);
+// Shows what `next` returns, until a key or signal ends it or `is_over` is true.
+void Show(const std::string& first, const std::function<std::optional<std::string>()>& next,
+          const std::function<bool()>& is_over, const HeldSignals& signals) {
   const Screen screen;
-  Screen::Show("reading; q ends");
-  while (OutputError() == 0) {
+  Screen::Show(first);
+  while (OutputError() == 0 && !is_over()) {
     std::array<pollfd, 2> awaited{
         pollfd{.fd = signals.descriptor(), .events = POLLIN},
         pollfd{.fd = screen.has_keys() ? STDIN_FILENO : -1, .events = POLLIN}};
-    constexpr int kLookMs = 100;  // between two looks for a reading
+    constexpr int kLookMs = 100;  // between two looks for something new
     if (poll(awaited.data(), awaited.size(), kLookMs) < 0) continue;
     if (awaited[0].revents != 0) return;
     char key = 0;
     if (awaited[1].revents != 0 && (read(STDIN_FILENO, &key, 1) <= 0 || key == 'q')) return;
-    const std::unique_ptr<MachineReading> reading = monitor.Take();
-    if (reading != nullptr) Screen::Show(TextOf(*reading));
+    if (const std::optional<std::string> text = next()) Screen::Show(*text);
   }
+}
+
+void WatchMachine() {
+  const HeldSignals signals;  // before the monitor's thread, which must not take them
+  MachineMonitor monitor(std::nullopt, kPeriod);
+  const auto next = [&]() -> std::optional<std::string> {
+    const std::unique_ptr<MachineReading> reading = monitor.Take();
+    if (reading == nullptr) return std::nullopt;
+    return TextOf(*reading);
+  };
+  Show("reading; q ends", next, [] { return false; }, signals);
+}
+
+// Shows a run that trains, until it has ended, and prints how it stands.
+void WatchRun(RunHistory& run) {
+  const HeldSignals signals;
+  double shown_at = SecondsSinceBoot();
+  const auto next = [&]() -> std::optional<std::string> {
+    if (SecondsSinceBoot() - shown_at < kPeriod) return std::nullopt;
+    shown_at = SecondsSinceBoot();
+    run.Refresh();
+    return RunView(run, UnixSeconds());
+  };
+  Show(
+      RunView(run, UnixSeconds()), next, [&] { return run.state() != RunState::kTraining; },
+      signals);
+  PrintRun(run);
 }
 
 class WatchCommand final : public LocalCommand {
  public:
   explicit WatchCommand(CLI::App& app)
-      : LocalCommand(app, "watch", "what this machine's GPUs, cores and memory are doing") {
-    options().Add("--once", once_, "print it once, as where standard output is no terminal");
+      : LocalCommand(app, "watch", "what a run, or this machine's GPUs and cores, are doing") {
+    options().Add("RUN", run_dir_, "run folder; without it the machine is shown");
+    options().Add("--once", once_, "print it once, as if standard output is no terminal");
   }
 
  private:
   ExitStatus RunHere(const Invocation&) override {
-    if (once_ || isatty(STDOUT_FILENO) == 0) {
-      PrintOnce();
+    const bool once = once_ || isatty(STDOUT_FILENO) == 0;
+    if (!run_dir_.empty()) {
+      RequireRunFolder(run_dir_);
+      RunHistory run(run_dir_);
+      if (once) {
+        PrintRun(run);
+      } else {
+        WatchRun(run);
+      }
+    } else if (once) {
+      PrintMachine();
     } else {
-      Watch();
+      WatchMachine();
     }
     return ExitStatus::kDone;
   }
 
+  std::string run_dir_;
   bool once_ = false;
 };
 

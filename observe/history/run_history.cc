@@ -136,6 +136,13 @@ bool IsRunFolder(const std::string& path) {
   return false;
 }
 
+void RequireRunFolder(const std::string& path) {
+  if (IsRunFolder(path)) return;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw UsageError("{}: there is no such folder", path);
+  throw UsageError("{}: it is no run folder: it has no config.pbtxt, log.jsonl or lock", path);
+}
+
 std::vector<std::string> RunFoldersIn(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;

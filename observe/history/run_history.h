@@ -76,7 +76,11 @@ class RunHistory {
   RunState state_ = RunState::kNoLog;
 };
 
+// Returns whether `path` is a folder with a config, a log or a lock of a run.
 bool IsRunFolder(const std::string& path);
+
+// Throws Error (kUsage) if `path` is not a run folder.
+void RequireRunFolder(const std::string& path);
 
 // The run folders right below `folder`, in no order. Throws Error (kUsage) where it is no folder that can be read.
 std::vector<std::string> RunFoldersIn(const std::string& folder);

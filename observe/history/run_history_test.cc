@@ -150,9 +150,14 @@ TEST(RunHistory, FindsRuns) {
   EXPECT_THAT(RunFoldersIn(folder),
               UnorderedElementsAre(folder + "/a", folder + "/b", folder + "/link"));
   EXPECT_THAT(RunFoldersIn(NewFolder()), testing::IsEmpty());
-  EXPECT_THAT(MessageOf([&] { RunFoldersIn(folder + "/nothing"); }),
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunFoldersIn(folder + "/nothing"); }),
               HasSubstr("nothing: cannot be read: No such file"));
-  EXPECT_THAT(MessageOf([&] { RunFoldersIn(folder + "/file"); }), HasSubstr("Not a directory"));
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunFoldersIn(folder + "/file"); }),
+              HasSubstr("Not a directory"));
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RequireRunFolder(folder + "/nothing"); }),
+              HasSubstr("there is no such folder"));
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RequireRunFolder(folder + "/file"); }),
+              HasSubstr("it is no run folder"));
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ void Progress::OnEvaluation(double seconds) {
 
 void Progress::OnLoss(int64_t step, double loss) {
   if (!std::isfinite(loss)) return;
-  const int64_t samples = SamplesIn(step) - SamplesIn(step - 1);
+  const int64_t samples = SamplesOf(step);
   loss_sum_ += loss * static_cast<double>(samples);
   loss_samples_ += samples;
 }

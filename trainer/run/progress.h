@@ -51,9 +51,6 @@ class Progress {
   explicit Progress(const ProgressPlan& plan, std::function<double()> now = SecondsSinceBoot)
       : plan_(plan), now_(std::move(now)) {}
 
-  // Returns the number of samples on which the first `steps` optimizer steps train.
-  int64_t SamplesIn(int64_t steps) const;
-
   // `step`, counted from 0, is the first that this process makes. And: it was made, and seconds count from here.
   void Begin(int64_t step);
   void CountFromHere();
@@ -75,6 +72,9 @@ class Progress {
   // `step`, from 1, had this loss, the mean over its samples.
   void OnLoss(int64_t step, double loss);
 
+  // Returns the number of samples, of all ranks, that step `step` (counted from 1) trains on.
+  int64_t SamplesOf(int64_t step) const { return SamplesIn(step) - SamplesIn(step - 1); }
+
   // The step that is under way or was made last, from 1; 0: none.
   int64_t step() const { return step_; }
 
@@ -85,6 +85,8 @@ class Progress {
   double trained_s() const { return trained_s_; }
 
  private:
+  // Returns the number of samples on which the first `steps` optimizer steps train.
+  int64_t SamplesIn(int64_t steps) const;
   double SecondsLeft(int64_t steps_done) const;
 
   ProgressPlan plan_;

@@ -417,7 +417,7 @@ class Trainer {
       report.data_wait = data_wait_.TakeShare(*input_, line.seconds);
       report.loader_threads = input_->loader.threads();
     }
-    report.time.shape = progress_->SamplesIn(steps_done) - progress_->SamplesIn(steps_done - 1);
+    report.time.shape = progress_->SamplesOf(steps_done);
     time_.OnQueued(*input_, step_->preprocessing_s(), report);
     metrics_.Push(report, step_->figures());
     while (const std::optional<StepReport> report = metrics_.Pop(steps_done)) EmitStep(*report);

@@ -377,6 +377,12 @@ void Step::Update() {
   Mark(Phase::kRest);
 }
 
+int64_t Step::ParameterCount() const {
+  int64_t count = 0;
+  for (const NamedTensor& parameter : parameters_) count += parameter.tensor.numel();
+  return count;
+}
+
 void Step::SetShare(int64_t global_count) {
   if (std::exchange(share_of_, global_count) == global_count) return;
   share_.fill_(1.0 / static_cast<double>(global_count * spec_.targets()));

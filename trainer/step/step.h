@@ -105,7 +105,6 @@ class Step {
 
   // The parameters that are trained, each once, and the buffers.
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
-
   // Returns how many numbers are trained.
   int64_t ParameterCount() const;
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
