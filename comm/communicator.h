@@ -88,8 +88,8 @@ class Communicator {
   // same collectives on every rank.
   virtual void Replay(const std::function<void()>& launch, Label /*label*/) { launch(); }
 
-  // Returns the seconds for which the host has waited in Wait() and Barrier() so far. An NCCL operation makes the
-  // device wait instead, and that does not count here.
+  // Returns the seconds that the host has spent so far on handing operations over and on waiting for them. An NCCL
+  // operation makes the device wait instead, and that does not count here.
   virtual double waited_s() const { return 0; }
 
   // Marks the operations that are done in the flight record, and throws Error (kPeer) if the communicator has failed.

@@ -265,6 +265,13 @@ Work MpiCommunicator::Enqueue(Op op, size_t bytes, Label label, std::function<vo
 }
 
 Work MpiCommunicator::OnThread(std::function<void()> act) {
+  using Clock = std::chrono::steady_clock;
+  // Only the thread that trains calls this function and waits.
+  const auto count_since = [this](Clock::time_point begin) {
+    const std::chrono::duration<double> seconds = Clock::now() - begin;
+    waited_s_.store(waited_s_ + seconds.count(), std::memory_order_relaxed);
+  };
+  const auto begin = Clock::now();
   std::packaged_task<void()> task(std::move(act));
   // A shared_ptr because std::function wants to be copied, which a future cannot.
   auto done = std::make_shared<std::future<void>>(task.get_future());
@@ -273,12 +280,11 @@ Work MpiCommunicator::OnThread(std::function<void()> act) {
     queue_.push_back(std::move(task));
   }
   queued_.notify_one();
-  return Work([this, done] {
-    const auto begin = std::chrono::steady_clock::now();
+  count_since(begin);
+  return Work([count_since, done] {
+    const auto begin = Clock::now();
     done->get();
-    // The thread that trains is the only one that waits.
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-    waited_s_.store(waited_s_ + waited.count(), std::memory_order_relaxed);
+    count_since(begin);
   });
 }
 

@@ -10,8 +10,8 @@
 //   7      it never comes back
 //   8      memory runs out in every forward from then on of more than `fits` samples
 //   9      likewise, in the backward
-// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`; with `leak_kb` each keeps so
-// many KiB for ever. Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core.
+// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on every rank;
+// with `leak_kb` each keeps so many KiB for ever. Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core.
 // `dropout`: per cent of the outputs that are dropped. `record`: a file to which each training forward adds
 // the first number of each of its samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
 // `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
@@ -61,7 +61,9 @@ int OwnRank() {
   return rank == nullptr ? 0 : std::atoi(rank);
 }
 
-void Sleep(int64_t us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); }
+void Sleep(int64_t us) {
+  if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+}
 
 bool IsMeant(int64_t rank) { return rank == -1 || rank == OwnRank(); }
 
@@ -77,8 +79,9 @@ class FaultyModel : public lockstep::Model {
         waits_(spec.options.Integer("waits", 0) != 0),
         record_(spec.options.Text("record", "")),
         sleep_us_(spec.options.Integer("sleep_us", 0)),
+        base_us_(spec.options.Integer("base_us", 0)),
         leak_kb_(spec.options.Integer("leak_kb", 0)),
-        linear_(torch::nn::Linear(spec.input_shape[0], spec.classes)) {
+        linear_(torch::nn::Linear(c10::multiply_integers(spec.input_shape), spec.classes)) {
     const bool by_rank = spec.options.Integer("name_by_rank", 0) != 0;
     register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
     if (spec.options.Integer("twice", 0) != 0) register_module("again", linear_);
@@ -93,7 +96,7 @@ class FaultyModel : public lockstep::Model {
     const bool too_many =
         is_training() && forwards_ >= at_ && IsMeant(rank_) && input.size(0) > fits_;
     if (is_training()) ++forwards_;
-    if (is_training() && sleep_us_ > 0 && IsMeant(rank_)) Sleep(sleep_us_);
+    if (is_training()) Sleep(base_us_ + (IsMeant(rank_) ? sleep_us_ : 0));
     if (is_training() && leak_kb_ > 0)
       leaked_.emplace_back(static_cast<size_t>(leak_kb_) << 10, 'x');
     if (is_training() && !record_.empty()) Record(input.select(1, 0).cpu());
@@ -106,7 +109,7 @@ class FaultyModel : public lockstep::Model {
     const bool without_bias =
         fault_ == kUnusedBias && forwards_ > at_ && forwards_ <= until_ && IsMeant(rank_);
     at::Tensor output =
-        at::linear(input, linear_->weight, without_bias ? at::Tensor() : linear_->bias);
+        at::linear(input.flatten(1), linear_->weight, without_bias ? at::Tensor() : linear_->bias);
     if (dropout_ > 0) output = at::dropout(output, dropout_, is_training());
     if (too_many && fault_ == kNoMemoryInBackward) {
       output.register_hook([](const at::Tensor&) -> at::Tensor { RunOutOfMemory(); });
@@ -136,6 +139,7 @@ class FaultyModel : public lockstep::Model {
   bool waits_;
   std::string record_;
   int64_t sleep_us_;
+  int64_t base_us_;
   int64_t leak_kb_;
   std::vector<std::vector<char>> leaked_;
   int64_t forwards_ = 0;
@@ -162,7 +166,7 @@ class FaultyDataset : public lockstep::Dataset {
     if (reads_++ == at_ && IsMeant(rank_)) {
       throw lockstep::DataError("picture-{}.jpg: the file is cut short", index);
     }
-    if (sleep_us_ > 0) Sleep(sleep_us_);
+    Sleep(sleep_us_);
     const double begin = lockstep::ThreadCpuSeconds();
     while (1e6 * (lockstep::ThreadCpuSeconds() - begin) < static_cast<double>(busy_us_)) {
     }

@@ -130,7 +130,10 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
         return fmt::format("checkpoint.every_epochs: {} -> {}", facts.checkpoint_every_epochs,
                            facts.checkpoint_every_epochs * times);
       }
-      return "checkpoint.every_minutes higher, or a faster disk";
+      return facts.keeps_best
+                 ? "checkpoint.keep_best saves after each evaluation: larger epochs, or a "
+                   "faster disk"
+                 : "checkpoint.every_minutes higher, or a faster disk";
     }
     case Loss::kMemory:
       return fmt::format("accumulation: {}", facts.accumulation);
@@ -152,6 +155,17 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
   const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
 
+  // Without loader threads the thread that trains reads the samples, and waits for a core there, too.
+  double core_wait_s = own.core_wait_s;
+  if (facts.loader_threads == 0) {
+    const double own_s = lost(Loss::kReading) + lost(Loss::kDecoding) + own.computed_s;
+    const double share = own_s > 0 ? std::min(1.0, own.core_wait_s / own_s) : 0;
+    for (const Loss loss : {Loss::kReading, Loss::kDecoding}) {
+      lost(Loss::kCores) += share * lost(loss);
+      lost(loss) *= 1 - share;
+    }
+    core_wait_s = share * own.computed_s;
+  }
   const double samples_s = lost(Loss::kReading);
   lost(Loss::kReading) = samples_s * own.reading_share;
   lost(Loss::kDecoding) += samples_s * (1 - own.reading_share - own.copying_share);
@@ -170,7 +184,7 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     computed_s -= taken;
     return taken;
   };
-  const double cores_s = take(Loss::kCores, own.core_wait_s);
+  const double cores_s = take(Loss::kCores, core_wait_s);
   const double behind_s = take(Loss::kSlowRank, Behind(ranks, critical) - cores_s);
   if (behind_s > 0) report.slow_rank = static_cast<int>(critical);
   const double slowed_s = take(Loss::kThrottling, report.wall_s * facts.throttled_share);

@@ -50,6 +50,8 @@ struct RunFacts {
   bool reduces_fp32 = true;
   int64_t checkpoint_every_steps = 0;
   int64_t checkpoint_every_epochs = 0;
+  bool keeps_best =
+      false;  // whether each evaluation may be followed by a checkpoint that must be whole before the next
   double validation_fraction = 0;
 };
 

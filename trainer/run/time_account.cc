@@ -30,6 +30,7 @@ RunFacts FactsOf(const config::Config& config, const World& world, const Dataset
           .reduces_fp32 = config.ddp().reduce_dtype() == config::Ddp::FP32,
           .checkpoint_every_steps = config.checkpoint().every_steps(),
           .checkpoint_every_epochs = config.checkpoint().every_epochs(),
+          .keeps_best = !config.checkpoint().keep_best().empty(),
           .validation_fraction = config.data().validation_fraction()};
 }
 
