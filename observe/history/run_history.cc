@@ -126,7 +126,7 @@ double RunHistory::last_time() const {
 }
 
 bool IsRunFolder(const std::string& path) {
-  constexpr std::array kFiles{"config.pbtxt", "log.jsonl", "lock"};
+  constexpr std::array kFiles{"log.jsonl", "lock"};
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return false;
   for (const char* file : kFiles) {
@@ -140,7 +140,7 @@ void RequireRunFolder(const std::string& path) {
   if (IsRunFolder(path)) return;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw UsageError("{}: there is no such folder", path);
-  throw UsageError("{}: it is no run folder: it has no config.pbtxt, log.jsonl or lock", path);
+  throw UsageError("{}: it is no run folder: it has neither a log.jsonl nor a lock", path);
 }
 
 std::vector<std::string> RunFoldersIn(const std::string& folder) {

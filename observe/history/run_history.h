@@ -4,7 +4,7 @@
 // pipe, a link or a folder where a file is expected, leaves out what it would say, and nothing else.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_history_test.cc)
-//   the folder has neither config, log nor lock -> IsRunFolder() is false -> RunHistory.FindsRuns
+//   the folder has neither log nor lock -> IsRunFolder() is false -> RunHistory.FindsRuns
 //   there is no log, or it cannot be read -> RunState::kNoLog, unless a job trains -> RunHistory.HasNoLog
 //   the job was killed, also with kill -9 -> RunState::kKilled -> RunHistory.TellsHowARunEnded
 //   the config cannot be read, or is a newer version's -> no config(), and why_no_config()
@@ -76,7 +76,8 @@ class RunHistory {
   RunState state_ = RunState::kNoLog;
 };
 
-// Returns whether `path` is a folder with a config, a log or a lock of a run.
+// Returns whether `path` is a folder with a run's log or lock. A config alone makes no run folder: users keep theirs
+// beside their runs.
 bool IsRunFolder(const std::string& path);
 
 // Throws Error (kUsage) if `path` is not a run folder.
