@@ -53,13 +53,18 @@ def runs_in(folder):
     return {pathlib.Path(line["run"]).name: line for line in lines}
 
 
-def view_of(run_dir):
-    """The rows of `lockstep watch RUN --once`, by their first words."""
+def rows_of(view):
+    """By their first words."""
     rows = {}
-    for line in told("watch", run_dir, "--once").splitlines():
+    for line in view.splitlines():
         name, text = re.fullmatch(r"(\S*) +(\S.*)", line).groups()
         rows[name] = f"{rows[name]}; {text}" if name in rows else text
     return rows
+
+
+def view_of(run_dir):
+    """The rows of `lockstep watch RUN --once`."""
+    return rows_of(told("watch", run_dir, "--once"))
 
 
 @pytest.fixture(scope="module")
@@ -301,16 +306,24 @@ def test_watch_on_a_terminal(folder, tmp_path):
                 return any(int(step) > shown for step in re.findall(r"step +(\d+) of", terminal.text))
 
             terminal.wait_until(later)
-            # A second watcher goes at a key, and the run stays.
-            with Terminal([LOCKSTEP, "watch", tmp_path / "run"], {}) as other:
-                other.wait_for(r"state +training")
-                other.type(b"q")
-                assert other.end() == DONE
             job.stop()
             assert terminal.end() == DONE
     screen, end = terminal.text.rsplit("\033[?7h\033[?25h\033[?1049l", 1)
     assert screen.startswith("\033[?1049h") and "stopped" in end
     assert end.replace("\r\n", "\n").startswith(f"run         {tmp_path / 'run'}\nstate       stopped: ")
+
+
+@pytest.mark.all_tier
+def test_watch_ends_at_a_key(folder, tmp_path):
+    """The run stays."""
+    with Started(folder / "config.pbtxt", tmp_path / "run", words=sets("epochs=100000")) as job:
+        job.wait_for("eval")
+        with Terminal([LOCKSTEP, "watch", tmp_path / "run"], {}) as terminal:
+            terminal.wait_for(r"state +training")
+            terminal.type(b"q")
+            assert terminal.end() == DONE
+        assert re.search(r"state +training", terminal.text.rsplit("\033[?1049l", 1)[1])
+        assert job.stop()[0] == STOPPED
 
 
 @pytest.mark.parametrize("way", ["done", "SIGKILL"])
@@ -329,6 +342,23 @@ def test_watch_ends_with_the_run(way, folder, tmp_path):
     assert re.search(r"state +" + ("killed" if way == "SIGKILL" else "done"), terminal.text.rsplit("\033[?1049l", 1)[1])
 
 
+@pytest.mark.all_tier
+def test_watch_sees_a_restart(folder, tmp_path):
+    """A run that --restarts starts again is one run."""
+    words = ["--restarts", 2, *sets("epochs=100000")]
+    with Started(folder / "config.pbtxt", tmp_path / "run", ranks=2, words=words) as job:
+        job.wait_for("eval")
+        with Terminal([LOCKSTEP, "watch", tmp_path / "run"], {}) as terminal:
+            terminal.wait_for(r"state +training")
+            os.kill(job.rank(1), signal.SIGKILL)
+            job.wait_for("start", 2)
+            began = len(terminal.text)
+            terminal.wait_until(lambda: re.search(r"state +training", terminal.text[began:]))
+            assert job.stop()[0] == STOPPED
+            assert terminal.end() == DONE
+    assert re.search(r"state +stopped", terminal.text.rsplit("\033[?1049l", 1)[1])
+
+
 def test_the_verdict_is_shown(folder, tmp_path):
     """With what mends it, and with where the seconds went; and what the machine does."""
     run_dir = tmp_path / "run"
@@ -345,12 +375,12 @@ def test_the_verdict_is_shown(folder, tmp_path):
     with open(run_dir / "log.jsonl", "a") as file:
         file.writelines(json.dumps(line) + "\n" for line in more)
     assert runs_in(run_dir)["run"]["verdict"] == "70 % of its speed"
-    view = view_of(run_dir)
+    out = told("watch", run_dir, "--once")
+    view = rows_of(out)
     assert (view["verdict"], view["remedy"]) == ("70 % of its speed", "loader.threads: 1 -> 2")
     assert view["seconds"] == "7.00 s   70 %  the steps at this run's best speed"
     assert view[""] == "2.50 s   25 %  lost to decoding; 0.50 s    5 %  lost to cores"
     assert view["machine"] == "node7  GPU 97 %  71 of 80 GiB  684 W  64 C"
-    out = told("watch", run_dir, "--once")
     assert "\nGPU 3       clocks kept down by: heat\nGPU 3       XID error 48\n" in out
 
 
@@ -365,7 +395,7 @@ def test_the_verdict_is_shown(folder, tmp_path):
         (["runs", "file"], ["file: cannot be read: Not a directory"]),
     ],
 )
-@pytest.mark.all_tier(unless=lambda words: words[0] != "watch" or len(words) > 2)
+@pytest.mark.all_tier(unless=lambda words: "nothing" in words or words[0] == "compare")
 def test_what_is_no_run(words, parts, folder):
     (folder / "empty").mkdir(exist_ok=True)
     (folder / "file").touch()
