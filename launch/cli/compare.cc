@@ -1,4 +1,8 @@
-// lockstep compare: what runs differ in, and how they did, side by side.
+// lockstep compare: shows side by side the config fields in which runs differ, their speed, and their metrics by step.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/history_test.py)
+//   one of the folders is no run folder -> Error (kUsage) -> test_what_is_no_run
+//   a log or a config cannot be read -> a warning, and the comparison of the rest -> test_files_that_are_none
 #include <array>
 #include <cmath>
 #include <list>

@@ -4,8 +4,8 @@
 //   1. Signals that end a process are held back, and are read from a descriptor like keys.
 //   2. The terminal's second screen shows once a second the newest reading (observe/machine/machine_monitor.h), or the
 //      run (launch/cli/run_view.h); the first screen stays as it is.
-//   3. At `q`, Ctrl-C or one of those signals, or if the run has ended, the first screen and the terminal's settings come
-//      back. How the run stands is then printed there.
+//   3. At `q`, Ctrl-C or one of those signals, or if the run has ended, the first screen and the terminal's settings
+//      come back. How the run stands is then printed there.
 // With --once, if standard output is no terminal, and for a run that has ended, it is printed once.
 //
 // what can fail -> what the caller sees -> the test that shows it
@@ -163,8 +163,8 @@ void WatchMachine() {
   Show("reading; q ends", next, [] { return false; }, signals);
 }
 
-// Shows a run that trains, until it has ended, and prints how it stands. A run that has failed or was killed is shown for
-// some time more, in which --restarts may start it again.
+// Shows a run that trains, until it has ended, and prints how it stands. A run that has failed or was killed is shown
+// for some time more, in which --restarts may start it again.
 void WatchRun(RunHistory& run) {
   constexpr double kRestartPeriod = 20;  // seconds
   const HeldSignals signals;

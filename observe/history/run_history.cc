@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostConfigBytes = size_t{64} << 20;  // it may hold the categories of a table
+constexpr size_t kMostConfigBytes = size_t{64}
+                                    << 20;  // a config may hold the categories of a table
 
 double ChangeTimeOf(const std::string& path) {
   struct stat status {};
@@ -33,7 +34,7 @@ std::string TextIn(const nlohmann::ordered_json& line, const char* name) {
 
 RunState StateOf(const std::string& run_dir, const RunLog& log) {
   const LoggedEnd end = log.run().end;
-  // Its job writes the last files, or has only just ended.
+  // The job may still hold the lock while it writes its last files.
   if (end == LoggedEnd::kDone) return RunState::kDone;
   if (RunLock::IsHeld(run_dir)) return RunState::kTraining;
   if (end == LoggedEnd::kStopped) return RunState::kStopped;
@@ -67,7 +68,8 @@ RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
 }
 
 void RunHistory::Refresh() {
-  // In this order: a run that ends meanwhile is not taken for one that was killed.
+  // The lock is looked at before the log is read, so that a run that ends in between does not look like one that was
+  // killed.
   const bool trains = RunLock::IsHeld(run_dir_);
   const bool is_new = log_.Read();
   state_ = trains && log().end != LoggedEnd::kDone ? RunState::kTraining : StateOf(run_dir_, log_);
