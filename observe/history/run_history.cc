@@ -112,7 +112,8 @@ std::optional<BestValue> RunHistory::best() const {
 
 double RunHistory::samples_per_s() const {
   const auto found = log().done.find("samples_per_s");
-  if (found != log().done.end() && found->is_number()) return found->get<double>();
+  // A run that was done already, and was started again, has made no steps.
+  if (found != log().done.end() && found->is_number() && *found > 0) return found->get<double>();
   return log().last_step && !std::isnan(log().last_step->samples_per_s)
              ? log().last_step->samples_per_s
              : -1;
