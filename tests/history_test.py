@@ -233,7 +233,17 @@ def before_its_end(text):
     return len(text) - 1
 
 
-@pytest.mark.parametrize("where", [in_a_step, in_an_evaluation, before_its_end, lambda text: 20, lambda text: 0])
+def in_its_first_line(text):
+    return 20
+
+
+def before_anything(text):
+    return 0
+
+
+@pytest.mark.parametrize(
+    "where", [in_a_step, in_an_evaluation, before_its_end, in_its_first_line, before_anything]
+)
 @pytest.mark.all_tier(unless=lambda where: where is in_a_step)
 def test_a_log_that_is_cut_off(where, folder, tmp_path):
     """All lines that are whole count."""
