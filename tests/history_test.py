@@ -179,6 +179,13 @@ def test_compare(folder):
     }
     result = json.loads(told("compare", folder / "done", folder / "other", "--json"))
     frames = [frame_of(folder / name) for name in ("done", "other")]
+    losses = result["metrics"].pop("loss")
+    ends = [0, *losses["steps"]]
+    assert ends == [0, 13, 27, 41, 55, 69]
+    steps = [frame[frame.event == "step"].set_index("step").loss for frame in frames]
+    for before, last, means in zip(ends, ends[1:], losses["at_step"]):
+        assert means == [pytest.approx(one.loc[before + 1 : last].mean(), rel=1e-12) for one in steps]
+    assert losses["last_step"] == [92, 69]
     assert [*result["metrics"]] == ["train_loss", "val_loss", "val_accuracy", "val_top5", "val_f1"]
     for metric, told_of in result["metrics"].items():
         series = [frame.set_index("step")[metric].dropna() for frame in frames]
@@ -217,8 +224,8 @@ def test_a_run_that_goes_on(name, folder, tmp_path):
     evaluations = made_last(frame[(frame.event == "eval") & (frame.step <= begun + 50)])
     assert line["best"] == pytest.approx(evaluations.val_loss.min(), rel=1e-12)
     compared = json.loads(told("compare", run_dir, run_dir, "--json"))["metrics"]["val_loss"]
-    assert compared["steps"] == [*evaluations.step.astype(int)][-5:]
-    assert compared["at_step"] == [[pytest.approx(value, rel=1e-12)] * 2 for value in evaluations.val_loss][-5:]
+    assert compared["steps"] == [*evaluations.step.astype(int)]
+    assert compared["at_step"] == [[pytest.approx(value, rel=1e-12)] * 2 for value in evaluations.val_loss]
 
 
 def in_a_step(text):

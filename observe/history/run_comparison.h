@@ -29,6 +29,11 @@ struct MetricComparison {
 // were computed from the training data. Returns nothing if the config of any run could not be read.
 std::vector<FieldDifference> ConfigDifferences(const std::vector<const RunHistory*>& runs);
 
+// Compares the losses in the step lines, of runs that were read with RunLog::Keep::kAllSteps. The steps that all runs
+// have made are cut into `windows` parts of equal length. MetricComparison::steps has the last step of each part, and
+// at_step the mean of the part's losses. There is no best value. Returns no steps if a run has no step lines.
+MetricComparison CompareLosses(const std::vector<const RunHistory*>& runs, int64_t windows);
+
 // Compares each metric that at least one of the runs has, at no more than `most_steps` steps.
 std::vector<MetricComparison> CompareMetrics(const std::vector<const RunHistory*>& runs,
                                              size_t most_steps);

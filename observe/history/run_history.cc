@@ -153,7 +153,9 @@ std::vector<std::string> RunFoldersIn(const std::string& folder) {
        entry.increment(error)) {
     if (IsRunFolder(entry->path())) found.push_back(entry->path());
   }
-  if (error) throw UsageError("{}: cannot be read: {}", folder, error.message());
+  if (error)
+    throw UsageError("{}: cannot be read: {}: name the folder in which the run folders lie", folder,
+                     error.message());
   return found;
 }
 
