@@ -40,12 +40,18 @@ class Terminal:
         if select.select([self.master], [], [], 0)[0]:
             self.text += os.read(self.master, 65536).decode()
 
-    def wait_for(self, pattern):
+    def wait_until(self, condition):
+        """Until it holds of what has been shown."""
+
         def holds():
             self.read()
-            return re.search(pattern, self.text)
+            return condition()
 
         wait_until(holds)
+
+    def wait_for(self, pattern):
+        """Until it is shown."""
+        self.wait_until(lambda: re.search(pattern, self.text))
 
     def type(self, keys):
         os.write(self.master, keys)

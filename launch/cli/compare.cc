@@ -1,6 +1,11 @@
-// lockstep compare: what runs differ in, and how they did, side by side.
+// lockstep compare: shows side by side the config fields in which runs differ, their speed, and their metrics by step.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/history_test.py)
+//   one of the folders is no run folder -> Error (kUsage) -> test_what_is_no_run
+//   a log or a config cannot be read -> a warning, and the comparison of the rest -> test_files_that_are_none
 #include <array>
 #include <cmath>
+#include <limits>
 #include <list>
 #include <nlohmann/json.hpp>
 
@@ -15,8 +20,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostSteps = 5;
-constexpr size_t kMostCharacters = 40;
+constexpr size_t kMostSteps = 5;  // in the table
+constexpr int64_t kWindows = 5;   // of the steps, whose losses are averaged
+constexpr size_t kMostCharacters = 60;
 
 // Fields of the log's start line that say what was trained, and on what.
 constexpr std::array kFacts{"version", "world_size",        "device", "precision", "parameters",
@@ -51,15 +57,18 @@ void AddMetric(const MetricComparison& metric, std::vector<TableRow>& rows) {
   }
   TableRow last{"  last"};
   TableRow best{"  best"};
+  bool has_best = false;
   for (size_t i = 0; i < metric.last.size(); ++i) {
     const bool has_any = !std::isnan(metric.last[i]);
     last.push_back(
         has_any ? fmt::format("{} at {}", FigureText(metric.last[i]), metric.last_step[i]) : "-");
-    best.push_back(
-        has_any ? fmt::format("{} at {}", FigureText(metric.best[i]), metric.best_step[i]) : "-");
+    has_best |= !std::isnan(metric.best[i]);
+    best.push_back(!std::isnan(metric.best[i])
+                       ? fmt::format("{} at {}", FigureText(metric.best[i]), metric.best_step[i])
+                       : "-");
   }
   rows.push_back(std::move(last));
-  rows.push_back(std::move(best));
+  if (has_best) rows.push_back(std::move(best));
 }
 
 void PrintTable(const Runs& runs) {
@@ -102,6 +111,7 @@ void PrintTable(const Runs& runs) {
     }
     rows.push_back(std::move(row));
   }
+  AddMetric(CompareLosses(runs, kWindows), rows);
   for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) AddMetric(metric, rows);
   Print("{}", TableText(rows));
 }
@@ -120,7 +130,9 @@ void PrintJson(const Runs& runs) {
   for (const FieldDifference& difference : ConfigDifferences(runs)) {
     result["config"][difference.field] = difference.values;
   }
-  for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) {
+  std::vector<MetricComparison> metrics = CompareMetrics(runs, std::numeric_limits<size_t>::max());
+  metrics.insert(metrics.begin(), CompareLosses(runs, kWindows));
+  for (const MetricComparison& metric : metrics) {
     result["metrics"][metric.name] = {{"steps", metric.steps}, {"at_step", metric.at_step},
                                       {"last", metric.last},   {"last_step", metric.last_step},
                                       {"best", metric.best},   {"best_step", metric.best_step}};
@@ -142,7 +154,7 @@ class CompareCommand final : public LocalCommand {
     Runs runs;
     for (const std::string& folder : folders_) {
       RequireRunFolder(folder);
-      const RunHistory& run = histories.emplace_back(folder);
+      const RunHistory& run = histories.emplace_back(folder, RunLog::Keep::kAllSteps);
       if (run.state() == RunState::kNoLog) {
         Warn(fmt::format("{}/log.jsonl: {}", folder,
                          run.why_no_log().empty() ? "tells of no run" : run.why_no_log()));

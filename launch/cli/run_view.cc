@@ -191,6 +191,11 @@ class View {
       Add("verdict", run_.verdict());
       Add("remedy", run_.remedy());
     }
+    for (const Json& finding : ObjectsIn(log_.seconds, "findings")) {
+      Add("finding", TextIn(finding, "words"));
+      Add("remedy", TextIn(finding, "remedy"));
+    }
+    AddShares();
     const double wall_s = NumberIn(log_.seconds, "wall_s", 0);
     const auto lost = log_.seconds.find("lost_s");
     if (wall_s <= 0 || lost == log_.seconds.end() || !lost->is_object()) return;
@@ -206,6 +211,20 @@ class View {
       constexpr double kLeastShare = 0.005;  // it would be 0 %
       if (seconds >= kLeastShare * wall_s) AddSecondsOf("", "lost to " + name, seconds, wall_s);
     }
+  }
+
+  void AddShares() {
+    std::string text;
+    const auto add = [&](const char* name, const char* words, double factor) {
+      const double value = factor * NumberIn(log_.seconds, name, -1);
+      if (value >= 0) {
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", FigureText(value), words);
+      }
+    };
+    add("busy_share", "% of the time kernels run", kPercent);
+    add("flops_share", "% of the peak FLOP/s", kPercent);
+    add("joules_per_sample", "J a sample", 1);
+    if (!text.empty()) Add("GPU", text);
   }
 
   void AddSecondsOf(const std::string& row, const std::string& what, double seconds,

@@ -1,4 +1,4 @@
-// Table: columns of text below each other.
+// Table: formats text in columns.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace lockstep {
 
 using TableRow = std::vector<std::string>;
 
-// One line for each row, with two spaces between columns and none at a line's end.
+// Returns one line for each row. There are two spaces between columns, and none at the end of a line.
 std::string TableText(const std::vector<TableRow>& rows);
 
-// `text` without line breaks and with at most `most` characters, the last of them "..." where it had more.
+// Returns `text` without line breaks and with at most `most` characters. If it had more, the last three are "...".
 std::string Shortened(std::string_view text, size_t most);
 
-// Four significant digits; "-" for what is no number.
+// Returns the number with four significant digits; "-" for NaN.
 std::string FigureText(double value);
 
 }  // namespace lockstep

@@ -4,9 +4,9 @@
 //   1. Signals that end a process are held back, and are read from a descriptor like keys.
 //   2. The terminal's second screen shows once a second the newest reading (observe/machine/machine_monitor.h), or the
 //      run (launch/cli/run_view.h); the first screen stays as it is.
-//   3. At `q`, Ctrl-C or one of those signals, or if the run is no longer training, the first screen and the terminal's
-//      settings come back. How the run stands is then printed there.
-// With --once, and if standard output is no terminal, the reading or the run is printed once.
+//   3. At `q`, Ctrl-C or one of those signals, or if the run has ended, the first screen and the terminal's settings
+//      come back. How the run stands is then printed there.
+// With --once, if standard output is no terminal, and for a run that has ended, it is printed once.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   there is no driver, or it does not answer -> a line that says so, and the host -> tests/machine_test.py,
@@ -163,19 +163,27 @@ void WatchMachine() {
   Show("reading; q ends", next, [] { return false; }, signals);
 }
 
-// Shows a run that trains, until it has ended, and prints how it stands.
+// Shows a run that trains, until it has ended, and prints how it stands. A run that has failed or was killed is shown
+// for some time more, in which --restarts may start it again.
 void WatchRun(RunHistory& run) {
+  constexpr double kRestartPeriod = 20;  // seconds
   const HeldSignals signals;
   double shown_at = SecondsSinceBoot();
+  double trained_at = shown_at;
   const auto next = [&]() -> std::optional<std::string> {
-    if (SecondsSinceBoot() - shown_at < kPeriod) return std::nullopt;
-    shown_at = SecondsSinceBoot();
+    const double now = SecondsSinceBoot();
+    if (now - shown_at < kPeriod) return std::nullopt;
+    shown_at = now;
     run.Refresh();
+    if (run.state() == RunState::kTraining) trained_at = now;
     return RunView(run, UnixSeconds());
   };
-  Show(
-      RunView(run, UnixSeconds()), next, [&] { return run.state() != RunState::kTraining; },
-      signals);
+  const auto is_over = [&] {
+    const bool may_go_on = run.state() == RunState::kTraining || run.state() == RunState::kFailed ||
+                           run.state() == RunState::kKilled;
+    return !may_go_on || SecondsSinceBoot() - trained_at > kRestartPeriod;
+  };
+  Show(RunView(run, UnixSeconds()), next, is_over, signals);
   PrintRun(run);
 }
 
@@ -184,7 +192,7 @@ class WatchCommand final : public LocalCommand {
   explicit WatchCommand(CLI::App& app)
       : LocalCommand(app, "watch", "what a run, or this machine's GPUs and cores, are doing") {
     options().Add("RUN", run_dir_, "run folder; without it the machine is shown");
-    options().Add("--once", once_, "print it once, as if standard output is no terminal");
+    options().Add("--once", once_, "print it once, as if standard output were no terminal");
   }
 
  private:
@@ -193,7 +201,7 @@ class WatchCommand final : public LocalCommand {
     if (!run_dir_.empty()) {
       RequireRunFolder(run_dir_);
       RunHistory run(run_dir_);
-      if (once) {
+      if (once || run.state() != RunState::kTraining) {
         PrintRun(run);
       } else {
         WatchRun(run);

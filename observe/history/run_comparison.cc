@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "observe/metric_order.h"
 
@@ -31,6 +32,19 @@ Series SeriesOf(const LoggedRun& run, std::string_view name) {
     }
   }
   return series;
+}
+
+// Returns the mean of the finite losses in the lines of the steps after `before`, up to `last`; NaN if there are none.
+double MeanLoss(const std::vector<LoggedStep>& steps, int64_t before, int64_t last) {
+  double sum = 0;
+  int64_t count = 0;
+  for (auto line = std::ranges::upper_bound(steps, before, {}, &LoggedStep::step);
+       line != steps.end() && line->step <= last; ++line) {
+    if (!std::isfinite(line->loss)) continue;
+    sum += line->loss;
+    ++count;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : kNan;
 }
 
 bool IsBetter(std::string_view name, double value, double than) {
@@ -77,6 +91,30 @@ std::vector<FieldDifference> ConfigDifferences(const std::vector<const RunHistor
     config.mutable_data()->mutable_csv()->clear_column();
   }
   return DifferingFields(configs);
+}
+
+MetricComparison CompareLosses(const std::vector<const RunHistory*>& runs, int64_t windows) {
+  MetricComparison compared{.name = "loss"};
+  int64_t common = std::numeric_limits<int64_t>::max();
+  for (const RunHistory* run : runs) {
+    const std::vector<LoggedStep>& steps = run->log().steps;
+    common = std::min(common, steps.empty() ? 0 : steps.back().step);
+    compared.last.push_back(steps.empty() ? kNan : steps.back().loss);
+    compared.last_step.push_back(steps.empty() ? 0 : steps.back().step);
+    compared.best.push_back(kNan);
+    compared.best_step.push_back(0);
+  }
+  windows = std::min(windows, common);
+  int64_t before = 0;
+  for (int64_t window = 1; window <= windows; ++window) {
+    const int64_t last = common / windows * window + common % windows * window / windows;
+    std::vector<double> means;
+    for (const RunHistory* run : runs) means.push_back(MeanLoss(run->log().steps, before, last));
+    compared.steps.push_back(last);
+    compared.at_step.push_back(std::move(means));
+    before = last;
+  }
+  return compared;
 }
 
 std::vector<MetricComparison> CompareMetrics(const std::vector<const RunHistory*>& runs,

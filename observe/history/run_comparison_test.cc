@@ -20,11 +20,12 @@ std::string Eval(int64_t step, double loss, double accuracy) {
                      step, loss, accuracy);
 }
 
-RunHistory RunOf(const std::string& config, const std::string& log) {
+RunHistory RunOf(const std::string& config, const std::string& log,
+                 RunLog::Keep keep = RunLog::Keep::kLastStep) {
   const std::string run = NewFolder();
   WriteFile(run + "/config.pbtxt", config);
   WriteFile(run + "/log.jsonl", log);
-  return RunHistory(run);
+  return RunHistory(run, keep);
 }
 
 TEST(RunComparison, SetsMetricsSideBySide) {
@@ -48,6 +49,31 @@ TEST(RunComparison, SetsMetricsSideBySide) {
   EXPECT_THAT(metrics[1].best_step, ElementsAre(20, 15));
   EXPECT_EQ(metrics[2].name, "val_accuracy");
   EXPECT_THAT(metrics[2].best, ElementsAre(0.4, 0.9));
+}
+
+std::string Steps(const std::vector<double>& losses) {
+  std::string log;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    log += fmt::format(R"({{"event":"step","step":{},"loss":{}}})", i + 1,
+                       std::isnan(losses[i]) ? "null" : fmt::format("{}", losses[i])) +
+           '\n';
+  }
+  return log;
+}
+
+TEST(RunComparison, SetsMeansOfLossesSideBySide) {
+  const RunHistory a = RunOf("", Steps({8, 6, 4, 2, 1}), RunLog::Keep::kAllSteps);
+  const RunHistory b = RunOf("", Steps({9, 7, NAN, 5, 3, 3, 3}), RunLog::Keep::kAllSteps);
+  const MetricComparison losses = CompareLosses({&a, &b}, 2);
+  EXPECT_EQ(losses.name, "loss");
+  EXPECT_THAT(losses.steps, ElementsAre(2, 5));
+  EXPECT_THAT(losses.at_step, ElementsAre(ElementsAre(7, 8), ElementsAre(7.0 / 3, 4)));
+  EXPECT_THAT(losses.last, ElementsAre(1, 3));
+  EXPECT_THAT(losses.last_step, ElementsAre(5, 7));
+  EXPECT_THAT(CompareLosses({&a, &b}, 9).steps, ElementsAre(1, 2, 3, 4, 5));
+  const RunHistory none = RunOf("", "", RunLog::Keep::kAllSteps);
+  EXPECT_THAT(CompareLosses({&a, &none}, 2).steps, IsEmpty());
+  EXPECT_TRUE(std::isnan(CompareLosses({&a, &none}, 2).last[1]));
 }
 
 TEST(RunComparison, NamesTheFieldsThatDiffer) {

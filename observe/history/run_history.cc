@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostConfigBytes = size_t{64} << 20;  // it may hold the categories of a table
+constexpr size_t kMostConfigBytes = size_t{64}
+                                    << 20;  // a config may hold the categories of a table
 
 double ChangeTimeOf(const std::string& path) {
   struct stat status {};
@@ -33,7 +34,7 @@ std::string TextIn(const nlohmann::ordered_json& line, const char* name) {
 
 RunState StateOf(const std::string& run_dir, const RunLog& log) {
   const LoggedEnd end = log.run().end;
-  // Its job writes the last files, or has only just ended.
+  // The job may still hold the lock while it writes its last files.
   if (end == LoggedEnd::kDone) return RunState::kDone;
   if (RunLock::IsHeld(run_dir)) return RunState::kTraining;
   if (end == LoggedEnd::kStopped) return RunState::kStopped;
@@ -67,7 +68,8 @@ RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
 }
 
 void RunHistory::Refresh() {
-  // In this order: a run that ends meanwhile is not taken for one that was killed.
+  // The lock is looked at before the log is read, so that a run that ends in between does not look like one that was
+  // killed.
   const bool trains = RunLock::IsHeld(run_dir_);
   const bool is_new = log_.Read();
   state_ = trains && log().end != LoggedEnd::kDone ? RunState::kTraining : StateOf(run_dir_, log_);
@@ -110,7 +112,8 @@ std::optional<BestValue> RunHistory::best() const {
 
 double RunHistory::samples_per_s() const {
   const auto found = log().done.find("samples_per_s");
-  if (found != log().done.end() && found->is_number()) return found->get<double>();
+  // A run that was done already, and was started again, has made no steps.
+  if (found != log().done.end() && found->is_number() && *found > 0) return found->get<double>();
   return log().last_step && !std::isnan(log().last_step->samples_per_s)
              ? log().last_step->samples_per_s
              : -1;
@@ -126,7 +129,7 @@ double RunHistory::last_time() const {
 }
 
 bool IsRunFolder(const std::string& path) {
-  constexpr std::array kFiles{"config.pbtxt", "log.jsonl", "lock"};
+  constexpr std::array kFiles{"log.jsonl", "lock"};
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return false;
   for (const char* file : kFiles) {
@@ -140,7 +143,7 @@ void RequireRunFolder(const std::string& path) {
   if (IsRunFolder(path)) return;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw UsageError("{}: there is no such folder", path);
-  throw UsageError("{}: it is no run folder: it has no config.pbtxt, log.jsonl or lock", path);
+  throw UsageError("{}: it is no run folder: it has neither a log.jsonl nor a lock", path);
 }
 
 std::vector<std::string> RunFoldersIn(const std::string& folder) {
@@ -150,7 +153,9 @@ std::vector<std::string> RunFoldersIn(const std::string& folder) {
        entry.increment(error)) {
     if (IsRunFolder(entry->path())) found.push_back(entry->path());
   }
-  if (error) throw UsageError("{}: cannot be read: {}", folder, error.message());
+  if (error)
+    throw UsageError("{}: cannot be read: {}: name the folder in which the run folders lie", folder,
+                     error.message());
   return found;
 }
 

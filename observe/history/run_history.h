@@ -1,16 +1,17 @@
-// RunHistory: what a run folder says of its run: where it stands, how good it is, how fast it trained.
+// RunHistory: reads from a run folder how a run stands, how good its best metric is, and how fast it trained.
 //
-// Promise: reading changes nothing in the folder and never waits for it. A part that is missing or damaged, or is a
-// pipe, a link or a folder where a file is expected, leaves out what it would say, and nothing else.
+// Promise: reading changes nothing in the folder, and never waits for the run. If a file is missing or damaged, or if
+// there is a pipe, a link or a folder in its place, only the figures of that file are missing.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_history_test.cc)
-//   the folder has neither config, log nor lock -> IsRunFolder() is false -> RunHistory.FindsRuns
-//   there is no log, or it cannot be read -> RunState::kNoLog, unless a job trains -> RunHistory.HasNoLog
-//   the job was killed, also with kill -9 -> RunState::kKilled -> RunHistory.TellsHowARunEnded
-//   the config cannot be read, or is a newer version's -> no config(), and why_no_config()
+//   the folder has neither log nor lock -> IsRunFolder() is false -> RunHistory.FindsRuns
+//   there is no log, or it cannot be read -> state() is kNoLog, unless a job trains in the folder
+//     -> RunHistory.HasNoLog
+//   the job was killed, for example with kill -9 -> state() is kKilled -> RunHistory.TellsHowARunEnded
+//   the config cannot be read, or a newer version wrote it -> config() has no value, and why_no_config() has the reason
 //     -> RunHistory.ReadsWithoutConfig
-//   the log is an older version's, without times -> its file's time of change stands for its end, and there is no start
-//     -> RunHistory.ReadsOlderVersions
+//   an older version wrote the log, without times -> last_time() is when the file was changed last, and there is no
+//     start_time() -> RunHistory.ReadsOlderVersions
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ namespace lockstep {
 
 enum class RunState { kTraining, kDone, kStopped, kFailed, kKilled, kNoLog };
 
-// "training", "done", ...
+// Returns the state in words: "training", "done", ...
 std::string_view NameOf(RunState state);
 
 struct BestValue {
@@ -37,9 +38,10 @@ struct BestValue {
 
 class RunHistory {
  public:
+  // Reads the folder. `keep` says which step lines log() keeps.
   explicit RunHistory(std::string run_dir, RunLog::Keep keep = RunLog::Keep::kLastStep);
 
-  // Reads what has changed since.
+  // Reads what has changed in the folder since it was read last.
   void Refresh();
 
   const std::string& run_dir() const { return run_dir_; }
@@ -50,21 +52,24 @@ class RunHistory {
 
   RunState state() const { return state_; }
 
-  // Optimizer steps of the whole run, and its epochs; 0: not known.
+  // Return the number of optimizer steps and of epochs of the whole run; 0 if it is not known.
   int64_t steps() const;
   int64_t epochs() const;
 
-  // Of the metric that checkpoint.keep_best names, or else the first of the validation's.
+  // Returns the best value of the metric that checkpoint.keep_best names, or otherwise of the first metric of the
+  // evaluations.
   std::optional<BestValue> best() const;
 
-  // Of the whole run once it is done, until then of its last step line; negative: not known.
+  // Returns the speed of the whole run if it is done, and otherwise the speed of the last step line; a negative number
+  // if neither is known.
   double samples_per_s() const;
 
-  // The last verdict on where the run's seconds went, and what would mend it; empty: none.
+  // Return the last verdict on where the run's seconds went, and what would mend it; empty if there is none.
   std::string verdict() const;
   std::string remedy() const;
 
-  // Unix time of the first line, where lines have times; and of the last one or, without, the folder's last change.
+  // Return the Unix times of the log's first and last line. If the lines have no times, there is no start_time(), and
+  // last_time() is when the log or the folder was changed last.
   std::optional<double> start_time() const { return log().first_time; }
   double last_time() const;
 
@@ -76,13 +81,15 @@ class RunHistory {
   RunState state_ = RunState::kNoLog;
 };
 
-// Returns whether `path` is a folder with a config, a log or a lock of a run.
+// Returns whether `path` is a folder with a run's log or lock. A config alone makes no run folder: users keep theirs
+// beside their runs.
 bool IsRunFolder(const std::string& path);
 
 // Throws Error (kUsage) if `path` is not a run folder.
 void RequireRunFolder(const std::string& path);
 
-// The run folders right below `folder`, in no order. Throws Error (kUsage) where it is no folder that can be read.
+// Returns the run folders that lie directly in `folder`, in no particular order. Throws Error (kUsage) if `folder` is
+// not a folder that can be read.
 std::vector<std::string> RunFoldersIn(const std::string& folder);
 
 }  // namespace lockstep

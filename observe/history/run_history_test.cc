@@ -141,9 +141,9 @@ TEST_F(RunHistoryTest, ReadsOlderVersions) {
 
 TEST(RunHistory, FindsRuns) {
   const std::string folder = NewFolder();
-  WriteFile(folder + "/a/config.pbtxt", "");
+  WriteFile(folder + "/a/lock", "");
   WriteFile(folder + "/b/log.jsonl", "");
-  WriteFile(folder + "/no run/notes.txt", "");
+  WriteFile(folder + "/no run/config.pbtxt", "");
   WriteFile(folder + "/file", "");
   fs::create_directory_symlink("a", folder + "/link");
   fs::create_symlink("nowhere", folder + "/dangling");

@@ -25,7 +25,7 @@ constexpr size_t kMostLineBytes = size_t{16} << 20;
 constexpr size_t kMostWarnings = 5;
 constexpr std::string_view kStepBegins = R"({"event":"step",)";
 
-// Of a line that has other types than a log's.
+// Thrown for a line whose fields do not have the types of a log's fields.
 struct NoLogLine {};
 
 double NumberIn(const Json& line, const char* name) {
@@ -33,7 +33,7 @@ double NumberIn(const Json& line, const char* name) {
   return found != line.end() && found->is_number() ? found->get<double>() : kNan;
 }
 
-// Nothing where there is none.
+// Returns the count of that name, or no value if there is none. Throws NoLogLine if it is not a count.
 std::optional<int64_t> CountIn(const Json& line, const char* name) {
   const auto found = line.find(name);
   if (found == line.end()) return std::nullopt;
@@ -56,7 +56,7 @@ int64_t StepIn(const Json& line) {
   return *step;
 }
 
-// "val_loss" and so on; of older versions "loss".
+// Returns the metrics of an evaluation. Older versions wrote "loss" for "val_loss".
 LoggedMetrics MetricsIn(const Json& line) {
   static constexpr std::array<std::string_view, 8> kOldNames{
       "loss", "accuracy", "top5", "f1", "auc", "rmse", "mae", "perplexity"};
@@ -77,7 +77,7 @@ void RemoveFrom(int64_t step, Lines& lines) {
   while (!lines.empty() && lines.back().step >= step) lines.pop_back();
 }
 
-// The step of a step line, without reading all of it.
+// Returns the step of a step line without parsing the whole line.
 std::optional<int64_t> StepOfLine(std::string_view line) {
   static constexpr std::string_view kName = R"("step":)";
   const size_t at = line.find(kName, kStepBegins.size());
@@ -250,7 +250,7 @@ void RunLog::AddEvent(const Json& line, const std::string& kind) {
   }
 }
 
-// Of the attempt's step lines it is the last so far.
+// Keeps a step line as the last one so far.
 void RunLog::SetLastStep(const Json& line) {
   const LoggedStep step{.step = StepIn(line),
                         .epoch = CountIn(line, "epoch").value_or(0),
@@ -268,7 +268,7 @@ void RunLog::SetLastStep(const Json& line) {
   run_.last_step = step;
 }
 
-// From that step on the run makes all steps again.
+// Forgets the lines of `step` and of later steps, because the run makes these steps again.
 void RunLog::MakeAgainFrom(int64_t step) {
   RemoveFrom(step, run_.steps);
   RemoveFrom(step, run_.epochs);

@@ -1,22 +1,22 @@
-// RunLog: what a run's log.jsonl says (trainer/run/run_folder.h lists its lines), also while a job writes it.
+// RunLog: reads a run's log.jsonl (trainer/run/run_folder.h lists its lines), also while a job writes it.
 //
-// Promise: any file is read to its end. A line that is not whole yet is read once it is. A line that is no JSON object,
-// or whose fields have other types than a log's, is counted and left out. Reading takes memory for the lines that are
-// kept and no more. With Keep::kLastStep, which reads a million step lines in a fraction of a second, only the last step
-// line is looked at as a whole; of the others only the step counts.
+// Promise: any file is read to its end. A line that is not complete yet is read as soon as it is. A line that is not a
+// JSON object, or whose fields do not have the types of a log's fields, is left out and counted. Reading takes no more
+// memory than the kept lines do. With Keep::kLastStep a million step lines are read in a fraction of a second, because
+// only the last step line is parsed; of the other step lines only the number of the step is read.
 //
 // Invariants:
-//   1. Where a run makes steps again, the later lines count: a line of a step takes the place of all lines of this step
-//      and later ones.
-//   2. Names of a validation's metrics begin with "val_", also those of older versions, which wrote "loss".
+//   1. If a run makes steps again, the later lines count: a line of a step replaces all lines of this step and of later
+//      steps.
+//   2. The names of validation metrics begin with "val_". Older versions wrote "loss", which is read as "val_loss".
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_log_test.cc)
-//   there is no log, or a pipe, link or folder in its place -> why_not() says so, and there are no lines
+//   there is no log, or there is a pipe, link or folder in its place -> why_not() says so, and run() is empty
 //     -> RunLog.SaysWhyThereIsNone
-//   the last line is cut off -> it is not read until it is whole -> RunLog.ReadsWhatIsAppended
-//   a line is no JSON, has a wrong type, or is longer than any log's -> it is counted in bad_lines
+//   the last line is cut off -> it is not read until it is complete -> RunLog.ReadsWhatIsAppended
+//   a line is not JSON, has a wrong type, or is longer than any line of a log -> bad_lines counts it
 //     -> RunLog.LeavesOutWhatIsNoLine
-//   the file is another one than before, or shorter -> it is read from its beginning -> RunLog.ReadsANewFileAnew
+//   the file was replaced, or has become shorter -> it is read again from its beginning -> RunLog.ReadsANewFileAnew
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@
 
 namespace lockstep {
 
-// A number that the log does not have is NaN.
+// A step line. A number that the log does not have is NaN.
 struct LoggedStep {
   int64_t step = 0;
   int64_t epoch = 0;
@@ -42,37 +42,42 @@ struct LoggedStep {
   double left_s = 0;
 };
 
+// The metrics of an epoch or of an evaluation.
 struct LoggedMetrics {
   int64_t step = 0;
   int64_t epoch = 0;
   std::vector<std::pair<std::string, double>> values{};
 
-  // NaN where there is none of that name.
+  // Returns the value of the metric `name`, or NaN if there is none.
   double ValueOf(std::string_view name) const;
 };
 
-// How the last line says that the run ended.
+// How the run ended, as the log's last line says.
 enum class LoggedEnd { kNone, kDone, kStopped, kFailed };
 
+// What the lines that were read say of the run.
 struct LoggedRun {
-  nlohmann::ordered_json start;  // the last such line; null: there is none
-  int64_t starts = 0;
-  std::optional<double> first_time;  // of lines with a time
+  nlohmann::ordered_json start;  // the last line of this event; null if there is none
+  int64_t starts = 0;            // how often the run was started
+  // The Unix times of the first and the last line that have a time.
+  std::optional<double> first_time;
   std::optional<double> last_time;
-  int64_t step = 0;  // the last that was made
+  int64_t step = 0;  // the last step that was made
   int64_t epoch = 0;
   std::optional<LoggedStep> last_step;
-  std::vector<LoggedStep> steps;           // by step; only with kAllSteps
-  std::vector<LoggedMetrics> epochs;       // train_loss, by step
-  std::vector<LoggedMetrics> evaluations;  // by step
-  std::vector<int64_t> checkpoints;        // steps, in order
-  nlohmann::ordered_json seconds;  // the last line of each of these kinds; null: there is none
+  // These are in the order of their steps.
+  std::vector<LoggedStep> steps;      // empty without Keep::kAllSteps
+  std::vector<LoggedMetrics> epochs;  // each has "train_loss"
+  std::vector<LoggedMetrics> evaluations;
+  std::vector<int64_t> checkpoints;  // the steps of checkpoints
+  // The last line of each of these events; null if there is none.
+  nlohmann::ordered_json seconds;
   nlohmann::ordered_json machine;
   nlohmann::ordered_json done;
   LoggedEnd end = LoggedEnd::kNone;
-  std::string why;  // it was stopped, or failed
+  std::string why;  // why it was stopped, or failed
   int64_t warnings = 0;
-  std::deque<std::string> last_warnings;  // a few
+  std::deque<std::string> last_warnings;  // the last few warnings
   int64_t bad_lines = 0;
 };
 
@@ -82,15 +87,15 @@ class RunLog {
 
   RunLog(const std::string& run_dir, Keep keep);
 
-  // Reads what was appended since the last call. Returns whether there was anything new.
+  // Reads what was appended since the last call. Returns true if something was.
   bool Read();
 
   const LoggedRun& run() const { return run_; }
 
-  // Unix time of the file's last change; nothing: there is no file.
+  // Returns the Unix time when the file was changed last; no value if there is no file.
   std::optional<double> changed() const { return changed_; }
 
-  // In words; empty: it could be read.
+  // Returns in words why the file could not be read; empty if it could.
   const std::string& why_not() const { return why_not_; }
 
  private:
@@ -107,9 +112,9 @@ class RunLog {
   std::optional<double> changed_;
   int64_t read_bytes_ = 0;
   uint64_t inode_ = 0;
-  std::string begun_line_;     // that is not whole yet
-  bool skips_line_ = false;    // it is too long
-  std::string unparsed_step_;  // the last step line, with kLastStep
+  std::string begun_line_;     // the beginning of a line that is not complete yet
+  bool skips_line_ = false;    // whether the present line is too long to be read
+  std::string unparsed_step_;  // the last step line, with Keep::kLastStep
 };
 
 }  // namespace lockstep

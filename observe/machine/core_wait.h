@@ -5,12 +5,13 @@
 
 namespace lockstep {
 
-// Of the thread that makes it.
+// Measures the thread that constructs it.
 class CoreWait {
  public:
   CoreWait();
 
-  // Seconds since the thread began (/proc/thread-self/schedstat); 0 where the kernel does not count them.
+  // Returns the seconds that the thread has waited since it began (/proc/thread-self/schedstat); 0 if the kernel does
+  // not count them.
   double Seconds() const;
 
  private:

@@ -1,17 +1,19 @@
-// GpuReader: reads, again and again, what GPUs are doing, through NVML.
+// GpuReader: reads what GPUs are doing, through NVML, as often as it is asked.
 //
-// Promise: a value that this driver or container does not tell is left out of a reading, and so is a GPU that NVML does
-// not find. Nothing is thrown for either.
+// Promise: a value that the driver or the container does not report is missing in a reading. A GPU that NVML does not
+// find is missing, too. The reader throws no error for either.
 //
 // Invariants:
-//   1. One thread uses it. A call of the driver takes up to milliseconds, of a driver that is busy seconds.
-//   2. After `stop` no further call of the driver begins, so a caller waits for one call at most.
-//   3. Rates (PCIe, NVLink) are counted from one reading to the next, so the first reading has none.
+//   1. Only one thread uses a reader. A call of the driver can take milliseconds; if the driver is busy, it can take
+//      seconds.
+//   2. After `stop` was requested, the reader begins no further call of the driver. A caller therefore waits for at
+//      most one call.
+//   3. Rates (PCIe, NVLink) are differences between two readings, so the first reading has none.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
-//   no driver -> no GPUs -> test_watch_without_a_driver
-//   a function that the driver lacks -> the field is left out -> test_an_old_driver
-//   a call that fails -> the field is left out -> test_errors_leave_fields_out
+//   there is no driver -> the reading has no GPUs -> test_watch_without_a_driver
+//   the driver lacks a function -> the field is missing -> test_an_old_driver
+//   a call fails -> the field is missing -> test_errors_leave_fields_out
 #pragma once
 
 #include <memory>
@@ -24,21 +26,21 @@
 
 namespace lockstep {
 
-// A process of a job and the GPU that it computes on.
+// A process of a job, and the GPU that it computes on.
 struct GpuUser {
-  std::string uuid;  // of the GPU, as NVML writes it: "GPU-..."
+  std::string uuid;  // the GPU's UUID, as NVML writes it: "GPU-..."
   int pid = 0;
 };
 
 class GpuReader {
  public:
-  // Reads the GPUs of `users`, or all of the machine.
+  // Read() will read the GPUs of `users`, or without a value all GPUs of the machine.
   explicit GpuReader(std::optional<std::vector<GpuUser>> users);
   ~GpuReader();
   GpuReader(const GpuReader&) = delete;
   GpuReader& operator=(const GpuReader&) = delete;
 
-  // In NVML's order. What it returns after `stop` lacks values that could be told.
+  // Returns a reading of each GPU, in NVML's order. If `stop` is requested meanwhile, values may be missing.
   std::vector<GpuReading> Read(const std::stop_token& stop);
 
  private:

@@ -1,7 +1,7 @@
-// HostReader: reads how busy the cores are and how much memory is in use, of this machine or of the container that this
-// process runs in.
+// HostReader: reads how busy the machine's cores are and how much memory is in use. If this process runs in a container
+// with a memory limit, it reads the container's memory.
 //
-// Promise: what cannot be read is 0. Nothing is thrown for it. (observe/machine/host_reader_test.cc)
+// Promise: a figure that cannot be read is 0, and no error is thrown. (observe/machine/host_reader_test.cc)
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,15 @@ namespace lockstep {
 
 class HostReader {
  public:
-  // `proc` and `cgroups`: where the kernel shows its figures. The cores' use counts from here on.
+  // `proc` and `cgroups` are the folders in which the kernel shows its figures. The first reading's use of the cores
+  // counts from here on.
   explicit HostReader(std::string proc = "/proc", std::string cgroups = "/sys/fs/cgroup");
 
+  // Returns the present figures. The use of the cores counts from the reading before.
   HostReading Read();
 
  private:
-  // In ticks since the machine began, of all cores together.
+  // The ticks of all cores together since the machine started.
   struct CpuTime {
     double busy = 0;
     double all = 0;

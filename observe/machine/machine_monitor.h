@@ -9,9 +9,9 @@
 //   2. The destructor waits for at most one call of the driver.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
-//   the driver takes 200 ms for each call -> the run has the same steps and events -> test_a_slow_driver
-//   calls fail, or are missing -> observe/machine/gpu_reader.h
-//   memory runs out while it reads -> no further readings; the run goes on
+//   the driver takes 200 ms for each call -> the run makes the same steps and events -> test_a_slow_driver
+//   calls of the driver fail, or the driver lacks functions -> see observe/machine/gpu_reader.h
+//   memory runs out while the thread reads -> there are no further readings, and the run goes on -> (none)
 #pragma once
 
 #include <memory>

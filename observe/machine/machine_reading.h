@@ -1,4 +1,4 @@
-// MachineReading: what one machine's GPUs and host were doing at one moment.
+// MachineReading: holds what one machine's GPUs and host were doing at one moment.
 #pragma once
 
 #include <cstdint>
@@ -11,57 +11,61 @@ namespace lockstep {
 // A process that uses a GPU.
 struct GpuProcess {
   int pid = 0;
-  std::optional<int64_t> memory{};  // bytes of the GPU's
+  std::optional<int64_t> memory{};  // the bytes of the GPU's memory that the process uses
 };
 
-// Each value that the driver does not tell is left out.
+// What a GPU was doing. A value that the driver does not report is missing.
 struct GpuReading {
-  int index = 0;  // as NVML counts the machine's GPUs
+  int index = 0;  // the GPU's number among the machine's GPUs, as NVML counts them
   std::string name;
   std::string uuid;
-  std::optional<double> use;              // share of the last period in which a kernel ran
-  std::optional<double> memory_use;       // ... in which memory was read or written
-  std::optional<int64_t> memory_used;     // bytes
-  std::optional<int64_t> memory_total;    // bytes
-  std::optional<int64_t> process_memory;  // bytes of the job's process that computes on it
+  // The fraction of the last period in which a kernel ran, and in which the GPU's memory was read or written.
+  std::optional<double> use;
+  std::optional<double> memory_use;
+  std::optional<int64_t> memory_used;   // in bytes, by all processes
+  std::optional<int64_t> memory_total;  // in bytes
+  // The bytes that the job's process that computes on this GPU uses.
+  std::optional<int64_t> process_memory;
   std::optional<double> power_w;
   std::optional<double> power_limit_w;
-  std::optional<double> energy_j;  // since the driver was loaded
+  std::optional<double> energy_j;  // the energy used since the driver was loaded
   std::optional<int> temperature_c;
   std::optional<int> sm_clock_mhz;
   std::optional<int> sm_clock_limit_mhz;
   std::optional<int> memory_clock_mhz;
   std::optional<int> memory_clock_limit_mhz;
-  std::optional<uint64_t> throttle_reasons;  // NVML's bits; ThrottleWords() names them
-  std::optional<int> xid_errors;             // the last one's number; 0: none so far
+  std::optional<uint64_t> throttle_reasons;  // NVML's bits, which ThrottleWords() puts in words
+  std::optional<int> xid_errors;             // the number of the last XID error; 0: there was none
   std::optional<double> pcie_sent_bytes_per_s;
   std::optional<double> pcie_received_bytes_per_s;
   std::optional<double> nvlink_sent_bytes_per_s;
   std::optional<double> nvlink_received_bytes_per_s;
-  std::vector<GpuProcess> processes{};  // all that use it
+  std::vector<GpuProcess> processes{};  // all processes that use the GPU
 };
 
 struct HostReading {
-  double cpu_use = 0;  // share of all its cores since the reading before
+  double cpu_use = 0;  // the fraction of all cores' time that was used since the reading before
   int cores = 0;
-  int64_t memory_used = 0;        // bytes, without what the page cache can give back
-  int64_t memory_total = 0;       // bytes; of a cgroup's limit where that is less
-  int64_t process_memory = 0;     // bytes of this process that are resident
-  int64_t process_anonymous = 0;  // bytes of them that belong to no file
+  int64_t memory_used =
+      0;  // in bytes, without the page cache's pages that the kernel can give back
+  int64_t memory_total = 0;       // in bytes; the limit of the control group, if that is less
+  int64_t process_memory = 0;     // the bytes of this process that are in memory
+  int64_t process_anonymous = 0;  // the bytes of those that belong to no file
 };
 
 struct MachineReading {
-  double time = 0;   // Unix time
-  std::string host;  // its name
+  double time = 0;   // the Unix time of the reading, in seconds
+  std::string host;  // the machine's name
   HostReading host_reading;
-  std::vector<GpuReading> gpus;  // that this job's ranks use
+  std::vector<GpuReading> gpus;  // the GPUs that were read: all, or those that this job's ranks use
 };
 
-// "power limit", "heat", ...: what keeps a GPU's clocks down, of NVML's bits. An idle GPU is kept down by nothing.
+// Returns the reasons that keep a GPU's clocks down ("power limit", "heat", ...), from NVML's bits. NVML's bit for an
+// idle GPU is no such reason.
 std::vector<std::string> ThrottleWords(uint64_t reasons);
 
-// Returns whether heat, the power supply or another fault of the hardware is among NVML's bits. The power limit is none:
-// a GPU that is well used works at it.
+// Returns whether heat, the power supply or another fault of the hardware is among NVML's bits. The power limit is
+// none: a GPU that is well used works at it.
 bool IsSlowedByFault(uint64_t reasons);
 
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// Text of machine readings for a person.
-//
+// Writes machine readings as text for a person. A figure that a reading does not have is left out of the text.
 // (observe/machine/machine_text_test.cc)
 #pragma once
 
@@ -10,20 +9,22 @@
 
 namespace lockstep {
 
-// For a live line: "GPU 97 %  71 of 80 GiB  684 W  64 C". Of several GPUs the least and the most use, and the most of
-// all else; without GPUs "CPU 93 %  3.2 of 15.6 GiB".
+// Returns a short text for a live line: "GPU 97 %  71 of 80 GiB  684 W  64 C". With several GPUs it has the least and
+// the greatest use, and the greatest of each other figure. Without GPUs it is "CPU 93 %  3.2 of 15.6 GiB".
 std::string LiveText(const MachineReading& reading);
 
-// Who a process is.
+// The user who owns a process, and the process's command line.
 struct ProcessName {
   std::string user;
   std::string command;
 };
 
-// Of a process of this machine; both empty: it is not seen from here, as in a container. `proc`: "/proc".
+// Returns the name of a process of this machine. Both texts are empty if the process cannot be seen from here, which
+// happens in a container. `proc` is the folder of the proc file system, "/proc".
 ProcessName NameProcess(int pid, const std::string& proc);
 
-// All of a reading, a line a row, as `lockstep watch` shows it.
+// Returns all figures of a reading in several lines, as `lockstep watch` shows them. `name` returns the name of the
+// process with this id.
 std::string MachineTable(const MachineReading& reading,
                          const std::function<ProcessName(int pid)>& name);
 

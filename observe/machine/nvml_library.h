@@ -1,10 +1,11 @@
-// NvmlLibrary: NVIDIA's library NVML, loaded from the driver when it is first needed, so that the program also runs
-// where there is no driver.
+// NvmlLibrary: loads NVIDIA's library NVML, which comes with the driver, when it is first needed. The program therefore
+// also runs on a machine without a driver.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/machine_test.py)
 //   there is no library -> is_ready() is false, and why_not() says so -> test_watch_without_a_driver
-//   the library cannot speak to the driver -> the same, with NVML's reason -> test_watch_with_a_broken_driver
-//   an older driver lacks a function -> Call() gives NVML_ERROR_FUNCTION_NOT_FOUND -> test_an_old_driver
+//   the library cannot speak to the driver -> is_ready() is false, and why_not() has NVML's reason
+//     -> test_watch_with_a_broken_driver
+//   an older driver lacks a function -> Call() returns NVML_ERROR_FUNCTION_NOT_FOUND -> test_an_old_driver
 #pragma once
 
 #include <dlfcn.h>
@@ -22,10 +23,11 @@ class NvmlLibrary {
 
   bool is_ready() const { return why_not_.empty(); }
 
-  // In words; empty: it is ready.
+  // Returns in words why the library cannot be used; empty if it can.
   const std::string& why_not() const { return why_not_; }
 
-  // Calls the function of that name; NVML_ERROR_FUNCTION_NOT_FOUND where the driver has none. From any thread.
+  // Calls the function of that name, and returns what it returns; NVML_ERROR_FUNCTION_NOT_FOUND if the driver does not
+  // have it. Any thread may call it.
   template <typename Function, typename... Args>
   nvmlReturn_t Call(const char* name, Args... args) const {
     auto* const function =
@@ -34,11 +36,11 @@ class NvmlLibrary {
   }
 
  private:
-  void* library_;  // for as long as the process lives
+  void* library_;  // stays loaded until the process ends
   std::string why_not_;
 };
 
-// The one of this process. The first call loads it, which can take a second.
+// Returns this process's library. The first call loads it, which can take a second.
 const NvmlLibrary& TheNvml();
 
 }  // namespace lockstep

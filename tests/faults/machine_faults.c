@@ -31,7 +31,8 @@ static void Delay(void) { Sleep(1000 * Number("SYNC_MS")); }
 
 int open(const char* path, int flags, ...) {
   const char* const end = getenv("OPEN_END");
-  if (end != NULL && strlen(path) >= strlen(end) && strcmp(path + strlen(path) - strlen(end), end) == 0) {
+  if (end != NULL && strlen(path) >= strlen(end) &&
+      strcmp(path + strlen(path) - strlen(end), end) == 0) {
     Sleep(Number("OPEN_US"));
   }
   va_list more;

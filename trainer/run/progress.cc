@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// After so many seconds of training a step counts 1 / e of what a new one does.
+// A step's weight falls to 1 / e of a new step's weight within so many seconds of training.
 constexpr double kMemoryS = 60;
 
 double Rate(int64_t samples, double seconds) {
@@ -58,7 +58,8 @@ Progress::Epoch Progress::EndEpoch(int64_t steps_done) {
   const double seconds = now_() - epoch_s_;
   trained_s_ += seconds;
   const int64_t epoch = (steps_done - 1) / plan_.steps_per_epoch;
-  // This process's first epoch counts only while there is no other, and without its first step, which warms up.
+  // The first epoch of this process counts only as long as it is the only one, and without its first step, which warms
+  // up.
   if (epoch <= first_step_ / plan_.steps_per_epoch + 1) {
     rated_samples_ = 0;
     rated_s_ = 0;
@@ -105,7 +106,7 @@ double Progress::SecondsLeft(int64_t steps_done) const {
   const double a_step = step_s_ / step_weight_ + pause_s_ / static_cast<double>(steps_made_ - 1);
   double left = static_cast<double>(plan_.steps - steps_done) * a_step;
   if (plan_.evaluates && evaluations_ > 0) {
-    // That of an epoch which ends with the last of these steps is still to come.
+    // If an epoch ends with the last of these steps, its evaluation is still to come.
     const int64_t evaluations =
         CeilDivide(plan_.steps, plan_.steps_per_epoch) - (steps_done - 1) / plan_.steps_per_epoch;
     left += static_cast<double>(evaluations) * evaluation_s_ / static_cast<double>(evaluations_);

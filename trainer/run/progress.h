@@ -1,19 +1,21 @@
-// Progress: how far a run is, how fast it trains and how long it still takes, and the mean training loss of an epoch.
+// Progress: computes how far a run is, how fast it trains, how long it still takes, and the mean training loss of an
+// epoch.
 //
-// Promise: the time that is left changes smoothly. It adds up what is still to come: the steps, at the exponentially
-// smoothed time of a step; the evaluations, at their mean time; and the checkpoints and everything else between two
-// steps, at their mean time for each step so far. The first step, which warms up, does not count.
+// Promise: the remaining time changes smoothly. It is the sum of three estimates: the remaining steps at the
+// exponentially smoothed time of a step, the remaining evaluations at their mean time, and the checkpoints and other
+// pauses between steps at their mean time per step so far. The first step of a process does not count, because it warms
+// up.
 //
 // Protocol, on the thread that trains:
-//   1. Begin(). Then, for each step, BeginStep(), OnLoss() of steps whose loss has come, TakeLine() where a line is
-//      due, and EndStep(). CountFromHere() after the first step.
-//   2. When all losses of an epoch have come: EndEpoch(), OnEvaluation(), BeginEpoch(). What else lies between
-//      EndStep() and the next BeginStep() is a pause, as for a checkpoint.
+//   1. Call Begin(). Then call for each step BeginStep(), OnLoss() for the steps whose loss has arrived, TakeLine() if
+//      a line is due, and EndStep(). Call CountFromHere() after the first step.
+//   2. When all losses of an epoch have arrived, call EndEpoch(), OnEvaluation() if there was an evaluation, and
+//      BeginEpoch(). All other time between EndStep() and the next BeginStep() counts as a pause.
 //
 // what can fail -> what the caller sees -> the test that shows it (trainer/run/progress_test.cc)
-//   no step but the first was made -> seconds_left is negative -> Progress.KnowsNothingAfterTheFirstStep
-//   a loss is not finite -> it is left out of the epoch's mean -> Progress.LeavesLossesOutThatAreNotFinite
-//   all are, or there are none -> the mean is NaN -> likewise
+//   only the first step was made -> seconds_left is negative -> Progress.KnowsNothingAfterTheFirstStep
+//   a loss is not finite -> the epoch's mean leaves it out -> Progress.LeavesLossesOutThatAreNotFinite
+//   no loss is finite -> the epoch's mean is NaN -> Progress.LeavesLossesOutThatAreNotFinite
 #pragma once
 
 #include <cstdint>
@@ -25,94 +27,99 @@
 namespace lockstep {
 
 struct ProgressPlan {
-  int64_t steps = 0;  // optimizer steps of the run, all together
+  int64_t steps = 0;  // the number of optimizer steps of the whole run
   int64_t steps_per_epoch = 1;
   int64_t global_batch = 0;
   int64_t samples_per_epoch = 0;
-  bool evaluates = false;  // at the end of each epoch, and of the run
+  bool evaluates = false;  // whether there is an evaluation at the end of each epoch and of the run
 };
 
 class Progress {
  public:
-  // What a step line says.
+  // The figures of a step line.
   struct Line {
-    double seconds = 0;  // since the line before
+    double seconds = 0;  // the time since the previous line
     double samples_per_s = 0;
-    double seconds_left = -1;  // until the run's end; negative: not known yet
+    double seconds_left = -1;  // the time until the run's end; negative if it is not known yet
   };
+  // The figures of an epoch.
   struct Epoch {
-    double seconds = 0;  // of training, without the process's first step
+    double seconds = 0;  // the time of training, without the process's first step
     double samples_per_s = 0;
-    double loss =
-        0;  // the mean over the samples of the steps whose loss came since the epoch before
+    double loss = 0;  // the mean over the samples of the steps whose loss is finite
   };
 
-  // `now`: in seconds.
+  // `now` returns the time in seconds.
   explicit Progress(const ProgressPlan& plan, std::function<double()> now = SecondsSinceBoot)
       : plan_(plan), now_(std::move(now)) {}
 
-  // `step`, counted from 0, is the first that this process makes. And: it was made, and seconds count from here.
+  // Begin() says that `step`, counted from 0, is the first step that this process makes. CountFromHere() says that this
+  // step was made, and that the time of training counts from now on.
   void Begin(int64_t step);
   void CountFromHere();
 
-  // Step `step` begins, and: it was made.
+  // BeginStep() says that `step`, counted from 0, begins. EndStep() says that it was made.
   void BeginStep(int64_t step);
   void EndStep();
 
-  // `steps_done` steps were made, of which the last may not have ended yet.
+  // Returns the figures of the line after `steps_done` steps. The last of them need not have ended.
   Line TakeLine(int64_t steps_done);
 
-  // The epoch of step `steps_done` has ended; and: its validation has, too.
+  // EndEpoch() says that the epoch of step `steps_done`, counted from 1, has ended, and returns its figures.
+  // BeginEpoch() says that its evaluation has ended, too.
   Epoch EndEpoch(int64_t steps_done);
   void BeginEpoch(int64_t steps_done);
 
-  // The validation that has just ended took so long.
+  // Says how long the evaluation took that has just ended.
   void OnEvaluation(double seconds);
 
-  // `step`, from 1, had this loss, the mean over its samples.
+  // Says that `step`, counted from 1, had this loss, which is the mean over the step's samples.
   void OnLoss(int64_t step, double loss);
 
   // Returns the number of samples, of all ranks, that step `step` (counted from 1) trains on.
   int64_t SamplesOf(int64_t step) const { return SamplesIn(step) - SamplesIn(step - 1); }
 
-  // The step that is under way or was made last, from 1; 0: none.
+  // Returns the step that is under way or was made last, counted from 1; 0 if there is none.
   int64_t step() const { return step_; }
 
-  // Of training: without evaluations and without the first step; after the first epoch if there is a second.
+  // Returns the speed of training, without evaluations and without the first step. If there is a second epoch, the
+  // first one does not count.
   double samples_per_s() const;
 
-  // Seconds of training since the first step.
+  // Returns the seconds of training since the first step.
   double trained_s() const { return trained_s_; }
 
  private:
   // Returns the number of samples on which the first `steps` optimizer steps train.
   int64_t SamplesIn(int64_t steps) const;
+  // Returns the seconds until the run's end, or a negative number if they are not known.
   double SecondsLeft(int64_t steps_done) const;
 
   ProgressPlan plan_;
   std::function<double()> now_;
-  int64_t first_step_ = 0;  // of this process, from 0
+  int64_t first_step_ = 0;  // the first step of this process, counted from 0
   int64_t step_ = 0;
 
-  int64_t line_step_ = 0;  // steps done at the last line, and when that was
-  double line_s_ = 0;
-  double epoch_s_ = 0;  // when the epoch began
+  int64_t line_step_ = 0;  // the number of steps at the last line
+  double line_s_ = 0;      // when the last line was taken
+  double epoch_s_ = 0;     // when the epoch began
   int64_t rated_samples_ = 0;
   double rated_s_ = 0;
   double trained_s_ = 0;
-  double loss_sum_ = 0;  // times its samples
+  double loss_sum_ = 0;  // the sum of the losses of all samples
   int64_t loss_samples_ = 0;
 
-  // For the time that is left.
-  int64_t steps_made_ = 0;  // by this process
-  double begun_s_ = 0;      // when the step under way did
-  double ended_s_ = 0;      // when the last one did
-  double step_weight_ = 0;  // of the steps after the first, the older the less
-  double step_s_ = 0;       // likewise, their seconds
-  double pause_s_ = 0;      // between steps, without evaluations
+  // What SecondsLeft() needs.
+  int64_t steps_made_ = 0;  // the number of steps that this process has made
+  double begun_s_ = 0;      // when the step under way began
+  double ended_s_ = 0;      // when the last step ended
+  // The sums of the weights and of the weighted seconds of the steps after the first. Older steps have smaller weights.
+  double step_weight_ = 0;
+  double step_s_ = 0;
+  double pause_s_ = 0;  // the seconds between steps, without evaluations
   int64_t evaluations_ = 0;
-  double evaluation_s_ = 0;       // of all
-  double this_evaluation_s_ = 0;  // since the last step was made
+  double evaluation_s_ = 0;       // the seconds of all evaluations
+  double this_evaluation_s_ = 0;  // the seconds of evaluations since the last step was made
 };
 
 }  // namespace lockstep

@@ -25,6 +25,15 @@
 //     memory_clock_mhz, memory_clock_limit_mhz, throttled_by (a list of words: what keeps the clocks down), xid_error
 //     (the number of the last one since the run began; 0: none), pcie_sent_bytes_per_s, pcie_received_bytes_per_s,
 //     nvlink_sent_bytes_per_s, nvlink_received_bytes_per_s
+//   seconds  step; steps (how many steps this line is about); wall_s (the seconds since the first of these steps
+//     began). wall_s is the sum of ideal_s (the seconds that the steps would take at the speed that this run can reach)
+//     and of the fields of lost_s (the seconds lost to each cause: reading, decoding, copying, launching,
+//     communication, slow_rank, cores, evaluation, checkpoints, memory, restarts, throttling, other). verdict says in
+//     words what is lost to the greatest cause, and remedy what mends it; both are empty if no cause is great enough.
+//     findings is a list of objects with rule, words and remedy (observe/verdict/rules.h). If they are known, there are
+//     also flops_share (the FLOP/s of an ideal step as a fraction of the GPU's peak), busy_share (the fraction of the
+//     time in which kernels ran on the GPUs) and joules_per_sample. The line comes every five seconds, and when the run
+//     is done or stops
 //   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run
 //     continues)
 //   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to
@@ -43,7 +52,7 @@
 //   stopped  step, epoch, why: the run stopped after this step because it was asked to; when it is started again, it
 //     goes on from this step
 //   warning  reason
-//   failed  step (that was under way), status (that the process ends with), reason: the run ended by an error of rank 0,
+//   failed  step (that was under way), status (that the process ends with), reason: the run ended by an error of rank 0
 //     or of all ranks. Where a process is killed, or another rank fails, the log ends without such a line
 //   done   step, epoch, the last metrics (val_loss, ...), first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
