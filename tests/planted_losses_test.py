@@ -10,45 +10,25 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness import DIGITS, DONE, Run, events, faulty_model, train, write_config
+from harness import DIGITS, DONE, Run, events, faulty_model, write_config
 from network_hosts import Network, why_not
+from planted_loss import (
+    COMPUTE_US,
+    DIGITS_DATA,
+    FAULTY,
+    MODEL,
+    POINTS,
+    Plant,
+    accounts,
+    config,
+    expect_right,
+    mistakes,
+    own_data,
+)
 
-FAULTY = os.environ["FAULTY"]
 FAULTS = {"LD_PRELOAD": os.environ["MACHINE_FAULTS_SO"]}
 CORES = len(os.sched_getaffinity(0))
-POINTS = 0.05  # that a share may be off
-# Something else on the machine may disturb one of two runs that are compared. An account that is wrong is wrong each time.
-ATTEMPTS = 3
-STEPS = 500
-COMPUTE_US = 6000  # of a step
-
-DIGITS_DATA = f'train: "{DIGITS}" csv {{ scale: 0.0625 }}'
-MODEL = faulty_model(base_us=COMPUTE_US)
 ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
-
-
-def config(data, model, more="", batch=64, steps=STEPS, validation=0):
-    return f"""global_batch: {batch} max_steps: {steps} epochs: 100000 log {{ every_steps: 10 }}
-        optimizer {{ type: SGD lr: 0.0001 }} data {{ {data} validation_fraction: {validation} }}
-        model {{ {model} }} {more}"""
-
-
-def own_data(**options):
-    return f'format: OWN train: "{DIGITS}" own {{ {faulty_model(**options)} }}'
-
-
-class Plant:
-    """A cause of one severity: the run with it, and the same without."""
-
-    def __init__(self, cause, planted, clean, remedy, ranks=1, clean_ranks=None, env=None, launcher=(), also=()):
-        self.cause, self.planted, self.clean, self.remedy = cause, planted, clean, remedy
-        self.ranks, self.clean_ranks, self.env, self.launcher = ranks, clean_ranks or ranks, env, launcher
-        # Causes that the run without it has, and which the run with it does not tell from this one.
-        self.also = also
-
-    def around(self):
-        """What is there while the run with it runs."""
-        return contextlib.nullcontext()
 
 
 def sleeping_data(severity, images):
@@ -230,14 +210,6 @@ def images(tmp_path_factory):
     return folder
 
 
-def accounts(folder, text, words=(), **options):
-    """The reports of a run, the last of which is about the whole of it."""
-    folder.mkdir()
-    run = train(write_config(folder, text), folder / "run", *words, program=FAULTY, **options)
-    assert run.status == DONE, run
-    return events(folder / "run", "seconds")
-
-
 def accounts_of(plant, folder):
     """Those of the run with it, and the last of the run without it."""
     if not isinstance(plant, SlowNetwork):
@@ -252,39 +224,6 @@ def accounts_of(plant, folder):
         clean = accounts(folder / "clean", plant.clean, **options)[-1]
         network.slow("b", plant.seconds)
         return accounts(folder / "planted", plant.planted, **options), clean
-
-
-def mistakes(plant, planted, clean):
-    """What is wrong with the account of a planted loss; empty: nothing."""
-    last = planted[-1]
-    first = next((report for report in planted if report["verdict"]), None)
-    if first is None:
-        return f"no verdict: {last}"
-    greatest = max((cause for cause in first["lost_s"] if cause != "other"), key=lambda cause: first["lost_s"][cause])
-
-    def step(report, seconds):
-        return seconds / report["steps"]
-
-    wanted = 1 - step(clean, clean["wall_s"]) / step(last, last["wall_s"])
-    before = sum(step(clean, clean["lost_s"][cause]) for cause in (plant.cause, *plant.also))
-    found = last["lost_s"][plant.cause] / last["wall_s"] - before / step(last, last["wall_s"])
-    text = f"{plant.cause}: planted {wanted:.3f}, found {found:.3f}: {first['verdict']}: {first['remedy']}"
-    print(text)
-    is_right = greatest == plant.cause and abs(found - wanted) < POINTS and plant.remedy in first["remedy"]
-    sums_up = abs(last["ideal_s"] + sum(last["lost_s"].values()) - last["wall_s"]) < 0.02 * last["wall_s"]
-    return "" if is_right and sums_up else f"{text}\nplanted: {last}\nclean: {clean}"
-
-
-def expect_right(make, tmp_path):
-    """`make` gives the mistakes of an attempt in a folder."""
-    wrong = []
-    for attempt in range(ATTEMPTS):
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        wrong.append(make(folder))
-        if not wrong[-1]:
-            return
-    raise AssertionError("\n".join(wrong))
 
 
 def in_commit_tier(make, severity):

@@ -41,7 +41,9 @@ struct RankSeconds {
   // Of the time that was waited for samples: for their bytes, and for their copy to the device. The rest is decoding.
   double reading_share = 0;
   double copying_share = 0;
-  double core_wait_s = 0;  // that the thread that trains was ready to run and had no core
+  // How long the thread that trains ran on a core within steps, and how long it was ready to run and had no core.
+  double running_s = 0;
+  double core_wait_s = 0;
 
   double& lost(Loss loss) { return lost_s[static_cast<size_t>(loss)]; }
   double lost(Loss loss) const { return lost_s[static_cast<size_t>(loss)]; }

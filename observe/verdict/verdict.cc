@@ -155,11 +155,14 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   SecondsReport report{.steps = own.steps, .wall_s = own.wall_s, .lost_s = own.lost_s};
   const auto lost = [&](Loss loss) -> double& { return report.lost_s[static_cast<size_t>(loss)]; };
 
-  // Without loader threads the thread that trains reads the samples, and waits for a core there, too.
-  double core_wait_s = own.core_wait_s;
-  if (facts.loader_threads == 0) {
-    const double own_s = lost(Loss::kReading) + lost(Loss::kDecoding) + own.computed_s;
-    const double share = own_s > 0 ? std::min(1.0, own.core_wait_s / own_s) : 0;
+  // A thread that has waited for others waits for a core before it goes on, which counted as waiting for others. Without
+  // loader threads the thread that trains reads the samples, and waits for a core there, too.
+  const bool reads = facts.loader_threads == 0;
+  const double reads_s = reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0;
+  const double works_s = own.computed_s + reads_s;
+  double core_wait_s = std::clamp(works_s - own.running_s, 0.0, own.core_wait_s);
+  if (reads && works_s > 0) {
+    const double share = core_wait_s / works_s;
     for (const Loss loss : {Loss::kReading, Loss::kDecoding}) {
       lost(Loss::kCores) += share * lost(loss);
       lost(loss) *= 1 - share;

@@ -78,6 +78,27 @@ TEST(Verdict, WaitingForACoreIsNotARanksOwnSlowness) {
   EXPECT_EQ(report.remedy, "2 ranks share 1 cores: start 1 (-n 1)");
 }
 
+TEST(Verdict, WaitingForACoreAfterAWaitForOthersCountsOnce) {
+  RankSeconds rank = With(Loss::kCommunication, 6);
+  rank.running_s = 3.5;
+  rank.core_wait_s = 5;  // most of it after it has waited for the others
+  const SecondsReport report = Judge({rank}, {});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kCores), 0.5, 1e-9);
+  EXPECT_EQ(report.cause, Loss::kCommunication);
+}
+
+TEST(Verdict, AThreadThatReadsItsSamplesItselfWaitsForACoreThereToo) {
+  RankSeconds rank = With(Loss::kReading, 5);
+  rank.running_s = 4;
+  rank.core_wait_s = 6;
+  const SecondsReport report = Judge({rank}, {.loader_threads = 0});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kCores), 6, 1e-9);
+  EXPECT_NEAR(report.lost(Loss::kDecoding), 2, 1e-9);
+  EXPECT_EQ(report.cause, Loss::kCores);
+}
+
 TEST(Verdict, CheckpointsAreToBecomeRareEnough) {
   const SecondsReport report = Judge({With(Loss::kCheckpoints, 2)}, {.checkpoint_every_steps = 10});
   EXPECT_EQ(report.cause, Loss::kCheckpoints);

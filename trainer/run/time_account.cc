@@ -84,7 +84,7 @@ bool TimeAccount::WatchFirstStep(const std::function<bool()>& act) {
 
 void TimeAccount::CountFromHere(Input& input) {
   data_wait_.CountFromHere(input);
-  core_wait_before_s_ = core_wait_.Seconds();
+  cores_elsewhere_ = core_wait_.Read();
   reported_at_s_ = SecondsSinceBoot();
   counting_since_ = UnixSeconds();
 }
@@ -109,7 +109,11 @@ void TimeAccount::TakeReading(const MachineReading& reading) {
 double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   const double begin_s = SecondsSinceBoot();
   const double waited_s = world_.host.waited_s();
+  // Other acts hardly compute, and one of them is called in each step.
+  const bool computes = loss == Loss::kEvaluation;
+  const CoreSeconds cores = computes ? core_wait_.Read() : CoreSeconds{};
   act();
+  if (computes) cores_elsewhere_ = cores_elsewhere_ + (core_wait_.Read() - cores);
   exchange_elsewhere_s_ += world_.host.waited_s() - waited_s;
   const double seconds = SecondsSinceBoot() - begin_s;
   ledger_.Spend(loss, seconds);
@@ -156,7 +160,9 @@ RankSeconds TimeAccount::Own(Input& input) const {
   const SampleShares shares = data_wait_.Shares(input);
   own.reading_share = shares.reading;
   own.copying_share = shares.copying;
-  own.core_wait_s = core_wait_.Seconds() - core_wait_before_s_;
+  const CoreSeconds cores = core_wait_.Read() - cores_elsewhere_;
+  own.running_s = cores.running;
+  own.core_wait_s = cores.waiting;
   own.lost(Loss::kRestarts) += restart_s_;
   own.wall_s += restart_s_;
   return own;

@@ -89,7 +89,7 @@ class TimeAccount {
   CoreWait core_wait_;
   bool counts_ = false;              // whether the first step was made
   double exchange_elsewhere_s_ = 0;  // the waiting that ExchangeS() leaves out
-  double core_wait_before_s_ = 0;    // the wait for cores when counting began
+  CoreSeconds cores_elsewhere_;      // before counting began, and in evaluations
   // The sums when the last step was queued.
   struct Moment {
     double at_s = 0;
