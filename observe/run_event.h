@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "observe/histogram.h"
 #include "observe/machine/machine_reading.h"
 #include "observe/metrics.h"
 #include "observe/step_clock.h"
@@ -121,6 +122,13 @@ struct Evaluated {
   std::vector<Metric> metrics;
 };
 
+// Histograms of the parameters and of their gradients (trainer/step/histograms.h), on rank 0. The event comes before the
+// step's StepDone.
+struct Histograms {
+  int64_t step = 0;  // from 1; the values are those before its update
+  std::vector<Histogram> histograms;
+};
+
 struct CheckpointSaved {
   int64_t step = 0;
   double stall_s = 0;  // for how long training on rank 0 stood still for the snapshot
@@ -168,10 +176,11 @@ struct RunFailed {
   std::string reason;
 };
 
-using RunEvent = std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks,
-                              OutOfMemory, CheckpointsLeftDevice, BadSample, EpochDone, Evaluated,
-                              CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning,
-                              RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
+using RunEvent =
+    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks, OutOfMemory,
+                 CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved,
+                 CheckpointLate, CheckpointFailed, RunWarning, RunStopped, RunFailed, RunDone,
+                 MachineReading, SecondsReport, Histograms>;
 
 // An object that does something with the events of a run. It is called on the thread that trains.
 class EventSink {

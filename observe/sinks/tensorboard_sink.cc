@@ -85,6 +85,23 @@ class TensorBoardWorker final : public EventWorker {
     Write(std::move(scalars));
   }
 
+  void Take(const Histograms& event) {
+    tensorboard::Event written = EventOf(event.step);
+    for (const Histogram& histogram : event.histograms) {
+      tensorboard::Summary::Value& value = *written.mutable_summary()->add_value();
+      value.set_tag(histogram.tag);
+      tensorboard::Histogram& added = *value.mutable_histo();
+      added.set_min(histogram.min);
+      added.set_max(histogram.max);
+      added.set_num(histogram.num);
+      added.set_sum(histogram.sum);
+      added.set_sum_squares(histogram.sum_squares);
+      added.mutable_bucket_limit()->Assign(histogram.limits.begin(), histogram.limits.end());
+      added.mutable_bucket()->Assign(histogram.counts.begin(), histogram.counts.end());
+    }
+    Write(written);
+  }
+
   void Take(const MachineReading& reading) {
     Scalars scalars;
     for (const GpuReading& gpu : reading.gpus) {
@@ -121,9 +138,13 @@ class TensorBoardWorker final : public EventWorker {
   }
 
   void Write(Scalars scalars) {
-    if (!std::exchange(began_, true)) Begin();
     tensorboard::Event event = EventOf(step_);
     *event.mutable_summary() = scalars.Take();
+    Write(event);
+  }
+
+  void Write(const tensorboard::Event& event) {
+    if (!std::exchange(began_, true)) Begin();
     file_.Add(event.SerializeAsString());
   }
 

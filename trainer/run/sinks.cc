@@ -1,5 +1,7 @@
 #include "trainer/run/sinks.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <variant>
@@ -81,6 +83,18 @@ void AddSinks(const config::Config& config, const std::optional<std::vector<GpuU
   if (gpu_users && every_s > 0) {
     events.Add(std::make_unique<MachineReadings>(*gpu_users, every_s, events));
   }
+}
+
+bool HistogramsAreDue(const config::Observe& observe, int64_t step) {
+  return observe.tensorboard() && observe.histograms_every_steps() > 0 &&
+         step % observe.histograms_every_steps() == 0;
+}
+
+RunWarning NoRoomForHistograms(int64_t step) {
+  return {fmt::format(
+      "step {} does not fit in memory with histograms: the run goes on without them: leave out "
+      "observe.histograms_every_steps, or take more accumulation",
+      step)};
 }
 
 }  // namespace lockstep

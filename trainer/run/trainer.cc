@@ -187,6 +187,7 @@ class Trainer {
                   .stop = asked == StopRequest::kStop,
                   .interrupt = asked == StopRequest::kInterrupt});
       progress_->BeginStep(step);
+      if (HistogramsAreDue(config_.observe(), step + 1)) step_->AskForHistograms(step + 1);
       try {
         TrainStep(step);
       } catch (...) {
@@ -319,12 +320,13 @@ class Trainer {
 
   // `step` did not fit into memory.
   void MakeRoom(int64_t step) {
-    if (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); })) {
+    const bool drops = step_->DropHistograms();
+    if (!drops && (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); }))) {
       HalveMicroBatches(step);
       return;
     }
     BeginAgain(step);
-    events_.Emit(CheckpointsLeftDevice{step + 1});
+    events_.Emit(drops ? RunEvent(NoRoomForHistograms(step + 1)) : CheckpointsLeftDevice{step + 1});
   }
 
   // From `step` on, whose samples were taken already.
@@ -403,6 +405,7 @@ class Trainer {
   }
 
   void ReportStep(int64_t steps_done) {
+    if (const auto histograms = step_->TakeHistograms()) events_.Emit(*histograms);
     const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 ||
                      steps_done == total_steps_;
     StepReport report{.told = due,
