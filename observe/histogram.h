@@ -21,8 +21,8 @@ struct Histogram {
   std::vector<double> counts{};
 };
 
-// Returns the bounds of all ranges in ascending order: 0, 1e-12 * 1.1^i below 1e20, and the negatives of these. They are
-// the bounds of torch.utils.tensorboard's SummaryWriter.add_histogram(bins="tensorflow").
+// Returns the bounds of all ranges in ascending order: 0, 1e-12 * 1.1^i below 1e20, and the negatives of these. They
+// are the bounds of torch.utils.tensorboard's SummaryWriter.add_histogram(bins="tensorflow").
 const std::vector<double>& HistogramBounds();
 
 // Sets the limits and the counts from the counts of all ranges of HistogramBounds(). Ranges before the first value and

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Of one event. Values that are not known are left out.
+// The scalars of one event. Values that are not known are left out.
 class Scalars {
  public:
   void Add(std::string_view tag, double value) {
@@ -46,7 +46,7 @@ class TensorBoardWorker final : public EventWorker {
   }
 
  private:
-  // Of which TensorBoard shows nothing.
+  // TensorBoard shows nothing of other events.
   template <typename Event>
   void Take(const Event&) {}
 
@@ -133,6 +133,7 @@ class TensorBoardWorker final : public EventWorker {
     }
     scalars.Add("ideal_share", report.ideal_share());
     if (report.flops_share >= 0) scalars.Add("flops_share", report.flops_share);
+    if (report.busy_share >= 0) scalars.Add("busy_share", report.busy_share);
     if (report.joules_per_sample >= 0) scalars.Add("joules_per_sample", report.joules_per_sample);
     Write(std::move(scalars));
   }
@@ -148,7 +149,7 @@ class TensorBoardWorker final : public EventWorker {
     file_.Add(event.SerializeAsString());
   }
 
-  // Once it is known whether the run goes on, and from where.
+  // Begins the file. It comes after RunResumed, which says from which step the run goes on.
   void Begin() {
     tensorboard::Event version = EventOf(0);
     version.set_file_version("brain.Event:2");
@@ -167,9 +168,9 @@ class TensorBoardWorker final : public EventWorker {
 
   EventFile file_;
   std::string lr_tag_;
-  double time_ = 0;         // of the event at hand
-  int64_t step_ = 0;        // the last
-  int64_t first_step_ = 0;  // that this process makes; 0: the run begins
+  double time_ = 0;         // when the current event was emitted
+  int64_t step_ = 0;        // the last step
+  int64_t first_step_ = 0;  // the first step that this process makes; 0: the run begins
   bool began_ = false;
 };
 

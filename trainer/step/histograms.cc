@@ -11,8 +11,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kValuesAtOnce = int64_t{1} << 20;
 
-// The columns of the table that has a row for each histogram. From kCounts on it has the number of values in each range,
-// and then the number of values that are not finite.
+// The columns of the table that has a row for each histogram. From kCounts on it has the number of values in each
+// range, and then the number of values that are not finite.
 enum Column { kMin, kMax, kNum, kSum, kSumSquares, kCounts };
 
 // Adds the values, divided by `scale`, to a row: float64 [columns]. `bounds` are those of the ranges, as float64.

@@ -1,8 +1,8 @@
 // Histograms of the trained parameters and of their gradients, computed on the parameters' device.
 //
 // Promise: the ranges, the counts and the sums are those that torch.utils.tensorboard's
-// SummaryWriter.add_histogram(bins="tensorflow") writes for the same values. Values beyond its last range, 1e20, count to
-// that range.
+// SummaryWriter.add_histogram(bins="tensorflow") writes for the same values. Values beyond its last range, 1e20, count
+// to that range.
 //
 // Invariants:
 //   1. The gradients are the sums over all ranks, without the loss scale, before clipping.

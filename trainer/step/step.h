@@ -123,8 +123,8 @@ class Step {
   const std::string& why_no_graph() const { return why_no_graph_; }
 
   // Makes the next Run() take histograms of the parameters, before its update, and of their gradients
-  // (trainer/step/histograms.h). That step, `step`, runs eagerly. Every rank must call it before the same Run(). It does
-  // nothing before the first Run(), whose operations are counted, and after DropHistograms() has returned true.
+  // (trainer/step/histograms.h). That step, `step`, runs eagerly. Every rank must call it before the same Run(). It
+  // does nothing before the first Run(), whose operations are counted, and after DropHistograms() has returned true.
   void AskForHistograms(int64_t step) {
     if (agreed_ && !dropped_histograms_) histograms_of_ = step;
   }
