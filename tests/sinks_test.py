@@ -17,8 +17,10 @@ import urllib.request
 import pytest
 
 from harness import (
+    DATA,
     DIGITS,
     DONE,
+    PEER,
     STOPPED,
     USAGE,
     Started,
@@ -28,6 +30,7 @@ from harness import (
     digits_data,
     events,
     expect_error,
+    faulty_data,
     faulty_model,
     in_mount_namespace,
     log_text,
@@ -492,6 +495,36 @@ def test_a_failure_runs_the_alert_command(tmp_path, ranks):
     (failed,) = events(tmp_path / "run", "failed")
     assert message == f"step {failed['step']}: status {USAGE}: {failed['reason']}"
     assert run.error_lines[0] == f"lockstep: error: {failed['reason']}"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.all_tier(unless=lambda rank: rank == 1)
+def test_a_rank_that_is_lost_runs_the_alert_command(tmp_path, rank):
+    """Once, by a rank that is left."""
+    skip_without_gpus(2)
+    config, words = write_config(tmp_path, digits_config()), alert_to(tmp_path / "alerts")
+    with Started(config, tmp_path / "run", ranks=2, words=words) as job:
+        job.wait_for("step", 2)
+        os.kill(job.rank(rank), signal.SIGKILL)
+        status, _, err = job.end()
+    assert status == PEER
+    wait_until(lambda: alerts(tmp_path / "alerts"))
+    ((kind, run_dir, message),) = alerts(tmp_path / "alerts")
+    assert (kind, run_dir) == ("failed", str(tmp_path / "run"))
+    assert message.startswith(f"status {PEER}: rank {rank} died: ")
+    assert message.removeprefix(f"status {PEER}: ") in err
+
+
+@pytest.mark.all_tier
+def test_a_rank_that_fails_alone_runs_the_alert_command(tmp_path):
+    skip_without_gpus(2)
+    config = write_config(tmp_path, digits_config(data=faulty_data(rank=1, at=200)))
+    run = train(config, tmp_path / "run", *alert_to(tmp_path / "alerts"), ranks=2, program=FAULTY)
+    expect_error(run, DATA, "the file is cut short")
+    wait_until(lambda: alerts(tmp_path / "alerts"))
+    assert alerts(tmp_path / "alerts") == [
+        ["failed", str(tmp_path / "run"), f"status {DATA}: rank 1 ended with an error of its own"]
+    ]
 
 
 def test_a_stall_runs_the_alert_command(tmp_path):

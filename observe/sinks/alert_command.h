@@ -31,6 +31,9 @@ class AlertCommand {
   AlertCommand(const AlertCommand&) = delete;
   AlertCommand& operator=(const AlertCommand&) = delete;
 
+  // Lets the command run on by itself, also when this process ends.
+  void Detach() { pid_ = 0; }
+
   // Returns whether the command has ended. Throws Error (kUsage), once, if it has failed.
   bool HasEnded();
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "observe/sinks/alert_command.h"
 
 namespace lockstep {
@@ -18,6 +19,13 @@ struct Alert {
   std::string kind;
   std::string message;
 };
+
+std::vector<std::pair<std::string, std::string>> VariablesOf(const Alert& alert,
+                                                             const AlertOptions& options) {
+  return {{"LOCKSTEP_ALERT", alert.kind},
+          {"LOCKSTEP_RUN", options.run_dir},
+          {"LOCKSTEP_MESSAGE", alert.message}};
+}
 
 class AlertWorker final : public EventWorker {
  public:
@@ -88,10 +96,7 @@ class AlertWorker final : public EventWorker {
     if (running_ || waiting_.empty()) return;
     const Alert alert = std::move(waiting_.front());
     waiting_.pop_front();
-    using Variables = std::vector<std::pair<std::string, std::string>>;
-    running_.emplace(options_.command, Variables{{"LOCKSTEP_ALERT", alert.kind},
-                                                 {"LOCKSTEP_RUN", options_.run_dir},
-                                                 {"LOCKSTEP_MESSAGE", alert.message}});
+    running_.emplace(options_.command, VariablesOf(alert, options_));
   }
 
   AlertOptions options_;
@@ -105,6 +110,14 @@ class AlertWorker final : public EventWorker {
 };
 
 }  // namespace
+
+void AlertOfLostRank(const AlertOptions& options, int status, const std::string& why) {
+  const Alert alert{"failed", fmt::format("status {}: {}", status, why)};
+  try {
+    AlertCommand(options.command, VariablesOf(alert, options)).Detach();
+  } catch (const Error&) {  // the job ends with the verdict, which is printed
+  }
+}
 
 std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps) {
   return NewBackgroundSink(std::make_unique<AlertWorker>(std::move(options), steps));

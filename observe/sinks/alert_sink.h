@@ -17,7 +17,9 @@
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
 //   the command fails -> one warning -> Alert.ACommandThatFailsIsNamed
 //   the command never ends -> no further command runs, except for `failed` -> Alert.OneAtATime
-//   the process is killed, or another rank's failure ends it -> no alert, because nobody is left to run the command
+//   the process is killed -> the watchdog of another rank calls AlertOfLostRank() -> tests/sinks_test.py,
+//     test_a_rank_that_is_lost_runs_the_alert_command
+//   a single process is killed -> no alert, because nobody is left to run the command
 #pragma once
 
 #include <atomic>
@@ -43,5 +45,9 @@ static_assert(kLastSeconds < kPatience);
 // Returns the sink, which rank 0 needs. `steps` is the number of optimizer steps that are done so far; it must outlive
 // the sink.
 std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps);
+
+// Starts the command for the alert `failed` and does not wait for it. It is for a process that is about to end because
+// another rank has failed. `status` is the status of the job. If the command cannot be started, nothing happens.
+void AlertOfLostRank(const AlertOptions& options, int status, const std::string& why);
 
 }  // namespace lockstep

@@ -45,6 +45,13 @@ class MachineReadings final : public EventSink {
   RunEvents& events_;
 };
 
+AlertOptions AlertOptionsOf(const config::Config& config) {
+  return {.command = config.observe().on_alert(),
+          .run_dir = config.run_dir(),
+          .stall_s = config.observe().stall_s(),
+          .alert_below = config.observe().alert_below()};
+}
+
 void AddRankSinks(const config::Config& config, RunFolder* folder, bool live, int rank,
                   RunEvents& events) {
   const config::Observe& observe = config.observe();
@@ -65,19 +72,21 @@ void AddRankSinks(const config::Config& config, RunFolder* folder, bool live, in
     events.Add(NewTensorBoardSink(folder->path(), ClassOf(config.optimizer().type())));
   }
   if (!observe.on_alert().empty()) {
-    events.Add(NewAlertSink({.command = observe.on_alert(),
-                             .run_dir = folder->path(),
-                             .stall_s = observe.stall_s(),
-                             .alert_below = observe.alert_below()},
-                            events.steps()));
+    events.Add(NewAlertSink(AlertOptionsOf(config), events.steps()));
   }
 }
 
 }  // namespace
 
 void AddSinks(const config::Config& config, const std::optional<std::vector<GpuUser>>& gpu_users,
-              RunFolder* folder, bool live, int rank, RunEvents& events) {
-  AddRankSinks(config, folder, live, rank, events);
+              RunFolder* folder, bool live, const World& world, RunEvents& events) {
+  AddRankSinks(config, folder, live, world.rank(), events);
+  if (world.watchdog != nullptr && !config.observe().on_alert().empty()) {
+    world.watchdog->SetOnFailure(
+        [alert = AlertOptionsOf(config)](int status, const std::string& why) {
+          AlertOfLostRank(alert, status, why);
+        });
+  }
   // It comes after the other sinks, which have then seen the step.
   const double every_s = config.observe().readings_every_s();
   if (gpu_users && every_s > 0) {

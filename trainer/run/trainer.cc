@@ -172,7 +172,7 @@ class Trainer {
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
     for (const std::string& line : DataFacts(*data_.train)) manifest.add_data(line);
-    AddSinks(config_, options.gpu_users, folder_, options.live, world_.rank(), events_);
+    AddSinks(config_, options.gpu_users, folder_, options.live, world_, events_);
     events_.Add(time_.ReadingsSink());
     if (start.failed_at > 0) time_.ContinueAfter(start.failed_step, start.failed_at);
     TellStart(options, start);
