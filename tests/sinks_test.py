@@ -3,6 +3,7 @@ and the user's alert command."""
 
 import contextlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -132,15 +133,14 @@ def test_tensorboard_reads_a_run_over_a_restart(tmp_path, killed):
 
 
 def expect_histograms(run_dir, step, values_by_tag):
-    """TensorBoard finds the histograms that PyTorch's own writer makes of the same values, and no others."""
+    """TensorBoard finds the histograms that PyTorch's own writer makes of the same values."""
     from torch.utils.tensorboard import SummaryWriter
 
     peer = run_dir.with_name("peer")
     with SummaryWriter(str(peer / "tensorboard")) as writer:
         for tag, values in values_by_tag.items():
-            writer.add_histogram(tag, values[values.isfinite()], step, bins="tensorflow")
+            writer.add_histogram(tag, values, step, bins="tensorflow")
     found, expected = tensorboard(run_dir), tensorboard(peer)
-    assert sorted(found.Tags()["histograms"]) == sorted(values_by_tag)
     for tag in values_by_tag:
         (one,) = [event for event in found.Histograms(tag) if event.step == step]
         (other,) = expected.Histograms(tag)
@@ -173,6 +173,7 @@ def test_histograms_are_pytorchs(tmp_path):
     values = {f"parameters/{name}": tensor for name, tensor in weights_of(tmp_path / "run5").items()}
     values |= {f"gradients/{name}": tensor for name, tensor in gradients.items()}
     assert len(values) == 8
+    assert sorted(tensorboard(tmp_path / "run6").Tags()["histograms"]) == sorted(values)
     expect_histograms(tmp_path / "run6", 6, values)
     norm = sum(float(gradient.double().square().sum()) for gradient in gradients.values()) ** 0.5
     assert losses_by_step(tmp_path / "run6")[6][1] == pytest.approx(norm, rel=1e-6)
@@ -196,16 +197,24 @@ def test_histograms_change_no_bit(tmp_path):
 
 
 def test_histograms_leave_out_what_is_not_finite(tmp_path):
-    """A gradient of which nothing is finite has none."""
+    """A step whose loss is not finite has histograms of the gradients' other values, and of the parameters."""
     rows = [",".join(["3e38"] * 64 + ["0"])] * 640
     (tmp_path / "train.csv").write_text("\n".join(rows + DIGITS.read_text().splitlines()[:640]))
     more = "observe { tensorboard: true histograms_every_steps: 2 } anomaly { policy: SKIP }"
-    data = f'data {{ train: "{tmp_path}/train.csv" }}'
-    config = write_config(tmp_path, digits_config(more, data=data))
-    assert train(config, tmp_path / "run", *sets("max_steps=2")).status == DONE
-    assert train(config, tmp_path / "one", *sets("max_steps=1")).status == DONE
-    weights = weights_of(tmp_path / "one")
-    expect_histograms(tmp_path / "run", 2, {f"parameters/{name}": tensor for name, tensor in weights.items()})
+    config = write_config(tmp_path, digits_config(more, data=f'data {{ train: "{tmp_path}/train.csv" }}'))
+    for steps in (1, 2):
+        assert train(config, tmp_path / f"run{steps}", *sets(f"max_steps={steps}")).status == DONE
+    assert events(tmp_path / "run2", "step")[-1]["skipped_steps"] == 2
+    weights = weights_of(tmp_path / "run1")
+    expect_histograms(tmp_path / "run2", 2, {f"parameters/{name}": tensor for name, tensor in weights.items()})
+    reader = tensorboard(tmp_path / "run2")
+    left = dict.fromkeys(weights, 0)
+    for name in weights.keys() & {tag.removeprefix("gradients/") for tag in reader.Tags()["histograms"]}:
+        (event,) = reader.Histograms(f"gradients/{name}")
+        left[name] = event.histogram_value.num
+        assert sum(event.histogram_value.bucket) == left[name]
+        assert all(math.isfinite(number) for number in event.histogram_value[:5])
+    assert any(left[name] < weights[name].numel() for name in weights)
 
 
 @pytest.mark.parametrize("ranks", [None, 2])
