@@ -1,6 +1,7 @@
 #include "observe/histogram.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 namespace lockstep {
@@ -9,7 +10,11 @@ namespace {
 std::vector<double> Bounds() {
   std::vector<double> above;
   // PyTorch multiplies in the same order, so the bounds have the same bits.
-  for (double bound = 1e-12; bound < 1e20; bound *= 1.1) above.push_back(bound);
+  double bound = 1e-12;
+  while (bound < 1e20) {
+    above.push_back(bound);
+    bound *= 1.1;
+  }
   std::vector<double> bounds;
   std::transform(above.rbegin(), above.rend(), std::back_inserter(bounds), std::negate<>());
   bounds.push_back(0);

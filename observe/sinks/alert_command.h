@@ -37,8 +37,9 @@ class AlertCommand {
   // Returns whether the command has ended. Throws Error (kUsage), once, if it has failed.
   bool HasEnded();
 
-  // Waits until the command has ended, but not longer than `time`. Throws Error (kUsage), once, if it has failed.
-  void WaitFor(std::chrono::milliseconds time);
+  // Waits until the command has ended, but not longer than `time`, and returns whether it has ended. Throws Error
+  // (kUsage), once, if it has failed.
+  bool WaitFor(std::chrono::milliseconds time);
 
  private:
   pid_t pid_ = 0;  // 0: the command has ended

@@ -39,9 +39,15 @@ class AlertWorker final : public EventWorker {
     if (!ends) WatchSteps();
     RunNext();
     // The others that wait have been overtaken.
-    if (ends && running_) {
-      running_->WaitFor(kLastSeconds);
-      running_.reset();
+    if (!ends || !running_) return;
+    const bool has_ended = running_->WaitFor(kLastSeconds);
+    running_.reset();
+    if (!has_ended) {
+      throw UsageError(
+          "observe.on_alert: the command was killed, because it still ran {} s after the end of "
+          "the "
+          "run: let it leave what takes long to another process (setsid)",
+          kLastSeconds.count());
     }
   }
 

@@ -12,11 +12,12 @@
 //   1. At most one command runs at a time. An alert that comes while a command runs waits for the end of the command.
 //      If an alert of the same kind waits already, the new one replaces it. The alert `failed` does not wait: it kills
 //      the command that runs.
-//   2. A command that runs when the process is to end is given kLastSeconds. Then it is killed.
+//   2. A command that runs when the process is to end is given kLastSeconds. Then it is killed, with a warning.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
 //   the command fails -> one warning -> Alert.ACommandThatFailsIsNamed
-//   the command never ends -> no further command runs, except for `failed` -> Alert.OneAtATime
+//   the command never ends -> no further command runs, except for `failed`, and one warning when the process ends
+//     -> Alert.OneAtATime, Alert.ACommandThatOutlivesTheProcessIsEnded
 //   the process is killed -> the watchdog of another rank calls AlertOfLostRank() -> tests/sinks_test.py,
 //     test_a_rank_that_is_lost_runs_the_alert_command
 //   a single process is killed -> no alert, because nobody is left to run the command

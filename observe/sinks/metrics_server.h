@@ -5,8 +5,8 @@
 // bundle.)
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
-//   the port is in use or not allowed -> Error (kUsage) with the system's reason from the constructor
-//     -> ExporterTest.NamesThePortThatIsTaken
+//   the port is in use or not allowed, or the address is not this machine's -> Error (kUsage) with the system's reason
+//     from the constructor -> ExporterTest.NamesThePortThatIsTaken, ExporterTest.NamesAnAddressThatIsNotThisMachines
 //   a client sends nothing -> its connection is closed after a few seconds
 //   a client sends more than 8 KiB -> its connection is closed at once
 #pragma once
