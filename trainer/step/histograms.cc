@@ -1,6 +1,7 @@
 #include "trainer/step/histograms.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <limits>
 #include <span>
