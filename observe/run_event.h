@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "observe/histogram.h"
 #include "observe/machine/machine_reading.h"
 #include "observe/metrics.h"
 #include "observe/step_clock.h"
@@ -106,12 +107,12 @@ struct BadSample {
   std::string reason;
 };
 
-// All steps of an epoch, or the rest of one that the run went on within.
+// All steps of an epoch are done, or the rest of an epoch within which the run went on.
 struct EpochDone {
   int64_t step = 0;
   int64_t epoch = 0;   // from 1
-  double loss = 0;     // of training: the mean over the samples of those steps
-  double seconds = 0;  // of training
+  double loss = 0;     // the training loss, as the mean over the samples of those steps
+  double seconds = 0;  // how long those steps took
   double samples_per_s = 0;
 };
 
@@ -119,6 +120,13 @@ struct Evaluated {
   int64_t step = 0;
   int64_t epoch = 0;
   std::vector<Metric> metrics;
+};
+
+// Histograms of the parameters and of their gradients (trainer/step/histograms.h), on rank 0. The event comes before
+// the step's StepDone.
+struct Histograms {
+  int64_t step = 0;  // from 1; the values are those before its update
+  std::vector<Histogram> histograms;
 };
 
 struct CheckpointSaved {
@@ -163,15 +171,16 @@ struct RunDone {
 
 // The run ends by an error.
 struct RunFailed {
-  int64_t step = 0;  // that was under way, from 1
-  int status = 0;    // that the process ends with
+  int64_t step = 0;  // the step that was being made, from 1
+  int status = 0;    // the status with which the process ends
   std::string reason;
 };
 
-using RunEvent = std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks,
-                              OutOfMemory, CheckpointsLeftDevice, BadSample, EpochDone, Evaluated,
-                              CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning,
-                              RunStopped, RunFailed, RunDone, MachineReading, SecondsReport>;
+using RunEvent =
+    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks, OutOfMemory,
+                 CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved,
+                 CheckpointLate, CheckpointFailed, RunWarning, RunStopped, RunFailed, RunDone,
+                 MachineReading, SecondsReport, Histograms>;
 
 // An object that does something with the events of a run. It is called on the thread that trains.
 class EventSink {
@@ -188,9 +197,9 @@ class RunEvents {
     for (const std::unique_ptr<EventSink>& sink : sinks_) sink->On(event);
   }
 
-  // So many optimizer steps are done. Events tell of some of them only.
+  // Says that the run has made `steps` optimizer steps. Call it after every step, although not every step has an event.
   void SetSteps(int64_t steps) { steps_.store(steps, std::memory_order_relaxed); }
-  // For the threads of sinks; 0: none yet.
+  // Returns the last value of SetSteps(), which threads of sinks may read; 0 if there was no call yet.
   const std::atomic<int64_t>& steps() const { return steps_; }
 
  private:

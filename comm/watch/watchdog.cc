@@ -101,6 +101,11 @@ class Watchdog::Impl {
     run_dir_ = run_dir;
   }
 
+  void SetOnFailure(std::function<void(int status, const std::string& why)> tell) {
+    const std::lock_guard lock(mutex_);
+    on_failure_ = std::move(tell);
+  }
+
   void SetNote(std::string note) { note_.Put(std::make_unique<std::string>(std::move(note))); }
 
   std::map<int, std::string> TakeNotes() {
@@ -409,7 +414,13 @@ class Watchdog::Impl {
       case Message::FAREWELL:
         peer.ended = true;
         status_ = message.status();
-        if (!ending_at_) ending_at_ = now;
+        if (!ending_at_) {
+          ending_at_ = now;
+          // SIGTERM comes to all ranks where one has failed, or where the job is to stop.
+          if (is_hub() && on_failure_ && status_ != 128 + SIGTERM) {
+            on_failure_(status_, fmt::format("rank {} ended with an error of its own", peer.rank));
+          }
+        }
         if (is_hub()) SendToAll(message);
         return;
       case Message::LEAVE:
@@ -533,6 +544,7 @@ class Watchdog::Impl {
     Message message = New(Message::VERDICT);
     message.set_text(verdict);
     SendToAll(message);
+    if (on_failure_) on_failure_(static_cast<int>(ExitStatus::kPeer), verdict);
     std::_Exit(static_cast<int>(ExitStatus::kPeer));
   }
 
@@ -565,6 +577,7 @@ class Watchdog::Impl {
   std::mutex mutex_;  // of all below
   WatchdogLimits limits_;
   std::string run_dir_;
+  std::function<void(int status, const std::string& why)> on_failure_;
   bool leaving_ = false;
   std::vector<Peer> peers_;  // the hub's: all others; another's: the hub
   FileDescriptor wake_;
@@ -601,6 +614,10 @@ void Watchdog::SetLimits(WatchdogLimits limits) { impl_->SetLimits(limits); }
 void Watchdog::Watch(Communicator* communicator) { impl_->Watch(communicator); }
 
 void Watchdog::SetRunFolder(const std::string& run_dir) { impl_->SetRunFolder(run_dir); }
+
+void Watchdog::SetOnFailure(std::function<void(int status, const std::string& why)> tell) {
+  impl_->SetOnFailure(std::move(tell));
+}
 
 void Watchdog::SetNote(std::string note) { impl_->SetNote(std::move(note)); }
 

@@ -77,6 +77,12 @@ class Watchdog {
   // Sets the run folder that the verdict names, so that the user can call `lockstep flight` for it.
   void SetRunFolder(const std::string& run_dir);
 
+  // From now on calls `tell` when this rank says why the job ends although this rank itself has no error. Its arguments
+  // are the status of the job and the verdict, or the name of the rank that ended with an error of its own. Usually one
+  // rank calls it: rank 0, or its deputy if rank 0 is lost. The process ends soon after, so `tell` must return at once.
+  // It is called on the watchdog's thread, and must not call the watchdog.
+  void SetOnFailure(std::function<void(int status, const std::string& why)> tell);
+
   // Sends `note` to rank 0 with one of this rank's next heartbeats. A note that was not sent yet is replaced. Neither
   // this call nor TakeNotes() waits.
   void SetNote(std::string note);

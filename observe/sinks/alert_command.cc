@@ -119,12 +119,12 @@ bool AlertCommand::HasEnded() {
   return true;
 }
 
-void AlertCommand::WaitFor(std::chrono::milliseconds time) {
-  if (HasEnded()) return;
+bool AlertCommand::WaitFor(std::chrono::milliseconds time) {
+  if (HasEnded()) return true;
   const FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   pollfd end{.fd = process.get(), .events = POLLIN, .revents = 0};
   poll(&end, 1, static_cast<int>(time.count()));
-  HasEnded();
+  return HasEnded();
 }
 
 }  // namespace lockstep

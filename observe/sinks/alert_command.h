@@ -1,13 +1,14 @@
 // AlertCommand: runs a user's command beside the run.
 //
-// Promise: nothing waits for the command. It is a process group of its own, is never stopped by the run's signals, reads
-// nothing, and prints on the run's standard error. It inherits no file of the run, no signal mask, and none of the
-// variables by which a process finds out that it is a rank (so it may start lockstep or mpirun itself).
+// Promise: starting the command waits for nothing. The command gets a process group of its own, so the run's signals do
+// not stop it. Its standard input is empty, and what it prints goes to the run's standard error. It inherits no open
+// file and no signal mask of the run, and none of the environment variables that make a process a rank, so it may start
+// lockstep or mpirun itself.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
-//   /bin/sh cannot be started -> Error (kUsage) with the system's reason
-//   the command ends with a status other than 0, or by a signal -> Error (kUsage) with it from HasEnded()
-//     -> Alert.ACommandThatFailsIsNamed
+//   /bin/sh cannot be started -> Error (kUsage) with the system's reason from the constructor
+//   the command ends with a status other than 0, or by a signal -> Error (kUsage) with the status or the signal from
+//     HasEnded() or WaitFor() -> Alert.ACommandThatFailsIsNamed
 #pragma once
 
 #include <sys/types.h>
@@ -21,22 +22,27 @@ namespace lockstep {
 
 class AlertCommand {
  public:
-  // `command`: for /bin/sh. `variables`: of its environment, besides this process's. Throws Error.
+  // Starts `/bin/sh -c command`. Its environment is that of this process with `variables`, which are names and values.
+  // Throws Error (kUsage).
   AlertCommand(const std::string& command,
                const std::vector<std::pair<std::string, std::string>>& variables);
-  // Ends it with all that it started in its group, if it has not ended.
+  // Kills the command and the processes of its group, if the command has not ended.
   ~AlertCommand();
   AlertCommand(const AlertCommand&) = delete;
   AlertCommand& operator=(const AlertCommand&) = delete;
 
-  // Throws Error where it has, and failed.
+  // Lets the command run on by itself, also when this process ends.
+  void Detach() { pid_ = 0; }
+
+  // Returns whether the command has ended. Throws Error (kUsage), once, if it has failed.
   bool HasEnded();
 
-  // Waits until it has ended, but no longer than that. Throws Error likewise.
-  void WaitFor(std::chrono::milliseconds time);
+  // Waits until the command has ended, but not longer than `time`, and returns whether it has ended. Throws Error
+  // (kUsage), once, if it has failed.
+  bool WaitFor(std::chrono::milliseconds time);
 
  private:
-  pid_t pid_ = 0;  // 0: it has ended
+  pid_t pid_ = 0;  // 0: the command has ended
 };
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "observe/sinks/alert_command.h"
 
 namespace lockstep {
@@ -18,6 +19,13 @@ struct Alert {
   std::string kind;
   std::string message;
 };
+
+std::vector<std::pair<std::string, std::string>> VariablesOf(const Alert& alert,
+                                                             const AlertOptions& options) {
+  return {{"LOCKSTEP_ALERT", alert.kind},
+          {"LOCKSTEP_RUN", options.run_dir},
+          {"LOCKSTEP_MESSAGE", alert.message}};
+}
 
 class AlertWorker final : public EventWorker {
  public:
@@ -31,9 +39,15 @@ class AlertWorker final : public EventWorker {
     if (!ends) WatchSteps();
     RunNext();
     // The others that wait have been overtaken.
-    if (ends && running_) {
-      running_->WaitFor(kLastSeconds);
-      running_.reset();
+    if (!ends || !running_) return;
+    const bool has_ended = running_->WaitFor(kLastSeconds);
+    running_.reset();
+    if (!has_ended) {
+      throw UsageError(
+          "observe.on_alert: the command was killed, because it still ran {} s after the end of "
+          "the "
+          "run: let it leave what takes long to another process (setsid)",
+          kLastSeconds.count());
     }
   }
 
@@ -88,10 +102,7 @@ class AlertWorker final : public EventWorker {
     if (running_ || waiting_.empty()) return;
     const Alert alert = std::move(waiting_.front());
     waiting_.pop_front();
-    using Variables = std::vector<std::pair<std::string, std::string>>;
-    running_.emplace(options_.command, Variables{{"LOCKSTEP_ALERT", alert.kind},
-                                                 {"LOCKSTEP_RUN", options_.run_dir},
-                                                 {"LOCKSTEP_MESSAGE", alert.message}});
+    running_.emplace(options_.command, VariablesOf(alert, options_));
   }
 
   AlertOptions options_;
@@ -105,6 +116,14 @@ class AlertWorker final : public EventWorker {
 };
 
 }  // namespace
+
+void AlertOfLostRank(const AlertOptions& options, int status, const std::string& why) {
+  const Alert alert{"failed", fmt::format("status {}: {}", status, why)};
+  try {
+    AlertCommand(options.command, VariablesOf(alert, options)).Detach();
+  } catch (const Error&) {  // the job ends with the verdict, which is printed
+  }
+}
 
 std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps) {
   return NewBackgroundSink(std::make_unique<AlertWorker>(std::move(options), steps));

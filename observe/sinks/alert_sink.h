@@ -2,19 +2,25 @@
 //
 // The command finds LOCKSTEP_ALERT (stalled, failed or slow), LOCKSTEP_RUN (the run folder) and LOCKSTEP_MESSAGE (one
 // line) in its environment.
-//   stalled  no optimizer step and no other event for stall_s; again only after a further step
-//   failed   RunFailed
-//   slow     a SecondsReport whose ideal_share() is below alert_below; again only after one that is not
+//   stalled  There was no optimizer step and no other event for stall_s. The next such alert can come only after a
+//            further step.
+//   failed   The run ends by an error (RunFailed).
+//   slow     A SecondsReport has an ideal_share() below alert_below. The next such alert can come only after a report
+//            that has not.
 //
 // Invariants:
-//   1. At most one command runs at a time. An alert that comes meanwhile waits for its end; one of a kind that waits
-//      already takes its place. `failed` does not wait: it ends the command that runs.
-//   2. A command that runs when the process is to end has kLastSeconds; then it is ended.
+//   1. At most one command runs at a time. An alert that comes while a command runs waits for the end of the command.
+//      If an alert of the same kind waits already, the new one replaces it. The alert `failed` does not wait: it kills
+//      the command that runs.
+//   2. A command that runs when the process is to end is given kLastSeconds. Then it is killed, with a warning.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/alert_sink_test.cc)
 //   the command fails -> one warning -> Alert.ACommandThatFailsIsNamed
-//   the command never ends -> no further one is run until the process ends -> Alert.OneAtATime
-//   the process is killed -> no alert: nobody is left to run it
+//   the command never ends -> no further command runs, except for `failed`, and one warning when the process ends
+//     -> Alert.OneAtATime, Alert.ACommandThatOutlivesTheProcessIsEnded
+//   the process is killed -> the watchdog of another rank calls AlertOfLostRank() -> tests/sinks_test.py,
+//     test_a_rank_that_is_lost_runs_the_alert_command
+//   a single process is killed -> no alert, because nobody is left to run the command
 #pragma once
 
 #include <atomic>
@@ -37,7 +43,12 @@ struct AlertOptions {
 inline constexpr std::chrono::seconds kLastSeconds{5};
 static_assert(kLastSeconds < kPatience);
 
-// Of rank 0. `steps`: optimizer steps that are done; it must outlive the sink.
+// Returns the sink, which rank 0 needs. `steps` is the number of optimizer steps that are done so far; it must outlive
+// the sink.
 std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps);
+
+// Starts the command for the alert `failed` and does not wait for it. It is for a process that is about to end because
+// another rank has failed. `status` is the status of the job. If the command cannot be started, nothing happens.
+void AlertOfLostRank(const AlertOptions& options, int status, const std::string& why);
 
 }  // namespace lockstep

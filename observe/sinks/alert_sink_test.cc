@@ -121,6 +121,7 @@ TEST_F(Alert, AFailureTakesThePlaceOfACommandThatRuns) {
 
 TEST_F(Alert, ACommandThatOutlivesTheProcessIsEnded) {
   const std::string pid = folder_ + "/pid";
+  testing::internal::CaptureStderr();
   {
     const auto sink =
         SinkOf("echo $$ > " + pid + ".new; mv " + pid + ".new " + pid + "; sleep 1000");
@@ -128,6 +129,8 @@ TEST_F(Alert, ACommandThatOutlivesTheProcessIsEnded) {
     WaitUntil([&] { return fs::exists(pid); });
   }
   EXPECT_EQ(kill(std::stoi(ReadFile(pid)), 0), -1);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("lockstep: warning: observe.on_alert: the command was killed"));
 }
 
 TEST_F(Alert, ACommandThatFailsIsNamed) {

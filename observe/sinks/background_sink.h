@@ -1,18 +1,21 @@
 // BackgroundSink: hands a run's events to a worker that runs on a thread of its own, so that no file, socket or command
 // of a sink makes training wait.
 //
-// Promise: On() copies the event and returns. It takes no lock and makes no system call, except for RunFailed, behind
-// which nothing is trained any more: On() then waits until the worker has seen the event, for at most kPatience.
+// Promise: On() copies the event and returns. It takes no lock and makes no system call. The only exception is
+// RunFailed, after which the run does not train: On() then waits until the worker has seen the event, but not longer
+// than kPatience.
 //
 // Invariants:
-//   1. The worker is called on one thread only, about once a second, with all events since the last call in their order.
-//   2. What the worker throws is one warning on standard error, the first time; it is called again a second later.
-//   3. If the worker hangs, at most kMostWaiting events wait for it. Those that follow are dropped.
-//   4. The thread takes no signals: they are for the thread that trains.
+//   1. The worker is called on one thread only, about once a second, with all events since the last call in their
+//      order.
+//   2. If the worker throws, it is called again a second later. Only its first exception is printed, as a warning on
+//      standard error.
+//   3. If the worker hangs, at most kMostWaiting events wait for it. The events that follow are dropped.
+//   4. The thread blocks all signals, because the thread that trains handles them.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/background_sink_test.cc)
 //   the worker throws -> one warning -> BackgroundSink.AWorkerThatThrowsIsCalledAgain
-//   the worker hangs -> nothing; events are dropped -> .AWorkerThatHangsKeepsNobodyWaiting
+//   the worker hangs -> nothing; events are dropped -> BackgroundSink.AWorkerThatHangsKeepsNobodyWaiting
 #pragma once
 
 #include <chrono>
@@ -24,7 +27,7 @@
 namespace lockstep {
 
 struct TimedEvent {
-  double time = 0;  // Unix time at which it was emitted
+  double time = 0;  // the Unix time at which the event was emitted
   RunEvent event;
 };
 
@@ -32,18 +35,20 @@ class EventWorker {
  public:
   virtual ~EventWorker() = default;
 
-  // `ends`: the process may end when this returns. It may be called again nevertheless.
+  // Does its work with `events`. `ends` says that the process may end as soon as this call returns, but there may be
+  // further calls. It may throw any std::exception.
   virtual void Work(const std::vector<TimedEvent>& events, bool ends) = 0;
 
-  // A file descriptor for which OnReadable() is called as soon as it has something to read; -1: none.
+  // Returns a file descriptor, or -1. As soon as the descriptor has something to read, OnReadable() is called.
   virtual int Readable() const { return -1; }
   virtual void OnReadable() {}
 };
 
-// For RunFailed: longer than any worker takes for it.
+// It is longer than any worker takes for RunFailed.
 inline constexpr std::chrono::seconds kPatience{6};
 inline constexpr int64_t kMostWaiting = 1 << 16;
 
+// Returns a sink that hands its events to `worker`.
 std::unique_ptr<EventSink> NewBackgroundSink(std::unique_ptr<EventWorker> worker);
 
 }  // namespace lockstep

@@ -1,17 +1,18 @@
 // EventFile: writes a file of TensorBoard's events, a TFRecord file.
 //
-// A record is: the length of its bytes (uint64), the masked CRC32C of these 8 bytes (uint32), the bytes, the masked
-// CRC32C of the bytes (uint32), all little-endian. A mask is ((crc >> 15) | (crc << 17)) + 0xa282ead8.
+// A record consists of the number of its bytes (uint64), the masked CRC-32C of these 8 bytes (uint32), the bytes, and
+// the masked CRC-32C of the bytes (uint32). All integers are little-endian. The masked CRC is ((crc >> 15) | (crc <<
+// 17)) + 0xa282ead8.
 //
 // Invariants:
-//   1. Files of one folder are read in the order of their names, events.out.tfevents.TIME.HOST.PID. A new file's TIME is
-//      greater than that of every file that is there, even if the clock was set back.
-//   2. What the disk does not take is kept, up to kMostUnwritten, and written by the next Flush(); no record is cut in
-//      two by it.
+//   1. TensorBoard reads the files of one folder in the order of their names, events.out.tfevents.TIME.HOST.PID. The
+//      TIME of a new file is greater than that of every file in the folder, even if the clock was set back.
+//   2. Records that the disk does not take are kept, up to kMostUnwritten bytes, and the next Flush() writes them. A
+//      record that was written in part is then written whole.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/event_file_test.cc)
-//   the folder or the file cannot be made, the disk is full -> Error (kCheckpoint) from Flush(), and the records wait
-//     -> EventFile.RecordsWaitForAFolder, .RecordsWaitForRoom
+//   the folder or the file cannot be made, or the disk is full -> Error (kCheckpoint) from Flush(), and the records
+//     wait -> EventFile.RecordsWaitForAFolder, EventFile.RecordsWaitForRoom
 #pragma once
 
 #include <cstdint>
@@ -23,20 +24,20 @@
 
 namespace lockstep {
 
-// CRC-32C (Castagnoli), as RFC 3720 defines it.
+// Returns the CRC-32C (Castagnoli), as RFC 3720 defines it.
 uint32_t Crc32c(std::string_view bytes);
 
 class EventFile {
  public:
   static constexpr size_t kMostUnwritten = 64 << 20;
 
-  // Of a new file in `folder`, which is made in the run folder where there is none. Nothing is written yet.
+  // The first Flush() that has a record makes a new file in `folder`, and `folder` if it does not exist.
   explicit EventFile(std::string folder) : folder_(std::move(folder)) {}
 
-  // Adds a record, and writes nothing. One too many is dropped.
+  // Adds a record to those that the next Flush() writes. Drops the record if more than kMostUnwritten bytes would wait.
   void Add(std::string_view record);
 
-  // Writes what was added. Throws Error.
+  // Writes the records that were added. Throws Error (kCheckpoint).
   void Flush();
 
  private:
@@ -44,7 +45,7 @@ class EventFile {
 
   std::string folder_;
   std::optional<OutputFile> file_;
-  int64_t bytes_ = 0;  // that are written
+  int64_t bytes_ = 0;  // how many bytes are written
   std::string unwritten_;
 };
 

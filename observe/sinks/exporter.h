@@ -1,24 +1,26 @@
 // Exporter: shows the figures of all ranks of one machine to Prometheus, on a port or as a file for node_exporter.
 //
-// Promise: of a run's ranks on a machine one is the owner: it has the port and writes the file, with the last figures of
-// each rank. If the owner ends, however it ends, another rank takes its place within two seconds.
+// Promise: one of a run's ranks on a machine is the owner. It answers on the port and writes the file, both with the
+// last figures of each rank. If the owner ends, no matter how, another rank becomes the owner within two seconds.
 //
 // Protocol, once a second in each rank:
-//   1. The rank tries to bind the abstract Unix socket whose name follows from user and run folder. The kernel gives
-//      a name to one process and takes it back when that process ends, so this process is the owner. It needs no file,
-//      and the name holds where the port does: in one network namespace.
-//   2. A rank that is not the owner sends its figures to that socket as one datagram, and does not wait if the owner
-//      does not read.
-//   3. The owner reads datagrams as they come, of its own user's processes only. It leaves out ranks from which nothing
-//      came for kFreshS, opens the port if it has not, and writes the file under another name and renames it.
-//   4. When the owner's job ends in order, it removes the file: node_exporter would show it for ever.
+//   1. The rank tries to bind an abstract Unix socket, whose name follows from the user and the run folder. The kernel
+//      gives a name to one process only, which is the owner, and takes the name back when that process ends. An
+//      abstract name needs no file, and like the port it belongs to one network namespace.
+//   2. A rank that is not the owner sends its figures to that socket as one datagram. It does not wait, even if the
+//      owner does not read.
+//   3. The owner reads datagrams as they come, and drops those of other users' processes. Then it drops the figures of
+//      ranks from which nothing came for kFreshS, opens the port if it is not open yet, and replaces the file by a
+//      rename.
+//   4. When the owner's job ends in order, it removes the file, because node_exporter would show it for ever.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
 //   the port is taken -> Error (kUsage) from Show(), and the next one tries again
 //     -> ExporterTest.NamesThePortThatIsTaken
-//   the file cannot be written -> Error (kCheckpoint) from Show(), likewise
-//     -> .AFileThatCannotBeWrittenIsNamedAndTriedAgain
-//   the owner is killed -> nothing: another serves -> .AnotherServesWhenTheOwnerIsKilled
+//   the file cannot be written -> Error (kCheckpoint) from Show(), and the next one tries again
+//     -> ExporterTest.AFileThatCannotBeWrittenIsNamedAndTriedAgain
+//   the owner is killed -> nothing: another rank becomes the owner
+//     -> ExporterTest.AnotherServesWhenTheOwnerIsKilled
 #pragma once
 
 #include <map>
@@ -35,8 +37,8 @@ class Exporter {
  public:
   struct Options {
     std::string address;
-    int port = 0;  // 0: none
-    std::string file;
+    int port = 0;      // 0: no port
+    std::string file;  // empty: no file
     std::string run_dir;
     int rank = 0;
   };
@@ -46,19 +48,20 @@ class Exporter {
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;
 
-  // This rank's figures now (observe/sinks/metrics_text.h). To be called once a second. Throws Error.
+  // Shows `text`, the figures that this rank has now (observe/sinks/metrics_text.h). Call it once a second. Throws
+  // Error (kUsage, kCheckpoint).
   void Show(const std::string& text);
 
-  // What other ranks send to the owner; -1: this rank is not the owner.
+  // Returns the socket to which other ranks send their figures; -1 if this rank is not the owner.
   int socket() const { return owner_ ? socket_.get() : -1; }
 
-  // Reads it.
+  // Reads one datagram from socket(), if there is one. Call it only on the owner.
   void Receive();
 
  private:
   struct Figures {
     std::string text;
-    double time = 0;  // SecondsSinceBoot() when they came
+    double time = 0;  // SecondsSinceBoot() when the text came
   };
 
   bool BecomeOwner();
@@ -66,12 +69,12 @@ class Exporter {
   void WriteFile(const std::string& page);
 
   Options options_;
-  std::string name_;       // of the socket
-  FileDescriptor socket_;  // the owner's has the name
+  std::string name_;       // the name of the owner's socket
+  FileDescriptor socket_;  // on the owner it has that name; other ranks send from it
   bool owner_ = false;
-  bool has_file_ = false;                  // that it wrote
-  std::map<int, Figures> figures_;         // the owner's, by rank
-  std::unique_ptr<MetricsServer> server_;  // the owner's, once the port was free
+  bool has_file_ = false;                  // whether this process has written the file
+  std::map<int, Figures> figures_;         // on the owner: the figures of each rank
+  std::unique_ptr<MetricsServer> server_;  // on the owner, as soon as the port was free
 };
 
 }  // namespace lockstep

@@ -177,5 +177,14 @@ TEST_F(ExporterTest, NamesThePortThatIsTaken) {
   exporter.Show(StepLine(0, 6));
 }
 
+TEST_F(ExporterTest, NamesAnAddressThatIsNotThisMachines) {
+  Exporter::Options options = OptionsOf(0);
+  options.port = 9400;
+  options.address = "192.0.2.1";  // of RFC 5737: no machine has it
+  Exporter exporter(options);
+  EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { exporter.Show(StepLine(0, 5)); }),
+              HasSubstr("set observe.prometheus_address to an address of this machine"));
+}
+
 }  // namespace
 }  // namespace lockstep

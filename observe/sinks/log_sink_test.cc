@@ -53,6 +53,7 @@ TEST_F(Log, HasWhatTheDriverTells) {
                                      .throttle_reasons = 0x44,
                                      .xid_errors = 79}}});
   ASSERT_THAT(lines_, SizeIs(1));
+  EXPECT_EQ(lines_[0].erase("time"), 1);
   EXPECT_EQ(lines_[0],
             Json::parse(R"({"event": "machine", "host": "node1", "cpu_use": 0.512, "cores": 8,
                 "memory_used_bytes": 5, "memory_total_bytes": 9, "process_memory_bytes": 3,

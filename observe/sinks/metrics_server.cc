@@ -20,7 +20,7 @@ namespace {
 constexpr int kPatienceS = 5;
 constexpr int kMostBytes = 8192;  // of a request
 
-// A socket that listens there; a negative one: `why` says why not.
+// Returns a socket that listens there, or none; `why` then says why not, and what to do.
 FileDescriptor Listen(const std::string& address, int port, std::string& why) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
@@ -41,6 +41,13 @@ FileDescriptor Listen(const std::string& address, int port, std::string& why) {
     return listener;
   }
   why = std::strerror(errno);
+  if (errno == EADDRINUSE) {
+    why += ": end what has the port, or set another";
+  } else if (errno == EADDRNOTAVAIL) {
+    why += ": set observe.prometheus_address to an address of this machine, or to 0.0.0.0";
+  } else if (errno == EACCES) {
+    why += ": set a port above 1023";
+  }
   return {};
 }
 
@@ -52,8 +59,7 @@ MetricsServer::MetricsServer(const std::string& address, int port)
   FileDescriptor listener = Listen(address, port, why);
   if (listener.get() < 0) {
     throw UsageError(
-        "observe.prometheus_port: {}:{}: {}: the run goes on and tries again each second: end what "
-        "has the port, or set another",
+        "observe.prometheus_port: {}:{}: {} (the run goes on, and tries again each second)",
         address, port, why);
   }
   base_.reset(event_base_new());

@@ -1,11 +1,14 @@
-// MetricsServer: answers GET /metrics on a port with the last page that it was given, by a thread of its own.
+// MetricsServer: answers GET /metrics on a port with the last page that it was given. A thread of its own does so.
 //
-// HTTP is libevent's, which Open MPI needs anyway. (CivetWeb's threads have stacks of 100 KiB, which cuBLASLt's
-// thread-local variables alone fill. Debian's cpp-httplib would add OpenSSL and Brotli to every bundle.)
+// The HTTP server is that of libevent, which Open MPI needs anyway. (CivetWeb's threads have stacks of 100 KiB, which
+// the thread-local variables of cuBLASLt alone fill. Debian's cpp-httplib would add OpenSSL and Brotli to every
+// bundle.)
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
-//   the port is taken or not to be had -> Error (kUsage) with the system's reason -> ExporterTest.NamesThePortThatIsTaken
-//   a client that says nothing, or much -> its connection is closed after a few seconds, or at once
+//   the port is in use or not allowed, or the address is not this machine's -> Error (kUsage) with the system's reason
+//     from the constructor -> ExporterTest.NamesThePortThatIsTaken, ExporterTest.NamesAnAddressThatIsNotThisMachines
+//   a client sends nothing -> its connection is closed after a few seconds
+//   a client sends more than 8 KiB -> its connection is closed at once
 #pragma once
 
 #include <memory>
@@ -23,12 +26,13 @@ namespace lockstep {
 
 class MetricsServer {
  public:
-  // `address`: in numbers. Throws Error.
+  // Listens on `port` of `address`, which is an IPv4 or IPv6 address in numbers. Throws Error (kUsage).
   MetricsServer(const std::string& address, int port);
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
+  // From now on answers with `page`.
   void SetPage(std::string page);
 
  private:
@@ -44,7 +48,7 @@ class MetricsServer {
   static void FreeBase(event_base* base);
   static void FreeHttp(evhttp* http);
 
-  FileDescriptor wake_;  // an eventfd: the thread ends
+  FileDescriptor wake_;  // an eventfd, which tells the thread to end
   std::unique_ptr<event_base, Free<FreeBase>> base_;
   std::unique_ptr<evhttp, Free<FreeHttp>> http_;
   std::mutex mutex_;

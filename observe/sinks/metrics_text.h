@@ -1,11 +1,11 @@
-// The figures of a run in Prometheus' text format: docs/observe.md lists the names.
+// The figures of a run in Prometheus' text format. docs/observe.md lists the names.
 //
-// GPUs have the names, labels and units of NVIDIA's dcgm-exporter, where it has one for what NVML tells; everything else
-// is lockstep_*.
+// If NVIDIA's dcgm-exporter has a name for a figure that NVML tells, the figure has that name, and its labels and its
+// unit. All other names begin with lockstep_.
 //
-// Promise: MergedMetrics() is a page that Prometheus accepts: each family once, with its help and type, and no series
-// twice, even if several ranks report the same GPU (observe/sinks/metrics_text_test.cc; tests/observe_sinks_test.py reads
-// it with prometheus_client's parser and with Prometheus).
+// Promise: MergedMetrics() returns a page that Prometheus accepts. The page has each family once, with its help and its
+// type, and no series twice, even if several ranks report the same GPU (observe/sinks/metrics_text_test.cc).
+// tests/sinks_test.py reads the page with prometheus_client's parser and with Prometheus.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@
 
 namespace lockstep {
 
-// What a rank knows of its run.
+// Collects what a rank knows of its run.
 class RankMetrics {
  public:
   explicit RankMetrics(int rank) : rank_(rank) {}
 
   void Add(const RunEvent& event);
 
-  // One line for each series. `steps`: optimizer steps that are done; 0: none of this process yet.
+  // Returns one line for each series. `steps` is the number of the run's optimizer steps that are done; 0 says that
+  // this process has not made one yet.
   std::string Text(int64_t steps) const;
 
   const std::string& run_dir() const { return start_.run_dir; }
@@ -39,11 +40,11 @@ class RankMetrics {
   std::optional<MachineReading> machine_;
   std::optional<SecondsReport> seconds_;
   std::array<double, kLosses.size()>
-      lost_s_{};  // the most that was reported: a counter never falls
+      lost_s_{};  // the greatest values that were reported, because a counter must not fall
   int64_t checkpoints_ = 0;
 };
 
-// The page of what several ranks' Text() has.
+// Returns one page of the lines that the Text() of several ranks returned.
 std::string MergedMetrics(const std::vector<std::string_view>& texts);
 
 }  // namespace lockstep

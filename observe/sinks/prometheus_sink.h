@@ -1,5 +1,7 @@
-// PrometheusSink: shows a rank's figures to Prometheus, once a second (observe/sinks/exporter.h says how ranks of one
-// machine share a port; observe/sinks/metrics_text.h what is shown; docs/observe.md both).
+// PrometheusSink: shows a rank's figures to Prometheus, once a second.
+//
+// observe/sinks/exporter.h says how the ranks of one machine share a port, and what can fail.
+// observe/sinks/metrics_text.h makes the page, and docs/observe.md lists what is on it.
 #pragma once
 
 #include <atomic>
@@ -12,12 +14,13 @@ namespace lockstep {
 
 struct PrometheusOptions {
   std::string address;
-  int port = 0;      // 0: none
-  std::string file;  // empty: none
+  int port = 0;      // 0: no port
+  std::string file;  // empty: no file
   int rank = 0;
 };
 
-// Of each rank. `steps`: optimizer steps that are done; it must outlive the sink.
+// Returns the sink, which each rank needs. `steps` is the number of optimizer steps that are done so far; it must
+// outlive the sink.
 std::unique_ptr<EventSink> NewPrometheusSink(PrometheusOptions options,
                                              const std::atomic<int64_t>& steps);
 

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Of one event. Values that are not known are left out.
+// The scalars of one event. Values that are not known are left out.
 class Scalars {
  public:
   void Add(std::string_view tag, double value) {
@@ -46,7 +46,7 @@ class TensorBoardWorker final : public EventWorker {
   }
 
  private:
-  // Of which TensorBoard shows nothing.
+  // TensorBoard shows nothing of other events.
   template <typename Event>
   void Take(const Event&) {}
 
@@ -85,6 +85,23 @@ class TensorBoardWorker final : public EventWorker {
     Write(std::move(scalars));
   }
 
+  void Take(const Histograms& event) {
+    tensorboard::Event written = EventOf(event.step);
+    for (const Histogram& histogram : event.histograms) {
+      tensorboard::Summary::Value& value = *written.mutable_summary()->add_value();
+      value.set_tag(histogram.tag);
+      tensorboard::Histogram& added = *value.mutable_histo();
+      added.set_min(histogram.min);
+      added.set_max(histogram.max);
+      added.set_num(histogram.num);
+      added.set_sum(histogram.sum);
+      added.set_sum_squares(histogram.sum_squares);
+      added.mutable_bucket_limit()->Assign(histogram.limits.begin(), histogram.limits.end());
+      added.mutable_bucket()->Assign(histogram.counts.begin(), histogram.counts.end());
+    }
+    Write(written);
+  }
+
   void Take(const MachineReading& reading) {
     Scalars scalars;
     for (const GpuReading& gpu : reading.gpus) {
@@ -116,18 +133,23 @@ class TensorBoardWorker final : public EventWorker {
     }
     scalars.Add("ideal_share", report.ideal_share());
     if (report.flops_share >= 0) scalars.Add("flops_share", report.flops_share);
+    if (report.busy_share >= 0) scalars.Add("busy_share", report.busy_share);
     if (report.joules_per_sample >= 0) scalars.Add("joules_per_sample", report.joules_per_sample);
     Write(std::move(scalars));
   }
 
   void Write(Scalars scalars) {
-    if (!std::exchange(began_, true)) Begin();
     tensorboard::Event event = EventOf(step_);
     *event.mutable_summary() = scalars.Take();
+    Write(event);
+  }
+
+  void Write(const tensorboard::Event& event) {
+    if (!std::exchange(began_, true)) Begin();
     file_.Add(event.SerializeAsString());
   }
 
-  // Once it is known whether the run goes on, and from where.
+  // Begins the file. It comes after RunResumed, which says from which step the run goes on.
   void Begin() {
     tensorboard::Event version = EventOf(0);
     version.set_file_version("brain.Event:2");
@@ -146,9 +168,9 @@ class TensorBoardWorker final : public EventWorker {
 
   EventFile file_;
   std::string lr_tag_;
-  double time_ = 0;         // of the event at hand
-  int64_t step_ = 0;        // the last
-  int64_t first_step_ = 0;  // that this process makes; 0: the run begins
+  double time_ = 0;         // when the current event was emitted
+  int64_t step_ = 0;        // the last step
+  int64_t first_step_ = 0;  // the first step that this process makes; 0: the run begins
   bool began_ = false;
 };
 

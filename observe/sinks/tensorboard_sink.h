@@ -1,14 +1,14 @@
-// TensorBoardSink: writes a run's figures as TensorBoard's event files, into RUN/tensorboard.
+// TensorBoardSink: writes a run's figures and histograms to event files of TensorBoard, in the folder RUN/tensorboard.
 //
-// docs/observe.md lists the tags. They are Lightning's and Composer's names where these have one.
+// docs/observe.md lists the tags. If Lightning or Composer have a name for a figure, its tag is that name.
 //
 // Invariants:
 //   1. Each process of the run writes a file of its own. If the run goes on from step N, the file begins with a
-//      SessionLog START of step N + 1, for which TensorBoard forgets the later steps of the files before.
-//   2. Values that belong to no step of their own (the machine's) have the number of the last step.
+//      SessionLog START of step N + 1. When TensorBoard reads it, it forgets the later steps of the earlier files.
+//   2. Readings of the machine, and where the seconds go, are written with the number of the last step.
 //
-// what can fail -> what the caller sees -> the test that shows it (tests/observe_sinks_test.py)
-//   the folder cannot be written, the disk is full -> one warning; the figures follow when it can
+// what can fail -> what the caller sees -> the test that shows it (tests/sinks_test.py)
+//   the folder cannot be written, or the disk is full -> one warning; the figures wait until they can be written
 //     -> test_a_sink_that_fails_changes_nothing
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace lockstep {
 
-// Of rank 0. `optimizer`: its class's name in PyTorch, for the learning rate's tag.
+// Returns the sink, which rank 0 needs. `optimizer` is the name of the optimizer's class in PyTorch, which is a part of
+// the learning rate's tag.
 std::unique_ptr<EventSink> NewTensorBoardSink(const std::string& run_dir,
                                               const std::string& optimizer);
 

@@ -122,6 +122,8 @@ class TerminalSink final : public EventSink {
 
   void Tell(const RunFailed&) {}
 
+  void Tell(const Histograms&) {}
+
   void Tell(const MachineReading& event) { machine_ = LiveText(event); }
 
   void Tell(const SecondsReport& report) {

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
     reason="needs a GPU; this machine has none",
 )
 SEVERITIES = range(3)
-OBSERVE = "observe { readings_every_s: 0.2 } device: CUDA"
+OBSERVE = "observe { readings_every_s: 0.2 }"
 
 
 def config(model, more, batch, steps):

@@ -1,5 +1,6 @@
 #include "trainer/config/check_config.h"
 
+#include <arpa/inet.h>
 #include <google/protobuf/descriptor.h>
 #include <sys/stat.h>
 
@@ -37,6 +38,7 @@ class Checker {
     CheckModel();
     CheckOptimizer();
     CheckSchedule();
+    CheckObserve();
     // Which buckets are reduced before which of BatchNorm's collectives would differ between ranks.
     if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
       Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
@@ -130,6 +132,21 @@ class Checker {
   void CheckMeaning(const FieldDescriptor& field, const std::string& name) const {
     if (!check_.IsSet(name)) return;
     if (const std::string why = WhyNoMeaning(config_, field); !why.empty()) Fail(name, why);
+  }
+
+  void CheckObserve() const {
+    const config::Observe& observe = config_.observe();
+    if (observe.histograms_every_steps() > 0 && !observe.tensorboard()) {
+      Fail("observe.histograms_every_steps",
+           "needs observe.tensorboard: true, which writes the histograms");
+    }
+    in6_addr address{};
+    if (inet_pton(AF_INET, observe.prometheus_address().c_str(), &address) != 1 &&
+        inet_pton(AF_INET6, observe.prometheus_address().c_str(), &address) != 1) {
+      Fail("observe.prometheus_address",
+           fmt::format("\"{}\" is no IPv4 or IPv6 address in numbers, such as 127.0.0.1 or 0.0.0.0",
+                       observe.prometheus_address()));
+    }
   }
 
   void CheckModel() const {

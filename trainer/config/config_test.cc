@@ -199,6 +199,20 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
   EXPECT_THAT(error_of("missing: MEAN column { name: 'x' }"), HasSubstr("has no mean"));
 }
 
+TEST_F(ConfigTest, RefusesWhatNoSinkCanDo) {
+  const auto error_of = [](const std::string& observe) {
+    return ErrorOf("data { train: 'train.csv' }\nobserve { " + observe + " }");
+  };
+  EXPECT_THAT(error_of("histograms_every_steps: 5"),
+              HasSubstr("c.pbtxt:2:11: observe.histograms_every_steps: needs observe.tensorboard"));
+  EXPECT_THAT(
+      error_of("prometheus_address: 'localhost'"),
+      HasSubstr("c.pbtxt:2:11: observe.prometheus_address: \"localhost\" is no IPv4 or IPv6"));
+  EXPECT_THAT(error_of("prometheus_port: 65536"),
+              HasSubstr("observe.prometheus_port: 65536 is more"));
+  EXPECT_THAT(error_of("stall_s: 0"), HasSubstr("observe.stall_s: 0 is less than 1"));
+}
+
 TEST_F(ConfigTest, KeepsListsOfBlocks) {
   const std::string table =
       "data { train: 'train.csv' csv { header: true standardize: true "

@@ -1,5 +1,7 @@
 #include "trainer/run/sinks.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <variant>
@@ -43,6 +45,13 @@ class MachineReadings final : public EventSink {
   RunEvents& events_;
 };
 
+AlertOptions AlertOptionsOf(const config::Config& config) {
+  return {.command = config.observe().on_alert(),
+          .run_dir = config.run_dir(),
+          .stall_s = config.observe().stall_s(),
+          .alert_below = config.observe().alert_below()};
+}
+
 void AddRankSinks(const config::Config& config, RunFolder* folder, bool live, int rank,
                   RunEvents& events) {
   const config::Observe& observe = config.observe();
@@ -63,24 +72,38 @@ void AddRankSinks(const config::Config& config, RunFolder* folder, bool live, in
     events.Add(NewTensorBoardSink(folder->path(), ClassOf(config.optimizer().type())));
   }
   if (!observe.on_alert().empty()) {
-    events.Add(NewAlertSink({.command = observe.on_alert(),
-                             .run_dir = folder->path(),
-                             .stall_s = observe.stall_s(),
-                             .alert_below = observe.alert_below()},
-                            events.steps()));
+    events.Add(NewAlertSink(AlertOptionsOf(config), events.steps()));
   }
 }
 
 }  // namespace
 
 void AddSinks(const config::Config& config, const std::optional<std::vector<GpuUser>>& gpu_users,
-              RunFolder* folder, bool live, int rank, RunEvents& events) {
-  AddRankSinks(config, folder, live, rank, events);
+              RunFolder* folder, bool live, const World& world, RunEvents& events) {
+  AddRankSinks(config, folder, live, world.rank(), events);
+  if (world.watchdog != nullptr && !config.observe().on_alert().empty()) {
+    world.watchdog->SetOnFailure(
+        [alert = AlertOptionsOf(config)](int status, const std::string& why) {
+          AlertOfLostRank(alert, status, why);
+        });
+  }
   // It comes after the other sinks, which have then seen the step.
   const double every_s = config.observe().readings_every_s();
   if (gpu_users && every_s > 0) {
     events.Add(std::make_unique<MachineReadings>(*gpu_users, every_s, events));
   }
+}
+
+bool HistogramsAreDue(const config::Observe& observe, int64_t step) {
+  return observe.tensorboard() && observe.histograms_every_steps() > 0 &&
+         step % observe.histograms_every_steps() == 0;
+}
+
+RunWarning NoRoomForHistograms(int64_t step) {
+  return {fmt::format(
+      "step {} does not fit in memory with histograms: the run goes on without them: leave out "
+      "observe.histograms_every_steps, or take more accumulation",
+      step)};
 }
 
 }  // namespace lockstep

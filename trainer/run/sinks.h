@@ -1,6 +1,7 @@
 // The list of all sinks of a run's events (observe/run_event.h).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -8,12 +9,20 @@
 #include "observe/run_event.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
+#include "trainer/step/world.h"
 
 namespace lockstep {
 
 // Adds the sinks of this rank to `events`. `folder` is the run folder on rank 0, to which the sinks keep a reference,
 // and null on other ranks. `live` says that standard output is a terminal. `gpu_users`: as in TrainOptions.
+// If the config has an alert command, `world`'s watchdog also runs it when another rank fails.
 void AddSinks(const config::Config& config, const std::optional<std::vector<GpuUser>>& gpu_users,
-              RunFolder* folder, bool live, int rank, RunEvents& events);
+              RunFolder* folder, bool live, const World& world, RunEvents& events);
+
+// Returns whether a sink wants the histograms of `step`, counted from 1. The answer is the same on every rank.
+bool HistogramsAreDue(const config::Observe& observe, int64_t step);
+
+// Returns the warning that there are no more histograms, because the memory did not suffice for those of `step`.
+RunWarning NoRoomForHistograms(int64_t step);
 
 }  // namespace lockstep

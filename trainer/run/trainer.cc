@@ -172,7 +172,7 @@ class Trainer {
     manifest.set_lockstep_version(options.version);
     manifest.set_config(PrintConfig(config_));
     for (const std::string& line : DataFacts(*data_.train)) manifest.add_data(line);
-    AddSinks(config_, options.gpu_users, folder_, options.live, world_.rank(), events_);
+    AddSinks(config_, options.gpu_users, folder_, options.live, world_, events_);
     events_.Add(time_.ReadingsSink());
     if (start.failed_at > 0) time_.ContinueAfter(start.failed_step, start.failed_at);
     TellStart(options, start);
@@ -187,6 +187,7 @@ class Trainer {
                   .stop = asked == StopRequest::kStop,
                   .interrupt = asked == StopRequest::kInterrupt});
       progress_->BeginStep(step);
+      if (HistogramsAreDue(config_.observe(), step + 1)) step_->AskForHistograms(step + 1);
       try {
         TrainStep(step);
       } catch (...) {
@@ -319,12 +320,13 @@ class Trainer {
 
   // `step` did not fit into memory.
   void MakeRoom(int64_t step) {
-    if (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); })) {
+    const bool drops = step_->DropHistograms();
+    if (!drops && (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); }))) {
       HalveMicroBatches(step);
       return;
     }
     BeginAgain(step);
-    events_.Emit(CheckpointsLeftDevice{step + 1});
+    events_.Emit(drops ? RunEvent(NoRoomForHistograms(step + 1)) : CheckpointsLeftDevice{step + 1});
   }
 
   // From `step` on, whose samples were taken already.
@@ -403,6 +405,7 @@ class Trainer {
   }
 
   void ReportStep(int64_t steps_done) {
+    if (const auto histograms = step_->TakeHistograms()) events_.Emit(*histograms);
     const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 ||
                      steps_done == total_steps_;
     StepReport report{.told = due,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "comm/together.h"
+#include "trainer/step/histograms.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {
@@ -121,7 +122,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
 }
 
 bool Step::Run(double lr, const MicroBatches& batches) {
-  if (seen_keys_.empty()) return RunEagerly(lr, batches);
+  if (seen_keys_.empty() || histograms_of_ > 0) return RunEagerly(lr, batches);
   DeviceBatch first = batches.next();
   const int64_t key = first.origin.global_count;
   if (std::find(seen_keys_.begin(), seen_keys_.end(), key) != seen_keys_.end()) {
@@ -179,7 +180,9 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
     copies_.Settle();
     optimizer_->WriteCopies(copies_);
   }
-  if (graphs_) seen_keys_.push_back(global_count);
+  if (graphs_ && std::ranges::find(seen_keys_, global_count) == seen_keys_.end()) {
+    seen_keys_.push_back(global_count);
+  }
   optimizer_->SetLearningRate(lr);
   Update();
   return true;
@@ -366,6 +369,7 @@ void Step::Update() {
     Mark(Phase::kUpdate);
     ops::DecideStep(values_, figures_, sums, {}, rules_);
   }
+  if (histograms_of_ > 0) TakeHistogramsNow();
   for (size_t stage = 0; stage < reducer_->stages(); ++stage) {
     Exchange([&] { reducer_->Wait(stage); });
     Mark(Phase::kUpdate);
@@ -381,6 +385,19 @@ int64_t Step::ParameterCount() const {
   int64_t count = 0;
   for (const NamedTensor& parameter : parameters_) count += parameter.tensor.numel();
   return count;
+}
+
+void Step::TakeHistogramsNow() {
+  reducer_->Wait();
+  std::vector<Histogram> histograms = HistogramsOf(parameters_, *reducer_, figures_[ops::kScale],
+                                                   config_.optimizer().shard(), world_.host);
+  const int64_t step = std::exchange(histograms_of_, 0);
+  if (!histograms.empty()) histograms_ = Histograms{step, std::move(histograms)};
+}
+
+bool Step::DropHistograms() {
+  if (std::exchange(histograms_of_, 0) == 0) return false;
+  return dropped_histograms_ = true;
 }
 
 void Step::SetShare(int64_t global_count) {

@@ -25,6 +25,8 @@
 //   the step cannot be captured -> it runs eagerly on every rank; why_no_graph() says why
 //     -> tests/graph_test.py
 //   memory runs out on a rank -> false from Run() on every rank -> tests/memory_test.py
+//   memory runs out in a step with histograms -> false from Run(), and DropHistograms() tells -> tests/sinks_test.py,
+//     test_histograms_give_way_to_the_step
 //   loss or gradient are not finite -> figures() (trainer/ops/update/step_values.h) -> tests/precision_test.py
 #pragma once
 
@@ -33,6 +35,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/tensor/named_tensor.h"
@@ -40,6 +43,7 @@
 #include "comm/reduce/reducer.h"
 #include "data/feed/device_feed.h"
 #include "observe/peak_memory.h"
+#include "observe/run_event.h"
 #include "observe/step_clock.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/models/model.h"
@@ -118,6 +122,18 @@ class Step {
   // The reason why steps run eagerly although the config asks for a graph; empty if there is none.
   const std::string& why_no_graph() const { return why_no_graph_; }
 
+  // Makes the next Run() take histograms of the parameters, before its update, and of their gradients
+  // (trainer/step/histograms.h). That step, `step`, runs eagerly. Every rank must call it before the same Run(). It
+  // does nothing before the first Run(), whose operations are counted, and after DropHistograms() has returned true.
+  void AskForHistograms(int64_t step) {
+    if (agreed_ && !dropped_histograms_) histograms_of_ = step;
+  }
+  // Returns, on rank 0, the histograms that the last Run() has taken; nothing if it took none.
+  std::optional<Histograms> TakeHistograms() { return std::exchange(histograms_, std::nullopt); }
+  // If the last Run() returned false and was to take histograms, returns true: no further step takes any. The same is
+  // true on every rank.
+  bool DropHistograms();
+
   // From now on measures the phases of each step with `clock`; null: does not measure them.
   void SetClock(StepClock* clock) { clock_ = clock; }
 
@@ -140,6 +156,7 @@ class Step {
   at::Tensor LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient);
   void AddMicroBatch(const DeviceBatch& batch, bool last);
   void Update();
+  void TakeHistogramsNow();
   void SetShare(int64_t global_count);
 
   // Waits for other ranks.
@@ -194,6 +211,9 @@ class Step {
     at::Tensor draws;
   };
   std::vector<Slot> slots_;
+  int64_t histograms_of_ = 0;  // the step for which they are asked for; 0: none
+  std::optional<Histograms> histograms_;
+  bool dropped_histograms_ = false;
   StepClock* clock_ = nullptr;
   PeakMemory peak_memory_;
   double preprocessing_s_ = 0;

@@ -1,0 +1,32 @@
+// Histogram: says how the values of one tensor are distributed, in the ranges of TensorBoard's histograms.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct Histogram {
+  std::string tag;  // parameters/NAME or gradients/NAME, as Weights & Biases names them
+  // These describe the finite values. Values that are not finite are not counted.
+  double min = 0;
+  double max = 0;
+  double num = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  // counts[i] is the number of values from limits[i - 1] up to, but without, limits[i]. The first count is 0, because
+  // its range has no lower limit.
+  std::vector<double> limits{};
+  std::vector<double> counts{};
+};
+
+// Returns the bounds of all ranges in ascending order: 0, 1e-12 * 1.1^i below 1e20, and the negatives of these. They
+// are the bounds of torch.utils.tensorboard's SummaryWriter.add_histogram(bins="tensorflow").
+const std::vector<double>& HistogramBounds();
+
+// Sets the limits and the counts from the counts of all ranges of HistogramBounds(). Ranges before the first value and
+// after the last one are left out, as SummaryWriter.add_histogram does. At least one count must not be 0.
+void SetCounts(std::span<const double> counts, Histogram& histogram);
+
+}  // namespace lockstep
