@@ -20,7 +20,7 @@
 namespace lockstep {
 namespace {
 
-// By which Open MPI and PMIx tell a process that it is a rank.
+// The beginnings of the variables by which Open MPI and PMIx tell a process that it is a rank.
 constexpr std::string_view kRankVariables[] = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "OPAL_", "ORTE_"};
 
 std::vector<std::string> EnvironmentWith(
@@ -45,7 +45,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// How a child of this process begins.
+// The files, signals and process group with which the command begins.
 class Beginning {
  public:
   Beginning() {
@@ -114,7 +114,7 @@ bool AlertCommand::HasEnded() {
   const pid_t ended = waitpid(pid_, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
   pid_ = 0;
-  // Its status is not to be had where somebody else has waited for all children.
+  // If another thread has waited for all children, the status is lost.
   if (ended > 0) RequireSuccess(status);
   return true;
 }

@@ -38,7 +38,7 @@ class AlertWorker final : public EventWorker {
     }
     if (!ends) WatchSteps();
     RunNext();
-    // The others that wait have been overtaken.
+    // Alerts that still wait are dropped.
     if (!ends || !running_) return;
     const bool has_ended = running_->WaitFor(kLastSeconds);
     running_.reset();
@@ -52,7 +52,7 @@ class AlertWorker final : public EventWorker {
   }
 
  private:
-  // It shows that the run goes on.
+  // Other events show that the run goes on.
   template <typename Event>
   void Take(const Event&) {
     last_life_s_ = SecondsSinceBoot();

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPeriod{1};
 
-// What one thread puts in and another takes out, without a lock: a list whose newest entry is the first.
+// Events that threads put in and one thread takes out, without a lock. It is a list whose first entry is the newest one.
 class Inbox {
  public:
   Inbox() = default;
@@ -42,7 +42,7 @@ class Inbox {
     entry.release();
   }
 
-  // The oldest first.
+  // Returns all events, the oldest first.
   std::vector<TimedEvent> TakeAll() {
     std::vector<TimedEvent> events;
     std::unique_ptr<Entry> entry(newest_.exchange(nullptr, std::memory_order_acquire));
@@ -68,7 +68,7 @@ class BackgroundSink final : public EventSink {
  public:
   explicit BackgroundSink(std::unique_ptr<EventWorker> worker)
       : worker_(std::move(worker)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    // The thread begins with the signals of this one.
+    // A thread begins with the signal mask of the thread that starts it.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
@@ -115,7 +115,7 @@ class BackgroundSink final : public EventSink {
     }
   }
 
-  // Or until something is to be done at once. Returns whether that is the worker's OnReadable().
+  // Waits until `time`, or until there is something to do at once. Returns whether OnReadable() must be called.
   bool WaitUntil(Clock::time_point time) {
     using std::chrono::ceil, std::chrono::milliseconds;
     const auto left = ceil<milliseconds>(time - Clock::now()).count();

@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kFreshS = 10;
-constexpr size_t kMostBytes = 200'000;  // of a datagram: less than what Linux lets a socket send
+constexpr size_t kMostBytes = 200'000;  // of a datagram; Linux lets a socket send more
 
 struct Address {
   sockaddr_un raw{};
@@ -50,7 +50,7 @@ const sockaddr* Raw(const Address& address) {
   return reinterpret_cast<const sockaddr*>(&address.raw);
 }
 
-// The next datagram of one of this user's processes; nothing: there is none, or it is another's.
+// Returns the next datagram; nothing if there is none, or if it is of another user's process.
 std::optional<std::string> ReceiveText(int socket) {
   std::string text(kMostBytes, '\0');
   iovec bytes{.iov_base = text.data(), .iov_len = text.size()};
@@ -106,7 +106,7 @@ bool Exporter::BecomeOwner() {
   if (socket_.get() < 0) socket_ = FileDescriptor(::socket(AF_UNIX, kKind, 0));
   const Address address = AddressOf(name_);
   if (bind(socket_.get(), Raw(address), address.bytes) != 0) return false;
-  // Not before: Linux gives a socket with this option a name of its own when it sends.
+  // This must not come before bind(), because Linux gives a socket with this option a name when the socket sends.
   const int on = 1;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
   owner_ = true;
@@ -116,7 +116,7 @@ bool Exporter::BecomeOwner() {
 void Exporter::Send(const std::string& text) const {
   const Address address = AddressOf(name_);
   const std::string datagram = fmt::format("{}\n{}", options_.rank, text);
-  // An owner that is gone or that does not read gets the next.
+  // If the owner is gone or does not read, the datagram is lost, and the next one is sent in a second.
   (void)sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
                Raw(address), address.bytes);
 }
@@ -132,7 +132,7 @@ void Exporter::Receive() {
 }
 
 void Exporter::WriteFile(const std::string& page) {
-  // node_exporter reads names that end in .prom.
+  // node_exporter reads only names that end in .prom, so it does not read this one.
   const std::string partial = fmt::format("{}.tmp.{}", options_.file, getpid());
   try {
     OutputFile file(partial, kSaving);

@@ -65,7 +65,7 @@ constexpr Family kFamilies[] = {
     {"DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."},
 };
 
-// As between quotation marks of a label.
+// Returns `text` in quotation marks, as the value of a label.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
