@@ -13,6 +13,7 @@ namespace {
 
 // The operations in which this thread is. The outermost is the one that a model calls.
 thread_local std::vector<std::string> operations;
+thread_local bool in_forward_pass = false;
 
 class SyncWarnings final : public c10::WarningHandler {
  public:
@@ -21,6 +22,7 @@ class SyncWarnings final : public c10::WarningHandler {
       others_.process(warning);
       return;
     }
+    if (!in_forward_pass) return;
     const std::string name = operations.empty() ? "a call of CUDA" : operations.front();
     if (std::ranges::find(found_, name) == found_.end()) found_.push_back(name);
   }
@@ -68,6 +70,9 @@ class OperationNames {
 };
 
 }  // namespace
+
+ForwardPass::ForwardPass() { in_forward_pass = true; }
+ForwardPass::~ForwardPass() { in_forward_pass = false; }
 
 std::vector<std::string> HiddenSyncs(const std::function<void()>& act) {
   SyncWarnings warnings;

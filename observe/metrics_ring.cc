@@ -1,6 +1,7 @@
 #include "observe/metrics_ring.h"
 
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/Sleep.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -16,8 +17,12 @@ MetricsRing::Event MetricsRing::NewEvent() {
   return event;
 }
 
-void MetricsRing::BeginStep() {
+void MetricsRing::BeginStep(double delay_s) {
   if (!on_gpu_) return;
+  is_delayed_ = delay_s > 0;
+  // A GPU's clock is about 2 GHz, or less.
+  constexpr double kHertz = 2e9;
+  if (is_delayed_) at::cuda::sleep(static_cast<int64_t>(kHertz * delay_s));
   begin_ = NewEvent();
   begin_->record();
 }
@@ -33,6 +38,7 @@ void MetricsRing::Push(const StepReport& report, const at::Tensor& figures) {
   if (on_gpu_) {
     entry.end = NewEvent();
     entry.end->record();
+    entry.is_unbroken = is_delayed_ && !entry.begin->query();
   }
   entries_.push_back(std::move(entry));
 }
@@ -56,6 +62,7 @@ std::optional<StepReport> MetricsRing::PopAnyway() {
 
 void MetricsRing::TakeTime(Entry& entry) {
   entry.end->synchronize();
+  if (entry.is_unbroken) entry.report.time.unbroken = 1e-3 * entry.begin->elapsed_time(*entry.end);
   if (last_end_) {
     entry.report.time.total = 1e-3 * last_end_->elapsed_time(*entry.end);
     entry.report.time.idle = 1e-3 * std::max(0.0F, last_end_->elapsed_time(*entry.begin));

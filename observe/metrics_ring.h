@@ -25,8 +25,9 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // Says that a step begins. Its Push() follows.
-  void BeginStep();
+  // Says that a step begins. Its Push() follows. On a GPU the device waits `delay_s` seconds before it begins: if the host
+  // has queued the whole step by then, the report's time.unbroken says how long the device alone takes.
+  void BeginStep(double delay_s = 0);
 
   // Adds the report of a step, without its figures and, on a GPU, without time.total and time.idle. `figures` is
   // float64 [ops::kStepFigures] on the device. It is read after the work that is enqueued on the current stream.
@@ -49,6 +50,7 @@ class MetricsRing {
     // On a GPU: when the device came to the step, and was done with it.
     Event begin;
     Event end;
+    bool is_unbroken = false;  // whether the whole step was queued before the device came to it
   };
 
   Event NewEvent();
@@ -58,8 +60,9 @@ class MetricsRing {
   std::deque<Entry> entries_;
   std::vector<at::Tensor> free_;  // host tensors that can be used again
   std::vector<Event> free_events_;
-  Event begin_;     // the begin of the step that is being queued
-  Event last_end_;  // the end of the last step that was popped
+  Event begin_;              // the begin of the step that is being queued
+  bool is_delayed_ = false;  // whether the device waits before that step
+  Event last_end_;           // the end of the last step that was popped
 };
 
 }  // namespace lockstep

@@ -79,7 +79,7 @@ def expect_same_end(run_dir, expected):
             assert (saved / name).read_bytes() == (wanted / name).read_bytes()
     assert weight_bytes(run_dir) == weight_bytes(expected)
     for done, expected_done in zip(events(run_dir, "done"), events(expected, "done"), strict=True):
-        timings = ("time", "first_step_s", "samples_per_s", "total_s", "data_wait", "data_limit")
+        timings = ("time", "first_step_s", "samples_per_s", "total_s", "data_wait")
         assert {k: v for k, v in done.items() if k not in timings} == {
             k: v for k, v in expected_done.items() if k not in timings
         }

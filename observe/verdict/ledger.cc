@@ -27,6 +27,9 @@ void Ledger::Add(const StepSeconds& step) {
   sum_.lost(Loss::kDecoding) += take(step.preprocessing);
   sum_.lost(Loss::kCommunication) += take(step.exchange);
   sum_.lost(Loss::kLaunching) += take(step.idle - between - data);
+  if (step.unbroken > 0 && (sum_.unbroken_s == 0 || step.unbroken < sum_.unbroken_s)) {
+    sum_.unbroken_s = step.unbroken;
+  }
   sum_.computed_s += left;
   sum_.wall_s += step.total;
   ++sum_.steps;
@@ -41,14 +44,6 @@ RankSeconds Ledger::Sum() const {
   for (const Loss loss : kLosses) sum.lost(loss) += spent_[static_cast<size_t>(loss)];
   sum.wall_s += spent_s() - between_s_;
   return sum;
-}
-
-double Ledger::ideal_step_s() const {
-  const TypicalTime* most = nullptr;
-  for (const auto& [shape, times] : computing_) {
-    if (most == nullptr || times.count() > most->count()) most = &times;
-  }
-  return most == nullptr ? 0 : most->Percentile(kIdealPercentile);
 }
 
 }  // namespace lockstep

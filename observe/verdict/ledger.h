@@ -1,14 +1,14 @@
 // Ledger: keeps account of where one rank's seconds went.
 //
-// Promise: the wall time of the steps is the sum of what is computed and of the losses, exactly, because a loss is
-// taken from the time of the step in which it was measured and what is left counts as computing.
+// Promise: the wall time of the steps is exactly the sum of computing and of the losses. A loss is subtracted from the
+// time of the step in which it was measured, and the rest counts as computing.
 //
 // Invariants:
-//   1. A step's time is that from the end of the step before it to its own end, so there is nothing between steps. On a
-//      GPU the ends are the GPU's own.
-//   2. The time that steps of one shape (samples of the global batch) ideally take is the 5th percentile of their
-//      computing time. What computing took beyond that is Loss::kOther, unless somebody knows better (verdict.h).
-//   3. Add() takes no lock and no memory for a shape that it knows.
+//   1. The time of a step lasts from the end of the step before it to its own end, so no time lies between steps. On a
+//      GPU these are the times at which the GPU finished the steps.
+//   2. The ideal time of steps of one shape (number of samples of the global batch) is the 5th percentile of their
+//      computing time. The rest of the computing time is Loss::kOther, unless the verdict finds its cause (verdict.h).
+//   3. Add() takes no lock, and allocates memory only for a new shape.
 #pragma once
 
 #include <array>
@@ -22,23 +22,28 @@ namespace lockstep {
 
 // What one step took, in seconds.
 struct StepSeconds {
-  int64_t shape = 0;         // samples of the global batch
-  double total = 0;          // since the end of the step before
-  double data = 0;           // of it: waiting for samples
-  double preprocessing = 0;  // of it: the thread that trains scaled and augmented them
-  double exchange = 0;       // of it: waiting for other ranks
-  double idle = 0;           // of it: a GPU that had nothing to do, for whatever reason
-  double between = 0;  // of it: evaluation, checkpoints and what else Ledger::Spend() was told
+  int64_t shape = 0;  // the number of samples of the global batch
+  double total =
+      0;  // the time since the end of the step before; the parts that follow are parts of it
+  double data = 0;           // waiting for samples
+  double preprocessing = 0;  // the thread that trains scaled and augmented samples
+  double exchange = 0;       // handing data over to other ranks, and waiting for them
+  double idle = 0;           // a GPU had nothing to do before the step, for whatever reason
+  double between = 0;  // evaluation, checkpoints and everything else that Ledger::Spend() was told
+  // What a GPU takes for a step whose whole work is queued before it begins; 0: not measured in this step.
+  double unbroken = 0;
 };
 
-// One rank's account. It has no pointers: ranks send it to each other as it is.
+// One rank's account. It has no pointers, so that ranks can send it to each other as it is.
 struct RankSeconds {
   int64_t steps = 0;
   double wall_s = 0;
   double ideal_s = 0;
-  double computed_s = 0;  // what is left of wall_s without `lost_s`; at least ideal_s, mostly
+  double computed_s = 0;  // what is left of wall_s without `lost_s`
+  double unbroken_s = 0;  // the shortest StepSeconds::unbroken; 0: none was measured
   std::array<double, kLosses.size()> lost_s{};
-  // Of the time that was waited for samples: for their bytes, and for their copy to the device. The rest is decoding.
+  // The fractions of the time for which samples were awaited that went to reading their bytes and to copying them to the
+  // device. The rest went to decoding.
   double reading_share = 0;
   double copying_share = 0;
   // How long the thread that trains ran on a core within steps, and how long it was ready to run and had no core.
@@ -51,25 +56,22 @@ struct RankSeconds {
 
 class Ledger {
  public:
-  // `seconds` were spent between two steps, on what `loss` says.
+  // Says that `seconds` were spent on `loss` between two steps.
   void Spend(Loss loss, double seconds) { spent_[static_cast<size_t>(loss)] += seconds; }
 
-  // All that Spend() was told so far.
+  // Returns the sum of all that Spend() was told so far.
   double spent_s() const;
 
   void Add(const StepSeconds& step);
 
-  // So far. Its lost_s have the time that was waited for samples in kReading, all of it, and the time that was waited
-  // for other ranks in kCommunication.
+  // Returns the account so far. All the time for which samples were awaited is in kReading, and the time for other ranks
+  // in kCommunication.
   RankSeconds Sum() const;
-
-  // Of the steps so far of the shape that most of them have: seconds of an ideal one; 0: there are none.
-  double ideal_step_s() const;
 
  private:
   std::map<int64_t, TypicalTime> computing_;  // by shape
   std::array<double, kLosses.size()> spent_{};
-  double between_s_ = 0;  // of what was spent, in the steps' time
+  double between_s_ = 0;  // the part of `spent_` that lies within the time of steps
   RankSeconds sum_;
 };
 

@@ -41,7 +41,6 @@ TEST(Ledger, TheIdealIsTheFifthPercentileOfEachShape) {
     if (step % 10 == 0) ledger.Add({.shape = 7, .total = 0.01});
   }
   EXPECT_NEAR(ledger.Sum().ideal_s, 100 * 0.105 + 10 * 0.01, 0.02 * 10.6);
-  EXPECT_NEAR(ledger.ideal_step_s(), 0.105, 0.002);
 }
 
 TEST(Ledger, NoPartOfAStepIsLongerThanTheStep) {

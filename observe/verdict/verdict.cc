@@ -42,9 +42,14 @@ double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
   return std::max(0.0, (ComputedPerStep(own) - others) * static_cast<double>(own.steps));
 }
 
-// Returns the seconds in which the GPU had nothing to do although nothing that is known kept it waiting: the host had not
-// launched its next kernel yet.
-double NotLaunched(const SecondsReport& report, const RunFacts& facts) {
+// Returns the seconds in which the GPU had nothing to do because the host had not launched its next kernel yet. A CUDA
+// graph has no such gaps.
+double NotLaunched(const RankSeconds& own, const SecondsReport& report, const RunFacts& facts) {
+  if (!facts.launches_kernels) return 0;
+  if (own.unbroken_s > 0) {
+    return own.computed_s - own.unbroken_s * static_cast<double>(own.steps);
+  }
+  // The host never gets ahead of the GPU, because the model waits for it. The driver's use counts some gaps, too.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
   for (const Loss loss : {Loss::kReading, Loss::kDecoding, Loss::kCopying, Loss::kLaunching,
@@ -92,6 +97,7 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
         return fmt::format("the model waits for the GPU in {}: keep its values on the GPU",
                            facts.syncs);
       }
+      if (facts.graph_is_off) return "graph: true";
       return facts.why_no_graph.empty()
                  ? "a larger global_batch or smaller accumulation, so that a step has more to "
                    "compute"
@@ -190,11 +196,12 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   const double cores_s = take(Loss::kCores, core_wait_s);
   const double behind_s = take(Loss::kSlowRank, Behind(ranks, critical) - cores_s);
   if (behind_s > 0) report.slow_rank = static_cast<int>(critical);
-  const double slowed_s = take(Loss::kThrottling, report.wall_s * facts.throttled_share);
-  // These seconds are lost in each step, so the best steps have their part of them.
-  const double everywhere_s =
-      behind_s + slowed_s + take(Loss::kLaunching, NotLaunched(report, facts));
-  report.ideal_s = std::min(computed_s, std::max(0.0, own.ideal_s - everywhere_s));
+  take(Loss::kThrottling, report.wall_s * facts.throttled_share);
+  take(Loss::kLaunching, NotLaunched(own, report, facts));
+  // What slows each step down slows the best ones down, too.
+  const double everywhere =
+      own.computed_s - cores_s > 0 ? computed_s / (own.computed_s - cores_s) : 1;
+  report.ideal_s = std::min(computed_s, own.ideal_s * everywhere);
   lost(Loss::kOther) += computed_s - report.ideal_s;
 
   if (report.steps < kLeastSteps || report.wall_s < kLeastSeconds) return report;

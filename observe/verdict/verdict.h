@@ -29,21 +29,23 @@ inline constexpr int64_t kLeastSteps = 20;
 inline constexpr double kLeastSeconds = 2;
 inline constexpr double kLeastShare = 0.05;
 
-// What of a run its remedies depend on. Of rank 0, where ranks differ.
+// The facts about a run on which its remedies depend. If ranks differ, those of rank 0.
 struct RunFacts {
   bool on_gpu = false;
-  int ranks_here = 1;  // on the machine
-  int cores_here = 1;  // of the machine that the job may use
-  int cores = 1;       // that a rank has to itself
-  int loader_threads = 0;
-  double preprocessing_s = 0;  // that the thread that trains has scaled and augmented samples
-  bool images = false;
-  bool decodes_on_gpu = false;
+  bool launches_kernels = false;  // whether steps on a GPU run without a CUDA graph
+  bool graph_is_off = false;      // whether the config says so
   std::string why_no_graph;
   std::string syncs;    // the operations of the forward pass that waited for the GPU; empty: none
   double gpu_use = -1;  // the fraction of the time in which a kernel ran; -1: unknown
-  double throttled_share =
-      0;  // the fraction of its speed that the GPU lost to heat or to its power supply
+  double throttled_share = 0;  // the fraction of its clock rate that the GPU lost to a fault
+  int ranks_here = 1;          // the number of ranks on the machine
+  int cores_here = 1;          // how many cores of the machine the job may use
+  int cores = 1;               // how many cores a rank has to itself
+  int loader_threads = 0;
+  double preprocessing_s =
+      0;  // the seconds in which the thread that trains scaled and augmented samples
+  bool images = false;
+  bool decodes_on_gpu = false;
   int64_t accumulation = 1;
   int64_t bucket_bytes = 0;
   int64_t gradient_bytes = 0;
@@ -51,11 +53,11 @@ struct RunFacts {
   int64_t checkpoint_every_steps = 0;
   int64_t checkpoint_every_epochs = 0;
   bool keeps_best =
-      false;  // whether each evaluation may be followed by a checkpoint that must be whole before the next
+      false;  // whether an evaluation may be followed by a checkpoint for which the next one waits
   double validation_fraction = 0;
 };
 
-// `ranks`: of all ranks, in their order; not empty.
+// Judges the accounts of all ranks, which are in the order of the ranks. There must be at least one.
 SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts);
 
 }  // namespace lockstep

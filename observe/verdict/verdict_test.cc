@@ -113,17 +113,34 @@ TEST(Verdict, AFewStepsSayNothing) {
 
 TEST(Verdict, AGpuThatIsIdleForNoOtherReasonWaitsForTheHost) {
   const SecondsReport report =
-      Judge({With(Loss::kReading, 1)}, {.on_gpu = true, .why_no_graph = "dropout", .gpu_use = 0.6});
+      Judge({With(Loss::kReading, 1)},
+            {.on_gpu = true, .launches_kernels = true, .why_no_graph = "dropout", .gpu_use = 0.6});
   ExpectAddsUp(report);
   EXPECT_EQ(report.cause, Loss::kLaunching);
   EXPECT_NEAR(report.lost(Loss::kLaunching), 10 * 0.4 - 1, 1e-9);
   EXPECT_EQ(report.remedy, "steps run without a CUDA graph (dropout)");
-  EXPECT_EQ(Judge({Healthy()}, {.on_gpu = true, .syncs = "aten::item", .gpu_use = 0.6}).remedy,
+  EXPECT_EQ(Judge({Healthy()},
+                  {.on_gpu = true, .launches_kernels = true, .syncs = "aten::item", .gpu_use = 0.6})
+                .remedy,
             "the model waits for the GPU in aten::item: keep its values on the GPU");
 }
 
 TEST(Verdict, ABusyGpuWaitsForNothing) {
-  EXPECT_FALSE(Judge({Healthy()}, {.on_gpu = true, .gpu_use = 0.97}).cause);
+  EXPECT_FALSE(
+      Judge({Healthy()}, {.on_gpu = true, .launches_kernels = true, .gpu_use = 0.97}).cause);
+  EXPECT_FALSE(
+      Judge({Healthy()}, {.on_gpu = true, .gpu_use = 0.6}).cause);  // a CUDA graph has no gaps
+}
+
+TEST(Verdict, AStepWithoutGapsSaysHowMuchLaunchingTakes) {
+  RankSeconds rank = Healthy();
+  rank.unbroken_s = 0.4 * rank.computed_s / static_cast<double>(rank.steps);
+  const SecondsReport report = Judge(
+      {rank}, {.on_gpu = true, .launches_kernels = true, .graph_is_off = true, .gpu_use = 0.8});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kLaunching), 6, 1e-9);
+  EXPECT_NEAR(report.ideal_s, 0.95 * 4, 1e-9);
+  EXPECT_EQ(report.remedy, "graph: true");
 }
 
 TEST(Verdict, AGpuThatHeatSlowsDownLosesThatPartOfItsClockRate) {

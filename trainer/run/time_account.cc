@@ -21,6 +21,7 @@ static_assert(std::is_trivially_copyable_v<RankSeconds>);
 RunFacts FactsOf(const config::Config& config, const World& world, const Dataset& train) {
   const bool images = config.data().format() == config::Data::IMAGES;
   return {.on_gpu = world.device.is_cuda(),
+          .graph_is_off = !config.graph(),
           .ranks_here = world.local_ranks,
           .cores_here = UsableCores(),
           .cores = world.cores,
@@ -120,6 +121,17 @@ double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   return seconds;
 }
 
+double TimeAccount::DelayBeforeStep(const std::string& why_no_graph) const {
+  constexpr int64_t kFirst = 12;
+  constexpr int64_t kLast = 15;
+  constexpr double kLongest = 0.5;
+  if (!world_.device.is_cuda() || steps_queued_ < kFirst || steps_queued_ > kLast ||
+      (!facts_.graph_is_off && why_no_graph.empty())) {
+    return 0;
+  }
+  return std::min(kLongest, 2 * queued_step_s_);
+}
+
 void TimeAccount::OnQueued(Input& input, double preprocessing_s, StepReport& report) {
   const Moment before =
       std::exchange(queued_, {.at_s = SecondsSinceBoot(),
@@ -133,6 +145,8 @@ void TimeAccount::OnQueued(Input& input, double preprocessing_s, StepReport& rep
   }
   // The end of the first step is where the next one's time begins.
   if (!std::exchange(counts_, true)) return;
+  ++steps_queued_;
+  queued_step_s_ = queued_.at_s - before.at_s;
   report.time.between = queued_.spent_s - before.spent_s;
   if (world_.device.is_cuda()) return;
   report.time.total = queued_.at_s - before.at_s;
@@ -206,6 +220,7 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
   facts_.accumulation = now.accumulation;
   facts_.gradient_bytes = static_cast<int64_t>(sizeof(float)) * now.parameters;
   facts_.why_no_graph = now.why_no_graph;
+  facts_.launches_kernels = facts_.on_gpu && (facts_.graph_is_off || !now.why_no_graph.empty());
   facts_.gpu_use = machine_.gpu_use();
   facts_.throttled_share = machine_.throttled_share();
   SecondsReport report = Judge(ranks, facts_);

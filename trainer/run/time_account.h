@@ -50,6 +50,10 @@ class TimeAccount {
   // Calls `act`, which does something between two steps. Returns its seconds.
   double Spend(Loss loss, const std::function<void()>& act);
 
+  // Returns for how many seconds a GPU must wait before the next step, so that it is measured how long the step takes
+  // without gaps between kernels (MetricsRing::BeginStep). 0 for all steps but a few, and if steps run as CUDA graphs.
+  double DelayBeforeStep(const std::string& why_no_graph) const;
+
   // Call it when a step is queued on the device, or done on the CPU. Adds to `report` what is known of the step's time.
   // `preprocessing_s`: Step::preprocessing_s().
   void OnQueued(Input& input, double preprocessing_s, StepReport& report);
@@ -88,6 +92,8 @@ class TimeAccount {
   Ledger ledger_;
   CoreWait core_wait_;
   bool counts_ = false;              // whether the first step was made
+  int64_t steps_queued_ = 0;         // after the first
+  double queued_step_s_ = 0;         // how long the host took for the last one
   double exchange_elsewhere_s_ = 0;  // the waiting that ExchangeS() leaves out
   CoreSeconds cores_elsewhere_;      // before counting began, and in evaluations
   // The sums when the last step was queued.

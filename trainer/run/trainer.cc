@@ -311,7 +311,7 @@ class Trainer {
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
-    metrics_.BeginStep();
+    metrics_.BeginStep(time_.DelayBeforeStep(step_->why_no_graph()));
     const auto run = [&] { return step_->Run(LearningRateOf(step), batches_); };
     while (!(step == first_step_ ? time_.WatchFirstStep(run) : run())) {
       time_.Spend(Loss::kMemory, [&] { MakeRoom(step); });

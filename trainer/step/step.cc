@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "comm/together.h"
+#include "observe/hidden_syncs.h"
 #include "trainer/step/histograms.h"
 #include "trainer/step/precision.h"
 
@@ -317,6 +318,11 @@ void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
   reducer_->Finish();
 }
 
+at::Tensor Step::Forward(const at::Tensor& input) {
+  const ForwardPass pass;
+  return model_.Forward(input);
+}
+
 // The sum of a micro-batch's losses, whose backward is going to be called with `gradient`.
 at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient) {
   const Autocast autocast(world_.device, precision_);
@@ -326,9 +332,9 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
   // A single sample is mixed with itself.
   if (!augment_.Mixes() || batch.input.size(0) < 2) {
     const KnownLossGradient known(model_, gradient);
-    return model_.LossSum(model_.Forward(input), batch.target);
+    return model_.LossSum(Forward(input), batch.target);
   }
-  const at::Tensor output = model_.Forward(input);
+  const at::Tensor output = Forward(input);
   const at::Tensor own = batch.draws[0][kOwnInLoss];
   // Each with an output of its own: the loss's backward may write its gradient over that.
   return own * model_.LossSum(output, batch.target) +

@@ -153,6 +153,7 @@ class Step {
   void MakeOptimizer();
   void BeginStep();
   void AccumulateGradients(const NextMicroBatch& micro_batch);
+  at::Tensor Forward(const at::Tensor& input);
   at::Tensor LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient);
   void AddMicroBatch(const DeviceBatch& batch, bool last);
   void Update();
