@@ -22,7 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPeriod{1};
 
-// Events that threads put in and one thread takes out, without a lock. It is a list whose first entry is the newest one.
+// Events that threads put in and one thread takes out, without a lock. It is a list whose first entry is the newest
+// one.
 class Inbox {
  public:
   Inbox() = default;
