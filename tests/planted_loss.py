@@ -39,6 +39,13 @@ class Plant:
         """What is there while the run with it runs."""
         return contextlib.nullcontext()
 
+    def run(self, folder):
+        """The accounts of the run with it, and the last one of the run without it."""
+        ranks = [None if count == 1 else count for count in (self.ranks, self.clean_ranks)]
+        with self.around():
+            planted = accounts(folder / "planted", self.planted, ranks=ranks[0], env=self.env, launcher=self.launcher)
+        return planted, accounts(folder / "clean", self.clean, ranks=ranks[1], launcher=self.launcher)[-1]
+
 
 def accounts(folder, text, words=(), **options):
     """The reports of a run, the last of which is about the whole of it."""

@@ -53,11 +53,7 @@ def waiting_model(severity):
 def test_a_planted_loss_is_named(tmp_path, make, severity):
     plant = make(severity)
 
-    def attempt(folder):
-        planted = accounts(folder / "planted", plant.planted)
-        return mistakes(plant, planted, accounts(folder / "clean", plant.clean)[-1])
-
-    expect_right(attempt, tmp_path)
+    expect_right(lambda folder: mistakes(plant, *plant.run(folder)), tmp_path)
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
