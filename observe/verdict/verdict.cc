@@ -197,7 +197,11 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   const double behind_s = take(Loss::kSlowRank, Behind(ranks, critical) - cores_s);
   if (behind_s > 0) report.slow_rank = static_cast<int>(critical);
   take(Loss::kThrottling, report.wall_s * facts.throttled_share);
-  take(Loss::kLaunching, NotLaunched(own, report, facts));
+  const double launching_s = take(Loss::kLaunching, NotLaunched(own, report, facts));
+  // A host that is behind with its kernels is behind with its copies.
+  if (launching_s > lost(Loss::kCopying)) {
+    lost(Loss::kLaunching) += std::exchange(lost(Loss::kCopying), 0);
+  }
   // What slows each step down slows the best ones down, too.
   const double everywhere =
       own.computed_s - cores_s > 0 ? computed_s / (own.computed_s - cores_s) : 1;

@@ -28,7 +28,7 @@ def layers(width, count):
 def small_steps(severity):
     """Steps of many small kernels that the host launches one by one."""
     count = [20, 60, 150][severity]
-    steps = [12000, 6000, 3000][severity]
+    steps = [2000, 1200, 600][severity]
     return Plant(
         "launching",
         config(layers(128, count), "graph: false", 64, steps),
@@ -42,8 +42,8 @@ def waiting_model(severity):
     batch = [64, 256, 1024][severity]
     return Plant(
         "launching",
-        config(faulty_model(waits=1), "", batch, 20000),
-        config(faulty_model(), "", batch, 20000),
+        config(faulty_model(waits=1), "", batch, 6000),
+        config(faulty_model(), "", batch, 6000),
         remedy="aten::item",
     )
 
@@ -74,15 +74,15 @@ def test_products_without_tensor_cores_are_named(tmp_path, severity):
 
 
 def test_the_model_that_waits_is_named(tmp_path):
-    reports = accounts(tmp_path / "run", config(faulty_model(waits=1), "", 64, 20000))
+    reports = accounts(tmp_path / "run", config(faulty_model(waits=1), "", 64, 6000))
     findings = {finding["rule"]: finding for report in reports for finding in report["findings"]}
     assert "aten::item" in findings["synchronizations"]["words"], reports[-1]
 
 
 @pytest.mark.parametrize("name", ["graph", "products", "own_model"])
 def test_a_healthy_run_gets_no_verdict(tmp_path, name):
-    model = {"graph": layers(128, 60), "products": layers(4096, 4), "own_model": faulty_model()}[name]
-    text = config(model, "precision: BF16", {"graph": 64, "products": 8192, "own_model": 64}[name], 6000)
+    model = {"graph": layers(4096, 8), "products": layers(4096, 4), "own_model": faulty_model()}[name]
+    text = config(model, "precision: BF16", {"graph": 1024, "products": 8192, "own_model": 64}[name], 6000)
 
     def attempt(folder):
         reports = accounts(folder / "run", text)
