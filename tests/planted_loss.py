@@ -2,10 +2,11 @@
 
 import contextlib
 import os
+import pathlib
 
 from harness import DIGITS, DONE, events, faulty_model, train, write_config
 
-FAULTY = os.environ["FAULTY"]
+FAULTY = pathlib.Path(os.environ["FAULTY"]).absolute()  # also for a process whose folder is another one
 POINTS = 0.05  # that a share may be off
 # Something else on the machine may disturb one of two runs that are compared. An account that is wrong is wrong each time.
 ATTEMPTS = 3
