@@ -225,8 +225,9 @@ def runs_by_ranks(tmp_path_factory, make_config):
 
 
 def events(run_dir, kind=None):
-    """The objects of a run's log.jsonl, all or those of one event."""
-    lines = (pathlib.Path(run_dir) / "log.jsonl").read_text().splitlines()
+    """The objects of a run's log.jsonl, all or those of one event, without a line that is being written."""
+    text = (pathlib.Path(run_dir) / "log.jsonl").read_text()
+    lines = text[: text.rfind("\n") + 1].splitlines()
     return [e for e in map(json.loads, lines) if kind in (None, e["event"])]
 
 

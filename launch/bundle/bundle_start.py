@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -S
 """Starts the program of this bundle, with the LibTorch of a torch wheel on this machine.
 
     lockstep/lockstep -n 2 train mine.pbtxt
@@ -19,9 +19,20 @@ what can fail -> what the user sees -> the test that shows it (tests/bundle_test
   a user without a home, for whom mpirun would crash -> nothing -> test_no_library_is_loaded_twice
 """
 
-import json
-import os
-import sys
+import _signal
+
+# Ctrl-C ends this script without a word. `signal` would take milliseconds, in which it does not, and so would the
+# site's packages, which Python (-S) leaves to this script.
+_signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+import json  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+
+if sys.flags.no_site:
+    import site
+
+    site.main()
 
 ROOT = os.path.dirname(os.path.realpath(__file__))
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -143,6 +143,16 @@ TEST(Verdict, AStepWithoutGapsSaysHowMuchLaunchingTakes) {
   EXPECT_EQ(report.remedy, "graph: true");
 }
 
+TEST(Verdict, CopiesThatAreQueuedLateAreALossOfLaunching) {
+  RankSeconds rank = With(Loss::kReading, 1);
+  rank.copying_share = 1;
+  rank.unbroken_s = 0.5 * rank.computed_s / static_cast<double>(rank.steps);
+  const SecondsReport report = Judge({rank}, {.on_gpu = true, .launches_kernels = true});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kLaunching), 0.5 * 9 + 1, 1e-9);
+  EXPECT_EQ(report.lost(Loss::kCopying), 0);
+}
+
 TEST(Verdict, AGpuThatHeatSlowsDownLosesThatPartOfItsClockRate) {
   const SecondsReport report =
       Judge({Healthy()}, {.on_gpu = true, .gpu_use = 1, .throttled_share = 0.2});
