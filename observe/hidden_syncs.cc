@@ -56,7 +56,9 @@ class OperationNames {
                   operations.emplace_back(call.name());
                   return nullptr;
                 },
-                [](const at::RecordFunction&, at::ObserverContext*) { operations.pop_back(); })
+                [](const at::RecordFunction&, at::ObserverContext*) {
+                  if (!operations.empty()) operations.pop_back();
+                })
                 .scopes({at::RecordScope::FUNCTION}))) {}
   ~OperationNames() {
     at::removeCallback(handle_);

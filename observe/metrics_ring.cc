@@ -38,6 +38,7 @@ void MetricsRing::Push(const StepReport& report, const at::Tensor& figures) {
   if (on_gpu_) {
     entry.end = NewEvent();
     entry.end->record();
+    entry.is_delayed = is_delayed_;
     entry.is_unbroken = is_delayed_ && !entry.begin->query();
   }
   entries_.push_back(std::move(entry));
@@ -63,11 +64,11 @@ std::optional<StepReport> MetricsRing::PopAnyway() {
 void MetricsRing::TakeTime(Entry& entry) {
   entry.end->synchronize();
   if (entry.is_unbroken) entry.report.time.unbroken = 1e-3 * entry.begin->elapsed_time(*entry.end);
-  if (last_end_) {
+  if (last_end_ && !entry.is_delayed) {
     entry.report.time.total = 1e-3 * last_end_->elapsed_time(*entry.end);
     entry.report.time.idle = 1e-3 * std::max(0.0F, last_end_->elapsed_time(*entry.begin));
-    free_events_.push_back(std::move(last_end_));
   }
+  if (last_end_) free_events_.push_back(std::move(last_end_));
   free_events_.push_back(std::move(entry.begin));
   last_end_ = std::move(entry.end);
 }

@@ -25,8 +25,9 @@ class MetricsRing {
  public:
   explicit MetricsRing(at::Device device) : on_gpu_(device.is_cuda()) {}
 
-  // Says that a step begins. Its Push() follows. On a GPU the device waits `delay_s` seconds before it begins: if the host
-  // has queued the whole step by then, the report's time.unbroken says how long the device alone takes.
+  // Says that a step begins. Its Push() follows. If `delay_s` is positive, a GPU waits for so many seconds before it
+  // begins. The report then has no time.total. If the host has queued the whole step by then, time.unbroken says how long
+  // the GPU alone takes for it.
   void BeginStep(double delay_s = 0);
 
   // Adds the report of a step, without its figures and, on a GPU, without time.total and time.idle. `figures` is
@@ -50,6 +51,8 @@ class MetricsRing {
     // On a GPU: when the device came to the step, and was done with it.
     Event begin;
     Event end;
+    bool is_delayed =
+        false;  // whether the device waited before the step, so that its time does not count
     bool is_unbroken = false;  // whether the whole step was queued before the device came to it
   };
 

@@ -56,7 +56,7 @@ def accounts(folder, text, words=(), **options):
     return events(folder / "run", "seconds")
 
 
-def mistakes(plant, planted, clean):
+def mistakes(plant, planted, clean, points=POINTS):
     """What is wrong with the account of a planted loss; empty: nothing."""
     last = planted[-1]
     first = next((report for report in planted if report["verdict"]), None)
@@ -72,7 +72,7 @@ def mistakes(plant, planted, clean):
     found = last["lost_s"][plant.cause] / last["wall_s"] - before / step(last, last["wall_s"])
     text = f"{plant.cause}: planted {wanted:.3f}, found {found:.3f}: {first['verdict']}: {first['remedy']}"
     print(text)
-    is_right = greatest == plant.cause and abs(found - wanted) < POINTS and plant.remedy in first["remedy"]
+    is_right = greatest == plant.cause and abs(found - wanted) < points and plant.remedy in first["remedy"]
     sums_up = abs(last["ideal_s"] + sum(last["lost_s"].values()) - last["wall_s"]) < 0.02 * last["wall_s"]
     return "" if is_right and sums_up else f"{text}\nplanted: {last}\nclean: {clean}"
 

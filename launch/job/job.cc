@@ -97,10 +97,12 @@ World Job::Connect(config::Config::Device wanted) {
   places_ = BesideTheirGpus(places_);
   KeepTo(places_[host_->rank()].cores);
   const int cores = CoresOf(places_, host_->rank());
+  const int all_cores = CoresTogether(places_, host_->rank());
   FlightRecorder* const flight = mpi_ != nullptr ? &flight_ : nullptr;
   if (!device->is_cuda()) {
     at::set_num_threads(cores);
-    return {*device, *host_, *host_, cores, local_rank(), local_ranks(), flight, watchdog()};
+    return {*device,       *host_,    *host_, cores,     local_rank(),
+            local_ranks(), all_cores, flight, watchdog()};
   }
   Together(*host_, [&] {
     c10::cuda::set_device(device->index());
@@ -110,7 +112,8 @@ World Job::Connect(config::Config::Device wanted) {
   // Its ranks wait for each other, so a rank on which this fails cannot stay to agree on the error.
   gpus_ = host_->world_size() > 1 ? ConnectGpus(*device) : MakeAlone(*device);
   if (watchdog_) watchdog_->Watch(gpus_.get());
-  return {*device, *gpus_, *host_, cores, local_rank(), local_ranks(), flight, watchdog()};
+  return {*device,       *gpus_,    *host_, cores,     local_rank(),
+          local_ranks(), all_cores, flight, watchdog()};
 }
 
 std::unique_ptr<Communicator> Job::ConnectGpus(at::Device device) {

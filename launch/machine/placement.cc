@@ -61,6 +61,15 @@ void RequireOwnGpus(const std::vector<Place>& places) {
   }
 }
 
+int CoresTogether(const std::vector<Place>& places, int rank) {
+  const Place& own = places[rank];
+  cpu_set_t all{};
+  for (const Place& place : places) {
+    if (OnOneMachine(place, own)) CPU_OR(&all, &all, &place.cores);
+  }
+  return std::max(1, static_cast<int>(std::min<double>(CPU_COUNT(&all), own.most_cores)));
+}
+
 int CoresOf(const std::vector<Place>& places, int rank) {
   const Place& own = places[rank];
   double cores = 0;

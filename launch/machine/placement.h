@@ -41,6 +41,9 @@ void RequireOwnGpus(const std::vector<Place>& places);
 // Returns how many cores' time `rank` has for its threads. The ranks that may run on a core share its time. At least 1.
 int CoresOf(const std::vector<Place>& places, int rank);
 
+// Returns how many cores' time all ranks on the machine of `rank` have together. At least 1.
+int CoresTogether(const std::vector<Place>& places, int rank);
+
 // Returns the same places, with each rank restricted to the cores of its GPU's NUMA node. A machine is left as it is if
 // any of its ranks has no such cores there, or would have fewer cores than before.
 std::vector<Place> BesideTheirGpus(std::vector<Place> places);

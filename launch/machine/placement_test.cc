@@ -45,6 +45,12 @@ TEST(Placement, KnowsWhoIsBesideARank) {
   EXPECT_EQ(BesideRank(places, 1).size(), 1u);
 }
 
+TEST(Placement, RanksOnCoresOfTheirOwnHaveAllOfThemTogether) {
+  const std::vector<Place> places = {On("a", 0, 0, {0}), On("a", 0, 0, {1}), On("b", 0, 0, {0})};
+  EXPECT_EQ(CoresTogether(places, 1), 2);
+  EXPECT_EQ(CoresTogether(places, 2), 1);
+}
+
 TEST(Placement, RefusesOneGpuForTwoRanks) {
   EXPECT_THAT(Refusal({On("a", 1, 1, {}), On("a", 1, 1, {})}),
               HasSubstr("2 ranks but 1 visible GPU on a: start fewer ranks"));

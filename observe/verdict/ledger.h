@@ -22,6 +22,7 @@ namespace lockstep {
 
 // What one step took, in seconds.
 struct StepSeconds {
+  bool on_gpu = false;
   int64_t shape = 0;  // the number of samples of the global batch
   double total =
       0;  // the time since the end of the step before; the parts that follow are parts of it
@@ -30,7 +31,8 @@ struct StepSeconds {
   double exchange = 0;       // handing data over to other ranks, and waiting for them
   double idle = 0;           // a GPU had nothing to do before the step, for whatever reason
   double between = 0;  // evaluation, checkpoints and everything else that Ledger::Spend() was told
-  // What a GPU takes for a step whose whole work is queued before it begins; 0: not measured in this step.
+  // What a GPU takes for a step whose whole work is queued before it begins; 0: not measured in this step. A step in
+  // which it is measured has no other times.
   double unbroken = 0;
 };
 
@@ -40,7 +42,8 @@ struct RankSeconds {
   double wall_s = 0;
   double ideal_s = 0;
   double computed_s = 0;  // what is left of wall_s without `lost_s`
-  double unbroken_s = 0;  // the shortest StepSeconds::unbroken; 0: none was measured
+  double unbroken_s =
+      0;  // what a GPU would take if all steps were queued before it begins; 0: it was not measured
   std::array<double, kLosses.size()> lost_s{};
   // The fractions of the time for which samples were awaited that went to reading their bytes and to copying them to the
   // device. The rest went to decoding.
@@ -62,7 +65,12 @@ class Ledger {
   // Returns the sum of all that Spend() was told so far.
   double spent_s() const;
 
+  // Adds a step. On a GPU the host may do something between two steps while the GPU still works on the steps before: only
+  // the time in which the GPU is idle is lost.
   void Add(const StepSeconds& step);
+
+  // Says that steps take another time from now on, because they are made in other pieces.
+  void ForgetUnbroken() { unbroken_.clear(); }
 
   // Returns the account so far. All the time for which samples were awaited is in kReading, and the time for other ranks
   // in kCommunication.
@@ -71,7 +79,9 @@ class Ledger {
  private:
   std::map<int64_t, TypicalTime> computing_;  // by shape
   std::array<double, kLosses.size()> spent_{};
-  double between_s_ = 0;  // the part of `spent_` that lies within the time of steps
+  std::map<int64_t, double> unbroken_;  // by shape: the shortest
+  double hidden_s_ = 0;                 // the part of `spent_` that the GPU did not wait for
+  double between_s_ = 0;                // the part of `spent_` that lies within the time of steps
   RankSeconds sum_;
 };
 

@@ -43,6 +43,29 @@ TEST(Ledger, TheIdealIsTheFifthPercentileOfEachShape) {
   EXPECT_NEAR(ledger.Sum().ideal_s, 100 * 0.105 + 10 * 0.01, 0.02 * 10.6);
 }
 
+TEST(Ledger, AGpuLosesOnlyTheTimeInWhichItIsIdle) {
+  Ledger ledger;
+  ledger.Add({.on_gpu = true, .shape = 64, .total = 0.1});
+  ledger.Spend(Loss::kCheckpoints, 0.5);
+  ledger.Add({.on_gpu = true, .shape = 64, .total = 0.4, .idle = 0.3, .between = 0.5});
+  const RankSeconds sum = ledger.Sum();
+  EXPECT_NEAR(sum.lost(Loss::kCheckpoints), 0.3, 1e-9);
+  EXPECT_NEAR(sum.wall_s, 0.5, 1e-9);
+  EXPECT_NEAR(sum.computed_s + Lost(sum), sum.wall_s, 1e-9);
+}
+
+TEST(Ledger, StepsWithoutGapsAreKnownByTheirShape) {
+  Ledger ledger;
+  ledger.Add({.on_gpu = true, .shape = 64, .unbroken = 0.05});
+  ledger.Add({.on_gpu = true, .shape = 64, .unbroken = 0.04});
+  EXPECT_EQ(ledger.Sum().steps, 0);
+  for (int step = 0; step < 10; ++step) ledger.Add({.on_gpu = true, .shape = 64, .total = 0.1});
+  ledger.Add({.on_gpu = true, .shape = 7, .total = 0.02});
+  EXPECT_NEAR(ledger.Sum().unbroken_s, 10 * 0.04 + 0.02, 0.001);
+  ledger.ForgetUnbroken();
+  EXPECT_EQ(ledger.Sum().unbroken_s, 0);
+}
+
 TEST(Ledger, NoPartOfAStepIsLongerThanTheStep) {
   Ledger ledger;
   ledger.Add({.shape = 1, .total = 0.1, .data = 0.3, .exchange = 0.3, .idle = 1});

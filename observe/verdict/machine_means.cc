@@ -31,7 +31,6 @@ void MachineMeans::Add(const MachineReading& reading, int64_t step, double sampl
   bool knows_energy = !reading.gpus.empty();
   for (const GpuReading& gpu : reading.gpus) {
     if (gpu.use) gpu_use_.Add(*gpu.use);
-    if (gpu.memory_use) gpu_memory_use_.Add(*gpu.memory_use);
     if (gpu.memory_used && gpu.memory_total.value_or(0) > 0) {
       share = std::max(
           share, static_cast<double>(*gpu.memory_used) / static_cast<double>(*gpu.memory_total));

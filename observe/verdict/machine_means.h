@@ -18,8 +18,6 @@ class MachineMeans {
 
   // The fraction of the time in which a kernel ran, the mean of all GPUs and readings. Negative before kLeastReadings.
   double gpu_use() const { return readings_ < kLeastReadings ? -1 : gpu_use_.value(); }
-  // The fraction of the time in which a GPU's memory was read or written.
-  double gpu_memory_use() const { return gpu_memory_use_.value(); }
   // The used fraction of the fullest GPU's memory, as of the last reading.
   double gpu_memory_share() const { return gpu_memory_share_; }
   // The used fraction of the time of all cores.
@@ -51,7 +49,6 @@ class MachineMeans {
 
   int64_t readings_ = 0;
   Mean gpu_use_;
-  Mean gpu_memory_use_;
   Mean cpu_use_;
   Mean throttled_;
   double gpu_memory_share_ = -1;

@@ -43,7 +43,6 @@ TEST(MachineMeans, AreOfAllGpusAndReadings) {
   means.Add(Reading(0.4, {Gpu(1, 150), Gpu(0.8, 1050)}), 20, 100);
   means.Add(Reading(0.6, {Gpu(1, 200), Gpu(1, 1100)}), 30, 200);
   EXPECT_NEAR(means.gpu_use(), 0.9, 1e-9);
-  EXPECT_NEAR(means.gpu_memory_use(), 0.45, 1e-9);
   EXPECT_NEAR(means.gpu_memory_share(), 0.25, 1e-9);
   EXPECT_NEAR(means.cpu_use(), 0.4, 1e-9);
   EXPECT_NEAR(means.joules_per_sample(), 1, 1e-9);

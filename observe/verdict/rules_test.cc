@@ -24,7 +24,6 @@ std::vector<std::string> RulesOf(const Signs& signs) {
 Signs Healthy() {
   Signs signs{.gpu_use = 0.97,
               .gpu_memory_share = 0.6,
-              .gpu_memory_use = 0.5,
               .cpu_use = 0.2,
               .memory_left = 64e9,
               .faster_precision = "BF16"};

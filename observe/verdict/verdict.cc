@@ -44,11 +44,10 @@ double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
 
 // Returns the seconds in which the GPU had nothing to do because the host had not launched its next kernel yet. A CUDA
 // graph has no such gaps.
-double NotLaunched(const RankSeconds& own, const SecondsReport& report, const RunFacts& facts) {
+double NotLaunched(double computed_s, double unbroken_s, const SecondsReport& report,
+                   const RunFacts& facts) {
   if (!facts.launches_kernels) return 0;
-  if (own.unbroken_s > 0) {
-    return own.computed_s - own.unbroken_s * static_cast<double>(own.steps);
-  }
+  if (unbroken_s > 0) return std::max(0.0, computed_s - unbroken_s);
   // The host never gets ahead of the GPU, because the model waits for it. The driver's use counts some gaps, too.
   if (facts.gpu_use < 0) return 0;
   double idle_s = report.wall_s * (1 - facts.gpu_use);
@@ -56,7 +55,7 @@ double NotLaunched(const RankSeconds& own, const SecondsReport& report, const Ru
                           Loss::kCheckpoints, Loss::kMemory, Loss::kRestarts, Loss::kCores}) {
     idle_s -= report.lost(loss);
   }
-  return idle_s;
+  return std::max(0.0, idle_s);
 }
 
 // More threads that read at once give that many times the samples, where cores are left for them.
@@ -68,6 +67,9 @@ std::string MoreThreads(const SecondsReport& report, const RunFacts& facts, doub
   if (threads <= facts.loader_threads) return "";
   return fmt::format("loader.threads: {} -> {}", facts.loader_threads, threads);
 }
+
+// Returns by which factor a loss that takes `share` of the time must shrink to take `wanted` of the time that is left.
+double Shrink(double share, double wanted) { return wanted * (1 - share) / ((1 - wanted) * share); }
 
 std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& facts) {
   const double lost_s = report.lost_s[static_cast<size_t>(loss)];
@@ -123,11 +125,14 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
       return facts.validation_fraction > 0
                  ? fmt::format("data.validation_fraction: {:.2g} -> {:.2g}",
                                facts.validation_fraction,
-                               facts.validation_fraction * kLeastShare / share)
+                               facts.validation_fraction * Shrink(share, kLeastShare))
                  : "fewer validation samples";
     case Loss::kCheckpoints: {
       constexpr double kWanted = 0.01;
-      const auto times = static_cast<int64_t>(std::ceil(share / kWanted));
+      const auto times = static_cast<int64_t>(std::ceil(1 / Shrink(share, kWanted)));
+      if (facts.keeps_best) {
+        return "checkpoint.keep_best saves after each evaluation: larger epochs, or a faster disk";
+      }
       if (facts.checkpoint_every_steps > 0) {
         return fmt::format("checkpoint.every_steps: {} -> {}", facts.checkpoint_every_steps,
                            facts.checkpoint_every_steps * times);
@@ -136,17 +141,14 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
         return fmt::format("checkpoint.every_epochs: {} -> {}", facts.checkpoint_every_epochs,
                            facts.checkpoint_every_epochs * times);
       }
-      return facts.keeps_best
-                 ? "checkpoint.keep_best saves after each evaluation: larger epochs, or a "
-                   "faster disk"
-                 : "checkpoint.every_minutes higher, or a faster disk";
+      return "checkpoint.every_minutes higher, or a faster disk";
     }
     case Loss::kMemory:
       return fmt::format("accumulation: {}", facts.accumulation);
     case Loss::kRestarts:
       return "the failed lines of log.jsonl and lockstep flight say why the job was restarted";
     case Loss::kThrottling:
-      return "cooling, or a higher power limit (nvidia-smi -q -d PERFORMANCE says which)";
+      return "cooling, or the power supply (nvidia-smi -q -d PERFORMANCE says which)";
     case Loss::kOther:
       break;
   }
@@ -166,7 +168,7 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   const bool reads = facts.loader_threads == 0;
   const double reads_s = reads ? lost(Loss::kReading) + lost(Loss::kDecoding) : 0;
   const double works_s = own.computed_s + reads_s;
-  double core_wait_s = std::clamp(works_s - own.running_s, 0.0, own.core_wait_s);
+  double core_wait_s = std::clamp(works_s - own.running_s, 0.0, std::max(0.0, own.core_wait_s));
   if (reads && works_s > 0) {
     const double share = core_wait_s / works_s;
     for (const Loss loss : {Loss::kReading, Loss::kDecoding}) {
@@ -181,7 +183,7 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   lost(Loss::kCopying) = samples_s * own.copying_share;
 
   // Ranks that share cores wait for each other because one of them has none.
-  if (facts.ranks_here > facts.cores_here) {
+  if (!facts.on_gpu && facts.ranks_here > facts.cores_here) {
     lost(Loss::kCores) += std::exchange(lost(Loss::kCommunication), 0);
   }
 
@@ -193,11 +195,16 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
     computed_s -= taken;
     return taken;
   };
+  // A GPU that is busy does not mind that its host waits for a core.
+  if (facts.on_gpu) {
+    core_wait_s = std::min(core_wait_s, NotLaunched(computed_s, own.unbroken_s, report, facts));
+  }
   const double cores_s = take(Loss::kCores, core_wait_s);
   const double behind_s = take(Loss::kSlowRank, Behind(ranks, critical) - cores_s);
   if (behind_s > 0) report.slow_rank = static_cast<int>(critical);
   take(Loss::kThrottling, report.wall_s * facts.throttled_share);
-  const double launching_s = take(Loss::kLaunching, NotLaunched(own, report, facts));
+  const double launching_s =
+      take(Loss::kLaunching, NotLaunched(computed_s, own.unbroken_s, report, facts));
   // A host that is behind with its kernels is behind with its copies.
   if (launching_s > lost(Loss::kCopying)) {
     lost(Loss::kLaunching) += std::exchange(lost(Loss::kCopying), 0);

@@ -102,7 +102,7 @@ TEST(Verdict, AThreadThatReadsItsSamplesItselfWaitsForACoreThereToo) {
 TEST(Verdict, CheckpointsAreToBecomeRareEnough) {
   const SecondsReport report = Judge({With(Loss::kCheckpoints, 2)}, {.checkpoint_every_steps = 10});
   EXPECT_EQ(report.cause, Loss::kCheckpoints);
-  EXPECT_EQ(report.remedy, "checkpoint.every_steps: 10 -> 200");
+  EXPECT_EQ(report.remedy, "checkpoint.every_steps: 10 -> 250");
 }
 
 TEST(Verdict, AFewStepsSayNothing) {
@@ -134,7 +134,7 @@ TEST(Verdict, ABusyGpuWaitsForNothing) {
 
 TEST(Verdict, AStepWithoutGapsSaysHowMuchLaunchingTakes) {
   RankSeconds rank = Healthy();
-  rank.unbroken_s = 0.4 * rank.computed_s / static_cast<double>(rank.steps);
+  rank.unbroken_s = 0.4 * rank.computed_s;
   const SecondsReport report = Judge(
       {rank}, {.on_gpu = true, .launches_kernels = true, .graph_is_off = true, .gpu_use = 0.8});
   ExpectAddsUp(report);
@@ -146,11 +146,24 @@ TEST(Verdict, AStepWithoutGapsSaysHowMuchLaunchingTakes) {
 TEST(Verdict, CopiesThatAreQueuedLateAreALossOfLaunching) {
   RankSeconds rank = With(Loss::kReading, 1);
   rank.copying_share = 1;
-  rank.unbroken_s = 0.5 * rank.computed_s / static_cast<double>(rank.steps);
+  rank.unbroken_s = 0.5 * rank.computed_s;
   const SecondsReport report = Judge({rank}, {.on_gpu = true, .launches_kernels = true});
   ExpectAddsUp(report);
   EXPECT_NEAR(report.lost(Loss::kLaunching), 0.5 * 9 + 1, 1e-9);
   EXPECT_EQ(report.lost(Loss::kCopying), 0);
+}
+
+TEST(Verdict, ABusyGpuDoesNotMindThatItsHostWaitsForACore) {
+  RankSeconds rank = Healthy();
+  rank.running_s = 6;
+  rank.core_wait_s = 4;
+  EXPECT_FALSE(Judge({rank}, {.on_gpu = true, .loader_threads = 2}).cause);
+  rank.unbroken_s = 0.7 * rank.computed_s;
+  const SecondsReport report =
+      Judge({rank}, {.on_gpu = true, .launches_kernels = true, .loader_threads = 2});
+  ExpectAddsUp(report);
+  EXPECT_NEAR(report.lost(Loss::kCores), 3, 1e-9);
+  EXPECT_NEAR(report.lost(Loss::kLaunching), 0, 1e-9);
 }
 
 TEST(Verdict, AGpuThatHeatSlowsDownLosesThatPartOfItsClockRate) {

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.skipif(
     reason="needs a GPU; this machine has none",
 )
 SEVERITIES = range(3)
+POINTS = 0.08  # that a share may be off: kernels that are queued one by one have gaps that a CUDA graph has not
 OBSERVE = "observe { readings_every_s: 0.2 }"
 
 
@@ -33,7 +34,7 @@ def small_steps(severity):
         "launching",
         config(layers(128, count), "graph: false", 64, steps),
         config(layers(128, count), "", 64, steps),
-        remedy="CUDA graph",
+        remedy="graph: true",
     )
 
 
@@ -53,7 +54,7 @@ def waiting_model(severity):
 def test_a_planted_loss_is_named(tmp_path, make, severity):
     plant = make(severity)
 
-    expect_right(lambda folder: mistakes(plant, *plant.run(folder)), tmp_path)
+    expect_right(lambda folder: mistakes(plant, *plant.run(folder), points=POINTS), tmp_path)
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)

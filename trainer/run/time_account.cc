@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "observe/flops.h"
 #include "observe/hidden_syncs.h"
 
@@ -23,7 +22,7 @@ RunFacts FactsOf(const config::Config& config, const World& world, const Dataset
   return {.on_gpu = world.device.is_cuda(),
           .graph_is_off = !config.graph(),
           .ranks_here = world.local_ranks,
-          .cores_here = UsableCores(),
+          .cores_here = world.local_cores,
           .cores = world.cores,
           .images = images,
           .decodes_on_gpu = images && train.samples_at_once() > 1,
@@ -37,6 +36,8 @@ RunFacts FactsOf(const config::Config& config, const World& world, const Dataset
 
 Arithmetic ArithmeticOf(config::Precision precision) {
   switch (precision) {
+    case config::TF32:
+      return Arithmetic::kTf32;
     case config::BF16:
       return Arithmetic::kBf16;
     case config::FP16:
@@ -117,7 +118,9 @@ double TimeAccount::Spend(Loss loss, const std::function<void()>& act) {
   if (computes) cores_elsewhere_ = cores_elsewhere_ + (core_wait_.Read() - cores);
   exchange_elsewhere_s_ += world_.host.waited_s() - waited_s;
   const double seconds = SecondsSinceBoot() - begin_s;
-  ledger_.Spend(loss, seconds);
+  if (loss == Loss::kMemory) ledger_.ForgetUnbroken();
+  // The first step does not count, and steps that are made again are a part of the restart.
+  if (counts_ && failed_at_ == 0) ledger_.Spend(loss, seconds);
   return seconds;
 }
 
@@ -164,8 +167,10 @@ void TimeAccount::OnSeen(Input& input, const StepReport& report) {
     time.exchange = exchange_s - std::exchange(seen_exchange_s_, exchange_s);
   }
   step_seen_ = report.step;
-  if (time.total <= 0 || report.step <= repeats_until_) return;
+  if (report.step <= repeats_until_) return;
   samples_seen_ += time.shape;
+  time.on_gpu = world_.device.is_cuda();
+  time.unbroken = std::max(0.0, time.unbroken - time.exchange);
   ledger_.Add(time);
 }
 
@@ -232,17 +237,17 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
   const double peak = PeakFlops(gpu_, arithmetic_);
   if (peak > 0 && ideal_flops > 0) report.flops_share = ideal_flops / peak;
   const bool has_fp32 = report.flops_share >= 0 && arithmetic_ == Arithmetic::kFp32;
-  report.findings = FindingsOf({.seconds = report,
-                                .gpu_use = machine_.gpu_use(),
-                                .gpu_memory_share = machine_.gpu_memory_share(),
-                                .gpu_memory_use = machine_.gpu_memory_use(),
-                                .cpu_use = machine_.cpu_use(),
-                                .memory_growth = machine_.memory_growth(),
-                                .memory_left = machine_.memory_left(),
-                                .product_share = has_fp32 ? report.flops_share : -1,
-                                .faster_precision = faster_precision_,
-                                .syncs = syncs_,
-                                .accumulation = now.accumulation});
+  report.findings =
+      FindingsOf({.seconds = report,
+                  .gpu_use = machine_.gpu_use(),
+                  .gpu_memory_share = machine_.gpu_memory_share(),
+                  .cpu_use = machine_.cpu_use(),
+                  .memory_growth = machine_.memory_growth(),
+                  .memory_left = machine_.memory_left(),
+                  .product_share = has_fp32 ? report.flops_share : -1,
+                  .faster_precision = faster_precision_,
+                  .syncs = facts_.launches_kernels ? syncs_ : std::vector<std::string>{},
+                  .accumulation = now.accumulation});
   return report;
 }
 

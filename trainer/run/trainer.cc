@@ -311,7 +311,7 @@ class Trainer {
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
-    metrics_.BeginStep(time_.DelayBeforeStep(step_->why_no_graph()));
+    if (checkpointing_) metrics_.BeginStep(time_.DelayBeforeStep(step_->why_no_graph()));
     const auto run = [&] { return step_->Run(LearningRateOf(step), batches_); };
     while (!(step == first_step_ ? time_.WatchFirstStep(run) : run())) {
       time_.Spend(Loss::kMemory, [&] { MakeRoom(step); });
@@ -542,6 +542,7 @@ class Trainer {
   // The state is committed, from which the run goes on another time.
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
+    EmitAll();
     const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(steps_done));
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
     if (folder_ != nullptr) {
@@ -624,7 +625,6 @@ class Trainer {
   int64_t first_step_ = 0;  // that this process runs
   int64_t total_steps_ = 0;
   bool told_why_no_graph_ = false;
-
   RunFolder* folder_ = nullptr;  // rank 0's
   RunEvents events_;
   std::optional<Checkpointing> checkpointing_;

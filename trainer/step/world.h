@@ -16,6 +16,7 @@ struct World {
   int cores = 1;                     // how many cores this rank's threads have for themselves
   int local_rank = 0;                // this rank's number among the ranks of its machine
   int local_ranks = 1;               // how many ranks its machine has
+  int local_cores = 1;               // how many cores these ranks have together
   FlightRecorder* flight = nullptr;  // flight and watchdog are null for a rank that is alone
   Watchdog* watchdog = nullptr;
 
