@@ -10,11 +10,11 @@
 namespace lockstep {
 namespace {
 
-// Buckets smaller than that spend most of their time on the way in latencies.
+// The exchange of a smaller bucket is mostly latency.
 constexpr int64_t kSmallBucket = int64_t{1} << 20;
 constexpr int64_t kUsualBucket = int64_t{25} << 20;
 
-// The rank that the others wait for.
+// Returns the rank for which the others wait.
 size_t CriticalRank(const std::vector<RankSeconds>& ranks) {
   const auto waits = [](const RankSeconds& rank) {
     return rank.wall_s > 0 ? rank.lost(Loss::kCommunication) / rank.wall_s : 0;
@@ -30,7 +30,7 @@ double ComputedPerStep(const RankSeconds& rank) {
   return rank.steps > 0 ? rank.computed_s / static_cast<double>(rank.steps) : 0;
 }
 
-// Seconds that rank `critical` computes beyond the other ranks' mean, without waiting for a core.
+// Returns the seconds that rank `critical` computes beyond the other ranks' mean, without waiting for a core.
 double Behind(const std::vector<RankSeconds>& ranks, size_t critical) {
   if (ranks.size() < 2) return 0;
   double others = 0;

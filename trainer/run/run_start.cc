@@ -32,7 +32,7 @@ checkpoint::Manifest Verified(const Checkpoint& checkpoint, const World& world) 
   return manifest;
 }
 
-// The step of rank 0's newest checkpoint, on every rank; nothing: it has none.
+// Returns the step of rank 0's newest checkpoint, on every rank; nothing if it has none.
 std::optional<int64_t> NewestStep(const std::optional<RunFolder>& folder, const World& world) {
   const std::optional<Checkpoint> own = folder ? folder->newest() : std::nullopt;
   const int64_t newest =

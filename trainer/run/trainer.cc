@@ -49,7 +49,7 @@
 namespace lockstep {
 namespace {
 
-// In a checkpoint: a weight and AdamW's two moments, as float32.
+// A checkpoint holds a weight and AdamW's two moments, as float32.
 constexpr int64_t kStateBytesPerParameter = 12;
 
 void WaitForDevice(at::Device device) {
@@ -57,7 +57,7 @@ void WaitForDevice(at::Device device) {
 }
 
 class Trainer {
-  // Below it the gradients overflow whatever the scale.
+  // If the scale is below this, the gradients overflow with any scale.
   static constexpr double kLeastLossScale = 1e-3;
 
  public:
@@ -83,7 +83,7 @@ class Trainer {
     at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
   }
 
-  // What must be the same on all ranks for their collectives to match.
+  // Returns lines that must be the same on all ranks so that their collectives match.
   std::vector<std::string> Facts() const {
     return FactsOf(*data_.train, data_.validation.get(), model_->State());
   }
@@ -249,7 +249,7 @@ class Trainer {
             .user_stops = [this] { return folder_->WhyUserStops(); }};
   }
 
-  // What this rank knows of it before `step`.
+  // Returns what this rank is asked to do before `step`.
   StopRequest AskedToStop(int64_t step, const TrainOptions& options) {
     const StopRequest asked = options.asked_to_stop();
     if (!stopping_) return asked;
@@ -284,7 +284,7 @@ class Trainer {
           checkpoint.path, first_step_, total_steps_);
     }
     const bool as_many_ranks = manifest.ranks() == world_.size();
-    // Other ranks go on with random numbers that none has drawn yet.
+    // Other ranks continue with random numbers that no rank has drawn yet.
     if (!as_many_ranks) {
       at::manual_seed(Mix(config_.seed() + static_cast<uint64_t>(first_step_)) ^
                       Mix(uint64_t{1} + world_.rank()));
@@ -299,7 +299,7 @@ class Trainer {
     for (const checkpoint::Metric& metric : manifest.metric()) {
       evaluation_.push_back({metric.name(), metric.value()});
     }
-    // As many micro-batches as memory was found to need, unless the user has a mind of his own.
+    // Takes as many micro-batches as memory was found to need, unless the user has set their number.
     if (ParsePrinted(manifest.config()).accumulation() != config_.accumulation()) {
       accumulation_ = config_.accumulation();
     }
@@ -318,7 +318,7 @@ class Trainer {
     }
   }
 
-  // `step` did not fit into memory.
+  // Makes room in memory after `step` did not fit.
   void MakeRoom(int64_t step) {
     const bool drops = step_->DropHistograms();
     if (!drops && (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); }))) {
@@ -329,14 +329,14 @@ class Trainer {
     events_.Emit(drops ? RunEvent(NoRoomForHistograms(step + 1)) : CheckpointsLeftDevice{step + 1});
   }
 
-  // From `step` on, whose samples were taken already.
+  // Begins again with `step`, whose samples were already taken from the feed.
   void BeginAgain(int64_t step) {
     SeekTo(step);
     Feed();
     if (pinned_batch_.input.defined()) PinBatch();
   }
 
-  // What Feed() gives from then on are the micro-batches of `step` and those after it.
+  // Makes Feed() give the micro-batches of `step` and of the steps after it.
   void SeekTo(int64_t step) {
     sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_.rank(),
                                          world_.size()));
@@ -344,7 +344,7 @@ class Trainer {
     step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
   }
 
-  // From `step` on the same samples in smaller pieces.
+  // Makes `step` and the steps after it with the same samples in smaller pieces.
   void HalveMicroBatches(int64_t step) {
     const auto most = static_cast<int>(config_.global_batch() / world_.size());
     if (accumulation_ >= most) {
@@ -363,10 +363,10 @@ class Trainer {
                              .accumulation = accumulation_});
   }
 
-  // Takes the next micro-batch for all that follow. It stays as it is, since no other is asked for.
+  // Takes the next micro-batch for all steps that follow. It does not change, because no other is asked for.
   void PinBatch() { pinned_batch_ = input_->feed.Next(); }
 
-  // Reads from where the sampler stands.
+  // Begins to read samples at the sampler's position.
   void Feed() {
     if (input_) data_wait_.Leave(*input_);
     LoaderOptions options = loader_options_;
@@ -387,7 +387,7 @@ class Trainer {
     return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
 
-  // ---- What is seen of it -----------------------------------------------------------------------
+  // ---- Reports ----------------------------------------------------------------------------------
 
   int64_t EpochOf(int64_t steps_done) const {
     return 1 + (steps_done - 1) / sampler_.steps_per_epoch();
@@ -428,12 +428,12 @@ class Trainer {
     progress_->EndStep();
   }
 
-  // Says which samples could not be read, on the rank that tried.
+  // Reports the samples that this rank could not read.
   void TellSkipped(const Dataset& dataset) {
     for (const std::string& why : dataset.TakeReports()) events_.Emit(BadSample{why});
   }
 
-  // Waits for the device.
+  // Emits the reports of all steps. It waits for the device.
   void EmitAll() {
     while (const std::optional<StepReport> report = metrics_.PopAnyway()) EmitStep(*report);
   }
@@ -484,8 +484,8 @@ class Trainer {
     events_.Emit(
         EpochDone{steps_done, epoch, figures.loss, figures.seconds, figures.samples_per_s});
 
-    // Buffers follow each rank's own samples (BatchNorm's statistics); what is evaluated and saved is
-    // rank 0's, on every rank.
+    // Buffers, such as BatchNorm's statistics, follow each rank's own samples. All ranks evaluate and
+    // save those of rank 0.
     BroadcastFromRankZero(step_->buffers(), world_.communicator);
     const bool averages = config_.optimizer().ema_decay() > 0 && data_.validation;
     if (averages) step_->SwapAverages();
@@ -500,7 +500,7 @@ class Trainer {
       progress_->OnEvaluation(evaluation_s);
       TellSkipped(*data_.validation);
       events_.Emit(Evaluated{steps_done, epoch, evaluation_});
-      // Not where a run ends within an epoch, from where it may go on.
+      // A run that ends within an epoch may continue it, so this evaluation does not count.
       if (config_.schedule().type() == config::Schedule::PLATEAU &&
           steps_done % sampler_.steps_per_epoch() == 0) {
         plateau_.OnValidation(evaluation_.front().value);
@@ -539,7 +539,7 @@ class Trainer {
     if (start.checkpoint) events_.Emit(ResumedEvent(start));
   }
 
-  // The state is committed, from which the run goes on another time.
+  // Stops. The run can continue later from the state that is committed here.
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     EmitAll();
@@ -555,7 +555,7 @@ class Trainer {
     return stop_;
   }
 
-  // The state is to be written into it.
+  // Throws unless the run folder is still this job's, because the state will be written into it.
   void RequireFolder() {
     Together(world_.host, [&] {
       if (folder_ != nullptr) folder_->RequireOwn(config_);
@@ -591,7 +591,7 @@ class Trainer {
                          .data_wait = data_wait});
   }
 
-  // The weights that were evaluated.
+  // Writes the weights that were evaluated.
   void WriteWeights(const TrainOptions& options) {
     if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
     Together(world_.host, [&] {
@@ -635,7 +635,7 @@ class Trainer {
   int64_t evaluated_step_ = 0;      // steps done by then
 };
 
-// Makes a trainer of `config`, which it refers to and completes. Throws Error on every rank.
+// Makes a trainer. It completes `config` and keeps a reference to it. Throws Error on every rank.
 void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config,
                  const Extensions& extensions, const World& world) {
   Together(world.host, [&] {
@@ -649,9 +649,9 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config,
   RequireSame(trainer->Facts(), world.host);
 }
 
-// Calls `act`. An error of this rank alone ends the process here: what `act` works on must not be
-// torn down where other ranks wait for this one, because a loader's thread may be waiting for a copy
-// behind a collective that never ends.
+// Calls `act`. An error of this rank alone ends the process here. The trainer must not be destroyed
+// while other ranks wait for this one, because a loader's thread may wait for a copy that is queued
+// after a collective that never ends.
 template <typename Act>
 auto OrLeave(const TrainOptions& options, const Act& act) {
   try {
@@ -674,7 +674,7 @@ StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions
 
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
                   const TrainOptions& options) {
-  // While the model is being made; its destructor waits.
+  // It reads while the model is being made. Its destructor waits.
   // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable)
   const std::future<void> reading = ReadCheckpointAhead(config.run_dir(), world);
   std::optional<Trainer> trainer;

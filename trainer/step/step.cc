@@ -323,7 +323,7 @@ at::Tensor Step::Forward(const at::Tensor& input) {
   return model_.Forward(input);
 }
 
-// The sum of a micro-batch's losses, whose backward is going to be called with `gradient`.
+// Returns the sum of a micro-batch's losses. Its backward will be called with `gradient`.
 at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient) {
   const Autocast autocast(world_.device, precision_);
   const double begin_s = SecondsSinceBoot();
@@ -336,7 +336,7 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
   }
   const at::Tensor output = Forward(input);
   const at::Tensor own = batch.draws[0][kOwnInLoss];
-  // Each with an output of its own: the loss's backward may write its gradient over that.
+  // Each loss gets an output of its own, because a loss's backward may write its gradient over the output.
   return own * model_.LossSum(output, batch.target) +
          (1 - own) * model_.LossSum(output.clone(), batch.target.roll(1, 0));
 }
