@@ -277,7 +277,9 @@ def test_no_torch_is_said(bundle, tmp_path):
     # Only its record is there, of a package that was removed by hand.
     (tmp_path / "torch-2.11.0.dist-info").mkdir()
     expect_error(start(bundle, "version", env={"LOCKSTEP_TORCH": str(tmp_path)}), USAGE, f"no torch in {tmp_path}:")
-    expect_error(start(bundle, "version", python=[sys.executable, "-S"]), USAGE, f"no torch in {sys.executable}:")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    expect_error(start(bundle, "version", python=[python]), USAGE, f"no torch in {python}:")
 
 
 @pytest.mark.parametrize(
