@@ -30,9 +30,10 @@ def own_data(**options):
 class Plant:
     """A cause of one severity: the run with it, and the same without."""
 
-    def __init__(self, cause, planted, clean, remedy, ranks=1, clean_ranks=None, env=None, launcher=(), also=()):
+    def __init__(self, cause, planted, clean, remedy, ranks=1, clean_ranks=None, env=None, launcher=(), also=(), points=POINTS):
         self.cause, self.planted, self.clean, self.remedy = cause, planted, clean, remedy
         self.ranks, self.clean_ranks, self.env, self.launcher = ranks, clean_ranks or ranks, env, launcher
+        self.points = points
         # Causes that the run without it has, and which the run with it does not tell from this one.
         self.also = also
 
@@ -56,7 +57,7 @@ def accounts(folder, text, words=(), **options):
     return events(folder / "run", "seconds")
 
 
-def mistakes(plant, planted, clean, points=POINTS):
+def mistakes(plant, planted, clean):
     """What is wrong with the account of a planted loss; empty: nothing."""
     last = planted[-1]
     first = next((report for report in planted if report["verdict"]), None)
@@ -72,7 +73,7 @@ def mistakes(plant, planted, clean, points=POINTS):
     found = last["lost_s"][plant.cause] / last["wall_s"] - before / step(last, last["wall_s"])
     text = f"{plant.cause}: planted {wanted:.3f}, found {found:.3f}: {first['verdict']}: {first['remedy']}"
     print(text)
-    is_right = greatest == plant.cause and abs(found - wanted) < points and plant.remedy in first["remedy"]
+    is_right = greatest == plant.cause and abs(found - wanted) < plant.points and plant.remedy in first["remedy"]
     sums_up = abs(last["ideal_s"] + sum(last["lost_s"].values()) - last["wall_s"]) < 0.02 * last["wall_s"]
     return "" if is_right and sums_up else f"{text}\nplanted: {last}\nclean: {clean}"
 

@@ -165,6 +165,7 @@ def more_ranks_than_cores(severity, images):
         ranks=ranks,
         clean_ranks=CORES,
         also=("communication",),
+        points=0.08,  # ranks that share a core also share its caches, and compute longer
     )
 
 

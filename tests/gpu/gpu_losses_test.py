@@ -35,6 +35,7 @@ def small_steps(severity):
         config(layers(128, count), "graph: false", 64, steps),
         config(layers(128, count), "", 64, steps),
         remedy="graph: true",
+        points=POINTS,
     )
 
 
@@ -46,6 +47,7 @@ def waiting_model(severity):
         config(faulty_model(waits=1), "", batch, 6000),
         config(faulty_model(), "", batch, 6000),
         remedy="aten::item",
+        points=POINTS,
     )
 
 
@@ -54,7 +56,7 @@ def waiting_model(severity):
 def test_a_planted_loss_is_named(tmp_path, make, severity):
     plant = make(severity)
 
-    expect_right(lambda folder: mistakes(plant, *plant.run(folder), points=POINTS), tmp_path)
+    expect_right(lambda folder: mistakes(plant, *plant.run(folder)), tmp_path)
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)
