@@ -29,8 +29,8 @@ std::vector<std::pair<std::string, std::string>> VariablesOf(const Alert& alert,
 
 class AlertWorker final : public EventWorker {
  public:
-  AlertWorker(AlertOptions options, const std::atomic<int64_t>& steps)
-      : options_(std::move(options)), steps_(steps) {}
+  AlertWorker(AlertOptions options, std::shared_ptr<const std::atomic<int64_t>> steps)
+      : options_(std::move(options)), steps_(std::move(steps)) {}
 
   void Work(const std::vector<TimedEvent>& events, bool ends) override {
     for (const TimedEvent& timed : events) {
@@ -81,7 +81,7 @@ class AlertWorker final : public EventWorker {
 
   void WatchSteps() {
     const double now = SecondsSinceBoot();
-    const int64_t steps = steps_.load(std::memory_order_relaxed);
+    const int64_t steps = steps_->load(std::memory_order_relaxed);
     if (std::exchange(last_step_, steps) != steps) {
       last_life_s_ = now;
       stalled_ = false;
@@ -106,7 +106,7 @@ class AlertWorker final : public EventWorker {
   }
 
   AlertOptions options_;
-  const std::atomic<int64_t>& steps_;
+  std::shared_ptr<const std::atomic<int64_t>> steps_;
   int64_t last_step_ = 0;
   double last_life_s_ = SecondsSinceBoot();
   bool stalled_ = false;
@@ -125,8 +125,10 @@ void AlertOfLostRank(const AlertOptions& options, int status, const std::string&
   }
 }
 
-std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps) {
-  return NewBackgroundSink(std::make_unique<AlertWorker>(std::move(options), steps));
+std::unique_ptr<EventSink> NewAlertSink(AlertOptions options,
+                                        std::shared_ptr<const std::atomic<int64_t>> steps) {
+  return NewBackgroundSink("observe.on_alert",
+                           std::make_unique<AlertWorker>(std::move(options), std::move(steps)));
 }
 
 }  // namespace lockstep

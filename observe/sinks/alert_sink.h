@@ -43,9 +43,9 @@ struct AlertOptions {
 inline constexpr std::chrono::seconds kLastSeconds{5};
 static_assert(kLastSeconds < kPatience);
 
-// Returns the sink, which rank 0 needs. `steps` is the number of optimizer steps that are done so far; it must outlive
-// the sink.
-std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps);
+// Returns the sink, which rank 0 needs. `steps` is the number of optimizer steps that are done so far.
+std::unique_ptr<EventSink> NewAlertSink(AlertOptions options,
+                                        std::shared_ptr<const std::atomic<int64_t>> steps);
 
 // Starts the command for the alert `failed` and does not wait for it. It is for a process that is about to end because
 // another rank has failed. `status` is the status of the job. If the command cannot be started, nothing happens.

@@ -49,7 +49,7 @@ class Alert : public testing::Test {
 
   std::string folder_ = NewFolder();
   std::string path_ = folder_ + "/told";
-  std::atomic<int64_t> steps_{0};
+  std::shared_ptr<std::atomic<int64_t>> steps_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
 TEST_F(Alert, AFailureIsToldBeforeTheProcessEnds) {
@@ -86,10 +86,10 @@ TEST_F(Alert, ASlowRunIsToldOnceUntilItRecovers) {
 
 TEST_F(Alert, AStallIsToldOnceUntilAStepIsMade) {
   const auto sink = SinkOf(Tells(), 1.5);
-  steps_ = 3;
+  *steps_ = 3;
   WaitUntil([&] { return !told().empty(); });
   EXPECT_THAT(told(), testing::MatchesRegex("stalled.the/run.no step for [0-9]+ s after step 3\n"));
-  steps_ = 4;
+  *steps_ = 4;
   WaitUntil([&] { return told().find("after step 4\n") != std::string::npos; });
   EXPECT_THAT(told(), testing::MatchesRegex("stalled[^\n]*\nstalled[^\n]*\n"));
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -43,7 +44,7 @@ TEST(BackgroundSink, HandsOnEventsInTheirOrder) {
   Seen seen;
   std::vector<std::string> expected;
   {
-    const auto sink = NewBackgroundSink(std::make_unique<CollectingWorker>(seen));
+    const auto sink = NewBackgroundSink("observe.test", std::make_unique<CollectingWorker>(seen));
     for (int i = 0; i < 1000; ++i) {
       expected.push_back(std::to_string(i));
       sink->On(RunWarning{expected.back()});
@@ -57,7 +58,8 @@ TEST(BackgroundSink, AWorkerThatThrowsIsCalledAgain) {
   Seen seen;
   testing::internal::CaptureStderr();
   {
-    const auto sink = NewBackgroundSink(std::make_unique<CollectingWorker>(seen, 2));
+    const auto sink =
+        NewBackgroundSink("observe.test", std::make_unique<CollectingWorker>(seen, 2));
     sink->On(RunFailed{});  // returns when the worker has been called
     sink->On(RunFailed{});
     sink->On(RunWarning{"the last"});
@@ -90,6 +92,7 @@ TEST(BackgroundSink, AWorkerThatHangsKeepsNobodyWaiting) {
   int64_t count = 0;
   {
     const auto sink = NewBackgroundSink(
+        "observe.test",
         std::make_unique<HangingWorker>(release.get_future(), std::move(hangs), count));
     is_hanging.get();
     for (int64_t i = 0; i < 2 * kMostWaiting; ++i) sink->On(RunWarning{});
@@ -98,9 +101,47 @@ TEST(BackgroundSink, AWorkerThatHangsKeepsNobodyWaiting) {
   EXPECT_EQ(count, kMostWaiting);
 }
 
+TEST(BackgroundSink, AWorkerThatHangsIsLeftBehind) {
+  std::promise<void> release, hangs, is_gone;
+  std::future<void> is_hanging = hangs.get_future();
+  int calls = 0;
+  class Worker final : public EventWorker {
+   public:
+    Worker(std::future<void> release, std::promise<void>& hangs, std::promise<void>& is_gone,
+           int& calls)
+        : release_(std::move(release)), hangs_(hangs), is_gone_(is_gone), calls_(calls) {}
+    ~Worker() override { is_gone_.set_value(); }
+
+    void Work(const std::vector<TimedEvent>&, bool) override {
+      ++calls_;
+      hangs_.set_value();
+      release_.get();
+    }
+
+   private:
+    std::future<void> release_;
+    std::promise<void>& hangs_;
+    std::promise<void>& is_gone_;
+    int& calls_;
+  };
+  testing::internal::CaptureStderr();
+  {
+    const auto sink = NewBackgroundSink(
+        "observe.test", std::make_unique<Worker>(release.get_future(), hangs, is_gone, calls),
+        std::chrono::milliseconds(1));
+    is_hanging.get();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "lockstep: warning: observe.test: still waits for a file system or a command, and the "
+            "process ends without it: what was not written yet is lost\n");
+  release.set_value();
+  is_gone.get_future().get();
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(BackgroundSink, AFailureWaitsForTheWorkerToSeeIt) {
   Seen seen;
-  const auto sink = NewBackgroundSink(std::make_unique<CollectingWorker>(seen));
+  const auto sink = NewBackgroundSink("observe.test", std::make_unique<CollectingWorker>(seen));
   sink->On(RunWarning{"before"});
   sink->On(RunFailed{});
   EXPECT_EQ(seen.reasons, std::vector<std::string>{"before"});

@@ -19,9 +19,8 @@ struct PrometheusOptions {
   int rank = 0;
 };
 
-// Returns the sink, which each rank needs. `steps` is the number of optimizer steps that are done so far; it must
-// outlive the sink.
+// Returns the sink, which each rank needs. `steps` is the number of optimizer steps that are done so far.
 std::unique_ptr<EventSink> NewPrometheusSink(PrometheusOptions options,
-                                             const std::atomic<int64_t>& steps);
+                                             std::shared_ptr<const std::atomic<int64_t>> steps);
 
 }  // namespace lockstep
