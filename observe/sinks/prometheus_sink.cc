@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "observe/machine/host_reader.h"
 #include "observe/sinks/background_sink.h"
 #include "observe/sinks/exporter.h"
 #include "observe/sinks/metrics_text.h"
@@ -15,7 +17,9 @@ namespace {
 class PrometheusWorker final : public EventWorker {
  public:
   PrometheusWorker(PrometheusOptions options, std::shared_ptr<const std::atomic<int64_t>> steps)
-      : options_(std::move(options)), steps_(std::move(steps)), metrics_(options_.rank) {}
+      : options_(std::move(options)),
+        steps_(std::move(steps)),
+        metrics_(options_.rank, options_.readings_every_s) {}
 
   void Work(const std::vector<TimedEvent>& events, bool /*ends*/) override {
     for (const TimedEvent& timed : events) metrics_.Add(timed.event);
@@ -28,7 +32,9 @@ class PrometheusWorker final : public EventWorker {
                                           .run_dir = metrics_.run_dir(),
                                           .rank = options_.rank});
     }
-    exporter_->Show(metrics_.Text(steps_->load(std::memory_order_relaxed)));
+    exporter_->Show(metrics_.Text({.time = UnixSeconds(),
+                                   .steps = steps_->load(std::memory_order_relaxed),
+                                   .process_memory = ProcessMemory()}));
   }
 
   int Readable() const override { return exporter_ ? exporter_->socket() : -1; }

@@ -17,6 +17,7 @@ struct PrometheusOptions {
   int port = 0;      // 0: no port
   std::string file;  // empty: no file
   int rank = 0;
+  double readings_every_s = 1;  // the time between two readings of the machine
 };
 
 // Returns the sink, which each rank needs. `steps` is the number of optimizer steps that are done so far.
