@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "observe/sinks/alert_command.h"
 
 namespace lockstep {
 namespace {
+
+// This clock stands still while the machine is suspended, during which no run can stall.
+using Clock = std::chrono::steady_clock;
 
 struct Alert {
   std::string kind;
@@ -55,7 +58,17 @@ class AlertWorker final : public EventWorker {
   // Other events show that the run goes on.
   template <typename Event>
   void Take(const Event&) {
-    last_life_s_ = SecondsSinceBoot();
+    last_life_ = Clock::now();
+  }
+
+  void Take(const RunStarted& event) {
+    last_life_ = Clock::now();
+    evaluates_ = event.validation_samples > 0;
+  }
+  void Take(const EpochDone&) { is_evaluating_ = evaluates_; }
+  void Take(const Evaluated&) {
+    last_life_ = Clock::now();
+    is_evaluating_ = false;
   }
 
   void Take(const MachineReading&) {}
@@ -80,15 +93,15 @@ class AlertWorker final : public EventWorker {
   }
 
   void WatchSteps() {
-    const double now = SecondsSinceBoot();
+    const Clock::time_point now = Clock::now();
     const int64_t steps = steps_->load(std::memory_order_relaxed);
     if (std::exchange(last_step_, steps) != steps) {
-      last_life_s_ = now;
+      last_life_ = now;
       stalled_ = false;
     }
-    if (now - last_life_s_ < options_.stall_s || std::exchange(stalled_, true)) return;
-    Raise(
-        {"stalled", fmt::format("no step for {:.0f} s after step {}", now - last_life_s_, steps)});
+    const double idle_s = std::chrono::duration<double>(now - last_life_).count();
+    if (is_evaluating_ || idle_s < options_.stall_s || std::exchange(stalled_, true)) return;
+    Raise({"stalled", fmt::format("no step for {:.0f} s after step {}", idle_s, steps)});
   }
 
   void Raise(Alert alert) {
@@ -108,7 +121,9 @@ class AlertWorker final : public EventWorker {
   AlertOptions options_;
   std::shared_ptr<const std::atomic<int64_t>> steps_;
   int64_t last_step_ = 0;
-  double last_life_s_ = SecondsSinceBoot();
+  Clock::time_point last_life_ = Clock::now();
+  bool evaluates_ = false;  // whether an evaluation follows each epoch
+  bool is_evaluating_ = false;
   bool stalled_ = false;
   bool slow_ = false;
   std::deque<Alert> waiting_;

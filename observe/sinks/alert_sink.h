@@ -2,8 +2,8 @@
 //
 // The command finds LOCKSTEP_ALERT (stalled, failed or slow), LOCKSTEP_RUN (the run folder) and LOCKSTEP_MESSAGE (one
 // line) in its environment.
-//   stalled  There was no optimizer step and no other event for stall_s. The next such alert can come only after a
-//            further step.
+//   stalled  There was no optimizer step and no other event of the run for stall_s. Evaluations are not watched,
+//            because one may take longer than stall_s. The next such alert can come only after a further step.
 //   failed   The run ends by an error (RunFailed).
 //   slow     A SecondsReport has an ideal_share() below alert_below. The next such alert can come only after a report
 //            that has not.

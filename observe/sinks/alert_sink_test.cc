@@ -1,6 +1,7 @@
 #include "observe/sinks/alert_sink.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -92,6 +93,23 @@ TEST_F(Alert, AStallIsToldOnceUntilAStepIsMade) {
   *steps_ = 4;
   WaitUntil([&] { return told().find("after step 4\n") != std::string::npos; });
   EXPECT_THAT(told(), testing::MatchesRegex("stalled[^\n]*\nstalled[^\n]*\n"));
+}
+
+TEST_F(Alert, AnEvaluationIsNoStall) {
+  const auto sink = SinkOf(Tells(), 0.01);
+  sink->On(RunStarted{.validation_samples = 1});
+  sink->On(EpochDone{});
+  // The worker watches the steps in each call. An alert that it raised in the second call would come before the third.
+  std::string slow;
+  for (int call = 1; call <= 3; ++call) {
+    sink->On(ReportOf(0.9));
+    sink->On(ReportOf(0.1 * call));
+    slow += fmt::format("slow[^\n]* {}0 %[^\n]*\n", call);
+    WaitUntil([&] { return told().find(fmt::format(" {}0 %", call)) != std::string::npos; });
+  }
+  EXPECT_THAT(told(), testing::MatchesRegex(slow));
+  sink->On(Evaluated{});
+  WaitUntil([&] { return told().find("stalled") != std::string::npos; });
 }
 
 TEST_F(Alert, OneAtATime) {
