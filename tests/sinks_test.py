@@ -545,8 +545,8 @@ def test_a_stall_runs_the_alert_command(tmp_path):
         halted = job.rank(1)
         os.kill(halted, signal.SIGSTOP)
         last = max(losses_by_step(tmp_path / "run"))
-        names_the_step = lambda: any(int(words[2].split()[-1]) >= last for words in alerts(tmp_path / "alerts"))
-        job.wait_until(names_the_step)
+        # One names the step after which the rank was halted.
+        job.wait_until(lambda: any(int(alert[2].split()[-1]) >= last for alert in alerts(tmp_path / "alerts")))
         os.kill(halted, signal.SIGCONT)
         lines = log_text(tmp_path / "run").count("\n")
         job.wait_for("step", lines + 2)
