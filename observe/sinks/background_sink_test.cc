@@ -101,41 +101,46 @@ TEST(BackgroundSink, AWorkerThatHangsKeepsNobodyWaiting) {
   EXPECT_EQ(count, kMostWaiting);
 }
 
+// Hangs in its first call.
+class StuckWorker final : public EventWorker {
+ public:
+  struct Ends {
+    std::future<void> release;
+    std::promise<void> hangs;
+    std::promise<void> is_gone;
+  };
+  StuckWorker(Ends ends, int& calls) : ends_(std::move(ends)), calls_(calls) {}
+  ~StuckWorker() override { ends_.is_gone.set_value(); }
+
+  void Work(const std::vector<TimedEvent>&, bool) override {
+    ++calls_;
+    ends_.hangs.set_value();
+    ends_.release.get();
+  }
+
+ private:
+  Ends ends_;
+  int& calls_;
+};
+
 TEST(BackgroundSink, AWorkerThatHangsIsLeftBehind) {
   std::promise<void> release, hangs, is_gone;
-  std::future<void> is_hanging = hangs.get_future();
+  std::future<void> is_hanging = hangs.get_future(), end = is_gone.get_future();
   int calls = 0;
-  class Worker final : public EventWorker {
-   public:
-    Worker(std::future<void> release, std::promise<void>& hangs, std::promise<void>& is_gone,
-           int& calls)
-        : release_(std::move(release)), hangs_(hangs), is_gone_(is_gone), calls_(calls) {}
-    ~Worker() override { is_gone_.set_value(); }
-
-    void Work(const std::vector<TimedEvent>&, bool) override {
-      ++calls_;
-      hangs_.set_value();
-      release_.get();
-    }
-
-   private:
-    std::future<void> release_;
-    std::promise<void>& hangs_;
-    std::promise<void>& is_gone_;
-    int& calls_;
-  };
   testing::internal::CaptureStderr();
   {
-    const auto sink = NewBackgroundSink(
-        "observe.test", std::make_unique<Worker>(release.get_future(), hangs, is_gone, calls),
-        std::chrono::milliseconds(1));
+    StuckWorker::Ends ends{
+        .release = release.get_future(), .hangs = std::move(hangs), .is_gone = std::move(is_gone)};
+    const auto sink =
+        NewBackgroundSink("observe.test", std::make_unique<StuckWorker>(std::move(ends), calls),
+                          std::chrono::milliseconds(1));
     is_hanging.get();
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "lockstep: warning: observe.test: still waits for a file system or a command, and the "
             "process ends without it: what was not written yet is lost\n");
   release.set_value();
-  is_gone.get_future().get();
+  end.get();
   EXPECT_EQ(calls, 1);
 }
 
