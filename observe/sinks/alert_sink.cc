@@ -65,7 +65,10 @@ class AlertWorker final : public EventWorker {
     last_life_ = Clock::now();
     evaluates_ = event.validation_samples > 0;
   }
-  void Take(const EpochDone&) { is_evaluating_ = evaluates_; }
+  void Take(const EpochDone&) {
+    last_life_ = Clock::now();
+    is_evaluating_ = evaluates_;
+  }
   void Take(const Evaluated&) {
     last_life_ = Clock::now();
     is_evaluating_ = false;
