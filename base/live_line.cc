@@ -17,12 +17,7 @@ std::string DurationText(double seconds) {
                    : fmt::format("{}m{:02}s", minutes, total % 60);
 }
 
-LiveLine::~LiveLine() { Remove(); }
-
-void LiveLine::Remove() {
-  if (is_drawn_) PrintControl("\r\033[K");
-  is_drawn_ = false;
-}
+LiveLine::~LiveLine() { RemoveLine(); }
 
 bool LiveLine::IsDue() const {
   constexpr auto kLivePeriod = std::chrono::milliseconds(100);
@@ -38,12 +33,11 @@ void LiveLine::Show(const std::string& line) {
   }
   // Carriage return, then the line without a line break at the terminal's edge (DECAWM), because the rest of a line that
   // is broken would stay, then 'erase to the end of the line' (ECMA-48, EL).
-  PrintControl(fmt::format("\033[?7l\r{}\033[K\033[?7h", Printable(line)));
-  is_drawn_ = true;
+  DrawLine(fmt::format("\033[?7l\r{}\033[K\033[?7h", Printable(line)));
 }
 
 void LiveLine::Say(const std::string& line) {
-  Remove();
+  RemoveLine();
   Print("{}\n", line);
 }
 

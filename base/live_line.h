@@ -1,4 +1,5 @@
-// Lines that show progress: one line that is redrawn in place on a terminal, and plain lines elsewhere.
+// Lines that show progress: one line that is redrawn in place on a terminal, and plain lines elsewhere. Warnings and
+// errors (base/say.h) remove the line, so that they stand on lines of their own.
 #pragma once
 
 #include <chrono>
@@ -34,12 +35,9 @@ class LiveLine {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void Remove();
-
   bool is_live_;
   std::chrono::seconds plain_period_;
   Clock::time_point shown_at_;
-  bool is_drawn_ = false;
 };
 
 }  // namespace lockstep

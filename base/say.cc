@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 std::atomic<int> output_error{0};
+std::atomic<bool> line_is_drawn{false};
 
 void WriteOutput(std::string_view text) {
   const int error = WriteAll(STDOUT_FILENO, text);
@@ -21,8 +22,9 @@ void WriteOutput(std::string_view text) {
   if (error != 0 && error != EPIPE) output_error.compare_exchange_strong(none, error);
 }
 
-// In one write, so that the lines of several processes do not mix.
+// Writes the message in one write, so that the lines of several processes do not mix.
 void WriteMessage(std::string_view kind, const std::string& what) {
+  RemoveLine();
   WriteAll(STDERR_FILENO, fmt::format("lockstep: {}: {}\n", kind, Printable(what)));
 }
 
@@ -46,7 +48,10 @@ std::optional<std::string> Repeats::Count(const std::string& text) {
   return fmt::format(" ({} times so far)", times);
 }
 
-void Announce(const std::string& line) { WriteAll(STDERR_FILENO, Printable(line) + "\n"); }
+void Announce(const std::string& line) {
+  RemoveLine();
+  WriteAll(STDERR_FILENO, Printable(line) + "\n");
+}
 
 void Warn(const std::string& what) { WriteMessage("warning", what); }
 
@@ -55,6 +60,15 @@ void PrintError(const std::string& what) { WriteMessage("error", what); }
 void PrintText(std::string_view text) { WriteOutput(Printable(text)); }
 
 void PrintControl(std::string_view sequence) { WriteOutput(sequence); }
+
+void DrawLine(std::string_view sequence) {
+  WriteOutput(sequence);
+  line_is_drawn = true;
+}
+
+void RemoveLine() {
+  if (line_is_drawn.exchange(false)) WriteOutput("\r\033[K");
+}
 
 int OutputError() { return output_error; }
 

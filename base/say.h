@@ -52,6 +52,13 @@ void Print(fmt::format_string<Args...> format, Args&&... args) {
 // Prints a sequence that controls the terminal, without changes.
 void PrintControl(std::string_view sequence);
 
+// Prints `sequence`, which draws a line without a line end on the terminal of standard output. The next warning, error
+// or announcement removes the line, so that it does not stand behind it.
+void DrawLine(std::string_view sequence);
+
+// Removes the line that DrawLine() has drawn, if it is still there. Any thread may call it.
+void RemoveLine();
+
 // Returns the errno of the first time that standard output did not take the printed text; 0 if it took all text, or if
 // its reader closed it.
 int OutputError();

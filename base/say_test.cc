@@ -27,6 +27,17 @@ TEST(Say, LeavesTextAlone) {
   }
 }
 
+TEST(Say, AWarningRemovesTheLineThatIsDrawn) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  DrawLine("\rstep 7");
+  Warn("the disk is full");
+  Warn("the disk is full");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "\rstep 7\r\033[K");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "lockstep: warning: the disk is full\nlockstep: warning: the disk is full\n");
+}
+
 TEST(Say, CountsWhatComesAgain) {
   Repeats repeats;
   std::vector<std::string> said;

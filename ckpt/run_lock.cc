@@ -6,7 +6,9 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
@@ -16,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// What the lock's holder wrote.
+// Returns what the lock's holder wrote.
 std::string HolderIn(int file) {
   std::array<char, 512> text{};
   const ssize_t got = pread(file, text.data(), text.size() - 1, 0);
@@ -27,6 +29,19 @@ std::string HolderIn(int file) {
 std::string LockPath(const std::string& run_dir) { return run_dir + "/lock"; }
 
 std::string JobText(const std::string& job) { return fmt::format("(job {})", job); }
+
+// Locks the file, and waits for up to a second for those that only look whether it is locked. Returns 0, or the errno.
+int Lock(int file) {
+  constexpr std::chrono::milliseconds kPause{10};
+  constexpr int kTries = 100;
+  for (int tries = 1; flock(file, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    const int error = errno;
+    if (error == EINTR) continue;
+    if (error != EWOULDBLOCK || tries == kTries) return error;
+    std::this_thread::sleep_for(kPause);
+  }
+  return 0;
+}
 
 FileDescriptor OpenLock(const std::string& run_dir) {
   std::string why;
@@ -39,13 +54,13 @@ RunLock::RunLock(const std::string& run_dir, const std::string& job) {
   std::string why;
   file_ = OpenPlainFile(LockPath(run_dir), kInRunFolder, O_RDWR | O_CREAT, why);
   if (file_.get() < 0) throw UsageError("{}: cannot be opened: {}", LockPath(run_dir), why);
-  if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) {
+  if (const int error = Lock(file_.get()); error != 0) {
+    if (error == EWOULDBLOCK) {
       const std::string holder = HolderIn(file_.get());
       throw UsageError("{}: {} trains in it: wait until it has ended, or choose another run_dir",
                        run_dir, holder);
     }
-    why_not_ = fmt::format("{}/lock: {}", run_dir, std::strerror(errno));
+    why_not_ = fmt::format("{}/lock: {}", run_dir, std::strerror(error));
   }
   const std::string holder =
       fmt::format("process {} on {} {}\n", getpid(), HostName(), JobText(job));

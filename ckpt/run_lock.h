@@ -5,9 +5,11 @@
 //
 // How: the process locks the file RUN/lock with flock(). The file names the process, its machine and its job. The error
 // shows these names to a second job. The other ranks of the job read the file to check that they see the same folder.
+// IsHeld() takes the lock for a moment. A job therefore tries for a second before it says that the lock is held.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/run_lock_test.cc)
 //   another process holds it -> Error (kUsage) naming that one -> RunLock.IsHeldByOneProcess
+//   another process calls IsHeld() -> nothing, but a wait of milliseconds -> RunLock.IsTakenWhileOthersLook
 //   the holder was killed -> it is free -> RunLock.GoesWithItsProcess
 //   the file system has no locks -> why_not() says so, and nothing is locked -> (none)
 //   no permission, no folder -> Error (kUsage) -> RunLock.NamesWhatIsMissing

@@ -7,7 +7,9 @@
 
 #include <array>
 #include <csignal>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
@@ -56,6 +58,18 @@ TEST(RunLock, IsHeldByOneProcess) {
   const Holder holder(run);
   EXPECT_THAT(MessageOf(ExitStatus::kUsage, [&] { RunLock(run, "b2"); }),
               HasSubstr(fmt::format("{}: process {} on ", run, holder.process())));
+}
+
+TEST(RunLock, IsTakenWhileOthersLook) {
+  const std::string run = NewFolder();
+  { const RunLock lock(run, "a1"); }
+  const std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) RunLock::IsHeld(run);
+  });
+  for (int i = 0; i < 50; ++i) {
+    const RunLock lock(run, "a1");
+    EXPECT_EQ(lock.why_not(), "");
+  }
 }
 
 TEST(RunLock, GoesWithItsProcess) {

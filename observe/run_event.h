@@ -198,12 +198,13 @@ class RunEvents {
   }
 
   // Says that the run has made `steps` optimizer steps. Call it after every step, although not every step has an event.
-  void SetSteps(int64_t steps) { steps_.store(steps, std::memory_order_relaxed); }
-  // Returns the last value of SetSteps(), which threads of sinks may read; 0 if there was no call yet.
-  const std::atomic<int64_t>& steps() const { return steps_; }
+  void SetSteps(int64_t steps) { steps_->store(steps, std::memory_order_relaxed); }
+  // Returns the last value of SetSteps(), which threads of sinks may read, also after this object is gone; 0 if there
+  // was no call yet.
+  std::shared_ptr<const std::atomic<int64_t>> steps() const { return steps_; }
 
  private:
-  std::atomic<int64_t> steps_{0};
+  std::shared_ptr<std::atomic<int64_t>> steps_ = std::make_shared<std::atomic<int64_t>>(0);
   std::vector<std::unique_ptr<EventSink>> sinks_;
 };
 

@@ -258,6 +258,8 @@ def test_watch_on_a_terminal(way):
     """It is drawn again and again, and whatever ends it gives the terminal back."""
     with Terminal([LOCKSTEP, "watch"], driver()) as terminal:
         terminal.wait_for(r"(?s)(\033\[H.*GPU 1  Stand-in GPU.*){2}\033\[J")
+        # Ctrl-Z would stop it while the second screen is shown.
+        assert termios.tcgetattr(terminal.slave)[6][termios.VSUSP] == b"\0"
         if way == "q":
             terminal.type(b"q")
         elif way == "ctrl-c":
@@ -274,9 +276,11 @@ def test_watch_with_a_slow_driver(tmp_path):
     """Keys are answered before the driver has said anything."""
     with Terminal([LOCKSTEP, "watch"], driver(delay_ms=200, calls=tmp_path / "calls")) as terminal:
         wait_until((tmp_path / "calls").exists)
+        terminal.wait_for(r"reading; q ends[^\n]*\033\[J")
         terminal.type(b"q")
         assert terminal.end() == DONE
     assert "GPU" not in terminal.text
+    assert terminal.text.count("reading; q ends") == 1
 
 
 def doctor(**options):

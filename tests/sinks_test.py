@@ -544,14 +544,17 @@ def test_a_stall_runs_the_alert_command(tmp_path):
         job.wait_for("step", 2)
         halted = job.rank(1)
         os.kill(halted, signal.SIGSTOP)
-        job.wait_until(lambda: alerts(tmp_path / "alerts"))
+        last = max(losses_by_step(tmp_path / "run"))
+        # One names the step after which the rank was halted.
+        job.wait_until(lambda: any(int(alert[2].split()[-1]) >= last for alert in alerts(tmp_path / "alerts")))
         os.kill(halted, signal.SIGCONT)
         lines = log_text(tmp_path / "run").count("\n")
         job.wait_for("step", lines + 2)
         assert job.stop()[0] == STOPPED
-    ((kind, run_dir, message),) = alerts(tmp_path / "alerts")
-    assert (kind, run_dir) == ("stalled", str(tmp_path / "run"))
-    assert re.fullmatch(r"no step for \d+ s after step \d+", message)
+    # A machine that is busy may stall the run at other times, too.
+    found = alerts(tmp_path / "alerts")
+    assert {(kind, run_dir) for kind, run_dir, _ in found} == {("stalled", str(tmp_path / "run"))}
+    assert all(re.fullmatch(r"no step for \d+ s after step \d+", message) for _, _, message in found)
 
 
 @pytest.mark.parametrize("below, told", [(1, ["slow"]), pytest.param(0, [], marks=pytest.mark.all_tier)])
@@ -565,7 +568,7 @@ def test_a_slow_run_runs_the_alert_command(tmp_path, below, told):
     assert [kind for kind, _, _ in found] == told
     for _, run_dir, message in found:
         assert run_dir == str(tmp_path / "run")
-        assert re.match(r"step 300: trains at \d+ % of its own best speed, less than observe.alert_below", message)
+        assert re.match(r"step \d+: trains at \d+ % of its own best speed, less than observe.alert_below", message)
 
 
 def test_an_alert_command_that_fails_is_said(tmp_path):
@@ -645,6 +648,36 @@ def test_the_script_imports_a_run(tmp_path, tracker):
     (tmp_path / "calls").unlink()
     assert import_run(run_dir, tracker, PYTHONPATH=str(tmp_path), CALLS=str(tmp_path / "calls")).returncode == 0
     assert [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()][1:-1] == logs
+
+
+def test_the_script_imports_what_was_made_last(tmp_path):
+    """Of a run that began again at its first step, and of steps that come again; lines that are none are left out."""
+
+    def line(event, step=None, **fields):
+        return json.dumps({"event": event, "time": 1} | ({} if step is None else {"step": step}) | fields)
+
+    lines = [
+        line("start", samples=1),
+        *(line("step", step, loss=step) for step in (1, 2, 3)),
+        line("eval", 3, val_loss=0.5),
+        line("start", samples=1),
+        line("step", 1, loss=10),
+        "7",
+        '["event"]',
+        # Python's splitlines() would cut it.
+        json.dumps({"event": "step", "step": 2, "loss": 20, "note": "a\u2028b"}, ensure_ascii=False),
+        line("step", 3, loss=30),
+        line("step", 4, loss=40),
+        line("step", 3, loss=300),
+    ]
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "log.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "wandb.py").write_text(TRACKER)
+    done = import_run(run_dir, "wandb", PYTHONPATH=str(tmp_path), CALLS=str(tmp_path / "calls"))
+    assert done.returncode == 0, done
+    _, *logs, _ = map(json.loads, (tmp_path / "calls").read_text().splitlines())
+    assert logs == [["log", step, {"train_loss": loss}] for step, loss in ((1, 10), (2, 20), (3, 300))]
 
 
 def records_of(path):

@@ -36,7 +36,8 @@ lockstep::StopRequest TrainBesideGpus(const std::vector<std::string>& words) {
   options.gpu_users.emplace();
   std::istringstream uuids(words.at(1));
   for (std::string uuid; std::getline(uuids, uuid, ',');) {
-    options.gpu_users->push_back({uuid, options.gpu_users->empty() ? getpid() : 0});
+    const auto rank = static_cast<int>(options.gpu_users->size());
+    options.gpu_users->push_back({.uuid = uuid, .pid = rank == 0 ? getpid() : 0, .rank = rank});
   }
   const lockstep::StopRequest stop = lockstep::Train(config, extensions, world, options);
   job.Leave();

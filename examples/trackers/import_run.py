@@ -31,12 +31,15 @@ NAMES = {
 
 
 def lines_of(path):
-    """The log's objects. A line that is cut, as the last one of a run that was killed may be, is left out."""
-    for line in path.read_text(errors="replace").splitlines():
+    """The log's objects. A line that is none, as the last one of a run that was killed may be, is left out."""
+    # str.splitlines() would also cut at characters that a text in a line may have.
+    for text in path.read_text(errors="replace").split("\n"):
         try:
-            yield json.loads(line)
+            line = json.loads(text)
         except json.JSONDecodeError:
             continue
+        if isinstance(line, dict):
+            yield line
 
 
 def numbers_of(line, names):
@@ -53,18 +56,30 @@ def numbers_of(line, names):
     return numbers
 
 
+def up_to(last_step, by_step):
+    """The numbers of the steps up to that one."""
+    return {step: numbers for step, numbers in by_step.items() if step <= last_step}
+
+
 def read_run(run_dir):
     """What the run was started with, and its numbers by step, in ascending order."""
-    facts, by_step, last_step = {}, {}, 0
+    facts, by_step, last_step, starts_again = {}, {}, 0, False
     for line in lines_of(run_dir / "log.jsonl"):
         event = line.get("event")
+        if event in NAMES and starts_again:
+            # No checkpoint was left, and the run began again at its first step.
+            by_step, last_step, starts_again = {}, 0, False
         if event == "start":
+            starts_again = True
             facts |= {field: value for field, value in line.items() if field not in ("event", "time", "restarts")}
         elif event == "resume":
             # The process that made the steps after it has ended, and the run makes them again.
-            last_step = line["step"]
-            by_step = {step: numbers for step, numbers in by_step.items() if step <= last_step}
+            last_step, starts_again = line["step"], False
+            by_step = up_to(last_step, by_step)
         elif event in NAMES:
+            if event == "step" and line["step"] <= last_step:
+                # Whatever the log says of why: a step that comes again replaces the later ones.
+                by_step = up_to(line["step"] - 1, by_step)
             last_step = line.get("step", last_step)
             by_step.setdefault(last_step, {}).update(numbers_of(line, NAMES[event]))
     config = run_dir / "config.pbtxt"

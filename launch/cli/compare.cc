@@ -59,9 +59,9 @@ void AddMetric(const MetricComparison& metric, std::vector<TableRow>& rows) {
   TableRow best{"  best"};
   bool has_best = false;
   for (size_t i = 0; i < metric.last.size(); ++i) {
-    const bool has_any = !std::isnan(metric.last[i]);
-    last.push_back(
-        has_any ? fmt::format("{} at {}", FigureText(metric.last[i]), metric.last_step[i]) : "-");
+    const std::string value = std::isnan(metric.last[i]) ? "nan" : FigureText(metric.last[i]);
+    last.push_back(metric.last_step[i] > 0 ? fmt::format("{} at {}", value, metric.last_step[i])
+                                           : "-");
     has_best |= !std::isnan(metric.best[i]);
     best.push_back(!std::isnan(metric.best[i])
                        ? fmt::format("{} at {}", FigureText(metric.best[i]), metric.best_step[i])
@@ -92,9 +92,7 @@ void PrintTable(const Runs& runs) {
       rows);
   AddRow(
       "time", runs,
-      [](const RunHistory& run) {
-        return run.start_time() ? DurationText(run.last_time() - *run.start_time()) : "-";
-      },
+      [](const RunHistory& run) { return run.trained_s() ? DurationText(*run.trained_s()) : "-"; },
       rows);
   AddRow(
       "verdict", runs,
@@ -123,7 +121,7 @@ void PrintJson(const Runs& runs) {
              {"step", run->log().step}, {"samples_per_s", nullptr},
              {"seconds", nullptr},      {"verdict", run->verdict()}};
     if (run->samples_per_s() >= 0) one["samples_per_s"] = run->samples_per_s();
-    if (run->start_time()) one["seconds"] = run->last_time() - *run->start_time();
+    if (run->trained_s()) one["seconds"] = *run->trained_s();
     for (const char* fact : kFacts) one[fact] = FactOf(*run, fact);
     result["runs"].push_back(std::move(one));
   }

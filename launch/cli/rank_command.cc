@@ -139,8 +139,11 @@ TrainOptions TrainOptionsOf(Job& job) {
       .leave = [&job](const std::exception& exception) { LeaveAlone(job, exception); }};
   if (job.local_rank() == 0) {
     options.gpu_users.emplace();
-    for (const Place& place : BesideRank(job.places(), job.host().rank())) {
-      if (place.has_gpu()) options.gpu_users->push_back({UuidText(place.gpu), place.process});
+    for (const int rank : RanksBeside(job.places(), job.host().rank())) {
+      const Place& place = job.places()[rank];
+      if (!place.has_gpu()) continue;
+      options.gpu_users->push_back(
+          {.uuid = UuidText(place.gpu), .pid = place.process, .rank = rank});
     }
   }
   return options;

@@ -12,7 +12,7 @@ namespace {
 
 bool BeginsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
-// Characters of UTF-8.
+// Returns the number of characters in a UTF-8 text.
 size_t WidthOf(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(text, BeginsCharacter));
 }

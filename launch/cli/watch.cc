@@ -22,6 +22,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -49,7 +50,7 @@ namespace {
 
 constexpr double kPeriod = 1;  // seconds
 
-// The line above a reading.
+// Returns the line that stands above a reading.
 std::string DriverLine(const MachineReading& reading) {
   if (const std::string why = WhyNoNvml(); !why.empty()) return why;
   const std::string driver = NvmlDriver();
@@ -82,9 +83,11 @@ class Screen {
     if (tcgetattr(STDIN_FILENO, &before_) == 0) {
       termios keys = before_;
       keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+      // Ctrl-Z would stop the process, and leave the shell with the second screen and without an echo.
+      keys.c_cc[VSUSP] = _POSIX_VDISABLE;
       has_keys_ = tcsetattr(STDIN_FILENO, TCSANOW, &keys) == 0;
     }
-    // The second screen, without a cursor, which cuts lines that are too long.
+    // The second screen has no cursor, and cuts lines that are too long.
     PrintControl("\033[?1049h\033[?25l\033[?7l");
   }
   ~Screen() {
@@ -96,7 +99,7 @@ class Screen {
 
   bool has_keys() const { return has_keys_; }
 
-  // As many of the lines as there are rows.
+  // Shows as many lines of `text` as the screen has rows.
   static void Show(const std::string& text) {
     winsize size{};
     constexpr int kUsualRows = 24;
@@ -105,7 +108,7 @@ class Screen {
     std::string drawn = "\033[H";  // to the first row
     size_t at = 0;
     for (int row = 0; row < rows && at < text.size(); ++row) {
-      const size_t end = text.find('\n', at);
+      const size_t end = std::min(text.find('\n', at), text.size());
       drawn += (row == 0 ? "" : "\r\n") + Printable(text.substr(at, end - at)) + "\033[K";
       at = end + 1;
     }
@@ -117,7 +120,7 @@ class Screen {
   bool has_keys_ = false;
 };
 
-// Signals that would end this process without giving the terminal back.
+// Holds back the signals that would end this process without giving the terminal back.
 class HeldSignals {
  public:
   HeldSignals() {

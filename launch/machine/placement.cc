@@ -27,10 +27,11 @@ size_t MachinesOf(const std::vector<Place>& places) {
   return names.size();
 }
 
-std::vector<Place> BesideRank(const std::vector<Place>& places, int rank) {
-  std::vector<Place> here;
-  std::ranges::copy_if(places, std::back_inserter(here),
-                       [&](const Place& place) { return OnOneMachine(place, places[rank]); });
+std::vector<int> RanksBeside(const std::vector<Place>& places, int rank) {
+  std::vector<int> here;
+  for (int other = 0; other < static_cast<int>(places.size()); ++other) {
+    if (OnOneMachine(places[other], places[rank])) here.push_back(other);
+  }
   return here;
 }
 

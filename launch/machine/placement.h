@@ -32,8 +32,8 @@ struct Place {
 // Returns on how many machines the ranks are.
 size_t MachinesOf(const std::vector<Place>& places);
 
-// Returns the places on the machine of `rank`.
-std::vector<Place> BesideRank(const std::vector<Place>& places, int rank);
+// Returns the ranks on the machine of `rank`, in ascending order.
+std::vector<int> RanksBeside(const std::vector<Place>& places, int rank);
 
 // Throws Error (kUsage), the same on all ranks, if two ranks have the same GPU or if only some ranks have a GPU.
 void RequireOwnGpus(const std::vector<Place>& places);

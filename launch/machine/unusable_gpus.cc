@@ -13,16 +13,16 @@ namespace {
 constexpr int kLeastCapability = 75;
 constexpr char kWhatIsNeeded[] =
     "Lockstep computes on NVIDIA GPUs of compute capability 7.5 or higher";
-constexpr char kName[] = "other gpu";  // of the check
+constexpr char kName[] = "other gpu";  // the name of the check
 
 constexpr unsigned kAmd = 0x1002;
 constexpr unsigned kIntel = 0x8086;
 constexpr unsigned kNvidia = 0x10de;
-// PCI's classes: without the last two bytes, which tell kinds of them apart.
+// These are PCI's classes without the last two bytes, which tell kinds of them apart.
 constexpr unsigned kDisplay = 0x03;
 constexpr unsigned kAccelerator = 0x12;
 
-// The number in a file such as "0x1002\n"; 0: there is none.
+// Returns the number in a file such as "0x1002\n"; 0 if there is none.
 unsigned NumberIn(const std::filesystem::path& path) {
   std::ifstream file(path);
   unsigned number = 0;
@@ -30,7 +30,8 @@ unsigned NumberIn(const std::filesystem::path& path) {
   return number;
 }
 
-// "AMD"; empty: it is no GPU, or of a maker who has none that could be meant. AMD's largest are no displays.
+// Returns the maker of a GPU, such as "AMD"; an empty text if it is no GPU, or if its maker has none that could be
+// meant. AMD's largest GPUs are no displays.
 std::string MakerOf(unsigned vendor, unsigned device_class) {
   if (vendor == kAmd && (device_class == kDisplay || device_class == kAccelerator)) return "AMD";
   if (vendor == kIntel && device_class == kDisplay) return "Intel";

@@ -28,7 +28,10 @@ Series SeriesOf(const LoggedRun& run, std::string_view name) {
   Series series;
   for (const auto* lines : {&run.epochs, &run.evaluations}) {
     for (const LoggedMetrics& line : *lines) {
-      if (const double value = line.ValueOf(name); !std::isnan(value)) series[line.step] = value;
+      const auto entry =
+          std::ranges::find(line.values, name, &std::pair<std::string, double>::first);
+      // A run that diverges has values that are NaN.
+      if (entry != line.values.end()) series[line.step] = entry->second;
     }
   }
   return series;

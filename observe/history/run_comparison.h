@@ -1,7 +1,7 @@
 // RunComparison: finds the config fields in which several runs differ, and sets their metrics side by side.
 //
 // Promise: the values are in the order of the given runs. A run may be given twice. A value that a run does not have is
-// NaN. (observe/history/run_comparison_test.cc)
+// NaN, and a last value that it does not have is of step 0. (observe/history/run_comparison_test.cc)
 #pragma once
 
 #include <cstdint>

@@ -51,6 +51,19 @@ TEST(RunComparison, SetsMetricsSideBySide) {
   EXPECT_THAT(metrics[2].best, ElementsAre(0.4, 0.9));
 }
 
+TEST(RunComparison, KeepsTheLastValueOfARunThatDiverges) {
+  const RunHistory a = RunOf("", Eval(10, 3, 0.1) + Eval(20, 2, 0.4));
+  const RunHistory b =
+      RunOf("", Eval(10, 4, 0.2) + R"({"event":"eval","step":20,"epoch":2,"val_loss":null})"
+                                   "\n");
+  const std::vector<MetricComparison> metrics = CompareMetrics({&a, &b}, 2);
+  EXPECT_EQ(metrics[0].name, "val_loss");
+  EXPECT_THAT(metrics[0].steps, ElementsAre(10, 20));
+  EXPECT_TRUE(std::isnan(metrics[0].last[1]));
+  EXPECT_THAT(metrics[0].last_step, ElementsAre(20, 20));
+  EXPECT_THAT(metrics[0].best, ElementsAre(2, 4));
+}
+
 std::string Steps(const std::vector<double>& losses) {
   std::string log;
   for (size_t i = 0; i < losses.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -126,6 +127,11 @@ std::string RunHistory::remedy() const { return TextIn(log().seconds, "remedy");
 double RunHistory::last_time() const {
   if (log().last_time) return *log().last_time;
   return log_.changed() ? *log_.changed() : ChangeTimeOf(run_dir_);
+}
+
+std::optional<double> RunHistory::trained_s() const {
+  if (!log().last_time || !log().job_began) return std::nullopt;
+  return log().earlier_s + std::max(0.0, *log().last_time - *log().job_began);
 }
 
 bool IsRunFolder(const std::string& path) {

@@ -73,6 +73,10 @@ class RunHistory {
   std::optional<double> start_time() const { return log().first_time; }
   double last_time() const;
 
+  // Returns for how many seconds jobs trained the run, each from its first line to its last one; nothing if the lines
+  // have no times. The time between two jobs does not count.
+  std::optional<double> trained_s() const;
+
  private:
   std::string run_dir_;
   RunLog log_;

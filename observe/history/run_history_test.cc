@@ -139,6 +139,25 @@ TEST_F(RunHistoryTest, ReadsOlderVersions) {
   EXPECT_EQ(history.best()->metric, "val_loss");
 }
 
+TEST_F(RunHistoryTest, CountsTheTimeOfEachJob) {
+  const std::string first = R"({"event":"start","time":100})"
+                            "\n"
+                            R"({"event":"step","time":103,"step":1})"
+                            "\n";
+  const std::string second = R"({"event":"start","time":5000})"
+                             "\n"
+                             R"({"event":"resume","time":5001,"step":1})"
+                             "\n"
+                             R"({"event":"done","time":5010,"step":2})"
+                             "\n";
+  EXPECT_EQ(Of(first).trained_s(), 3);
+  EXPECT_EQ(Of(first + second).trained_s(), 13);
+  EXPECT_EQ(Of(R"({"event":"start"})"
+               "\n")
+                .trained_s(),
+            std::nullopt);
+}
+
 TEST(RunHistory, FindsRuns) {
   const std::string folder = NewFolder();
   WriteFile(folder + "/a/lock", "");

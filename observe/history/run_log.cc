@@ -130,16 +130,7 @@ bool RunLog::Read() {
     read_bytes_ += static_cast<int64_t>(*got);
     AddPiece({piece.data(), *got});
   }
-  if (!unparsed_step_.empty()) {
-    const Json line = Json::parse(unparsed_step_, nullptr, /*allow_exceptions=*/false);
-    unparsed_step_.clear();
-    try {
-      if (!line.is_object()) throw NoLogLine();
-      SetLastStep(line);
-    } catch (const NoLogLine&) {
-      ++run_.bad_lines;
-    }
-  }
+  ParseLastStep();
   return read_bytes_ > before;
 }
 
@@ -195,8 +186,10 @@ void RunLog::AddEvent(const Json& line, const std::string& kind) {
     if (keep_ == Keep::kAllSteps) run_.steps.push_back(*run_.last_step);
     return;
   }
+  if (kind == "start") EndJob();
   if (const double time = NumberIn(line, "time"); std::isfinite(time)) {
     if (!run_.first_time) run_.first_time = time;
+    if (!run_.job_began) run_.job_began = time;
     run_.last_time = time;
   }
   if (kind == "start") {
@@ -204,7 +197,6 @@ void RunLog::AddEvent(const Json& line, const std::string& kind) {
     ++run_.starts;
     run_.step = run_.epoch = 0;
     run_.last_step.reset();
-    unparsed_step_.clear();
     run_.seconds = run_.done = nullptr;
     run_.end = LoggedEnd::kNone;
     run_.why.clear();
@@ -263,9 +255,31 @@ void RunLog::SetLastStep(const Json& line) {
   run_.epoch = std::max(run_.epoch, step.epoch);
   if (std::isfinite(step.time)) {
     if (!run_.first_time) run_.first_time = step.time;
+    if (!run_.job_began) run_.job_began = step.time;
     run_.last_time = std::max(run_.last_time.value_or(step.time), step.time);
   }
   run_.last_step = step;
+}
+
+void RunLog::ParseLastStep() {
+  if (unparsed_step_.empty()) return;
+  const Json line = Json::parse(unparsed_step_, nullptr, /*allow_exceptions=*/false);
+  unparsed_step_.clear();
+  try {
+    if (!line.is_object()) throw NoLogLine();
+    SetLastStep(line);
+  } catch (const NoLogLine&) {
+    ++run_.bad_lines;
+  }
+}
+
+// Counts how long the job before a start line has trained.
+void RunLog::EndJob() {
+  ParseLastStep();
+  if (run_.last_time && run_.job_began) {
+    run_.earlier_s += std::max(0.0, *run_.last_time - *run_.job_began);
+  }
+  run_.job_began.reset();
 }
 
 // Forgets the lines of `step` and of later steps, because the run makes these steps again.

@@ -62,6 +62,10 @@ struct LoggedRun {
   // The Unix times of the first and the last line that have a time.
   std::optional<double> first_time;
   std::optional<double> last_time;
+  std::optional<double>
+      job_began;  // the time of the last start line, or of the first line if there is none
+  double earlier_s =
+      0;  // how long the jobs before the last one trained, from their first line to the last
   int64_t step = 0;  // the last step that was made
   int64_t epoch = 0;
   std::optional<LoggedStep> last_step;
@@ -103,6 +107,8 @@ class RunLog {
   void AddLine(std::string_view line);
   void AddEvent(const nlohmann::ordered_json& line, const std::string& kind);
   void SetLastStep(const nlohmann::ordered_json& line);
+  void ParseLastStep();
+  void EndJob();
   void MakeAgainFrom(int64_t step);
 
   std::string path_;

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of a field of NVML, whose type the driver chooses; nothing: it does not tell it.
+// Returns the value of a field of NVML, whose type the driver chooses; nothing if the driver does not tell it.
 std::optional<double> ValueOf(const nvmlFieldValue_t& field) {
   if (field.nvmlReturn != NVML_SUCCESS) return std::nullopt;
   switch (field.valueType) {
@@ -38,7 +38,7 @@ class Rate {
  public:
   explicit Rate(double bytes_per_unit) : bytes_per_unit_(bytes_per_unit) {}
 
-  // Bytes a second since the call before. Nothing: it is the first call, or the counter began anew.
+  // Returns the bytes a second since the call before; nothing if it is the first call, or if the counter began anew.
   std::optional<double> At(Clock::time_point now, std::optional<double> counter) {
     std::optional<double> rate;
     if (counter && last_ && *counter >= *last_ && now > at_) {
@@ -72,7 +72,7 @@ class Asker {
     return Call<Function>(name, args...) == NVML_SUCCESS;
   }
 
-  // Of a function that writes one number.
+  // Returns the number that a function of NVML writes; nothing if the call fails.
   template <typename Function, typename Number, typename... Args>
   std::optional<Number> NumberOf(const char* name, Args... args) const {
     Number number{};
@@ -98,7 +98,7 @@ class GpuReader::Gpu {
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
-  // What does not change, and from when on XID errors are heard of.
+  // Reads what does not change. XID errors are reported from here on.
   void Begin(const Asker& ask) {
     known_.sm_clock_limit_mhz = ClockOf(ask, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_SM);
     known_.memory_clock_limit_mhz = ClockOf(ask, "nvmlDeviceGetMaxClockInfo", NVML_CLOCK_MEM);
@@ -126,7 +126,7 @@ class GpuReader::Gpu {
     }
     reading.sm_clock_mhz = ClockOf(ask, "nvmlDeviceGetClockInfo", NVML_CLOCK_SM);
     reading.memory_clock_mhz = ClockOf(ask, "nvmlDeviceGetClockInfo", NVML_CLOCK_MEM);
-    // The name of nvmlDeviceGetCurrentClocksEventReasons that older drivers have, too.
+    // Older drivers have nvmlDeviceGetCurrentClocksEventReasons under this name alone.
     reading.throttle_reasons =
         ask.NumberOf<decltype(nvmlDeviceGetCurrentClocksThrottleReasons), unsigned long long>(
             "nvmlDeviceGetCurrentClocksThrottleReasons", handle_);
@@ -144,16 +144,18 @@ class GpuReader::Gpu {
   }
 
   void ReadMemory(const Asker& ask, GpuReading& reading) const {
-    // Without what the driver keeps for itself, as nvidia-smi shows it; older drivers count that as used.
+    // This leaves out what the driver keeps for itself, as nvidia-smi does. Older drivers count that as used.
     nvmlMemory_v2_t memory{.version = nvmlMemory_v2};
     nvmlMemory_t old{};
     if (ask.Succeeds<decltype(nvmlDeviceGetMemoryInfo_v2)>("nvmlDeviceGetMemoryInfo_v2", handle_,
                                                            &memory)) {
       reading.memory_used = static_cast<int64_t>(memory.used);
+      reading.memory_free = static_cast<int64_t>(memory.free);
       reading.memory_total = static_cast<int64_t>(memory.total);
     } else if (ask.Succeeds<decltype(nvmlDeviceGetMemoryInfo)>("nvmlDeviceGetMemoryInfo", handle_,
                                                                &old)) {
       reading.memory_used = static_cast<int64_t>(old.used);
+      reading.memory_free = static_cast<int64_t>(old.free);
       reading.memory_total = static_cast<int64_t>(old.total);
     }
   }
@@ -175,7 +177,7 @@ class GpuReader::Gpu {
     }
   }
 
-  // The last XID error that came since Begin().
+  // Reads the last XID error that came since Begin().
   void ReadErrors(const Asker& ask, GpuReading& reading) {
     constexpr int kMost = 64;  // at once, of a GPU that gives one after the other
     nvmlEventData_t event{};
@@ -289,6 +291,7 @@ void GpuReader::Find(const std::stop_token& stop) {
       const auto user = std::ranges::find(*users_, known.uuid, &GpuUser::uuid);
       if (user == users_->end()) continue;
       pid = user->pid;
+      known.rank = user->rank;
     }
     std::array<char, NVML_DEVICE_NAME_V2_BUFFER_SIZE> name{};
     if (ask.Succeeds<decltype(nvmlDeviceGetName)>("nvmlDeviceGetName", handle, name.data(),

@@ -30,6 +30,7 @@ namespace lockstep {
 struct GpuUser {
   std::string uuid;  // the GPU's UUID, as NVML writes it: "GPU-..."
   int pid = 0;
+  int rank = 0;  // the process's rank
 };
 
 class GpuReader {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <fstream>
 #include <sstream>
@@ -10,6 +11,13 @@
 #include "base/cores.h"
 
 namespace lockstep {
+
+int64_t ProcessMemory(const std::string& proc) {
+  int64_t all_pages = 0;
+  int64_t resident_pages = 0;
+  std::ifstream(proc + "/self/statm") >> all_pages >> resident_pages;
+  return resident_pages * sysconf(_SC_PAGESIZE);
+}
 
 HostReader::HostReader(std::string proc, std::string cgroups)
     : proc_(std::move(proc)), cgroups_(std::move(cgroups)), last_(ReadCpuTime()) {}
@@ -40,7 +48,10 @@ HostReading HostReader::Read() {
   HostReading reading;
   const CpuTime now = ReadCpuTime();
   reading.cores = now.cores;
-  if (now.all > last_.all) reading.cpu_use = (now.busy - last_.busy) / (now.all - last_.all);
+  if (now.all > last_.all) {
+    // The kernel's counters of idle time can fall, and busy time then seems to grow faster than all time.
+    reading.cpu_use = std::clamp((now.busy - last_.busy) / (now.all - last_.all), 0.0, 1.0);
+  }
   last_ = now;
 
   constexpr double kKibibyte = 1024;
@@ -57,10 +68,7 @@ HostReading HostReader::Read() {
   reading.memory_total = static_cast<int64_t>(is_limited ? group.limit : total);
   reading.memory_used = static_cast<int64_t>(is_limited ? group.used : total - available);
 
-  int64_t all_pages = 0;
-  int64_t resident_pages = 0;
-  std::ifstream(proc_ + "/self/statm") >> all_pages >> resident_pages;
-  reading.process_memory = resident_pages * sysconf(_SC_PAGESIZE);
+  reading.process_memory = ProcessMemory(proc_);
   std::ifstream status(proc_ + "/self/status");
   for (std::string name, rest; status >> name && std::getline(status, rest);) {
     if (name == "RssAnon:") {

@@ -11,6 +11,9 @@
 
 namespace lockstep {
 
+// Returns the bytes of this process that are in memory; 0 if they cannot be read.
+int64_t ProcessMemory(const std::string& proc = "/proc");
+
 class HostReader {
  public:
   // `proc` and `cgroups` are the folders in which the kernel shows its figures. The first reading's use of the cores

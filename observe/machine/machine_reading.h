@@ -23,8 +23,10 @@ struct GpuReading {
   std::optional<double> use;
   std::optional<double> memory_use;
   std::optional<int64_t> memory_used;   // in bytes, by all processes
+  std::optional<int64_t> memory_free;   // in bytes; neither used nor reserved by the driver
   std::optional<int64_t> memory_total;  // in bytes
-  // The bytes that the job's process that computes on this GPU uses.
+  std::optional<int> rank;              // the rank of the job that computes on this GPU
+  // The bytes that the process of that rank uses.
   std::optional<int64_t> process_memory;
   std::optional<double> power_w;
   std::optional<double> power_limit_w;

@@ -55,7 +55,7 @@ std::string LinkText(const char* name, std::optional<double> in, std::optional<d
   return fmt::format("{} {} in, {} out", name, RateText(*in), RateText(*out));
 }
 
-// Those that are not empty, with space between.
+// Joins the parts that are not empty, with space between them.
 std::string Joined(std::vector<std::string> parts) {
   std::erase(parts, "");
   return fmt::format("{}", fmt::join(parts, "   "));

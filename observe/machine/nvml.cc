@@ -33,7 +33,7 @@ void ReadLinks(const NvmlLibrary& nvml, nvmlDevice_t gpu, GpuCondition& conditio
     if (state == NVML_FEATURE_ENABLED) ++condition.active_nvlinks;
   }
   if (condition.active_nvlinks == 0) return;
-  // Of all links, and of the first one: GPUs know either.
+  // The first field is the speed of all links, the second that of the first link. A GPU knows one of them.
   for (const unsigned int id :
        {NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, NVML_FI_DEV_NVLINK_GET_SPEED}) {
     nvmlFieldValue_t field{};
@@ -146,7 +146,7 @@ std::optional<GpuCondition> ReadCondition(const std::array<unsigned char, 16>& u
 }
 
 double PcieGbs(int generation, int lanes) {
-  // Of a lane, after its code: 8b/10b up to generation 2, 128b/130b from 3 on.
+  // The GB/s of a lane without its line code, which is 8b/10b up to generation 2 and 128b/130b from 3 on.
   constexpr double kLane[] = {0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563};
   return generation < 1 || generation > 6 ? 0 : kLane[generation] * lanes;
 }

@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "observe/sinks/alert_command.h"
 
 namespace lockstep {
 namespace {
+
+// This clock stands still while the machine is suspended, during which no run can stall.
+using Clock = std::chrono::steady_clock;
 
 struct Alert {
   std::string kind;
@@ -29,8 +32,8 @@ std::vector<std::pair<std::string, std::string>> VariablesOf(const Alert& alert,
 
 class AlertWorker final : public EventWorker {
  public:
-  AlertWorker(AlertOptions options, const std::atomic<int64_t>& steps)
-      : options_(std::move(options)), steps_(steps) {}
+  AlertWorker(AlertOptions options, std::shared_ptr<const std::atomic<int64_t>> steps)
+      : options_(std::move(options)), steps_(std::move(steps)) {}
 
   void Work(const std::vector<TimedEvent>& events, bool ends) override {
     for (const TimedEvent& timed : events) {
@@ -55,7 +58,20 @@ class AlertWorker final : public EventWorker {
   // Other events show that the run goes on.
   template <typename Event>
   void Take(const Event&) {
-    last_life_s_ = SecondsSinceBoot();
+    last_life_ = Clock::now();
+  }
+
+  void Take(const RunStarted& event) {
+    last_life_ = Clock::now();
+    evaluates_ = event.validation_samples > 0;
+  }
+  void Take(const EpochDone&) {
+    last_life_ = Clock::now();
+    is_evaluating_ = evaluates_;
+  }
+  void Take(const Evaluated&) {
+    last_life_ = Clock::now();
+    is_evaluating_ = false;
   }
 
   void Take(const MachineReading&) {}
@@ -80,15 +96,15 @@ class AlertWorker final : public EventWorker {
   }
 
   void WatchSteps() {
-    const double now = SecondsSinceBoot();
-    const int64_t steps = steps_.load(std::memory_order_relaxed);
+    const Clock::time_point now = Clock::now();
+    const int64_t steps = steps_->load(std::memory_order_relaxed);
     if (std::exchange(last_step_, steps) != steps) {
-      last_life_s_ = now;
+      last_life_ = now;
       stalled_ = false;
     }
-    if (now - last_life_s_ < options_.stall_s || std::exchange(stalled_, true)) return;
-    Raise(
-        {"stalled", fmt::format("no step for {:.0f} s after step {}", now - last_life_s_, steps)});
+    const double idle_s = std::chrono::duration<double>(now - last_life_).count();
+    if (is_evaluating_ || idle_s < options_.stall_s || std::exchange(stalled_, true)) return;
+    Raise({"stalled", fmt::format("no step for {:.0f} s after step {}", idle_s, steps)});
   }
 
   void Raise(Alert alert) {
@@ -106,9 +122,11 @@ class AlertWorker final : public EventWorker {
   }
 
   AlertOptions options_;
-  const std::atomic<int64_t>& steps_;
+  std::shared_ptr<const std::atomic<int64_t>> steps_;
   int64_t last_step_ = 0;
-  double last_life_s_ = SecondsSinceBoot();
+  Clock::time_point last_life_ = Clock::now();
+  bool evaluates_ = false;  // whether an evaluation follows each epoch
+  bool is_evaluating_ = false;
   bool stalled_ = false;
   bool slow_ = false;
   std::deque<Alert> waiting_;
@@ -125,8 +143,10 @@ void AlertOfLostRank(const AlertOptions& options, int status, const std::string&
   }
 }
 
-std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps) {
-  return NewBackgroundSink(std::make_unique<AlertWorker>(std::move(options), steps));
+std::unique_ptr<EventSink> NewAlertSink(AlertOptions options,
+                                        std::shared_ptr<const std::atomic<int64_t>> steps) {
+  return NewBackgroundSink("observe.on_alert",
+                           std::make_unique<AlertWorker>(std::move(options), std::move(steps)));
 }
 
 }  // namespace lockstep

@@ -2,8 +2,8 @@
 //
 // The command finds LOCKSTEP_ALERT (stalled, failed or slow), LOCKSTEP_RUN (the run folder) and LOCKSTEP_MESSAGE (one
 // line) in its environment.
-//   stalled  There was no optimizer step and no other event for stall_s. The next such alert can come only after a
-//            further step.
+//   stalled  There was no optimizer step and no other event of the run for stall_s. Evaluations are not watched,
+//            because one may take longer than stall_s. The next such alert can come only after a further step.
 //   failed   The run ends by an error (RunFailed).
 //   slow     A SecondsReport has an ideal_share() below alert_below. The next such alert can come only after a report
 //            that has not.
@@ -43,9 +43,9 @@ struct AlertOptions {
 inline constexpr std::chrono::seconds kLastSeconds{5};
 static_assert(kLastSeconds < kPatience);
 
-// Returns the sink, which rank 0 needs. `steps` is the number of optimizer steps that are done so far; it must outlive
-// the sink.
-std::unique_ptr<EventSink> NewAlertSink(AlertOptions options, const std::atomic<int64_t>& steps);
+// Returns the sink, which rank 0 needs. `steps` is the number of optimizer steps that are done so far.
+std::unique_ptr<EventSink> NewAlertSink(AlertOptions options,
+                                        std::shared_ptr<const std::atomic<int64_t>> steps);
 
 // Starts the command for the alert `failed` and does not wait for it. It is for a process that is about to end because
 // another rank has failed. `status` is the status of the job. If the command cannot be started, nothing happens.

@@ -1,6 +1,7 @@
 #include "observe/sinks/alert_sink.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -49,7 +50,7 @@ class Alert : public testing::Test {
 
   std::string folder_ = NewFolder();
   std::string path_ = folder_ + "/told";
-  std::atomic<int64_t> steps_{0};
+  std::shared_ptr<std::atomic<int64_t>> steps_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
 TEST_F(Alert, AFailureIsToldBeforeTheProcessEnds) {
@@ -86,12 +87,29 @@ TEST_F(Alert, ASlowRunIsToldOnceUntilItRecovers) {
 
 TEST_F(Alert, AStallIsToldOnceUntilAStepIsMade) {
   const auto sink = SinkOf(Tells(), 1.5);
-  steps_ = 3;
+  *steps_ = 3;
   WaitUntil([&] { return !told().empty(); });
   EXPECT_THAT(told(), testing::MatchesRegex("stalled.the/run.no step for [0-9]+ s after step 3\n"));
-  steps_ = 4;
+  *steps_ = 4;
   WaitUntil([&] { return told().find("after step 4\n") != std::string::npos; });
   EXPECT_THAT(told(), testing::MatchesRegex("stalled[^\n]*\nstalled[^\n]*\n"));
+}
+
+TEST_F(Alert, AnEvaluationIsNoStall) {
+  const auto sink = SinkOf(Tells(), 0.01);
+  sink->On(RunStarted{.validation_samples = 1});
+  sink->On(EpochDone{});
+  // The worker watches the steps in each call. An alert that it raised in the second call would come before the third.
+  std::string slow;
+  for (int call = 1; call <= 3; ++call) {
+    sink->On(ReportOf(0.9));
+    sink->On(ReportOf(0.1 * call));
+    slow += fmt::format("slow[^\n]* {}0 %[^\n]*\n", call);
+    WaitUntil([&] { return told().find(fmt::format(" {}0 %", call)) != std::string::npos; });
+  }
+  EXPECT_THAT(told(), testing::MatchesRegex(slow));
+  sink->On(Evaluated{});
+  WaitUntil([&] { return told().find("stalled") != std::string::npos; });
 }
 
 TEST_F(Alert, OneAtATime) {

@@ -1,5 +1,6 @@
 #include "observe/sinks/background_sink.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -65,44 +66,18 @@ class Inbox {
   std::atomic<int64_t> waiting_{0};
 };
 
-class BackgroundSink final : public EventSink {
+// What the thread of a sink works on. The sink may leave it to the thread alone.
+class Loop {
  public:
-  explicit BackgroundSink(std::unique_ptr<EventWorker> worker)
-      : worker_(std::move(worker)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    // A thread begins with the signal mask of the thread that starts it.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    thread_ = std::thread([this] { Run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  explicit Loop(std::unique_ptr<EventWorker> worker)
+      : worker_(std::move(worker)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
 
-  ~BackgroundSink() override {
-    ends_ = true;
-    Wake();
-    thread_.join();
-  }
-  BackgroundSink(const BackgroundSink&) = delete;
-  BackgroundSink& operator=(const BackgroundSink&) = delete;
-
-  void On(const RunEvent& event) override {
-    inbox_.Put({UnixSeconds(), event});
-    if (!std::holds_alternative<RunFailed>(event)) return;
-    fails_ = true;
-    Wake();
-    // The process ends anyway: what is not done by then stays undone.
-    (void)failure_is_seen_.try_acquire_for(kPatience);
-  }
-
- private:
-  void Wake() {
-    const uint64_t one = 1;
-    (void)!write(wake_.get(), &one, sizeof(one));
-  }
-
+  // Calls the worker until End() was called, and then destroys it, which may take as long as a call.
   void Run() {
     Clock::time_point next = Clock::now() + kPeriod;
-    for (bool ends = false; !ends;) {
+    for (bool ends = false; !ends && !is_left_;) {
       const bool worker_is_asked = WaitUntil(next);
       if (worker_is_asked) {
         Guarded([this] { worker_->OnReadable(); });
@@ -114,6 +89,33 @@ class BackgroundSink final : public EventSink {
       if (fails) failure_is_seen_.release();
       next = Clock::now() + kPeriod;
     }
+    worker_.reset();
+    has_ended_.release();
+  }
+
+  void Put(TimedEvent event) { inbox_.Put(std::move(event)); }
+
+  // Lets the worker do its work at once, and waits for it.
+  void Fail() {
+    fails_ = true;
+    Wake();
+    // The process ends anyway: what is not done by then stays undone.
+    (void)failure_is_seen_.try_acquire_for(kPatience);
+  }
+
+  // Lets Run() return after one more call of the worker. Returns whether it has returned within `patience`; otherwise
+  // the worker is not called again.
+  bool End(Clock::duration patience) {
+    ends_ = true;
+    Wake();
+    is_left_ = !has_ended_.try_acquire_for(patience);
+    return !is_left_;
+  }
+
+ private:
+  void Wake() {
+    const uint64_t one = 1;
+    (void)!write(wake_.get(), &one, sizeof(one));
   }
 
   // Waits until `time`, or until there is something to do at once. Returns whether OnReadable() must be called.
@@ -143,15 +145,57 @@ class BackgroundSink final : public EventSink {
   FileDescriptor wake_;  // an eventfd
   std::atomic<bool> ends_{false};
   std::atomic<bool> fails_{false};
+  std::atomic<bool> is_left_{false};  // whether the sink waits no longer
   std::binary_semaphore failure_is_seen_{0};
+  std::binary_semaphore has_ended_{0};
   bool warned_ = false;
+};
+
+class BackgroundSink final : public EventSink {
+ public:
+  BackgroundSink(std::string name, std::unique_ptr<EventWorker> worker, Clock::duration patience)
+      : name_(std::move(name)),
+        patience_(patience),
+        loop_(std::make_shared<Loop>(std::move(worker))) {
+    // A thread begins with the signal mask of the thread that starts it.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    thread_ = std::thread([loop = loop_] { loop->Run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  ~BackgroundSink() override {
+    if (loop_->End(patience_)) {
+      thread_.join();
+      return;
+    }
+    Warn(
+        fmt::format("{}: still waits for a file system or a command, and the process ends without "
+                    "it: what was not written yet is lost",
+                    name_));
+    thread_.detach();
+  }
+  BackgroundSink(const BackgroundSink&) = delete;
+  BackgroundSink& operator=(const BackgroundSink&) = delete;
+
+  void On(const RunEvent& event) override {
+    loop_->Put({UnixSeconds(), event});
+    if (std::holds_alternative<RunFailed>(event)) loop_->Fail();
+  }
+
+ private:
+  std::string name_;
+  Clock::duration patience_;
+  std::shared_ptr<Loop> loop_;
   std::thread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<EventSink> NewBackgroundSink(std::unique_ptr<EventWorker> worker) {
-  return std::make_unique<BackgroundSink>(std::move(worker));
+std::unique_ptr<EventSink> NewBackgroundSink(std::string name, std::unique_ptr<EventWorker> worker,
+                                             std::chrono::milliseconds patience) {
+  return std::make_unique<BackgroundSink>(std::move(name), std::move(worker), patience);
 }
 
 }  // namespace lockstep

@@ -12,14 +12,19 @@
 //      standard error.
 //   3. If the worker hangs, at most kMostWaiting events wait for it. The events that follow are dropped.
 //   4. The thread blocks all signals, because the thread that trains handles them.
+//   5. If the worker hangs when the sink is destroyed (a file system whose server is gone), the destructor waits for
+//      kEndPatience, warns, and leaves the worker to the thread, which does not call it again. A worker must therefore
+//      own what it uses.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/background_sink_test.cc)
 //   the worker throws -> one warning -> BackgroundSink.AWorkerThatThrowsIsCalledAgain
 //   the worker hangs -> nothing; events are dropped -> BackgroundSink.AWorkerThatHangsKeepsNobodyWaiting
+//   the worker hangs when the process ends -> one warning -> BackgroundSink.AWorkerThatHangsIsLeftBehind
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "observe/run_event.h"
@@ -47,8 +52,12 @@ class EventWorker {
 // It is longer than any worker takes for RunFailed.
 inline constexpr std::chrono::seconds kPatience{6};
 inline constexpr int64_t kMostWaiting = 1 << 16;
+// For so long a sink that is destroyed waits for its worker.
+inline constexpr std::chrono::seconds kEndPatience{15};
 
-// Returns a sink that hands its events to `worker`.
-std::unique_ptr<EventSink> NewBackgroundSink(std::unique_ptr<EventWorker> worker);
+// Returns a sink that hands its events to `worker`. `name` is the config field that the user set for it, with which the
+// warning of a worker that hangs begins.
+std::unique_ptr<EventSink> NewBackgroundSink(std::string name, std::unique_ptr<EventWorker> worker,
+                                             std::chrono::milliseconds patience = kEndPatience);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -43,7 +44,7 @@ TEST(BackgroundSink, HandsOnEventsInTheirOrder) {
   Seen seen;
   std::vector<std::string> expected;
   {
-    const auto sink = NewBackgroundSink(std::make_unique<CollectingWorker>(seen));
+    const auto sink = NewBackgroundSink("observe.test", std::make_unique<CollectingWorker>(seen));
     for (int i = 0; i < 1000; ++i) {
       expected.push_back(std::to_string(i));
       sink->On(RunWarning{expected.back()});
@@ -57,7 +58,8 @@ TEST(BackgroundSink, AWorkerThatThrowsIsCalledAgain) {
   Seen seen;
   testing::internal::CaptureStderr();
   {
-    const auto sink = NewBackgroundSink(std::make_unique<CollectingWorker>(seen, 2));
+    const auto sink =
+        NewBackgroundSink("observe.test", std::make_unique<CollectingWorker>(seen, 2));
     sink->On(RunFailed{});  // returns when the worker has been called
     sink->On(RunFailed{});
     sink->On(RunWarning{"the last"});
@@ -90,6 +92,7 @@ TEST(BackgroundSink, AWorkerThatHangsKeepsNobodyWaiting) {
   int64_t count = 0;
   {
     const auto sink = NewBackgroundSink(
+        "observe.test",
         std::make_unique<HangingWorker>(release.get_future(), std::move(hangs), count));
     is_hanging.get();
     for (int64_t i = 0; i < 2 * kMostWaiting; ++i) sink->On(RunWarning{});
@@ -98,9 +101,52 @@ TEST(BackgroundSink, AWorkerThatHangsKeepsNobodyWaiting) {
   EXPECT_EQ(count, kMostWaiting);
 }
 
+// Hangs in its first call.
+class StuckWorker final : public EventWorker {
+ public:
+  struct Ends {
+    std::future<void> release;
+    std::promise<void> hangs;
+    std::promise<void> is_gone;
+  };
+  StuckWorker(Ends ends, int& calls) : ends_(std::move(ends)), calls_(calls) {}
+  ~StuckWorker() override { ends_.is_gone.set_value(); }
+
+  void Work(const std::vector<TimedEvent>&, bool) override {
+    ++calls_;
+    ends_.hangs.set_value();
+    ends_.release.get();
+  }
+
+ private:
+  Ends ends_;
+  int& calls_;
+};
+
+TEST(BackgroundSink, AWorkerThatHangsIsLeftBehind) {
+  std::promise<void> release, hangs, is_gone;
+  std::future<void> is_hanging = hangs.get_future(), end = is_gone.get_future();
+  int calls = 0;
+  testing::internal::CaptureStderr();
+  {
+    StuckWorker::Ends ends{
+        .release = release.get_future(), .hangs = std::move(hangs), .is_gone = std::move(is_gone)};
+    const auto sink =
+        NewBackgroundSink("observe.test", std::make_unique<StuckWorker>(std::move(ends), calls),
+                          std::chrono::milliseconds(1));
+    is_hanging.get();
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "lockstep: warning: observe.test: still waits for a file system or a command, and the "
+            "process ends without it: what was not written yet is lost\n");
+  release.set_value();
+  end.get();
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(BackgroundSink, AFailureWaitsForTheWorkerToSeeIt) {
   Seen seen;
-  const auto sink = NewBackgroundSink(std::make_unique<CollectingWorker>(seen));
+  const auto sink = NewBackgroundSink("observe.test", std::make_unique<CollectingWorker>(seen));
   sink->On(RunWarning{"before"});
   sink->On(RunFailed{});
   EXPECT_EQ(seen.reasons, std::vector<std::string>{"before"});

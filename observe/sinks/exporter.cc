@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -18,9 +19,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files/atomic_file.h"
-#include "base/files/output_file.h"
 #include "base/files/xxh3.h"
+#include "base/write_all.h"
 #include "observe/sinks/metrics_server.h"
 #include "observe/sinks/metrics_text.h"
 
@@ -69,6 +69,18 @@ std::optional<std::string> ReceiveText(int socket) {
   if (sender.uid != geteuid()) return std::nullopt;
   text.resize(static_cast<size_t>(size));
   return text;
+}
+
+// Writes a file that is new, also if a killed process of the same number has left one of its name. In a folder such as
+// /tmp another user may have put a link or a file there, which is not followed and not opened. Returns 0, or the errno
+// of what failed.
+int WriteNewFile(const std::string& path, const std::string& text) {
+  unlink(path.c_str());
+  FileDescriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (file.get() < 0) return errno;
+  if (const int error = WriteAll(file.get(), text); error != 0) return error;
+  return close(file.Release()) == 0 || errno == EINTR ? 0 : errno;
 }
 
 }  // namespace
@@ -134,18 +146,16 @@ void Exporter::Receive() {
 void Exporter::WriteFile(const std::string& page) {
   // node_exporter reads only names that end in .prom, so it does not read this one.
   const std::string partial = fmt::format("{}.tmp.{}", options_.file, getpid());
-  try {
-    OutputFile file(partial, kSaving);
-    file.Truncate(0);
-    file.Write(std::as_bytes(std::span(page)), 0);
-    file.Close();
-    RenameFile(partial, options_.file, kSaving);
+  int error = WriteNewFile(partial, page);
+  if (error == 0 && rename(partial.c_str(), options_.file.c_str()) != 0) error = errno;
+  if (error == 0) {
     has_file_ = true;
-  } catch (const Error& error) {
-    unlink(partial.c_str());
-    throw CheckpointError("observe.prometheus_file: {}: the run goes on, and it is tried again",
-                          error.what());
+    return;
   }
+  unlink(partial.c_str());
+  throw CheckpointError(
+      "observe.prometheus_file: {}: cannot be written: {}: the run goes on, and it is tried again",
+      options_.file, std::strerror(error));
 }
 
 }  // namespace lockstep

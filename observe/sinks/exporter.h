@@ -11,7 +11,8 @@
 //      owner does not read.
 //   3. The owner reads datagrams as they come, and drops those of other users' processes. Then it drops the figures of
 //      ranks from which nothing came for kFreshS, opens the port if it is not open yet, and replaces the file by a
-//      rename.
+//      rename. Nobody can make it write to another file: what lies in the place of the file or of its partial file is
+//      replaced, and no link is followed.
 //   4. When the owner's job ends in order, it removes the file, because node_exporter would show it for ever.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
@@ -19,6 +20,8 @@
 //     -> ExporterTest.NamesThePortThatIsTaken
 //   the file cannot be written -> Error (kCheckpoint) from Show(), and the next one tries again
 //     -> ExporterTest.AFileThatCannotBeWrittenIsNamedAndTriedAgain
+//   a link lies in the place of the partial file -> nothing, and the link's target stays as it is
+//     -> ExporterTest.FollowsNoLink
 //   the owner is killed -> nothing: another rank becomes the owner
 //     -> ExporterTest.AnotherServesWhenTheOwnerIsKilled
 #pragma once

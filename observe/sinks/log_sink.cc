@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Those of the validation samples: no name is one of training's.
+// Adds the metrics of the validation samples. Their names begin with val_, as none of training's does.
 void AddMetrics(const std::vector<Metric>& metrics, Json& line) {
   for (const Metric& metric : metrics) line["val_" + metric.name] = metric.value;
 }

@@ -85,6 +85,10 @@ std::string NumberText(double value) {
   return fmt::format("{}", value);
 }
 
+// A reading of the machine is shown until so many periods, and at least so many seconds, have passed.
+constexpr double kFreshPeriods = 3;
+constexpr double kFreshS = 10;
+
 class Series {
  public:
   void Add(std::string_view family, std::string_view labels, double value) {
@@ -130,7 +134,12 @@ void AddSeconds(const SecondsReport& report, const std::array<double, kLosses.si
   }
 }
 
-void AddGpu(const GpuReading& gpu, const std::string& host, const std::string& rank_labels,
+// Returns the labels of a rank of the run.
+std::string RankLabels(const std::string& run_dir, int rank) {
+  return fmt::format("{},{}", LabelText("run", run_dir), LabelText("rank", std::to_string(rank)));
+}
+
+void AddGpu(const GpuReading& gpu, const std::string& host, const std::string& run_dir,
             Series& series) {
   constexpr double kMiB = 1.0 / (1 << 20);
   const std::string labels = fmt::format(
@@ -140,10 +149,7 @@ void AddGpu(const GpuReading& gpu, const std::string& host, const std::string& r
   series.Add("DCGM_FI_DEV_GPU_UTIL", labels, gpu.use, 100);
   series.Add("DCGM_FI_DEV_MEM_COPY_UTIL", labels, gpu.memory_use, 100);
   series.Add("DCGM_FI_DEV_FB_USED", labels, gpu.memory_used, kMiB);
-  if (gpu.memory_total && gpu.memory_used) {
-    series.Add("DCGM_FI_DEV_FB_FREE", labels,
-               kMiB * static_cast<double>(*gpu.memory_total - *gpu.memory_used));
-  }
+  series.Add("DCGM_FI_DEV_FB_FREE", labels, gpu.memory_free, kMiB);
   series.Add("DCGM_FI_DEV_GPU_TEMP", labels, gpu.temperature_c);
   series.Add("DCGM_FI_DEV_POWER_USAGE", labels, gpu.power_w);
   series.Add("DCGM_FI_DEV_POWER_MGMT_LIMIT", labels, gpu.power_limit_w);
@@ -158,18 +164,19 @@ void AddGpu(const GpuReading& gpu, const std::string& host, const std::string& r
   series.Add("lockstep_gpu_nvlink_sent_bytes_per_second", labels, gpu.nvlink_sent_bytes_per_s);
   series.Add("lockstep_gpu_nvlink_received_bytes_per_second", labels,
              gpu.nvlink_received_bytes_per_s);
-  series.Add("lockstep_gpu_process_memory_bytes", rank_labels + "," + labels, gpu.process_memory);
+  if (gpu.rank) {
+    series.Add("lockstep_gpu_process_memory_bytes", RankLabels(run_dir, *gpu.rank) + "," + labels,
+               gpu.process_memory);
+  }
 }
 
-void AddMachine(const MachineReading& reading, const std::string& rank_labels, Series& series) {
-  for (const GpuReading& gpu : reading.gpus) AddGpu(gpu, reading.host, rank_labels, series);
+void AddMachine(const MachineReading& reading, const std::string& run_dir, Series& series) {
+  for (const GpuReading& gpu : reading.gpus) AddGpu(gpu, reading.host, run_dir, series);
   const HostReading& host = reading.host_reading;
   const std::string labels = LabelText("Hostname", reading.host);
   series.Add("lockstep_host_cpu_ratio", labels, host.cpu_use);
   series.Add("lockstep_host_memory_used_bytes", labels, static_cast<double>(host.memory_used));
   series.Add("lockstep_host_memory_total_bytes", labels, static_cast<double>(host.memory_total));
-  series.Add("lockstep_process_resident_memory_bytes", rank_labels,
-             static_cast<double>(host.process_memory));
 }
 
 }  // namespace
@@ -195,10 +202,9 @@ void RankMetrics::Add(const RunEvent& event) {
   }
 }
 
-std::string RankMetrics::Text(int64_t steps) const {
-  const std::string labels = fmt::format("{},{}", LabelText("run", start_.run_dir),
-                                         LabelText("rank", std::to_string(rank_)));
-  const int64_t step = std::max(steps, resumed_step_);
+std::string RankMetrics::Text(const Present& present) const {
+  const std::string labels = RankLabels(start_.run_dir, rank_);
+  const int64_t step = std::max(present.steps, resumed_step_);
   Series series;
   series.Add(
       "lockstep_info",
@@ -217,7 +223,13 @@ std::string RankMetrics::Text(int64_t steps) const {
                metric.value);
   }
   if (seconds_) AddSeconds(*seconds_, lost_s_, labels, series);
-  if (machine_) AddMachine(*machine_, labels, series);
+  if (present.process_memory > 0) {
+    series.Add("lockstep_process_resident_memory_bytes", labels,
+               static_cast<double>(present.process_memory));
+  }
+  if (machine_ && present.time - machine_->time <= std::max(kFreshPeriods * every_s_, kFreshS)) {
+    AddMachine(*machine_, start_.run_dir, series);
+  }
   return series.Take();
 }
 

@@ -18,21 +18,31 @@
 
 namespace lockstep {
 
+// What a rank's process knows at the moment when its figures are shown.
+struct Present {
+  double time = 0;  // the Unix time
+  int64_t steps =
+      0;  // the run's optimizer steps that are done; 0: this process has not made one yet
+  int64_t process_memory = 0;  // the bytes of the process that are in memory; 0: unknown
+};
+
 // Collects what a rank knows of its run.
 class RankMetrics {
  public:
-  explicit RankMetrics(int rank) : rank_(rank) {}
+  // `readings_every_s` is the time between two readings of the machine.
+  RankMetrics(int rank, double readings_every_s) : rank_(rank), every_s_(readings_every_s) {}
 
   void Add(const RunEvent& event);
 
-  // Returns one line for each series. `steps` is the number of the run's optimizer steps that are done; 0 says that
-  // this process has not made one yet.
-  std::string Text(int64_t steps) const;
+  // Returns one line for each series. If the last reading of the machine is old, its series are left out: a run that
+  // stalls reads nothing, and its last reading would look like the present one.
+  std::string Text(const Present& present) const;
 
   const std::string& run_dir() const { return start_.run_dir; }
 
  private:
   int rank_;
+  double every_s_;
   RunStarted start_;
   int64_t resumed_step_ = 0;
   std::optional<StepReport> report_;

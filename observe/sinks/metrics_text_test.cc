@@ -12,6 +12,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+constexpr double kEveryS = 5;
+
 MachineReading TwoGpus() {
   MachineReading reading{.time = 1, .host = "node1", .host_reading = {}, .gpus = {}};
   for (const int index : {0, 1}) {
@@ -21,7 +23,10 @@ MachineReading TwoGpus() {
     gpu.uuid = index == 0 ? "GPU-a" : "GPU-b";
     gpu.use = 0.97;
     gpu.memory_used = int64_t{3} << 30;
+    gpu.memory_free = int64_t{76} << 30;  // the driver has the rest
     gpu.memory_total = int64_t{80} << 30;
+    gpu.rank = 4 + index;
+    gpu.process_memory = 1000 + index;
     gpu.energy_j = 1.5;
     reading.gpus.push_back(gpu);
   }
@@ -35,27 +40,55 @@ size_t Count(const std::string& text, const std::string& part) {
 }
 
 TEST(MetricsText, GpusHaveTheNamesLabelsAndUnitsOfDcgmExporter) {
-  RankMetrics metrics(0);
+  RankMetrics metrics(0, kEveryS);
   metrics.Add(RunStarted{.run_dir = "run"});
   metrics.Add(TwoGpus());
-  const std::string text = metrics.Text(0);
+  const std::string text = metrics.Text({});
   const std::string labels =
       "{gpu=\"0\",UUID=\"GPU-a\",device=\"nvidia0\",modelName=\"NVIDIA H100\",Hostname=\"node1\"} ";
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_GPU_UTIL" + labels + "97\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_USED" + labels + "3072\n"));
-  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_FREE" + labels + "78848\n"));
+  EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_FB_FREE" + labels + "77824\n"));
   EXPECT_THAT(text, HasSubstr("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" + labels + "1500\n"));
   // What the driver does not tell is left out.
   EXPECT_THAT(text, Not(HasSubstr("DCGM_FI_DEV_GPU_TEMP")));
 }
 
+TEST(MetricsText, TheMemoryOfAProcessIsThatOfTheRankThatUsesTheGpu) {
+  RankMetrics metrics(4, kEveryS);
+  metrics.Add(RunStarted{.run_dir = "run"});
+  metrics.Add(TwoGpus());
+  const std::string text = metrics.Text({.process_memory = 77});
+  EXPECT_THAT(text, testing::ContainsRegex("lockstep_gpu_process_memory_bytes"
+                                           "[{]run=\"run\",rank=\"4\",gpu=\"0\",[^}]*[}] 1000\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("lockstep_gpu_process_memory_bytes"
+                                           "[{]run=\"run\",rank=\"5\",gpu=\"1\",[^}]*[}] 1001\n"));
+  EXPECT_THAT(text,
+              HasSubstr("lockstep_process_resident_memory_bytes{run=\"run\",rank=\"4\"} 77\n"));
+}
+
+TEST(MetricsText, AReadingThatIsOldIsLeftOut) {
+  RankMetrics metrics(0, kEveryS);
+  metrics.Add(RunStarted{.run_dir = "run"});
+  metrics.Add(TwoGpus());
+  const double time = TwoGpus().time;
+  for (const char* name : {"DCGM_FI_DEV_GPU_UTIL{", "lockstep_host_cpu_ratio{"}) {
+    EXPECT_THAT(metrics.Text({.time = time + 3 * kEveryS}), HasSubstr(name));
+    EXPECT_THAT(metrics.Text({.time = time + 3 * kEveryS + 1}), Not(HasSubstr(name)));
+  }
+  RankMetrics often(0, 0.1);
+  often.Add(TwoGpus());
+  EXPECT_THAT(often.Text({.time = time + 10}), HasSubstr("lockstep_host_cpu_ratio{"));
+  EXPECT_THAT(often.Text({.time = time + 11}), Not(HasSubstr("lockstep_host_cpu_ratio{")));
+}
+
 TEST(MetricsText, EachFamilyAndSeriesIsThereOnce) {
   std::string texts[2];
   for (int rank : {0, 1}) {
-    RankMetrics metrics(rank);
+    RankMetrics metrics(rank, kEveryS);
     metrics.Add(RunStarted{.run_dir = "run"});
     metrics.Add(TwoGpus());
-    texts[rank] = metrics.Text(7);
+    texts[rank] = metrics.Text({.steps = 7});
   }
   const std::string page = MergedMetrics({texts[0], texts[1]});
   EXPECT_EQ(Count(page, "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n"), 1);
@@ -66,35 +99,37 @@ TEST(MetricsText, EachFamilyAndSeriesIsThereOnce) {
 }
 
 TEST(MetricsText, CountersOfAResumedRunBeginAtZero) {
-  RankMetrics metrics(0);
+  RankMetrics metrics(0, kEveryS);
   metrics.Add(RunStarted{.run_dir = "run", .restarts = 2});
   metrics.Add(RunResumed{.step = 100});
-  EXPECT_THAT(metrics.Text(0), HasSubstr("lockstep_step{run=\"run\",rank=\"0\"} 100\n"));
-  EXPECT_THAT(metrics.Text(0), HasSubstr("lockstep_steps_total{run=\"run\",rank=\"0\"} 0\n"));
-  EXPECT_THAT(metrics.Text(130), HasSubstr("lockstep_steps_total{run=\"run\",rank=\"0\"} 30\n"));
-  EXPECT_THAT(metrics.Text(130), HasSubstr("lockstep_restarts_total{run=\"run\",rank=\"0\"} 2\n"));
+  EXPECT_THAT(metrics.Text({}), HasSubstr("lockstep_step{run=\"run\",rank=\"0\"} 100\n"));
+  EXPECT_THAT(metrics.Text({}), HasSubstr("lockstep_steps_total{run=\"run\",rank=\"0\"} 0\n"));
+  EXPECT_THAT(metrics.Text({.steps = 130}),
+              HasSubstr("lockstep_steps_total{run=\"run\",rank=\"0\"} 30\n"));
+  EXPECT_THAT(metrics.Text({.steps = 130}),
+              HasSubstr("lockstep_restarts_total{run=\"run\",rank=\"0\"} 2\n"));
 }
 
 TEST(MetricsText, LostSecondsNeverFall) {
-  RankMetrics metrics(0);
+  RankMetrics metrics(0, kEveryS);
   SecondsReport report{.step = 1, .steps = 1, .wall_s = 10, .ideal_s = 4};
   auto& reading_s = report.lost_s[static_cast<size_t>(Loss::kReading)];
   reading_s = 6;
   metrics.Add(report);
   reading_s = 5;
   metrics.Add(report);
-  EXPECT_THAT(metrics.Text(0), HasSubstr("cause=\"reading\"} 6\n"));
-  EXPECT_THAT(metrics.Text(0), HasSubstr("lockstep_ideal_ratio{run=\"\",rank=\"0\"} 0.4\n"));
+  EXPECT_THAT(metrics.Text({}), HasSubstr("cause=\"reading\"} 6\n"));
+  EXPECT_THAT(metrics.Text({}), HasSubstr("lockstep_ideal_ratio{run=\"\",rank=\"0\"} 0.4\n"));
 }
 
 TEST(MetricsText, NamesAndNumbersAreWrittenAsPrometheusReadsThem) {
-  RankMetrics metrics(0);
+  RankMetrics metrics(0, kEveryS);
   metrics.Add(RunStarted{.run_dir = "a\"b\\c\nd"});
   metrics.Add(Evaluated{.step = 1,
                         .epoch = 1,
                         .metrics = {{"loss", std::numeric_limits<double>::quiet_NaN()},
                                     {"rmse", std::numeric_limits<double>::infinity()}}});
-  const std::string text = metrics.Text(0);
+  const std::string text = metrics.Text({});
   EXPECT_THAT(text, HasSubstr(R"(run="a\"b\\c\nd",rank="0",metric="loss"} NaN)"));
   EXPECT_THAT(text, HasSubstr(R"(metric="rmse"} +Inf)"));
 }

@@ -17,11 +17,11 @@ struct PrometheusOptions {
   int port = 0;      // 0: no port
   std::string file;  // empty: no file
   int rank = 0;
+  double readings_every_s = 1;  // the time between two readings of the machine
 };
 
-// Returns the sink, which each rank needs. `steps` is the number of optimizer steps that are done so far; it must
-// outlive the sink.
+// Returns the sink, which each rank needs. `steps` is the number of optimizer steps that are done so far.
 std::unique_ptr<EventSink> NewPrometheusSink(PrometheusOptions options,
-                                             const std::atomic<int64_t>& steps);
+                                             std::shared_ptr<const std::atomic<int64_t>> steps);
 
 }  // namespace lockstep

@@ -178,7 +178,8 @@ class TensorBoardWorker final : public EventWorker {
 
 std::unique_ptr<EventSink> NewTensorBoardSink(const std::string& run_dir,
                                               const std::string& optimizer) {
-  return NewBackgroundSink(std::make_unique<TensorBoardWorker>(run_dir, optimizer));
+  return NewBackgroundSink("observe.tensorboard",
+                           std::make_unique<TensorBoardWorker>(run_dir, optimizer));
 }
 
 }  // namespace lockstep

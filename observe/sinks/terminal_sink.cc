@@ -19,7 +19,8 @@ std::string Rate(double samples_per_s) {
                              : fmt::format("{:.1f}k", samples_per_s / 1e3);
 }
 
-// Warnings of one text, of which the log has all: a disk that is full is so at each checkpoint.
+// Prints warnings, and leaves out most of those that repeat: a disk that is full is full at each checkpoint. The log
+// has all of them.
 class CountedWarnings {
  public:
   void Say(const std::string& what) {

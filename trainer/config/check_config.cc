@@ -140,6 +140,13 @@ class Checker {
       Fail("observe.histograms_every_steps",
            "needs observe.tensorboard: true, which writes the histograms");
     }
+    const std::string& file = observe.prometheus_file();
+    if (!file.empty() && !file.ends_with(".prom")) {
+      Fail("observe.prometheus_file",
+           fmt::format("{}: the run replaces and removes this file: give it a name of its own that "
+                       "ends in .prom",
+                       file));
+    }
     in6_addr address{};
     if (inet_pton(AF_INET, observe.prometheus_address().c_str(), &address) != 1 &&
         inet_pton(AF_INET6, observe.prometheus_address().c_str(), &address) != 1) {

@@ -210,6 +210,9 @@ TEST_F(ConfigTest, RefusesWhatNoSinkCanDo) {
       HasSubstr("c.pbtxt:2:11: observe.prometheus_address: \"localhost\" is no IPv4 or IPv6"));
   EXPECT_THAT(error_of("prometheus_port: 65536"),
               HasSubstr("observe.prometheus_port: 65536 is more"));
+  EXPECT_THAT(error_of("prometheus_file: '/etc/hosts'"),
+              HasSubstr("c.pbtxt:2:11: observe.prometheus_file: /etc/hosts: the run replaces and "
+                        "removes this file"));
   EXPECT_THAT(error_of("stall_s: 0"), HasSubstr("observe.stall_s: 0 is less than 1"));
 }
 

@@ -28,7 +28,8 @@ std::string ClassOf(config::Optimizer::Type type) {
   }
 }
 
-// Emits the machine's newest reading after each step that the user is told about.
+// Emits the machine's newest reading after each logged step (log.every_steps). Readings that come between two such
+// steps, or during a stall, are dropped.
 class MachineReadings final : public EventSink {
  public:
   MachineReadings(const std::vector<GpuUser>& gpus, double every_s, RunEvents& events)
@@ -59,7 +60,8 @@ void AddRankSinks(const config::Config& config, RunFolder* folder, bool live, in
     events.Add(NewPrometheusSink({.address = observe.prometheus_address(),
                                   .port = observe.prometheus_port(),
                                   .file = observe.prometheus_file(),
-                                  .rank = rank},
+                                  .rank = rank,
+                                  .readings_every_s = observe.readings_every_s()},
                                  events.steps()));
   }
   if (folder == nullptr) {
