@@ -13,6 +13,7 @@
 
 #include "base/live_line.h"
 #include "launch/cli/table.h"
+#include "observe/history/log_fields.h"
 #include "observe/machine/machine_reading.h"
 #include "observe/machine/machine_text.h"
 
@@ -30,17 +31,6 @@ template <typename Number>
 void Take(const Json& line, const char* name, std::optional<Number>& value) {
   const auto found = line.find(name);
   if (found != line.end() && found->is_number()) value = found->get<Number>();
-}
-
-double NumberIn(const Json& line, const char* name, double otherwise) {
-  std::optional<double> value;
-  Take(line, name, value);
-  return value.value_or(otherwise);
-}
-
-std::string TextIn(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 // Returns the words of the list of that name with commas between them; empty if there are none.

@@ -50,11 +50,6 @@ double MeanLoss(const std::vector<LoggedStep>& steps, int64_t before, int64_t la
   return count > 0 ? sum / static_cast<double>(count) : kNan;
 }
 
-bool IsBetter(std::string_view name, double value, double than) {
-  const bool greater = name.starts_with("val_") && GreaterIsBetter(name.substr(4));
-  return greater ? value > than : value < than;
-}
-
 MetricComparison Compare(const std::string& name, const std::vector<Series>& runs,
                          size_t most_steps) {
   MetricComparison compared{.name = name};

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "ckpt/run_lock.h"
+#include "observe/history/log_fields.h"
 #include "observe/metric_order.h"
 #include "trainer/config/read_config.h"
 
@@ -28,16 +29,11 @@ double ChangeTimeOf(const std::string& path) {
   return stat(path.c_str(), &status) == 0 ? static_cast<double>(status.st_mtim.tv_sec) : 0;
 }
 
-std::string TextIn(const nlohmann::ordered_json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-RunState StateOf(const std::string& run_dir, const RunLog& log) {
+RunState StateOf(bool lock_is_held, const RunLog& log) {
   const LoggedEnd end = log.run().end;
   // The job may still hold the lock while it writes its last files.
   if (end == LoggedEnd::kDone) return RunState::kDone;
-  if (RunLock::IsHeld(run_dir)) return RunState::kTraining;
+  if (lock_is_held) return RunState::kTraining;
   if (end == LoggedEnd::kStopped) return RunState::kStopped;
   if (end == LoggedEnd::kFailed) return RunState::kFailed;
   return log.run().starts > 0 || log.run().step > 0 ? RunState::kKilled : RunState::kNoLog;
@@ -71,9 +67,9 @@ RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
 void RunHistory::Refresh() {
   // The lock is looked at before the log is read, so that a run that ends in between does not look like one that was
   // killed.
-  const bool trains = RunLock::IsHeld(run_dir_);
+  const bool lock_is_held = RunLock::IsHeld(run_dir_);
   const bool is_new = log_.Read();
-  state_ = trains && log().end != LoggedEnd::kDone ? RunState::kTraining : StateOf(run_dir_, log_);
+  state_ = StateOf(lock_is_held, log_);
   if (config_ && !is_new) return;
   const std::string text =
       ReadPlainFile(run_dir_ + "/config.pbtxt", kInRunFolder, kMostConfigBytes, why_no_config_);
@@ -100,12 +96,9 @@ std::optional<BestValue> RunHistory::best() const {
     name = evaluations.front().values.front().first;
   }
   std::optional<BestValue> best;
-  const bool greater =
-      GreaterIsBetter(std::string_view(name).substr(std::min<size_t>(4, name.size())));
   for (const LoggedMetrics& evaluation : evaluations) {
     const double value = evaluation.ValueOf(name);
-    if (std::isnan(value)) continue;
-    if (best && (greater ? value <= best->value : value >= best->value)) continue;
+    if (std::isnan(value) || (best && !IsBetter(name, value, best->value))) continue;
     best = BestValue{name, value, evaluation.step};
   }
   return best;

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "base/files/open_file.h"
+#include "observe/history/log_fields.h"
 
 namespace lockstep {
 namespace {
@@ -28,11 +29,6 @@ constexpr std::string_view kStepBegins = R"({"event":"step",)";
 // Thrown for a line whose fields do not have the types of a log's fields.
 struct NoLogLine {};
 
-double NumberIn(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_number() ? found->get<double>() : kNan;
-}
-
 // Returns the count of that name, or no value if there is none. Throws NoLogLine if it is not a count.
 std::optional<int64_t> CountIn(const Json& line, const char* name) {
   const auto found = line.find(name);
@@ -43,11 +39,6 @@ std::optional<int64_t> CountIn(const Json& line, const char* name) {
   }
   if (!found->is_number_integer() || found->get<int64_t>() < 0) throw NoLogLine();
   return found->get<int64_t>();
-}
-
-std::string TextIn(const Json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 int64_t StepIn(const Json& line) {

@@ -1,0 +1,23 @@
+// Reads fields of a line of log.jsonl that may be missing or have another type than a log's.
+#pragma once
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace lockstep {
+
+// Returns the number of that name, or `otherwise` if there is none.
+inline double NumberIn(const nlohmann::ordered_json& line, const char* name,
+                       double otherwise = std::numeric_limits<double>::quiet_NaN()) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_number() ? found->get<double>() : otherwise;
+}
+
+// Returns the text of that name, or an empty text if there is none.
+inline std::string TextIn(const nlohmann::ordered_json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+}  // namespace lockstep
