@@ -34,13 +34,10 @@
 
 #include "base/clock.h"
 #include "base/files/file_descriptor.h"
-#include "base/host_name.h"
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/run_view.h"
 #include "observe/history/run_history.h"
-#include "observe/machine/gpu_reader.h"
-#include "observe/machine/host_reader.h"
 #include "observe/machine/machine_monitor.h"
 #include "observe/machine/machine_text.h"
 #include "observe/machine/nvml.h"
@@ -69,9 +66,7 @@ void PrintMachine() {
   GpuReader gpus(std::nullopt);
   gpus.Read({});
   std::this_thread::sleep_for(std::chrono::duration<double>(kPeriod));
-  const MachineReading reading{
-      .host = HostName(), .host_reading = host.Read(), .gpus = gpus.Read({})};
-  Print("{}", TextOf(reading));
+  Print("{}", TextOf(ReadMachine(host, gpus, {})));
 }
 
 void PrintRun(const RunHistory& run) { Print("{}", RunView(run, UnixSeconds())); }

@@ -44,6 +44,20 @@ HostReader::CpuTime HostReader::ReadCpuTime() const {
   return time;
 }
 
+namespace {
+
+// Returns the bytes that the line "NAME: ... kB" of a file gives; 0 if there is no such line.
+double BytesIn(const std::string& path, std::string_view name) {
+  constexpr double kKibibyte = 1024;
+  std::ifstream file(path);
+  for (std::string found, rest; file >> found && std::getline(file, rest);) {
+    if (found == name) return std::strtod(rest.c_str(), nullptr) * kKibibyte;
+  }
+  return 0;
+}
+
+}  // namespace
+
 HostReading HostReader::Read() {
   HostReading reading;
   const CpuTime now = ReadCpuTime();
@@ -54,14 +68,8 @@ HostReading HostReader::Read() {
   }
   last_ = now;
 
-  constexpr double kKibibyte = 1024;
-  double total = 0;
-  double available = 0;
-  std::ifstream memory(proc_ + "/meminfo");
-  for (std::string name, rest; memory >> name && std::getline(memory, rest);) {
-    if (name == "MemTotal:") total = std::strtod(rest.c_str(), nullptr) * kKibibyte;
-    if (name == "MemAvailable:") available = std::strtod(rest.c_str(), nullptr) * kKibibyte;
-  }
+  const double total = BytesIn(proc_ + "/meminfo", "MemTotal:");
+  const double available = BytesIn(proc_ + "/meminfo", "MemAvailable:");
   std::ifstream groups(proc_ + "/self/cgroup");
   const MemoryOfGroup group = TightestGroup(groups, cgroups_);
   const bool is_limited = group.limit < total;
@@ -69,13 +77,7 @@ HostReading HostReader::Read() {
   reading.memory_used = static_cast<int64_t>(is_limited ? group.used : total - available);
 
   reading.process_memory = ProcessMemory(proc_);
-  std::ifstream status(proc_ + "/self/status");
-  for (std::string name, rest; status >> name && std::getline(status, rest);) {
-    if (name == "RssAnon:") {
-      reading.process_anonymous =
-          static_cast<int64_t>(std::strtod(rest.c_str(), nullptr) * kKibibyte);
-    }
-  }
+  reading.process_anonymous = static_cast<int64_t>(BytesIn(proc_ + "/self/status", "RssAnon:"));
   return reading;
 }
 

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/host_name.h"
-#include "observe/machine/host_reader.h"
 
 namespace lockstep {
 namespace {
@@ -18,6 +17,12 @@ namespace {
 constexpr double kLongest = 1e6;  // seconds that a clock can add
 
 }  // namespace
+
+MachineReading ReadMachine(HostReader& host, GpuReader& gpus, const std::stop_token& stop) {
+  MachineReading reading{.host = HostName(), .host_reading = host.Read(), .gpus = gpus.Read(stop)};
+  reading.time = UnixSeconds();
+  return reading;
+}
 
 MachineMonitor::MachineMonitor(std::optional<std::vector<GpuUser>> users, double every_s)
     : users_(std::move(users)),
@@ -48,9 +53,7 @@ void MachineMonitor::Run(const std::stop_token& stop) {
     return !stop.stop_requested();
   };
   for (double wait = std::min(every_s_, kFirst); rest(wait); wait = every_s_) {
-    auto reading = std::make_unique<MachineReading>(
-        MachineReading{.host = HostName(), .host_reading = host.Read(), .gpus = gpus.Read(stop)});
-    reading->time = UnixSeconds();
+    auto reading = std::make_unique<MachineReading>(ReadMachine(host, gpus, stop));
     if (stop.stop_requested()) return;
     newest_.Put(std::move(reading));
   }

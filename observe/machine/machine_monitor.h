@@ -21,9 +21,13 @@
 
 #include "base/mailbox.h"
 #include "observe/machine/gpu_reader.h"
+#include "observe/machine/host_reader.h"
 #include "observe/machine/machine_reading.h"
 
 namespace lockstep {
+
+// Reads the machine now. The rates and the use of cores are those since the readers' last call.
+MachineReading ReadMachine(HostReader& host, GpuReader& gpus, const std::stop_token& stop);
 
 class MachineMonitor {
  public:
