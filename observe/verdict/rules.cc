@@ -25,7 +25,7 @@ double ShareOf(const Signs& signs, Loss loss) {
 
 Advice LowUseAdvice(const Signs& signs) {
   return {fmt::format("a kernel ran on the GPU in {:.0f} % of the time; {:.0f} % is lost to {}",
-                      100 * signs.gpu_use, 100 * ShareOf(signs, *signs.seconds.cause),
+                      100 * signs.seconds.busy_share, 100 * ShareOf(signs, *signs.seconds.cause),
                       WordsOf(*signs.seconds.cause)),
           signs.seconds.remedy};
 }
@@ -34,24 +34,26 @@ constexpr double kLowUse = 0.5;
 constexpr double kGoodUse = 0.8;
 
 std::optional<Advice> LowUse(const Signs& signs) {
-  if (signs.gpu_use < 0 || signs.gpu_use >= kLowUse || !HasLoss(signs)) return std::nullopt;
+  if (signs.seconds.busy_share < 0 || signs.seconds.busy_share >= kLowUse || !HasLoss(signs))
+    return std::nullopt;
   return LowUseAdvice(signs);
 }
 
 std::optional<Advice> MiddlingUse(const Signs& signs) {
-  if (signs.gpu_use < kLowUse || signs.gpu_use >= kGoodUse || !HasLoss(signs)) return std::nullopt;
+  if (signs.seconds.busy_share < kLowUse || signs.seconds.busy_share >= kGoodUse || !HasLoss(signs))
+    return std::nullopt;
   return LowUseAdvice(signs);
 }
 
 std::optional<Advice> BothLow(const Signs& signs) {
-  const bool are_low = signs.gpu_use >= 0 && signs.gpu_use < kLowUse && signs.cpu_use >= 0 &&
-                       signs.cpu_use < kLowUse;
+  const bool are_low = signs.seconds.busy_share >= 0 && signs.seconds.busy_share < kLowUse &&
+                       signs.cpu_use >= 0 && signs.cpu_use < kLowUse;
   if (!are_low || !HasLoss(signs)) return std::nullopt;
-  return Advice{
-      fmt::format("GPU and cores are both idle (used {:.0f} % and {:.0f} %): they wait, "
-                  "mostly for {}",
-                  100 * signs.gpu_use, 100 * signs.cpu_use, WordsOf(*signs.seconds.cause)),
-      signs.seconds.remedy};
+  return Advice{fmt::format("GPU and cores are both idle (used {:.0f} % and {:.0f} %): they wait, "
+                            "mostly for {}",
+                            100 * signs.seconds.busy_share, 100 * signs.cpu_use,
+                            WordsOf(*signs.seconds.cause)),
+                signs.seconds.remedy};
 }
 
 std::optional<Advice> CoresIdle(const Signs& signs) {
@@ -86,9 +88,9 @@ std::optional<Advice> GpuMemoryIdle(const Signs& signs) {
   constexpr double kBusy = 0.9;
   constexpr double kIdle = 0.3;
   constexpr double kFarBelowPeak = 0.2;
-  if (signs.gpu_use < kBusy || signs.gpu_memory_share < 0 || signs.gpu_memory_share >= kIdle ||
-      signs.seconds.flops_share < 0 || signs.seconds.flops_share >= kFarBelowPeak ||
-      signs.product_share >= 0) {
+  if (signs.seconds.busy_share < kBusy || signs.gpu_memory_share < 0 ||
+      signs.gpu_memory_share >= kIdle || signs.seconds.flops_share < 0 ||
+      signs.seconds.flops_share >= kFarBelowPeak || signs.is_fp32) {
     return std::nullopt;
   }
   return Advice{fmt::format("the GPU is busy but computes at {:.0f} % of its peak, and {:.0f} % of "
@@ -120,11 +122,13 @@ std::optional<Advice> Synchronizations(const Signs& signs) {
 
 std::optional<Advice> Fp32(const Signs& signs) {
   constexpr double kMuch = 0.3;
-  if (signs.product_share < kMuch || signs.faster_precision.empty()) return std::nullopt;
+  if (!signs.is_fp32 || signs.seconds.flops_share < kMuch || signs.faster_precision.empty()) {
+    return std::nullopt;
+  }
   return Advice{
       fmt::format("matrix products in FP32 take at least {:.0f} % of a step and do not use "
                   "the GPU's tensor cores",
-                  100 * signs.product_share),
+                  100 * signs.seconds.flops_share),
       "precision: " + signs.faster_precision};
 }
 

@@ -27,12 +27,11 @@ namespace lockstep {
 // What was measured of a run so far. Negative numbers are unknown.
 struct Signs {
   SecondsReport seconds;
-  double gpu_use = -1;  // the fraction of the time in which a kernel ran, the mean of all GPUs
   double gpu_memory_share = -1;  // the used fraction of the fullest GPU's memory
   double cpu_use = -1;           // the used fraction of all cores
   double memory_growth = 0;      // bytes of the host's memory per step; 0: it does not grow
   double memory_left = -1;       // bytes of the host's memory that nobody uses
-  double product_share = -1;  // in FP32: matrix products' share of an ideal step, at the GPU's peak
+  bool is_fp32 = false;          // whether matrix products are computed in FP32
   std::string
       faster_precision;  // a value of `precision` for which the GPU has tensor cores; empty: none
   std::vector<std::string>

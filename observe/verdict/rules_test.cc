@@ -22,13 +22,11 @@ std::vector<std::string> RulesOf(const Signs& signs) {
 
 // Two ranks on a busy GPU each.
 Signs Healthy() {
-  Signs signs{.gpu_use = 0.97,
-              .gpu_memory_share = 0.6,
-              .cpu_use = 0.2,
-              .memory_left = 64e9,
-              .faster_precision = "BF16"};
+  Signs signs{
+      .gpu_memory_share = 0.6, .cpu_use = 0.2, .memory_left = 64e9, .faster_precision = "BF16"};
   signs.seconds.wall_s = 100;
   signs.seconds.ideal_s = 98;
+  signs.seconds.busy_share = 0.97;
   signs.seconds.flops_share = 0.45;
   return signs;
 }
@@ -49,22 +47,22 @@ TEST(Rules, SayNothingOfWhatWasNotMeasured) { EXPECT_THAT(RulesOf({}), IsEmpty()
 
 TEST(Rules, ALowUseAloneIsNoFault) {
   Signs signs = Healthy();
-  signs.gpu_use = 0.3;
+  signs.seconds.busy_share = 0.3;
   EXPECT_THAT(RulesOf(signs), IsEmpty());
 }
 
 TEST(Rules, NameWhatALowUseIsLostTo) {
   Signs signs = With(Loss::kCommunication, 60);
-  signs.gpu_use = 0.38;
+  signs.seconds.busy_share = 0.38;
   signs.cpu_use = 0.9;
   EXPECT_THAT(RulesOf(signs), ElementsAre("low_use"));
   const Finding finding = FindingsOf(signs).front();
   EXPECT_EQ(finding.words,
             "a kernel ran on the GPU in 38 % of the time; 60 % is lost to communication");
   EXPECT_EQ(finding.remedy, "a remedy");
-  signs.gpu_use = 0.7;
+  signs.seconds.busy_share = 0.7;
   EXPECT_THAT(RulesOf(signs), ElementsAre("middling_use"));
-  signs.gpu_use = 0.85;
+  signs.seconds.busy_share = 0.85;
   EXPECT_THAT(RulesOf(signs), IsEmpty());
 }
 
@@ -77,7 +75,7 @@ TEST(Rules, SeeThatCoresAreIdleWhileSamplesAreLate) {
 
 TEST(Rules, SeeThatGpuAndCoresAreIdle) {
   Signs signs = With(Loss::kCheckpoints, 70);
-  signs.gpu_use = 0.25;
+  signs.seconds.busy_share = 0.25;
   EXPECT_THAT(RulesOf(signs), ElementsAre("low_use", "both_low"));
 }
 
@@ -123,12 +121,13 @@ TEST(Rules, NameTheOperationsThatWaitForTheGpu) {
 
 TEST(Rules, SeeTensorCoresThatAreNotUsed) {
   Signs signs = Healthy();
-  signs.product_share = 0.6;
+  signs.is_fp32 = true;
+  signs.seconds.flops_share = 0.6;
   EXPECT_THAT(RulesOf(signs), ElementsAre("fp32"));
   EXPECT_EQ(FindingsOf(signs).front().remedy, "precision: BF16");
-  signs.product_share = 0.1;
+  signs.seconds.flops_share = 0.1;
   EXPECT_THAT(RulesOf(signs), IsEmpty());
-  signs.product_share = 0.6;
+  signs.seconds.flops_share = 0.6;
   signs.faster_precision = "";
   EXPECT_THAT(RulesOf(signs), IsEmpty());
 }

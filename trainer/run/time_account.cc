@@ -128,10 +128,7 @@ double TimeAccount::DelayBeforeStep(const std::string& why_no_graph) const {
   constexpr int64_t kFirst = 12;
   constexpr int64_t kLast = 15;
   constexpr double kLongest = 0.5;
-  if (!world_.device.is_cuda() || steps_queued_ < kFirst || steps_queued_ > kLast ||
-      (!facts_.graph_is_off && why_no_graph.empty())) {
-    return 0;
-  }
+  if (steps_queued_ < kFirst || steps_queued_ > kLast || !LaunchesKernels(why_no_graph)) return 0;
   return std::min(kLongest, 2 * queued_step_s_);
 }
 
@@ -225,7 +222,7 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
   facts_.accumulation = now.accumulation;
   facts_.gradient_bytes = static_cast<int64_t>(sizeof(float)) * now.parameters;
   facts_.why_no_graph = now.why_no_graph;
-  facts_.launches_kernels = facts_.on_gpu && (facts_.graph_is_off || !now.why_no_graph.empty());
+  facts_.launches_kernels = LaunchesKernels(now.why_no_graph);
   facts_.gpu_use = machine_.gpu_use();
   facts_.throttled_share = machine_.throttled_share();
   SecondsReport report = Judge(ranks, facts_);
@@ -236,15 +233,13 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
       report.ideal_s > 0 ? static_cast<double>(step_flops_ * report.steps) / report.ideal_s : 0;
   const double peak = PeakFlops(gpu_, arithmetic_);
   if (peak > 0 && ideal_flops > 0) report.flops_share = ideal_flops / peak;
-  const bool has_fp32 = report.flops_share >= 0 && arithmetic_ == Arithmetic::kFp32;
   report.findings =
       FindingsOf({.seconds = report,
-                  .gpu_use = machine_.gpu_use(),
                   .gpu_memory_share = machine_.gpu_memory_share(),
                   .cpu_use = machine_.cpu_use(),
                   .memory_growth = machine_.memory_growth(),
                   .memory_left = machine_.memory_left(),
-                  .product_share = has_fp32 ? report.flops_share : -1,
+                  .is_fp32 = arithmetic_ == Arithmetic::kFp32,
                   .faster_precision = faster_precision_,
                   .syncs = facts_.launches_kernels ? syncs_ : std::vector<std::string>{},
                   .accumulation = now.accumulation});

@@ -81,6 +81,10 @@ class TimeAccount {
   static constexpr double kPeriodS = 5;
 
   void TakeReading(const MachineReading& reading);
+  // Returns whether steps on a GPU run without a CUDA graph.
+  bool LaunchesKernels(const std::string& why_no_graph) const {
+    return facts_.on_gpu && (facts_.graph_is_off || !why_no_graph.empty());
+  }
   RankSeconds Own(Input& input) const;
   SecondsReport JudgeAll(const std::vector<RankSeconds>& ranks, Input& input, const Now& now);
   // Returns the seconds for which the host waited for other ranks within steps.
