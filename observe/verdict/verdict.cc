@@ -213,7 +213,10 @@ SecondsReport Judge(const std::vector<RankSeconds>& ranks, const RunFacts& facts
   const double everywhere =
       own.computed_s - cores_s > 0 ? computed_s / (own.computed_s - cores_s) : 1;
   report.ideal_s = std::min(computed_s, own.ideal_s * everywhere);
-  lost(Loss::kOther) += computed_s - report.ideal_s;
+  const double varies_s = computed_s - report.ideal_s;
+  // A GPU that waits for its host varies as its host does.
+  const bool host_varies = own.unbroken_s > 0 && launching_s > varies_s;
+  lost(host_varies ? Loss::kLaunching : Loss::kOther) += varies_s;
 
   if (report.steps < kLeastSteps || report.wall_s < kLeastSeconds) return report;
   std::optional<Loss> greatest;

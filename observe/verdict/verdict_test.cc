@@ -138,8 +138,10 @@ TEST(Verdict, AStepWithoutGapsSaysHowMuchLaunchingTakes) {
   const SecondsReport report = Judge(
       {rank}, {.on_gpu = true, .launches_kernels = true, .graph_is_off = true, .gpu_use = 0.8});
   ExpectAddsUp(report);
-  EXPECT_NEAR(report.lost(Loss::kLaunching), 6, 1e-9);
   EXPECT_NEAR(report.ideal_s, 0.95 * 4, 1e-9);
+  EXPECT_NEAR(report.lost(Loss::kLaunching), 6 + 0.05 * 4,
+              1e-9);  // with what the host's time varies by
+  EXPECT_NEAR(report.lost(Loss::kOther), 0, 1e-9);
   EXPECT_EQ(report.remedy, "graph: true");
 }
 
@@ -149,7 +151,7 @@ TEST(Verdict, CopiesThatAreQueuedLateAreALossOfLaunching) {
   rank.unbroken_s = 0.5 * rank.computed_s;
   const SecondsReport report = Judge({rank}, {.on_gpu = true, .launches_kernels = true});
   ExpectAddsUp(report);
-  EXPECT_NEAR(report.lost(Loss::kLaunching), 0.5 * 9 + 1, 1e-9);
+  EXPECT_NEAR(report.lost(Loss::kLaunching), 0.5 * 9 + 1 + 0.05 * 4.5, 1e-9);
   EXPECT_EQ(report.lost(Loss::kCopying), 0);
 }
 

@@ -43,7 +43,6 @@ def waiting_model(severity):
         config(faulty_model(waits=1), "", batch, 6000),
         config(faulty_model(), "", batch, 6000),
         remedy="aten::item",
-        points=0.08,  # only the driver knows how long the GPU is idle, and it counts gaps between kernels as use
     )
 
 
