@@ -117,12 +117,12 @@ class OnNetwork(Plant):
 
 def small_buckets(severity, images):
     """Gradients that are exchanged in many small pieces, each of which crosses a network."""
-    size = [16384, 8192, 4096][severity]
+    size = [8192, 4096, 2048][severity]
     model = f'name: "mlp" mlp {{ hidden: [{", ".join(["32"] * 20)}] }}'
     buckets = f"ddp {{ bucket_bytes: {size} first_bucket_bytes: {size} }}"
     return OnNetwork(
-        config(DIGITS_DATA, model, buckets, steps=400),
-        config(DIGITS_DATA, model, steps=400),
+        config(DIGITS_DATA, model, buckets, steps=200),
+        config(DIGITS_DATA, model, steps=200),
         remedy=f"ddp.bucket_bytes: {size} -> 26214400",
         planted_s=0.001,
         clean_s=0.001,
