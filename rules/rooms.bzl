@@ -41,11 +41,14 @@ _USES = {
     "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
     "observe/machine": ["base", "base/files"],
     "observe/verdict": ["base", "observe/machine"],
+    "observe/memory": ["base", "base/files"],
     "observe": [
-        "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "comm", "trainer/ops/product", "trainer/ops/convolution",
+        "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "observe/memory", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
-    "observe/sinks": ["base", "base/files", "observe/machine", "observe/verdict", "observe"],
+    "observe/sinks": [
+        "base", "base/files", "observe/machine", "observe/verdict", "observe/memory", "observe",
+    ],
     "trainer/config/schema": ["base"],
     "trainer/formats": [
         "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
@@ -72,7 +75,7 @@ _USES = {
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
-        "data/tables", "data/images", "data/feed", "observe/machine", "observe/verdict", "observe", "observe/sinks",
+        "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory", "observe/verdict", "observe", "observe/sinks",
         "observe/history", "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "observe/machine"],

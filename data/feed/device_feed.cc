@@ -92,6 +92,15 @@ double DeviceFeed::waited_s() {
   return gpu_->waited_s;
 }
 
+std::vector<at::Tensor> DeviceFeed::DeviceMemories() const {
+  std::vector<at::Tensor> memories;
+  if (!gpu_) return memories;
+  for (const Gpu::Slot& slot : gpu_->slots) {
+    memories.insert(memories.end(), {slot.input, slot.target, slot.draws});
+  }
+  return memories;
+}
+
 int64_t DeviceFeed::queued() const { return gpu_ ? gpu_->queued : 0; }
 
 double DeviceFeed::waited_s(int64_t batches) {

@@ -110,7 +110,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
                     rules_.scales_loss || !rules_.stops || world.size() == 1),
       parameters_(TrainedParametersOf(model)),
       scales_loss_(rules_.scales_loss),
-      peak_memory_(world.device) {
+      memory_(world.device) {
   for (const auto& item : model.named_buffers()) buffers_.push_back({item.key(), item.value()});
   reducer_.emplace(parameters_, world.communicator, ReducerOptionsFor(config));
   const at::TensorOptions on_device(world.device);
@@ -141,7 +141,6 @@ bool Step::Run(double lr, const MicroBatches& batches) {
 bool Step::RunEagerly(double lr, const MicroBatches& batches) {
   const bool is_first = !agreed_;
   const Snapshot before(buffers_, world_.device);
-  peak_memory_.Begin();
   int64_t global_count = 0;
   bool out_of_memory = false;
   std::optional<Error> error;
@@ -391,6 +390,32 @@ int64_t Step::ParameterCount() const {
   int64_t count = 0;
   for (const NamedTensor& parameter : parameters_) count += parameter.tensor.numel();
   return count;
+}
+
+std::vector<OwnedTensor> Step::HeldTensors() {
+  std::vector<OwnedTensor> held;
+  const auto add = [&](MemoryOwner owner, const at::Tensor& tensor) {
+    held.push_back({owner, tensor});
+  };
+  for (const auto& list : {parameters_, buffers_}) {
+    for (const NamedTensor& named : list) add(MemoryOwner::kParameters, named.tensor);
+  }
+  for (const at::Tensor& copy : copies_.All()) add(MemoryOwner::kParameters, copy);
+  for (const at::Tensor& memory : reducer_->GradientMemories()) {
+    add(MemoryOwner::kGradients, memory);
+  }
+  if (optimizer_) {
+    StateTree moments;
+    moments.BeginPart("optimizer", 1);
+    optimizer_->AddTo(moments);
+    for (const StateEntry& entry : moments.entries()) add(MemoryOwner::kMoments, entry.get());
+  }
+  for (const Slot& slot : slots_) {
+    for (const at::Tensor& tensor : {slot.input, slot.target, slot.draws}) {
+      add(MemoryOwner::kSamples, tensor);
+    }
+  }
+  return held;
 }
 
 void Step::TakeHistogramsNow() {

@@ -42,7 +42,7 @@
 #include "ckpt/state_tree.h"
 #include "comm/reduce/reducer.h"
 #include "data/feed/device_feed.h"
-#include "observe/peak_memory.h"
+#include "observe/memory_watch.h"
 #include "observe/run_event.h"
 #include "observe/step_clock.h"
 #include "trainer/config/schema/config.pb.h"
@@ -141,8 +141,10 @@ class Step {
   // does so.
   double preprocessing_s() const { return preprocessing_s_; }
 
-  // The peak memory of the last step that ran eagerly.
-  const PeakMemory& peak_memory() const { return peak_memory_; }
+  // What can watch the memory of a Run().
+  MemoryWatch& memory() { return memory_; }
+  // The tensors that exist between two calls of Run(), with what they are for.
+  std::vector<OwnedTensor> HeldTensors();
 
  private:
   using NextMicroBatch = std::function<DeviceBatch(int micro)>;
@@ -172,7 +174,7 @@ class Step {
 
   void Mark(Phase phase) {
     if (clock_ != nullptr) clock_->Mark(phase);
-    peak_memory_.Mark(phase);
+    memory_.Mark(phase);
   }
 
   const config::Config& config_;
@@ -216,7 +218,7 @@ class Step {
   std::optional<Histograms> histograms_;
   bool dropped_histograms_ = false;
   StepClock* clock_ = nullptr;
-  PeakMemory peak_memory_;
+  MemoryWatch memory_;
   double preprocessing_s_ = 0;
 };
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/files/cache_folder.h"
+#include "base/memory_scope.h"
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/plan/plan_candidates.h"
 #include "trainer/ops/plan/plan_search.h"
@@ -406,6 +407,7 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   const ProductPlan& plan = *choices_.Choose(to.device().index(), *key, product, options.searches);
   c10::DataPtr workspace;
   if (plan.workspace_bytes > 0) {
+    const MemoryScope scope(MemoryOwner::kWorkspaces);
     workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);
   }
   Check(descriptors.Run(pointers, plan, workspace.get(), stream), *key, "multiplying");

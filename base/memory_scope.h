@@ -1,0 +1,63 @@
+// MemoryScope and ModuleScope: say, while they live, what the memory is for that this thread allocates.
+//
+// Promise: a scope costs two writes to a variable of the thread, whether anybody measures memory or not. What measures
+// it (observe/memory_watch.h) asks Now() at each allocation. Scopes nest: the innermost counts.
+//
+// To name the memory of a module's activations, put a ModuleScope around its forward pass. Backward passes that compute
+// the module again (activation checkpointing) then name it on their own thread, too.
+#pragma once
+
+#include <string_view>
+
+namespace lockstep {
+
+// What memory is for.
+enum class MemoryOwner {
+  kUnknown,     // no scope says it
+  kParameters,  // also buffers, and the weights' copies in 16 bits
+  kGradients,   // the buckets of the gradients
+  kMoments,     // the optimizer's moments, and the average of the weights
+  kActivations,
+  kTemporaries,  // what the backward pass and the update compute with, such as the activations' gradients
+  kSamples,      // micro-batches on their way to the model
+  kWorkspaces,   // of cuBLAS, cuDNN and the search for their plans
+  kCheckpoint,   // the copies that a checkpoint is written from
+  kGraphs,       // what the CUDA graphs' pools hold besides these tensors
+  kEvaluation,
+  kOther,
+};
+inline constexpr int kMemoryOwners = static_cast<int>(MemoryOwner::kOther) + 1;
+
+// Returns the owner's name in the log: "parameters", "gradients", ...
+std::string_view NameOf(MemoryOwner owner);
+
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryOwner owner);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+  // Returns the owner that this thread's innermost scope names; kUnknown if there is none.
+  static MemoryOwner Now();
+
+ private:
+  MemoryOwner before_;
+};
+
+class ModuleScope {
+ public:
+  // `name`, for example "blocks.3.attention", must outlive the scope.
+  explicit ModuleScope(std::string_view name);
+  ~ModuleScope();
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
+
+  // Returns the name of this thread's innermost scope; empty if there is none.
+  static std::string_view Now();
+
+ private:
+  std::string_view before_;
+};
+
+}  // namespace lockstep
