@@ -19,10 +19,10 @@ enum class MemoryOwner {
   kMoments,     // the optimizer's moments, and the average of the weights
   kActivations,
   kTemporaries,  // what the backward pass and the update compute with, such as the activations' gradients
-  kSamples,      // micro-batches on their way to the model
-  kWorkspaces,   // of cuBLAS, cuDNN and the search for their plans
-  kCheckpoint,   // the copies that a checkpoint is written from
-  kGraphs,       // what the CUDA graphs' pools hold besides these tensors
+  kSamples,     // micro-batches on their way to the model
+  kWorkspaces,  // of cuBLAS, cuDNN and the search for their plans
+  kCheckpoint,  // the copies that a checkpoint is written from
+  kGraphs,      // what the CUDA graphs' pools hold besides these tensors
   kEvaluation,
   kOther,
 };

@@ -37,9 +37,10 @@ AllocatorHistory::~AllocatorHistory() {
 void AllocatorHistory::Write(const std::string& path) {
   std::future<std::string> error;
   try {
-    error = std::async(std::launch::async, [path, snapshot = torch::cuda::_memory_snapshot_pickled()] {
-      return ErrorOfWriting(path, snapshot);
-    });
+    error =
+        std::async(std::launch::async, [path, snapshot = torch::cuda::_memory_snapshot_pickled()] {
+          return ErrorOfWriting(path, snapshot);
+        });
   } catch (const std::exception& exception) {
     std::promise<std::string> failed;
     failed.set_value(path + ": " + exception.what());

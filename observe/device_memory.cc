@@ -55,26 +55,26 @@ struct AllocationFailures::Shared {
 AllocationFailures::AllocationFailures(at::Device device, std::function<void()> on_failure)
     : shared_(std::make_shared<Shared>()) {
   shared_->on_failure = std::move(on_failure);
-  allocator::attachOutOfMemoryObserver([device, shared = std::weak_ptr(shared_)](
-                                           int64_t failed_on, size_t requested, size_t total,
-                                           size_t free) {
-    const auto here = shared.lock();
-    if (!here || failed_on != device.index()) return;
-    const DeviceMemory memory = ReadDeviceMemory(device);
-    // `total` may be a part of the GPU that the process is limited to, and `free` is the GPU's.
-    const int64_t left = std::clamp<int64_t>(static_cast<int64_t>(total) - memory.reserved_bytes, 0,
-                                             static_cast<int64_t>(free));
-    const std::scoped_lock lock(here->mutex);
-    here->failure = AllocationFailure{.requested_bytes = static_cast<int64_t>(requested),
-                                      .allocated_bytes = memory.allocated_bytes,
-                                      .reserved_bytes = memory.reserved_bytes,
-                                      .free_bytes = memory.free_bytes,
-                                      .largest_free_bytes = memory.largest_free_bytes,
-                                      .pool_bytes = memory.pool_bytes,
-                                      .device_free_bytes = left,
-                                      .device_bytes = static_cast<int64_t>(total)};
-    if (here->on_failure) here->on_failure();
-  });
+  allocator::attachOutOfMemoryObserver(
+      [device, shared = std::weak_ptr(shared_)](int64_t failed_on, size_t requested, size_t total,
+                                                size_t free) {
+        const auto here = shared.lock();
+        if (!here || failed_on != device.index()) return;
+        const DeviceMemory memory = ReadDeviceMemory(device);
+        // `total` may be a part of the GPU that the process is limited to, and `free` is the GPU's.
+        const int64_t left = std::clamp<int64_t>(
+            static_cast<int64_t>(total) - memory.reserved_bytes, 0, static_cast<int64_t>(free));
+        const std::scoped_lock lock(here->mutex);
+        here->failure = AllocationFailure{.requested_bytes = static_cast<int64_t>(requested),
+                                          .allocated_bytes = memory.allocated_bytes,
+                                          .reserved_bytes = memory.reserved_bytes,
+                                          .free_bytes = memory.free_bytes,
+                                          .largest_free_bytes = memory.largest_free_bytes,
+                                          .pool_bytes = memory.pool_bytes,
+                                          .device_free_bytes = left,
+                                          .device_bytes = static_cast<int64_t>(total)};
+        if (here->on_failure) here->on_failure();
+      });
 }
 
 AllocationFailures::~AllocationFailures() {

@@ -135,9 +135,9 @@ TEST(MemoryWatch, EndsWithAnException) {
 
 TEST(MemoryWatch, LeavesAProfilerAlone) {
   namespace profiler = torch::autograd::profiler;
-  const torch::profiler::impl::ProfilerConfig config(
-      torch::profiler::impl::ProfilerState::KINETO, /*report_input_shapes=*/false,
-      /*profile_memory=*/true);
+  const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO,
+                                                     /*report_input_shapes=*/false,
+                                                     /*profile_memory=*/true);
   const std::set activities{torch::profiler::impl::ActivityType::CPU};
   profiler::prepareProfiler(config, activities);
   profiler::enableProfiler(config, activities);

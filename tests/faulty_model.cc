@@ -127,7 +127,8 @@ class FaultyModel : public lockstep::Model {
     if (is_training() && leak_kb_ > 0)
       leaked_.emplace_back(static_cast<size_t>(leak_kb_) << 10, 'x');
     if (is_training() && leak_tensor_kb_ > 0) {
-      leaked_tensors_.push_back(at::ones({leak_tensor_kb_ << 8}, input.options().dtype(at::kFloat)));
+      leaked_tensors_.push_back(
+          at::ones({leak_tensor_kb_ << 8}, input.options().dtype(at::kFloat)));
     }
     if (is_training() && !record_.empty()) Record(input.select(1, 0).cpu());
     if (too_many && fault_ == kNoMemory) RunOutOfMemory();

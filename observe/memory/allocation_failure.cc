@@ -10,11 +10,11 @@ namespace lockstep {
 
 std::string WordsOf(const AllocationFailure& failure) {
   // A pool's blocks may be tensors' at the moment: they count once.
-  const int64_t in_pools = std::max<int64_t>(
-      0, failure.reserved_bytes - failure.free_bytes - failure.allocated_bytes);
-  std::string text = fmt::format("{} were asked for; of the GPU's {}, tensors hold {}",
-                                 BytesText(failure.requested_bytes),
-                                 BytesText(failure.device_bytes), BytesText(failure.allocated_bytes));
+  const int64_t in_pools =
+      std::max<int64_t>(0, failure.reserved_bytes - failure.free_bytes - failure.allocated_bytes);
+  std::string text = fmt::format(
+      "{} were asked for; of the GPU's {}, tensors hold {}", BytesText(failure.requested_bytes),
+      BytesText(failure.device_bytes), BytesText(failure.allocated_bytes));
   if (failure.pool_bytes > 0 && in_pools > 0) {
     text += fmt::format(", CUDA graphs {} more", BytesText(in_pools));
   }

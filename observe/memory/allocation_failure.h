@@ -12,8 +12,9 @@ namespace lockstep {
 struct AllocationFailure {
   int64_t requested_bytes = 0;  // what was asked for
   int64_t allocated_bytes = 0;  // in tensors
-  int64_t reserved_bytes = 0;   // what the allocator holds of the GPU's memory: tensors, graphs' pools, and free blocks
-  int64_t free_bytes = 0;       // the free blocks of these, without those of the graphs' pools
+  int64_t reserved_bytes =
+      0;  // what the allocator holds of the GPU's memory: tensors, graphs' pools, and free blocks
+  int64_t free_bytes = 0;          // the free blocks of these, without those of the graphs' pools
   int64_t largest_free_bytes = 0;  // the largest of these blocks
   int64_t pool_bytes = 0;          // what the CUDA graphs' pools hold of reserved_bytes
   int64_t device_free_bytes = 0;   // what nobody holds of the GPU's memory

@@ -21,10 +21,11 @@ AllocationFailure Pieces() {
 
 TEST(AllocationFailure, NamesFragmentation) {
   EXPECT_TRUE(Pieces().IsFragmented());
-  EXPECT_EQ(WordsOf(Pieces()),
-            "3.0 GiB were asked for; of the GPU's 80.0 GiB, tensors hold 60.0 GiB, CUDA graphs 4.0 "
-            "GiB more, 14.0 GiB are reserved and free in blocks of at most 1.0 GiB, and 2.0 GiB are "
-            "not reserved: the free memory is fragmented");
+  EXPECT_EQ(
+      WordsOf(Pieces()),
+      "3.0 GiB were asked for; of the GPU's 80.0 GiB, tensors hold 60.0 GiB, CUDA graphs 4.0 "
+      "GiB more, 14.0 GiB are reserved and free in blocks of at most 1.0 GiB, and 2.0 GiB are "
+      "not reserved: the free memory is fragmented");
   EXPECT_NE(RemedyOf(Pieces()).find("expandable_segments:True"), std::string::npos);
 }
 

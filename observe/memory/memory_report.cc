@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -31,8 +32,10 @@ MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_vi
   for (size_t i = 0; i < phases.size(); ++i) {
     report.phases.push_back({std::string(phases[i]), tally.phase_peaks()[i]});
   }
-  for (const auto& [module, bytes] : tally.ModulesAtPeak()) report.blocks.push_back({module, bytes});
-  if (static_cast<double>(facts.run_peak) > (1 + kPeakTolerance) * static_cast<double>(report.peak_bytes)) {
+  for (const auto& [module, bytes] : tally.ModulesAtPeak())
+    report.blocks.push_back({module, bytes});
+  if (static_cast<double>(facts.run_peak) >
+      (1 + kPeakTolerance) * static_cast<double>(report.peak_bytes)) {
     // What the step itself has allocated was gone by then.
     for (const MemoryOwner owner : {MemoryOwner::kActivations, MemoryOwner::kTemporaries}) {
       report.peak_bytes -= std::exchange(bytes_of(owner), 0);

@@ -26,19 +26,20 @@ struct MemoryReport {
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
   // What the peak is made of, the most first. The bytes add up to peak_bytes, but for what was missed on a GPU.
-  std::vector<MemoryPart> owners;
+  std::vector<MemoryPart> owners{};
   // The most in each phase of the step, in the order of the phases.
-  std::vector<MemoryPart> phases;
+  std::vector<MemoryPart> phases{};
   // The activations at the peak by module, the most first.
-  std::vector<MemoryPart> blocks;
+  std::vector<MemoryPart> blocks{};
 };
 
 // What the tally of a step does not say.
 struct MemoryFacts {
   int64_t step = 0;
   bool on_gpu = false;
-  int64_t allocated_peak = 0;  // the allocator's figure for the measured step; on a CPU it does not count
-  int64_t run_peak = 0;        // the same for the whole run so far
+  int64_t allocated_peak =
+      0;                 // the allocator's figure for the measured step; on a CPU it does not count
+  int64_t run_peak = 0;  // the same for the whole run so far
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
   int64_t pool_bytes = 0;  // what the CUDA graphs' pools hold after the step

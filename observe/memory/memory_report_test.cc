@@ -57,13 +57,15 @@ TEST(MemoryReport, CountsAGraphsPoolBesidesTheTensorsInIt) {
 }
 
 TEST(MemoryReport, NamesAnEvaluationThatTakesMore) {
-  const MemoryFacts facts{
-      .on_gpu = true, .allocated_peak = 170 * kMebi, .run_peak = 240 * kMebi, .pool_bytes = 75 * kMebi};
+  const MemoryFacts facts{.on_gpu = true,
+                          .allocated_peak = 170 * kMebi,
+                          .run_peak = 240 * kMebi,
+                          .pool_bytes = 75 * kMebi};
   const MemoryReport report = ReportOf(Step(), kPhases, facts);
   EXPECT_EQ(report.peak_bytes, (240 + 75) * kMebi);
-  EXPECT_EQ(report.owners, (Parts{{"evaluation", 140 * kMebi},
-                                  {"parameters", 100 * kMebi},
-                                  {"graphs", 75 * kMebi}}));
+  EXPECT_EQ(
+      report.owners,
+      (Parts{{"evaluation", 140 * kMebi}, {"parameters", 100 * kMebi}, {"graphs", 75 * kMebi}}));
   EXPECT_TRUE(report.blocks.empty());
   EXPECT_EQ(report.phases.back(), (MemoryPart{"evaluation", 240 * kMebi}));
 }

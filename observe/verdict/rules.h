@@ -29,13 +29,14 @@ namespace lockstep {
 struct KeptTensors {
   bool is_known = false;
   int64_t bytes = 0;
-  std::string place;  // where the step has allocated the most of them, for example "the forward pass of fc1"
+  std::string
+      place;  // where the step has allocated the most of them, for example "the forward pass of fc1"
 };
 
 // How the memory of the device that trains grows.
 struct MemoryGrowth {
   bool on_gpu = false;
-  KeptTensors kept;               // on this device, in one of the last steps
+  KeptTensors kept{};             // on this device, in one of the last steps
   double device_bytes = 0;        // per step, of the GPU's tensors; 0: they do not grow
   double device_steps_left = -1;  // after so many more steps the GPU is full
 };
@@ -53,7 +54,7 @@ struct Signs {
   std::vector<std::string>
       syncs;  // the operations of a step's forward pass that waited for the GPU
   int64_t accumulation = 1;
-  MemoryGrowth growth;
+  MemoryGrowth growth{};
 };
 
 std::vector<Finding> FindingsOf(const Signs& signs);

@@ -65,8 +65,7 @@ def test_the_owners_add_up_to_the_peak(tmp_path, name, graph):
 def test_checkpoints_on_the_device_are_named(tmp_path):
     """The copies take as much as the weights and both moments."""
     model, data = MODELS["mlp"]
-    more = "graph: false checkpoint { every_steps: 4 } data { validation_fraction: 0.2 }"
-    log, _ = memory_of(tmp_path, model, data, more)
+    log, _ = memory_of(tmp_path, model, data, "graph: false checkpoint { every_steps: 4 }")
     start = next(event for event in log if event["event"] == "start")
     last = reports(log)[-1]
     assert 12 * start["parameters"] <= last["owners"]["checkpoint"] < 13 * start["parameters"] + MIB, reports(log)

@@ -134,8 +134,8 @@ void MemoryAccount::ReadDevice(const MemoryWatch& watch) {
 
 void MemoryAccount::WriteSnapshot(const std::string& name) {
   if (!history_) return;
-  history_->Write(fmt::format("{}/memory/{}-rank-{}.pickle", config_.run_dir(), name,
-                              world_.rank()));
+  history_->Write(
+      fmt::format("{}/memory/{}-rank-{}.pickle", config_.run_dir(), name, world_.rank()));
 }
 
 std::vector<OwnedTensor> MemoryAccount::HeldTensors(const Holders& holders) {
@@ -178,8 +178,8 @@ MemoryGrowth MemoryAccount::Growth() const {
   MemoryGrowth growth{.on_gpu = is_gpu_, .kept = kept_};
   if (!is_gpu_) return growth;
   growth.device_bytes = device_.BytesPerStep();
-  const auto free = static_cast<double>(TotalDeviceBytes(world_.device) -
-                                        AllocatedBytes(world_.device));
+  const auto free =
+      static_cast<double>(TotalDeviceBytes(world_.device) - AllocatedBytes(world_.device));
   if (growth.device_bytes > 0) growth.device_steps_left = std::max(0.0, free / growth.device_bytes);
   return growth;
 }

@@ -73,13 +73,13 @@ class MemoryAccount {
   RunEvents& events_;
   bool is_gpu_ = world_.device.is_cuda();
   bool begun_ = false;
-  int64_t steps_ = 0;                   // that this process has made, with the one that is being made
-  int64_t number_ = 0;                  // of the step that is being made
-  std::optional<MemoryReport> first_;   // of the first step
-  int64_t reported_peak_ = 0;           // the allocator's, when the last report was made
-  bool rose_ = false;                   // whether it has become higher since
+  int64_t steps_ = 0;   // that this process has made, with the one that is being made
+  int64_t number_ = 0;  // of the step that is being made
+  std::optional<MemoryReport> first_;       // of the first step
+  int64_t reported_peak_ = 0;               // the allocator's, when the last report was made
+  bool rose_ = false;                       // whether it has become higher since
   MemoryTrend device_{kLeastGrowth_bytes};  // what the allocator has given after steps
-  KeptTensors kept_;                    // in the last step that was watched
+  KeptTensors kept_;                        // in the last step that was watched
   std::optional<AllocatorHistory> history_;
   std::optional<AllocationFailures> failures_;
 

@@ -30,8 +30,7 @@ class PlanCandidates : public Candidates {
   }
 
  protected:
-  explicit PlanCandidates(const Plan& first)
-      : plans_{first}, workspace_(MakeWorkspace()) {}
+  explicit PlanCandidates(const Plan& first) : plans_{first}, workspace_(MakeWorkspace()) {}
 
   // Adds `plan` to the candidates. Returns false if a candidate already computes in the same way.
   bool Add(const Plan& plan) {
