@@ -1,21 +1,21 @@
 // AllocatorHistory: what LibTorch's allocator did on this process's GPUs, in the file format of PyTorch's memory viewer
-// (https://pytorch.org/memory_viz, and python -m torch.cuda._memory_viz).
+// (https://pytorch.org/memory_viz, and python -m torch.cuda._memory_viz). It needs a GPU.
 //
-// Promise: the file is LibTorch's own (torch/csrc/cuda/memory_snapshot.h, exported by libtorch_cuda.so). It is complete
-// or it is not there. Write() returns at once; a thread writes the file.
+// Promise: the file is LibTorch's own (torch/csrc/cuda/memory_snapshot.h, exported by libtorch_cuda.so). A thread writes
+// it.
 //
 // While it exists, each allocation and free is recorded with the C++ functions that called it, which takes some
 // microseconds of the host each. Replayed CUDA graphs allocate nothing. The newest kMostEntries are kept.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   the file cannot be written -> TakeErrors() says why -> observe/allocator_history_test.cc,
-//     AllocatorHistory.SaysWhatCannotBeWritten
+//   the file cannot be written -> see observe/memory/background_files.h
 #pragma once
 
 #include <cstddef>
-#include <future>
 #include <string>
 #include <vector>
+
+#include "observe/memory/background_files.h"
 
 namespace lockstep {
 
@@ -23,21 +23,22 @@ class AllocatorHistory {
  public:
   static constexpr size_t kMostEntries = 200000;
 
+  // Throws c10::Error without a GPU.
   AllocatorHistory();
   // Waits for files that are being written.
   ~AllocatorHistory();
   AllocatorHistory(const AllocatorHistory&) = delete;
   AllocatorHistory& operator=(const AllocatorHistory&) = delete;
 
-  // Takes a snapshot of the memory as it is now, with the history, and writes it to `path`, whose folder is made. Any
-  // thread may call it, but only one at a time. It does not throw.
+  // Takes a snapshot of the memory as it is now, with the history, and begins to write it to `path`, whose folder is
+  // made. Any thread may call it, but only one at a time.
   void Write(const std::string& path);
 
   // Returns what went wrong with files that are done, each once.
-  std::vector<std::string> TakeErrors();
+  std::vector<std::string> TakeErrors() { return files_.TakeErrors(); }
 
  private:
-  std::vector<std::future<std::string>> writing_;
+  BackgroundFiles files_;
 };
 
 }  // namespace lockstep

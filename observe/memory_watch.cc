@@ -81,8 +81,11 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     if (!watches_) return;
     if (bytes >= 0) {
       tally_.Allocate(address, bytes, MemoryScope::Now(), ModuleScope::Now());
-    } else {
+    } else if (device.is_cuda()) {
       tally_.Free(address, -bytes);
+    } else {
+      // It may take this memory for other that it saw earlier at the same address.
+      tally_.Free(address);
     }
   }
 

@@ -8,6 +8,8 @@
 // sizes are those of the allocator's blocks, so they add up to the allocator's own figures. On a CPU the sizes are those
 // of tensors. What libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
 //
+// Meanwhile no profiler can be enabled on this thread.
+//
 // A replayed CUDA graph allocates nothing; the step in which it is captured does.
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory_watch_test.cc)

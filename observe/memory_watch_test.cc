@@ -152,22 +152,5 @@ TEST(MemoryWatch, LeavesAProfilerAlone) {
   EXPECT_EQ(watch.tally().peak_bytes(), 0);
 }
 
-// One that begins while a watch is on takes its place, and the watch goes on after it.
-TEST(MemoryWatch, IsPausedByAProfiler) {
-  namespace profiler = torch::autograd::profiler;
-  const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
-  const std::set activities{torch::profiler::impl::ActivityType::CPU};
-  MemoryWatch watch{at::Device(at::kCPU)};
-  at::Tensor kept;
-  watch.During({}, [&] {
-    profiler::prepareProfiler(config, activities);
-    profiler::enableProfiler(config, activities);
-    at::ones({1000});
-    EXPECT_FALSE(profiler::disableProfiler()->events().empty());
-    kept = at::ones({3000});
-  });
-  EXPECT_EQ(watch.tally().now_bytes(), 3000 * kFloat);
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -47,6 +47,13 @@ void MemoryTally::Free(const void* address, int64_t bytes) {
   if (unknown != 0) Remove(IndexOf(phases_, MemoryOwner::kOther, ""), unknown);
 }
 
+void MemoryTally::Free(const void* address) {
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end()) return;
+  Remove(found->second.label, found->second.bytes);
+  blocks_.erase(found);
+}
+
 size_t MemoryTally::IndexOf(size_t phase, MemoryOwner owner, std::string_view module) {
   Label label(phase, owner, std::string(module));
   const auto [found, is_new] = index_.try_emplace(label, labels_.size());

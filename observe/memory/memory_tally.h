@@ -9,7 +9,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory/memory_tally_test.cc)
 //   a free of memory that was neither held nor allocated -> it counts as a part of what HoldOther() has told
-//     -> MemoryTally.FreesWhatItDoesNotKnow
+//     -> MemoryTally.FreesWhatItDoesNotKnow, .LeavesOutWhatItDoesNotKnow
 //   a free that nobody told of -> the next allocation at that address takes its place
 //     -> MemoryTally.AnAddressThatComesAgain
 #pragma once
@@ -56,8 +56,9 @@ class MemoryTally {
   void Enter(size_t phase);
 
   void Allocate(const void* address, int64_t bytes, MemoryOwner owner, std::string_view module);
-  // `bytes` is the size that the allocator gives.
+  // `bytes` is the size that the allocator tells. Without it, memory that is not known does not count.
   void Free(const void* address, int64_t bytes);
+  void Free(const void* address);
 
   int64_t now_bytes() const { return total_; }
   // Sum of what Hold() has told.

@@ -112,6 +112,15 @@ TEST(MemoryTally, FreesWhatItDoesNotKnow) {
   EXPECT_EQ(Sum(tally.OwnersAtPeak()), tally.peak_bytes());
 }
 
+TEST(MemoryTally, LeavesOutWhatItDoesNotKnow) {
+  MemoryTally tally = Begun();
+  tally.Hold(At(1), 100, MemoryOwner::kSamples);
+  tally.Free(At(9));
+  EXPECT_EQ(tally.now_bytes(), 100);
+  tally.Free(At(1));
+  EXPECT_EQ(tally.now_bytes(), 0);
+}
+
 TEST(MemoryTally, AnAddressThatComesAgain) {
   MemoryTally tally = Begun();
   tally.Allocate(At(1), 10, MemoryOwner::kUnknown, "a");

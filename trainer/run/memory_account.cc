@@ -81,7 +81,7 @@ void MemoryAccount::Begin() {
 bool MemoryAccount::IsDue() const {
   constexpr uint64_t kFirstPower = 16;
   const auto steps = static_cast<uint64_t>(steps_);
-  return steps_ <= kSettledSteps || rose_ || (steps >= kFirstPower && std::has_single_bit(steps));
+  return !reported_ || rose_ || (steps >= kFirstPower && std::has_single_bit(steps));
 }
 
 void MemoryAccount::OnWatched(MemoryWatch& watch, int64_t pool_bytes_before) {
@@ -95,13 +95,13 @@ void MemoryAccount::OnWatched(MemoryWatch& watch, int64_t pool_bytes_before) {
       if (kept_.bytes == 0) kept_.place = PlaceOf(kept);
       kept_.bytes += kept.bytes;
     }
-    if (!rose_) return;
+    if (reported_ && !rose_) return;
   }
   MemoryFacts facts{.step = number_, .on_gpu = is_gpu_};
   if (is_gpu_) {
     const DeviceMemory memory = ReadDeviceMemory(world_.device);
     facts.allocated_peak = watch.peak() + watch.elsewhere();
-    facts.run_peak = rose_ ? watch.Most() + watch.elsewhere() : 0;
+    facts.run_peak = reported_ ? watch.Most() + watch.elsewhere() : 0;
     facts.reserved_bytes = memory.reserved_bytes;
     facts.device_bytes = TotalDeviceBytes(world_.device);
     facts.pool_bytes = memory.pool_bytes;
@@ -115,6 +115,7 @@ void MemoryAccount::OnWatched(MemoryWatch& watch, int64_t pool_bytes_before) {
     return;
   }
   rose_ = false;
+  reported_ = true;
   reported_peak_ = watch.Most();
   const bool first_was_more =
       first_ && static_cast<double>(first_->peak_bytes) >
@@ -126,8 +127,8 @@ void MemoryAccount::OnWatched(MemoryWatch& watch, int64_t pool_bytes_before) {
 
 void MemoryAccount::ReadDevice(const MemoryWatch& watch) {
   device_.Add(number_, AllocatedBytes(world_.device));
-  rose_ = static_cast<double>(watch.Most()) >
-          (1 + kPeakTolerance) * static_cast<double>(reported_peak_);
+  rose_ = reported_ && static_cast<double>(watch.Most()) >
+                           (1 + kPeakTolerance) * static_cast<double>(reported_peak_);
   if (!history_) return;
   for (const std::string& error : history_->TakeErrors()) events_.Emit(RunWarning{error});
 }

@@ -1,9 +1,9 @@
 // MemoryAccount: says what the memory of this rank's device is taken for while it trains, what stays behind after steps,
 // and what was there when an allocation failed.
 //
-// Promise: only the first two steps, and further steps whose numbers are powers of two, are watched
-// (observe/memory_watch.h). All others cost a reading of one number of the allocator. No step waits for it, except for a
-// snapshot for the memory viewer, which the user asks for (observe.memory_snapshot).
+// Promise: only the first two steps (later ones, if a profiler is on then), and steps whose numbers are powers of two,
+// are watched (observe/memory_watch.h). All others cost a reading of one number of the allocator. No step waits for it,
+// except for a snapshot for the memory viewer, which the user asks for (observe.memory_snapshot).
 //
 // The report comes after the second step of a process: in the first step the optimizer's moments are made, and in the
 // second step the CUDA graph is captured, so what is there then stays. If an evaluation takes more than 2 % more, the
@@ -11,7 +11,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   an allocation on the GPU -> Failure() -> tests/gpu/gpu_memory_test.py, test_fragmentation_is_named
-//   a snapshot cannot be written -> a warning -> observe/allocator_history_test.cc
+//   a snapshot cannot be written -> a warning -> observe/memory/background_files_test.cc
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,8 @@ class MemoryAccount {
   bool begun_ = false;
   int64_t steps_ = 0;   // that this process has made, with the one that is being made
   int64_t number_ = 0;  // of the step that is being made
-  std::optional<MemoryReport> first_;       // of the first step
+  std::optional<MemoryReport> first_;  // of the first step
+  bool reported_ = false;
   int64_t reported_peak_ = 0;               // the allocator's, when the last report was made
   bool rose_ = false;                       // whether it has become higher since
   MemoryTrend device_{kLeastGrowth_bytes};  // what the allocator has given after steps
