@@ -1,8 +1,8 @@
 // AllocatorHistory: what LibTorch's allocator did on this process's GPUs, in the file format of PyTorch's memory viewer
 // (https://pytorch.org/memory_viz, and python -m torch.cuda._memory_viz). It needs a GPU.
 //
-// Promise: the file is LibTorch's own (torch/csrc/cuda/memory_snapshot.h, exported by libtorch_cuda.so). A thread writes
-// it.
+// Promise: the file is LibTorch's own (torch/csrc/cuda/memory_snapshot.h, exported by libtorch_cuda.so). A thread
+// writes it.
 //
 // While it exists, each allocation and free is recorded with the C++ functions that called it, which takes some
 // microseconds of the host each. Replayed CUDA graphs allocate nothing. The newest kMostEntries are kept.

@@ -5,8 +5,8 @@
 //
 // How: LibTorch reports each allocation to an object that a thread has in its ThreadLocalDebugInfo, which is how
 // PyTorch's profiler measures memory. Backward passes have the object of the thread that called them. On a GPU the
-// sizes are those of the allocator's blocks, so they add up to the allocator's own figures. On a CPU the sizes are those
-// of tensors. What libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
+// sizes are those of the allocator's blocks, so they add up to the allocator's own figures. On a CPU the sizes are
+// those of tensors. What libraries allocate themselves (NCCL, cuDNN, oneDNN, the driver) is not seen.
 //
 // Meanwhile no profiler can be enabled on this thread.
 //

@@ -11,12 +11,12 @@
 //   8      memory runs out in every forward from then on of more than `fits` samples
 //   9      likewise, in the backward
 //   10     on a GPU, memory that is free but in pieces runs out likewise in a forward
-// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on every rank;
-// with `leak_kb` each keeps so many KiB for ever, with `leak_tensor_kb` so many of a tensor on the device. Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core.
-// `dropout`: per cent of the outputs that are dropped. `record`: a file to which each training forward adds
-// the first number of each of its samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
-// `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
-// device.
+// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on each rank;
+// with `leak_kb` each keeps so many KiB for ever, with `leak_tensor_kb` so many of a tensor on the device. Each Read()
+// of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core. `dropout`: per cent of the outputs that
+// are dropped. `record`: a file to which each training forward adds the first number of each of its samples, as a line;
+// the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm
+// behind it; `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the device.
 
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <signal.h>

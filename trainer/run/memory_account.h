@@ -1,5 +1,5 @@
-// MemoryAccount: says what the memory of this rank's device is taken for while it trains, what stays behind after steps,
-// and what was there when an allocation failed.
+// MemoryAccount: says what the memory of this rank's device is taken for while it trains, what stays behind after
+// steps, and what was there when an allocation failed.
 //
 // Promise: only the first two steps (later ones, if a profiler is on then), and steps whose numbers are powers of two,
 // are watched (observe/memory_watch.h). All others cost a reading of one number of the allocator. No step waits for it,
