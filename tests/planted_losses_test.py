@@ -244,6 +244,7 @@ def test_a_planted_loss_is_named(tmp_path, images, make, severity):
 @pytest.mark.parametrize(
     "leak,words",
     [("leak_kb", "not in tensors of its steps"), ("leak_tensor_kb", "in tensors that the forward pass of linear allocates")],
+    ids=["bytes", "tensors"],
 )
 def test_memory_that_grows_is_named(tmp_path, leak, words, severity):
     leak_kb = [512, 1024, 4096][severity]
