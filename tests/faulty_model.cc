@@ -61,23 +61,29 @@ enum Fault {
   throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory: planted");
 }
 
-// Leaves this process 2 GiB of the GPU, and takes them in blocks of 9 MiB, two of which LibTorch's allocator puts in a
-// piece of 20 MiB. Returns one of each two; the others are free.
+// Leaves this process 2 GiB of the GPU, and makes LibTorch's allocator take all but 256 MiB of them in pieces of 200 MiB,
+// of each of which a half is free. Returns the other halves.
 std::vector<at::Tensor> Fragment(at::Device device) {
-  constexpr int64_t kLimit_bytes = int64_t{2} << 30;
-  constexpr int64_t kPiece_bytes = 20 << 20;
-  constexpr int64_t kBlock_bytes = 9 << 20;
+  constexpr int64_t kMebi = 1 << 20;
+  constexpr int64_t kLimit_bytes = 2048 * kMebi;
+  constexpr int64_t kPiece_bytes = 200 * kMebi;
   namespace allocator = c10::cuda::CUDACachingAllocator;
   const auto total = static_cast<double>(lockstep::TotalDeviceBytes(device));
   allocator::emptyCache();
   allocator::setMemoryFraction(static_cast<double>(kLimit_bytes) / total, device.index());
   const int64_t left = kLimit_bytes - lockstep::ReadDeviceMemory(device).reserved_bytes;
-  std::vector<at::Tensor> blocks;
-  for (int64_t i = 0; i < 2 * (left / kPiece_bytes); ++i) {
-    blocks.push_back(at::empty({kBlock_bytes}, at::TensorOptions(device).dtype(at::kByte)));
-  }
+  const int64_t pieces = (left - 256 * kMebi) / kPiece_bytes;
+  const auto take = [&](int64_t count, int64_t bytes) {
+    std::vector<at::Tensor> blocks;
+    for (int64_t i = 0; i < count; ++i) {
+      blocks.push_back(at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte)));
+    }
+    return blocks;
+  };
+  take(pieces, kPiece_bytes);
+  const std::vector<at::Tensor> halves = take(2 * pieces, kPiece_bytes / 2);
   std::vector<at::Tensor> kept;
-  for (size_t i = 0; i < blocks.size(); i += 2) kept.push_back(blocks[i]);
+  for (size_t i = 0; i < halves.size(); i += 2) kept.push_back(halves[i]);
   return kept;
 }
 

@@ -80,7 +80,7 @@ def test_pytorch_reads_the_snapshot(tmp_path, graph):
     path = run_dir / "memory" / "step-2-rank-0.pickle"
     snapshot = pickle.loads(path.read_bytes())
     print(_memory_viz.segsum(snapshot))
-    assert "alloc" in _memory_viz.trace(snapshot)
+    assert "Device 0" in _memory_viz.trace(snapshot)
     assert "<html" in _memory_viz.trace_plot(snapshot) and "<html" in _memory_viz.segment_plot(snapshot)
     segments = [segment for segment in snapshot["segments"] if segment["device"] == 0]
     assert sum(segment["total_size"] for segment in segments) == reports(log)[0]["reserved_bytes"]
@@ -88,7 +88,7 @@ def test_pytorch_reads_the_snapshot(tmp_path, graph):
         assert sum(block["size"] for block in segment["blocks"]) == segment["total_size"]
     # What was recorded of the first two steps has the functions that asked for memory.
     allocations = [entry for entry in snapshot["device_traces"][0] if entry["action"] == "alloc"]
-    assert any("lockstep" in frame["name"] for entry in allocations for frame in entry["frames"])
+    assert any("at::" in frame["name"] for entry in allocations for frame in entry.get("frames", []))
 
 
 def leaking(leak_kb):
@@ -121,12 +121,12 @@ def fragmented(folder, more="", env=None):
 
 
 def test_fragmentation_is_named(tmp_path):
-    """A GiB is free in blocks of 11 MiB, where half a GiB is asked for."""
+    """About 800 MiB are free in blocks of 100 MiB, where 512 MiB are asked for."""
     run, failed = fragmented(tmp_path, "observe { memory_snapshot: true }")
     assert len(failed) == 1, failed
     event = failed[0]
     assert event["fragmented"] and event["requested_bytes"] == 512 * MIB, event
-    assert 9 * MIB <= event["largest_free_bytes"] <= 20 * MIB, event
+    assert 100 * MIB <= event["largest_free_bytes"] < 102 * MIB, event
     assert event["free_bytes"] > 512 * MIB > event["device_free_bytes"], event
     assert "the free memory is fragmented" in run.out and "expandable_segments:True" in run.out, run
     snapshot = pickle.loads((tmp_path / "run" / "memory" / "failed-step-1-rank-0.pickle").read_bytes())

@@ -120,7 +120,11 @@ void MemoryAccount::OnWatched(MemoryWatch& watch, int64_t pool_bytes_before) {
   const bool first_was_more =
       first_ && static_cast<double>(first_->peak_bytes) >
                     (1 + kPeakTolerance) * static_cast<double>(report.peak_bytes);
-  events_.Emit(first_was_more ? *first_ : report);
+  if (first_was_more) {
+    first_->reserved_bytes = report.reserved_bytes;
+    report = std::move(*first_);
+  }
+  events_.Emit(report);
   first_.reset();
   WriteSnapshot(fmt::format("step-{}", number_));
 }
