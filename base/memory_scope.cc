@@ -1,12 +1,15 @@
 #include "base/memory_scope.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 namespace {
 
 thread_local MemoryOwner owner_now = MemoryOwner::kUnknown;
-thread_local std::string_view module_now;
+thread_local std::vector<std::pair<const ModuleScope*, std::string>> modules_now;
 
 }  // namespace
 
@@ -43,8 +46,22 @@ MemoryScope::MemoryScope(MemoryOwner owner) : before_(std::exchange(owner_now, o
 MemoryScope::~MemoryScope() { owner_now = before_; }
 MemoryOwner MemoryScope::Now() { return owner_now; }
 
-ModuleScope::ModuleScope(std::string_view name) : before_(std::exchange(module_now, name)) {}
-ModuleScope::~ModuleScope() { module_now = before_; }
-std::string_view ModuleScope::Now() { return module_now; }
+ModuleScope::ModuleScope(std::string_view name) { modules_now.emplace_back(this, name); }
+
+ModuleScope::~ModuleScope() {
+  const auto last = std::ranges::find(modules_now.rbegin(), modules_now.rend(), this,
+                                      &std::pair<const ModuleScope*, std::string>::first);
+  if (last != modules_now.rend()) modules_now.erase(std::next(last).base());
+}
+
+std::string ModuleScope::Now(bool (*counts)(std::string_view name)) {
+  std::string path;
+  for (const auto& [scope, name] : modules_now) {
+    if (!counts(name)) continue;
+    if (!path.empty()) path += '.';
+    path += name;
+  }
+  return path;
+}
 
 }  // namespace lockstep

@@ -1,12 +1,13 @@
 // MemoryScope and ModuleScope: say, while they live, what the memory is for that this thread allocates.
 //
-// Promise: a scope costs two writes to a variable of the thread, whether anybody measures memory or not. What measures
-// it (observe/memory_watch.h) asks Now() at each allocation. Scopes nest: the innermost counts.
+// Promise: a scope costs some tens of nanoseconds at most, whether anybody measures memory or not. What measures it
+// (observe/memory_watch.h) asks Now() at each allocation.
 //
 // To name the memory of a module's activations, put a ModuleScope around its forward pass. Backward passes that compute
 // the module again (activation checkpointing) then name it on their own thread, too.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace lockstep {
@@ -31,6 +32,7 @@ inline constexpr int kMemoryOwners = static_cast<int>(MemoryOwner::kOther) + 1;
 // Returns the owner's name in the log: "parameters", "gradients", ...
 std::string_view NameOf(MemoryOwner owner);
 
+// Says what this thread's memory is for. Scopes nest: the innermost counts.
 class MemoryScope {
  public:
   explicit MemoryScope(MemoryOwner owner);
@@ -45,19 +47,18 @@ class MemoryScope {
   MemoryOwner before_;
 };
 
+// Names the module whose forward pass this thread makes. A scope within another one names a part of it.
 class ModuleScope {
  public:
-  // `name`, for example "blocks.3.attention", must outlive the scope.
   explicit ModuleScope(std::string_view name);
+  // Scopes may end in any order, on the thread on which they began.
   ~ModuleScope();
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
-  // Returns the name of this thread's innermost scope; empty if there is none.
-  static std::string_view Now();
-
- private:
-  std::string_view before_;
+  // Returns the names of this thread's scopes, the outermost first, with dots between them: "blocks.3.attention". Leaves
+  // out those for which `counts` returns false. Empty if there is none.
+  static std::string Now(bool (*counts)(std::string_view name));
 };
 
 }  // namespace lockstep

@@ -8,8 +8,10 @@
 #include <torch/csrc/profiler/orchestration/observer.h>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 #include <utility>
 
 namespace lockstep {
@@ -17,6 +19,15 @@ namespace {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 namespace profiler = torch::profiler::impl;
+
+// Whether a scope's name is that of a module, and not of a phase of the step or of a part of one.
+bool IsModule(std::string_view name) {
+  constexpr std::string_view kOther[] = {"read", "copy"};
+  constexpr std::string_view kBegins[] = {"bucket ", "graph ", "ProfilerStep#"};
+  return std::ranges::none_of(kPhases, [&](Phase phase) { return name == NameOf(phase); }) &&
+         std::ranges::find(kOther, name) == std::end(kOther) &&
+         std::ranges::none_of(kBegins, [&](auto begin) { return name.starts_with(begin); });
+}
 
 // What the CUDA allocator rounds sizes up to.
 constexpr int64_t kBlockBytes = 512;
@@ -80,7 +91,7 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     const std::scoped_lock lock(mutex_);
     if (!watches_) return;
     if (bytes >= 0) {
-      tally_.Allocate(address, bytes, MemoryScope::Now(), ModuleScope::Now());
+      tally_.Allocate(address, bytes, MemoryScope::Now(), ModuleScope::Now(IsModule));
     } else if (device.is_cuda()) {
       tally_.Free(address, -bytes);
     } else {

@@ -86,6 +86,29 @@ TEST(MemoryWatch, NamesTensorsThatAreKept) {
   EXPECT_EQ(watch.tally().Kept()[0].bytes, 1000 * kFloat);
 }
 
+// Phases, and what is no module within them, have scopes of their own if they are ranges of a trace.
+TEST(MemoryWatch, NamesNoPhaseAsAModule) {
+  std::vector<at::Tensor> kept;
+  MemoryWatch watch{at::Device(at::kCPU)};
+  watch.During({}, [&] {
+    const ModuleScope step("ProfilerStep#17");
+    watch.Mark(Phase::kForward);
+    {
+      const ModuleScope phase("forward");
+      const ModuleScope block("blocks.3");
+      const ModuleScope part("attention");
+      kept.push_back(at::ones({1000}));
+    }
+    watch.Mark(Phase::kBackward);
+    const ModuleScope phase("backward");
+    const ModuleScope bucket("bucket 0");
+    kept.push_back(at::ones({500}));
+  });
+  EXPECT_EQ(watch.tally().ModulesAtPeak(),
+            (std::map<std::string, int64_t>{{"blocks.3.attention", 1000 * kFloat}}));
+  EXPECT_EQ(Of(watch.tally(), MemoryOwner::kTemporaries), 500 * kFloat);
+}
+
 TEST(MemoryWatch, TakesTheOwnerOfAScope) {
   at::Tensor moments;
   MemoryWatch watch{at::Device(at::kCPU)};
