@@ -49,5 +49,15 @@ TEST(AllocationFailure, DoesNotBlameFragmentationWhereABlockWouldHaveDone) {
   EXPECT_FALSE(failure.IsFragmented());
 }
 
+TEST(AllocationFailure, EndsALineWithTheRankAndTheRemedy) {
+  EXPECT_EQ(EndOfLine(std::nullopt), "");
+  const std::string alone = EndOfLine(FailedAllocation{.failure = Pieces()});
+  EXPECT_EQ(alone.find("; 3.0 GiB were asked for; "), 0) << alone;
+  EXPECT_NE(alone.find("fragmented: set PYTORCH_CUDA_ALLOC_CONF"), std::string::npos) << alone;
+  const std::string of_many =
+      EndOfLine(FailedAllocation{.failure = Pieces(), .rank = 1, .is_only_rank = false});
+  EXPECT_EQ(of_many.find("; rank 1: 3.0 GiB were asked for; "), 0) << of_many;
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -26,11 +26,11 @@ MODELS = {
 }
 
 
-def memory_of(folder, model, data, more="", env=None, batch=64, optimizer="type: ADAMW lr: 0.0001"):
+def memory_of(folder, model, data, more="", ranks=None):
     """Its log, and the run folder."""
-    text = f"""global_batch: {batch} max_steps: 24 epochs: 1000 precision: BF16 data {{ {data} }} model {{ {model} }}
-        optimizer {{ {optimizer} }} {more}"""
-    run = train(write_config(folder, text), folder / "run", program=FAULTY, env=env)
+    text = f"""global_batch: 64 max_steps: 24 epochs: 1000 precision: BF16 data {{ {data} }} model {{ {model} }}
+        optimizer {{ type: ADAMW lr: 0.0001 }} {more}"""
+    run = train(write_config(folder, text), folder / "run", program=FAULTY, ranks=ranks)
     assert run.status == DONE, run
     return events(folder / "run"), folder / "run"
 
@@ -60,6 +60,19 @@ def test_the_owners_add_up_to_the_peak(tmp_path, name, graph):
     assert all(report["phases"][phase] > weights for phase in ("forward", "backward", "update")), report
     assert max(report["phases"].values()) <= 1.02 * peak
     assert sum(report["blocks"].values()) <= owners["activations"]
+
+
+@pytest.mark.parametrize("ddp", ["", "ddp { bucket_bytes: 4194304 }", "ddp { reduce_dtype: BF16 }"])
+def test_the_owners_of_a_rank_of_two_add_up(tmp_path, ddp):
+    """Small buckets lie in memory that NCCL has allocated."""
+    needs_gpus(2)
+    log, _ = memory_of(tmp_path, *MODELS["mlp"], ddp, ranks=2)
+    start = next(event for event in log if event["event"] == "start")
+    report = reports(log)[0]
+    assert abs(sum(report["owners"].values()) / report["peak_bytes"] - 1) < 0.02, report
+    # FP32 gradients have memory all the time, and what is sent of them in BF16 too.
+    gradients = (6 if "BF16" in ddp else 4) * start["parameters"]
+    assert gradients <= report["owners"]["gradients"] < 1.05 * gradients + MIB, report
 
 
 def test_checkpoints_on_the_device_are_named(tmp_path):
