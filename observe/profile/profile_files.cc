@@ -77,14 +77,15 @@ std::string SummaryPath(const std::string& run_dir, int64_t step) {
 
 RunProfile ReadSummary(const std::string& path) {
   try {
-    const Json json = Json::parse(TextOf(path));
+    const auto json = nlohmann::ordered_json::parse(TextOf(path));
     RunProfile profile{.step = json.at("step").get<int64_t>(),
                        .steps = json.at("steps").get<int64_t>(),
                        .time = json.at("time").get<double>(),
                        .version = json.at("version").get<std::string>(),
                        .ranks = {},
                        .slower = json.at("slower").get<std::vector<std::string>>()};
-    for (const Json& rank : json.at("ranks")) profile.ranks.push_back(RankProfileOf(rank));
+    for (const nlohmann::ordered_json& rank : json.at("ranks"))
+      profile.ranks.push_back(RankProfileOf(rank));
     if (profile.ranks.empty()) throw UsageError("{}: tells of no rank", path);
     return profile;
   } catch (const Json::exception& exception) {

@@ -1,6 +1,7 @@
 #include "observe/profile/rank_profile.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -18,14 +19,17 @@ using Json = nlohmann::json;
 constexpr double kUsPerMs = 1e3;
 constexpr size_t kMostRows = 100;
 
-std::string Text(const Json& object, const char* name) {
+template <typename Object>
+std::string Text(const Object& object, const char* name) {
   const auto value = object.find(name);
-  return value != object.end() && value->is_string() ? value->get<std::string>() : std::string();
+  return value != object.end() && value->is_string() ? value->template get<std::string>()
+                                                     : std::string();
 }
 
-double Number(const Json& object, const char* name) {
+template <typename Object>
+double Number(const Object& object, const char* name) {
   const auto value = object.find(name);
-  return value != object.end() && value->is_number() ? value->get<double>() : 0;
+  return value != object.end() && value->is_number() ? value->template get<double>() : 0;
 }
 
 // One call of a kernel.
@@ -64,20 +68,32 @@ double BusyUs(std::vector<Call> calls) {
   return busy;
 }
 
-// The module's name with its numbers replaced, so that the layers of a model are one.
-std::string WithoutNumbers(const std::string& module) {
-  std::string name;
+// The parts of a module's name, with its numbers replaced, so that the layers of a model are one.
+std::vector<std::string> PartsOf(const std::string& module) {
+  std::vector<std::string> parts{""};
   for (size_t i = 0; i < module.size(); ++i) {
-    if (std::isdigit(static_cast<unsigned char>(module[i])) != 0 &&
-        (i == 0 || module[i - 1] == '.')) {
-      while (i + 1 < module.size() && std::isdigit(static_cast<unsigned char>(module[i + 1])) != 0)
-        ++i;
-      name += '*';
-    } else {
-      name += module[i];
+    if (module[i] == '.') {
+      parts.emplace_back();
+    } else if (std::isdigit(static_cast<unsigned char>(module[i])) == 0) {
+      parts.back() += module[i];
+    } else if (!parts.back().ends_with('*')) {
+      parts.back() += '*';
     }
   }
-  return name;
+  return parts;
+}
+
+// What the names of the modules have in common. Calls outside of all modules do not count.
+std::string CommonName(std::set<std::string> modules) {
+  modules.erase("");
+  if (modules.size() == 1) return *modules.begin();
+  std::vector<std::string> common;
+  for (const std::string& module : modules) {
+    const std::vector<std::string> parts = PartsOf(module);
+    if (module == *modules.begin()) common = parts;
+    common.erase(std::ranges::mismatch(common, parts).in1, common.end());
+  }
+  return fmt::format("{}", fmt::join(common, "."));
 }
 
 struct Sum {
@@ -87,13 +103,6 @@ struct Sum {
   double flops_us = 0;
   std::map<int64_t, double> by_step;
   std::set<std::string> modules;
-
-  std::string Module() const {
-    if (modules.size() == 1) return *modules.begin();
-    std::set<std::string> names;
-    for (const std::string& module : modules) names.insert(WithoutNumbers(module));
-    return names.size() == 1 ? *names.begin() : std::string();
-  }
 };
 
 std::string RemarkOn(const KernelRow& row) {
@@ -106,8 +115,7 @@ std::string RemarkOn(const KernelRow& row) {
     return fmt::format("is called {:.0f} times a step: fuse what calls it", row.calls);
   }
   if (row.of_peak > 0 && row.of_peak < kLow && row.share > kWorthwhile) {
-    return fmt::format("computes at {:.0f} % of the peak: its matrices may be small",
-                       100 * row.of_peak);
+    return fmt::format("computes at {:.0f} % of the peak", 100 * row.of_peak);
   }
   return {};
 }
@@ -172,7 +180,7 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
   for (const auto& [key, sum] : sums) {
     KernelRow row{.name = key.first,
                   .phase = key.second,
-                  .module = sum.Module(),
+                  .module = CommonName(sum.modules),
                   .ms = sum.us / kUsPerMs / count,
                   .calls = sum.calls / count,
                   .us = sum.us / sum.calls,
@@ -215,7 +223,7 @@ nlohmann::ordered_json JsonOf(const RankProfile& profile) {
   return json;
 }
 
-RankProfile RankProfileOf(const Json& json) {
+RankProfile RankProfileOf(const nlohmann::ordered_json& json) {
   RankProfile profile{.rank = json.at("rank").get<int>(),
                       .device = json.at("device").get<std::string>(),
                       .steps = json.at("steps").get<int64_t>(),
@@ -227,7 +235,7 @@ RankProfile RankProfileOf(const Json& json) {
   for (const auto& [phase, ms] : json.at("phases_ms").items()) {
     profile.phases_ms.emplace_back(phase, ms.get<double>());
   }
-  for (const Json& kernel : json.at("kernels")) {
+  for (const nlohmann::ordered_json& kernel : json.at("kernels")) {
     profile.kernels.push_back({.name = kernel.at("name").get<std::string>(),
                                .phase = kernel.at("phase").get<std::string>(),
                                .module = kernel.at("module").get<std::string>(),

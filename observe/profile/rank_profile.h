@@ -20,7 +20,7 @@ struct KernelRow {
   std::string name;   // as the compiler spells it, with arguments
   std::string phase;  // empty: unknown
   std::string
-      module;  // "transformer.h.*.attn" where several modules differ in numbers; empty: none or many
+      module;  // "transformer.h.*" where several modules begin so; empty: none, or they have no name in common
   double ms = 0;        // the mean
   double least_ms = 0;  // the least of any step
   double calls = 0;
@@ -48,7 +48,7 @@ RankProfile ProfileOf(const nlohmann::json& trace, bool on_gpu, double peak_flop
 nlohmann::ordered_json JsonOf(const RankProfile& profile);
 
 // The reverse. Throws nlohmann::json::exception if it is no such object.
-RankProfile RankProfileOf(const nlohmann::json& json);
+RankProfile RankProfileOf(const nlohmann::ordered_json& json);
 
 // Returns the `most` heaviest kernels as a table, one line each, below a line with names and one on the step.
 std::string TableOf(const RankProfile& profile, size_t most);

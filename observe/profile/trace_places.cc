@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -129,11 +130,8 @@ class Places {
       backward->second.Around(time, [&](const std::string& name) {
         if (sequence < 0) sequence = std::strtoll(name.c_str(), nullptr, 10);
       });
-      const auto forward = forwards_.find(sequence);
       // What is computed again in a backward pass has ranges of its own.
-      if (forward != forwards_.end() && place.module.empty()) {
-        place.module = Ranges(forward->second.first, forward->second.second).module;
-      }
+      if (sequence >= 0 && place.module.empty()) place.module = ModuleOf(sequence);
     }
     if (place.phase.empty() || !place.step) {
       const Place training = Ranges(training_thread_, time);
@@ -160,6 +158,10 @@ class Places {
     if (category == "user_annotation") {
       ranges_[thread].Add(span);
       if (name.starts_with(kStepRange)) training_thread_ = thread;
+      if (const auto sequence = Argument(event, "Sequence number")) {
+        double& last = begins_[thread][*sequence];
+        last = std::max(last, begin);
+      }
     } else if (category == "cuda_runtime" || category == "cuda_driver") {
       if (const auto correlation = Argument(event, "correlation")) {
         calls_[*correlation] = {thread, begin};
@@ -177,6 +179,20 @@ class Places {
     }
   }
 
+  // The module in whose forward pass autograd's node of this number was made.
+  std::string ModuleOf(int64_t sequence) const {
+    double begin = -1;
+    if (const auto begins = begins_.find(training_thread_); begins != begins_.end()) {
+      const auto after = begins->second.upper_bound(sequence);
+      if (after != begins->second.begin()) begin = std::prev(after)->second;
+    }
+    const auto forward = forwards_.find(sequence);
+    if (forward != forwards_.end() && forward->second.second > begin) {
+      return Ranges(forward->second.first, forward->second.second).module;
+    }
+    return begin < 0 ? std::string() : Ranges(training_thread_, begin).module;
+  }
+
   Place Ranges(const Json& thread, double time) const {
     Place place;
     const auto found = ranges_.find(thread);
@@ -191,6 +207,8 @@ class Places {
   std::map<Json, Timeline> backwards_;  // operations of autograd; the names are sequence numbers
   std::map<int64_t, std::pair<Json, double>> forwards_;  // thread and time, by sequence number
   std::map<int64_t, std::pair<Json, double>> calls_;     // thread and time, by correlation number
+  // When ranges began, by thread and by the sequence number of then.
+  std::map<Json, std::map<int64_t, double>> begins_;
   Json training_thread_;
 };
 

@@ -91,6 +91,26 @@ TEST(AddPlaces, ABackwardOperationBelongsToTheModuleOfItsForward) {
   EXPECT_EQ(PlaceOf(trace, 10), "3 backward block.mlp");
 }
 
+TEST(AddPlaces, ABackwardOperationWithoutForwardOperationBelongsToTheRangeBefore) {
+  std::vector<Json> events = Step(3, 100);
+  // The numbers that ranges "block" and "mlp" found when they began; no operation has number 41.
+  events[3]["args"]["Sequence number"] = 40;
+  events[4]["args"]["Sequence number"] = 41;
+  events.push_back(Span("cpu_op", "aten::view", kTraining, 105, 1,
+                        {{"Sequence number", 41}, {"Fwd thread id", 0}}));
+  for (const int64_t sequence : {40, 42}) {
+    events.push_back(Span("cpu_op", "autograd::engine::evaluate_function: Own", kAutograd,
+                          155 + 5.0 * (sequence - 40), 5,
+                          {{"Sequence number", sequence}, {"Fwd thread id", 1}}));
+    events.push_back(Launch(sequence, kAutograd, 156 + 5.0 * (sequence - 40)));
+    events.push_back(Kernel("k", sequence, 300, 1));
+  }
+  Json trace = TraceOf(events);
+  AddPlaces(trace, {}, /*on_gpu=*/true);
+  EXPECT_EQ(PlaceOf(trace, 9), "3 backward block");
+  EXPECT_EQ(PlaceOf(trace, 12), "3 backward block.mlp");
+}
+
 TEST(AddPlaces, KernelsOfAGraphBelongToItsNodes) {
   std::vector<Json> events = Step(5, 100);
   events.push_back(Range("graph 64", 140, 5));
@@ -179,7 +199,28 @@ TEST(ProfileOf, GivesTheFiguresOfAStep) {
 
 TEST(ProfileOf, IsTheSameFromItsJson) {
   const RankProfile profile = ProfileOf(TwoSteps(0), /*on_gpu=*/true, 1e12);
-  EXPECT_EQ(JsonOf(RankProfileOf(Json::parse(JsonOf(profile).dump()))), JsonOf(profile));
+  EXPECT_EQ(JsonOf(RankProfileOf(nlohmann::ordered_json::parse(JsonOf(profile).dump()))),
+            JsonOf(profile));
+}
+
+TEST(ProfileOf, ModulesWithACommonNameAreOne) {
+  const auto module_of = [](const std::vector<std::string>& modules) {
+    Json trace = TraceOf({});
+    int64_t number = 0;
+    for (const std::string& module : modules) {
+      ++number;
+      Json kernel = Kernel("k", number, 10.0 * number, 1);
+      kernel["args"]["step"] = 1;
+      kernel["args"]["module"] = module;
+      trace["traceEvents"].push_back(std::move(kernel));
+    }
+    return ProfileOf(trace, /*on_gpu=*/true, 0).kernels.at(0).module;
+  };
+  EXPECT_EQ(module_of({"h.0.mlp"}), "h.0.mlp");
+  EXPECT_EQ(module_of({"h.0.mlp", "", "h.11.mlp"}), "h.*.mlp");
+  EXPECT_EQ(module_of({"h.0.mlp", "h.0.attention"}), "h.*");
+  EXPECT_EQ(module_of({"layer1.0", "layer2.13"}), "layer*.*");
+  EXPECT_EQ(module_of({"conv1", "fc"}), "");
 }
 
 TEST(ProfileOf, OfNothingIsEmpty) {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Whether steps after a profile are as fast as before it:
 
-    profiling_cost.py LOCKSTEP CONFIG [--steps 2000] [--ranks 1] [--set NAME=VALUE ...]
+    profiling_cost.py LOCKSTEP CONFIG [--steps 2000] [--rounds 3] [--ranks 1] [--set NAME=VALUE ...]
 
-Trains CONFIG for --steps steps with a profile of five steps in the middle. Prints a JSON line: the median
-samples/s of the log's step lines in the first and in the last quarter of the run, their ratio (above 1: slower after the
-profile), and the same of a run without profiles.
+Trains CONFIG for --steps steps with a profile of five steps in the middle. Prints a JSON line for each
+round: steps/s between an eighth and three eighths of the run, and in its last quarter, by the times of the log's lines,
+their ratio (above 1: slower after the profile), and the same of a run without profiles. The last line has the medians of
+the ratios.
 """
 
 import argparse
@@ -31,10 +32,16 @@ def quarters(options, profile):
             sys.exit(f"{words}: status {done.returncode}\n{done.stderr[-2000:]}")
         lines = [json.loads(line) for line in (run_dir / "log.jsonl").read_text().splitlines()]
         profiles = [line["step"] for line in lines if line["event"] == "profile"]
-        speeds = [(line["step"], line["samples_per_s"]) for line in lines if line["event"] == "step"]
-    before = statistics.median(s for step, s in speeds if options.steps // 8 < step < options.steps * 3 // 8)
-    after = statistics.median(s for step, s in speeds if step > options.steps * 3 // 4)
-    return {"profiles": profiles, "before": before, "after": after, "ratio": round(before / after, 4)}
+        times = {line["step"]: line["time"] for line in lines if line["event"] == "step"}
+
+    def steps_per_s(first, last):
+        """Between the step lines that are nearest."""
+        first, last = (min(times, key=lambda step: abs(step - wanted)) for wanted in (first, last))
+        return (last - first) / (times[last] - times[first])
+
+    before = steps_per_s(options.steps // 8, options.steps * 3 // 8)
+    after = steps_per_s(options.steps * 3 // 4, options.steps)
+    return {"profiles": profiles, "before": round(before, 2), "after": round(after, 2), "ratio": round(before / after, 5)}
 
 
 def main():
@@ -42,10 +49,17 @@ def main():
     parser.add_argument("lockstep")
     parser.add_argument("config")
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
-    print(json.dumps({"profiled": quarters(options, True), "plain": quarters(options, False)}), flush=True)
+    ratios = {"profiled": [], "plain": []}
+    for _ in range(options.rounds):
+        found = {"profiled": quarters(options, True), "plain": quarters(options, False)}
+        print(json.dumps(found), flush=True)
+        for side, ratio in ratios.items():
+            ratio.append(found[side]["ratio"])
+    print(json.dumps({side: statistics.median(ratio) for side, ratio in ratios.items()}), flush=True)
 
 
 main()

@@ -86,7 +86,7 @@ def test_the_table_is_that_of_pytorchs_profiler(tmp_path, model):
     step = steps_of_torch(model)
     for _ in range(5):
         step()
-    with torch.profiler.profile(schedule=torch.profiler.schedule(wait=0, warmup=1, active=3)) as profiler:
+    with torch.profiler.profile(schedule=torch.profiler.schedule(wait=0, warmup=1, active=3, repeat=1)) as profiler:
         for _ in range(4):
             step()
             torch.cuda.synchronize()

@@ -155,7 +155,7 @@ void Profiling::WriteSummary(const std::vector<std::string>& ranks) {
                      .ranks = {},
                      .slower = {}};
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto json = nlohmann::json::parse(ranks[rank]);
+    const auto json = Json::parse(ranks[rank]);
     if (json.contains("error")) {
       throw CheckpointError("rank {}: {}", rank, json["error"].get<std::string>());
     }
