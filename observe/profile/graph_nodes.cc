@@ -185,49 +185,62 @@ struct GraphNodes::Watch {
   std::vector<cudaGraphNode_t> all;
   std::unordered_set<cudaGraphNode_t> seen;
   std::vector<GraphNode> nodes;
-  at::CallbackHandle handle = 0;
 
-  static Watch* active;
+  static std::weak_ptr<Watch> active;
 };
 
-GraphNodes::Watch* GraphNodes::Watch::active = nullptr;
+std::weak_ptr<GraphNodes::Watch> GraphNodes::Watch::active;
 
-GraphNodes::GraphNodes(cudaStream_t stream) : watch_(std::make_unique<Watch>(stream)) {
-  Watch::active = watch_.get();
-  struct Context final : at::ObserverContext {};
-  // A callback returns a context if its end is of interest.
-  watch_->handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(
-          [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
-            if (call.scope() == at::RecordScope::USER_SCOPE) {
-              Watch::active->Enter(call.name());
-            } else if (call.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-              Watch::active->EnterBackward(call.seqNr());
-            } else if (const int64_t flops = FlopsOf(call); flops > 0) {
-              Watch::active->EnterOperation(flops);
-            } else {
-              return nullptr;
-            }
-            return std::make_unique<Context>();
-          },
-          [](const at::RecordFunction& call, at::ObserverContext* context) {
-            if (context == nullptr) return;
-            if (call.scope() == at::RecordScope::USER_SCOPE) {
-              Watch::active->Leave();
-            } else if (call.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-              Watch::active->LeaveBackward();
-            } else {
-              Watch::active->LeaveOperation();
-            }
-          })
+namespace {
+
+// What a callback remembers until the end of the range or operation. A capture that fails ends before them.
+struct Context final : at::ObserverContext {
+  explicit Context(std::weak_ptr<GraphNodes::Watch> w) : watch(std::move(w)) {}
+  std::weak_ptr<GraphNodes::Watch> watch;
+};
+
+std::unique_ptr<at::ObserverContext> Enter(const at::RecordFunction& call) {
+  const std::shared_ptr<GraphNodes::Watch> watch = GraphNodes::Watch::active.lock();
+  if (watch == nullptr) return nullptr;
+  if (call.scope() == at::RecordScope::USER_SCOPE) {
+    watch->Enter(call.name());
+  } else if (call.scope() == at::RecordScope::BACKWARD_FUNCTION) {
+    watch->EnterBackward(call.seqNr());
+  } else if (const int64_t flops = FlopsOf(call); flops > 0) {
+    watch->EnterOperation(flops);
+  } else {
+    return nullptr;
+  }
+  return std::make_unique<Context>(watch);
+}
+
+void Leave(const at::RecordFunction& call, at::ObserverContext* context) {
+  if (context == nullptr) return;
+  const auto watch = static_cast<Context*>(context)->watch.lock();
+  if (watch == nullptr) return;
+  if (call.scope() == at::RecordScope::USER_SCOPE) {
+    watch->Leave();
+  } else if (call.scope() == at::RecordScope::BACKWARD_FUNCTION) {
+    watch->LeaveBackward();
+  } else {
+    watch->LeaveOperation();
+  }
+}
+
+}  // namespace
+
+GraphNodes::GraphNodes(cudaStream_t stream) : watch_(std::make_shared<Watch>(stream)) {
+  Watch::active = watch_;
+  handle_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(Enter, Leave)
           .needsInputs(true)
           .scopes({at::RecordScope::FUNCTION, at::RecordScope::USER_SCOPE,
                    at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 GraphNodes::~GraphNodes() {
-  at::removeCallback(watch_->handle);
-  Watch::active = nullptr;
+  at::removeCallback(handle_);
+  Watch::active.reset();
 }
 
 std::vector<GraphNode> GraphNodes::Take() {

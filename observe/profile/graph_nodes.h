@@ -5,11 +5,13 @@
 // begun. There a node of autograd belongs to the range in which its operation ran forward, as their sequence numbers
 // say. Backward passes run on another thread, and LibTorch passes the callbacks on to it.
 //
-// Invariant: only one object lives at a time in a process.
+// Invariant: only one object lives at a time in a process. Ranges that begin while it lives may end after it, as when a
+// capture fails.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -28,9 +30,11 @@ class GraphNodes {
   // Returns all nodes so far, in the order in which they were captured. Call it before the capture ends.
   std::vector<GraphNode> Take();
 
- private:
   struct Watch;
-  std::unique_ptr<Watch> watch_;
+
+ private:
+  std::shared_ptr<Watch> watch_;
+  uint64_t handle_ = 0;  // of the callbacks
 };
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ def test_nearly_all_time_has_a_phase(tmp_path, model, graph):
     in_modules = sum(k["ms"] for k in rank["kernels"] if k["module"])
     assert in_modules >= 0.5 * sum(k["ms"] for k in rank["kernels"])
     for phase in ("forward", "backward", "update"):
-        assert rank["phases_ms"][phase] > 0.01 * rank["step_ms"], rank["phases_ms"]
+        assert rank["phases_ms"][phase] > 0.001 * rank["step_ms"], rank["phases_ms"]
     trace = run_dir / "profiles/20/rank_0.pt.trace.json.gz"
     print("trace", trace.stat().st_size)
     assert trace.stat().st_size <= 20e6

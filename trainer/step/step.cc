@@ -123,6 +123,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
 }
 
 bool Step::Run(double lr, const MicroBatches& batches) {
+  phase_range_.reset();  // the last step may have thrown
   const Range rest(std::string(NameOf(Phase::kRest)));
   if (seen_keys_.empty() || histograms_of_ > 0) return RunEagerly(lr, batches);
   DeviceBatch first = batches.next();
