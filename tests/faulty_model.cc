@@ -11,7 +11,8 @@
 //   8      memory runs out in every forward from then on of more than `fits` samples
 //   9      likewise, in the backward
 // With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on every rank;
-// with `leak_kb` each keeps so many KiB for ever. Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core.
+// with `leak_kb` each keeps so many KiB for ever. With `grows_to` each makes a product of matrices of a fourth as many rows
+// and columns, and after number `at` of so many. Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core.
 // `dropout`: per cent of the outputs that are dropped. `record`: a file to which each training forward adds
 // the first number of each of its samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
 // `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
@@ -81,6 +82,7 @@ class FaultyModel : public lockstep::Model {
         sleep_us_(spec.options.Integer("sleep_us", 0)),
         base_us_(spec.options.Integer("base_us", 0)),
         leak_kb_(spec.options.Integer("leak_kb", 0)),
+        grows_to_(spec.options.Integer("grows_to", 0)),
         linear_(torch::nn::Linear(c10::multiply_integers(spec.input_shape), spec.classes)) {
     const bool by_rank = spec.options.Integer("name_by_rank", 0) != 0;
     register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
@@ -99,6 +101,12 @@ class FaultyModel : public lockstep::Model {
     if (is_training()) Sleep(base_us_ + (IsMeant(rank_) ? sleep_us_ : 0));
     if (is_training() && leak_kb_ > 0)
       leaked_.emplace_back(static_cast<size_t>(leak_kb_) << 10, 'x');
+    // A product that becomes slower.
+    if (is_training() && grows_to_ > 0) {
+      const int64_t side = forwards_ > at_ ? grows_to_ : grows_to_ / 4;
+      const at::Tensor matrix = at::ones({side, side}, input.options().dtype(at::kFloat));
+      at::mm(matrix, matrix);
+    }
     if (is_training() && !record_.empty()) Record(input.select(1, 0).cpu());
     if (too_many && fault_ == kNoMemory) RunOutOfMemory();
     if (now && fault_ == kThrow) throw std::runtime_error("the model broke\nsecond line");
@@ -141,6 +149,7 @@ class FaultyModel : public lockstep::Model {
   int64_t sleep_us_;
   int64_t base_us_;
   int64_t leak_kb_;
+  int64_t grows_to_;
   std::vector<std::vector<char>> leaked_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;

@@ -23,6 +23,7 @@
 #include "base/ceil_divide.h"
 #include "base/error.h"
 #include "base/tensor/gradient_memory.h"
+#include "base/tensor/range.h"
 
 namespace lockstep {
 
@@ -444,6 +445,8 @@ void Reducer::ZeroUnset(Slot& slot) {
 }
 
 void Reducer::Launch(Bucket& bucket) {
+  const Range exchange("exchange");
+  const Range range(fmt::format("bucket {}", &bucket - buckets_.data()));
   for (const size_t slot : bucket.slots) ZeroUnset(slots_[slot]);
   const at::Tensor& sent = bucket.wire.defined() ? bucket.wire : bucket.flat;
   if (bucket.wire.defined()) bucket.wire.copy_(bucket.flat);

@@ -147,6 +147,16 @@ class Checker {
                        "ends in .prom",
                        file));
     }
+    const config::Profile& profile = config_.profile();
+    if (profile.every() > 0 && profile.every() <= profile.steps()) {
+      Fail("profile.every",
+           fmt::format("{} is not more than profile.steps, {}: a profile would begin "
+                       "before the last one has ended",
+                       profile.every(), profile.steps()));
+    }
+    if (profile.every() > 0 && profile.first_step() == 0) {
+      Fail("profile.every", "needs profile.first_step, the first step to profile");
+    }
     in6_addr address{};
     if (inet_pton(AF_INET, observe.prometheus_address().c_str(), &address) != 1 &&
         inet_pton(AF_INET6, observe.prometheus_address().c_str(), &address) != 1) {

@@ -22,11 +22,10 @@
 #include "comm/together.h"
 #include "comm/watch/flight_story.h"
 #include "data/feed/device_feed.h"
-#include "observe/flops.h"
 #include "observe/metrics.h"
 #include "observe/metrics_ring.h"
+#include "observe/profile/trace.h"
 #include "observe/run_event.h"
-#include "observe/trace.h"
 #include "trainer/config/config.h"
 #include "trainer/run/anomaly.h"
 #include "trainer/run/checkpointing.h"
@@ -36,6 +35,7 @@
 #include "trainer/run/input.h"
 #include "trainer/run/make_model.h"
 #include "trainer/run/open_data.h"
+#include "trainer/run/profiling.h"
 #include "trainer/run/progress.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_start.h"
@@ -48,9 +48,6 @@
 
 namespace lockstep {
 namespace {
-
-// A checkpoint holds a weight and AdamW's two moments, as float32.
-constexpr int64_t kStateBytesPerParameter = 12;
 
 void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
@@ -127,11 +124,14 @@ class Trainer {
     measured.phase_ms = clock.PhaseTimes();
     if (!trace.empty()) {
       const auto act = [&] {
-        for (int step = 0; step < kPhaseSteps; ++step) TrainStep(warmup + steps + step);
+        for (int step = warmup + steps; step < warmup + steps + kPhaseSteps; ++step) {
+          const Range range(fmt::format("{}{}", kStepRange, step + 1));
+          TrainStep(step);
+        }
       };
       Together(world_.host, [&] {
         if (target) {
-          Trace(*target, world_.device, act);
+          Trace(*target, trace, world_.device, act, [&] { return step_->nodes_of_graphs(); });
         } else {
           act();
         }
@@ -145,7 +145,8 @@ class Trainer {
     measured.parameters = step_->ParameterCount();
     measured.precision = precision_;
     measured.accumulation = accumulation_;
-    measured.forward_flops = accumulation_ * ForwardFlops(pinned_batch_);
+    measured.forward_flops =
+        accumulation_ * ForwardFlops(*model_, preprocessing_, pinned_batch_, precision_, world_);
     measured.why_no_graph = step_->why_no_graph();
     return measured;
   }
@@ -178,15 +179,26 @@ class Trainer {
     TellStart(options, start);
     checkpointing_.emplace(config_, world_, folder_, events_, start.job, manifest,
                            ResumedStep(start), [this] { return State(); });
-    if (folder_ != nullptr) stopping_.emplace(StoppingFor(options));
+    if (folder_ != nullptr) {
+      stopping_.emplace(Stopping::Options{
+          .end_by_s = options.end_by_s,
+          .state_bytes = Stopping::kStateBytesPerParameter * step_->ParameterCount(),
+          .global_batch = config_.global_batch(),
+          .validation_samples = data_.validation ? data_.validation->size() : 0,
+          .user_stops = [this] { return folder_->WhyUserStops(); }});
+    }
+    profiling_.emplace(config_, world_, events_, options.version, time_.peak_flops(),
+                       [this] { return step_->nodes_of_graphs(); });
     double first_step_s = 0;
     progress_->Begin(first_step_);
     for (int64_t step = first_step_; step < total_steps_; ++step) {
       const StopRequest asked = AskedToStop(step, options);
       step_->Ask({.saves = checkpointing_->Asked(),
+                  .profiled_steps = profiling_->Asked(),
                   .stop = asked == StopRequest::kStop,
                   .interrupt = asked == StopRequest::kInterrupt});
       progress_->BeginStep(step);
+      time_.Spend(Loss::kOther, [&] { profiling_->BeforeStep(step + 1); });
       if (HistogramsAreDue(config_.observe(), step + 1)) step_->AskForHistograms(step + 1);
       try {
         TrainStep(step);
@@ -202,6 +214,7 @@ class Trainer {
         progress_->CountFromHere();
       }
       ReportStep(step + 1);
+      time_.Spend(Loss::kOther, [&] { profiling_->AfterStep(step + 1); });
       const bool epoch_ends = (step + 1) % sampler_.steps_per_epoch() == 0;
       if (epoch_ends || step + 1 == total_steps_) EndEpoch(step + 1);
       if (step + 1 == total_steps_) break;
@@ -239,14 +252,6 @@ class Trainer {
       Together(world_.host, [&] { Resume(*checkpoint, start.manifest); });
     }
     Together(world_.host, [&] { Feed(); });
-  }
-
-  Stopping::Options StoppingFor(const TrainOptions& options) const {
-    return {.end_by_s = options.end_by_s,
-            .state_bytes = kStateBytesPerParameter * step_->ParameterCount(),
-            .global_batch = config_.global_batch(),
-            .validation_samples = data_.validation ? data_.validation->size() : 0,
-            .user_stops = [this] { return folder_->WhyUserStops(); }};
   }
 
   // Returns what this rank is asked to do before `step`.
@@ -374,15 +379,6 @@ class Trainer {
     input_.emplace(*data_.train, preprocessing_, sampler_, options, world_.device);
   }
 
-  int64_t ForwardFlops(const DeviceBatch& batch) {
-    const at::NoGradGuard no_grad;
-    const Autocast autocast(world_.device, precision_);
-    model_->eval();
-    const int64_t flops = CountFlops([&] { model_->Forward(preprocessing_(batch.input)); });
-    model_->train();
-    return flops;
-  }
-
   double LearningRateOf(int64_t step) const {
     return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
@@ -405,6 +401,7 @@ class Trainer {
   }
 
   void ReportStep(int64_t steps_done) {
+    const Range rest(std::string(NameOf(Phase::kRest)));
     if (const auto histograms = step_->TakeHistograms()) events_.Emit(*histograms);
     const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 ||
                      steps_done == total_steps_;
@@ -453,6 +450,7 @@ class Trainer {
     if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
     checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
+    profiling_->OnFigures(static_cast<int64_t>(figures[ops::kProfilesAsked]));
     time_.OnSeen(*input_, report);
     progress_->OnLoss(report.step, report.loss());
     events_.SetSteps(report.step);
@@ -628,6 +626,7 @@ class Trainer {
   RunFolder* folder_ = nullptr;  // rank 0's
   RunEvents events_;
   std::optional<Checkpointing> checkpointing_;
+  std::optional<Profiling> profiling_;
   std::optional<Stopping> stopping_;       // rank 0's
   StopRequest stop_ = StopRequest::kNone;  // what all ranks are asked for
 

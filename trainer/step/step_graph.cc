@@ -4,17 +4,25 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/tensor/capturing.h"
+#include "base/tensor/range.h"
+#include "observe/profile/graph_nodes.h"
 
 namespace lockstep {
 
 struct StepGraphs::Graph {
+  std::string RangeName() const { return fmt::format("{}{}", kGraphRange, key); }
+
   int64_t key = 0;
   at::cuda::CUDAGraph graph;
+  std::vector<GraphNode> nodes;
 };
 
 StepGraphs::StepGraphs(at::Device device, Communicator& communicator)
@@ -53,7 +61,9 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   graph->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   bool stepped = false;
   try {
+    GraphNodes nodes(stream.stream());
     step();
+    graph->nodes = nodes.Take();
     stepped = true;
     graph->graph.capture_end();
   } catch (...) {
@@ -76,7 +86,14 @@ void StepGraphs::Replay(int64_t key) {
   const auto graph = std::find_if(graphs_.begin(), graphs_.end(),
                                   [&](const auto& candidate) { return candidate->key == key; });
   graphs_.splice(graphs_.begin(), graphs_, graph);
+  const Range range(graphs_.front()->RangeName());
   communicator_.Replay([&] { graphs_.front()->graph.replay(); }, label_);
+}
+
+NodesOfGraphs StepGraphs::nodes() const {
+  NodesOfGraphs nodes;
+  for (const auto& graph : graphs_) nodes.emplace(graph->RangeName(), graph->nodes);
+  return nodes;
 }
 
 }  // namespace lockstep

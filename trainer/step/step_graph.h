@@ -22,6 +22,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "observe/profile/trace_places.h"
 
 namespace lockstep {
 
@@ -41,6 +42,9 @@ class StepGraphs {
 
   // Enqueues the graph of `key`. Has(key) must be true.
   void Replay(int64_t key);
+
+  // Returns the nodes of all graphs, by the names of the ranges in which they are replayed.
+  NodesOfGraphs nodes() const;
 
  private:
   struct Graph;

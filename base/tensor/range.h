@@ -1,0 +1,32 @@
+// Range: names what the host does while the object lives: a phase of a step, a module of a model, the reduction of a
+// bucket.
+//
+// The names appear in the traces of a run's profile (observe/profile/) and, by NVTX, in those of nsys and ncu. While a
+// CUDA graph is captured, each kernel is noted under the ranges that it is captured in. A model of a user's own names
+// its modules in the same way:
+//
+//   const Range range("encoder");
+//
+// Promise: if nothing watches, a Range costs less than 0.1 us.
+//
+// Invariant: ranges of one thread nest: the one that began last ends first.
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <string>
+
+namespace lockstep {
+
+class Range {
+ public:
+  explicit Range(const std::string& name);
+  ~Range();
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  at::RecordFunction record_;
+};
+
+}  // namespace lockstep

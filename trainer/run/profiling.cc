@@ -1,0 +1,181 @@
+#include "trainer/run/profiling.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "comm/together.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr double kLookInterval = 0.2;  // seconds between two looks for a request
+constexpr int64_t kMostSteps = 1000;   // in one recording
+
+// The number of steps in a request; 1 if it has none.
+int64_t StepsOf(const std::string& path) {
+  std::ifstream file(path);
+  int64_t steps = 0;
+  if (!(file >> steps)) return 1;
+  return std::clamp<int64_t>(steps, 1, kMostSteps);
+}
+
+// Returns every rank's text, on every rank. Every rank must call it.
+std::vector<std::string> Gather(const std::string& own, const World& world) {
+  const auto gather = [&](const at::Tensor& tensor) {
+    const at::Tensor all = at::empty({world.size() * tensor.numel()}, tensor.options());
+    world.host.AllGather(all, tensor, world.host.MakeLabel("the ranks' profiles")).Wait();
+    return all;
+  };
+  at::Tensor length = at::empty({1}, at::kLong);
+  length.fill_(static_cast<int64_t>(own.size()));
+  const at::Tensor lengths = gather(length);
+  const auto* length_of = lengths.const_data_ptr<int64_t>();
+  const int64_t most = std::max<int64_t>(1, *std::max_element(length_of, length_of + world.size()));
+  const at::Tensor bytes = at::zeros({most}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), own.data(), own.size());
+  const at::Tensor all = gather(bytes);
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    texts.emplace_back(reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>()) + rank * most,
+                       static_cast<size_t>(length_of[rank]));
+  }
+  return texts;
+}
+
+}  // namespace
+
+Profiling::Profiling(const config::Config& config, const World& world, RunEvents& events,
+                     std::string version, double peak_flops, std::function<NodesOfGraphs()> graphs)
+    : when_(config.profile()),
+      run_dir_(config.run_dir()),
+      world_(world),
+      events_(events),
+      version_(std::move(version)),
+      peak_flops_(peak_flops),
+      graphs_(std::move(graphs)),
+      profiler_(world.device) {}
+
+int64_t Profiling::Asked() {
+  if (world_.rank() != 0) return 0;
+  const double now = SecondsSinceBoot();
+  if (now - looked_s_ < kLookInterval || user_waits_) return asked_;
+  looked_s_ = now;
+  const std::string request = ProfileRequestPath(run_dir_);
+  std::error_code ignored;
+  if (fs::exists(request, ignored)) {
+    user_waits_ = true;
+    asked_ += StepsOf(request);
+  }
+  return asked_;
+}
+
+bool Profiling::IsDue(int64_t step) const {
+  const int64_t first = when_.first_step();
+  if (first == 0 || step < first) return false;
+  return step == first || (when_.every() > 0 && (step - first) % when_.every() == 0);
+}
+
+void Profiling::BeforeStep(int64_t step) {
+  if (!profiler_.is_recording()) {
+    const int64_t asked = heard_ - std::exchange(begun_, heard_);
+    const int64_t steps = std::max(asked, IsDue(step) ? when_.steps() : 0);
+    if (steps > 0) {
+      first_step_ = step;
+      last_step_ = step + steps - 1;
+      profiler_.Start();
+    }
+  }
+  step_range_.emplace(fmt::format("{}{}", kStepRange, step));
+}
+
+void Profiling::AfterStep(int64_t step) {
+  step_range_.reset();
+  if (profiler_.is_recording() && step == last_step_) Write();
+}
+
+void Profiling::Write() {
+  Json own;
+  try {
+    own = JsonOf(WriteTrace());
+  } catch (const std::exception& exception) {
+    own = {{"error", ErrorOf(exception).what()}};
+  }
+  const std::vector<std::string> ranks =
+      Gather(own.dump(-1, ' ', false, Json::error_handler_t::replace), world_);
+  if (world_.rank() != 0) return;
+  try {
+    WriteSummary(ranks);
+  } catch (const Error& error) {
+    events_.Emit(RunWarning{fmt::format("no profile of step {}: {}", first_step_, error.what())});
+  }
+  if (!std::exchange(user_waits_, false)) return;
+  std::error_code ignored;
+  fs::remove(ProfileRequestPath(run_dir_), ignored);
+}
+
+RankProfile Profiling::WriteTrace() {
+  nlohmann::json trace = profiler_.Stop();
+  const bool on_gpu = world_.device.is_cuda();
+  AddPlaces(trace, graphs_(), on_gpu);
+  trace["distributedInfo"] = {
+      {"backend", on_gpu ? "nccl" : "mpi"}, {"rank", world_.rank()}, {"world_size", world_.size()}};
+  RankProfile profile = ProfileOf(trace, on_gpu, peak_flops_);
+  profile.rank = world_.rank();
+  profile.device = on_gpu ? at::cuda::getDeviceProperties(world_.device.index())->name : "CPU";
+  const std::string folder = ProfileFolder(run_dir_, first_step_);
+  std::error_code error;
+  // The run folder itself is not made again if somebody has removed it.
+  fs::create_directory(fs::path(folder).parent_path(), error);
+  if (!error) fs::create_directory(folder, error);
+  if (error) throw CheckpointError("{}: cannot be made: {}", folder, error.message());
+  const std::string path = folder + "/" + TraceName(world_.rank());
+  WriteFileAtomically(path, [&](const AppendBytes& append) { AppendTrace(trace, path, append); });
+  return profile;
+}
+
+void Profiling::WriteSummary(const std::vector<std::string>& ranks) {
+  RunProfile profile{.step = first_step_,
+                     .steps = last_step_ - first_step_ + 1,
+                     .time = UnixSeconds(),
+                     .version = version_,
+                     .ranks = {},
+                     .slower = {}};
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto json = Json::parse(ranks[rank]);
+    if (json.contains("error")) {
+      throw CheckpointError("rank {}: {}", rank, json["error"].get<std::string>());
+    }
+    profile.ranks.push_back(RankProfileOf(json));
+  }
+  const std::vector<int64_t> earlier = ProfilesOf(run_dir_);
+  if (!earlier.empty() && earlier.front() < first_step_) {
+    const RunProfile first =
+        ReadRunProfile(fmt::format("{}/summary.json", ProfileFolder(run_dir_, earlier.front())));
+    for (size_t rank = 0; rank < std::min(first.ranks.size(), profile.ranks.size()); ++rank) {
+      for (const std::string& sentence : SlowerSince(first.ranks[rank], profile.ranks[rank])) {
+        profile.slower.push_back(fmt::format("rank {}: {}", rank, sentence));
+      }
+    }
+  }
+  WriteRunProfile(profile, run_dir_);
+  events_.Emit(Profiled{.step = first_step_,
+                        .steps = profile.steps,
+                        .folder = ProfileFolder(run_dir_, first_step_),
+                        .slower = profile.slower});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// Profiling: records some steps of a run, on all ranks at once, and writes their traces and their summary into the run
+// folder (observe/profile/profile_files.h).
+//
+// The config says which steps are recorded (profile), and a user can ask for more while the run trains (lockstep
+// profile). Rank 0 looks for such a request. The other ranks learn of it through the step's own sums.
+//
+// Promise: a recorded step computes what it would compute otherwise. A profile that cannot be written gives a warning,
+// and the run goes on.
+//
+// Invariant: all ranks record the same steps.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/profile_test.py)
+//   a rank cannot write its trace -> a warning on rank 0 -> test_a_disk_that_takes_no_trace
+//   two users ask at once -> the second one's command says so -> test_two_requests
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/tensor/range.h"
+#include "observe/profile/profile_files.h"
+#include "observe/profile/profiler.h"
+#include "observe/profile/trace_places.h"
+#include "observe/run_event.h"
+#include "trainer/config/schema/config.pb.h"
+#include "trainer/step/world.h"
+
+namespace lockstep {
+
+class Profiling {
+ public:
+  // Keeps references to `config`, `world` and `events`. `peak_flops`: of the device, in FLOP/s; 0: unknown. `graphs`
+  // returns the CUDA graphs that steps may have run.
+  Profiling(const config::Config& config, const World& world, RunEvents& events,
+            std::string version, double peak_flops, std::function<NodesOfGraphs()> graphs);
+
+  // On rank 0, returns how many steps the user has asked to record so far. On other ranks, returns 0.
+  int64_t Asked();
+
+  // Call it when the host has seen the figures of a step. `asked`: what Asked() returned on rank 0 in that step.
+  void OnFigures(int64_t asked) { heard_ = asked; }
+
+  // Call it before `step`, counted from 1.
+  void BeforeStep(int64_t step);
+
+  // Call it after `step`. If it was the last one to record, every rank writes what it has recorded.
+  void AfterStep(int64_t step);
+
+ private:
+  bool IsDue(int64_t step) const;
+  void Write();
+  RankProfile WriteTrace();
+  void WriteSummary(const std::vector<std::string>& ranks);
+
+  const config::Profile& when_;
+  const std::string& run_dir_;
+  const World& world_;
+  RunEvents& events_;
+  std::string version_;
+  double peak_flops_;
+  std::function<NodesOfGraphs()> graphs_;
+  Profiler profiler_;
+  std::optional<Range> step_range_;
+  int64_t first_step_ = 0;  // of the recording
+  int64_t last_step_ = 0;
+  int64_t asked_ = 0;  // the value that Asked() returns
+  int64_t heard_ = 0;  // the last `asked` of OnFigures()
+  int64_t begun_ = 0;  // how many of these steps belong to recordings that have begun
+  bool user_waits_ = false;
+  double looked_s_ = 0;  // when Asked() last looked for a request
+};
+
+}  // namespace lockstep
