@@ -46,7 +46,7 @@ def config_in(folder, more="", model=None):
 
 
 def traces(run_dir, step):
-    folder = pathlib.Path(run_dir) / "profiles" / str(step)
+    folder = pathlib.Path(run_dir) / "profiles" / str(step) / "traces"
     return [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(folder.glob("rank_*.pt.trace.json.gz"))]
 
 
@@ -137,7 +137,7 @@ def test_two_profiles_compared(profiled):
     same = Run(["compare", f"{profiled}@5", f"{profiled}@5", "--json"])
     assert same.status == DONE, same
     assert all(k["before_ms"] == k["after_ms"] for k in json.loads(same.out)["kernels"])
-    trace = profiled / "profiles/25/rank_0.pt.trace.json.gz"
+    trace = profiled / "profiles/25/traces/rank_0.pt.trace.json.gz"
     both = Run(["compare", f"{profiled}@25", trace, "--json"])
     assert both.status == DONE, both
     for kernel in json.loads(both.out)["kernels"]:
@@ -150,7 +150,7 @@ def test_what_cannot_be_compared(profiled, tmp_path):
     expect_error(Run(["compare", profiled, f"{profiled}@5"]), USAGE, "compare two profiles")
     expect_error(Run(["compare", f"{profiled}@5", f"{profiled}@6"]), USAGE, "no profile of step 6, but of steps 5, 25, 45")
     cut = tmp_path / "cut.json.gz"
-    cut.write_bytes((profiled / "profiles/5/rank_0.pt.trace.json.gz").read_bytes()[:1000])
+    cut.write_bytes((profiled / "profiles/5/traces/rank_0.pt.trace.json.gz").read_bytes()[:1000])
     expect_error(Run(["profile", cut]), USAGE, str(cut), "cut off")
     expect_error(Run(["profile", __file__]), USAGE, __file__, "no Chrome trace")
 
@@ -277,5 +277,5 @@ def test_ranges_of_nvtx(tmp_path):
 def test_holistic_trace_analysis(profiled):
     from hta.trace_analysis import TraceAnalysis
 
-    analysis = TraceAnalysis(trace_dir=str(profiled / "profiles/25"))
-    assert sorted(analysis.t.get_ranks()) == [0, 1]
+    analysis = TraceAnalysis(trace_dir=str(profiled / "profiles/25/traces"))
+    assert sorted(analysis.t.traces) == [0, 1]

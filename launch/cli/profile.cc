@@ -83,7 +83,7 @@ class ProfileCommand final : public LocalCommand {
     for (const RankProfile& rank : profile.ranks) Print("{}", TableOf(rank, kRows));
     for (const std::string& sentence : profile.slower) Print("slower: {}\n", sentence);
     if (profile.step > 0 && !NamesProfile(name_)) {
-      Print("traces for ui.perfetto.dev: {}\n", ProfileFolder(name_, profile.step));
+      Print("traces for ui.perfetto.dev: {}\n", TraceFolder(name_, profile.step));
     }
     return ExitStatus::kDone;
   }

@@ -131,13 +131,19 @@ std::string ProfileFolder(const std::string& run_dir, int64_t step) {
   return fmt::format("{}/profiles/{}", run_dir, step);
 }
 
-std::string TraceName(int rank) { return fmt::format("rank_{}.pt.trace.json.gz", rank); }
+std::string TraceFolder(const std::string& run_dir, int64_t step) {
+  return ProfileFolder(run_dir, step) + "/traces";
+}
+
+std::string TracePath(const std::string& run_dir, int64_t step, int rank) {
+  return fmt::format("{}/rank_{}.pt.trace.json.gz", TraceFolder(run_dir, step), rank);
+}
 
 std::string ProfileRequestPath(const std::string& run_dir) { return run_dir + "/profile.request"; }
 
 void AppendTrace(const Json& trace, const std::string& path, const AppendBytes& append) {
-  // A kernel's name may be no UTF-8.
-  const std::string text = trace.dump(-1, ' ', false, Json::error_handler_t::replace);
+  // A kernel's name may be no UTF-8. Holistic Trace Analysis looks for "rank": with a space behind it.
+  const std::string text = trace.dump(0, ' ', false, Json::error_handler_t::replace);
   append(std::as_bytes(std::span(path.ends_with(".gz") ? Compressed(text) : text)));
 }
 

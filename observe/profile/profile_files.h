@@ -1,7 +1,8 @@
 // The files of a run's profiles. A profile has the folder profiles/STEP of the run folder, where STEP is the first
 // profiled step. In it are
 //
-//   rank_0.pt.trace.json.gz, ...  a Chrome trace of each rank (ui.perfetto.dev, chrome://tracing, TensorBoard)
+//   traces/rank_0.pt.trace.json.gz, ...  a Chrome trace of each rank (ui.perfetto.dev, chrome://tracing). TensorBoard
+//     and Holistic Trace Analysis take every JSON file of a folder for a trace, so nothing else is there
 //   summary.json  {"step", "steps", "time" (Unix), "version", "ranks": [JsonOf(RankProfile)], "slower": [sentences]}
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/profile/profile_files_test.cc)
@@ -32,8 +33,9 @@ struct RunProfile {
 
 std::string ProfileFolder(const std::string& run_dir, int64_t step);
 
-// Returns the name of a rank's trace in the folder of a profile.
-std::string TraceName(int rank);
+// The folder of a profile's traces, and the path of a rank's trace.
+std::string TraceFolder(const std::string& run_dir, int64_t step);
+std::string TracePath(const std::string& run_dir, int64_t step, int rank);
 
 // Returns the path of the file that asks the job that trains in the folder for a profile. It contains a number of steps.
 std::string ProfileRequestPath(const std::string& run_dir);

@@ -120,6 +120,32 @@ std::string RemarkOn(const KernelRow& row) {
   return {};
 }
 
+// The time of each phase on the host, in microseconds, without that of the phases within it.
+std::map<std::string, double> HostPhases(const Json& trace) {
+  std::map<Json, std::vector<const Json*>> by_thread;
+  for (const Json& event : trace["traceEvents"]) {
+    if (Text(event, "cat") == "user_annotation" && event.contains("dur") &&
+        IsTracePhase(Text(event, "name"))) {
+      by_thread[event["tid"]].push_back(&event);
+    }
+  }
+  std::map<std::string, double> us;
+  for (auto& [thread, phases] : by_thread) {
+    std::ranges::stable_sort(phases, {}, [](const Json* phase) { return Number(*phase, "ts"); });
+    std::vector<const Json*> open;
+    for (const Json* phase : phases) {
+      while (!open.empty() &&
+             Number(*open.back(), "ts") + Number(*open.back(), "dur") <= Number(*phase, "ts")) {
+        open.pop_back();
+      }
+      if (!open.empty()) us[Text(*open.back(), "name")] -= Number(*phase, "dur");
+      us[Text(*phase, "name")] += Number(*phase, "dur");
+      open.push_back(phase);
+    }
+  }
+  return us;
+}
+
 std::vector<std::pair<std::string, double>> PhasesOf(const Json& trace,
                                                      const std::vector<Call>& calls, bool on_gpu,
                                                      double steps) {
@@ -127,11 +153,7 @@ std::vector<std::pair<std::string, double>> PhasesOf(const Json& trace,
   if (on_gpu) {
     for (const Call& call : calls) us[Text((*call.event)["args"], "phase")] += call.us;
   } else {
-    for (const Json& event : trace["traceEvents"]) {
-      if (Text(event, "cat") == "user_annotation" && event.contains("dur")) {
-        us[Text(event, "name")] += Number(event, "dur");
-      }
-    }
+    us = HostPhases(trace);
   }
   std::vector<std::pair<std::string, double>> phases;
   for (const std::string_view phase : kTracePhases) {
@@ -278,13 +300,16 @@ std::string TableOf(const RankProfile& profile, size_t most) {
   for (const auto& [phase, ms] : profile.phases_ms) {
     if (ms > 0) phases += fmt::format("{}{} {:.3f}", phases.empty() ? "" : ", ", phase, ms);
   }
+  const std::string works = profile.device == "CPU" ? std::string()
+                                                    : fmt::format(", kernels run in {:.1f} % of it",
+                                                                  100 * profile.busy_share);
   std::string text = fmt::format(
-      "rank {} on {}: {} step{} of {:.3f} ms, the device works for {:.1f} % of it\n"
+      "rank {} on {}: {} step{} of {:.3f} ms{}\n"
       "  in ms a step: {}\n"
       "  {:>9} {:>6} {:>7} {:>9} {:>6}  {:<8}  {:<24}  {}\n",
       profile.rank, profile.device, profile.steps, profile.steps == 1 ? "" : "s", profile.step_ms,
-      100 * profile.busy_share, phases, "ms a step", "share", "calls", "us a call", "peak", "phase",
-      "module", profile.device == "CPU" ? "operation" : "kernel");
+      works, phases, "ms a step", "share", "calls", "us a call", "peak", "phase", "module",
+      profile.device == "CPU" ? "operation" : "kernel");
   for (size_t i = 0; i < std::min(most, profile.kernels.size()); ++i) {
     const KernelRow& row = profile.kernels[i];
     text += fmt::format(

@@ -203,6 +203,19 @@ TEST(ProfileOf, IsTheSameFromItsJson) {
             JsonOf(profile));
 }
 
+TEST(ProfileOf, OnACpuAPhasesTimeIsWithoutThePhasesWithinIt) {
+  std::vector<Json> events = Step(1, 100);
+  events.push_back(Span("user_annotation", "exchange", kTraining, 155, 4));
+  events.push_back(Span("cpu_op", "aten::mm", kTraining, 116, 8));
+  Json trace = TraceOf(events);
+  AddPlaces(trace, {}, /*on_gpu=*/false);
+  const RankProfile profile = ProfileOf(trace, /*on_gpu=*/false, 0);
+  EXPECT_THAT(profile.phases_ms,
+              testing::IsSupersetOf({testing::Pair("rest", testing::DoubleEq(0.038)),
+                                     testing::Pair("backward", testing::DoubleEq(0.026)),
+                                     testing::Pair("exchange", testing::DoubleEq(0.004))}));
+}
+
 TEST(ProfileOf, ModulesWithACommonNameAreOne) {
   const auto module_of = [](const std::vector<std::string>& modules) {
     Json trace = TraceOf({});

@@ -37,7 +37,7 @@ def test_nearly_all_time_has_a_phase(tmp_path, model, graph):
     assert in_modules >= 0.5 * sum(k["ms"] for k in rank["kernels"])
     for phase in ("forward", "backward", "update"):
         assert rank["phases_ms"][phase] > 0.001 * rank["step_ms"], rank["phases_ms"]
-    trace = run_dir / "profiles/20/rank_0.pt.trace.json.gz"
+    trace = run_dir / "profiles/20/traces/rank_0.pt.trace.json.gz"
     print("trace", trace.stat().st_size)
     assert trace.stat().st_size <= 20e6
     # The files are there soon after the last profiled step's work.

@@ -136,13 +136,14 @@ RankProfile Profiling::WriteTrace() {
   RankProfile profile = ProfileOf(trace, on_gpu, peak_flops_);
   profile.rank = world_.rank();
   profile.device = on_gpu ? at::cuda::getDeviceProperties(world_.device.index())->name : "CPU";
-  const std::string folder = ProfileFolder(run_dir_, first_step_);
-  std::error_code error;
   // The run folder itself is not made again if somebody has removed it.
-  fs::create_directory(fs::path(folder).parent_path(), error);
-  if (!error) fs::create_directory(folder, error);
-  if (error) throw CheckpointError("{}: cannot be made: {}", folder, error.message());
-  const std::string path = folder + "/" + TraceName(world_.rank());
+  std::error_code error;
+  for (const std::string& folder : {run_dir_ + "/profiles", ProfileFolder(run_dir_, first_step_),
+                                    TraceFolder(run_dir_, first_step_)}) {
+    fs::create_directory(folder, error);
+    if (error) throw CheckpointError("{}: cannot be made: {}", folder, error.message());
+  }
+  const std::string path = TracePath(run_dir_, first_step_, world_.rank());
   WriteFileAtomically(path, [&](const AppendBytes& append) { AppendTrace(trace, path, append); });
   return profile;
 }

@@ -142,6 +142,7 @@ class Trainer {
 
     const at::Tensor figures = step_->figures().cpu();
     measured.loss = figures[ops::kLoss].item<double>();
+    measured.peak_flops = time_.peak_flops();
     measured.parameters = step_->ParameterCount();
     measured.precision = precision_;
     measured.accumulation = accumulation_;
