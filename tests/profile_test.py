@@ -244,6 +244,12 @@ def test_a_run_that_ends_meanwhile(tmp_path):
     assert not (job.run_dir / "profile.request").exists()
 
 
+def test_a_run_that_ends_within_a_profile(tmp_path):
+    run_dir = tmp_path / "run"
+    assert train(config_in(tmp_path, "max_steps: 6 profile { first_step: 5 }"), run_dir).status == DONE
+    expect_whole(run_dir, 5, 2, 1)
+
+
 def test_settings_that_make_no_sense(tmp_path):
     for text, why in [
         ("profile { every: 10 }", "profile.every: needs profile.first_step"),

@@ -59,14 +59,12 @@ std::vector<std::string> Gather(const std::string& own, const World& world) {
 }  // namespace
 
 Profiling::Profiling(const config::Config& config, const World& world, RunEvents& events,
-                     std::string version, double peak_flops, std::function<NodesOfGraphs()> graphs)
+                     Options options)
     : when_(config.profile()),
       run_dir_(config.run_dir()),
       world_(world),
       events_(events),
-      version_(std::move(version)),
-      peak_flops_(peak_flops),
-      graphs_(std::move(graphs)),
+      options_(std::move(options)),
       profiler_(world.device) {}
 
 int64_t Profiling::Asked() {
@@ -95,7 +93,7 @@ void Profiling::BeforeStep(int64_t step) {
     const int64_t steps = std::max(asked, IsDue(step) ? when_.steps() : 0);
     if (steps > 0) {
       first_step_ = step;
-      last_step_ = step + steps - 1;
+      last_step_ = std::min(step + steps - 1, options_.last_step);
       profiler_.Start();
     }
   }
@@ -130,10 +128,10 @@ void Profiling::Write() {
 RankProfile Profiling::WriteTrace() {
   nlohmann::json trace = profiler_.Stop();
   const bool on_gpu = world_.device.is_cuda();
-  AddPlaces(trace, graphs_(), on_gpu);
+  AddPlaces(trace, options_.graphs(), on_gpu);
   trace["distributedInfo"] = {
       {"backend", on_gpu ? "nccl" : "mpi"}, {"rank", world_.rank()}, {"world_size", world_.size()}};
-  RankProfile profile = ProfileOf(trace, on_gpu, peak_flops_);
+  RankProfile profile = ProfileOf(trace, on_gpu, options_.peak_flops);
   profile.rank = world_.rank();
   profile.device = on_gpu ? at::cuda::getDeviceProperties(world_.device.index())->name : "CPU";
   // The run folder itself is not made again if somebody has removed it.
@@ -152,7 +150,7 @@ void Profiling::WriteSummary(const std::vector<std::string>& ranks) {
   RunProfile profile{.step = first_step_,
                      .steps = last_step_ - first_step_ + 1,
                      .time = UnixSeconds(),
-                     .version = version_,
+                     .version = options_.version,
                      .ranks = {},
                      .slower = {}};
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

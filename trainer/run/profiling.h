@@ -32,10 +32,15 @@ namespace lockstep {
 
 class Profiling {
  public:
-  // Keeps references to `config`, `world` and `events`. `peak_flops`: of the device, in FLOP/s; 0: unknown. `graphs`
-  // returns the CUDA graphs that steps may have run.
-  Profiling(const config::Config& config, const World& world, RunEvents& events,
-            std::string version, double peak_flops, std::function<NodesOfGraphs()> graphs);
+  struct Options {
+    std::string version;                    // of the program
+    int64_t last_step = 0;                  // of the run
+    double peak_flops = 0;                  // of the device, in FLOP/s; 0: unknown
+    std::function<NodesOfGraphs()> graphs;  // returns the CUDA graphs that steps may have run
+  };
+
+  // Keeps references to `config`, `world` and `events`.
+  Profiling(const config::Config& config, const World& world, RunEvents& events, Options options);
 
   // On rank 0, returns how many steps the user has asked to record so far. On other ranks, returns 0.
   int64_t Asked();
@@ -59,9 +64,7 @@ class Profiling {
   const std::string& run_dir_;
   const World& world_;
   RunEvents& events_;
-  std::string version_;
-  double peak_flops_;
-  std::function<NodesOfGraphs()> graphs_;
+  Options options_;
   Profiler profiler_;
   std::optional<Range> step_range_;
   int64_t first_step_ = 0;  // of the recording

@@ -188,8 +188,11 @@ class Trainer {
           .validation_samples = data_.validation ? data_.validation->size() : 0,
           .user_stops = [this] { return folder_->WhyUserStops(); }});
     }
-    profiling_.emplace(config_, world_, events_, options.version, time_.peak_flops(),
-                       [this] { return step_->nodes_of_graphs(); });
+    profiling_.emplace(config_, world_, events_,
+                       Profiling::Options{.version = options.version,
+                                          .last_step = total_steps_,
+                                          .peak_flops = time_.peak_flops(),
+                                          .graphs = [this] { return step_->nodes_of_graphs(); }});
     double first_step_s = 0;
     progress_->Begin(first_step_);
     for (int64_t step = first_step_; step < total_steps_; ++step) {
@@ -572,7 +575,15 @@ class Trainer {
       if (error.status() != ExitStatus::kCheckpoint) throw;
       not_saved = error;
     }
-    WriteWeights(options);
+    // The weights that were evaluated.
+    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
+    Together(world_.host, [&] {
+      if (folder_ == nullptr) return;
+      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
+                       {{"format", "pt"},
+                        {"lockstep_version", options.version},
+                        {kStepOfWeights, std::to_string(total_steps_)}});
+    });
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
     folder_->AnswerStop();  // too late for it
@@ -588,18 +599,6 @@ class Trainer {
                          .samples_per_s = progress_->samples_per_s(),
                          .total_s = SecondsSinceBoot() - options.command_start_s,
                          .data_wait = data_wait});
-  }
-
-  // Writes the weights that were evaluated.
-  void WriteWeights(const TrainOptions& options) {
-    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
-    Together(world_.host, [&] {
-      if (folder_ == nullptr) return;
-      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
-                       {{"format", "pt"},
-                        {"lockstep_version", options.version},
-                        {kStepOfWeights, std::to_string(total_steps_)}});
-    });
   }
 
   const config::Config& config_;
