@@ -218,8 +218,9 @@ class Trainer {
         progress_->CountFromHere();
       }
       ReportStep(step + 1);
-      time_.Spend(Loss::kOther, [&] { profiling_->AfterStep(step + 1); });
       const bool epoch_ends = (step + 1) % sampler_.steps_per_epoch() == 0;
+      const bool evaluates = epoch_ends && data_.validation;
+      time_.Spend(Loss::kOther, [&] { profiling_->AfterStep(step + 1, evaluates); });
       if (epoch_ends || step + 1 == total_steps_) EndEpoch(step + 1);
       if (step + 1 == total_steps_) break;
       if (stop_ != StopRequest::kNone) return StopAfter(step + 1);
@@ -405,7 +406,6 @@ class Trainer {
   }
 
   void ReportStep(int64_t steps_done) {
-    const Range rest(std::string(NameOf(Phase::kRest)));
     if (const auto histograms = step_->TakeHistograms()) events_.Emit(*histograms);
     const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 ||
                      steps_done == total_steps_;
@@ -545,6 +545,7 @@ class Trainer {
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     EmitAll();
+    profiling_->AfterStep(steps_done, /*ends=*/true);
     const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(steps_done));
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
     if (folder_ != nullptr) {
