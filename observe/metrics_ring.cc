@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+
+#include "base/tensor/range.h"
+#include "observe/step_clock.h"
 
 namespace lockstep {
 
@@ -30,6 +34,7 @@ void MetricsRing::BeginStep(double delay_s) {
 }
 
 void MetricsRing::Push(const StepReport& report, const at::Tensor& figures) {
+  const Range range(std::string(NameOf(Phase::kRest)));
   if (free_.empty()) {
     free_.push_back(
         at::empty(figures.sizes(), at::TensorOptions(figures.dtype()).pinned_memory(on_gpu_)));

@@ -23,6 +23,7 @@ from harness import (
     Run,
     Started,
     digits_config,
+    digits_data,
     events,
     expect_error,
     faulty_model,
@@ -242,6 +243,45 @@ def test_a_run_that_ends_meanwhile(tmp_path):
         out, err = asked.communicate()
         assert asked.returncode == CHECKPOINT and "there is no new profile" in err, (out, err)
     assert not (job.run_dir / "profile.request").exists()
+
+
+def test_a_run_that_ends_within_a_profile(tmp_path):
+    run_dir = tmp_path / "run"
+    assert train(config_in(tmp_path, "max_steps: 6 profile { first_step: 5 }"), run_dir).status == DONE
+    expect_whole(run_dir, 5, 2, 1)
+
+
+def test_a_profile_ends_with_the_epoch(tmp_path):
+    """Its evaluation is no part of a step. An epoch has 26 steps here."""
+    run_dir = tmp_path / "run"
+    more = "max_steps: 40 profile { first_step: 25 steps: 4 }"
+    config = write_config(tmp_path, digits_config(more, data=digits_data("validation_fraction: 0.1")))
+    assert train(config, run_dir).status == DONE
+    expect_whole(run_dir, 25, 2, 1)
+
+
+def test_a_run_that_goes_on(tmp_path):
+    """From an earlier step than that of its last profile: a new one is found all the same."""
+    run_dir = tmp_path / "run"
+    config = config_in(tmp_path, "profile { first_step: 20 steps: 2 } checkpoint { every_epochs: 0 }")
+    assert train(config, run_dir, *sets("max_steps=30")).status == DONE
+    (run_dir / "profiles/20").rename(run_dir / "profiles/9000000")
+    with Started(config, run_dir) as job:
+        job.wait_for("step", 35)
+        asked = Run(["profile", run_dir, "--json"])
+        assert asked.status == DONE and json.loads(asked.out)["step"] > 30, asked
+        assert job.stop()[0] == STOPPED
+
+
+def test_a_first_profile_that_is_damaged(tmp_path):
+    run_dir = tmp_path / "run"
+    config = config_in(tmp_path)
+    assert train(config, run_dir, *sets("max_steps=4", "profile.first_step=3", "profile.steps=2")).status == DONE
+    (run_dir / "profiles/3/summary.json").write_text("{}")
+    assert train(config, run_dir, *sets("max_steps=9", "profile.first_step=7", "profile.steps=2")).status == DONE
+    expect_whole(run_dir, 7, 2, 1)
+    (warning,) = [e["reason"] for e in events(run_dir, "warning") if "is not compared" in e["reason"]]
+    assert "no summary of a profile" in warning
 
 
 def test_settings_that_make_no_sense(tmp_path):

@@ -8,15 +8,13 @@
 //   the job ends before the steps are made -> Error (kCheckpoint) -> test_a_run_that_ends_meanwhile
 #include <fmt/format.h>
 
-#include <chrono>
 #include <filesystem>
-#include <thread>
+#include <map>
 
 #include "base/error.h"
-#include "base/files/open_file.h"
-#include "base/files/output_file.h"
 #include "base/say.h"
 #include "ckpt/run_lock.h"
+#include "launch/cli/ask_job.h"
 #include "launch/cli/commands.h"
 #include "observe/profile/profile_files.h"
 
@@ -25,38 +23,44 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kInterval{50};
 constexpr size_t kRows = 10;
+
+// Returns the steps of the run's profiles, each with the time at which it was made.
+std::map<int64_t, double> TimesOf(const std::string& run_dir) {
+  std::map<int64_t, double> times;
+  for (const int64_t step : ProfilesOf(run_dir)) {
+    try {
+      times[step] = ReadRunProfile(fmt::format("{}@{}", run_dir, step)).time;
+    } catch (const Error&) {
+      times[step] = 0;  // it is damaged
+    }
+  }
+  return times;
+}
 
 // Asks the job that trains in `run_dir` for a profile of `steps` steps, and returns when it is written.
 RunProfile AskForProfile(const std::string& run_dir, int64_t steps) {
-  if (!RunLock::IsHeld(run_dir)) {
-    const std::vector<int64_t> earlier = ProfilesOf(run_dir);
-    throw UsageError("{}: no job trains in it now, or its file system has no locks{}", run_dir,
-                     earlier.empty()
-                         ? std::string()
-                         : fmt::format(": lockstep profile {}@{} prints its last profile", run_dir,
-                                       earlier.back()));
-  }
+  const std::map<int64_t, double> before = TimesOf(run_dir);
   const std::string request = ProfileRequestPath(run_dir);
-  if (fs::exists(request)) {
+  if (fs::exists(request) && RunLock::IsHeld(run_dir)) {
     throw UsageError(
-        "{}: a profile is asked for already: wait until it is written, or remove {} if "
-        "nobody waits for it",
+        "{}: a profile is asked for already: wait until it is written, or remove {} if nobody "
+        "waits "
+        "for it",
         run_dir, request);
   }
-  const std::vector<int64_t> before = ProfilesOf(run_dir);
-  OutputFile file(request, kSaving, kInRunFolder);
-  const std::string text = fmt::format("{}\n", steps);
-  file.Write(std::as_bytes(std::span(text)), 0);
-  file.Close();
-  while (fs::exists(request) && RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
-  fs::remove(request);
-  const std::vector<int64_t> after = ProfilesOf(run_dir);
-  if (after.empty() || (!before.empty() && after.back() <= before.back())) {
-    throw CheckpointError("{}: there is no new profile: {}/log.jsonl says why", run_dir, run_dir);
+  AskJob(run_dir, request, fmt::format("{}\n", steps),
+         before.empty() ? std::string()
+                        : fmt::format(": lockstep profile {}@{} prints its last profile", run_dir,
+                                      before.rbegin()->first));
+  // A job that goes on from an earlier checkpoint may make a profile again, or one of an earlier step.
+  for (const auto& [step, time] : TimesOf(run_dir)) {
+    const auto known = before.find(step);
+    if (known == before.end() || known->second != time) {
+      return ReadRunProfile(fmt::format("{}@{}", run_dir, step));
+    }
   }
-  return ReadRunProfile(fmt::format("{}@{}", run_dir, after.back()));
+  throw CheckpointError("{}: there is no new profile: {}/log.jsonl says why", run_dir, run_dir);
 }
 
 class ProfileCommand final : public LocalCommand {
@@ -68,7 +72,7 @@ class ProfileCommand final : public LocalCommand {
     options()
         .Add("RUN", name_, "run folder; or RUN@STEP or a trace's file: prints that profile")
         .Required();
-    options().Add("--steps", steps_, "steps to profile").Within(1, 1000).ShowDefault();
+    options().Add("--steps", steps_, "steps to profile").Within(1, 100).ShowDefault();
     options().Add("--json", json_, "print the profile as one line of JSON");
   }
 

@@ -10,8 +10,8 @@ struct GraphNode {
   // The kernel's name, demangled, "Memcpy" or "Memset". A driver that cannot tell a kernel's name gives an empty one.
   std::string name;
   std::string path;  // the ranges (base/tensor/range.h), outermost first, separated by "/"
-  int64_t flops =
-      0;  // of the operation that launched it, if it is the operation's first kernel and they are known
+  // Of the operation that launched it, if they are known and it is the operation's only kernel.
+  int64_t flops = 0;
 };
 
 }  // namespace lockstep

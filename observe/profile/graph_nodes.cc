@@ -103,12 +103,14 @@ struct GraphNodes::Watch {
     const std::lock_guard lock(mutex);
     NoteNodes();
     flops = operation_flops;
+    operation_begin = nodes.size();
   }
 
+  // An operation with several kernels does not say what each of them computes.
   void LeaveOperation() {
     const std::lock_guard lock(mutex);
     NoteNodes();
-    flops = 0;
+    if (nodes.size() == operation_begin + 1) nodes.back().flops = flops;
   }
 
   // Notes the nodes that have come since the last call. The mutex is held.
@@ -123,10 +125,14 @@ struct GraphNodes::Watch {
     }
     size_t count = 0;
     if (cudaGraphGetNodes(graph, nullptr, &count) != cudaSuccess || count == all.size()) return;
+    const size_t before = all.size();
+    const cudaGraphNode_t last = all.empty() ? nullptr : all.back();
     all.resize(count);
     cudaGraphGetNodes(graph, all.data(), &count);
-    for (cudaGraphNode_t node : all) {
-      if (seen.insert(node).second) Note(node);
+    // New nodes have always come last. Should a driver do otherwise, all are looked at.
+    const bool in_order = before == 0 || all[before - 1] == last;
+    for (size_t i = in_order ? before : 0; i < all.size(); ++i) {
+      if (seen.insert(all[i]).second) Note(all[i]);
     }
   }
 
@@ -136,7 +142,6 @@ struct GraphNodes::Watch {
     GraphNode found{.name = {}, .path = CurrentPath(), .flops = 0};
     if (type == cudaGraphNodeTypeKernel) {
       found.name = KernelName(node);
-      found.flops = std::exchange(flops, 0);
     } else if (type == cudaGraphNodeTypeMemcpy) {
       found.name = "Memcpy";
     } else if (type == cudaGraphNodeTypeMemset) {
@@ -181,7 +186,8 @@ struct GraphNodes::Watch {
   std::vector<int64_t> begins;  // for each of them: the sequence number when it began
   std::vector<Forward> forwards;
   std::vector<std::string> backward;
-  int64_t flops = 0;  // of the operation under way, until a kernel has taken them
+  int64_t flops = 0;           // of the operation under way
+  size_t operation_begin = 0;  // how many nodes there were before it
   std::vector<cudaGraphNode_t> all;
   std::unordered_set<cudaGraphNode_t> seen;
   std::vector<GraphNode> nodes;

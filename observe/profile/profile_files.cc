@@ -23,18 +23,31 @@ using Json = nlohmann::json;
 
 constexpr int kGzip = 16 + MAX_WBITS;  // zlib's way of asking for the format of gzip
 
-std::string Compressed(const std::string& text) {
+constexpr size_t kPiece = size_t{1} << 20;  // zlib counts bytes in 32 bits
+
+// Calls `append` with `text` in the format of gzip, piece by piece.
+void AppendCompressed(const std::string& text, const AppendBytes& append) {
   z_stream stream{};
-  deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY);
-  std::string bytes(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
-  stream.avail_out = static_cast<uInt>(bytes.size());
-  deflate(&stream, Z_FINISH);
-  bytes.resize(stream.total_out);
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) !=
+      Z_OK) {
+    throw CheckpointError("a trace cannot be compressed: there is no memory for it");
+  }
+  std::string piece(kPiece, '\0');
+  int status = Z_OK;
+  for (size_t at = 0; status == Z_OK;) {
+    if (stream.avail_in == 0) {
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data() + at));
+      stream.avail_in = static_cast<uInt>(std::min(kPiece, text.size() - at));
+      at += stream.avail_in;
+    }
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    status = deflate(&stream, at == text.size() ? Z_FINISH : Z_NO_FLUSH);
+    append(std::as_bytes(std::span(piece.data(), piece.size() - stream.avail_out)));
+  }
   deflateEnd(&stream);
-  return bytes;
+  if (status != Z_STREAM_END)
+    throw CheckpointError("a trace cannot be compressed: zlib says {}", status);
 }
 
 // Returns the text of a file, which may be compressed. Throws Error (kUsage).
@@ -44,17 +57,19 @@ std::string TextOf(const std::string& path) {
   const std::string_view bytes(file.data(), static_cast<size_t>(file.bytes()));
   if (!bytes.starts_with("\x1f\x8b")) return std::string(bytes);
   z_stream stream{};
-  inflateInit2(&stream, kGzip);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
   std::string text;
-  int status = Z_OK;
-  while (status == Z_OK && text.size() < kMost) {
-    constexpr size_t kPiece = size_t{1} << 20;
+  int status = inflateInit2(&stream, kGzip);
+  for (size_t at = 0; status == Z_OK && text.size() < kMost;) {
+    if (stream.avail_in == 0) {
+      if (at == bytes.size()) break;
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at));
+      stream.avail_in = static_cast<uInt>(std::min(kPiece, bytes.size() - at));
+      at += stream.avail_in;
+    }
     const size_t before = text.size();
     text.resize(before + kPiece);
     stream.next_out = reinterpret_cast<Bytef*>(text.data() + before);
-    stream.avail_out = kPiece;
+    stream.avail_out = static_cast<uInt>(kPiece);
     status = inflate(&stream, Z_NO_FLUSH);
     text.resize(text.size() - stream.avail_out);
   }
@@ -142,9 +157,13 @@ std::string TracePath(const std::string& run_dir, int64_t step, int rank) {
 std::string ProfileRequestPath(const std::string& run_dir) { return run_dir + "/profile.request"; }
 
 void AppendTrace(const Json& trace, const std::string& path, const AppendBytes& append) {
-  // A kernel's name may be no UTF-8. Holistic Trace Analysis looks for "rank": with a space behind it.
+  // Holistic Trace Analysis looks for "rank": with a space behind it.
   const std::string text = trace.dump(0, ' ', false, Json::error_handler_t::replace);
-  append(std::as_bytes(std::span(path.ends_with(".gz") ? Compressed(text) : text)));
+  if (path.ends_with(".gz")) {
+    AppendCompressed(text, append);
+  } else {
+    append(std::as_bytes(std::span(text)));
+  }
 }
 
 nlohmann::ordered_json JsonOf(const RunProfile& profile) {

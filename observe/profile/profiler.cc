@@ -1,6 +1,6 @@
 #include "observe/profile/profiler.h"
 
-#include <c10/cuda/CUDAStream.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <filesystem>
@@ -52,7 +52,8 @@ nlohmann::json Profiler::Stop() {
 }
 
 void Profiler::WaitForDevice() const {
-  if (device_.is_cuda()) c10::cuda::getCurrentCUDAStream(device_.index()).synchronize();
+  // All of its streams, as collectives have one of their own.
+  if (device_.is_cuda()) c10::cuda::device_synchronize();
 }
 
 }  // namespace lockstep

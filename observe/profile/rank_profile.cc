@@ -96,6 +96,11 @@ std::string CommonName(std::set<std::string> modules) {
   return fmt::format("{}", fmt::join(common, "."));
 }
 
+double MedianOf(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
 struct Sum {
   double us = 0;
   double calls = 0;
@@ -110,7 +115,8 @@ std::string RemarkOn(const KernelRow& row) {
   constexpr double kDominates = 0.5;
   constexpr double kLow = 0.3;
   constexpr double kWorthwhile = 0.05;
-  if (row.share > kDominates) return fmt::format("takes {:.0f} % of the step", 100 * row.share);
+  if (row.share > kDominates)
+    return fmt::format("takes {:.0f} % of the device's time", 100 * row.share);
   if (row.calls > kManyCalls) {
     return fmt::format("is called {:.0f} times a step: fuse what calls it", row.calls);
   }
@@ -120,12 +126,26 @@ std::string RemarkOn(const KernelRow& row) {
   return {};
 }
 
-// The time of each phase on the host, in microseconds, without that of the phases within it.
+// The time of each phase on the host within the profiled steps, in microseconds, without that of the phases within it.
 std::map<std::string, double> HostPhases(const Json& trace) {
-  std::map<Json, std::vector<const Json*>> by_thread;
+  std::map<Json, std::vector<std::pair<double, double>>> steps;
   for (const Json& event : trace["traceEvents"]) {
     if (Text(event, "cat") == "user_annotation" && event.contains("dur") &&
-        IsTracePhase(Text(event, "name"))) {
+        Text(event, "name").starts_with(kStepRange)) {
+      const double begin = Number(event, "ts");
+      steps[event["tid"]].emplace_back(begin, begin + Number(event, "dur"));
+    }
+  }
+  std::map<Json, std::vector<const Json*>> by_thread;
+  for (const Json& event : trace["traceEvents"]) {
+    if (Text(event, "cat") != "user_annotation" || !event.contains("dur") ||
+        !IsTracePhase(Text(event, "name"))) {
+      continue;
+    }
+    const double begin = Number(event, "ts");
+    if (std::ranges::any_of(steps[event["tid"]], [&](const auto& step) {
+          return step.first <= begin && begin <= step.second;
+        })) {
       by_thread[event["tid"]].push_back(&event);
     }
   }
@@ -171,8 +191,8 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
   std::map<std::pair<std::string, std::string>, Sum> sums;
   double all_us = 0;
   double attributed_us = 0;
-  double begin_us = std::numeric_limits<double>::infinity();
-  double end_us = -begin_us;
+  // The begin and the end of each step's work. What is between two steps, such as an evaluation, does not count.
+  std::map<int64_t, std::pair<double, double>> spans;
   for (const Call& call : calls) {
     const Json& arguments = (*call.event)["args"];
     const int64_t step = arguments.value("step", int64_t{0});
@@ -189,14 +209,18 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
     }
     all_us += call.us;
     if (!phase.empty()) attributed_us += call.us;
-    begin_us = std::min(begin_us, call.begin_us);
-    end_us = std::max(end_us, call.begin_us + Number(*call.event, "dur"));
+    std::pair<double, double>& span =
+        spans.try_emplace(step, call.begin_us, call.begin_us).first->second;
+    span.first = std::min(span.first, call.begin_us);
+    span.second = std::max(span.second, call.begin_us + Number(*call.event, "dur"));
   }
   profile.steps = static_cast<int64_t>(steps.size());
   if (calls.empty() || all_us <= 0) return profile;
   const auto count = static_cast<double>(steps.size());
-  profile.step_ms = (end_us - begin_us) / kUsPerMs / count;
-  profile.busy_share = on_gpu ? BusyUs(calls) / (end_us - begin_us) : 1;
+  double span_us = 0;
+  for (const auto& [step, span] : spans) span_us += span.second - span.first;
+  profile.step_ms = span_us / kUsPerMs / count;
+  profile.busy_share = on_gpu ? BusyUs(calls) / span_us : 1;
   profile.attributed_share = attributed_us / all_us;
   profile.phases_ms = PhasesOf(trace, calls, on_gpu, count);
   for (const auto& [key, sum] : sums) {
@@ -207,12 +231,9 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
                   .calls = sum.calls / count,
                   .us = sum.us / sum.calls,
                   .share = sum.us / all_us};
-    double least = std::numeric_limits<double>::infinity();
-    for (const int64_t step : steps) {
-      const auto in_step = sum.by_step.find(step);
-      least = std::min(least, in_step == sum.by_step.end() ? 0 : in_step->second);
-    }
-    row.least_ms = least / kUsPerMs;
+    std::vector<double> by_step;
+    for (const auto& [step, us] : sum.by_step) by_step.push_back(us);
+    row.median_ms = MedianOf(std::move(by_step)) / kUsPerMs;
     if (peak_flops > 0 && sum.flops_us > 0)
       row.of_peak = sum.flops / (1e-6 * sum.flops_us) / peak_flops;
     row.remark = RemarkOn(row);
@@ -235,8 +256,8 @@ nlohmann::ordered_json JsonOf(const RankProfile& profile) {
   json["kernels"] = nlohmann::ordered_json::array();
   for (const KernelRow& row : profile.kernels) {
     nlohmann::ordered_json kernel{
-        {"name", row.name}, {"phase", row.phase},       {"module", row.module},
-        {"ms", row.ms},     {"least_ms", row.least_ms}, {"calls", row.calls},
+        {"name", row.name}, {"phase", row.phase},         {"module", row.module},
+        {"ms", row.ms},     {"median_ms", row.median_ms}, {"calls", row.calls},
         {"us", row.us},     {"share", row.share}};
     if (row.of_peak > 0) kernel["of_peak"] = row.of_peak;
     if (!row.remark.empty()) kernel["remark"] = row.remark;
@@ -262,7 +283,7 @@ RankProfile RankProfileOf(const nlohmann::ordered_json& json) {
                                .phase = kernel.at("phase").get<std::string>(),
                                .module = kernel.at("module").get<std::string>(),
                                .ms = kernel.at("ms").get<double>(),
-                               .least_ms = kernel.at("least_ms").get<double>(),
+                               .median_ms = kernel.at("median_ms").get<double>(),
                                .calls = kernel.at("calls").get<double>(),
                                .us = kernel.at("us").get<double>(),
                                .share = kernel.at("share").get<double>(),
@@ -331,8 +352,8 @@ std::vector<KernelChange> ChangesOf(const RankProfile& before, const RankProfile
     change.phase = row.phase;
     return change;
   };
-  for (const KernelRow& row : before.kernels) of(row).before_ms = row.least_ms;
-  for (const KernelRow& row : after.kernels) of(row).after_ms = row.least_ms;
+  for (const KernelRow& row : before.kernels) of(row).before_ms = row.median_ms;
+  for (const KernelRow& row : after.kernels) of(row).after_ms = row.median_ms;
   std::vector<KernelChange> sorted;
   for (auto& [key, change] : changes) sorted.push_back(std::move(change));
   std::ranges::stable_sort(sorted, std::greater(), [](const KernelChange& change) {
@@ -348,10 +369,14 @@ std::vector<std::string> SlowerSince(const RankProfile& before, const RankProfil
   for (const KernelChange& change : ChangesOf(before, after)) {
     const double grown = change.after_ms - change.before_ms;
     if (grown < of_step * before.step_ms || grown < kGrowth * change.before_ms) continue;
+    const std::string what = fmt::format("{}{}{}", ShortName(change.name, 80),
+                                         change.phase.empty() ? "" : " in ", change.phase);
     sentences.push_back(
-        fmt::format("{}{}{} takes {:.3f} ms a step, and took {:.3f} ms in the first profile",
-                    ShortName(change.name, 80), change.phase.empty() ? "" : " in ", change.phase,
-                    change.after_ms, change.before_ms));
+        change.before_ms > 0
+            ? fmt::format("{} takes {:.3f} ms a step, and took {:.3f} ms in the first profile",
+                          what, change.after_ms, change.before_ms)
+            : fmt::format("{} takes {:.3f} ms a step, and was not in the first profile", what,
+                          change.after_ms));
   }
   return sentences;
 }

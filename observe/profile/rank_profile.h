@@ -21,8 +21,8 @@ struct KernelRow {
   std::string phase;  // empty: unknown
   std::string
       module;  // "transformer.h.*" where several modules begin so; empty: none, or they have no name in common
-  double ms = 0;        // the mean
-  double least_ms = 0;  // the least of any step
+  double ms = 0;         // the mean
+  double median_ms = 0;  // of the steps in which it is called
   double calls = 0;
   double us = 0;         // the mean of a call
   double share = 0;      // of the device's time in a step
@@ -67,9 +67,9 @@ struct KernelChange {
 // has are included, with 0 on the other side.
 std::vector<KernelChange> ChangesOf(const RankProfile& before, const RankProfile& after);
 
-// Returns a sentence for each kernel of `after` that has become clearly slower since `before`, and for a step that has:
-// more than a fifth, and more than 3 % of the step on a GPU and 20 % on a CPU, whose times vary with its other work. Only
-// the fastest steps of both are compared.
+// Returns a sentence for each kernel of `after` that has become clearly slower since `before`: by more than a fifth, and
+// by more than 3 % of the step on a GPU and 20 % on a CPU, whose times vary with its other work. The medians over the
+// steps are compared, so a short last batch of an epoch does not count.
 std::vector<std::string> SlowerSince(const RankProfile& before, const RankProfile& after);
 
 }  // namespace lockstep

@@ -240,7 +240,7 @@ void AddPlacesInGraph(std::vector<Json*>& kernels, const std::vector<GraphNode>&
     Place place = launch;
     if (node != nullptr) {
       const Place captured = PlaceOf(*node);
-      place.phase = captured.phase;
+      if (!captured.phase.empty()) place.phase = captured.phase;
       place.module = captured.module;
     }
     Write(*kernels[i], place, node == nullptr ? 0 : node->flops);
@@ -256,14 +256,17 @@ void AddPlacesOfKernels(Json& events, const Places& places, const NodesOfGraphs&
     }
   }
   for (auto& [correlation, kernels] : by_call) {
-    const auto place = places.OfCall(correlation);
+    auto place = places.OfCall(correlation);
     if (!place) continue;
-    const auto graph = graphs.find(place->graph);
-    if (graph != graphs.end()) {
-      AddPlacesInGraph(kernels, graph->second, *place);
-    } else {
+    if (place->graph.empty()) {
       for (Json* kernel : kernels) Write(*kernel, *place, 0);
+      continue;
     }
+    // A graph that was replaced since then has no nodes here, and its kernels no phase.
+    const auto graph = graphs.find(place->graph);
+    if (graph == graphs.end()) place->phase.clear();
+    AddPlacesInGraph(kernels, graph == graphs.end() ? std::vector<GraphNode>() : graph->second,
+                     *place);
   }
 }
 

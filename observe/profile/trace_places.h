@@ -23,7 +23,7 @@ namespace lockstep {
 // The nodes of each graph, by the name of the range in which the graph is launched.
 using NodesOfGraphs = std::map<std::string, std::vector<GraphNode>>;
 
-// The range of a step, "ProfilerStep#17", and of a graph's launch, "graph 64".
+// The range of a step, "ProfilerStep#17", and of a graph's launch, "graph 3".
 inline constexpr std::string_view kStepRange = "ProfilerStep#";
 inline constexpr std::string_view kGraphRange = "graph ";
 

@@ -1,12 +1,9 @@
 #include "trainer/run/profiling.h"
 
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -23,7 +20,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr double kLookInterval = 0.2;  // seconds between two looks for a request
-constexpr int64_t kMostSteps = 1000;   // in one recording
+constexpr int64_t kMostSteps = 100;    // in one recording
 
 // The number of steps in a request; 1 if it has none.
 int64_t StepsOf(const std::string& path) {
@@ -33,40 +30,15 @@ int64_t StepsOf(const std::string& path) {
   return std::clamp<int64_t>(steps, 1, kMostSteps);
 }
 
-// Returns every rank's text, on every rank. Every rank must call it.
-std::vector<std::string> Gather(const std::string& own, const World& world) {
-  const auto gather = [&](const at::Tensor& tensor) {
-    const at::Tensor all = at::empty({world.size() * tensor.numel()}, tensor.options());
-    world.host.AllGather(all, tensor, world.host.MakeLabel("the ranks' profiles")).Wait();
-    return all;
-  };
-  at::Tensor length = at::empty({1}, at::kLong);
-  length.fill_(static_cast<int64_t>(own.size()));
-  const at::Tensor lengths = gather(length);
-  const auto* length_of = lengths.const_data_ptr<int64_t>();
-  const int64_t most = std::max<int64_t>(1, *std::max_element(length_of, length_of + world.size()));
-  const at::Tensor bytes = at::zeros({most}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), own.data(), own.size());
-  const at::Tensor all = gather(bytes);
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    texts.emplace_back(reinterpret_cast<const char*>(all.const_data_ptr<uint8_t>()) + rank * most,
-                       static_cast<size_t>(length_of[rank]));
-  }
-  return texts;
-}
-
 }  // namespace
 
 Profiling::Profiling(const config::Config& config, const World& world, RunEvents& events,
-                     std::string version, double peak_flops, std::function<NodesOfGraphs()> graphs)
+                     Options options)
     : when_(config.profile()),
       run_dir_(config.run_dir()),
       world_(world),
       events_(events),
-      version_(std::move(version)),
-      peak_flops_(peak_flops),
-      graphs_(std::move(graphs)),
+      options_(std::move(options)),
       profiler_(world.device) {}
 
 int64_t Profiling::Asked() {
@@ -90,21 +62,25 @@ bool Profiling::IsDue(int64_t step) const {
 }
 
 void Profiling::BeforeStep(int64_t step) {
+  is_due_ |= IsDue(step);
   if (!profiler_.is_recording()) {
     const int64_t asked = heard_ - std::exchange(begun_, heard_);
-    const int64_t steps = std::max(asked, IsDue(step) ? when_.steps() : 0);
+    const int64_t steps = std::max(asked, std::exchange(is_due_, false) ? when_.steps() : 0);
     if (steps > 0) {
+      answers_user_ = asked > 0;
       first_step_ = step;
-      last_step_ = step + steps - 1;
+      last_step_ = std::min(step + steps - 1, options_.last_step);
       profiler_.Start();
     }
   }
   step_range_.emplace(fmt::format("{}{}", kStepRange, step));
 }
 
-void Profiling::AfterStep(int64_t step) {
+void Profiling::AfterStep(int64_t step, bool ends) {
   step_range_.reset();
-  if (profiler_.is_recording() && step == last_step_) Write();
+  if (!profiler_.is_recording() || (step != last_step_ && !ends)) return;
+  last_step_ = step;
+  Write();
 }
 
 void Profiling::Write() {
@@ -114,15 +90,17 @@ void Profiling::Write() {
   } catch (const std::exception& exception) {
     own = {{"error", ErrorOf(exception).what()}};
   }
-  const std::vector<std::string> ranks =
-      Gather(own.dump(-1, ' ', false, Json::error_handler_t::replace), world_);
+  const std::vector<std::string> ranks = GatherTexts(
+      own.dump(-1, ' ', false, Json::error_handler_t::replace), "the ranks' profiles", world_.host);
   if (world_.rank() != 0) return;
   try {
     WriteSummary(ranks);
-  } catch (const Error& error) {
-    events_.Emit(RunWarning{fmt::format("no profile of step {}: {}", first_step_, error.what())});
+  } catch (const std::exception& exception) {
+    events_.Emit(RunWarning{
+        fmt::format("no profile of step {}: {}", first_step_, ErrorOf(exception).what())});
   }
-  if (!std::exchange(user_waits_, false)) return;
+  if (!std::exchange(answers_user_, false)) return;
+  user_waits_ = false;
   std::error_code ignored;
   fs::remove(ProfileRequestPath(run_dir_), ignored);
 }
@@ -130,10 +108,13 @@ void Profiling::Write() {
 RankProfile Profiling::WriteTrace() {
   nlohmann::json trace = profiler_.Stop();
   const bool on_gpu = world_.device.is_cuda();
-  AddPlaces(trace, graphs_(), on_gpu);
+  AddPlaces(trace, options_.graphs(), on_gpu);
   trace["distributedInfo"] = {
       {"backend", on_gpu ? "nccl" : "mpi"}, {"rank", world_.rank()}, {"world_size", world_.size()}};
-  RankProfile profile = ProfileOf(trace, on_gpu, peak_flops_);
+  RankProfile profile = ProfileOf(trace, on_gpu, options_.peak_flops);
+  if (profile.kernels.empty()) {
+    throw CheckpointError("nothing was recorded: does another profiler, such as nsys, run?");
+  }
   profile.rank = world_.rank();
   profile.device = on_gpu ? at::cuda::getDeviceProperties(world_.device.index())->name : "CPU";
   // The run folder itself is not made again if somebody has removed it.
@@ -152,7 +133,7 @@ void Profiling::WriteSummary(const std::vector<std::string>& ranks) {
   RunProfile profile{.step = first_step_,
                      .steps = last_step_ - first_step_ + 1,
                      .time = UnixSeconds(),
-                     .version = version_,
+                     .version = options_.version,
                      .ranks = {},
                      .slower = {}};
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -162,21 +143,32 @@ void Profiling::WriteSummary(const std::vector<std::string>& ranks) {
     }
     profile.ranks.push_back(RankProfileOf(json));
   }
-  const std::vector<int64_t> earlier = ProfilesOf(run_dir_);
-  if (!earlier.empty() && earlier.front() < first_step_) {
-    const RunProfile first =
-        ReadRunProfile(fmt::format("{}/summary.json", ProfileFolder(run_dir_, earlier.front())));
-    for (size_t rank = 0; rank < std::min(first.ranks.size(), profile.ranks.size()); ++rank) {
-      for (const std::string& sentence : SlowerSince(first.ranks[rank], profile.ranks[rank])) {
-        profile.slower.push_back(fmt::format("rank {}: {}", rank, sentence));
-      }
-    }
+  try {
+    profile.slower = SlowerThanFirst(profile);
+  } catch (const std::exception& exception) {
+    events_.Emit(RunWarning{fmt::format("the profile of step {} is not compared with the first: {}",
+                                        first_step_, ErrorOf(exception).what())});
   }
   WriteRunProfile(profile, run_dir_);
   events_.Emit(Profiled{.step = first_step_,
                         .steps = profile.steps,
                         .folder = ProfileFolder(run_dir_, first_step_),
                         .slower = profile.slower});
+}
+
+std::vector<std::string> Profiling::SlowerThanFirst(const RunProfile& profile) {
+  std::vector<std::string> slower;
+  const std::vector<int64_t> earlier = ProfilesOf(run_dir_);
+  if (earlier.empty() || earlier.front() >= first_step_) return slower;
+  const RunProfile first = ReadRunProfile(fmt::format("{}@{}", run_dir_, earlier.front()));
+  if (first.ranks.size() != profile.ranks.size()) return slower;
+  for (size_t rank = 0; rank < first.ranks.size(); ++rank) {
+    if (first.ranks[rank].device != profile.ranks[rank].device) continue;
+    for (const std::string& sentence : SlowerSince(first.ranks[rank], profile.ranks[rank])) {
+      slower.push_back(fmt::format("rank {}: {}", rank, sentence));
+    }
+  }
+  return slower;
 }
 
 }  // namespace lockstep

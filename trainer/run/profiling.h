@@ -10,7 +10,11 @@
 // Invariant: all ranks record the same steps.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/profile_test.py)
-//   a rank cannot write its trace -> a warning on rank 0 -> test_a_disk_that_takes_no_trace
+//   a rank cannot write its trace, or nothing was recorded -> a warning on rank 0 -> test_a_disk_that_takes_no_trace
+//   the run ends, stops or evaluates before the last step to record -> the profile has fewer steps
+//     -> test_a_run_that_ends_within_a_profile, test_a_profile_ends_with_the_epoch
+//   the run's first profile cannot be read -> a warning, and the new one is not compared with it
+//     -> test_a_first_profile_that_is_damaged
 //   two users ask at once -> the second one's command says so -> test_two_requests
 #pragma once
 
@@ -32,10 +36,15 @@ namespace lockstep {
 
 class Profiling {
  public:
-  // Keeps references to `config`, `world` and `events`. `peak_flops`: of the device, in FLOP/s; 0: unknown. `graphs`
-  // returns the CUDA graphs that steps may have run.
-  Profiling(const config::Config& config, const World& world, RunEvents& events,
-            std::string version, double peak_flops, std::function<NodesOfGraphs()> graphs);
+  struct Options {
+    std::string version;                    // of the program
+    int64_t last_step = 0;                  // of the run
+    double peak_flops = 0;                  // of the device, in FLOP/s; 0: unknown
+    std::function<NodesOfGraphs()> graphs;  // returns the CUDA graphs that steps may have run
+  };
+
+  // Keeps references to `config`, `world` and `events`.
+  Profiling(const config::Config& config, const World& world, RunEvents& events, Options options);
 
   // On rank 0, returns how many steps the user has asked to record so far. On other ranks, returns 0.
   int64_t Asked();
@@ -46,29 +55,31 @@ class Profiling {
   // Call it before `step`, counted from 1.
   void BeforeStep(int64_t step);
 
-  // Call it after `step`. If it was the last one to record, every rank writes what it has recorded.
-  void AfterStep(int64_t step);
+  // Call it after `step`. If it was the last one to record, or if the recording `ends` here, because the run stops or
+  // evaluates, every rank writes what it has recorded.
+  void AfterStep(int64_t step, bool ends);
 
  private:
   bool IsDue(int64_t step) const;
   void Write();
   RankProfile WriteTrace();
   void WriteSummary(const std::vector<std::string>& ranks);
+  std::vector<std::string> SlowerThanFirst(const RunProfile& profile);
 
   const config::Profile& when_;
   const std::string& run_dir_;
   const World& world_;
   RunEvents& events_;
-  std::string version_;
-  double peak_flops_;
-  std::function<NodesOfGraphs()> graphs_;
+  Options options_;
   Profiler profiler_;
   std::optional<Range> step_range_;
   int64_t first_step_ = 0;  // of the recording
   int64_t last_step_ = 0;
-  int64_t asked_ = 0;  // the value that Asked() returns
-  int64_t heard_ = 0;  // the last `asked` of OnFigures()
-  int64_t begun_ = 0;  // how many of these steps belong to recordings that have begun
+  int64_t asked_ = 0;    // the value that Asked() returns
+  int64_t heard_ = 0;    // the last `asked` of OnFigures()
+  int64_t begun_ = 0;    // how many of these steps belong to recordings that have begun
+  bool is_due_ = false;  // whether the config's next recording waits for the end of another one
+  bool answers_user_ = false;  // whether the recording was asked for
   bool user_waits_ = false;
   double looked_s_ = 0;  // when Asked() last looked for a request
 };

@@ -188,8 +188,11 @@ class Trainer {
           .validation_samples = data_.validation ? data_.validation->size() : 0,
           .user_stops = [this] { return folder_->WhyUserStops(); }});
     }
-    profiling_.emplace(config_, world_, events_, options.version, time_.peak_flops(),
-                       [this] { return step_->nodes_of_graphs(); });
+    profiling_.emplace(config_, world_, events_,
+                       Profiling::Options{.version = options.version,
+                                          .last_step = total_steps_,
+                                          .peak_flops = time_.peak_flops(),
+                                          .graphs = [this] { return step_->nodes_of_graphs(); }});
     double first_step_s = 0;
     progress_->Begin(first_step_);
     for (int64_t step = first_step_; step < total_steps_; ++step) {
@@ -215,8 +218,9 @@ class Trainer {
         progress_->CountFromHere();
       }
       ReportStep(step + 1);
-      time_.Spend(Loss::kOther, [&] { profiling_->AfterStep(step + 1); });
       const bool epoch_ends = (step + 1) % sampler_.steps_per_epoch() == 0;
+      const bool evaluates = epoch_ends && data_.validation;
+      time_.Spend(Loss::kOther, [&] { profiling_->AfterStep(step + 1, evaluates); });
       if (epoch_ends || step + 1 == total_steps_) EndEpoch(step + 1);
       if (step + 1 == total_steps_) break;
       if (stop_ != StopRequest::kNone) return StopAfter(step + 1);
@@ -402,7 +406,6 @@ class Trainer {
   }
 
   void ReportStep(int64_t steps_done) {
-    const Range rest(std::string(NameOf(Phase::kRest)));
     if (const auto histograms = step_->TakeHistograms()) events_.Emit(*histograms);
     const bool due = steps_done == 1 || steps_done % config_.log().every_steps() == 0 ||
                      steps_done == total_steps_;
@@ -542,6 +545,7 @@ class Trainer {
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     EmitAll();
+    profiling_->AfterStep(steps_done, /*ends=*/true);
     const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(steps_done));
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
     if (folder_ != nullptr) {
@@ -572,7 +576,15 @@ class Trainer {
       if (error.status() != ExitStatus::kCheckpoint) throw;
       not_saved = error;
     }
-    WriteWeights(options);
+    // The weights that were evaluated.
+    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
+    Together(world_.host, [&] {
+      if (folder_ == nullptr) return;
+      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
+                       {{"format", "pt"},
+                        {"lockstep_version", options.version},
+                        {kStepOfWeights, std::to_string(total_steps_)}});
+    });
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
     folder_->AnswerStop();  // too late for it
@@ -588,18 +600,6 @@ class Trainer {
                          .samples_per_s = progress_->samples_per_s(),
                          .total_s = SecondsSinceBoot() - options.command_start_s,
                          .data_wait = data_wait});
-  }
-
-  // Writes the weights that were evaluated.
-  void WriteWeights(const TrainOptions& options) {
-    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
-    Together(world_.host, [&] {
-      if (folder_ == nullptr) return;
-      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
-                       {{"format", "pt"},
-                        {"lockstep_version", options.version},
-                        {kStepOfWeights, std::to_string(total_steps_)}});
-    });
   }
 
   const config::Config& config_;

@@ -164,6 +164,7 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
     if (!is_first && !out_of_memory) throw;
     if (!out_of_memory) error = ErrorOf(exception);
     reducer_->GiveUp();
+    phase_range_.reset();
   }
   if (is_first) AgreeOnErrors(error, world_.host);
   if (OnAnyRank(out_of_memory, "whether the step had memory enough", world_.host)) {

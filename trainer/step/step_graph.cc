@@ -18,9 +18,10 @@
 namespace lockstep {
 
 struct StepGraphs::Graph {
-  std::string RangeName() const { return fmt::format("{}{}", kGraphRange, key); }
+  std::string RangeName() const { return fmt::format("{}{}", kGraphRange, number); }
 
   int64_t key = 0;
+  int64_t number = 0;  // which of this process's graphs it is; a trace may have two of the same key
   at::cuda::CUDAGraph graph;
   std::vector<GraphNode> nodes;
 };
@@ -58,6 +59,7 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   const at::Generator before = random.clone();
   auto graph = std::make_unique<Graph>();
   graph->key = key;
+  graph->number = ++captures_;
   graph->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   bool stepped = false;
   try {

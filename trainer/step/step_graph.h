@@ -52,6 +52,7 @@ class StepGraphs {
   at::Device device_;
   Communicator& communicator_;
   Label label_;
+  int64_t captures_ = 0;
   std::list<std::unique_ptr<Graph>> graphs_;  // the graph that was used last is first
 };
 
