@@ -45,7 +45,8 @@ _USES = {
         "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
-    "observe/sinks": ["base", "base/files", "observe/machine", "observe/verdict", "observe"],
+    "observe/http": ["base", "base/files"],
+    "observe/sinks": ["base", "base/files", "observe/machine", "observe/verdict", "observe", "observe/http"],
     "trainer/config/schema": ["base"],
     "trainer/formats": [
         "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
@@ -54,6 +55,10 @@ _USES = {
     "trainer/config": ["base", "base/files", "trainer/config/schema", "trainer/formats"],
     "observe/history": [
         "base", "base/files", "ckpt", "observe", "trainer/config/schema", "trainer/config",
+    ],
+    "observe/page": [
+        "base", "base/files", "comm", "comm/watch", "observe", "observe/http", "observe/sinks", "trainer/config",
+        "observe/history",
     ],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
@@ -73,7 +78,8 @@ _USES = {
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
         "data/tables", "data/images", "data/feed", "observe/machine", "observe/verdict", "observe", "observe/sinks",
-        "observe/history", "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
+        "observe/history", "observe/page", "trainer/config/schema", "trainer/formats", "trainer/config",
+        "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "observe/machine"],
     "launch/job": [
@@ -84,7 +90,7 @@ _USES = {
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
         "observe/machine", "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats",
-        "trainer/config", "observe/history", "trainer/step", "trainer/run",
+        "trainer/config", "observe/history", "observe/page", "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle",
     ],
     "launch": [

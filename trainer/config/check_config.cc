@@ -147,13 +147,19 @@ class Checker {
                        "ends in .prom",
                        file));
     }
+    CheckAddress("observe.prometheus_address", observe.prometheus_address());
+    CheckAddress("observe.page_address", observe.page_address());
+  }
+
+  void CheckAddress(const std::string& field, const std::string& value) const {
     in6_addr address{};
-    if (inet_pton(AF_INET, observe.prometheus_address().c_str(), &address) != 1 &&
-        inet_pton(AF_INET6, observe.prometheus_address().c_str(), &address) != 1) {
-      Fail("observe.prometheus_address",
-           fmt::format("\"{}\" is no IPv4 or IPv6 address in numbers, such as 127.0.0.1 or 0.0.0.0",
-                       observe.prometheus_address()));
+    if (inet_pton(AF_INET, value.c_str(), &address) == 1 ||
+        inet_pton(AF_INET6, value.c_str(), &address) == 1) {
+      return;
     }
+    Fail(field, fmt::format(
+                    "\"{}\" is no IPv4 or IPv6 address in numbers, such as 127.0.0.1 or 0.0.0.0",
+                    value));
   }
 
   void CheckModel() const {
