@@ -13,7 +13,7 @@ def embedded_texts(name, texts):
     for file, constant in texts.items():
         # An array, because a string_view of a literal would count its characters one by one.
         lines += [
-            "echo 'inline constexpr char %sText[] = R\"%s('" % (constant, _DELIMITER),
+            "printf %%s 'inline constexpr char %sText[] = R\"%s('" % (constant, _DELIMITER),
             "cat $(location %s)" % file,
             "echo ')%s\";'" % _DELIMITER,
             "echo 'inline constexpr std::string_view %s(%sText, sizeof(%sText) - 1);'" % (constant, constant, constant),

@@ -210,7 +210,9 @@ class WatchCommand final : public LocalCommand {
  public:
   explicit WatchCommand(CLI::App& app)
       : LocalCommand(app, "watch", "what a run, or this machine's GPUs and cores, are doing") {
-    options().Add("RUN", folders_, "run folder; without it the machine is shown").Take(0, kMostRuns);
+    options()
+        .Add("RUN", folders_, "run folder; without it the machine is shown")
+        .Take(0, kMostRuns);
     options().Add("--once", once_, "print it once, as if standard output were no terminal");
     options().Add("--page", page_, "show one or several runs, or all of a folder, to a browser");
     options()

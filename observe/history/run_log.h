@@ -49,7 +49,8 @@ struct LoggedSeconds {
   int64_t step = 0;
   double wall_s = 0;
   double ideal_s = 0;
-  std::vector<float> lost_s;  // of each cause of LoggedRun::causes; causes that came later are missing
+  std::vector<float>
+      lost_s;  // of each cause of LoggedRun::causes; causes that came later are missing
 };
 
 // A verdict that differs from the one before in more than its numbers. The words are those of the last line with it.

@@ -49,7 +49,8 @@ TEST(StepLine, ReadsTheNumbersThatAJsonParserReads) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 10'000; ++i) {
     // Any double, in the shortest form that nlohmann writes.
-    Json line{{"event", "step"}, {"time", 1.7e9 + 0.001 * static_cast<double>(random() % 1'000'000)},
+    Json line{{"event", "step"},
+              {"time", 1.7e9 + 0.001 * static_cast<double>(random() % 1'000'000)},
               {"step", random() >> 1}};
     for (const char* name : {"loss", "lr", "samples_per_s", "data_wait", "grad_norm", "left_s"}) {
       const uint64_t bits = random();
@@ -62,16 +63,38 @@ TEST(StepLine, ReadsTheNumbersThatAJsonParserReads) {
 }
 
 TEST(StepLine, LeavesOtherLinesToAJsonParser) {
-  for (const char* end :
-       {"", "}", R"("step":1)", R"("step":1},)", R"("step":1} )", R"("step":1,})", R"("step":1.0})",
-        R"("step":-1})", R"("step":01})", R"("step":99999999999999999999})", R"("step":"1"})",
-        R"("loss":1})", R"("step":1,"loss":nan})", R"("step":1,"loss":inf})",
-        R"("step":1,"loss":-inf})", R"("step":1,"loss":01})", R"("step":1,"loss":1.})",
-        R"("step":1,"loss":1.e5})", R"("step":1,"loss":.5})", R"("step":1,"loss":+1})",
-        R"("step":1,"loss":1e999})", R"("step":1,"loss":0x10})", R"("step":1,"loss":1e})",
-        R"("step":1,"loss":-})", R"("step":1,"loss":})", R"("step":1,"loss":true})",
-        R"("step":1,"loss":[1]})", R"("step":1, "loss":1})", R"("step":1,"l\u006fss":1})",
-        R"("step":1,"loss)", "\"step\":1,\"l\xc3\xb6ss\":1}", R"("step":1,"epoch":1.5})"}) {
+  for (const char* end : {"",
+                          "}",
+                          R"("step":1)",
+                          R"("step":1},)",
+                          R"("step":1} )",
+                          R"("step":1,})",
+                          R"("step":1.0})",
+                          R"("step":-1})",
+                          R"("step":01})",
+                          R"("step":99999999999999999999})",
+                          R"("step":"1"})",
+                          R"("loss":1})",
+                          R"("step":1,"loss":nan})",
+                          R"("step":1,"loss":inf})",
+                          R"("step":1,"loss":-inf})",
+                          R"("step":1,"loss":01})",
+                          R"("step":1,"loss":1.})",
+                          R"("step":1,"loss":1.e5})",
+                          R"("step":1,"loss":.5})",
+                          R"("step":1,"loss":+1})",
+                          R"("step":1,"loss":1e999})",
+                          R"("step":1,"loss":0x10})",
+                          R"("step":1,"loss":1e})",
+                          R"("step":1,"loss":-})",
+                          R"("step":1,"loss":})",
+                          R"("step":1,"loss":true})",
+                          R"("step":1,"loss":[1]})",
+                          R"("step":1, "loss":1})",
+                          R"("step":1,"l\u006fss":1})",
+                          R"("step":1,"loss)",
+                          "\"step\":1,\"l\xc3\xb6ss\":1}",
+                          R"("step":1,"epoch":1.5})"}) {
     EXPECT_FALSE(ReadStepLine(fmt::format("{}{}", kStepBegins, end))) << end;
   }
   EXPECT_FALSE(ReadStepLine(R"({"event":"eval","step":1})"));

@@ -30,8 +30,8 @@ FileDescriptor Listen(const HttpServer::Options& options, std::string& why) {
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(options.address.c_str(), std::to_string(options.port).c_str(),
-                                &hints, &found);
+  const int error =
+      getaddrinfo(options.address.c_str(), std::to_string(options.port).c_str(), &hints, &found);
   if (error != 0) {
     why = fmt::format("{}: {} needs an address in numbers", gai_strerror(error),
                       options.address_name);
@@ -50,8 +50,8 @@ FileDescriptor Listen(const HttpServer::Options& options, std::string& why) {
   if (errno == EADDRINUSE) {
     why += fmt::format(": end what has the port, or set {} to another", options.port_name);
   } else if (errno == EADDRNOTAVAIL) {
-    why += fmt::format(": set {} to an address of this machine, or to 0.0.0.0",
-                       options.address_name);
+    why +=
+        fmt::format(": set {} to an address of this machine, or to 0.0.0.0", options.address_name);
   } else if (errno == EACCES) {
     why += fmt::format(": set {} to a port above 1023", options.port_name);
   }
@@ -141,6 +141,10 @@ void HttpServer::Answer(evhttp_request* request, void* self) {
   evhttp_add_header(headers, "Content-Type", reply.type.c_str());
   for (const auto& [name, value] : reply.headers) {
     evhttp_add_header(headers, name.c_str(), value.c_str());
+  }
+  if (evhttp_request_get_command(request) == EVHTTP_REQ_HEAD) {
+    evhttp_add_header(headers, "Content-Length", std::to_string(reply.body.size()).c_str());
+    reply.body.clear();
   }
   evbuffer_add(evhttp_request_get_output_buffer(request), reply.body.data(), reply.body.size());
   evhttp_send_reply(request, reply.status, nullptr, nullptr);

@@ -37,9 +37,10 @@ const Text = {
     if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
     const minutes = Math.floor(seconds / 60);
     const two = (number) => String(number).padStart(2, '0');
-    if (minutes < 60) return `${minutes}m${two(Math.floor(seconds % 60))}s`;
+    const both = (large, unit, small, smaller) => `${large}${unit}${small > 0 ? `${two(small)}${smaller}` : ''}`;
+    if (minutes < 60) return both(minutes, 'm', Math.floor(seconds % 60), 's');
     const hours = Math.floor(minutes / 60);
-    return hours < 48 ? `${hours}h${two(minutes % 60)}m` : `${Math.floor(hours / 24)}d${two(hours % 24)}h`;
+    return hours < 48 ? both(hours, 'h', minutes % 60, 'm') : both(Math.floor(hours / 24), 'd', hours % 24, 'h');
   },
   withUnit: (unit) => (value) => (Number.isFinite(value) ? `${Text.number(value)} ${unit}` : '–'),
 };

@@ -33,9 +33,8 @@ std::vector<Column> ColumnsOf(Column lines, size_t most, const XOf& x_of) {
   const double first = x_of(lines.begin);
   const double last = x_of(lines.end - 1);
   const auto cuts = [](double x, double width) { return std::floor(x / width); };
-  double width =
-      std::exp2(std::floor(std::log2(std::max((last - first) / static_cast<double>(most),
-                                              std::numeric_limits<double>::min()))));
+  double width = std::exp2(std::floor(std::log2(
+      std::max((last - first) / static_cast<double>(most), std::numeric_limits<double>::min()))));
   while (cuts(last, width) - cuts(first, width) + 1 > static_cast<double>(most)) width *= 2;
   double at = cuts(first, width);
   columns.push_back({lines.begin, lines.begin});

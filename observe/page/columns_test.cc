@@ -82,8 +82,8 @@ TEST(Reduce, LosesNoSpike) {
     const size_t low = random() % values.size();
     values[high] = 50;
     values[low] = -50;
-    const Reduced reduced = Reduce(ColumnsOfList(Counted(values.size()), 1000),
-                                   [&](size_t i) { return values[i]; });
+    const Reduced reduced =
+        Reduce(ColumnsOfList(Counted(values.size()), 1000), [&](size_t i) { return values[i]; });
     EXPECT_EQ(std::ranges::max(reduced.greatest), values[high]);
     EXPECT_EQ(std::ranges::min(reduced.least), -50);
   }
@@ -92,8 +92,7 @@ TEST(Reduce, LosesNoSpike) {
 TEST(Reduce, LeavesOutWhatIsNotFinite) {
   const double nan = std::nan("");
   const std::vector<double> values{1, nan, 3, std::numeric_limits<double>::infinity(), nan, nan, 5};
-  const Reduced reduced =
-      Reduce({{0, 3}, {3, 6}, {6, 7}}, [&](size_t i) { return values[i]; });
+  const Reduced reduced = Reduce({{0, 3}, {3, 6}, {6, 7}}, [&](size_t i) { return values[i]; });
   EXPECT_THAT(reduced.mean, ElementsAre(2, testing::IsNan(), 5));
   EXPECT_THAT(reduced.least, ElementsAre(1, testing::IsNan(), 5));
   EXPECT_THAT(reduced.greatest, ElementsAre(3, testing::IsNan(), 5));

@@ -37,8 +37,8 @@ Json PageData::Since(int64_t version) {
 Json PageData::CurvesWithin(CurveAxis axis, double from, double to) const {
   Json list = Json::array();
   for (const std::unique_ptr<Run>& run : runs_) {
-    list.push_back({{"id", run->data.json().at("id")},
-                    {"curves", run->data.CurvesWithin(axis, from, to)}});
+    list.push_back(
+        {{"id", run->data.json().at("id")}, {"curves", run->data.CurvesWithin(axis, from, to)}});
   }
   return list;
 }

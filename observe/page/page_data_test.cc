@@ -39,7 +39,8 @@ class PageDataTest : public testing::Test {
 };
 
 TEST_F(PageDataTest, ReducesLongCurves) {
-  std::string log = R"({"event":"start","time":1000,"steps":9000})" "\n";
+  std::string log = R"({"event":"start","time":1000,"steps":9000})"
+                    "\n";
   for (int64_t step = 1; step <= 9000; ++step) {
     log += StepLine(step, step == 4321 ? "77.5" : step == 5000 ? "null" : "1.25");
   }
@@ -60,7 +61,8 @@ TEST_F(PageDataTest, ReducesLongCurves) {
 }
 
 TEST_F(PageDataTest, ShowsShortCurvesAsTheyAre) {
-  const Json run = OfLog(StepLine(3, "0.123456789") + StepLine(5, "1e-9") + StepLine(9, "123456789.0"));
+  const Json run =
+      OfLog(StepLine(3, "0.123456789") + StepLine(5, "1e-9") + StepLine(9, "123456789.0"));
   const Json& curves = run.at("curves");
   EXPECT_THAT(curves.at("step"), ElementsAre(3, 5, 9));
   EXPECT_THAT(curves.at("figures").at("loss").at("mean"), ElementsAre(0.123457, 1e-9, 123457000));
@@ -135,10 +137,13 @@ TEST_F(PageDataTest, CountsTheSharesOfTheTimeBetweenLines) {
 
 TEST_F(PageDataTest, ShowsReadingsOfEachGpu) {
   const Json run = OfLog(
-      R"({"event":"start","time":100})" "\n"
+      R"({"event":"start","time":100})"
+      "\n"
       R"({"event":"machine","time":110,"host":"a","cpu_use":0.5,"memory_used_bytes":7,"gpus":[)"
-      R"({"index":1,"use":0.25,"power_w":300.5},{"index":0,"use":1}]})" "\n"
-      R"({"event":"machine","time":120,"cpu_use":0.75,"gpus":[{"index":1,"use":0.5},7]})" "\n");
+      R"({"index":1,"use":0.25,"power_w":300.5},{"index":0,"use":1}]})"
+      "\n"
+      R"({"event":"machine","time":120,"cpu_use":0.75,"gpus":[{"index":1,"use":0.5},7]})"
+      "\n");
   const Json& readings = run.at("readings");
   EXPECT_THAT(readings.at("time"), ElementsAre(10, 20));
   EXPECT_THAT(readings.at("figures").at("cpu_use").at("mean"), ElementsAre(0.5, 0.75));
@@ -159,8 +164,8 @@ TEST_F(PageDataTest, ShowsWhatThereIs) {
   ASSERT_EQ(mkfifo((pipe + "/log.jsonl").c_str(), 0600), 0);
   ASSERT_EQ(mkfifo((pipe + "/config.pbtxt").c_str(), 0600), 0);
   const std::string damaged = NewFolder();
-  WriteFile(damaged + "/log.jsonl", "\xff\xfe\n[1]\n" + StepLine(1, "1.0") +
-                                        R"({"event":"step","step":2,"loss":)");
+  WriteFile(damaged + "/log.jsonl",
+            "\xff\xfe\n[1]\n" + StepLine(1, "1.0") + R"({"event":"step","step":2,"loss":)");
   WriteFile(damaged + "/config.pbtxt", "no_such_field: 1");
   const Json all = PageData({nothing, pipe, damaged}, false).All();
   EXPECT_TRUE(all.at("differences").is_null());

@@ -32,8 +32,8 @@ TEST(PageHtml, HoldsTheData) {
 
 TEST(PageHtml, LetsNothingOutOfTheData) {
   for (const std::string text :
-       {"</script><script>alert(1)</script>", "<!--", "<SCRIPT", "]]>", "\"},\"x\":{\"", "\\u003c/script>",
-        "/* page.css */", R"({"mark":"data"})"}) {
+       {"</script><script>alert(1)</script>", "<!--", "<SCRIPT", "]]>", "\"},\"x\":{\"",
+        "\\u003c/script>", "/* page.css */", R"({"mark":"data"})"}) {
     const Json data{{"name", text}, {text, 1}};
     const std::string page = PageHtml(data);
     const std::string inside = DataIn(page);
@@ -43,8 +43,12 @@ TEST(PageHtml, LetsNothingOutOfTheData) {
 }
 
 TEST(PageHtml, ReplacesWhatIsNoText) {
-  const std::string inside = DataIn(PageHtml({{"name", "a\xff" "b"}}));
-  EXPECT_EQ(Json::parse(inside).at("name"), "a\xef\xbf\xbd" "b");
+  const std::string inside = DataIn(PageHtml({{"name",
+                                               "a\xff"
+                                               "b"}}));
+  EXPECT_EQ(Json::parse(inside).at("name"),
+            "a\xef\xbf\xbd"
+            "b");
 }
 
 TEST(PageHtml, AsksNobodyElse) {

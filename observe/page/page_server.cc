@@ -75,10 +75,9 @@ HttpReply PageServer::ReplyTo(const HttpRequest& request) {
     if ((axis != "step" && axis != "time") || !from || !to) {
       return Refuse(400, "axis must be step or time, and from and to must be numbers");
     }
-    return Answer(
-        200, "application/json",
-        JsonText(data_->CurvesWithin(axis == "step" ? CurveAxis::kStep : CurveAxis::kTime, *from,
-                                     *to)));
+    return Answer(200, "application/json",
+                  JsonText(data_->CurvesWithin(axis == "step" ? CurveAxis::kStep : CurveAxis::kTime,
+                                               *from, *to)));
   }
   return Refuse(404, "there is nothing here: the page is at /");
 }

@@ -44,7 +44,8 @@ std::string Get(int port, const std::string& target) {
 class PageServerTest : public testing::Test {
  protected:
   PageServerTest() {
-    WriteFile(folder_ + "/log.jsonl", R"({"event":"step","time":5,"step":1,"loss":2.5})" "\n");
+    WriteFile(folder_ + "/log.jsonl", R"({"event":"step","time":5,"step":1,"loss":2.5})"
+                                      "\n");
   }
 
   void Serve(const std::string& address) {
@@ -66,7 +67,8 @@ TEST_F(PageServerTest, ShowsThePage) {
   EXPECT_THAT(Get(port_, "/"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("text/html"),
                                      HasSubstr("Cache-Control: no-store"), HasSubstr("2.5")));
   EXPECT_THAT(Get(port_, "/data?since=-1"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
-  EXPECT_THAT(Get(port_, "/data?since=0"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\"runs\":[]")));
+  EXPECT_THAT(Get(port_, "/data?since=0"),
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\"runs\":[]")));
   EXPECT_THAT(Get(port_, "/curves?axis=step&from=0&to=1.5"),
               AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
   EXPECT_THAT(Get(port_, "/curves?axis=step&from=5&to=9"), Not(HasSubstr("2.5")));
@@ -78,8 +80,10 @@ TEST_F(PageServerTest, WantsATokenWhereOthersReachIt) {
   const std::string token = server_->url().substr(server_->url().find('?') + 1);
   const std::string wrong = "token=" + std::string(32, 'f');
   for (const std::string target : {"/", "/data", "/curves", "/other"}) {
-    for (const std::string& query : {std::string(), "?" + wrong, std::string("?token="), "?" + token + "0"}) {
-      EXPECT_THAT(Get(port_, target + query), AllOf(StartsWith("HTTP/1.1 401 "), Not(HasSubstr("2.5"))));
+    for (const std::string& query :
+         {std::string(), "?" + wrong, std::string("?token="), "?" + token + "0"}) {
+      EXPECT_THAT(Get(port_, target + query),
+                  AllOf(StartsWith("HTTP/1.1 401 "), Not(HasSubstr("2.5"))));
     }
   }
   EXPECT_THAT(Get(port_, "/?" + token), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
@@ -90,9 +94,9 @@ TEST_F(PageServerTest, RefusesWhatItDoesNotKnow) {
   Serve("127.0.0.1");
   EXPECT_THAT(Get(port_, "/log.jsonl"), StartsWith("HTTP/1.1 404 "));
   EXPECT_THAT(Get(port_, "/../../etc/passwd"), StartsWith("HTTP/1.1 404 "));
-  for (const char* target : {"/data", "/data?since=", "/data?since=x", "/data?since=99999999999999999999",
-                             "/curves", "/curves?axis=step", "/curves?axis=loss&from=1&to=2",
-                             "/curves?axis=step&from=1&to=2x"}) {
+  for (const char* target :
+       {"/data", "/data?since=", "/data?since=x", "/data?since=99999999999999999999", "/curves",
+        "/curves?axis=step", "/curves?axis=loss&from=1&to=2", "/curves?axis=step&from=1&to=2x"}) {
     EXPECT_THAT(Get(port_, target), StartsWith("HTTP/1.1 400 ")) << target;
   }
 }

@@ -80,10 +80,10 @@ Json Seconds(double seconds) {
 
 Json CurvesOf(const LoggedRun& log, const std::vector<Column>& columns) {
   const std::vector<LoggedStep>& steps = log.steps;
-  Json curves{{"step", PlacesOf(columns, [&](size_t i) { return steps[i].step; })},
-              {"time",
-               PlacesOf(columns, [&](size_t i) { return Seconds(log.TrainedAt(steps[i].time)); })},
-              {"figures", Json::object()}};
+  Json curves{
+      {"step", PlacesOf(columns, [&](size_t i) { return steps[i].step; })},
+      {"time", PlacesOf(columns, [&](size_t i) { return Seconds(log.TrainedAt(steps[i].time)); })},
+      {"figures", Json::object()}};
   Json& figures = curves["figures"];
   AddFigure("loss", columns, [&](size_t i) { return steps[i].loss; }, figures);
   AddFigure("lr", columns, [&](size_t i) { return steps[i].lr; }, figures);
@@ -94,9 +94,8 @@ Json CurvesOf(const LoggedRun& log, const std::vector<Column>& columns) {
 }
 
 Json CurvesOf(const LoggedRun& log, Column lines) {
-  return CurvesOf(log, ColumnsOf(lines, kMostColumns, [&](size_t i) {
-                    return static_cast<double>(log.steps[i].step);
-                  }));
+  return CurvesOf(log, ColumnsOf(lines, kMostColumns,
+                                 [&](size_t i) { return static_cast<double>(log.steps[i].step); }));
 }
 
 Json MetricsOf(const LoggedRun& log, const std::vector<LoggedMetrics>& lines) {
@@ -109,13 +108,14 @@ Json MetricsOf(const LoggedRun& log, const std::vector<LoggedMetrics>& lines) {
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
   }
-  Json metrics{{"step", PlacesOf(columns, [&](size_t i) { return lines[i].step; })},
-               {"time",
-                PlacesOf(columns, [&](size_t i) { return Seconds(log.TrainedAt(lines[i].time)); })},
-               {"figures", Json::object()}};
+  Json metrics{
+      {"step", PlacesOf(columns, [&](size_t i) { return lines[i].step; })},
+      {"time", PlacesOf(columns, [&](size_t i) { return Seconds(log.TrainedAt(lines[i].time)); })},
+      {"figures", Json::object()}};
   for (const std::string& name : names) {
-    AddFigure(name.c_str(), columns, [&](size_t i) { return lines[i].ValueOf(name); },
-              metrics["figures"]);
+    AddFigure(
+        name.c_str(), columns, [&](size_t i) { return lines[i].ValueOf(name); },
+        metrics["figures"]);
   }
   return metrics;
 }
@@ -128,14 +128,14 @@ Json SharesOf(const LoggedRun& log) {
     if (!std::isnan(log.TrainedAt(line.time)) && line.wall_s > 0) lines.push_back(line);
   }
   // A clock may have been set back.
-  std::ranges::stable_sort(
-      lines, {}, [&](const LoggedSeconds& line) { return log.TrainedAt(line.time); });
+  std::ranges::stable_sort(lines, {},
+                           [&](const LoggedSeconds& line) { return log.TrainedAt(line.time); });
   const std::vector<Column> columns = ColumnsOf(
       {0, lines.size()}, kMostShares, [&](size_t i) { return log.TrainedAt(lines[i].time); });
-  Json shares{{"time", PlacesOf(columns,
-                                [&](size_t i) { return Seconds(log.TrainedAt(lines[i].time)); })},
-              {"ideal", Json::array()},
-              {"lost", Json::object()}};
+  Json shares{
+      {"time", PlacesOf(columns, [&](size_t i) { return Seconds(log.TrainedAt(lines[i].time)); })},
+      {"ideal", Json::array()},
+      {"lost", Json::object()}};
   for (const std::string& cause : log.causes) shares["lost"][cause] = Json::array();
   const LoggedSeconds nothing{};
   const LoggedSeconds* before = &nothing;
@@ -168,30 +168,32 @@ Json ReadingsOf(const LoggedRun& log) {
       if (std::ranges::find(gpus, gpu.index) == gpus.end()) gpus.push_back(gpu.index);
     }
   }
-  std::ranges::stable_sort(
-      lines, {}, [&](const LoggedReading* line) { return log.TrainedAt(line->time); });
+  std::ranges::stable_sort(lines, {},
+                           [&](const LoggedReading* line) { return log.TrainedAt(line->time); });
   std::ranges::sort(gpus);
   const std::vector<Column> columns = ColumnsOf(
       {0, lines.size()}, kMostColumns, [&](size_t i) { return log.TrainedAt(lines[i]->time); });
-  Json readings{{"time", PlacesOf(columns,
-                                  [&](size_t i) { return Seconds(log.TrainedAt(lines[i]->time)); })},
-                {"figures", Json::object()},
-                {"gpus", Json::array()}};
+  Json readings{
+      {"time", PlacesOf(columns, [&](size_t i) { return Seconds(log.TrainedAt(lines[i]->time)); })},
+      {"figures", Json::object()},
+      {"gpus", Json::array()}};
   Json& host = readings["figures"];
   AddFigure("cpu_use", columns, [&](size_t i) { return lines[i]->cpu_use; }, host);
-  AddFigure("memory_used_bytes", columns, [&](size_t i) { return lines[i]->memory_used_bytes; },
-            host);
-  AddFigure("process_memory_bytes", columns,
-            [&](size_t i) { return lines[i]->process_memory_bytes; }, host);
+  AddFigure(
+      "memory_used_bytes", columns, [&](size_t i) { return lines[i]->memory_used_bytes; }, host);
+  AddFigure(
+      "process_memory_bytes", columns, [&](size_t i) { return lines[i]->process_memory_bytes; },
+      host);
   for (const int index : gpus) {
     Json figures = Json::object();
-    const auto add = [&](const char* name, auto LoggedGpu::* field) {
-      AddFigure(name, columns,
-                [&](size_t i) -> double {
-                  const auto gpu = std::ranges::find(lines[i]->gpus, index, &LoggedGpu::index);
-                  return gpu == lines[i]->gpus.end() ? kNan : (*gpu).*field;
-                },
-                figures);
+    const auto add = [&](const char* name, auto LoggedGpu::*field) {
+      AddFigure(
+          name, columns,
+          [&](size_t i) -> double {
+            const auto gpu = std::ranges::find(lines[i]->gpus, index, &LoggedGpu::index);
+            return gpu == lines[i]->gpus.end() ? kNan : (*gpu).*field;
+          },
+          figures);
     };
     add("use", &LoggedGpu::use);
     add("memory_use", &LoggedGpu::memory_use);
@@ -261,10 +263,9 @@ void RunData::Build() {
       {"trained_s", history_.trained_s() ? Seconds(*history_.trained_s()) : Json()},
       {"first_time", history_.start_time() ? Seconds(*history_.start_time()) : Json()},
       {"last_time", Seconds(history_.last_time())},
-      {"best", best ? Json{{"metric", best->metric},
-                           {"value", Figure(best->value)},
-                           {"step", best->step}}
-                    : Json()},
+      {"best",
+       best ? Json{{"metric", best->metric}, {"value", Figure(best->value)}, {"step", best->step}}
+            : Json()},
       {"why_no_log", history_.why_no_log()},
       {"why_no_config", history_.config() ? "" : history_.why_no_config()},
       {"bad_lines", log.bad_lines},

@@ -157,9 +157,9 @@ class Checker {
         inet_pton(AF_INET6, value.c_str(), &address) == 1) {
       return;
     }
-    Fail(field, fmt::format(
-                    "\"{}\" is no IPv4 or IPv6 address in numbers, such as 127.0.0.1 or 0.0.0.0",
-                    value));
+    Fail(field,
+         fmt::format("\"{}\" is no IPv4 or IPv6 address in numbers, such as 127.0.0.1 or 0.0.0.0",
+                     value));
   }
 
   void CheckModel() const {
