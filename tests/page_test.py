@@ -233,7 +233,7 @@ def test_a_run_shows_its_page(tmp_path):
     with Started(config, tmp_path / "run") as job:
         job.wait_for_text("the page of this run")
         url = f"http://127.0.0.1:{port}/"
-        assert job.texts()[1] == f"lockstep: the page of this run: {url}\n"
+        assert job.texts()[1] == f"the page of this run: {url}\n"
         job.wait_for("eval")
         data = data_in(get(url))
         (run,) = data["runs"]

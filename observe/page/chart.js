@@ -48,10 +48,11 @@ const Text = {
 // Places for ticks.
 const Ticks = {
   // About `count` round numbers from `low` to `high`.
-  linear(low, high, count, bases = [1, 2, 5, 10]) {
+  linear(low, high, count) {
     const rough = (high - low) / Math.max(1, count);
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = power * bases.find((base) => base * power >= rough * 0.999);
+    const share = rough / power;
+    const step = power * (share < 1.45 ? 1 : share < 3.2 ? 2 : share < 7.2 ? 5 : 10);
     const ticks = [];
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) {
       ticks.push(Number((i * step).toPrecision(12)));
@@ -82,7 +83,7 @@ const Ticks = {
   time(low, high, count) {
     const rough = (high - low) / Math.max(1, count);
     const step = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400,
-      172800, 432000].find((seconds) => seconds >= rough);
+      172800, 432000].find((seconds) => seconds >= rough * 0.7);
     if (rough < 1 || !step) return Ticks.linear(low, high, count);
     const ticks = [];
     for (let at = Math.ceil(low / step) * step; at <= high; at += step) ticks.push(at);
@@ -96,15 +97,16 @@ const Axes = {
   time: { ticks: Ticks.time, text: Text.duration, name: 'trained for' },
 };
 
-// How charts show values.
+// How charts show values: always from `low`, always up to `high`, and at least up to `most`.
 const Units = {
   number: { text: Text.number, ticks: Ticks.linear },
   count: { text: Text.number, ticks: Ticks.linear, low: 0 },
   share: { text: Text.percent, ticks: Ticks.linear, low: 0, high: 1 },
+  part: { text: Text.percent, ticks: Ticks.linear, low: 0, most: 0.1 },
   bytes: { text: Text.bytes, ticks: Ticks.bytes, low: 0 },
   watt: { text: Text.withUnit('W'), ticks: Ticks.linear, low: 0 },
   celsius: { text: Text.withUnit('°C'), ticks: Ticks.linear },
-  megahertz: { text: Text.withUnit('MHz'), ticks: Ticks.linear },
+  megahertz: { text: Text.withUnit('MHz'), ticks: Ticks.linear, low: 0 },
 };
 
 // Makes an element. Children that are text stay text.
@@ -300,7 +302,7 @@ class Plot {
     const context = this.context(this.canvas);
     const [low, high] = yRange;
     const kRowPixels = 34;
-    const kColumnPixels = 92;
+    const kColumnPixels = 84;
     const kLabelPixels = 18;
     const rows = Math.max(2, Math.floor((height - kLabelPixels) / kRowPixels));
     const ticks = (this.isLog ? Ticks.logarithmic : this.unit.ticks)(low, high, rows);
@@ -385,8 +387,10 @@ class Plot {
 
 // Lines. A line is {name, colour, isDashed, isFocused, x, mean, least, greatest}; x must ascend, values may be null.
 class LineChart extends Plot {
-  constructor(host, group, options) {
+  // `isOfParts`: the lines are parts of one thing, such as the GPUs of a machine, and not runs.
+  constructor(host, group, { isOfParts = false, ...options }) {
     super(host, group, options);
+    this.isOfParts = isOfParts;
     this.lines = [];
   }
 
@@ -426,7 +430,7 @@ class LineChart extends Plot {
     if (x[1] <= x[0]) x[1] = x[0] + 1;
     if (this.isLog) return { x, y: low === high ? [low / 2, high * 2] : [low, high] };
     if (this.unit.low !== undefined) low = Math.min(low, this.unit.low);
-    if (this.unit.high !== undefined) high = Math.max(high, this.unit.high);
+    high = Math.max(high, this.unit.high ?? high, this.unit.most ?? high);
     const edge = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * 0.04;
     const isBottom = low === this.unit.low;
     return { x, y: [isBottom ? low : low - edge, high === this.unit.high ? high : high + edge] };
@@ -440,7 +444,7 @@ class LineChart extends Plot {
       this.size = { width: this.area.clientWidth, height: this.area.clientHeight };
       this.context(this.canvas);
       this.context(this.overlay);
-      this.showNow(null);
+      this.showNow([]);
       return;
     }
     const context = this.begin(ranges.x, ranges.y);
@@ -452,7 +456,7 @@ class LineChart extends Plot {
       context.strokeStyle = line.colour;
       context.fillStyle = line.colour;
       context.setLineDash(line.isDashed ? [5, 3] : []);
-      if (line.least && weight === 0) this.drawInterval(context, line, begin, end, isCrowded ? 0.09 : 0.2);
+      if (line.least && weight === 0) this.drawInterval(context, line, begin, end, isCrowded ? 0.15 : 0.3);
       context.lineWidth = line.isFocused || !isCrowded ? 1.6 : 1.1;
       if (weight > 0 && !isCrowded) {
         context.globalAlpha = 0.25;
@@ -468,24 +472,38 @@ class LineChart extends Plot {
     this.drawPointer();
   }
 
+  // A bar for each column of pixels, so that a spike of one column is as wide as a pixel. (To fill and stroke a polygon of
+  // 2000 corners takes ten times as long.)
   drawInterval(context, line, begin, end, alpha) {
     context.globalAlpha = alpha;
-    // The parts between values that are missing.
-    for (let i = begin; i < end;) {
-      if (line.least[i] === null) {
-        ++i;
+    let left = -1;
+    let right = -1;
+    let low = 0;
+    let high = 0;
+    const put = () => {
+      if (right > left) context.fillRect(left, high, right - left, Math.max(1, low - high));
+    };
+    for (let i = begin; i < end; ++i) {
+      if (line.least[i] === null) continue;
+      const x = this.pixelOf(line.x[i]);
+      const from = Math.round(i > begin ? (x + this.pixelOf(line.x[i - 1])) / 2 : x);
+      const to = Math.max(from + 1, Math.round(i + 1 < end ? (x + this.pixelOf(line.x[i + 1])) / 2 : x));
+      const bottom = this.lowest(line.least[i]);
+      const top = this.lowest(line.greatest[i]);
+      if (from === left) {
+        right = to;
+        low = Math.max(low, bottom);
+        high = Math.min(high, top);
         continue;
       }
-      let after = i;
-      context.beginPath();
-      while (after < end && line.least[after] !== null) {
-        context.lineTo(this.pixelOf(line.x[after]), this.heightOf(line.greatest[after]));
-        ++after;
-      }
-      for (let k = after - 1; k >= i; --k) context.lineTo(this.pixelOf(line.x[k]), this.lowest(line.least[k]));
-      context.fill();
-      i = after;
+      put();
+      // What the bar before has covered stays its own.
+      left = Math.max(from, right);
+      right = Math.max(to, left);
+      low = bottom;
+      high = top;
     }
+    put();
     context.globalAlpha = 1;
   }
 
@@ -523,16 +541,21 @@ class LineChart extends Plot {
     return NaN;
   }
 
-  // The title's value: that of the only line.
-  showNow(value) {
-    this.now.textContent = value === null ? '' : this.unit.text(value);
+  // The title's value: that of the only line, or the least and the greatest of lines that are alike.
+  showNow(values) {
+    const known = values.filter(Number.isFinite);
+    if (known.length === 0 || (this.lines.length > 1 && !this.isOfParts)) {
+      this.now.textContent = '';
+      return;
+    }
+    const [low, high] = [Math.min(...known), Math.max(...known)].map((value) => this.unit.text(value));
+    this.now.textContent = low === high ? low : `${low} to ${high}`;
   }
 
   drawPointer() {
     const context = this.pointerContext();
-    const only = this.lines.length === 1 ? this.lines[0] : null;
     if (!context) {
-      this.showNow(only ? this.lastOf(only) : null);
+      this.showNow(this.lines.map((line) => this.lastOf(line)));
       return;
     }
     const rows = [];
@@ -551,7 +574,7 @@ class LineChart extends Plot {
       context.arc(this.pixelOf(line.x[i]), this.heightOf(values[i]), 3, 0, 2 * Math.PI);
       context.fill();
     }
-    if (only) this.showNow(rows.length > 0 ? rows[0].value : null);
+    this.showNow(rows.map((row) => row.value));
     const kMostRows = 12;
     rows.sort((a, b) => b.value - a.value);
     const shown = rows.length > kMostRows ? rows.filter((row) => row.line.isFocused) : rows;
@@ -578,13 +601,14 @@ class ShareChart extends Plot {
     const last = this.x[this.x.length - 1];
     const context = this.begin(this.group.zoom || [0, last > 0 ? last : 1], [0, 1]);
     this.x.forEach((x, i) => {
-      const left = this.pixelOf(i > 0 ? this.x[i - 1] : 0);
-      const right = this.pixelOf(x);
+      // Whole pixels, so that there are no seams.
+      const left = Math.round(this.pixelOf(i > 0 ? this.x[i - 1] : 0));
+      const right = Math.round(this.pixelOf(x));
       let bottom = 0;
       for (const layer of this.layers) {
         const top = Math.min(1, bottom + layer.values[i]);
         context.fillStyle = layer.colour;
-        context.fillRect(left, this.heightOf(top), right - left + 0.5, this.heightOf(bottom) - this.heightOf(top));
+        context.fillRect(left, this.heightOf(top), right - left, this.heightOf(bottom) - this.heightOf(top));
         bottom = top;
       }
     });

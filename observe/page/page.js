@@ -46,6 +46,8 @@ const objectOf = (value) => (isObject(value) ? value : {});
 const listOf = (value) => (Array.isArray(value) ? value : []);
 const textOf = (value) => (typeof value === 'string' ? value : '');
 const numberOf = (value) => (typeof value === 'number' ? value : NaN);
+// Keeps numbers and what they are of in one line.
+const unbroken = (text) => text.replace(/(\d) %/g, '$1\u00a0%');
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 // The end of a run's path; the whole path where two runs end alike.
@@ -60,6 +62,8 @@ const focusedRun = () => page.runs[page.focus];
 const shownRuns = () => page.runs.filter((run) => !page.hidden.has(run.id));
 const sentence = (...words) => make('p', { className: 'empty' }, ...words);
 const dot = (colour) => make('span', { className: 'dot', style: { background: colour } });
+// The lines of the second ten runs are dashed, and their dots are rings.
+const runDot = (run) => make('span', { className: 'dot', style: { background: run.id < COLOURS.length ? colourOf(run) : '', border: `2px solid ${colourOf(run)}` } });
 
 // ---- Curves ----
 
@@ -75,7 +79,7 @@ const CURVES = [
   ['lr', 'Learning rate', { hasLog: true }, () => 'The log has no learning rate yet.'],
   ['grad_norm', 'Gradient norm', { hasLog: true, label: 'Gradient norm before clipping' }, () => 'The log has no gradient norm yet.'],
   ['samples_per_s', 'Speed (samples/s)', { unit: Units.count }, () => 'The log has no speed yet.'],
-  ['data_wait', 'Waiting for samples', { unit: Units.share }, () => 'The log does not say how long the device waited for samples.'],
+  ['data_wait', 'Waiting for samples', { unit: Units.part }, () => 'The log does not say how long the device waited for samples.'],
 ];
 
 function makeCurves() {
@@ -177,7 +181,7 @@ function showLegend() {
   if (legend.hidden) return;
   legend.replaceChildren(...page.runs.map((run) => {
     const button = make('button', { 'aria-pressed': String(!page.hidden.has(run.id)), title: run.name },
-      dot(colourOf(run)), make('span', {}, nameOf(run)));
+      runDot(run), make('span', {}, nameOf(run)));
     button.addEventListener('click', () => {
       if (!page.hidden.delete(run.id)) page.hidden.add(run.id);
       showLegend();
@@ -224,12 +228,13 @@ function tilesOf(run) {
   const start = objectOf(run.start);
   const ranks = numberOf(start.world_size);
   const where = Number.isFinite(ranks) ? `${ranks} rank${ranks === 1 ? '' : 's'} on ${start.device === 'cuda' ? 'GPUs' : 'CPUs'}` : '';
-  tiles.append(tile('Speed', run.samples_per_s === null ? '–' : `${Text.number(run.samples_per_s)} samples/s`, where));
+  tiles.append(tile('Samples/s', Text.number(numberOf(run.samples_per_s)), where));
   return tiles;
 }
 
 function showVerdict(run) {
   const parts = [];
+  if (page.runs.length > 1) parts.push(make('h3', {}, runDot(run), nameOf(run)));
   if (run.why && (run.state === 'failed' || run.state === 'stopped')) {
     parts.push(make('p', { className: `banner ${run.state === 'stopped' ? 'warn' : ''}` }, `${run.state}: ${run.why}`));
   } else if (run.state === 'killed') {
@@ -242,7 +247,8 @@ function showVerdict(run) {
   if (wall > 0) {
     const accounts = partsOf(seconds);
     const ideal = accounts[0][2] / wall;
-    parts.push(make('p', { className: 'sentence' }, verdict || `In order: ${Text.percent(ideal)} of the time goes into steps at this run’s best speed`));
+    parts.push(make('p', { className: 'sentence' },
+      unbroken(verdict || `In order: ${Text.percent(ideal)} of the time goes into steps at this run’s best speed`)));
     if (textOf(seconds.remedy)) parts.push(make('p', { className: 'remedy' }, 'What mends it: ', make('code', {}, seconds.remedy)));
     const total = Math.max(wall, sum(accounts.map(([, , value]) => value)));
     parts.push(make('div', { className: 'stack', role: 'img', 'aria-label': 'where each second goes' },
@@ -331,7 +337,7 @@ function showRuns() {
   if (isOne) return;
   const last = (run) => listOf(objectOf(objectOf(objectOf(run.curves).figures).loss).mean).filter((value) => value !== null).pop();
   find('runs-table').replaceChildren(table([
-    ['Run', (run) => make('span', { title: run.name }, dot(colourOf(run)), nameOf(run)), 'name'],
+    ['Run', (run) => make('span', { title: run.name }, runDot(run), nameOf(run)), 'name'],
     ['State', (run) => make('span', { className: `state ${run.state.replace(' ', '-')}` }, run.state)],
     ['Step', (run) => (run.steps > 0 ? `${run.step} / ${run.steps}` : String(run.step)), 'number'],
     ['Loss', (run) => Text.number(numberOf(last(run))), 'number'],
@@ -475,7 +481,7 @@ const HOST_READINGS = [
 ];
 
 function lineChart(key, title, unit) {
-  charts[key] = charts[key] || new LineChart(find('machine-charts'), historyGroup, { title, unit });
+  charts[key] = charts[key] || new LineChart(find('machine-charts'), historyGroup, { title, unit, isOfParts: true });
   return charts[key];
 }
 
@@ -592,7 +598,7 @@ function showConfig(run) {
     const at = line.indexOf(': ');
     return at < 0 ? [line, ''] : [line.slice(0, at), line.slice(at + 2)];
   };
-  const all = make('details', {}, make('summary', {}, `All ${lines.length} fields of ${nameOf(run)}`),
+  const all = make('details', {}, make('summary', {}, `${lines.length === 1 ? 'The field' : `All ${lines.length} fields`} of ${nameOf(run)}`),
     table([['Field', ([field]) => make('span', { className: 'mono' }, field), 'name'], ['Value', ([, value]) => make('span', { className: 'mono' }, value), 'name']], lines.map(split)));
   const without = page.runs.find((other) => other.why_no_config);
   find('config-title').textContent = page.runs.length > 1 ? 'Configs compared' : 'Config';
@@ -603,7 +609,7 @@ function showConfig(run) {
       place.replaceChildren(sentence('The runs have the same config.'), all);
     } else {
       place.replaceChildren(table([['Field', (row) => make('span', { className: 'mono' }, row.field)],
-        ...page.runs.map((other) => [make('span', { title: other.name }, dot(colourOf(other)), nameOf(other)), (row) => make('span', { className: 'mono' }, textOf(row.values[other.id]))])],
+        ...page.runs.map((other) => [make('span', { title: other.name }, runDot(other), nameOf(other)), (row) => make('span', { className: 'mono' }, textOf(row.values[other.id]))])],
       page.differences), make('p', { className: 'after' }, 'The fields in which the runs differ.'), all);
     }
     return;
@@ -681,7 +687,7 @@ async function ask(path, values) {
 
 async function follow() {
   const kPeriodMs = 2000;
-  const kRestPeriodMs = 10000; // when no run trains
+  const kRestPeriodMs = 5000; // when no run trains
   try {
     if (!document.hidden) {
       const data = await ask('data', { since: page.version });

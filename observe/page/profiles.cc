@@ -1,5 +1,6 @@
 #include "observe/page/profiles.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <system_error>
@@ -39,8 +40,9 @@ Json ReadSummary(const std::string& path, int64_t step) {
     if (!rank.is_object()) continue;
     const auto kernels = rank.find("kernels");
     if (kernels == rank.end() || !kernels->is_array() || kernels->size() <= kMostKernels) continue;
-    rank["more_kernels"] = kernels->size() - kMostKernels;
+    const size_t more = kernels->size() - kMostKernels;
     kernels->erase(kernels->begin() + kMostKernels, kernels->end());
+    rank["more_kernels"] = more;  // from here on `kernels` leads nowhere
   }
   return summary;
 }
