@@ -103,6 +103,9 @@ class Browser:
 
     def open(self, url):
         """Opens a page of Lockstep, and returns when it has drawn itself: the milliseconds since it was asked for."""
+        # The page before must ask for nothing more.
+        self.call("Page.navigate", url="about:blank")
+        self.evaluate("0")
         self._events.clear()
         self.call("Page.navigate", url=str(url))
         return self.evaluate("""new Promise((resolve) => {

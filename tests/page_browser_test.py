@@ -47,6 +47,11 @@ PROFILE = {
         for rank in (0, 1)],
     "slower": ["aten::addmm takes 12 % longer than at step 10"],
 }  # fmt: skip
+MEMORY = {
+    "event": "memory", "step": 2, "device": "cpu", "peak_bytes": 3 << 20,
+    "owners": {"activations": 2 << 20, "moments": 1 << 19, "parameters": 1 << 18, "gradients": 1 << 18},
+    "phases": {"forward": 2 << 20, "backward": 3 << 20, "update": 1 << 20}, "blocks": {"layers.0": 1 << 20},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +64,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two runs of two ranks: a, with a profile, and b with another learning rate."""
+    """Two runs of two ranks: a, with a profile and a line of memory, and b with another learning rate."""
     folder = tmp_path_factory.mktemp("runs")
     config = write_config(folder, digits_config("observe { readings_every_s: 0.05 }", data=HOLDOUT, epochs=150))
     for name, words in (("a", ()), ("b", sets("optimizer.lr=0.01"))):
@@ -67,6 +72,8 @@ def folder(tmp_path_factory):
         assert run.status == DONE, run
     (folder / "a" / "profiles" / "100").mkdir(parents=True)
     (folder / "a" / "profiles" / "100" / "summary.json").write_text(json.dumps(PROFILE))
+    with open(folder / "a" / "log.jsonl", "a") as log:
+        log.write(json.dumps(MEMORY) + "\n")
     return folder
 
 

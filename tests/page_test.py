@@ -170,6 +170,7 @@ def test_a_folder_of_runs(run_dir, tmp_path):
     assert older["evaluations"]["figures"]["val_loss"]["mean"][-1] == pytest.approx(0.43444, rel=1e-4)
 
 
+@pytest.mark.all_tier
 def test_a_run_that_was_killed(tmp_path):
     config = write_config(tmp_path, digits_config(data=HOLDOUT))
     report = tmp_path / "report.html"
@@ -187,20 +188,42 @@ def test_a_run_that_was_killed(tmp_path):
     assert run["curves"]["step"][-1] <= steps[-1] and run["steps_logged"] == len(steps)
 
 
-def test_what_has_no_page(tmp_path, run_dir):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    output = ["--output", tmp_path / "report.html"]
-    for words in (["watch", "--page"], ["report", *output]):
-        expect_error(Run([words[0], empty, *words[1:]]), USAGE, str(empty), "it is no run folder")
-        expect_error(Run([words[0], tmp_path / "none", *words[1:]]), USAGE, "there is no such folder")
-    expect_error(Run(["watch", "--page"]), USAGE, "--page", "name run folders")
-    expect_error(Run(["watch", run_dir, "--page", "--once"]), USAGE, "--once")
-    expect_error(Run(["watch", run_dir, "--port", 9600]), USAGE, "--page")
-    expect_error(Run(["watch", run_dir, run_dir]), USAGE, "2 runs", "--page")
-    expect_error(Run(["watch", run_dir, "--page", "--bind", "here"]), USAGE, "--port: here:9500", "--bind needs an address")
-    expect_error(Run(["watch", run_dir, "--page", "--bind", "192.0.2.1"]), USAGE, "set --bind to an address of this machine")
-    assert not (tmp_path / "report.html").exists()
+@pytest.mark.parametrize(
+    "words, parts",
+    [
+        (["watch", "EMPTY", "--page"], ["EMPTY: it is no run folder, and there are no run folders in it"]),
+        (["report", "EMPTY", "--output", "OUTPUT"], ["EMPTY: it is no run folder"]),
+        pytest.param(["report", "RUN", "NONE", "--output", "OUTPUT"], ["NONE: there is no such folder"], marks=pytest.mark.all_tier),
+        pytest.param(["watch", "--page"], ["--page: name run folders"], marks=pytest.mark.all_tier),
+        pytest.param(["watch", "RUN", "--page", "--once"], ["--once"], marks=pytest.mark.all_tier),
+        pytest.param(["watch", "RUN", "--port", "9600"], ["belong to --page"], marks=pytest.mark.all_tier),
+        pytest.param(["watch", "RUN", "RUN"], ["2 runs", "--page"], marks=pytest.mark.all_tier),
+        pytest.param(
+            ["watch", "RUN", "--page", "--bind", "here"],
+            ["--port: here:9500", "--bind needs an address in numbers"],
+            marks=pytest.mark.all_tier,
+        ),
+        pytest.param(
+            ["watch", "RUN", "--page", "--bind", "192.0.2.1"],
+            ["set --bind to an address of this machine"],
+            marks=pytest.mark.all_tier,
+        ),
+    ],
+    ids=["watch", "report", "none", "nothing", "once", "port", "several", "name", "address"],
+)
+def test_what_has_no_page(tmp_path, words, parts):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "log.jsonl").touch()
+    places = {name.upper(): str(tmp_path / name) for name in ("empty", "run", "none", "output")}
+
+    def placed(text):
+        for name, path in places.items():
+            text = text.replace(name, path)
+        return text
+
+    expect_error(Run(map(placed, words)), USAGE, *map(placed, parts))
+    assert not (tmp_path / "output").exists()
 
 
 def test_a_report_that_cannot_be_written(tmp_path, run_dir):
@@ -243,6 +266,7 @@ def test_a_run_shows_its_page(tmp_path):
         assert job.process.wait(LONG_S) == STOPPED
 
 
+@pytest.mark.all_tier
 def test_a_run_whose_port_is_taken(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

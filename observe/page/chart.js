@@ -20,7 +20,7 @@ const Text = {
   percent(value) {
     if (!Number.isFinite(value)) return '–';
     const percent = 100 * value;
-    return `${percent !== 0 && Math.abs(percent) < 1 ? Number(percent.toPrecision(1)) : Math.round(percent)} %`;
+    return `${percent !== 0 && Math.abs(percent) < 1 ? Number(percent.toPrecision(1)) : Math.round(percent)}\u00a0%`;
   },
   bytes(value) {
     if (!Number.isFinite(value)) return '–';
@@ -30,11 +30,11 @@ const Text = {
       value /= 1024;
       ++unit;
     }
-    return `${Number(value.toPrecision(3))} ${units[unit]}`;
+    return `${Number(value.toPrecision(3))}\u00a0${units[unit]}`;
   },
   duration(seconds) {
     if (!Number.isFinite(seconds)) return '–';
-    if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
+    if (seconds < 60) return `${Number(seconds.toPrecision(3))}\u00a0s`;
     const minutes = Math.floor(seconds / 60);
     const two = (number) => String(number).padStart(2, '0');
     const both = (large, unit, small, smaller) => `${large}${unit}${small > 0 ? `${two(small)}${smaller}` : ''}`;
@@ -42,7 +42,7 @@ const Text = {
     const hours = Math.floor(minutes / 60);
     return hours < 48 ? both(hours, 'h', minutes % 60, 'm') : both(Math.floor(hours / 24), 'd', hours % 24, 'h');
   },
-  withUnit: (unit) => (value) => (Number.isFinite(value) ? `${Text.number(value)} ${unit}` : '–'),
+  withUnit: (unit) => (value) => (Number.isFinite(value) ? `${Text.number(value)}\u00a0${unit}` : '–'),
 };
 
 // Places for ticks.
@@ -64,17 +64,20 @@ const Ticks = {
     const unit = 1024 ** Math.max(0, Math.floor(Math.log(Math.max(high, 1)) / Math.log(1024)));
     return Ticks.linear(low / unit, high / unit, count).map((tick) => tick * unit);
   },
-  // Decades, and with few of them their doubles and fives.
+  // Decades, and between few of them further numbers.
   logarithmic(low, high, count) {
     const first = Math.floor(Math.log10(low));
     const last = Math.ceil(Math.log10(high));
-    const bases = last - first <= 2 ? [1, 2, 5] : [1];
+    const decades = Math.log10(high / low);
+    const bases = decades <= 2 ? [1, 2, 5] : decades <= 4 ? [1, 3] : [1];
     const every = Math.max(1, Math.ceil((last - first) / count));
     const ticks = [];
     for (let power = first; power <= last; ++power) {
       for (const base of bases) {
         const tick = base * 10 ** power;
-        if (tick >= low * 0.999 && tick <= high * 1.001 && (power - first) % every === 0) ticks.push(tick);
+        if (tick >= low * 0.999 && tick <= high * 1.001 && (bases.length > 1 || (power - first) % every === 0)) {
+          ticks.push(tick);
+        }
       }
     }
     return ticks.length > 1 ? ticks : Ticks.linear(low, high, count);
@@ -426,12 +429,13 @@ class LineChart extends Plot {
       }
     }
     if (low > high) return null;
-    const x = this.group.zoom || [xLow, xHigh];
-    if (x[1] <= x[0]) x[1] = x[0] + 1;
+    // A line of one value stands in the middle.
+    const x = this.group.zoom || (xHigh > xLow ? [xLow, xHigh] : [xLow - 1, xLow + 1]);
     if (this.isLog) return { x, y: low === high ? [low / 2, high * 2] : [low, high] };
     if (this.unit.low !== undefined) low = Math.min(low, this.unit.low);
     high = Math.max(high, this.unit.high ?? high, this.unit.most ?? high);
-    const edge = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * 0.04;
+    if (low === high) return { x, y: low > 0 ? [0, low * 1.25] : low < 0 ? [low * 1.25, 0] : [-1, 1] };
+    const edge = (high - low) * 0.04;
     const isBottom = low === this.unit.low;
     return { x, y: [isBottom ? low : low - edge, high === this.unit.high ? high : high + edge] };
   }
@@ -528,7 +532,10 @@ class LineChart extends Plot {
       if (isDown) context.lineTo(x, y);
       else context.moveTo(x, y);
       // A value without neighbours is a dot.
-      if (isAlone) context.rect(x - 1.5, y - 1.5, 3, 3);
+      if (isAlone) {
+        context.fillStyle = line.colour;
+        context.fillRect(x - 2.5, y - 2.5, 5, 5);
+      }
       isDown = true;
     }
     context.stroke();

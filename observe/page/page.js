@@ -247,8 +247,14 @@ function showVerdict(run) {
   if (wall > 0) {
     const accounts = partsOf(seconds);
     const ideal = accounts[0][2] / wall;
-    parts.push(make('p', { className: 'sentence' },
-      unbroken(verdict || `In order: ${Text.percent(ideal)} of the time goes into steps at this run’s best speed`)));
+    const kLeastSeconds = 2; // of a verdict, as kLeastSteps
+    const kLeastSteps = 20;
+    const kGood = 0.9;
+    const isShort = wall < kLeastSeconds || numberOf(seconds.steps) < kLeastSteps;
+    const share = `${Text.percent(ideal)} of the time went into steps at this run’s best speed`;
+    parts.push(make('p', { className: 'sentence' }, unbroken(verdict || (ideal >= kGood && !isShort ? `In order: ${share}` : share))));
+    if (!verdict && isShort) parts.push(make('p', { className: 'remedy' }, 'This was too short for a verdict, which needs 20 steps and two seconds.'));
+    else if (!verdict && ideal < kGood) parts.push(make('p', { className: 'remedy' }, 'No cause that is known takes enough to be named.'));
     if (textOf(seconds.remedy)) parts.push(make('p', { className: 'remedy' }, 'What mends it: ', make('code', {}, seconds.remedy)));
     const total = Math.max(wall, sum(accounts.map(([, , value]) => value)));
     parts.push(make('div', { className: 'stack', role: 'img', 'aria-label': 'where each second goes' },
@@ -298,7 +304,7 @@ function showHistory(run) {
   find('verdicts').replaceChildren(make('h3', {}, 'Verdicts'), verdicts.length === 0
     ? sentence('There is none yet. It needs 20 steps, two seconds and a loss of 5 % or more.')
     : make('ol', { className: 'changes' }, ...verdicts.slice(-kMostVerdicts).reverse().map((entry) => make('li', {},
-      entry.verdict || 'in order: nothing is lost that is worth a word',
+      unbroken(textOf(entry.verdict)) || 'no verdict',
       make('span', { className: 'soft' }, `from step ${Number(entry.step).toLocaleString('en-US')}`
         + `${entry.time === null ? '' : `, after ${Text.duration(entry.time)}`}${entry.remedy ? ` · ${entry.remedy}` : ''}`)))));
 }
