@@ -460,7 +460,11 @@ class LineChart extends Plot {
       context.strokeStyle = line.colour;
       context.fillStyle = line.colour;
       context.setLineDash(line.isDashed ? [5, 3] : []);
-      if (line.least && weight === 0) this.drawInterval(context, line, begin, end, isCrowded ? 0.15 : 0.3);
+      if (line.least && weight === 0) {
+        // Many intervals on top of each other must not hide what is below.
+        const alpha = !isCrowded ? 0.3 : line.isFocused ? 0.2 : 0.5 / this.lines.length;
+        this.drawInterval(context, line, begin, end, alpha);
+      }
       context.lineWidth = line.isFocused || !isCrowded ? 1.6 : 1.1;
       if (weight > 0 && !isCrowded) {
         context.globalAlpha = 0.25;
