@@ -261,7 +261,8 @@ def test_a_run_shows_its_page(tmp_path):
         data = data_in(get(url))
         (run,) = data["runs"]
         assert (run["state"], data["live"]) == ("training", True)
-        wait_until(lambda: json.loads(get(url + "data", since=data["version"]))["runs"][0]["step"] > run["step"])
+        news = lambda: json.loads(get(url + "data", since=data["version"]))["runs"]  # noqa: E731
+        wait_until(lambda: any(changed.get("step", 0) > run["step"] for changed in news()))
         job.process.send_signal(signal.SIGTERM)
         assert job.process.wait(LONG_S) == STOPPED
 

@@ -399,7 +399,8 @@ function showRanks(run) {
   parts.push(table(columns, list));
   if (ranks.collectives > 0) {
     parts.push(make('p', { className: 'after' }, `Means of the last ${Number(ranks.collectives).toLocaleString('en-US')} collectives. `
-      + 'A rank that always comes last keeps the others waiting. Times are those of each machine’s own clock.'));
+      + 'A rank that always comes last keeps the others waiting. Times are those of each machine’s own clock'
+      + `${objectOf(run.start).device === 'cuda' ? ', at which the host queued a collective' : ''}.`));
   }
   if (list.length < ranks.world_size) parts.push(make('p', { className: 'after' }, `${list.length} of ${ranks.world_size} ranks: the records of the others are on other disks.`));
   table_.replaceChildren(...parts);
@@ -671,7 +672,7 @@ function take(data) {
   page.isLive = data.live;
   page.lastAnswer = data.time;
   if (data.differences !== undefined) page.differences = data.differences;
-  for (const run of data.runs) page.runs[run.id] = { ...run, finer: objectOf(page.runs[run.id]).finer };
+  for (const run of data.runs) page.runs[run.id] = { ...page.runs[run.id], ...run };
 }
 
 function showUpdated(isReachable) {

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 PageData::PageData(const std::vector<std::string>& run_dirs, bool live) : live_(live) {
   for (const std::string& run_dir : run_dirs) {
-    runs_.push_back(std::make_unique<Run>(run_dir, static_cast<int64_t>(runs_.size())));
+    runs_.push_back(std::make_unique<RunData>(run_dir, static_cast<int64_t>(runs_.size())));
   }
 }
 
@@ -25,9 +25,10 @@ Json PageData::All() { return Since(-1); }
 
 Json PageData::Since(int64_t version) {
   Json result{{"live", live_}, {"time", UnixSeconds()}, {"version", 0}, {"runs", Json::array()}};
-  for (const std::unique_ptr<Run>& run : runs_) {
-    if (run->data.Refresh()) run->version = ++version_;
-    if (run->version > version) result["runs"].push_back(run->data.json());
+  for (const std::unique_ptr<RunData>& run : runs_) {
+    if (run->Refresh(version_ + 1)) ++version_;
+    Json changed = run->Since(version);
+    if (!changed.is_null()) result["runs"].push_back(std::move(changed));
   }
   result["version"] = version_;
   if (!result["runs"].empty()) result["differences"] = Differences();
@@ -36,18 +37,17 @@ Json PageData::Since(int64_t version) {
 
 Json PageData::CurvesWithin(CurveAxis axis, double from, double to) const {
   Json list = Json::array();
-  for (const std::unique_ptr<Run>& run : runs_) {
-    list.push_back(
-        {{"id", run->data.json().at("id")}, {"curves", run->data.CurvesWithin(axis, from, to)}});
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    list.push_back({{"id", i}, {"curves", runs_[i]->CurvesWithin(axis, from, to)}});
   }
   return list;
 }
 
 Json PageData::Differences() const {
   std::vector<const RunHistory*> histories;
-  for (const std::unique_ptr<Run>& run : runs_) {
-    if (!run->data.history().config()) return nullptr;
-    histories.push_back(&run->data.history());
+  for (const std::unique_ptr<RunData>& run : runs_) {
+    if (!run->history().config()) return nullptr;
+    histories.push_back(&run->history());
   }
   Json list = Json::array();
   if (histories.size() < 2) return list;

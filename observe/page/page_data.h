@@ -32,7 +32,8 @@ class PageData {
   // Returns all that is known now.
   nlohmann::ordered_json All();
 
-  // Reads what has changed, and returns the runs that have changed since the object with this `version`.
+  // Reads what has changed, and returns what has changed since the object with this `version`: of each run that has,
+  // the id and the fields that have.
   nlohmann::ordered_json Since(int64_t version);
 
   // Returns a list of {id, curves} of all runs (RunData::CurvesWithin()).
@@ -41,15 +42,9 @@ class PageData {
  private:
   nlohmann::ordered_json Differences() const;
 
-  struct Run {
-    explicit Run(const std::string& run_dir, int64_t id) : data(run_dir, id) {}
-    RunData data;
-    int64_t version = 0;  // that of the page when it changed
-  };
-
   bool live_;
   int64_t version_ = 0;
-  std::vector<std::unique_ptr<Run>> runs_;
+  std::vector<std::unique_ptr<RunData>> runs_;
 };
 
 // Returns the run folders that a user means: those given, and in place of a folder of run folders all of these, in the

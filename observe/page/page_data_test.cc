@@ -85,9 +85,14 @@ TEST_F(PageDataTest, SendsWhatHasChanged) {
   ASSERT_EQ(news.at("runs").size(), 1);
   EXPECT_EQ(news.at("runs")[0].at("id"), 1);
   EXPECT_THAT(news.at("runs")[0].at("curves").at("step"), ElementsAre(1, 2));
+  EXPECT_EQ(news.at("runs")[0].at("step"), 2);
+  for (const char* same : {"name", "config", "evaluations", "readings"}) {
+    EXPECT_FALSE(news.at("runs")[0].contains(same)) << same;
+  }
   EXPECT_GT(news.at("version").get<int64_t>(), version);
   EXPECT_EQ(page.Since(version).at("runs").size(), 1);  // another browser
   EXPECT_EQ(page.Since(news.at("version")).at("runs").size(), 0);
+  EXPECT_TRUE(page.All().at("runs")[1].contains("name"));
 }
 
 TEST_F(PageDataTest, GivesAPartOfTheCurves) {

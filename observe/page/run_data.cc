@@ -230,26 +230,40 @@ Json NotFiniteOf(const std::vector<LoggedStep>& steps) {
 RunData::RunData(const std::string& run_dir, int64_t id)
     : id_(id), history_(run_dir, RunLog::Keep::kAllSteps), profiles_(run_dir) {
   profiles_.Refresh();
-  Build();
+  object_ = Object();
 }
 
-bool RunData::Refresh() {
+bool RunData::Refresh(int64_t version) {
   const bool has_log_changed = history_.Refresh();
   const bool has_profile_changed = profiles_.Refresh();
   // Flight records of a run that trains change all the time.
   if (!has_log_changed && !has_profile_changed && history_.state() != RunState::kTraining) {
     return false;
   }
-  Build();
-  return true;
+  Json object = Object();
+  bool has_changed = false;
+  for (const auto& [name, value] : object.items()) {
+    if (value == object_.at(name)) continue;
+    versions_[name] = version;
+    has_changed = true;
+  }
+  object_ = std::move(object);
+  return has_changed;
 }
 
-void RunData::Build() {
+Json RunData::Since(int64_t version) const {
+  Json changed{{"id", id_}};
+  for (const auto& [name, value] : object_.items()) {
+    const auto found = versions_.find(name);
+    if ((found == versions_.end() ? 0 : found->second) > version) changed[name] = value;
+  }
+  return changed.size() > 1 ? changed : Json();
+}
+
+Json RunData::Object() const {
   const LoggedRun& log = history_.log();
   const std::optional<BestValue> best = history_.best();
-  json_ = Json{
-      {"id", id_},
-      {"version", ++version_},
+  return {
       {"name", history_.run_dir()},
       {"state", NameOf(history_.state())},
       {"why", log.why},

@@ -6,7 +6,7 @@
 //
 // The object:
 //   id, name, state, why, start (the log's line), step, steps, epoch, epochs, left_s, samples_per_s, trained_s,
-//   first_time, last_time, version (of this object: it grows with each change)
+//   first_time, last_time
 //   best          {metric, value, step}
 //   why_no_log, why_no_config, bad_lines, warnings (their number), last_warnings
 //   steps_logged  the number of step lines; not_finite {lines, step}: how many have a loss that is not finite, and the
@@ -29,6 +29,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -47,23 +48,27 @@ class RunData {
   // Reads the folder. `id` is the run's place on the page.
   RunData(const std::string& run_dir, int64_t id);
 
-  // Reads what has changed. Returns true if something has.
-  bool Refresh();
+  // Reads what has changed, and gives the fields of the object that differ from before the number `version`, which must
+  // grow. Returns true if any do. The fields that the constructor has read have the version 0.
+  bool Refresh(int64_t version);
 
   const RunHistory& history() const { return history_; }
-  const nlohmann::ordered_json& json() const { return json_; }
+
+  // Returns the id and the fields that have changed since `version`; null if there are none.
+  nlohmann::ordered_json Since(int64_t version) const;
 
   // Returns `curves` of the lines whose x is between `from` and `to`.
   nlohmann::ordered_json CurvesWithin(CurveAxis axis, double from, double to) const;
 
  private:
-  void Build();
+  nlohmann::ordered_json Object() const;
 
   int64_t id_;
-  int64_t version_ = 0;
   RunHistory history_;
   Profiles profiles_;
-  nlohmann::ordered_json json_;
+  nlohmann::ordered_json object_;
+  std::map<std::string, int64_t>
+      versions_;  // of the fields; those that are not here have the version 0
 };
 
 }  // namespace lockstep
