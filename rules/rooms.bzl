@@ -102,6 +102,7 @@ _USES = {
     "data/dataset/testing": ["data/dataset"],
     "data/images/testing": ["data/images"],
     "data/tokenizers/testing": [],
+    "observe/http/testing": ["base", "base/files"],
     "trainer/ops/testing": ["base/tensor"],
     "trainer/ops/norm/testing": ["trainer/ops/norm"],
 }

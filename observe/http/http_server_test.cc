@@ -1,17 +1,13 @@
 #include "observe/http/http_server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <stdexcept>
 
 #include "base/testing/message_of.h"
-#include "base/write_all.h"
+#include "observe/http/testing/http_client.h"
 
 namespace lockstep {
 namespace {
@@ -25,28 +21,6 @@ HttpServer::Options Anywhere() {
   return {.address = "127.0.0.1", .port_name = "--port", .address_name = "--bind"};
 }
 
-// Sends `text` to a port of this machine, and returns everything that comes until the other side closes.
-std::string Exchange(int port, const std::string& text) {
-  const FileDescriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  (void)WriteAll(client.get(), text);
-  std::string all;
-  std::array<char, 4096> piece{};
-  for (ssize_t got = 0; (got = recv(client.get(), piece.data(), piece.size(), 0)) > 0;) {
-    all.append(piece.data(), static_cast<size_t>(got));
-  }
-  return all;
-}
-
-std::string Get(int port, const std::string& target, const std::string& method = "GET") {
-  return Exchange(
-      port, fmt::format("{} {} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", method, target));
-}
-
 TEST(HttpServer, AnswersWithWhatTheHandlerReturns) {
   const HttpServer server(Anywhere(), [](const HttpRequest& request) -> HttpReply {
     if (request.path == "/fails") throw std::runtime_error("no room");
@@ -55,17 +29,17 @@ TEST(HttpServer, AnswersWithWhatTheHandlerReturns) {
     for (const auto& [name, value] : request.values) body += name + "=" + value + ";";
     return {.type = "text/x-own", .body = body, .headers = {{"X-Own", "1"}}};
   });
-  EXPECT_THAT(Get(server.port(), "/a%20b?second=%3C%2F&first=1"),
+  EXPECT_THAT(HttpAnswer(server.port(), "/a%20b?second=%3C%2F&first=1"),
               AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("Content-Type: text/x-own\r\n"),
                     HasSubstr("X-Own: 1\r\n"), EndsWith("\r\n\r\nfirst=1;second=</;")));
-  EXPECT_THAT(Get(server.port(), "/other"),
+  EXPECT_THAT(HttpAnswer(server.port(), "/other"),
               AllOf(StartsWith("HTTP/1.1 404 "), EndsWith("nothing here")));
-  EXPECT_THAT(Get(server.port(), "/fails"),
+  EXPECT_THAT(HttpAnswer(server.port(), "/fails"),
               AllOf(StartsWith("HTTP/1.1 500 "), EndsWith("no room\n")));
   EXPECT_THAT(
-      Get(server.port(), "/a%20b?first=1", "HEAD"),
+      HttpAnswer(server.port(), "/a%20b?first=1", "HEAD"),
       AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Content-Length: 8\r\n"), EndsWith("\r\n\r\n")));
-  EXPECT_THAT(Get(server.port(), "/a%20b", "POST"), StartsWith("HTTP/1.1 501 "));
+  EXPECT_THAT(HttpAnswer(server.port(), "/a%20b", "POST"), StartsWith("HTTP/1.1 501 "));
 }
 
 TEST(HttpServer, RefusesLongRequests) {
@@ -75,7 +49,7 @@ TEST(HttpServer, RefusesLongRequests) {
       is_called = true;
       return HttpReply{};
     });
-    EXPECT_THAT(Get(server.port(), "/" + std::string(20'000, 'a')),
+    EXPECT_THAT(HttpAnswer(server.port(), "/" + std::string(20'000, 'a')),
                 testing::Not(StartsWith("HTTP/1.1 200")));
   }
   EXPECT_FALSE(is_called);

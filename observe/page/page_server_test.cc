@@ -1,18 +1,12 @@
 #include "observe/page/page_server.h"
 
-#include <arpa/inet.h>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
-#include <array>
 #include <memory>
 
-#include "base/files/file_descriptor.h"
 #include "base/testing/test_files.h"
-#include "base/write_all.h"
+#include "observe/http/testing/http_client.h"
 
 namespace lockstep {
 namespace {
@@ -22,24 +16,6 @@ using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
-
-// Returns the whole answer of a server on this machine.
-std::string Get(int port, const std::string& target) {
-  const FileDescriptor client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-  (void)WriteAll(client.get(),
-                 fmt::format("GET {} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", target));
-  std::string all;
-  std::array<char, 4096> piece{};
-  for (ssize_t got = 0; (got = recv(client.get(), piece.data(), piece.size(), 0)) > 0;) {
-    all.append(piece.data(), static_cast<size_t>(got));
-  }
-  return all;
-}
 
 class PageServerTest : public testing::Test {
  protected:
@@ -64,14 +40,16 @@ class PageServerTest : public testing::Test {
 TEST_F(PageServerTest, ShowsThePage) {
   Serve("127.0.0.1");
   EXPECT_THAT(server_->url(), MatchesRegex("http://127.0.0.1:[0-9]+/"));
-  EXPECT_THAT(Get(port_, "/"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("text/html"),
-                                     HasSubstr("Cache-Control: no-store"), HasSubstr("2.5")));
-  EXPECT_THAT(Get(port_, "/data?since=-1"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
-  EXPECT_THAT(Get(port_, "/data?since=0"),
-              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\"runs\":[]")));
-  EXPECT_THAT(Get(port_, "/curves?axis=step&from=0&to=1.5"),
+  EXPECT_THAT(HttpAnswer(port_, "/"),
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("text/html"),
+                    HasSubstr("Cache-Control: no-store"), HasSubstr("2.5")));
+  EXPECT_THAT(HttpAnswer(port_, "/data?since=-1"),
               AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
-  EXPECT_THAT(Get(port_, "/curves?axis=step&from=5&to=9"), Not(HasSubstr("2.5")));
+  EXPECT_THAT(HttpAnswer(port_, "/data?since=0"),
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\"runs\":[]")));
+  EXPECT_THAT(HttpAnswer(port_, "/curves?axis=step&from=0&to=1.5"),
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
+  EXPECT_THAT(HttpAnswer(port_, "/curves?axis=step&from=5&to=9"), Not(HasSubstr("2.5")));
 }
 
 TEST_F(PageServerTest, WantsATokenWhereOthersReachIt) {
@@ -82,22 +60,23 @@ TEST_F(PageServerTest, WantsATokenWhereOthersReachIt) {
   for (const std::string target : {"/", "/data", "/curves", "/other"}) {
     for (const std::string& query :
          {std::string(), "?" + wrong, std::string("?token="), "?" + token + "0"}) {
-      EXPECT_THAT(Get(port_, target + query),
+      EXPECT_THAT(HttpAnswer(port_, target + query),
                   AllOf(StartsWith("HTTP/1.1 401 "), Not(HasSubstr("2.5"))));
     }
   }
-  EXPECT_THAT(Get(port_, "/?" + token), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
-  EXPECT_THAT(Get(port_, "/data?since=-1&" + token), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(HttpAnswer(port_, "/?" + token),
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("2.5")));
+  EXPECT_THAT(HttpAnswer(port_, "/data?since=-1&" + token), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(PageServerTest, RefusesWhatItDoesNotKnow) {
   Serve("127.0.0.1");
-  EXPECT_THAT(Get(port_, "/log.jsonl"), StartsWith("HTTP/1.1 404 "));
-  EXPECT_THAT(Get(port_, "/../../etc/passwd"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(HttpAnswer(port_, "/log.jsonl"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(HttpAnswer(port_, "/../../etc/passwd"), StartsWith("HTTP/1.1 404 "));
   for (const char* target :
        {"/data", "/data?since=", "/data?since=x", "/data?since=99999999999999999999", "/curves",
         "/curves?axis=step", "/curves?axis=loss&from=1&to=2", "/curves?axis=step&from=1&to=2x"}) {
-    EXPECT_THAT(Get(port_, target), StartsWith("HTTP/1.1 400 ")) << target;
+    EXPECT_THAT(HttpAnswer(port_, target), StartsWith("HTTP/1.1 400 ")) << target;
   }
 }
 
