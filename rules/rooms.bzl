@@ -46,7 +46,8 @@ _USES = {
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
     "observe/profile": ["base", "base/files", "base/tensor", "observe"],
-    "observe/sinks": ["base", "base/files", "observe/machine", "observe/verdict", "observe"],
+    "observe/http": ["base", "base/files"],
+    "observe/sinks": ["base", "base/files", "observe/machine", "observe/verdict", "observe", "observe/http"],
     "trainer/config/schema": ["base"],
     "trainer/formats": [
         "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
@@ -55,6 +56,10 @@ _USES = {
     "trainer/config": ["base", "base/files", "trainer/config/schema", "trainer/formats"],
     "observe/history": [
         "base", "base/files", "ckpt", "observe", "trainer/config/schema", "trainer/config",
+    ],
+    "observe/page": [
+        "base", "base/files", "comm", "comm/watch", "observe", "observe/http", "observe/sinks", "trainer/config",
+        "observe/history",
     ],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
@@ -74,7 +79,8 @@ _USES = {
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
         "data/tables", "data/images", "data/feed", "observe/machine", "observe/verdict", "observe", "observe/profile",
-        "observe/sinks", "observe/history", "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
+        "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats", "trainer/config",
+        "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "observe/machine"],
     "launch/job": [
@@ -85,7 +91,7 @@ _USES = {
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
         "observe/machine", "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats",
-        "trainer/config", "observe/history", "observe/profile", "trainer/step", "trainer/run",
+        "trainer/config", "observe/history", "observe/page", "observe/profile", "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle",
     ],
     "launch": [
@@ -97,6 +103,7 @@ _USES = {
     "data/dataset/testing": ["data/dataset"],
     "data/images/testing": ["data/images"],
     "data/tokenizers/testing": [],
+    "observe/http/testing": ["base", "base/files"],
     "trainer/ops/testing": ["base/tensor"],
     "trainer/ops/norm/testing": ["trainer/ops/norm"],
 }
