@@ -94,6 +94,25 @@ bool OnAnyRank(bool own, std::string_view what, Communicator& host) {
   return ranks.item<int>() > 0;
 }
 
+std::vector<std::string> GatherTexts(const std::string& own, std::string_view what,
+                                     Communicator& host) {
+  const Label label = host.MakeLabel(what);
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
+  const at::Tensor sizes = at::zeros({host.world_size()}, at::kLong);
+  host.AllGather(sizes, size, label).Wait();
+  const auto most = std::max<int64_t>(1, sizes.max().item<int64_t>());
+  const at::Tensor sent = at::zeros({most}, at::kByte);
+  std::memcpy(sent.mutable_data_ptr(), own.data(), own.size());
+  const at::Tensor all = at::zeros({host.world_size() * most}, at::kByte);
+  host.AllGather(all, sent, label).Wait();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < host.world_size(); ++rank) {
+    texts.emplace_back(static_cast<const char*>(all.const_data_ptr()) + rank * most,
+                       static_cast<size_t>(sizes[rank].item<int64_t>()));
+  }
+  return texts;
+}
+
 void RequireSame(const std::vector<std::string>& lines, Communicator& host) {
   const Label label = host.MakeLabel("what the ranks are about to do");
   // A length each: mostly the same, and then the hash decides.

@@ -24,6 +24,11 @@ bool OnAnyRank(bool own, std::string_view what, Communicator& host);
 // Returns rank 0's `value` on every rank. `what` describes the value in the flight record. Every rank must call it.
 int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host);
 
+// Returns every rank's text, on every rank, in the order of the ranks. `what` describes it in the flight record. Every
+// rank must call it.
+std::vector<std::string> GatherTexts(const std::string& own, std::string_view what,
+                                     Communicator& host);
+
 // Compares this rank's `lines`, which say what the rank is about to do, with rank 0's lines. If the lines of any rank
 // differ, throws Error (kUsage) on every rank; the error names a rank and the first line that differs. Every rank must
 // call it.

@@ -67,8 +67,13 @@ int64_t ConvolutionFlops(const at::RecordFunction& call) {
   return 2 * outputs * (weight.numel() / weight.size(0));
 }
 
+}  // namespace
+
 int64_t FlopsOf(const at::RecordFunction& call) {
   const std::string_view name = call.name();
+  if (const size_t causal_input = CausalInputOf(name); causal_input > 0) {
+    return AttentionFlops(call, causal_input);
+  }
   // Only what has been asked for; some calls come without inputs.
   const auto tensor = [&](size_t i) -> const at::Tensor& { return call.inputs()[i].toTensor(); };
   if (name == ops::kPackedAttentionEvent) return PackedAttentionFlops(call);
@@ -83,18 +88,13 @@ int64_t FlopsOf(const at::RecordFunction& call) {
   return 0;
 }
 
-}  // namespace
-
 int64_t CountFlops(const std::function<void()>& act) {
   counted = 0;
   const auto handle = at::addThreadLocalCallback(
       at::RecordFunctionCallback(
           [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
-            const size_t causal_input = CausalInputOf(call.name());
-            if (inside_attention == 0) {
-              counted += causal_input > 0 ? AttentionFlops(call, causal_input) : FlopsOf(call);
-            }
-            if (causal_input > 0) ++inside_attention;
+            if (inside_attention == 0) counted += FlopsOf(call);
+            if (CausalInputOf(call.name()) > 0) ++inside_attention;
             return nullptr;
           },
           [](const at::RecordFunction& call, at::ObserverContext*) {

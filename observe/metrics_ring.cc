@@ -6,7 +6,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+
+#include "base/tensor/range.h"
+#include "observe/step_clock.h"
 
 namespace lockstep {
 
@@ -23,11 +27,14 @@ void MetricsRing::BeginStep(double delay_s) {
   // A GPU's clock is about 2 GHz, or less.
   constexpr double kHertz = 2e9;
   if (is_delayed_) at::cuda::sleep(static_cast<int64_t>(kHertz * delay_s));
+  // An event holds the GPU up for 2 us, and a GPU that still works on the last step does not wait for this one.
+  if (!is_delayed_ && !entries_.empty() && !entries_.back().end->query()) return;
   begin_ = NewEvent();
   begin_->record();
 }
 
 void MetricsRing::Push(const StepReport& report, const at::Tensor& figures) {
+  const Range range(std::string(NameOf(Phase::kRest)));
   if (free_.empty()) {
     free_.push_back(
         at::empty(figures.sizes(), at::TensorOptions(figures.dtype()).pinned_memory(on_gpu_)));
@@ -66,10 +73,12 @@ void MetricsRing::TakeTime(Entry& entry) {
   if (entry.is_unbroken) entry.report.time.unbroken = 1e-3 * entry.begin->elapsed_time(*entry.end);
   if (last_end_ && !entry.is_delayed) {
     entry.report.time.total = 1e-3 * last_end_->elapsed_time(*entry.end);
-    entry.report.time.idle = 1e-3 * std::max(0.0F, last_end_->elapsed_time(*entry.begin));
+    if (entry.begin) {
+      entry.report.time.idle = 1e-3 * std::max(0.0F, last_end_->elapsed_time(*entry.begin));
+    }
   }
   if (last_end_) free_events_.push_back(std::move(last_end_));
-  free_events_.push_back(std::move(entry.begin));
+  if (entry.begin) free_events_.push_back(std::move(entry.begin));
   last_end_ = std::move(entry.end);
 }
 

@@ -148,6 +148,15 @@ struct RunWarning {
   std::string reason;
 };
 
+// Some steps were profiled (observe/profile/profile_files.h).
+struct Profiled {
+  int64_t step = 0;   // the first one
+  int64_t steps = 0;  // how many
+  std::string folder;
+  std::vector<std::string>
+      slower;  // sentences: what has become slower since the run's first profile
+};
+
 // The run was asked to stop. It continues from this step when it is started again.
 struct RunStopped {
   int64_t step = 0;
@@ -177,8 +186,8 @@ struct RunFailed {
 using RunEvent =
     std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryReport, OutOfMemory,
                  CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved,
-                 CheckpointLate, CheckpointFailed, RunWarning, RunStopped, RunFailed, RunDone,
-                 MachineReading, SecondsReport, Histograms>;
+                 CheckpointLate, CheckpointFailed, RunWarning, Profiled, RunStopped, RunFailed,
+                 RunDone, MachineReading, SecondsReport, Histograms>;
 
 // An object that does something with the events of a run. It is called on the thread that trains.
 class EventSink {

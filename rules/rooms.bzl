@@ -36,7 +36,7 @@ _USES = {
     "data/tokens": ["base", "base/files", "data/dataset"],
     "data/tables": ["base", "base/files", "data/dataset"],
     "data/images": ["base", "base/files", "data/dataset"],
-    "data/feed": ["base", "trainer/ops/pixels", "data/dataset", "data/tokens", "data/images"],
+    "data/feed": ["base", "base/tensor", "trainer/ops/pixels", "data/dataset", "data/tokens", "data/images"],
     "data/tokenizers": ["base"],
     "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
     "observe/machine": ["base", "base/files"],
@@ -46,8 +46,10 @@ _USES = {
         "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "observe/memory", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
+    "observe/profile": ["base", "base/files", "base/tensor", "observe"],
+    "observe/http": ["base", "base/files"],
     "observe/sinks": [
-        "base", "base/files", "observe/machine", "observe/verdict", "observe/memory", "observe",
+        "base", "base/files", "observe/machine", "observe/verdict", "observe/memory", "observe", "observe/http",
     ],
     "trainer/config/schema": ["base"],
     "trainer/formats": [
@@ -57,6 +59,10 @@ _USES = {
     "trainer/config": ["base", "base/files", "trainer/config/schema", "trainer/formats"],
     "observe/history": [
         "base", "base/files", "ckpt", "observe", "trainer/config/schema", "trainer/config",
+    ],
+    "observe/page": [
+        "base", "base/files", "comm", "comm/watch", "observe", "observe/http", "observe/sinks", "trainer/config",
+        "observe/history",
     ],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
@@ -70,13 +76,14 @@ _USES = {
     ],
     "trainer/step": [
         "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",
-        "trainer/ops/pixels", "trainer/ops/update", "data/dataset", "data/feed", "observe",
+        "trainer/ops/pixels", "trainer/ops/update", "data/dataset", "data/feed", "observe", "observe/profile",
         "trainer/config/schema", "trainer/models",
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
-        "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory", "observe/verdict", "observe", "observe/sinks",
-        "observe/history", "trainer/config/schema", "trainer/formats", "trainer/config", "trainer/models", "trainer/step",
+        "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory", "observe/verdict", "observe",
+        "observe/profile", "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats",
+        "trainer/config", "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "observe/machine"],
     "launch/job": [
@@ -87,7 +94,7 @@ _USES = {
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
         "observe/machine", "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats",
-        "trainer/config", "observe/history", "trainer/step", "trainer/run",
+        "trainer/config", "observe/history", "observe/page", "observe/profile", "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle",
     ],
     "launch": [
@@ -99,6 +106,7 @@ _USES = {
     "data/dataset/testing": ["data/dataset"],
     "data/images/testing": ["data/images"],
     "data/tokenizers/testing": [],
+    "observe/http/testing": ["base", "base/files"],
     "trainer/ops/testing": ["base/tensor"],
     "trainer/ops/norm/testing": ["trainer/ops/norm"],
 }

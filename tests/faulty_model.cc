@@ -12,7 +12,8 @@
 //   9      likewise, in the backward
 //   10     on a GPU, memory that is free but in pieces runs out likewise in a forward
 // With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on each rank;
-// with `leak_kb` each keeps so many KiB for ever, with `leak_tensor_kb` so many of a tensor on the device. Each Read()
+// with `leak_kb` each keeps so many KiB for ever, with `leak_tensor_kb` so many of a tensor on the device. With
+// `grows_to` each makes a product of matrices of a fourth as many rows and columns, and after number `at` of so many. Each Read()
 // of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core. `dropout`: per cent of the outputs that
 // are dropped. `record`: a file to which each training forward adds the first number of each of its samples, as a line;
 // the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm
@@ -113,6 +114,7 @@ class FaultyModel : public lockstep::Model {
         base_us_(spec.options.Integer("base_us", 0)),
         leak_kb_(spec.options.Integer("leak_kb", 0)),
         leak_tensor_kb_(spec.options.Integer("leak_tensor_kb", 0)),
+        grows_to_(spec.options.Integer("grows_to", 0)),
         linear_(torch::nn::Linear(c10::multiply_integers(spec.input_shape), spec.classes)) {
     const bool by_rank = spec.options.Integer("name_by_rank", 0) != 0;
     register_module(by_rank ? "linear" + std::to_string(OwnRank()) : "linear", linear_);
@@ -135,6 +137,12 @@ class FaultyModel : public lockstep::Model {
     if (is_training() && leak_tensor_kb_ > 0) {
       leaked_tensors_.push_back(
           at::ones({leak_tensor_kb_ << 8}, input.options().dtype(at::kFloat)));
+    }
+    // A product that becomes slower.
+    if (is_training() && grows_to_ > 0) {
+      const int64_t side = forwards_ > at_ ? grows_to_ : grows_to_ / 4;
+      const at::Tensor matrix = at::ones({side, side}, input.options().dtype(at::kFloat));
+      at::mm(matrix, matrix);
     }
     if (is_training() && !record_.empty()) Record(input.select(1, 0).cpu());
     if (too_many && fault_ == kNoMemory) RunOutOfMemory();
@@ -183,6 +191,7 @@ class FaultyModel : public lockstep::Model {
   int64_t base_us_;
   int64_t leak_kb_;
   int64_t leak_tensor_kb_;
+  int64_t grows_to_;
   std::vector<std::vector<char>> leaked_;
   std::vector<at::Tensor> leaked_tensors_;
   int64_t forwards_ = 0;

@@ -138,7 +138,7 @@ def slow_network(severity, images):
 def slow_saving(severity, images):
     """A checkpoint of each epoch, for which the next one waits, on a disk that takes its time."""
     text = config(DIGITS_DATA, MODEL, batch=512, steps=400, validation=0.1)
-    env = {**FAULTS, "SYNC_MS": str([2, 5, 12][severity])}
+    env = {**FAULTS, "SYNC_MS": str([4, 6, 12][severity])}
     return Plant("checkpoints", text + 'checkpoint { keep_best: "loss" }', text, "checkpoint.keep_best", env=env)
 
 

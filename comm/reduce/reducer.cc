@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/memory_scope.h"
 #include "base/tensor/gradient_memory.h"
+#include "base/tensor/range.h"
 
 namespace lockstep {
 
@@ -459,6 +460,8 @@ void Reducer::ZeroUnset(Slot& slot) {
 }
 
 void Reducer::Launch(Bucket& bucket) {
+  const Range exchange("exchange");
+  const Range range(fmt::format("bucket {}", &bucket - buckets_.data()));
   for (const size_t slot : bucket.slots) ZeroUnset(slots_[slot]);
   const at::Tensor& sent = bucket.wire.defined() ? bucket.wire : bucket.flat;
   if (bucket.wire.defined()) bucket.wire.copy_(bucket.flat);

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/tensor/range.h"
+
 namespace lockstep {
 
 struct DeviceFeed::Gpu {
@@ -71,7 +73,7 @@ DeviceFeed::~DeviceFeed() {
 DeviceBatch DeviceFeed::Next() {
   if (!gpu_) {
     if (std::exchange(lent_, true)) loader_.Release();
-    HostBatch batch = loader_.Next();
+    HostBatch batch = NextOfLoader();
     return {std::move(batch.origin), batch.input, batch.target, batch.draws};
   }
   const at::cuda::CUDAStream current = at::cuda::getCurrentCUDAStream(gpu_->device.index());
@@ -84,6 +86,11 @@ DeviceBatch DeviceFeed::Next() {
   const auto count = static_cast<int64_t>(slot.origin.indices.size());
   return {std::move(slot.origin), slot.input.narrow(0, 0, count), slot.target.narrow(0, 0, count),
           slot.draws.defined() ? slot.draws.narrow(0, 0, count) : at::Tensor()};
+}
+
+HostBatch DeviceFeed::NextOfLoader() {
+  const Range range("read");
+  return loader_.Next();
 }
 
 double DeviceFeed::waited_s() {
@@ -127,9 +134,10 @@ void DeviceFeed::Prefetch() {
   if (!gpu_ || std::exchange(gpu_->prefetched, true)) return;
   // Before the loader is waited for, during which the device may run out of work.
   const Gpu::Event done = Gpu::Record(at::cuda::getCurrentCUDAStream(gpu_->device.index()));
-  HostBatch batch = loader_.Next();
+  HostBatch batch = NextOfLoader();
   Gpu::Slot& slot = gpu_->slots[gpu_->next];
   {
+    const Range range("copy");
     const c10::cuda::CUDAStreamGuard guard(gpu_->stream);
     slot.consumed.block(gpu_->stream);
     slot.input.narrow(0, 0, batch.input.size(0)).copy_(batch.input, /*non_blocking=*/true);

@@ -65,6 +65,7 @@ class DeviceFeed {
  private:
   struct Gpu;  // streams, slots and events; none on the CPU
 
+  HostBatch NextOfLoader();
   void CountGaps();
   double& WaitedUntil(int64_t batches);
 

@@ -1,5 +1,4 @@
 // lockstep bench step: the time of a config's step, its phases, and its share of what the GPU can do.
-#include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,33 +33,6 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// What the data sheet of the GPU gives for dense matrix products, in operations per second; 0: unknown.
-double PeakFlops(at::Device device, config::Precision precision) {
-  struct Gpu {
-    std::string_view name;
-    double fp32, tf32, half;  // TFLOP/s
-  };
-  static constexpr Gpu kKnown[] = {
-      {"H200", 67, 494.5, 989}, {"H100", 67, 494.5, 989},        {"A100", 19.5, 156, 312},
-      {"L40S", 91.6, 183, 362}, {"L4", 30.3, 60, 121},           {"V100", 15.7, 15.7, 125},
-      {"T4", 8.1, 8.1, 65},     {"RTX 4090", 82.6, 82.6, 165.2}, {"RTX 3090", 35.6, 35.6, 71}};
-  if (!device.is_cuda()) return 0;
-  const std::string_view name = at::cuda::getDeviceProperties(device.index())->name;
-  for (const Gpu& gpu : kKnown) {
-    const size_t at = name.find(gpu.name);
-    if (at == std::string_view::npos) continue;
-    // A whole word: an L40 is no L4.
-    const size_t end = at + gpu.name.size();
-    if ((end < name.size() && std::isalnum(static_cast<unsigned char>(name[end]))) ||
-        (at > 0 && name[at - 1] != ' ')) {
-      continue;
-    }
-    if (precision == config::FP32) return gpu.fp32 * 1e12;
-    return (precision == config::TF32 ? gpu.tf32 : gpu.half) * 1e12;
-  }
-  return 0;
-}
-
 // reports: of one kind of operation, whose plans the library makes.
 template <typename Reports>
 void PrintPlans(const char* kind, const char* library, const Reports& reports) {
@@ -84,7 +56,7 @@ void BenchStep(const config::Config& config, int steps, const std::string& trace
   const double samples_per_s = 1e3 * static_cast<double>(config.global_batch()) * steps / all_ms;
   // Backward takes twice the forward's operations: one product each for the inputs and the weights.
   const double flops_per_s = 3 * static_cast<double>(measured.forward_flops) * per_s;
-  const double peak = PeakFlops(world.device, measured.precision);
+  const double peak = measured.peak_flops;
   Json line{{"peer", "lockstep"},
             {"model", config.model().name()},
             {"device", MachineText(world)},

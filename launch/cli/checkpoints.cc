@@ -9,13 +9,13 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/files/open_file.h"
-#include "base/files/output_file.h"
 #include "base/files/safetensors.h"
 #include "base/say.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
 #include "ckpt/saver.h"
 #include "ckpt/weights.h"
+#include "launch/cli/ask_job.h"
 #include "launch/cli/commands.h"
 #include "trainer/run/run_folder.h"
 
@@ -28,19 +28,6 @@ constexpr std::chrono::milliseconds kInterval{50};
 int64_t NewestStep(const std::string& run_dir) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
   return checkpoints.empty() ? -1 : checkpoints.front().step;
-}
-
-// Makes the file `request`, and waits until the job that trains in the folder has removed it, or ended. Throws Error
-// (kUsage) where none does.
-void Ask(const std::string& run_dir, const std::string& request) {
-  if (!RunLock::IsHeld(run_dir)) {
-    throw UsageError("{}: no job trains in it now, or its file system has no locks", run_dir);
-  }
-  OutputFile(request, kSaving, kInRunFolder).Close();
-  while (std::filesystem::exists(request) && RunLock::IsHeld(run_dir)) {
-    std::this_thread::sleep_for(kInterval);
-  }
-  std::filesystem::remove(request);
 }
 
 struct Tally {
@@ -115,7 +102,7 @@ void VerifyCheckpoints(const std::string& run_dir) {
 // Error (kUsage) where none trains there, (kCheckpoint) where it could not.
 void RequestCheckpoint(const std::string& run_dir) {
   const int64_t before = NewestStep(run_dir);
-  Ask(run_dir, RequestPath(run_dir));
+  AskJob(run_dir, RequestPath(run_dir));
   const int64_t after = NewestStep(run_dir);
   if (after <= before) {
     throw CheckpointError("{}: there is no new checkpoint: {}/log.jsonl says why", run_dir,
@@ -127,7 +114,7 @@ void RequestCheckpoint(const std::string& run_dir) {
 // Has the job that trains in the folder save its state and end, and returns once it has; prints the checkpoint's path.
 // Throws Error (kUsage) where none trains there.
 void RequestStop(const std::string& run_dir) {
-  Ask(run_dir, StopPath(run_dir));
+  AskJob(run_dir, StopPath(run_dir));
   while (RunLock::IsHeld(run_dir)) std::this_thread::sleep_for(kInterval);
   const int64_t newest = NewestStep(run_dir);
   if (newest >= 0) Print("{}\n", CheckpointOf(run_dir, newest).path);

@@ -1,17 +1,22 @@
-// lockstep compare: shows side by side the config fields in which runs differ, their speed, and their metrics by step.
+// lockstep compare: shows side by side the config fields in which runs differ, their speed, and their metrics by step; or
+// the kernels of two profiles.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/history_test.py)
 //   one of the folders is no run folder -> Error (kUsage) -> test_what_is_no_run
+//   a run and a profile, or three profiles -> Error (kUsage) -> tests/profile_test.py, test_what_cannot_be_compared
 //   a log or a config cannot be read -> a warning, and the comparison of the rest -> test_files_that_are_none
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <list>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/live_line.h"
 #include "base/say.h"
 #include "launch/cli/commands.h"
+#include "launch/cli/profile_comparison.h"
 #include "launch/cli/table.h"
 #include "observe/history/run_comparison.h"
 
@@ -142,12 +147,27 @@ class CompareCommand final : public LocalCommand {
  public:
   explicit CompareCommand(CLI::App& app)
       : LocalCommand(app, "compare", "what runs differ in, and how they did, side by side") {
-    options().Add("RUN", folders_, "two run folders or more").Required().Take(2, 100);
+    options()
+        .Add("RUN", folders_,
+             "two run folders or more; or two profiles, each RUN@STEP or a trace's file")
+        .Required()
+        .Take(2, 100);
     options().Add("--json", json_, "print one line of JSON");
   }
 
  private:
   ExitStatus RunHere(const Invocation&) override {
+    const auto profiles = std::ranges::count_if(folders_, NamesProfile);
+    if (profiles == 0) return CompareRuns();
+    if (profiles != 2 || folders_.size() != 2) {
+      throw UsageError(
+          "compare two profiles (RUN@STEP or a trace's file), or two run folders or more");
+    }
+    PrintProfileComparison(ReadRunProfile(folders_[0]), ReadRunProfile(folders_[1]), json_);
+    return ExitStatus::kDone;
+  }
+
+  ExitStatus CompareRuns() {
     std::list<RunHistory> histories;
     Runs runs;
     for (const std::string& folder : folders_) {

@@ -423,20 +423,9 @@ Finding CheckAllReduce(const World& world, double links_gbs) {
 
 // Of all ranks. Every rank must call it.
 std::vector<std::vector<Finding>> Gather(const std::vector<Finding>& own, Communicator& host) {
-  const std::string text = ToText(own);
-  const Label label = host.MakeLabel("findings");
-  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
-  const at::Tensor sizes = at::zeros({host.world_size()}, at::kLong);
-  host.AllGather(sizes, size, label).Wait();
-  const auto most = sizes.max().item<int64_t>();
-  const at::Tensor sent = at::zeros({most}, at::kByte);
-  std::memcpy(sent.mutable_data_ptr(), text.data(), text.size());
-  const at::Tensor all = at::zeros({host.world_size() * most}, at::kByte);
-  host.AllGather(all, sent, label).Wait();
   std::vector<std::vector<Finding>> ranks;
-  for (int rank = 0; rank < host.world_size(); ++rank) {
-    const auto* const begin = static_cast<const char*>(all.const_data_ptr()) + rank * most;
-    ranks.push_back(FromText({begin, static_cast<size_t>(sizes[rank].item<int64_t>())}));
+  for (const std::string& text : GatherTexts(ToText(own), "findings", host)) {
+    ranks.push_back(FromText(text));
   }
   return ranks;
 }

@@ -1,4 +1,5 @@
-// lockstep watch: shows what this machine's GPUs, cores and memory are doing, or how a run stands.
+// lockstep watch: shows what this machine's GPUs, cores and memory are doing, or how a run stands, in the terminal or
+// (--page) in a browser.
 //
 // Protocol on a terminal:
 //   1. Signals that end a process are held back, and are read from a descriptor like keys.
@@ -8,6 +9,8 @@
 //      come back. How the run stands is then printed there.
 // With --once, if standard output is no terminal, and for a run that has ended, it is printed once.
 //
+// With --page a server (observe/page/page_server.h) shows one run or several to a browser, until a signal comes.
+//
 // what can fail -> what the caller sees -> the test that shows it
 //   there is no driver, or it does not answer -> a line that says so, and the host -> tests/machine_test.py,
 //     test_watch_without_a_driver, test_watch_with_a_broken_driver
@@ -16,6 +19,8 @@
 //   RUN is no run folder -> Error (kUsage) -> tests/history_test.py, test_what_is_no_run
 //   the log's last line is not whole, or the log is an older version's -> the view has the figures that there are
 //     -> tests/history_test.py, test_a_log_that_is_cut_off, test_a_run_of_an_older_version
+//   --page: a folder that is neither a run folder nor one of run folders, a port that is taken -> Error (kUsage)
+//     -> tests/page_test.py, test_what_has_no_page, test_a_port_that_is_taken
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -31,6 +36,8 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/files/file_descriptor.h"
@@ -41,6 +48,7 @@
 #include "observe/machine/machine_monitor.h"
 #include "observe/machine/machine_text.h"
 #include "observe/machine/nvml.h"
+#include "observe/page/page_server.h"
 
 namespace lockstep {
 namespace {
@@ -185,20 +193,52 @@ void WatchRun(RunHistory& run) {
   PrintRun(run);
 }
 
+void WatchOnPage(const std::vector<std::string>& folders, const std::string& address, int port) {
+  const HeldSignals signals;  // before the server's thread, which must not take them
+  // The logs are read before the URL is printed, so that the first answer comes at once.
+  auto data = std::make_unique<PageData>(RunFoldersFor(folders), /*live=*/true);
+  const PageServer server(
+      {.address = address, .port = port, .port_name = "--port", .address_name = "--bind"},
+      [&] { return std::move(data); });
+  Print("{}  (Ctrl-C ends it)\n", server.url());
+  pollfd awaited{.fd = signals.descriptor(), .events = POLLIN};
+  while (poll(&awaited, 1, /*timeout=*/-1) < 0) {
+  }
+}
+
 class WatchCommand final : public LocalCommand {
  public:
   explicit WatchCommand(CLI::App& app)
       : LocalCommand(app, "watch", "what a run, or this machine's GPUs and cores, are doing") {
-    options().Add("RUN", run_dir_, "run folder; without it the machine is shown");
+    options()
+        .Add("RUN", folders_, "run folder; without it the machine is shown")
+        .Take(0, kMostRuns);
     options().Add("--once", once_, "print it once, as if standard output were no terminal");
+    options().Add("--page", page_, "show one or several runs, or all of a folder, to a browser");
+    options()
+        .Add("--port", port_, "port of the page; 0: one that is free")
+        .Within(0, kMostPort)
+        .ShowDefault();
+    options()
+        .Add("--bind", address_, "address of the page; beyond this machine its URL has a token")
+        .ShowDefault();
   }
 
  private:
   ExitStatus RunHere(const Invocation&) override {
     const bool once = once_ || isatty(STDOUT_FILENO) == 0;
-    if (!run_dir_.empty()) {
-      RequireRunFolder(run_dir_);
-      RunHistory run(run_dir_);
+    if (page_) {
+      if (folders_.empty()) throw UsageError("--page: name run folders, or a folder of them");
+      if (once_) throw UsageError("--once prints text: leave out --page");
+      WatchOnPage(folders_, address_, port_);
+    } else if (port_ != kPagePort || address_ != kThisMachine) {
+      throw UsageError("--port and --bind belong to --page");
+    } else if (folders_.size() > 1) {
+      throw UsageError("{} runs: a terminal shows one: add --page, or see lockstep compare",
+                       folders_.size());
+    } else if (!folders_.empty()) {
+      RequireRunFolder(folders_.front());
+      RunHistory run(folders_.front());
       if (once || run.state() != RunState::kTraining) {
         PrintRun(run);
       } else {
@@ -212,8 +252,15 @@ class WatchCommand final : public LocalCommand {
     return ExitStatus::kDone;
   }
 
-  std::string run_dir_;
+  static constexpr int kPagePort = 9500;
+  static constexpr int kMostPort = 65535;
+  static constexpr const char* kThisMachine = "127.0.0.1";
+
+  std::vector<std::string> folders_;
   bool once_ = false;
+  bool page_ = false;
+  int port_ = kPagePort;
+  std::string address_ = kThisMachine;
 };
 
 }  // namespace

@@ -55,6 +55,8 @@ void KeepTo(const cpu_set_t& cores) {
 bool Job::IsRank() { return FindLauncher(std::getenv) != Launcher::kNone; }
 
 Job::Job() {
+  // Kineto, which records profiles, otherwise says on standard error that a machine has no GPU.
+  setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
   if (!IsRank()) {
     host_ = MakeAlone(at::kCPU);
     Give(Sign::kMet);

@@ -64,18 +64,21 @@ RunHistory::RunHistory(std::string run_dir, RunLog::Keep keep)
   Refresh();
 }
 
-void RunHistory::Refresh() {
+bool RunHistory::Refresh() {
   // The lock is looked at before the log is read, so that a run that ends in between does not look like one that was
   // killed.
   const bool lock_is_held = RunLock::IsHeld(run_dir_);
   const bool is_new = log_.Read();
-  state_ = StateOf(lock_is_held, log_);
-  if (config_ && !is_new) return;
+  const RunState before = std::exchange(state_, StateOf(lock_is_held, log_));
+  const bool has_changed = is_new || state_ != before;
+  if (config_ && !is_new) return has_changed;
   const std::string text =
       ReadPlainFile(run_dir_ + "/config.pbtxt", kInRunFolder, kMostConfigBytes, why_no_config_);
-  if (!why_no_config_.empty()) return;
+  if (!why_no_config_.empty()) return has_changed;
   config::Config config = ParseText(text, why_no_config_);
-  if (why_no_config_.empty()) config_ = std::move(config);
+  if (!why_no_config_.empty()) return has_changed;
+  config_ = std::move(config);
+  return true;
 }
 
 int64_t RunHistory::steps() const {

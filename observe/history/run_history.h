@@ -41,8 +41,8 @@ class RunHistory {
   // Reads the folder. `keep` says which step lines log() keeps.
   explicit RunHistory(std::string run_dir, RunLog::Keep keep = RunLog::Keep::kLastStep);
 
-  // Reads what has changed in the folder since it was read last.
-  void Refresh();
+  // Reads what has changed in the folder since it was read last. Returns whether something has.
+  bool Refresh();
 
   const std::string& run_dir() const { return run_dir_; }
   const LoggedRun& log() const { return log_.run(); }

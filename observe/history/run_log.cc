@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <span>
 
@@ -24,7 +25,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kPieceBytes = size_t{1} << 20;
 constexpr size_t kMostLineBytes = size_t{16} << 20;
 constexpr size_t kMostWarnings = 5;
-constexpr std::string_view kStepBegins = R"({"event":"step",)";
+constexpr size_t kMostVerdicts = 300;
+constexpr size_t kMostCauses = 64;
 
 // Thrown for a line whose fields do not have the types of a log's fields.
 struct NoLogLine {};
@@ -51,7 +53,9 @@ int64_t StepIn(const Json& line) {
 LoggedMetrics MetricsIn(const Json& line) {
   static constexpr std::array<std::string_view, 8> kOldNames{
       "loss", "accuracy", "top5", "f1", "auc", "rmse", "mae", "perplexity"};
-  LoggedMetrics metrics{.step = StepIn(line), .epoch = CountIn(line, "epoch").value_or(0)};
+  LoggedMetrics metrics{.step = StepIn(line),
+                        .epoch = CountIn(line, "epoch").value_or(0),
+                        .time = NumberIn(line, "time")};
   for (const auto& [name, value] : line.items()) {
     const bool is_old = std::ranges::find(kOldNames, name) != kOldNames.end();
     if (!is_old && !name.starts_with("val_")) continue;
@@ -61,6 +65,41 @@ LoggedMetrics MetricsIn(const Json& line) {
                                 value.is_number() ? value.get<double>() : kNan);
   }
   return metrics;
+}
+
+LoggedStep StepOf(const Json& line) {
+  return {.step = StepIn(line),
+          .epoch = CountIn(line, "epoch").value_or(0),
+          .time = NumberIn(line, "time"),
+          .loss = NumberIn(line, "loss"),
+          .lr = NumberIn(line, "lr"),
+          .samples_per_s = NumberIn(line, "samples_per_s"),
+          .data_wait = NumberIn(line, "data_wait"),
+          .left_s = NumberIn(line, "left_s"),
+          .grad_norm = NumberIn(line, "grad_norm")};
+}
+
+LoggedGpu GpuOf(const Json& line) {
+  const auto number = [&](const char* name) { return static_cast<float>(NumberIn(line, name)); };
+  constexpr double kMostIndex = 1 << 20;
+  return {.index = static_cast<int>(std::clamp(NumberIn(line, "index", 0), 0.0, kMostIndex)),
+          .use = number("use"),
+          .memory_use = number("memory_use"),
+          .memory_used_bytes = NumberIn(line, "memory_used_bytes"),
+          .power_w = number("power_w"),
+          .temperature_c = number("temperature_c"),
+          .sm_clock_mhz = number("sm_clock_mhz")};
+}
+
+// Returns whether two verdicts differ only in their numbers.
+bool SayTheSame(std::string_view a, std::string_view b) {
+  const auto words = [](std::string_view text) {
+    std::string kept;
+    std::ranges::copy_if(text, std::back_inserter(kept),
+                         [](char c) { return (c < '0' || c > '9') && c != '.'; });
+    return kept;
+  };
+  return a == b || words(a) == words(b);
 }
 
 template <typename Lines>
@@ -87,6 +126,13 @@ double LoggedMetrics::ValueOf(std::string_view name) const {
     if (own == name) return value;
   }
   return kNan;
+}
+
+double LoggedRun::TrainedAt(double time) const {
+  const auto after = std::ranges::upper_bound(jobs, time, {}, &LoggedJob::began);
+  if (after == jobs.begin() || std::isnan(time)) return kNan;
+  const LoggedJob& job = *std::prev(after);
+  return job.earlier_s + time - job.began;
 }
 
 RunLog::RunLog(const std::string& run_dir, Keep keep)
@@ -157,6 +203,12 @@ void RunLog::AddLine(std::string_view line) {
       return;
     }
   }
+  if (keep_ == Keep::kAllSteps) {
+    if (const std::optional<LoggedStep> step = ReadStepLine(line)) {
+      AddStep(*step);
+      return;
+    }
+  }
   const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   const std::string kind = event.is_object() ? TextIn(event, "event") : "";
   if (kind.empty()) {
@@ -172,15 +224,12 @@ void RunLog::AddLine(std::string_view line) {
 
 void RunLog::AddEvent(const Json& line, const std::string& kind) {
   if (kind == "step") {
-    MakeAgainFrom(StepIn(line));
-    SetLastStep(line);
-    if (keep_ == Keep::kAllSteps) run_.steps.push_back(*run_.last_step);
+    AddStep(StepOf(line));
     return;
   }
   if (kind == "start") EndJob();
   if (const double time = NumberIn(line, "time"); std::isfinite(time)) {
-    if (!run_.first_time) run_.first_time = time;
-    if (!run_.job_began) run_.job_began = time;
+    BeginJob(time);
     run_.last_time = time;
   }
   if (kind == "start") {
@@ -196,7 +245,9 @@ void RunLog::AddEvent(const Json& line, const std::string& kind) {
     MakeAgainFrom(step + 1);
     run_.step = step;
   } else if (kind == "epoch") {
-    LoggedMetrics epoch{.step = StepIn(line), .epoch = CountIn(line, "epoch").value_or(0)};
+    LoggedMetrics epoch{.step = StepIn(line),
+                        .epoch = CountIn(line, "epoch").value_or(0),
+                        .time = NumberIn(line, "time")};
     epoch.values.emplace_back("train_loss", NumberIn(line, "train_loss"));
     RemoveFrom(epoch.step, run_.epochs);
     run_.epoch = epoch.epoch;
@@ -217,8 +268,12 @@ void RunLog::AddEvent(const Json& line, const std::string& kind) {
     if (run_.last_warnings.size() > kMostWarnings) run_.last_warnings.pop_front();
   } else if (kind == "seconds") {
     run_.seconds = line;
+    if (keep_ == Keep::kAllSteps) AddSeconds(line);
   } else if (kind == "machine") {
     run_.machine = line;
+    if (keep_ == Keep::kAllSteps) AddReading(line);
+  } else if (kind == "memory") {
+    run_.memory = line;
   } else if (kind == "stopped") {
     run_.step = StepIn(line);
     run_.end = LoggedEnd::kStopped;
@@ -233,20 +288,17 @@ void RunLog::AddEvent(const Json& line, const std::string& kind) {
   }
 }
 
+void RunLog::AddStep(const LoggedStep& step) {
+  MakeAgainFrom(step.step);
+  SetLastStep(step);
+  if (keep_ == Keep::kAllSteps) run_.steps.push_back(step);
+}
+
 // Keeps a step line as the last one so far.
-void RunLog::SetLastStep(const Json& line) {
-  const LoggedStep step{.step = StepIn(line),
-                        .epoch = CountIn(line, "epoch").value_or(0),
-                        .time = NumberIn(line, "time"),
-                        .loss = NumberIn(line, "loss"),
-                        .lr = NumberIn(line, "lr"),
-                        .samples_per_s = NumberIn(line, "samples_per_s"),
-                        .data_wait = NumberIn(line, "data_wait"),
-                        .left_s = NumberIn(line, "left_s")};
+void RunLog::SetLastStep(const LoggedStep& step) {
   run_.epoch = std::max(run_.epoch, step.epoch);
   if (std::isfinite(step.time)) {
-    if (!run_.first_time) run_.first_time = step.time;
-    if (!run_.job_began) run_.job_began = step.time;
+    BeginJob(step.time);
     run_.last_time = std::max(run_.last_time.value_or(step.time), step.time);
   }
   run_.last_step = step;
@@ -258,10 +310,65 @@ void RunLog::ParseLastStep() {
   unparsed_step_.clear();
   try {
     if (!line.is_object()) throw NoLogLine();
-    SetLastStep(line);
+    SetLastStep(StepOf(line));
   } catch (const NoLogLine&) {
     ++run_.bad_lines;
   }
+}
+
+void RunLog::AddSeconds(const Json& line) {
+  LoggedSeconds seconds{.time = NumberIn(line, "time"),
+                        .step = run_.step,
+                        .wall_s = NumberIn(line, "wall_s", 0),
+                        .ideal_s = NumberIn(line, "ideal_s", 0)};
+  const auto lost = line.find("lost_s");
+  if (lost != line.end() && lost->is_object()) {
+    for (const auto& [cause, value] : lost->items()) {
+      if (!value.is_number()) continue;
+      auto known = std::ranges::find(run_.causes, cause);
+      if (known == run_.causes.end()) {
+        if (run_.causes.size() == kMostCauses) continue;
+        known = run_.causes.insert(known, cause);
+      }
+      const auto at = static_cast<size_t>(known - run_.causes.begin());
+      if (seconds.lost_s.size() <= at) seconds.lost_s.resize(at + 1);
+      seconds.lost_s[at] = value.get<float>();
+    }
+  }
+  run_.seconds_lines.push_back(std::move(seconds));
+  std::string verdict = TextIn(line, "verdict");
+  std::string remedy = TextIn(line, "remedy");
+  if (!run_.verdicts.empty() && SayTheSame(run_.verdicts.back().verdict, verdict)) {
+    run_.verdicts.back().verdict = std::move(verdict);
+    run_.verdicts.back().remedy = std::move(remedy);
+    return;
+  }
+  run_.verdicts.push_back(
+      {NumberIn(line, "time"), run_.step, std::move(verdict), std::move(remedy)});
+  if (run_.verdicts.size() > kMostVerdicts) run_.verdicts.pop_front();
+}
+
+void RunLog::AddReading(const Json& line) {
+  LoggedReading reading{.time = NumberIn(line, "time"),
+                        .step = run_.step,
+                        .cpu_use = static_cast<float>(NumberIn(line, "cpu_use")),
+                        .memory_used_bytes = NumberIn(line, "memory_used_bytes"),
+                        .process_memory_bytes = NumberIn(line, "process_memory_bytes")};
+  const auto gpus = line.find("gpus");
+  if (gpus != line.end() && gpus->is_array()) {
+    for (const Json& gpu : *gpus) {
+      if (gpu.is_object()) reading.gpus.push_back(GpuOf(gpu));
+    }
+  }
+  run_.readings.push_back(std::move(reading));
+}
+
+// Takes the time of a line. The first one after a start line is when the job began.
+void RunLog::BeginJob(double time) {
+  if (!run_.first_time) run_.first_time = time;
+  if (run_.job_began) return;
+  run_.job_began = time;
+  if (keep_ == Keep::kAllSteps) run_.jobs.push_back({time, run_.earlier_s});
 }
 
 // Counts how long the job before a start line has trained.

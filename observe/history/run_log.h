@@ -2,8 +2,8 @@
 //
 // Promise: any file is read to its end. A line that is not complete yet is read as soon as it is. A line that is not a
 // JSON object, or whose fields do not have the types of a log's fields, is left out and counted. Reading takes no more
-// memory than the kept lines do. With Keep::kLastStep a million step lines are read in a fraction of a second, because
-// only the last step line is parsed; of the other step lines only the number of the step is read.
+// memory than the kept lines do. A million step lines are read in a fraction of a second: with Keep::kLastStep only the
+// last one is parsed, and with Keep::kAllSteps they need no general JSON parser (observe/history/step_line.h).
 //
 // Invariants:
 //   1. If a run makes steps again, the later lines count: a line of a step replaces all lines of this step and of later
@@ -28,28 +28,64 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+#include "observe/history/step_line.h"
 
-// A step line. A number that the log does not have is NaN.
-struct LoggedStep {
-  int64_t step = 0;
-  int64_t epoch = 0;
-  double time = 0;
-  double loss = 0;
-  double lr = 0;
-  double samples_per_s = 0;
-  double data_wait = 0;
-  double left_s = 0;
-};
+namespace lockstep {
 
 // The metrics of an epoch or of an evaluation.
 struct LoggedMetrics {
   int64_t step = 0;
   int64_t epoch = 0;
+  double time = 0;  // NaN if the log does not have it
   std::vector<std::pair<std::string, double>> values{};
 
   // Returns the value of the metric `name`, or NaN if there is none.
   double ValueOf(std::string_view name) const;
+};
+
+// Where the seconds of a job had gone when the line was written.
+struct LoggedSeconds {
+  double time = 0;
+  int64_t step = 0;
+  double wall_s = 0;
+  double ideal_s = 0;
+  std::vector<float>
+      lost_s;  // of each cause of LoggedRun::causes; causes that came later are missing
+};
+
+// A verdict that differs from the one before in more than its numbers. The words are those of the last line with it.
+struct LoggedVerdict {
+  double time = 0;  // of the first line with it
+  int64_t step = 0;
+  std::string verdict;  // empty: nothing was lost that is worth a word
+  std::string remedy;
+};
+
+// A reading of a GPU. A number that the log does not have is NaN.
+struct LoggedGpu {
+  int index = 0;
+  float use = 0;
+  float memory_use = 0;
+  double memory_used_bytes = 0;
+  float power_w = 0;
+  float temperature_c = 0;
+  float sm_clock_mhz = 0;
+};
+
+// A reading of the machine.
+struct LoggedReading {
+  double time = 0;
+  int64_t step = 0;
+  float cpu_use = 0;
+  double memory_used_bytes = 0;
+  double process_memory_bytes = 0;
+  std::vector<LoggedGpu> gpus;
+};
+
+// A job that trained the run.
+struct LoggedJob {
+  double began = 0;      // the Unix time of its first line that has a time
+  double earlier_s = 0;  // how long the jobs before it trained
 };
 
 // How the run ended, as the log's last line says.
@@ -74,15 +110,25 @@ struct LoggedRun {
   std::vector<LoggedMetrics> epochs;  // each has "train_loss"
   std::vector<LoggedMetrics> evaluations;
   std::vector<int64_t> checkpoints;  // the steps of checkpoints
+  // These are in the order of the log, and empty without Keep::kAllSteps.
+  std::vector<LoggedSeconds> seconds_lines;
+  std::vector<std::string> causes;     // that seconds can be lost to
+  std::deque<LoggedVerdict> verdicts;  // the last few hundred
+  std::vector<LoggedReading> readings;
+  std::vector<LoggedJob> jobs;
   // The last line of each of these events; null if there is none.
   nlohmann::ordered_json seconds;
   nlohmann::ordered_json machine;
+  nlohmann::ordered_json memory;
   nlohmann::ordered_json done;
   LoggedEnd end = LoggedEnd::kNone;
   std::string why;  // why it was stopped, or failed
   int64_t warnings = 0;
   std::deque<std::string> last_warnings;  // the last few warnings
   int64_t bad_lines = 0;
+
+  // Returns for how long jobs had trained the run at that Unix time; NaN if it is not known. Needs Keep::kAllSteps.
+  double TrainedAt(double time) const;
 };
 
 class RunLog {
@@ -106,8 +152,12 @@ class RunLog {
   void AddPiece(std::string_view piece);
   void AddLine(std::string_view line);
   void AddEvent(const nlohmann::ordered_json& line, const std::string& kind);
-  void SetLastStep(const nlohmann::ordered_json& line);
+  void AddStep(const LoggedStep& step);
+  void SetLastStep(const LoggedStep& step);
   void ParseLastStep();
+  void AddSeconds(const nlohmann::ordered_json& line);
+  void AddReading(const nlohmann::ordered_json& line);
+  void BeginJob(double time);
   void EndJob();
   void MakeAgainFrom(int64_t step);
 

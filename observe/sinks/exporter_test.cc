@@ -18,7 +18,7 @@
 #include "base/files/file_descriptor.h"
 #include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
-#include "base/write_all.h"
+#include "observe/http/testing/http_client.h"
 
 namespace lockstep {
 namespace {
@@ -93,25 +93,6 @@ TEST_F(ExporterTest, AnotherTakesThePlaceOfOneThatEnds) {
   EXPECT_THAT(ReadFile(file_), Not(HasSubstr(StepLine(0, 5))));
 }
 
-// Returns the answer to `GET /metrics` on the port; empty if nothing answers.
-std::string AnswerOf(int port) {
-  const FileDescriptor client(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  if (connect(client.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return "";
-  WriteAll(client.get(), "GET /metrics HTTP/1.0\r\n\r\n");
-  std::string answer(1 << 16, '\0');
-  size_t bytes = 0;
-  for (ssize_t more = 1; more > 0; bytes += more) {
-    more = recv(client.get(), answer.data() + bytes, answer.size() - bytes, 0);
-    if (more < 0) return "";
-  }
-  answer.resize(bytes);
-  return answer;
-}
-
 TEST_F(ExporterTest, AnotherServesWhenTheOwnerIsKilled) {
   Exporter::Options options = OptionsOf(0);
   options.port = TakenPort().port();  // free again
@@ -131,7 +112,7 @@ TEST_F(ExporterTest, AnotherServesWhenTheOwnerIsKilled) {
   close(ready[1]);
   char byte = 0;
   ASSERT_EQ(read(ready[0], &byte, 1), 1);
-  EXPECT_THAT(AnswerOf(options.port), HasSubstr(StepLine(0, 5)));
+  EXPECT_THAT(HttpAnswer(options.port, "/metrics"), HasSubstr(StepLine(0, 5)));
   options.rank = 1;
   Exporter other(options);
   other.Show(StepLine(1, 5));
@@ -139,7 +120,7 @@ TEST_F(ExporterTest, AnotherServesWhenTheOwnerIsKilled) {
   ASSERT_EQ(kill(child, SIGKILL), 0);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   other.Show(StepLine(1, 6));
-  const std::string answer = AnswerOf(options.port);
+  const std::string answer = HttpAnswer(options.port, "/metrics");
   EXPECT_THAT(answer, testing::StartsWith("HTTP/1."));
   EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
   EXPECT_THAT(answer, HasSubstr(StepLine(1, 6)));

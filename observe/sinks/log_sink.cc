@@ -142,6 +142,14 @@ Json LineOf(const CheckpointFailed& event) {
 
 Json LineOf(const RunWarning& event) { return {{"event", "warning"}, {"reason", event.reason}}; }
 
+Json LineOf(const Profiled& event) {
+  return {{"event", "profile"},
+          {"step", event.step},
+          {"steps", event.steps},
+          {"folder", event.folder},
+          {"slower", event.slower}};
+}
+
 Json LineOf(const RunStopped& event) {
   return {{"event", "stopped"}, {"step", event.step}, {"epoch", event.epoch}, {"why", event.why}};
 }

@@ -119,6 +119,12 @@ class TerminalSink final : public EventSink {
 
   void Tell(const RunWarning& event) { warnings_.Say(event.reason); }
 
+  void Tell(const Profiled& event) {
+    line_.Say(fmt::format("profiled {} step{} from step {} on: {}", event.steps,
+                          event.steps == 1 ? "" : "s", event.step, event.folder));
+    for (const std::string& sentence : event.slower) line_.Say("slower: " + sentence);
+  }
+
   void Tell(const RunStopped& event) {
     line_.Say(fmt::format("stopped after step {} of {} ({}): the same command goes on from there",
                           event.step, event.steps, event.why));

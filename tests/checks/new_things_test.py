@@ -170,7 +170,7 @@ def main():
     accuracy = float(trained.split("accuracy ")[-1].split()[0])
     # Two moons: what a line can tell apart is 0.88 of them.
     assert accuracy > 0.95, trained
-    (folder / "points.txt").write_text(points + "1 2\n")
+    (folder / "points.txt").write_text(points + "1 2 x\n")
     refused = run(program, "train", "points.pbtxt", "--fresh", cwd=folder)
     assert refused.returncode == 3 and "no point" in refused.stderr, refused
     refused = run(program, "train", "points.pbtxt", "--set", "data.csv.header=false", cwd=folder)

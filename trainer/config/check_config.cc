@@ -39,6 +39,7 @@ class Checker {
     CheckOptimizer();
     CheckSchedule();
     CheckObserve();
+    CheckProfile();
     // Which buckets are reduced before which of BatchNorm's collectives would differ between ranks.
     if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
       Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
@@ -147,13 +148,32 @@ class Checker {
                        "ends in .prom",
                        file));
     }
-    in6_addr address{};
-    if (inet_pton(AF_INET, observe.prometheus_address().c_str(), &address) != 1 &&
-        inet_pton(AF_INET6, observe.prometheus_address().c_str(), &address) != 1) {
-      Fail("observe.prometheus_address",
-           fmt::format("\"{}\" is no IPv4 or IPv6 address in numbers, such as 127.0.0.1 or 0.0.0.0",
-                       observe.prometheus_address()));
+    CheckAddress("observe.prometheus_address", observe.prometheus_address());
+    CheckAddress("observe.page_address", observe.page_address());
+  }
+
+  void CheckProfile() const {
+    const config::Profile& profile = config_.profile();
+    if (profile.every() > 0 && profile.every() <= profile.steps()) {
+      Fail("profile.every",
+           fmt::format("{} is not more than profile.steps, {}: a profile would begin "
+                       "before the last one has ended",
+                       profile.every(), profile.steps()));
     }
+    if (profile.every() > 0 && profile.first_step() == 0) {
+      Fail("profile.every", "needs profile.first_step, the first step to profile");
+    }
+  }
+
+  void CheckAddress(const std::string& field, const std::string& value) const {
+    in6_addr address{};
+    if (inet_pton(AF_INET, value.c_str(), &address) == 1 ||
+        inet_pton(AF_INET6, value.c_str(), &address) == 1) {
+      return;
+    }
+    Fail(field,
+         fmt::format("\"{}\" is no IPv4 or IPv6 address in numbers, such as 127.0.0.1 or 0.0.0.0",
+                     value));
   }
 
   void CheckModel() const {

@@ -208,6 +208,8 @@ TEST_F(ConfigTest, RefusesWhatNoSinkCanDo) {
   EXPECT_THAT(
       error_of("prometheus_address: 'localhost'"),
       HasSubstr("c.pbtxt:2:11: observe.prometheus_address: \"localhost\" is no IPv4 or IPv6"));
+  EXPECT_THAT(error_of("page_address: 'here'"),
+              HasSubstr("c.pbtxt:2:11: observe.page_address: \"here\" is no IPv4 or IPv6"));
   EXPECT_THAT(error_of("prometheus_port: 65536"),
               HasSubstr("observe.prometheus_port: 65536 is more"));
   EXPECT_THAT(error_of("prometheus_file: '/etc/hosts'"),

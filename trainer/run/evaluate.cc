@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "observe/flops.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {
@@ -48,6 +49,16 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              model.LossSum(output, batch.target));
                });
   return metrics.Finish();
+}
+
+int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const DeviceBatch& batch,
+                     config::Precision precision, const World& world) {
+  const at::NoGradGuard no_grad;
+  const Autocast autocast(world.device, precision);
+  model.eval();
+  const int64_t flops = CountFlops([&] { model.Forward(preprocessing(batch.input)); });
+  model.train();
+  return flops;
 }
 
 Predictions Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,

@@ -26,6 +26,10 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              const LoaderOptions& loader_options, config::Precision precision,
                              const World& world);
 
+// Returns how many floating-point operations a forward pass of `batch` makes (observe/flops.h).
+int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const DeviceBatch& batch,
+                     config::Precision precision, const World& world);
+
 struct Predictions {
   // For classes: label (the class with the greatest output) and probability (its softmax). For labels: probability_0,
   // ... (the sigmoid of each label). For numbers: value, or value_0, ...

@@ -15,6 +15,7 @@
 #include "base/files/open_file.h"
 #include "base/say.h"
 #include "ckpt/weights.h"
+#include "observe/profile/profile_files.h"
 #include "trainer/config/config.h"
 
 namespace lockstep {
@@ -83,7 +84,10 @@ RunFolder::RunFolder(const config::Config& config, const std::string& job, bool 
   if (flight != fs::file_type::not_found && flight != fs::file_type::directory) {
     throw UsageError("{}/flight: is no folder of the run's own: remove it", path_);
   }
-  if (CheckpointIsRequested()) AnswerRequest();  // it was asked of a job that has ended
+  // These were asked of a job that has ended.
+  if (CheckpointIsRequested()) AnswerRequest();
+  std::error_code ignored;
+  fs::remove(ProfileRequestPath(path_), ignored);
   RemoveLeftovers(path_);
   for (const std::string& file :
        {RunConfigPath(path_), RunWeightsPath(path_), AnomalyPath(path_)}) {

@@ -57,6 +57,8 @@
 //   checkpoint_failed  step, reason
 //   stopped  step, epoch, why: the run stopped after this step because it was asked to; when it is started again, it
 //     goes on from this step
+//   profile  step (the first of the profiled steps), steps (how many), folder, slower (sentences: which kernels have
+//     become slower since the run's first profile)
 //   warning  reason
 //   failed  step (that was under way), status (that the process ends with), reason: the run ended by an error of rank 0
 //     or of all ranks. Where a process is killed, or another rank fails, the log ends without such a line

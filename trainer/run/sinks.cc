@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "observe/machine/machine_monitor.h"
+#include "observe/page/page_sink.h"
 #include "observe/sinks/alert_sink.h"
 #include "observe/sinks/log_sink.h"
 #include "observe/sinks/prometheus_sink.h"
@@ -72,6 +73,9 @@ void AddRankSinks(const config::Config& config, RunFolder* folder, bool live, in
   events.Add(NewTerminalSink(live));
   if (observe.tensorboard()) {
     events.Add(NewTensorBoardSink(folder->path(), ClassOf(config.optimizer().type())));
+  }
+  if (observe.page_port() > 0) {
+    events.Add(NewPageSink(folder->path(), observe.page_address(), observe.page_port()));
   }
   if (!observe.on_alert().empty()) {
     events.Add(NewAlertSink(AlertOptionsOf(config), events.steps()));

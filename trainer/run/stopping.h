@@ -28,6 +28,9 @@ enum class StopRequest {
 
 class Stopping {
  public:
+  // A checkpoint holds a weight and AdamW's two moments, as float32.
+  static constexpr int64_t kStateBytesPerParameter = 12;
+
   struct Options {
     double end_by_s = std::numeric_limits<double>::infinity();  // on the clock of base/clock.h
     int64_t state_bytes = 0;                                    // the size of a checkpoint

@@ -231,7 +231,7 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
   report.joules_per_sample = machine_.joules_per_sample();
   const double ideal_flops =
       report.ideal_s > 0 ? static_cast<double>(step_flops_ * report.steps) / report.ideal_s : 0;
-  const double peak = PeakFlops(gpu_, arithmetic_);
+  const double peak = peak_flops();
   if (peak > 0 && ideal_flops > 0) report.flops_share = ideal_flops / peak;
   report.findings =
       FindingsOf({.seconds = report,

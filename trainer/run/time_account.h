@@ -61,6 +61,9 @@ class TimeAccount {
   // Call it when the figures of `report` have come from the device.
   void OnSeen(Input& input, const StepReport& report);
 
+  // The peak of the device's arithmetic, in FLOP/s; 0: unknown, or a CPU.
+  double peak_flops() const { return PeakFlops(gpu_, arithmetic_); }
+
   // What remedies depend on and changes while the run trains.
   struct Now {
     int64_t step = 0;  // the number of steps done

@@ -22,11 +22,10 @@
 #include "comm/together.h"
 #include "comm/watch/flight_story.h"
 #include "data/feed/device_feed.h"
-#include "observe/flops.h"
 #include "observe/metrics.h"
 #include "observe/metrics_ring.h"
+#include "observe/profile/trace.h"
 #include "observe/run_event.h"
-#include "observe/trace.h"
 #include "trainer/config/config.h"
 #include "trainer/run/anomaly.h"
 #include "trainer/run/checkpointing.h"
@@ -37,6 +36,7 @@
 #include "trainer/run/make_model.h"
 #include "trainer/run/memory_account.h"
 #include "trainer/run/open_data.h"
+#include "trainer/run/profiling.h"
 #include "trainer/run/progress.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_start.h"
@@ -49,9 +49,6 @@
 
 namespace lockstep {
 namespace {
-
-// A checkpoint holds a weight and AdamW's two moments, as float32.
-constexpr int64_t kStateBytesPerParameter = 12;
 
 void WaitForDevice(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
@@ -128,11 +125,14 @@ class Trainer {
     measured.phase_ms = clock.PhaseTimes();
     if (!trace.empty()) {
       const auto act = [&] {
-        for (int step = 0; step < kPhaseSteps; ++step) TrainStep(warmup + steps + step);
+        for (int step = warmup + steps; step < warmup + steps + kPhaseSteps; ++step) {
+          const Range range(fmt::format("{}{}", kStepRange, step + 1));
+          TrainStep(step);
+        }
       };
       Together(world_.host, [&] {
         if (target) {
-          Trace(*target, world_.device, act);
+          Trace(*target, trace, world_.device, act, [&] { return step_->nodes_of_graphs(); });
         } else {
           act();
         }
@@ -143,10 +143,12 @@ class Trainer {
 
     const at::Tensor figures = step_->figures().cpu();
     measured.loss = figures[ops::kLoss].item<double>();
+    measured.peak_flops = time_.peak_flops();
     measured.parameters = step_->ParameterCount();
     measured.precision = precision_;
     measured.accumulation = accumulation_;
-    measured.forward_flops = accumulation_ * ForwardFlops(pinned_batch_);
+    measured.forward_flops =
+        accumulation_ * ForwardFlops(*model_, preprocessing_, pinned_batch_, precision_, world_);
     measured.why_no_graph = step_->why_no_graph();
     return measured;
   }
@@ -179,15 +181,29 @@ class Trainer {
     TellStart(options, start);
     checkpointing_.emplace(config_, world_, folder_, events_, start.job, manifest,
                            ResumedStep(start), [this] { return State(); });
-    if (folder_ != nullptr) stopping_.emplace(StoppingFor(options));
+    if (folder_ != nullptr) {
+      stopping_.emplace(Stopping::Options{
+          .end_by_s = options.end_by_s,
+          .state_bytes = Stopping::kStateBytesPerParameter * step_->ParameterCount(),
+          .global_batch = config_.global_batch(),
+          .validation_samples = data_.validation ? data_.validation->size() : 0,
+          .user_stops = [this] { return folder_->WhyUserStops(); }});
+    }
+    profiling_.emplace(config_, world_, events_,
+                       Profiling::Options{.version = options.version,
+                                          .last_step = total_steps_,
+                                          .peak_flops = time_.peak_flops(),
+                                          .graphs = [this] { return step_->nodes_of_graphs(); }});
     double first_step_s = 0;
     progress_->Begin(first_step_);
     for (int64_t step = first_step_; step < total_steps_; ++step) {
       const StopRequest asked = AskedToStop(step, options);
       step_->Ask({.saves = checkpointing_->Asked(),
+                  .profiled_steps = profiling_->Asked(),
                   .stop = asked == StopRequest::kStop,
                   .interrupt = asked == StopRequest::kInterrupt});
       progress_->BeginStep(step);
+      time_.Spend(Loss::kOther, [&] { profiling_->BeforeStep(step + 1); });
       if (HistogramsAreDue(config_.observe(), step + 1)) step_->AskForHistograms(step + 1);
       try {
         TrainStep(step);
@@ -203,6 +219,8 @@ class Trainer {
       }
       ReportStep(step + 1);
       const bool epoch_ends = (step + 1) % sampler_.steps_per_epoch() == 0;
+      const bool evaluates = epoch_ends && data_.validation;
+      time_.Spend(Loss::kOther, [&] { profiling_->AfterStep(step + 1, evaluates); });
       if (epoch_ends || step + 1 == total_steps_) EndEpoch(step + 1);
       if (step + 1 == total_steps_) break;
       if (stop_ != StopRequest::kNone) return StopAfter(step + 1);
@@ -239,14 +257,6 @@ class Trainer {
       Together(world_.host, [&] { Resume(*checkpoint, start.manifest); });
     }
     Together(world_.host, [&] { Feed(); });
-  }
-
-  Stopping::Options StoppingFor(const TrainOptions& options) const {
-    return {.end_by_s = options.end_by_s,
-            .state_bytes = kStateBytesPerParameter * step_->ParameterCount(),
-            .global_batch = config_.global_batch(),
-            .validation_samples = data_.validation ? data_.validation->size() : 0,
-            .user_stops = [this] { return folder_->WhyUserStops(); }};
   }
 
   // Returns what this rank is asked to do before `step`.
@@ -370,15 +380,6 @@ class Trainer {
     input_.emplace(*data_.train, preprocessing_, sampler_, options, world_.device);
   }
 
-  int64_t ForwardFlops(const DeviceBatch& batch) {
-    const at::NoGradGuard no_grad;
-    const Autocast autocast(world_.device, precision_);
-    model_->eval();
-    const int64_t flops = CountFlops([&] { model_->Forward(preprocessing_(batch.input)); });
-    model_->train();
-    return flops;
-  }
-
   double LearningRateOf(int64_t step) const {
     return peak_lr_ * plateau_.share() * LearningRateShare(config_.schedule(), step, total_steps_);
   }
@@ -449,6 +450,7 @@ class Trainer {
     if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
     checkpointing_->OnFigures(report.step, static_cast<int64_t>(figures[ops::kSavesAsked]));
+    profiling_->OnFigures(static_cast<int64_t>(figures[ops::kProfilesAsked]));
     time_.OnSeen(*input_, report);
     progress_->OnLoss(report.step, report.loss());
     events_.SetSteps(report.step);
@@ -540,6 +542,7 @@ class Trainer {
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     EmitAll();
+    profiling_->AfterStep(steps_done, /*ends=*/true);
     const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(steps_done));
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
     if (folder_ != nullptr) {
@@ -570,7 +573,15 @@ class Trainer {
       if (error.status() != ExitStatus::kCheckpoint) throw;
       not_saved = error;
     }
-    WriteWeights(options);
+    // The weights that were evaluated.
+    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
+    Together(world_.host, [&] {
+      if (folder_ == nullptr) return;
+      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
+                       {{"format", "pt"},
+                        {"lockstep_version", options.version},
+                        {kStepOfWeights, std::to_string(total_steps_)}});
+    });
     if (not_saved) throw Error(*not_saved);
     if (folder_ == nullptr) return;
     folder_->AnswerStop();  // too late for it
@@ -586,18 +597,6 @@ class Trainer {
                          .samples_per_s = progress_->samples_per_s(),
                          .total_s = SecondsSinceBoot() - options.command_start_s,
                          .data_wait = data_wait});
-  }
-
-  // Writes the weights that were evaluated.
-  void WriteWeights(const TrainOptions& options) {
-    if (config_.optimizer().ema_decay() > 0) step_->SwapAverages();
-    Together(world_.host, [&] {
-      if (folder_ == nullptr) return;
-      WriteSafetensors(RunWeightsPath(folder_->path()), model_->State(),
-                       {{"format", "pt"},
-                        {"lockstep_version", options.version},
-                        {kStepOfWeights, std::to_string(total_steps_)}});
-    });
   }
 
   const config::Config& config_;
@@ -626,6 +625,7 @@ class Trainer {
   RunEvents events_;
   MemoryAccount memory_{config_, world_, events_};
   std::optional<Checkpointing> checkpointing_;
+  std::optional<Profiling> profiling_;
   std::optional<Stopping> stopping_;       // rank 0's
   StopRequest stop_ = StopRequest::kNone;  // what all ranks are asked for
 

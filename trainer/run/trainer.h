@@ -68,6 +68,7 @@ struct StepMeasurement {
   int64_t peak_bytes = 0;   // the maximum of the memory of tensors on the device; 0 on the CPU
   // The operations of this rank's matrix products and convolutions in the forward of one step.
   int64_t forward_flops = 0;
+  double peak_flops = 0;  // the peak of the device's arithmetic, in FLOP/s; 0: unknown
   int64_t parameters = 0;
   double loss = 0;  // the loss of the last step
   config::Precision precision = config::FP32;

@@ -123,6 +123,8 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
 }
 
 bool Step::Run(double lr, const MicroBatches& batches) {
+  phase_range_.reset();  // the last step may have thrown
+  const Range rest(std::string(NameOf(Phase::kRest)));
   if (seen_keys_.empty() || histograms_of_ > 0) return RunEagerly(lr, batches);
   DeviceBatch first = batches.next();
   const int64_t key = first.origin.global_count;
@@ -161,6 +163,7 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
     if (!is_first && !out_of_memory) throw;
     if (!out_of_memory) error = ErrorOf(exception);
     reducer_->GiveUp();
+    phase_range_.reset();
   }
   if (is_first) AgreeOnErrors(error, world_.host);
   if (OnAnyRank(out_of_memory, "whether the step had memory enough", world_.host)) {
@@ -193,6 +196,7 @@ void Step::Ask(const Requests& requests) {
   requests_[ops::kSaveSum].fill_(requests.saves);
   requests_[ops::kStopSum].fill_(requests.stop ? 1 : 0);
   requests_[ops::kInterruptSum].fill_(requests.interrupt ? 1 : 0);
+  requests_[ops::kProfileSum].fill_(requests.profiled_steps);
 }
 
 void Step::Resume(const std::vector<int64_t>& order) {
@@ -237,6 +241,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
   std::vector<DeviceBatch> micro_batches;
   for (int micro = 0; micro < accumulation_; ++micro) {
     DeviceBatch batch = micro == 0 ? std::exchange(first, {}) : batches.next();
+    const Range range("copy");
     const Slot& slot = slots_[micro];
     const int64_t count = batch.input.size(0);
     slot.input.narrow(0, 0, count).copy_(batch.input);
@@ -331,9 +336,12 @@ at::Tensor Step::LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient)
   // A single sample is mixed with itself.
   if (!augment_.Mixes() || batch.input.size(0) < 2) {
     const KnownLossGradient known(model_, gradient);
-    return model_.LossSum(Forward(input), batch.target);
+    const at::Tensor output = Forward(input);
+    const Range range("loss");
+    return model_.LossSum(output, batch.target);
   }
   const at::Tensor output = Forward(input);
+  const Range range("loss");
   const at::Tensor own = batch.draws[0][kOwnInLoss];
   // Each loss gets an output of its own, because a loss's backward may write its gradient over the output.
   return own * model_.LossSum(output, batch.target) +

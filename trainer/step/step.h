@@ -39,10 +39,12 @@
 #include <vector>
 
 #include "base/tensor/named_tensor.h"
+#include "base/tensor/range.h"
 #include "ckpt/state_tree.h"
 #include "comm/reduce/reducer.h"
 #include "data/feed/device_feed.h"
 #include "observe/memory_watch.h"
+#include "observe/profile/trace_places.h"
 #include "observe/run_event.h"
 #include "observe/step_clock.h"
 #include "trainer/config/schema/config.pb.h"
@@ -67,6 +69,7 @@ struct MicroBatches {
 struct Requests {
   // How many checkpoints were asked for so far; only rank 0 counts them, on other ranks it is 0.
   int64_t saves = 0;
+  int64_t profiled_steps = 0;  // the same of steps to profile
   bool stop = false;
   bool interrupt = false;
 
@@ -118,6 +121,9 @@ class Step {
 
   // With ema_decay, exchanges the parameters and their averages. Every rank must call it.
   void SwapAverages();
+
+  // Returns the nodes of the CUDA graphs that steps run, by the names of their ranges.
+  NodesOfGraphs nodes_of_graphs() const { return graphs_ ? graphs_->nodes() : NodesOfGraphs(); }
 
   // The reason why steps run eagerly although the config asks for a graph; empty if there is none.
   const std::string& why_no_graph() const { return why_no_graph_; }
@@ -175,6 +181,9 @@ class Step {
   void Mark(Phase phase) {
     if (clock_ != nullptr) clock_->Mark(phase);
     memory_.Mark(phase);
+    // The range of the phase before ends first. The last phase ends with the step's own range.
+    phase_range_.reset();
+    if (phase != Phase::kRest) phase_range_.emplace(std::string(NameOf(phase)));
   }
 
   const config::Config& config_;
@@ -219,6 +228,7 @@ class Step {
   bool dropped_histograms_ = false;
   StepClock* clock_ = nullptr;
   MemoryWatch memory_;
+  std::optional<Range> phase_range_;
   double preprocessing_s_ = 0;
 };
 

@@ -4,17 +4,26 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/tensor/capturing.h"
+#include "base/tensor/range.h"
+#include "observe/profile/graph_nodes.h"
 
 namespace lockstep {
 
 struct StepGraphs::Graph {
+  std::string RangeName() const { return fmt::format("{}{}", kGraphRange, number); }
+
   int64_t key = 0;
+  int64_t number = 0;  // which of this process's graphs it is; a trace may have two of the same key
   at::cuda::CUDAGraph graph;
+  std::vector<GraphNode> nodes;
 };
 
 StepGraphs::StepGraphs(at::Device device, Communicator& communicator)
@@ -50,10 +59,13 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   const at::Generator before = random.clone();
   auto graph = std::make_unique<Graph>();
   graph->key = key;
+  graph->number = ++captures_;
   graph->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   bool stepped = false;
   try {
+    GraphNodes nodes(stream.stream());
     step();
+    graph->nodes = nodes.Take();
     stepped = true;
     graph->graph.capture_end();
   } catch (...) {
@@ -76,7 +88,14 @@ void StepGraphs::Replay(int64_t key) {
   const auto graph = std::find_if(graphs_.begin(), graphs_.end(),
                                   [&](const auto& candidate) { return candidate->key == key; });
   graphs_.splice(graphs_.begin(), graphs_, graph);
+  const Range range(graphs_.front()->RangeName());
   communicator_.Replay([&] { graphs_.front()->graph.replay(); }, label_);
+}
+
+NodesOfGraphs StepGraphs::nodes() const {
+  NodesOfGraphs nodes;
+  for (const auto& graph : graphs_) nodes.emplace(graph->RangeName(), graph->nodes);
+  return nodes;
 }
 
 }  // namespace lockstep

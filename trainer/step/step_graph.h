@@ -22,6 +22,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "observe/profile/trace_places.h"
 
 namespace lockstep {
 
@@ -42,12 +43,16 @@ class StepGraphs {
   // Enqueues the graph of `key`. Has(key) must be true.
   void Replay(int64_t key);
 
+  // Returns the nodes of all graphs, by the names of the ranges in which they are replayed.
+  NodesOfGraphs nodes() const;
+
  private:
   struct Graph;
 
   at::Device device_;
   Communicator& communicator_;
   Label label_;
+  int64_t captures_ = 0;
   std::list<std::unique_ptr<Graph>> graphs_;  // the graph that was used last is first
 };
 

@@ -1,5 +1,6 @@
 #include "trainer/models/built_in/convnet.h"
 
+#include <fmt/format.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -7,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/tensor/range.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +42,8 @@ ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
     const auto convolution = features->register_module(
         std::to_string(3 * i),
         torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, channels[i], 3).padding(1)));
-    convolutions_.push_back({convolution->weight, convolution->bias});
+    convolutions_.push_back(
+        {fmt::format("features.{}", 3 * i), convolution->weight, convolution->bias});
     inputs = channels[i];
     height /= 2;
     width /= 2;
@@ -59,7 +62,7 @@ ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto linear =
         classifier->register_module(std::to_string(2 * i), torch::nn::Linear(units, outputs[i]));
-    linears_.push_back({linear->weight, linear->bias});
+    linears_.push_back({fmt::format("classifier.{}", 2 * i), linear->weight, linear->bias});
     units = outputs[i];
   }
 }
@@ -67,11 +70,13 @@ ConvNet::ConvNet(const ModelSpec& spec) : image_(ImageShape(spec.input_shape)) {
 at::Tensor ConvNet::Forward(const at::Tensor& input) {
   at::Tensor x = input.view({input.size(0), image_[0], image_[1], image_[2]});
   for (const Layer& layer : convolutions_) {
+    const Range range(layer.name);
     x = at::max_pool2d(
         at::relu(at::conv2d(x, layer.weight, layer.bias, /*stride=*/1, /*padding=*/1)), 2);
   }
   x = x.flatten(1);
   for (size_t i = 0; i < linears_.size(); ++i) {
+    const Range range(linears_[i].name);
     if (i > 0) x = at::relu(x);
     x = at::linear(x, linears_[i].weight, linears_[i].bias);
   }

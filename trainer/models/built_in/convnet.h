@@ -28,6 +28,7 @@ class ConvNet : public Model {
 
  private:
   struct Layer {
+    std::string name;  // of the module
     at::Tensor weight;
     at::Tensor bias;
   };

@@ -1,6 +1,7 @@
 #include "trainer/models/built_in/gpt2.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -9,6 +10,7 @@
 #include "base/ceil_divide.h"
 #include "base/error.h"
 #include "base/tensor/autocast.h"
+#include "base/tensor/range.h"
 #include "trainer/ops/token/cross_entropy.h"
 #include "trainer/ops/token/embedding.h"
 
@@ -54,6 +56,7 @@ Gpt2::Gpt2(const ModelSpec& spec)
   for (int64_t i = 0; i < config.layers(); ++i) {
     const auto layer = AddChild(*layers, std::to_string(i));
     TransformerBlock block;
+    block.name = fmt::format("transformer.h.{}", i);
     block.ln_1 = AddNorm(*layer, "ln_1", width_);
     const auto attention = AddChild(*layer, "attn");
     block.qkv = linear(*attention, "c_attn", width_, 3 * width_, kInitialStd);
@@ -77,15 +80,20 @@ at::Tensor Gpt2::Forward(const at::Tensor& input) {
                                    .epsilon = kNormEpsilon,
                                    .attention_dropout = dropout,
                                    .branch_dropout = dropout};
-  at::Tensor x = ops::TokenAndPositionEmbedding(input, wte_, wpe_, plain.dtype());
-  if (dropout > 0) x = at::dropout(x, dropout, /*train=*/true);
-  Stream stream{x};
+  Stream stream{Embedding(input, plain.dtype(), dropout)};
   for (const TransformerBlock& block : blocks_) {
     stream = Checkpointed(
         stream, [&block, options](const Stream& s) { return RunBlock(block, options, s); });
   }
+  const Range range("lm_head");
   return ops::Linear(NormalOf(stream, ln_f_, kNormEpsilon), wte_, /*bias=*/{},
                      ops::WeightLayout::kOutputsInputs);
+}
+
+at::Tensor Gpt2::Embedding(const at::Tensor& input, at::ScalarType dtype, double dropout) const {
+  const Range range("transformer.wte");
+  const at::Tensor x = ops::TokenAndPositionEmbedding(input, wte_, wpe_, dtype);
+  return dropout > 0 ? at::dropout(x, dropout, /*train=*/true) : x;
 }
 
 at::Tensor Gpt2::LossSum(const at::Tensor& output, const at::Tensor& target) {

@@ -27,6 +27,8 @@ class Gpt2 : public Model {
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;
 
  private:
+  at::Tensor Embedding(const at::Tensor& input, at::ScalarType dtype, double dropout) const;
+
   int64_t width_;
   int64_t heads_;
   int64_t vocabulary_;

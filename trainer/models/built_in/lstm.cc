@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <c10/util/accumulate.h>
 
+#include <optional>
 #include <tuple>
 
 #include "base/error.h"
+#include "base/tensor/range.h"
 
 namespace lockstep {
 
@@ -30,8 +32,11 @@ Lstm::Lstm(const ModelSpec& spec) {
 }
 
 at::Tensor Lstm::Forward(const at::Tensor& input) {
+  std::optional<Range> range("rnn");
   const at::Tensor outputs =
       std::get<0>(rnn_->forward(input.reshape({input.size(0), steps_, features_})));
+  range.reset();
+  range.emplace("out");
   return at::linear(outputs.select(1, -1), out_->weight, out_->bias);
 }
 

@@ -5,6 +5,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "base/tensor/autocast.h"
+#include "base/tensor/range.h"
 #include "trainer/ops/product/linear.h"
 
 namespace lockstep {
@@ -15,9 +16,10 @@ Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
   const config::Mlp& config = spec.config.mlp();
   int index = 0;  // in nn.Sequential
   const auto add = [&](int64_t outputs) -> Layer& {
-    const auto linear = register_module(std::to_string(index++), torch::nn::Linear(width, outputs));
+    const std::string name = std::to_string(index++);
+    const auto linear = register_module(name, torch::nn::Linear(width, outputs));
     width = outputs;
-    return layers_.emplace_back(Layer{linear->weight, linear->bias, nullptr});
+    return layers_.emplace_back(Layer{name, linear->weight, linear->bias, nullptr});
   };
   for (const int64_t outputs : config.hidden()) {
     Layer& layer = add(outputs);
@@ -37,6 +39,7 @@ at::Tensor Mlp::Forward(const at::Tensor& input) {
   at::Tensor x = input.flatten(1).to(plain.dtype());
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
+    const Range range(layer.name);
     x = ops::Linear(x, layer.weight, layer.bias, ops::WeightLayout::kOutputsInputs);
     if (i + 1 == layers_.size()) break;
     x = layer.norm ? layer.norm->forward(x, ops::Activation::kRelu) : at::relu(x);

@@ -26,6 +26,7 @@ class Mlp : public Model {
 
  private:
   struct Layer {
+    std::string name;                 // of the module
     at::Tensor weight;                // [outputs, inputs]
     at::Tensor bias;                  // [outputs]
     std::shared_ptr<BatchNorm> norm;  // null: the layer has no norm

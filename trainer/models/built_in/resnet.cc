@@ -1,14 +1,17 @@
 #include "trainer/models/built_in/resnet.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "base/tensor/range.h"
 #include "trainer/ops/convolution/convolution.h"
 #include "trainer/ops/convolution/stem_convolution.h"
 #include "trainer/ops/pixels/pixel_mean.h"
@@ -53,6 +56,7 @@ ResNet::ResNet(const ModelSpec& spec) : sync_(spec.sync_batch_norm) {
           layer->register_module(std::to_string(i), std::make_shared<torch::nn::Module>());
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
       Block block;
+      block.name = fmt::format("layer{}.{}", stage + 1, i);
       if (design.bottleneck) {
         block.units = {MakeUnit(*module, "conv1", "bn1", inputs, width, 1, 1),
                        MakeUnit(*module, "conv2", "bn2", width, width, 3, stride),
@@ -101,6 +105,7 @@ ops::Fork ResNet::Unit::Fork(const at::Tensor& x) const {
 }
 
 at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
+  const Range range(name);
   auto [y, shortcut] = units.front().Fork(x);
   if (!downsample.empty()) shortcut = downsample[0].Convolve(shortcut);
   for (size_t i = 1; i + 1 < units.size(); ++i) y = units[i](y, Activation::kRelu);
@@ -121,8 +126,11 @@ void ResNet::to(at::Device device, bool non_blocking) {
 }
 
 at::Tensor ResNet::Forward(const at::Tensor& input) {
+  std::optional<Range> range("conv1");
   at::Tensor x = stem_.norm->Pool(ops::StemConvolution(input, stem_.weight));
+  range.reset();
   for (const Block& block : blocks_) x = Checkpointed(x, block);
+  range.emplace("fc");
   return ops::Linear(ops::PixelMean(x), fc_weight_, fc_bias_, ops::WeightLayout::kOutputsInputs);
 }
 

@@ -49,6 +49,7 @@ class ResNet : public Model {
   // Computes y = relu(units(x) + downsample(x)), with ReLU between the units. If there is no downsample, x itself is
   // added.
   struct Block {
+    std::string name;  // of the module
     std::vector<Unit> units;
     std::vector<Unit> downsample;  // at most one unit
 

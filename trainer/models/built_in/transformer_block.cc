@@ -4,8 +4,10 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include <optional>
 #include <utility>
 
+#include "base/tensor/range.h"
 #include "trainer/ops/attention/attention.h"
 #include "trainer/ops/norm/layer_norm.h"
 #include "trainer/ops/product/bias_activation.h"
@@ -45,6 +47,7 @@ at::Tensor Mlp(const at::Tensor& x, const TransformerBlock& block, const at::Ten
 
 Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options,
                 const Stream& stream) {
+  const Range range(block.name);
   const auto product = [&](const at::Tensor& x, const Affine& affine, const at::Tensor& bias) {
     return ops::Linear(x, affine.weight, bias, options.layout);
   };
@@ -57,10 +60,13 @@ Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options
     return {x, branch, last.bias};
   };
   const auto attention = options.causal ? ops::CausalSelfAttention : ops::SelfAttention;
+  std::optional<Range> part("attention");
   auto [x, normal] = SumAndNormal(stream, block.ln_1, options.epsilon);
   const at::Tensor mixed = attention(product(normal, block.qkv, block.qkv.bias), options.heads,
                                      options.attention_dropout);
   const at::Tensor attended = product(mixed, block.out, bias_within(block.out));
+  part.reset();
+  part.emplace("mlp");
   std::tie(x, normal) =
       SumAndNormal(stream_of(x, attended, block.out), block.ln_2, options.epsilon);
   return stream_of(x, Mlp(normal, block, bias_within(block.fc_out), options), block.fc_out);

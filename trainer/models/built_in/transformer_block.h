@@ -29,6 +29,7 @@ struct Affine {
 };
 
 struct TransformerBlock {
+  std::string name;  // of the module
   Affine ln_1, qkv, out, ln_2, fc, fc_out;
 };
 

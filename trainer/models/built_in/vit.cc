@@ -7,9 +7,11 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "base/tensor/autocast.h"
+#include "base/tensor/range.h"
 
 namespace lockstep {
 namespace {
@@ -74,6 +76,7 @@ Vit::Vit(const ModelSpec& spec)
   for (int64_t i = 0; i < config.layers(); ++i) {
     const auto module = AddChild(*layers, "encoder_layer_" + std::to_string(i));
     TransformerBlock block;
+    block.name = "encoder.layers.encoder_layer_" + std::to_string(i);
     block.ln_1 = AddNorm(*module, "ln_1", width_);
     const auto attention = AddChild(*module, "self_attention");
     block.qkv = {
@@ -110,6 +113,7 @@ at::Tensor Vit::Forward(const at::Tensor& input) {
                                    .hidden_dropout = dropout,
                                    .branch_dropout = dropout};
   const auto rounded = [&](const at::Tensor& tensor) { return tensor.to(plain.dtype()); };
+  std::optional<Range> range("conv_proj");
   const at::Tensor patches = at::conv2d(rounded(input), rounded(conv_proj_.weight),
                                         rounded(conv_proj_.bias), /*stride=*/patch_)
                                  .flatten(2)
@@ -117,11 +121,13 @@ at::Tensor Vit::Forward(const at::Tensor& input) {
   at::Tensor x = at::cat({rounded(class_token_).expand({input.size(0), -1, -1}), patches}, 1);
   x = x + rounded(pos_embedding_);
   if (dropout > 0) x = at::dropout(x, dropout, /*train=*/true);
+  range.reset();
   Stream stream{x};
   for (const TransformerBlock& block : blocks_) {
     stream = Checkpointed(
         stream, [&block, options](const Stream& s) { return RunBlock(block, options, s); });
   }
+  range.emplace("heads");
   // The class token is all that the head sees.
   for (at::Tensor& part : stream) {
     if (part.dim() == 3) part = part.select(1, 0);

@@ -39,6 +39,7 @@ LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const fl
   figures[kSavesAsked] = sums[kSaveSum];
   figures[kStopsAsked] = sums[kStopSum];
   figures[kInterruptsAsked] = sums[kInterruptSum];
+  figures[kProfilesAsked] = sums[kProfileSum];
   if (!finite && !rules.scales_loss) NoteAnomaly(figures);
   const bool skip = !finite || (rules.stops && figures[kBadStep] > 0);
   figures[kSkipped] += skip;

@@ -11,6 +11,7 @@ enum StepSum {
   kSaveSum,       // how many checkpoints were asked for so far (only rank 0 counts them)
   kStopSum,       // how many ranks were asked to stop and continue later
   kInterruptSum,  // on how many ranks the user ended the run
+  kProfileSum,    // how many steps were asked to be profiled so far (only rank 0 counts them)
   kStepSums
 };
 
@@ -38,9 +39,10 @@ enum StepFigure {
   kBadGradNorm,     // the gradient norm of that step
   kLastingFigures,  // the figures before this one are part of the run's state
 
-  kSavesAsked = kLastingFigures,  // these three are the sums of StepSum
+  kSavesAsked = kLastingFigures,  // these four are the sums of StepSum
   kStopsAsked,
   kInterruptsAsked,
+  kProfilesAsked,
   // On a GPU: seconds that its stream has stood still between BeginWait() and EndWait() so far, and the GPU's time at
   // the last BeginWait() (step_decision.h).
   kWaitedS,

@@ -1,0 +1,33 @@
+// ReadStepLine(): reads a step line of log.jsonl without a general JSON parser.
+//
+// Promise: if it returns a step, a JSON parser would read the same numbers. It returns nothing for every line that is
+// not exactly of the form {"event":"step","name":number or null,...}, and the caller then parses the line as JSON. With
+// it a log of a million step lines is read in 0.4 s, and with nlohmann's parser in 2.3 s (`lockstep compare`, one core).
+// (observe/history/step_line_test.cc)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+// A step line. A number that the log does not have is NaN.
+struct LoggedStep {
+  int64_t step = 0;
+  int64_t epoch = 0;
+  double time = 0;
+  double loss = 0;
+  double lr = 0;
+  double samples_per_s = 0;
+  double data_wait = 0;
+  double left_s = 0;
+  double grad_norm = 0;
+};
+
+// What a step line begins with.
+inline constexpr std::string_view kStepBegins = R"({"event":"step",)";
+
+std::optional<LoggedStep> ReadStepLine(std::string_view line);
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+#include "observe/page/page_html.h"
+
+#include <string_view>
+
+#include "observe/page/page_files.h"
+
+namespace lockstep {
+namespace {
+
+// Replaces the one place at which `mark` stands.
+void Put(std::string_view mark, std::string_view text, std::string& page) {
+  page.replace(page.find(mark), mark.size(), text);
+}
+
+// Returns a text that means the same in JSON, and nothing in HTML.
+std::string WithoutMarkup(const std::string& json) {
+  std::string text;
+  text.reserve(json.size());
+  for (const char c : json) {
+    if (c == '<') {
+      text += "\\u003c";
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string JsonText(const nlohmann::ordered_json& data) {
+  return data.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string PageHtml(const nlohmann::ordered_json& data) {
+  std::string page(kPageHtml);
+  Put("/* page.css */", kPageCss, page);
+  Put("/* chart.js */", kChartJs, page);
+  Put("/* page.js */", kPageJs, page);
+  // The data comes last, so that no mark is looked for in it.
+  Put(R"({"mark":"data"})", WithoutMarkup(JsonText(data)), page);
+  return page;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+#include "observe/profile/graph_nodes.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <optional>
+
+#include "base/tensor/range.h"
+
+namespace lockstep {
+namespace {
+
+// On a CPU nothing is captured, so there are no nodes. tests/gpu/gpu_profile_test.py shows those of a GPU.
+
+TEST(GraphNodes, RangesAndOperationsMayEndAfterIt) {
+  std::optional<Range> range;
+  for (int capture = 0; capture < 2; ++capture) {
+    GraphNodes nodes(nullptr);
+    range.reset();  // the range of the capture before
+    range.emplace("forward");
+    const Range module("module");
+    const at::Tensor weight = torch::ones({2, 2}, torch::requires_grad());
+    at::mm(weight, weight).sum().backward();
+    EXPECT_TRUE(nodes.Take().empty());
+  }
+  range.reset();
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,235 @@
+#include "observe/profile/profile_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "observe/profile/trace_places.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int kGzip = 16 + MAX_WBITS;  // zlib's way of asking for the format of gzip
+
+constexpr size_t kPiece = size_t{1} << 20;  // zlib counts bytes in 32 bits
+
+// Calls `append` with `text` in the format of gzip, piece by piece.
+void AppendCompressed(const std::string& text, const AppendBytes& append) {
+  z_stream stream{};
+  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzip, 8, Z_DEFAULT_STRATEGY) !=
+      Z_OK) {
+    throw CheckpointError("a trace cannot be compressed: there is no memory for it");
+  }
+  std::string piece(kPiece, '\0');
+  int status = Z_OK;
+  for (size_t at = 0; status == Z_OK;) {
+    if (stream.avail_in == 0) {
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data() + at));
+      stream.avail_in = static_cast<uInt>(std::min(kPiece, text.size() - at));
+      at += stream.avail_in;
+    }
+    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
+    stream.avail_out = static_cast<uInt>(piece.size());
+    status = deflate(&stream, at == text.size() ? Z_FINISH : Z_NO_FLUSH);
+    append(std::as_bytes(std::span(piece.data(), piece.size() - stream.avail_out)));
+  }
+  deflateEnd(&stream);
+  if (status != Z_STREAM_END)
+    throw CheckpointError("a trace cannot be compressed: zlib says {}", status);
+}
+
+// Returns the text of a file, which may be compressed. Throws Error (kUsage).
+std::string TextOf(const std::string& path) {
+  constexpr size_t kMost = size_t{4} << 30;  // no trace is as large, but a hostile file may be
+  const MappedFile file(path);
+  const std::string_view bytes(file.data(), static_cast<size_t>(file.bytes()));
+  if (!bytes.starts_with("\x1f\x8b")) return std::string(bytes);
+  z_stream stream{};
+  std::string text;
+  int status = inflateInit2(&stream, kGzip);
+  for (size_t at = 0; status == Z_OK && text.size() < kMost;) {
+    if (stream.avail_in == 0) {
+      if (at == bytes.size()) break;
+      stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at));
+      stream.avail_in = static_cast<uInt>(std::min(kPiece, bytes.size() - at));
+      at += stream.avail_in;
+    }
+    const size_t before = text.size();
+    text.resize(before + kPiece);
+    stream.next_out = reinterpret_cast<Bytef*>(text.data() + before);
+    stream.avail_out = static_cast<uInt>(kPiece);
+    status = inflate(&stream, Z_NO_FLUSH);
+    text.resize(text.size() - stream.avail_out);
+  }
+  inflateEnd(&stream);
+  if (status != Z_STREAM_END) throw UsageError("{}: the trace is cut off or damaged", path);
+  return text;
+}
+
+// The number of a name such as "100"; nothing if it is none.
+std::optional<int64_t> StepOf(std::string_view text) {
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || end != text.data() + text.size() || step < 1) return std::nullopt;
+  return step;
+}
+
+std::string SummaryPath(const std::string& run_dir, int64_t step) {
+  return ProfileFolder(run_dir, step) + "/summary.json";
+}
+
+RunProfile ReadSummary(const std::string& path) {
+  try {
+    const auto json = nlohmann::ordered_json::parse(TextOf(path));
+    RunProfile profile{.step = json.at("step").get<int64_t>(),
+                       .steps = json.at("steps").get<int64_t>(),
+                       .time = json.at("time").get<double>(),
+                       .version = json.at("version").get<std::string>(),
+                       .ranks = {},
+                       .slower = json.at("slower").get<std::vector<std::string>>()};
+    for (const nlohmann::ordered_json& rank : json.at("ranks"))
+      profile.ranks.push_back(RankProfileOf(rank));
+    if (profile.ranks.empty()) throw UsageError("{}: tells of no rank", path);
+    return profile;
+  } catch (const Json::exception& exception) {
+    throw UsageError("{}: is no summary of a profile, or of another version: {}", path,
+                     exception.what());
+  }
+}
+
+RunProfile ReadTrace(const std::string& path) {
+  Json trace = Json::parse(TextOf(path), nullptr, /*allow_exceptions=*/false);
+  if (!trace.is_object() || !trace.contains("traceEvents") || !trace["traceEvents"].is_array()) {
+    throw UsageError("{}: is no Chrome trace, or is cut off", path);
+  }
+  try {
+    Json& events = trace["traceEvents"];
+    const bool on_gpu = std::ranges::any_of(events, IsDeviceWork);
+    const bool has_places = std::ranges::any_of(events, [](const Json& event) {
+      const auto arguments = event.find("args");
+      return arguments != event.end() && arguments->contains("step");
+    });
+    if (!has_places) AddPlaces(trace, {}, on_gpu);
+    RankProfile rank = ProfileOf(trace, on_gpu, /*peak_flops=*/0);
+    if (rank.kernels.empty()) {
+      throw UsageError("{}: has no kernels and no operations: was anything recorded?", path);
+    }
+    rank.device = "CPU";
+    if (on_gpu) {
+      const auto devices = trace.find("deviceProperties");
+      rank.device =
+          devices != trace.end() && !devices->empty() ? devices->at(0).value("name", "GPU") : "GPU";
+    }
+    if (trace.contains("distributedInfo")) rank.rank = trace["distributedInfo"].value("rank", 0);
+    return {
+        .step = 0, .steps = rank.steps, .time = 0, .version = {}, .ranks = {rank}, .slower = {}};
+  } catch (const Json::exception& exception) {
+    throw UsageError("{}: is no trace of this program or of PyTorch: {}", path, exception.what());
+  }
+}
+
+}  // namespace
+
+std::string ProfileFolder(const std::string& run_dir, int64_t step) {
+  return fmt::format("{}/profiles/{}", run_dir, step);
+}
+
+std::string TraceFolder(const std::string& run_dir, int64_t step) {
+  return ProfileFolder(run_dir, step) + "/traces";
+}
+
+std::string TracePath(const std::string& run_dir, int64_t step, int rank) {
+  return fmt::format("{}/rank_{}.pt.trace.json.gz", TraceFolder(run_dir, step), rank);
+}
+
+std::string ProfileRequestPath(const std::string& run_dir) { return run_dir + "/profile.request"; }
+
+void AppendTrace(const Json& trace, const std::string& path, const AppendBytes& append) {
+  // Holistic Trace Analysis looks for "rank": with a space behind it.
+  const std::string text = trace.dump(0, ' ', false, Json::error_handler_t::replace);
+  if (path.ends_with(".gz")) {
+    AppendCompressed(text, append);
+  } else {
+    append(std::as_bytes(std::span(text)));
+  }
+}
+
+nlohmann::ordered_json JsonOf(const RunProfile& profile) {
+  nlohmann::ordered_json json{{"step", profile.step},
+                              {"steps", profile.steps},
+                              {"time", profile.time},
+                              {"version", profile.version}};
+  json["ranks"] = nlohmann::ordered_json::array();
+  for (const RankProfile& rank : profile.ranks) json["ranks"].push_back(JsonOf(rank));
+  json["slower"] = profile.slower;
+  return json;
+}
+
+void WriteRunProfile(const RunProfile& profile, const std::string& run_dir) {
+  WriteFileAtomically(SummaryPath(run_dir, profile.step),
+                      JsonOf(profile).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::vector<int64_t> ProfilesOf(const std::string& run_dir) {
+  std::vector<int64_t> steps;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_dir + "/profiles", ignored)) {
+    const auto step = StepOf(entry.path().filename().string());
+    if (step && fs::is_regular_file(SummaryPath(run_dir, *step), ignored)) steps.push_back(*step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+RunProfile ReadRunProfile(const std::string& name) {
+  std::error_code ignored;
+  if (fs::is_regular_file(name, ignored)) {
+    return name.ends_with("summary.json") ? ReadSummary(name) : ReadTrace(name);
+  }
+  std::string run_dir = name;
+  std::optional<int64_t> step;
+  if (const size_t at = name.rfind('@');
+      at != std::string::npos && !fs::is_directory(name, ignored)) {
+    run_dir = name.substr(0, at);
+    step = StepOf(std::string_view(name).substr(at + 1));
+    if (!step) throw UsageError("{}: give RUN@STEP with a step of 1 or more", name);
+  }
+  if (!fs::is_directory(run_dir, ignored)) {
+    throw UsageError("{}: no trace and no run folder: give RUN, RUN@STEP or the file of a trace",
+                     name);
+  }
+  const std::vector<int64_t> steps = ProfilesOf(run_dir);
+  if (steps.empty()) {
+    throw UsageError(
+        "{}: has no profile: ask for one with lockstep profile while it trains, or with profile "
+        "{{ first_step: 100 }} in its config",
+        run_dir);
+  }
+  if (step && std::ranges::find(steps, *step) == steps.end()) {
+    throw UsageError("{}: has no profile of step {}, but of step{} {}", run_dir, *step,
+                     steps.size() == 1 ? "" : "s", fmt::join(steps, ", "));
+  }
+  return ReadSummary(SummaryPath(run_dir, step.value_or(steps.back())));
+}
+
+bool NamesProfile(const std::string& name) {
+  std::error_code ignored;
+  if (fs::is_regular_file(name, ignored)) return true;
+  const size_t at = name.rfind('@');
+  return at != std::string::npos && StepOf(std::string_view(name).substr(at + 1)).has_value() &&
+         !fs::is_directory(name, ignored);
+}
+
+}  // namespace lockstep

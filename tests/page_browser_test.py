@@ -1,0 +1,283 @@
+"""The page of runs in a headless Chromium: what a reader sees, what the page asks for, and what its console says.
+
+With $PICTURES, a folder, the pictures of the page in each size and colour are kept there.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import urllib.parse
+
+import pytest
+
+import browser as chromium
+from browser import DESK, PHONE, Browser
+from harness import DONE, Run, digits_config, digits_data, events, sets, train, write_config
+from page_test import served
+
+HOLDOUT = digits_data("validation_fraction: 0.2")
+PANELS = ("#verdict", "#curve-charts", "#shares-chart", "#verdicts", "#machine-now", "#machine-charts", "#ranks-table",
+          "#kernels-table", "#memory-now", "#config-table")  # fmt: skip
+# The charts whose canvases have nothing on them but axes, or not even these.
+BLANK_CHARTS = """[...document.querySelectorAll('.chart')].filter((chart) => chart.checkVisibility()).filter((chart) => {
+    const canvas = chart.querySelector('canvas');
+    if (!canvas.checkVisibility()) return true;
+    const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    for (let i = 0; i < pixels.length; i += 4) {
+      if (pixels[i + 3] === 255) {
+        const [r, g, b] = pixels.slice(i, i + 3);
+        if (Math.max(r, g, b) - Math.min(r, g, b) > 60) colours.add(`${r},${g},${b}`);
+      }
+    }
+    return colours.size === 0;
+  }).map((chart) => chart.querySelector('.name').textContent)"""
+SLOWER = "aten::addmm takes 0.4 ms a step, and took 0.3 ms in the first profile"
+MEMORY = {
+    "event": "memory", "step": 2, "device": "cpu", "peak_bytes": 3 << 20,
+    "owners": {"activations": 2 << 20, "moments": 1 << 19, "parameters": 1 << 18, "gradients": 1 << 18},
+    "phases": {"forward": 2 << 20, "backward": 3 << 20, "update": 1 << 20}, "blocks": {"layers.0": 1 << 20},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if chromium.program() is None:
+        pytest.skip("there is no Chromium: apt-get install chromium (Debian), or install Google Chrome")
+    with Browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two runs of two ranks: a, with a profile, after which a kernel is said to be slower, and a line of memory, and b with another learning rate."""
+    folder = tmp_path_factory.mktemp("runs")
+    config = write_config(folder, digits_config("observe { readings_every_s: 0.05 }", data=HOLDOUT, epochs=150))
+    for name, words in (("a", sets("profile.first_step=100")), ("b", sets("optimizer.lr=0.01"))):
+        run = train(config, folder / name, *words, ranks=2)
+        assert run.status == DONE, run
+    summary = folder / "a" / "profiles" / "100" / "summary.json"
+    profile = json.loads(summary.read_text())
+    summary.write_text(json.dumps(profile | {"slower": [SLOWER]}))
+    with open(folder / "a" / "log.jsonl", "a") as log:
+        log.write(json.dumps(MEMORY) + "\n")
+    return folder
+
+
+def report(path, *runs):
+    written = Run(["report", *runs, "--output", path])
+    assert written.status == DONE, written
+    return path.as_uri()
+
+
+def expect_quiet(browser, url):
+    """Nothing was asked for elsewhere than at the page's own server, and the console has no complaint."""
+    parts = urllib.parse.urlsplit(url)
+    for request in browser.requests():
+        asked = urllib.parse.urlsplit(request)
+        if asked.scheme != "data":
+            assert (asked.scheme, asked.netloc) == (parts.scheme, parts.netloc), request
+            assert parts.scheme == "http" or request == url
+    assert browser.complaints() == []
+
+
+def expect_filled(browser):
+    """Each panel has its figures, not a sentence that says why it has none."""
+    for panel in PANELS:
+        assert len(browser.text(panel)) > 10, panel
+    assert browser.evaluate("[...document.querySelectorAll('.empty')].filter((e) => e.checkVisibility()).map((e) => e.innerText)") == [
+        "This run trains on CPUs, so there is no GPU to read. The host stands below."
+    ]
+    assert browser.evaluate(BLANK_CHARTS) == []
+
+
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
+def test_every_panel_is_filled(browser, folder, size, is_dark):
+    browser.show(size, is_dark)
+    with served(folder / "a") as url:
+        browser.open(url)
+        expect_filled(browser)
+        last = events(folder / "a", "step")[-1]
+        assert f"{last['step']:,}" in browser.text("#verdict")
+        assert browser.text("#title") == "a"
+        assert browser.text("#state") == "done"
+        assert SLOWER in browser.text("#kernels-table")
+        # Nothing is wider than the screen, but for what scrolls on its own.
+        assert browser.evaluate("document.documentElement.scrollWidth") <= size[0]
+        background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, background[4:-1].split(", "))) < 200) == is_dark, background
+        if pictures := os.environ.get("PICTURES"):
+            name = f"{'phone' if size == PHONE else 'desk'}-{'dark' if is_dark else 'light'}"
+            browser.picture(pathlib.Path(pictures) / f"{name}.png")
+            browser.picture(pathlib.Path(pictures) / f"{name}-top.png", whole=False)
+        expect_quiet(browser, url)
+
+
+def test_a_report_shows_the_same(browser, folder, tmp_path):
+    browser.show(DESK)
+    url = report(tmp_path / "report.html", folder / "a")
+    browser.open(url)
+    expect_filled(browser)
+    frozen = {panel: browser.text(panel) for panel in PANELS}
+    assert browser.text("#updated").startswith("as of ")
+    expect_quiet(browser, url)
+    with served(folder / "a") as live:
+        browser.open(live)
+        assert {panel: browser.text(panel) for panel in PANELS} == frozen
+
+
+def test_several_runs(browser, folder):
+    browser.show(DESK)
+    with served(folder) as url:
+        browser.open(url)
+        assert browser.text("#title") == "2 runs"
+        assert [line.split("\t")[0] for line in browser.text("#runs-table").splitlines() if line[:2] in ("a", "a\t", "b", "b\t")] == ["a", "b"]
+        assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["a", "b"]
+        config = browser.text("#config-table")
+        assert "optimizer.lr" in config and "0.003" in config and "0.01" in config
+        # A run is switched off and on.
+        browser.evaluate("document.querySelector('#legend button').click()")
+        assert browser.evaluate("charts.loss.lines.map((line) => line.name)") == ["b"]
+        browser.evaluate("document.querySelector('#legend button').click()")
+        # Of a, not of b, there is a profile.
+        assert "aten::addmm" in browser.text("#kernels-table")
+        browser.evaluate("document.querySelectorAll('#runs-table tbody tr')[1].click()")
+        assert "There is no profile yet" in browser.text("#kernels-table")
+        assert browser.evaluate(BLANK_CHARTS) == []
+        if pictures := os.environ.get("PICTURES"):
+            browser.picture(pathlib.Path(pictures) / "several.png")
+        expect_quiet(browser, url)
+
+
+def test_the_page_follows_a_run(browser, folder, tmp_path):
+    browser.show(DESK)
+    copy = tmp_path / "run"
+    shutil.copytree(folder / "a", copy, ignore=shutil.ignore_patterns("checkpoints", "*.safetensors"))
+    with served(copy) as url:
+        browser.open(url)
+        last = events(copy, "step")[-1]
+        with open(copy / "log.jsonl", "a") as log:
+            log.write(json.dumps(last | {"step": 123456, "loss": 0.0625}) + "\n")
+        browser.wait_until("document.querySelector('#verdict').innerText.includes('123,456')")
+        assert browser.evaluate("charts.loss.lines[0].mean.at(-1)") == 0.0625
+        expect_quiet(browser, url)
+    # Its server has ended.
+    browser.wait_until("document.querySelector('#updated').innerText.startsWith('no answer since')")
+
+
+def test_a_part_is_shown_as_fine_as_there_is(browser, tmp_path):
+    """Of 20000 lines."""
+    run = tmp_path / "run"
+    run.mkdir()
+    with open(run / "log.jsonl", "w") as log:
+        log.write('{"event":"start","time":1000,"steps":20000,"world_size":1,"device":"cpu"}\n')
+        for step in range(1, 20001):
+            log.write(f'{{"event":"step","time":{1000 + step},"step":{step},"epoch":1,"loss":{1 + step % 7},"lr":0.1}}\n')
+    browser.show(DESK)
+    with served(run) as url:
+        browser.open(url)
+        columns = browser.evaluate("charts.loss.lines[0].x.length")
+        assert columns <= 1000
+        left, top, width, height = browser.evaluate(
+            "(({x, y, width, height}) => [x, y, width, height])((document.querySelector('#curves').scrollIntoView(),"
+            "charts.loss.area.getBoundingClientRect()))"
+        )
+        place = lambda share: (left + share * width, top + height / 2)  # noqa: E731
+        browser.move(place(0.5))
+        browser.wait_until("!charts.loss.tip.hidden")
+        assert "1 to 7" in browser.evaluate("charts.loss.tip.innerText")
+        browser.drag(place(0.5), place(0.51))
+        browser.wait_until("charts.loss.lines[0].x.length < 1000 && !charts.loss.lines[0].least")
+        steps = browser.evaluate("charts.loss.lines[0].x")
+        assert steps == [*range(steps[0], steps[-1] + 1)] and 100 < len(steps) < 600
+        assert browser.evaluate("charts.loss.lines[0].mean") == [1 + step % 7 for step in steps]
+        browser.evaluate("document.querySelector('#whole').click()")
+        browser.wait_until(f"charts.loss.lines[0].x.length === {columns}")
+        expect_quiet(browser, url)
+
+
+def test_empty_panels_say_why(browser, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "lock").touch()
+    browser.show(PHONE)
+    url = report(tmp_path / "report.html", run)
+    browser.open(url)
+    assert "log.jsonl cannot be read: No such file or directory" in browser.text("#verdict")
+    sentences = {
+        "#curve-charts": ["no line of a step yet", "no evaluation yet", "no learning rate", "no gradient norm", "no speed"],
+        "#shares-chart": ["no account of the seconds"],
+        "#verdicts": ["There is none yet"],
+        "#machine-now": ["no reading of the machine"],
+        "#ranks-table": ["This run is one process"],
+        "#kernels-table": ["There is no profile yet", f"lockstep profile {run}"],
+        "#memory-now": ["no line of the memory"],
+        "#config-table": ["config.pbtxt cannot be read: No such file or directory"],
+    }
+    for panel, parts in sentences.items():
+        text = browser.text(panel)
+        for part in parts:
+            assert part in text, (panel, text)
+    expect_quiet(browser, url)
+
+
+def test_an_older_run(browser, tmp_path):
+    # Bazel shows links where a run has files.
+    older = shutil.copytree(pathlib.Path(os.environ["OLDER_RUN"]).absolute().parent, tmp_path / "older")
+    url = report(tmp_path / "report.html", older)
+    browser.show(DESK)
+    browser.open(url)
+    assert "The log is of a version that kept no account of its seconds" in browser.text("#verdict")
+    assert browser.evaluate("charts.loss.lines[0].x") == [1, 10, 20, 30, 40, 50, 60, 69]
+    browser.evaluate("document.querySelector('[data-axis=time]').click()")
+    assert "choose Step" in browser.text("#curve-charts")
+    browser.evaluate("document.querySelector('[data-axis=step]').click()")
+    assert browser.evaluate("charts.loss.area.checkVisibility()")
+    expect_quiet(browser, url)
+
+
+ATTACK = "<img src=http://192.0.2.1/x onerror=\"document.title='hacked'\"></script><script>document.title='hacked'</script>"
+
+
+def test_what_files_hold_stays_text(browser, tmp_path):
+    run = tmp_path / "<b>run"
+    (run / "profiles" / "1").mkdir(parents=True)
+    lines = [
+        {"event": "start", "time": 1, "world_size": ATTACK, "device": ATTACK, "version": ATTACK, "steps": 5},
+        {"event": "step", "time": 2, "step": 1, "epoch": 1, "loss": 1.5},
+        {"event": "eval", "time": 2, "step": 1, "epoch": 1, f"val_{ATTACK}": 0.5},
+        {"event": "warning", "time": 3, "reason": ATTACK},
+        {"event": "seconds", "time": 4, "step": 1, "wall_s": 5, "ideal_s": 3, "lost_s": {ATTACK: 2}, "verdict": ATTACK, "remedy": ATTACK,
+         "findings": [{"words": ATTACK, "remedy": ATTACK}]},
+        {"event": "machine", "time": 5, "host": ATTACK, "cpu_use": 0.5, "gpus": [{"index": 0, "name": ATTACK, "use": 1, "throttled_by": [ATTACK]}]},
+        {"event": "memory", "time": 5, "owners": {ATTACK: 5}, "phases": ATTACK, "peak_bytes": ATTACK},
+        {"event": "failed", "time": 6, "step": 2, "status": 2, "reason": ATTACK},
+    ]  # fmt: skip
+    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / "config.pbtxt").write_text(f"run_dir: {json.dumps(ATTACK)}")
+    kernel = {"name": ATTACK, "phase": ATTACK, "module": ATTACK, "share": 1, "ms": ATTACK, "calls": {}, "us": [], "remark": ATTACK}
+    summary = {"ranks": [{"rank": 0, "device": ATTACK, "kernels": [kernel, 7]}, 5], "slower": [ATTACK, 3]}
+    (run / "profiles" / "1" / "summary.json").write_text(json.dumps(summary))
+    browser.show(DESK)
+    url = report(tmp_path / "report.html", run)
+    browser.open(url)
+    assert browser.evaluate("document.title") == "<b>run · Lockstep"
+    assert browser.evaluate("document.images.length") == 0
+    for panel in ("#verdict", "#verdicts", "#machine-now", "#kernels-table", "#memory-now", "#config-table"):
+        # The config's printer puts a backslash before quotation marks.
+        assert ATTACK in browser.text(panel).replace("\\", ""), panel
+    expect_quiet(browser, url)
+
+
+def test_the_token_goes_with_each_question(browser, folder):
+    browser.show(DESK)
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(served(folder / "a", "--bind", "0.0.0.0"))
+        parts = urllib.parse.urlsplit(url)
+        local = parts._replace(netloc=f"127.0.0.1:{parts.port}").geturl()
+        browser.open(local)
+        assert browser.evaluate("ask('data', {since: -1}).then((data) => data.runs.length)") == 1
+        expect_quiet(browser, local)
