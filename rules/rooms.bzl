@@ -12,7 +12,7 @@ testonly and open to all rooms.
 # Each room -> the rooms that it uses.
 _USES = {
     "base": [],
-    "base/tensor": [],
+    "base/tensor": ["base"],
     "base/files": ["base", "base/tensor"],
     "comm": ["base", "base/files"],
     "comm/watch": ["base", "base/files", "comm"],
