@@ -4,7 +4,6 @@ From the same weights and sample order every step's loss and learning rate must 
 LAMB and LARS, which torch.optim has not, are written out from their papers.
 """
 
-import os
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from harness import (
     events,
     faulty_model,
     noisy_digits,
+    path_of,
     save_init,
     sets,
     skip_without_gpus,
@@ -30,7 +30,7 @@ from harness import (
 )
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 60, 7
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 
 
 class Lamb(torch.optim.Optimizer):
