@@ -241,7 +241,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
   }
   std::vector<DeviceBatch> micro_batches;
   for (int micro = 0; micro < accumulation_; ++micro) {
-    DeviceBatch batch = micro == 0 ? std::move(first) : batches.next();
+    DeviceBatch batch = micro == 0 ? std::exchange(first, {}) : batches.next();
     const Range range("copy");
     const Slot& slot = slots_[micro];
     const int64_t count = batch.input.size(0);
