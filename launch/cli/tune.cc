@@ -99,7 +99,7 @@ class TuneCommand final : public Command {
     Conclude(found, invocation, loss_name);
     if (found.stopped) return static_cast<int>(*found.stopped);
     if (!found.best) {
-      throw UsageError("the training diverged at each learning rate that was tried");
+      throw UsageError("no training came to its end, the last one with: {}", found.last_failure);
     }
     return static_cast<int>(ExitStatus::kDone);
   }

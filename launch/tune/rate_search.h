@@ -1,11 +1,12 @@
 // RateSearch: says which learning rate to try next, until it knows the best one to within a quarter of a decade.
 //
-//   RateSearch search(0.01, 1e-6, 1);
+//   RateSearch search(0.001, 0.1);
 //   while (const std::optional<double> rate = search.Next()) search.Add(*rate, LossOfTrainingWith(*rate));
 //   Use(search.Best());
 //
-// The loss of a training over the logarithm of its rate has one valley, with noise. The search walks into it in steps
-// of half a decade until the rates on both sides of the best one are worse, and then tries the rates between.
+// The loss of a training over the logarithm of its rate is a valley, but a rough one: another rate is also another
+// training. So the search tries rates half a decade apart over the whole range first, goes on beyond it if the best one
+// lies at its end, and then tries the rates a quarter of a decade beside the best.
 #pragma once
 
 #include <map>
@@ -15,8 +16,9 @@ namespace lockstep {
 
 class RateSearch {
  public:
-  // Begins at the rate `first`, and tries none outside `least` and `most`.
-  RateSearch(double first, double least, double most);
+  // The range where the best rate is likely to be. Where rates beyond it turn out to be better, the search follows them,
+  // at most by a factor of a thousand.
+  RateSearch(double least, double most);
 
   // Returns the next rate to try; nothing if the search is at its end. Returns the same one until its loss is known.
   std::optional<double> Next() const;
@@ -32,7 +34,6 @@ class RateSearch {
   // Decimal logarithms of rates.
   double least_;
   double most_;
-  double first_;
   std::map<double, double> losses_;
 };
 

@@ -21,7 +21,7 @@ constexpr double kHighestRate = 10;
 constexpr int64_t kRangeSteps = 240;  // 30 a decade
 
 // A search rarely needs more trainings.
-constexpr double kTrials = 8;
+constexpr double kTrials = 9;
 constexpr int64_t kLeastSteps = 50;
 
 double TwoDigits(double value) {
@@ -48,7 +48,7 @@ Trial RangeTrial(TrialRunner& runner, config::Config config) {
   config.mutable_log()->set_every_steps(1);
   config.set_epochs(kRangeSteps);
   config.set_max_steps(kRangeSteps);
-  // What is held out stays out of the training; it is evaluated once, at the end, where an epoch is long.
+  config.mutable_data()->clear_validation();
   return runner.Run(std::move(config));
 }
 
@@ -89,11 +89,6 @@ int64_t StepsOf(const config::Config& config, const LoggedRun& log) {
       std::max<int64_t>(drops ? samples / batch : CeilDivide(samples, batch), 1);
   const int64_t steps = per_epoch * config.epochs();
   return config.max_steps() > 0 ? std::min(steps, config.max_steps()) : steps;
-}
-
-// Where the search begins: between the rate from which on the loss falls and the one with the lowest loss.
-double FirstRate(const RangeTest& range) {
-  return TwoDigits(std::sqrt(range.begins() * range.lowest()));
 }
 
 config::Config TrialConfig(config::Config config, const RateTrial& trial) {
@@ -147,13 +142,13 @@ FoundRate FindRate(TrialRunner& runner, const config::Config& config, double tim
   const double start_s =
       std::max(range_trial.wall_s - step_s * static_cast<double>(range_trial.log.step), 0.0);
   const double trial_s = (end_s - SecondsSinceBoot()) / kTrials;
-  const auto fitting = static_cast<int64_t>(std::max(trial_s - start_s, 0.0) / step_s);
+  const auto fitting = static_cast<int64_t>(std::max(trial_s - start_s, 0.0) / std::max(step_s, 1e-6));
   const int64_t steps = std::min(std::max(fitting, kLeastSteps), config_steps);
   found.run_steps = config_steps;
   found.warmup_steps = WarmupFor(config, config_steps, config_steps);
   found.whole = steps == config_steps;
 
-  RateSearch search(FirstRate(range), kLowestRate, kHighestRate);
+  RateSearch search(range.begins(), range.diverges());
   double slowest_s = 0;
   // Returns false if a signal has ended it.
   const auto try_rate = [&](double rate) {
@@ -165,6 +160,7 @@ FoundRate FindRate(TrialRunner& runner, const config::Config& config, double tim
     if (found.stopped) return false;
     trial.loss = LossOf(result, Validates(config));
     trial.failure = result.failure;
+    if (!trial.failure.empty()) found.last_failure = trial.failure;
     trial.wall_s = result.wall_s;
     slowest_s = std::max(slowest_s, trial.wall_s);
     search.Add(rate, trial.loss);

@@ -36,6 +36,7 @@ struct FoundRate {
   int64_t run_steps = 0;
   int64_t warmup_steps = 0;           // for the best rate and the whole run
   bool whole = false;                 // the trainings were as long as the run
+  std::string last_failure;           // of the trainings; empty: none failed
   bool out_of_time = false;           // the search had not come to its end
   std::optional<ExitStatus> stopped;  // as in Trial
 };

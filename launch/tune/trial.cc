@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/files/atomic_file.h"
 #include "base/files/file_descriptor.h"
+#include "base/files/scratch_folder.h"
 #include "launch/job/early_signals.h"
 #include "launch/machine/child_process.h"
 #include "trainer/config/config.h"
@@ -71,10 +72,7 @@ int WaitFor(ChildProcess& program, const sigset_t& taken) {
 }  // namespace
 
 TrialRunner::TrialRunner(std::vector<std::string> command, const std::string& parent)
-    : command_(std::move(command)), scratch_(MadeFolder(parent)) {
-  if (scratch_.path().empty()) {
-    throw UsageError("{}: no folder for the trials can be made there: set run_dir", parent);
-  }
+    : command_(std::move(command)), parent_(MadeFolder(parent)) {
   sigemptyset(&taken_);
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2, SIGCHLD}) {
     struct sigaction action {};
@@ -86,13 +84,17 @@ TrialRunner::TrialRunner(std::vector<std::string> command, const std::string& pa
 }
 
 Trial TrialRunner::Run(config::Config config) {
-  const std::string folder = fmt::format("{}/{}", scratch_.path(), ++trials_);
-  const std::string said = folder + ".txt";
+  const ScratchFolder scratch(parent_);
+  if (scratch.path().empty()) {
+    throw UsageError("{}: no folder for a trial can be made in it: set run_dir", parent_);
+  }
+  const std::string folder = scratch.path() + "/run";
+  const std::string said = scratch.path() + "/said.txt";
   config.set_run_dir(folder);
   config.clear_observe();
   config.clear_profile();
   config.clear_checkpoint();
-  const std::string path = folder + ".pbtxt";
+  const std::string path = scratch.path() + "/train.pbtxt";
   WriteFileAtomically(path, PrintConfig(config));
   std::vector<std::string> words = command_;
   words.insert(words.end(), {"train", path});
@@ -114,8 +116,6 @@ Trial TrialRunner::Run(config::Config config) {
   RunLog log(folder, RunLog::Keep::kAllSteps);
   log.Read();
   trial.log = log.run();
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
   if (trial.stopped || (end.signal == 0 && end.code == 0)) return trial;
   const std::string line = LastLine(said);
   trial.failure = line.empty() ? fmt::format("the trial ended with status {}", end.code) : line;

@@ -1,7 +1,7 @@
 // TrialRunner: trains a changed config for a few steps, in a process of its own, and returns what the log says.
 //
-// Promise: nothing stays behind. A trial writes into a scratch folder beside the run folder, which is removed when the
-// TrialRunner is destroyed; if this process is killed, the next TrialRunner removes it.
+// Promise: nothing stays behind. A trial writes into a scratch folder beside the run folder, which is removed after it;
+// if this process is killed, the next trial removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tune_test.py)
 //   the trial diverges -> Trial.failure has its error -> test_a_rate_that_diverges_is_said
@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files/scratch_folder.h"
 #include "observe/history/run_log.h"
 #include "trainer/config/schema/config.pb.h"
 
@@ -42,9 +41,8 @@ class TrialRunner {
 
  private:
   std::vector<std::string> command_;
-  ScratchFolder scratch_;
+  std::string parent_;
   sigset_t taken_;
-  int trials_ = 0;
 };
 
 }  // namespace lockstep
