@@ -9,7 +9,6 @@ import subprocess
 import pytest
 
 from harness import (
-    DEVICE,
     DIGITS,
     DONE,
     INTERRUPTED,
@@ -32,14 +31,14 @@ from harness import (
     write_config,
 )
 
-CONFIG = """global_batch: 64 epochs: 4 seed: 3 device: DEVICE data { train: "DIGITS" validation_fraction: 0.2 csv { scale: 0.0625 } }
+CONFIG = """global_batch: 64 epochs: 4 seed: 3 data { train: "DIGITS" validation_fraction: 0.2 csv { scale: 0.0625 } }
     model { name: "mlp" mlp { hidden: [64] } } optimizer { type: ADAMW lr: 1e-5 } schedule { type: COSINE }
     observe { on_alert: "touch alerted" }"""
 
 
 def config_in(folder, more=""):
     (folder / "runs").mkdir()
-    text = CONFIG.replace("DEVICE", DEVICE).replace("DIGITS", str(DIGITS))
+    text = CONFIG.replace("DIGITS", str(DIGITS))
     return write_config(folder, f'{text} run_dir: "{folder}/runs/mine" {more}')
 
 
@@ -48,9 +47,10 @@ def tune(config, *words, ranks=None):
 
 
 def lines_of(run):
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    return [json.loads(line) for line in run.out.splitlines()]
 
 
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 1)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     """The loss of a trial is the loss of a training with these settings, and the suggestion is the best of them."""
@@ -66,6 +66,8 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     assert trials[0]["lr"] == 1e-5 and found["whole_run"]
     best = min(trials, key=lambda trial: trial.get("val_loss", math.inf))
     assert found["suggestion"] == {"optimizer.lr": best["lr"], "schedule.warmup_steps": best["warmup_steps"]}
+    # One of them is the best rate without warm-up.
+    assert [trial["warmup_steps"] for trial in trials] == [0, *[4] * (len(trials) - 2), 0]
     # The digits' rate is no secret: half of the samples cannot be told apart at 1e-5, and nearly all at the best one.
     assert found["val_loss"] < 0.5 * trials[0]["val_loss"]
     words = [word for name, value in found["suggestion"].items() for word in ("--set", f"{name}={value}")]
@@ -76,31 +78,32 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
 
 def test_it_tells_what_it_does(tmp_path):
     config = config_in(tmp_path)
-    run = tune(config, "--set", "optimizer.lr=1e7", "--set", "optimizer.type=SGD")
+    run = tune(config, "--set", "optimizer.lr=1e20", "--set", "optimizer.type=SGD")
     assert run.status == DONE, run
-    lines = run.stdout.splitlines()
+    lines = run.out.splitlines()
     assert lines[0].startswith("range test: 240 steps, ") and lines[1].split() == ["lr", "loss"]
-    assert any("not finite" in line for line in lines), run
     (header,) = (i for i, line in enumerate(lines) if line.split() == ["lr", "warm-up", "steps", "val_loss", "seconds"])
     # The user's own rate diverges, which is said and stops nothing.
-    assert lines[header + 1].split()[0] == "1e+07" and "loss is not finite" in lines[header + 1], run
-    assert "suggestion: optimizer.lr " in run.stdout
+    assert lines[header + 1].split()[0] == "1e+20" and "yours: step " in lines[header + 1], run
+    assert "suggestion: optimizer.lr " in run.out
     # The last line is a command that trains with it.
     command = [word.strip("'") for word in lines[-1].split()]
-    assert command[1:3] == ["train", str(config)]
+    assert command[1:3] == ["train", str(config)] and "optimizer.lr=1e20" not in command
     assert Run(command[1:]).status == DONE
 
 
+@pytest.mark.all_tier
 def test_short_trainings_are_said(tmp_path):
     run = tune(config_in(tmp_path), "--time", "4", "--set", "epochs=100000")
     assert run.status == DONE, run
-    assert "of the run's 2300000 steps" in run.stdout and "--time 16" in run.stdout
+    assert "of the run's 2300000 steps" in run.out and "--time 16" in run.out
 
 
+@pytest.mark.all_tier(unless=lambda sent: sent == signal.SIGINT)
 @pytest.mark.parametrize("sent, status", [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, STOPPED)])
 def test_an_interrupt_keeps_what_it_has(tmp_path, sent, status):
     config = config_in(tmp_path)
-    words = command_of(["tune", config, "--time", "600", "--set", "epochs=4000"])
+    words = command_of(["tune", config, "--time", "600", "--set", "epochs=500"])
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1) as process:
         seen = ""
         while " yours\n" not in seen:
@@ -114,6 +117,7 @@ def test_an_interrupt_keeps_what_it_has(tmp_path, sent, status):
     wait_until_gone(tmp_path / "runs")
 
 
+@pytest.mark.all_tier
 def test_nothing_stays_of_one_that_is_killed(tmp_path):
     config = config_in(tmp_path)
     words = command_of(["tune", config, "--time", "600", "--set", "epochs=100000"])

@@ -74,27 +74,10 @@ class TuneCommand final : public Command {
     const std::filesystem::path run_dir = std::filesystem::absolute(config.run_dir());
     TrialRunner runner(StartOf(invocation), run_dir.parent_path());
     const std::string loss_name = LossName(config);
-    bool has_header = false;
     const auto on_range = [&](const RangeTest& range, const Trial& trial) {
-      PrintRange(range, trial);
+      PrintRange(range, trial, loss_name);
     };
-    const auto on_trial = [&](const RateTrial& trial) {
-      if (json_) {
-        PrintTrial(trial, loss_name);
-        return;
-      }
-      if (!has_header) {
-        Print("{:>9} {:>8} {:>8} {:>11} {:>8}\n", "lr", "warm-up", "steps", loss_name, "seconds");
-      }
-      has_header = true;
-      const std::string note = !trial.failure.empty() ? trial.failure
-                               : trial.is_users       ? "yours"
-                                                      : "";
-      Print("{:>9} {:>8} {:>8} {:>11} {:>8.1f}{}{}\n", RateText(trial.rate), trial.warmup_steps,
-            trial.steps, std::isfinite(trial.loss) ? FigureText(trial.loss) : "-", trial.wall_s,
-            note.empty() ? "" : "  ", note);
-      std::fflush(stdout);
-    };
+    const auto on_trial = [&](const RateTrial& trial) { PrintTrial(trial, loss_name); };
     const FoundRate found = FindRate(runner, config, time_s_, on_range, on_trial);
     Conclude(found, invocation, loss_name);
     if (found.stopped) return static_cast<int>(*found.stopped);
@@ -117,7 +100,7 @@ class TuneCommand final : public Command {
     return words;
   }
 
-  void PrintRange(const RangeTest& range, const Trial& trial) const {
+  void PrintRange(const RangeTest& range, const Trial& trial, const std::string& loss_name) const {
     if (json_) {
       Json curve = Json::array();
       for (const RatePoint& point : range.curve()) {
@@ -135,17 +118,26 @@ class TuneCommand final : public Command {
             "the loss falls from {:.1e} on, is lowest at {:.1e}, and is higher than at first from "
             "{:.1e} on\n\n",
             range.begins(), range.lowest(), range.diverges());
+        Print("{:>9} {:>8} {:>8} {:>11} {:>8}\n", "lr", "warm-up", "steps", loss_name, "seconds");
       }
     }
     std::fflush(stdout);
   }
 
-  static void PrintTrial(const RateTrial& trial, const std::string& loss_name) {
-    Json line{{"lr", trial.rate}, {"warmup_steps", trial.warmup_steps}, {"steps", trial.steps}};
-    if (std::isfinite(trial.loss)) line[loss_name] = trial.loss;
-    if (!trial.failure.empty()) line["failure"] = trial.failure;
-    line["seconds"] = trial.wall_s;
-    Print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+  void PrintTrial(const RateTrial& trial, const std::string& loss_name) const {
+    if (json_) {
+      Json line{{"lr", trial.rate}, {"warmup_steps", trial.warmup_steps}, {"steps", trial.steps}};
+      if (std::isfinite(trial.loss)) line[loss_name] = trial.loss;
+      if (!trial.failure.empty()) line["failure"] = trial.failure;
+      line["seconds"] = trial.wall_s;
+      Print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+    } else {
+      std::string note = trial.is_users ? "  yours" : "";
+      if (!trial.failure.empty()) note += (note.empty() ? "  " : ": ") + trial.failure;
+      Print("{:>9} {:>8} {:>8} {:>11} {:>8.1f}{}\n", RateText(trial.rate), trial.warmup_steps,
+            trial.steps, std::isfinite(trial.loss) ? FigureText(trial.loss) : "-", trial.wall_s,
+            note);
+    }
     std::fflush(stdout);
   }
 
@@ -165,6 +157,8 @@ class TuneCommand final : public Command {
     std::vector<std::string> words = StartOf(invocation);
     words.insert(words.end(), {"train", config_.path});
     for (const std::string& assignment : config_.assignments) {
+      if (assignment.starts_with("optimizer.lr=")) continue;
+      if (assignment.starts_with("schedule.warmup_steps=")) continue;
       words.insert(words.end(), {"--set", assignment});
     }
     words.insert(words.end(), {"--set", "optimizer.lr=" + RateText(best.rate), "--set",

@@ -48,8 +48,8 @@ std::optional<double> RateSearch::Next() const {
   for (const double stride : {kStride, kFineStride}) {
     for (const double direction : {-1.0, 1.0}) {
       const double next = centre + direction * stride;
-      const bool is_open = next > least_ - kBeyond && next < most_ + kBeyond &&
-                           !(all_diverged && direction > 0);
+      const bool is_open =
+          next > least_ - kBeyond && next < most_ + kBeyond && !(all_diverged && direction > 0);
       if (is_open && !has_neighbour(centre, direction, stride)) return std::pow(10, next);
     }
   }

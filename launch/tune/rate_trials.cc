@@ -91,6 +91,24 @@ int64_t StepsOf(const config::Config& config, const LoggedRun& log) {
   return config.max_steps() > 0 ? std::min(steps, config.max_steps()) : steps;
 }
 
+// The warm-up for a training of `steps` instead of the run's.
+int64_t ScaledWarmup(int64_t warmup_steps, int64_t run_steps, int64_t steps) {
+  if (warmup_steps == 0) return 0;
+  const double share = static_cast<double>(warmup_steps) / static_cast<double>(run_steps);
+  return std::max<int64_t>(std::llround(share * static_cast<double>(steps)), 1);
+}
+
+// The warm-up for a run of `steps` that has none.
+int64_t UsualWarmup(const config::Optimizer& optimizer, int64_t steps) {
+  constexpr int64_t kShare = 20;
+  const bool has_beta2 = optimizer.type() == config::Optimizer::ADAM ||
+                         optimizer.type() == config::Optimizer::ADAMW ||
+                         optimizer.type() == config::Optimizer::LAMB;
+  const auto usual = static_cast<double>(steps / kShare);
+  if (!has_beta2) return static_cast<int64_t>(usual);
+  return static_cast<int64_t>(std::min(usual, std::round(2 / (1 - optimizer.beta2()))));
+}
+
 config::Config TrialConfig(config::Config config, const RateTrial& trial) {
   constexpr int64_t kLines = 500;
   config.mutable_optimizer()->set_lr(trial.rate);
@@ -100,22 +118,85 @@ config::Config TrialConfig(config::Config config, const RateTrial& trial) {
   return config;
 }
 
-}  // namespace
-
-int64_t WarmupFor(const config::Config& config, int64_t config_steps, int64_t steps) {
-  constexpr int64_t kShare = 20;
-  const int64_t users = config.schedule().warmup_steps();
-  if (users > 0) {
-    return std::max<int64_t>(std::llround(static_cast<double>(users) * static_cast<double>(steps) /
-                                          static_cast<double>(config_steps)),
-                             1);
+// Trains with rates until the best is known, or the time is over, or a signal has come.
+class RateFinder {
+ public:
+  RateFinder(TrialRunner& runner, const config::Config& config, double end_s, const Trial& range,
+             const std::function<void(const RateTrial&)>& on_trial)
+      : runner_(runner),
+        config_(config),
+        end_s_(end_s),
+        run_steps_(StepsOf(config, range.log)),
+        on_trial_(on_trial) {
+    const double step_s = std::max(StepSeconds(range.log), 1e-6);
+    const double start_s =
+        std::max(range.wall_s - step_s * static_cast<double>(range.log.step), 0.0);
+    const double trial_s = (end_s_ - SecondsSinceBoot()) / kTrials;
+    const auto fitting = static_cast<int64_t>(std::max(trial_s - start_s, 0.0) / step_s);
+    steps_ = std::min(std::max(fitting, kLeastSteps), run_steps_);
   }
-  const auto type = config.optimizer().type();
-  const bool has_beta2 = type == config::Optimizer::ADAM || type == config::Optimizer::ADAMW ||
-                         type == config::Optimizer::LAMB;
-  const double most = has_beta2 ? 2 / (1 - config.optimizer().beta2()) : kInfinite;
-  return static_cast<int64_t>(std::min(static_cast<double>(steps / kShare), std::round(most)));
-}
+
+  FoundRate Find(RateSearch search) {
+    found_.run_steps = run_steps_;
+    found_.whole = steps_ == run_steps_;
+    const double users_rate = config_.optimizer().lr();
+    const int64_t users_warmup = config_.schedule().warmup_steps();
+    if (users_rate > 0) {
+      search.Add(users_rate, LossWith(users_rate, users_warmup, /*is_users=*/true));
+    }
+    const int64_t warmup =
+        users_warmup > 0 ? users_warmup : UsualWarmup(config_.optimizer(), run_steps_);
+    while (const std::optional<double> rate = HasTime() ? search.Next() : std::nullopt) {
+      const double tidy = TwoDigits(*rate);
+      search.Add(tidy, LossWith(tidy, warmup, /*is_users=*/false));
+    }
+    if (HasTime() && found_.best && found_.best->warmup_steps > 0 && users_warmup == 0) {
+      LossWith(found_.best->rate, 0, /*is_users=*/false);
+    }
+    if (found_.best) {
+      found_.warmup_steps = found_.best->warmup_steps == 0 ? 0 : warmup;
+      found_.out_of_time = !found_.stopped && search.Next().has_value();
+    }
+    return found_;
+  }
+
+ private:
+  // For another training; until one has come to its end, there is.
+  bool HasTime() const {
+    return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
+  }
+
+  // `warmup_steps`: of the whole run.
+  double LossWith(double rate, int64_t warmup_steps, bool is_users) {
+    RateTrial trial{.rate = rate,
+                    .warmup_steps = ScaledWarmup(warmup_steps, run_steps_, steps_),
+                    .steps = steps_,
+                    .is_users = is_users};
+    const Trial result = runner_.Run(TrialConfig(config_, trial));
+    found_.stopped = result.stopped;
+    if (found_.stopped) return kInfinite;
+    trial.loss = LossOf(result, Validates(config_));
+    trial.failure = result.failure;
+    trial.wall_s = result.wall_s;
+    if (!trial.failure.empty()) found_.last_failure = trial.failure;
+    slowest_s_ = std::max(slowest_s_, trial.wall_s);
+    if (is_users) found_.users = trial;
+    if (trial.loss < (found_.best ? found_.best->loss : kInfinite)) found_.best = trial;
+    on_trial_(trial);
+    return trial.loss;
+  }
+
+  TrialRunner& runner_;
+  const config::Config& config_;
+  double end_s_;
+  int64_t run_steps_;
+  const std::function<void(const RateTrial&)>& on_trial_;
+  int64_t steps_ = 0;  // of a training
+  double slowest_s_ = 0;
+  FoundRate found_;
+};
+
+}  // namespace
 
 std::string LossName(const config::Config& config) {
   return Validates(config) ? "val_loss" : "train_loss";
@@ -125,56 +206,18 @@ FoundRate FindRate(TrialRunner& runner, const config::Config& config, double tim
                    const std::function<void(const RangeTest&, const Trial&)>& on_range,
                    const std::function<void(const RateTrial&)>& on_trial) {
   const double end_s = SecondsSinceBoot() + time_limit_s;
-  FoundRate found;
-  const Trial range_trial = RangeTrial(runner, config);
-  found.stopped = range_trial.stopped;
-  if (found.stopped) return found;
-  const RangeTest range = Read(range_trial, ScalingOf(config));
-  on_range(range, range_trial);
+  const Trial trial = RangeTrial(runner, config);
+  if (trial.stopped) return {.stopped = trial.stopped};
+  const RangeTest range = Read(trial, ScalingOf(config));
+  on_range(range, trial);
   if (!range.falls()) {
     throw UsageError(
         "the loss falls at no learning rate between {:g} and {:g}: see that the labels belong to "
         "the samples, and that data.mean, data.std or data.csv.scale suit them",
         kLowestRate, kHighestRate);
   }
-  const int64_t config_steps = StepsOf(config, range_trial.log);
-  const double step_s = StepSeconds(range_trial.log);
-  const double start_s =
-      std::max(range_trial.wall_s - step_s * static_cast<double>(range_trial.log.step), 0.0);
-  const double trial_s = (end_s - SecondsSinceBoot()) / kTrials;
-  const auto fitting = static_cast<int64_t>(std::max(trial_s - start_s, 0.0) / std::max(step_s, 1e-6));
-  const int64_t steps = std::min(std::max(fitting, kLeastSteps), config_steps);
-  found.run_steps = config_steps;
-  found.warmup_steps = WarmupFor(config, config_steps, config_steps);
-  found.whole = steps == config_steps;
-
-  RateSearch search(range.begins(), range.diverges());
-  double slowest_s = 0;
-  // Returns false if a signal has ended it.
-  const auto try_rate = [&](double rate) {
-    RateTrial trial{
-        .rate = rate, .warmup_steps = WarmupFor(config, config_steps, steps), .steps = steps};
-    trial.is_users = rate == config.optimizer().lr();
-    const Trial result = runner.Run(TrialConfig(config, trial));
-    found.stopped = result.stopped;
-    if (found.stopped) return false;
-    trial.loss = LossOf(result, Validates(config));
-    trial.failure = result.failure;
-    if (!trial.failure.empty()) found.last_failure = trial.failure;
-    trial.wall_s = result.wall_s;
-    slowest_s = std::max(slowest_s, trial.wall_s);
-    search.Add(rate, trial.loss);
-    if (trial.is_users) found.users = trial;
-    if (trial.loss < (found.best ? found.best->loss : kInfinite)) found.best = trial;
-    on_trial(trial);
-    return true;
-  };
-  if (config.optimizer().lr() > 0 && !try_rate(config.optimizer().lr())) return found;
-  while (const std::optional<double> rate = search.Next()) {
-    found.out_of_time = found.best && SecondsSinceBoot() + slowest_s > end_s;
-    if (found.out_of_time || !try_rate(TwoDigits(*rate))) break;
-  }
-  return found;
+  return RateFinder(runner, config, end_s, trial, on_trial)
+      .Find(RateSearch(range.begins(), range.diverges()));
 }
 
 }  // namespace lockstep

@@ -3,6 +3,10 @@
 // First a range test (launch/tune/range_test.h) says at which rates the loss falls. Then trainings of the config itself,
 // each with another rate, are compared by the loss that they end with. A training is as long as the time limit allows,
 // and as long as the run if that is possible; its schedule is the config's, so what is compared is what will be used.
+//
+// A config that has a warm-up keeps it. Otherwise the trainings have the usual one: a twentieth of the steps, but not
+// more than 2 / (1 - beta2) for optimizers that have beta2 (Ma and Yarats, 'On the adequacy of untuned warmup for adaptive
+// optimization', AAAI 2021). The best rate is then tried without.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +44,6 @@ struct FoundRate {
   bool out_of_time = false;           // the search had not come to its end
   std::optional<ExitStatus> stopped;  // as in Trial
 };
-
-// Returns the number of warm-up steps for a run of `steps`: the config's share of its own run if it has a warm-up, and
-// otherwise a twentieth of the run, but not more than 2 / (1 - beta2) steps for optimizers that have beta2 (Ma and
-// Yarats, 'On the adequacy of untuned warmup for adaptive optimization', AAAI 2021).
-int64_t WarmupFor(const config::Config& config, int64_t config_steps, int64_t steps);
 
 // Returns the name of the loss that trials of the config are compared by: "val_loss" or "train_loss".
 std::string LossName(const config::Config& config);

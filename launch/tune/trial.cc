@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -40,9 +41,9 @@ FileDescriptor Opened(const std::string& path) {
   return file;
 }
 
-// The last line of what a program said, without its own name.
+// The last line of what a program said, without what each error begins with.
 std::string LastLine(const std::string& path) {
-  constexpr std::string_view kName = "lockstep: ";
+  constexpr std::string_view kName = "lockstep: error: ";
   std::ifstream file(path);
   std::string last;
   for (std::string line; std::getline(file, line);) {
