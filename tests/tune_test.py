@@ -155,6 +155,14 @@ def ranks_in(folder):
     return sorted(found)
 
 
+def test_labels_that_say_nothing(tmp_path):
+    text = """data { format: SYNTHETIC input_shape: 8 classes: 3 } model { name: "mlp" } global_batch: 64
+        optimizer { type: SGD }"""
+    config = write_config(tmp_path, f'{text} run_dir: "{tmp_path}/runs/mine"')
+    expect_error(tune(config), USAGE, "the loss falls at no learning rate between 1e-07 and 10")
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 def test_wrong_inputs(tmp_path):
     config = config_in(tmp_path)
     expect_error(tune(config, "--time", "0"), USAGE, "--time")

@@ -104,9 +104,9 @@ int64_t UsualWarmup(const config::Optimizer& optimizer, int64_t steps) {
   const bool has_beta2 = optimizer.type() == config::Optimizer::ADAM ||
                          optimizer.type() == config::Optimizer::ADAMW ||
                          optimizer.type() == config::Optimizer::LAMB;
-  const auto usual = static_cast<double>(steps / kShare);
-  if (!has_beta2) return static_cast<int64_t>(usual);
-  return static_cast<int64_t>(std::min(usual, std::round(2 / (1 - optimizer.beta2()))));
+  const int64_t usual = steps / kShare;
+  if (!has_beta2) return usual;
+  return std::min<int64_t>(usual, std::llround(2 / (1 - optimizer.beta2())));
 }
 
 config::Config TrialConfig(config::Config config, const RateTrial& trial) {
