@@ -91,11 +91,15 @@ _USES = {
         "trainer/step", "trainer/run", "launch/machine",
     ],
     "launch/bundle": ["base", "base/files", "launch/machine"],
+    "launch/tune": [
+        "base", "base/files", "observe/history", "trainer/config/schema", "trainer/config", "trainer/step", "launch/machine",
+        "launch/job",
+    ],
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
         "observe/machine", "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats",
         "trainer/config", "observe/history", "observe/page", "observe/profile", "trainer/step", "trainer/run",
-        "launch/machine", "launch/job", "launch/bundle",
+        "launch/machine", "launch/job", "launch/bundle", "launch/tune",
     ],
     "launch": [
         "base", "comm", "trainer/models", "trainer/models/built_in", "trainer/formats", "trainer/run", "launch/job", "launch/cli",

@@ -1,6 +1,5 @@
 """Bad input, as two ranks under mpirun: one line, the right status, an end within 5 s, no process left behind."""
 
-import os
 import struct
 
 import pytest
@@ -17,12 +16,13 @@ from harness import (
     expect_error,
     faulty_model,
     mpirun,
+    path_of,
     processes_of,
     train,
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 RANKS = 2
 
 

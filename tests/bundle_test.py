@@ -26,6 +26,7 @@ from harness import (
     digits_data,
     events,
     expect_error,
+    path_of,
     processes_of,
     rows_of,
     sets,
@@ -35,7 +36,7 @@ from harness import (
     write_config,
 )
 
-OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
+OWN_MODEL = path_of("OWN_MODEL")
 
 needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
 

@@ -31,6 +31,7 @@ from harness import (
     in_mount_namespace,
     log_text,
     losses_by_step,
+    path_of,
     runs_by_ranks,
     skip_without_gpus,
     train,
@@ -38,7 +39,7 @@ from harness import (
     write_config,
 )
 
-FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
+FAULT_AT = path_of("FAULT_AT_SO")
 SWEEP = os.environ.get("SWEEP", "4")
 PART, PARTS = map(int, os.environ.get("PART", "0/1").split("/"))
 EVERY, STEPS = 5, 20

@@ -22,6 +22,7 @@ from harness import (
     digits_data,
     events,
     expect_error,
+    path_of,
     predict,
     sets,
     skip_without_gpus,
@@ -32,7 +33,7 @@ from harness import (
     write_config,
 )
 
-OWN_MODEL = os.path.abspath(os.environ["OWN_MODEL"])
+OWN_MODEL = path_of("OWN_MODEL")
 
 # A folder that holds a config but no run.
 EXAMPLE_FOLDER = pathlib.Path(tempfile.mkdtemp())

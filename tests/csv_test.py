@@ -20,6 +20,7 @@ from harness import (
     events,
     expect_error,
     expect_refused,
+    path_of,
     predict,
     rows_of,
     skip_without_gpus,
@@ -29,7 +30,7 @@ from harness import (
 )
 from sampler_reference import Permutation
 
-CSV_PRINT = os.path.abspath(os.environ["CSV_PRINT"])
+CSV_PRINT = path_of("CSV_PRINT")
 
 
 def cells_of(path, delimiter):

@@ -1,7 +1,6 @@
 """What several ranks make of a training: against PyTorch's DistributedDataParallel as it is, and sharded against not."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -19,6 +18,7 @@ from harness import (
     DIGITS,
     digits_data,
     faulty_model,
+    path_of,
     save_init,
     skip_without_gpus,
     trained_losses,
@@ -27,7 +27,7 @@ from harness import (
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 STEPS = 200
 MLP = "model { mlp { hidden: [48, 32] } }"
 NORM = f"model {{ {faulty_model(norm=1)} }}"

@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
-from harness import DEVICE, DONE, USAGE, Run, in_mount_namespace, mpirun, needs_gpus, skip_without_gpus
+from harness import DEVICE, DONE, USAGE, Run, in_mount_namespace, mpirun, needs_gpus, path_of, skip_without_gpus
 
-FAULTS = os.path.abspath(os.environ["MACHINE_FAULTS_SO"])
+FAULTS = path_of("MACHINE_FAULTS_SO")
 WORDS = ["doctor", "--device", DEVICE.lower()]
 
 

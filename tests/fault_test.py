@@ -20,13 +20,14 @@ from harness import (
     digits_data,
     faulty_data,
     faulty_model,
+    path_of,
     run_ranks,
     wait_until,
     wait_until_gone,
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 RANKS = int(os.environ.get("RANKS", "2"))
 LIMIT_S = 2  # of the watchdog, for all that follows
 MARGIN_S = 5

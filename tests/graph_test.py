@@ -1,6 +1,5 @@
 """The step as a CUDA graph against the same step run eagerly: the same samples, random numbers and results."""
 
-import os
 
 import numpy as np
 import pytest
@@ -12,13 +11,14 @@ from harness import (
     events,
     expect_close_weights,
     faulty_model,
+    path_of,
     sets,
     skip_without_gpus,
     trained_losses,
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 
 pytestmark = pytest.mark.skipif(DEVICE != "CUDA", reason="graphs are the GPU's; graph_test_on_gpus runs them")
 

@@ -22,13 +22,14 @@ from harness import (
     events,
     expect_error,
     log_text,
+    path_of,
     sets,
     train,
     write_config,
 )
 from terminal import Terminal
 
-OLDER_RUN = pathlib.Path(os.environ["OLDER_RUN"]).absolute().parent
+OLDER_RUN = pathlib.Path(path_of("OLDER_RUN")).parent
 LR = "optimizer.lr=0.01"
 
 

@@ -24,6 +24,7 @@ from harness import (
     events,
     in_mount_namespace,
     log_text,
+    path_of,
     step_losses,
     train,
     wait_until,
@@ -31,8 +32,8 @@ from harness import (
 )
 from terminal import Terminal
 
-BESIDE_GPUS = os.path.abspath(os.environ["BESIDE_GPUS"])
-DRIVER, OLD_DRIVER = (pathlib.Path(os.environ[name]).absolute().parent for name in ("DRIVER_SO", "OLD_DRIVER_SO"))
+BESIDE_GPUS = path_of("BESIDE_GPUS")
+DRIVER, OLD_DRIVER = (pathlib.Path(path_of(name)).parent for name in ("DRIVER_SO", "OLD_DRIVER_SO"))
 GIB = 1 << 30
 OFTEN = "observe.readings_every_s=0.02"
 

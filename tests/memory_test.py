@@ -5,7 +5,6 @@ without it is what the losses must equal.
 """
 
 import json
-import os
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from harness import (
     expect_close_weights,
     expect_error,
     faulty_model,
+    path_of,
     skip_without_gpus,
     step_losses,
     train,
@@ -27,7 +27,7 @@ from harness import (
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 FORWARD, BACKWARD = 8, 9
 
 

@@ -4,7 +4,6 @@ From the same weights and sample order every step's loss and learning rate must 
 LAMB and LARS, which torch.optim has not, are written out from their papers.
 """
 
-import os
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from harness import (
     events,
     faulty_model,
     noisy_digits,
+    path_of,
     save_init,
     sets,
     skip_without_gpus,
@@ -30,7 +30,7 @@ from harness import (
 )
 
 SAMPLES, BATCH, STEPS, SEED = 640, 64, 60, 7
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 
 
 class Lamb(torch.optim.Optimizer):
@@ -90,6 +90,12 @@ def one_cycle(optimizer):
     return lr_scheduler.OneCycleLR(optimizer, 0.1, STEPS, pct_start=10 / STEPS, div_factor=25, final_div_factor=1 / 25 / 0.01, cycle_momentum=False)
 
 
+def range_test(optimizer):
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1 * 1e-4
+    return lr_scheduler.ExponentialLR(optimizer, 1e4 ** (1 / (STEPS - 1)))
+
+
 # name: (config's optimizer and schedule, PyTorch's optimizer, its schedule, what else)
 SGD = "optimizer { type: SGD lr: 0.1 }"
 CASES = {
@@ -110,6 +116,7 @@ CASES = {
     "linear": (SGD + " schedule { type: LINEAR final_fraction: 0.2 }", sgd, lambda o: lr_scheduler.LinearLR(o, 1, 0.2, STEPS), {}),
     "step": (SGD + " schedule { type: STEP every_steps: 20 factor: 0.5 }", sgd, lambda o: lr_scheduler.StepLR(o, 20, 0.5), {}),
     "one_cycle": (SGD + " schedule { type: ONE_CYCLE warmup_steps: 10 final_fraction: 0.01 }", sgd, one_cycle, {}),
+    "range_test": (SGD + " schedule { type: RANGE_TEST first_fraction: 1e-4 }", sgd, range_test, {}),
 }
 
 

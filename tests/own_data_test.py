@@ -1,6 +1,5 @@
 """A data set that a program brings itself is trained on, evaluated and predicted like those of the config's formats."""
 
-import os
 
 import pytest
 
@@ -16,13 +15,14 @@ from harness import (
     expect_refused,
     faulty_model,
     losses_by_step,
+    path_of,
     predict,
     skip_without_gpus,
     train,
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 HELD_BACK = "validation_fraction: 0.2"
 # The data set of tests/faulty_model.cc has the digits' rows.
 FAULTY_DATA = faulty_model(rank=-2)

@@ -14,7 +14,7 @@ import pytest
 
 import browser as chromium
 from browser import DESK, PHONE, Browser
-from harness import DONE, Run, digits_config, digits_data, events, sets, train, write_config
+from harness import DONE, Run, digits_config, digits_data, events, path_of, sets, train, write_config
 from page_test import served
 
 HOLDOUT = digits_data("validation_fraction: 0.2")
@@ -226,7 +226,7 @@ def test_empty_panels_say_why(browser, tmp_path):
 
 def test_an_older_run(browser, tmp_path):
     # Bazel shows links where a run has files.
-    older = shutil.copytree(pathlib.Path(os.environ["OLDER_RUN"]).absolute().parent, tmp_path / "older")
+    older = shutil.copytree(pathlib.Path(path_of("OLDER_RUN")).parent, tmp_path / "older")
     url = report(tmp_path / "report.html", older)
     browser.show(DESK)
     browser.open(url)

@@ -31,12 +31,13 @@ from harness import (
     events,
     expect_error,
     log_text,
+    path_of,
     train,
     wait_until,
     write_config,
 )
 
-OLDER_RUN = pathlib.Path(os.environ["OLDER_RUN"]).absolute().parent
+OLDER_RUN = pathlib.Path(path_of("OLDER_RUN")).parent
 HOLDOUT = digits_data("validation_fraction: 0.2")
 
 

@@ -1,12 +1,11 @@
 """Losses of time that tests plant, and what a run's account must say of each."""
 
 import contextlib
-import os
 import pathlib
 
-from harness import DIGITS, DONE, events, faulty_model, train, write_config
+from harness import DIGITS, DONE, events, faulty_model, path_of, train, write_config
 
-FAULTY = pathlib.Path(os.environ["FAULTY"]).absolute()  # also for a process whose folder is another one
+FAULTY = pathlib.Path(path_of("FAULTY"))  # also for a process whose folder is another one
 POINTS = 0.05  # that a share may be off
 # Something else on the machine may disturb one of two runs that are compared. An account that is wrong is wrong each time.
 ATTEMPTS = 3

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness import DIGITS, DONE, Run, events, faulty_model, write_config
+from harness import DIGITS, DONE, Run, events, faulty_model, path_of, write_config
 from network_hosts import Network, why_not
 from planted_loss import (
     COMPUTE_US,
@@ -26,7 +26,7 @@ from planted_loss import (
     own_data,
 )
 
-FAULTS = {"LD_PRELOAD": os.environ["MACHINE_FAULTS_SO"]}
+FAULTS = {"LD_PRELOAD": path_of("MACHINE_FAULTS_SO")}
 CORES = len(os.sched_getaffinity(0))
 ONE_CORE = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
 

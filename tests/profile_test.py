@@ -28,6 +28,7 @@ from harness import (
     expect_error,
     faulty_model,
     losses_by_step,
+    path_of,
     sets,
     skip_without_gpus,
     train,
@@ -36,9 +37,9 @@ from harness import (
     write_config,
 )
 
-FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
-FAULTY = os.path.abspath(os.environ["FAULTY"])
-NVTX_NAMES = os.path.abspath(os.environ["NVTX_NAMES_SO"])
+FAULT_AT = path_of("FAULT_AT_SO")
+FAULTY = path_of("FAULTY")
+NVTX_NAMES = path_of("NVTX_NAMES_SO")
 PHASES = {"read", "copy", "forward", "backward", "exchange", "update", "rest"}
 
 
@@ -158,7 +159,8 @@ def test_what_cannot_be_compared(profiled, tmp_path):
 
 def test_a_run_that_has_ended(profiled, tmp_path):
     expect_error(Run(["profile", profiled]), USAGE, "no job trains in it now", f"{profiled}@45 prints its last profile")
-    expect_error(Run(["profile", tmp_path]), USAGE, "no job trains in it now")
+    expect_error(Run(["profile", tmp_path]), USAGE, f"{tmp_path}: it is no run folder")
+    expect_error(Run(["profile", tmp_path / "none"]), USAGE, "there is no such folder")
 
 
 def test_a_trace_of_pytorch(tmp_path):

@@ -51,13 +51,12 @@ def pytest_test(name, size, data = [], env = {}, tier = "commit", cpus = 1, shar
             tags = ["cpu:%d" % (1 if suffix else cpus)] + (["all"] if tier == "all" else []),
         )
 
-def pytest_cases(name, srcs, programs):
+def pytest_cases(name, srcs):
     """A file that lists the cases of all tests: one line `TIER<tab>FILE<tab>CASE` each (conftest.py).
 
     Args:
       name: of the target and the file
       srcs: tests/*.py, of which those of *_test.py hold tests
-      programs: variables that hold the path of a program that no case is started for; they name nothing here
     """
     native.genrule(
         name = name,
@@ -76,7 +75,6 @@ def pytest_cases(name, srcs, programs):
             "DIGITS=$(location //examples/digits:digits.csv)",
             "LOCKSTEP=$(location //launch:lockstep)",
             "NOTEBOOK=$(location //examples/kaggle:lockstep.ipynb)",
-        ] + [program + "=/nowhere" for program in programs] + [
             "$(location @wheels//:python.sh) -m pytest -q -p no:cacheprovider --collect-only",
         ] + ["$(location %s)" % src for src in srcs if src.endswith("_test.py")] + [
             "> $@.log || { cat $@.log; exit 1; }; rm $@.log",

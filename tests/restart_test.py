@@ -26,13 +26,14 @@ from harness import (
     losses_by_step,
     mpirun,
     needs_gpus,
+    path_of,
     skip_without_gpus,
     train,
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
-FAULTS = os.path.abspath(os.environ["MACHINE_FAULTS_SO"])
+FAULTY = path_of("FAULTY")
+FAULTS = path_of("MACHINE_FAULTS_SO")
 THROW = 1
 FURTHER = 20  # steps that a start must come further than the one before, not to wait longer for the next
 

@@ -35,6 +35,7 @@ from harness import (
     faulty_model,
     losses_by_step,
     noisy_digits,
+    path_of,
     run_ranks,
     sets,
     skip_without_gpus,
@@ -44,7 +45,7 @@ from harness import (
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 # How many of a run's checkpoints a run goes on from; 50 for the whole sweep, as in `./lockstep test --soak resume`.
 SAMPLES = int(os.environ.get("RESUME_SAMPLES", "2"))
 

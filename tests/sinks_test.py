@@ -37,6 +37,7 @@ from harness import (
     in_mount_namespace,
     log_text,
     losses_by_step,
+    path_of,
     sets,
     skip_without_gpus,
     train,
@@ -46,7 +47,7 @@ from harness import (
     write_config,
 )
 
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULTY = path_of("FAULTY")
 NO_MEMORY = 8
 HOLDOUT = digits_data("validation_fraction: 0.2")
 

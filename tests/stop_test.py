@@ -28,6 +28,7 @@ from harness import (
     faulty_data,
     faulty_model,
     losses_by_step,
+    path_of,
     sets,
     skip_without_gpus,
     train,
@@ -36,8 +37,8 @@ from harness import (
     write_config,
 )
 
-FAULT_AT = os.path.abspath(os.environ["FAULT_AT_SO"])
-FAULTY = os.path.abspath(os.environ["FAULTY"])
+FAULT_AT = path_of("FAULT_AT_SO")
+FAULTY = path_of("FAULTY")
 MLP = 'model { name: "mlp" }'
 LATE = 16 if DEVICE == "CUDA" else 1  # steps after which a wish is obeyed: on GPUs they are queued ahead
 

@@ -53,7 +53,7 @@ void KeptBytes::Keep(int64_t sample, size_t bytes, const std::function<void(std:
     fill(kept.get() + kHead);
     const std::byte* none = nullptr;
     if (kept_[sample].compare_exchange_strong(none, kept.get(), std::memory_order_acq_rel)) {
-      kept.release();
+      static_cast<void>(kept.release());  // the table owns it
       return;
     }
   }

@@ -16,6 +16,7 @@
 #include "ckpt/run_lock.h"
 #include "launch/cli/ask_job.h"
 #include "launch/cli/commands.h"
+#include "observe/history/run_history.h"
 #include "observe/profile/profile_files.h"
 
 namespace lockstep {
@@ -40,6 +41,7 @@ std::map<int64_t, double> TimesOf(const std::string& run_dir) {
 
 // Asks the job that trains in `run_dir` for a profile of `steps` steps, and returns when it is written.
 RunProfile AskForProfile(const std::string& run_dir, int64_t steps) {
+  RequireRunFolder(run_dir);
   const std::map<int64_t, double> before = TimesOf(run_dir);
   const std::string request = ProfileRequestPath(run_dir);
   if (fs::exists(request) && RunLock::IsHeld(run_dir)) {

@@ -41,7 +41,7 @@ class Inbox {
     while (!newest_.compare_exchange_weak(entry->before, entry.get(), std::memory_order_release,
                                           std::memory_order_relaxed)) {
     }
-    entry.release();
+    static_cast<void>(entry.release());  // the list owns it
   }
 
   // Returns all events, the oldest first.

@@ -87,7 +87,7 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
       if (facts.preprocessing_s > lost_s / 2) {
         return "fewer or cheaper data.augment fields: the thread that trains computes them";
       }
-      const std::string more = MoreThreads(report, facts, lost_s, facts.cores);
+      std::string more = MoreThreads(report, facts, lost_s, facts.cores);
       if (!more.empty()) return more;
       if (facts.images && facts.on_gpu && !facts.decodes_on_gpu) return "data.images.decode: GPU";
       return "smaller samples (lockstep prepare), or more cores for each rank";

@@ -235,6 +235,8 @@ class Checker {
                    type == config::Schedule::STEP, kind);
     RequireDefault("schedule.patience", schedule.patience(), defaults.patience(),
                    type == config::Schedule::PLATEAU, kind);
+    RequireDefault("schedule.first_fraction", schedule.first_fraction(), defaults.first_fraction(),
+                   type == config::Schedule::RANGE_TEST, kind);
     const bool validates =
         config_.data().validation_size() > 0 || config_.data().validation_fraction() > 0;
     if (type == config::Schedule::PLATEAU && !validates) {

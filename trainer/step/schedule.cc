@@ -48,6 +48,9 @@ double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t
           1, end,
           std::min((after + 1) / static_cast<double>(std::max<int64_t>(total_steps - warmup, 1)),
                    1.0));
+    case config::Schedule::RANGE_TEST:
+      return std::pow(schedule.first_fraction(), 1 - after / static_cast<double>(std::max<int64_t>(
+                                                                 total_steps - warmup - 1, 1)));
   }
   throw BugError("schedule.type {}", static_cast<int>(schedule.type()));
 }

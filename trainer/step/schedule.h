@@ -19,6 +19,8 @@ namespace lockstep {
 //  STEP       factor ^ floor(t / every_steps) (StepLR)
 //  ONE_CYCLE  OneCycleLR with pct_start = warmup_steps / total_steps and div_factor 25, which ends at f; its
 //             warm-up is a cosine, too
+//  RANGE_TEST b ^ (1 - t / (T - 1)), where b = first_fraction (Smith, WACV 2017, with a factor for each step in place
+//             of a summand)
 double LearningRateShare(const config::Schedule& schedule, int64_t step, int64_t total_steps);
 
 // Returns optimizer.lr after optimizer.lr_scaling has scaled it for the global batch.

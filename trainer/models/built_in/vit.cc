@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <numbers>
 #include <optional>
 
 #include "base/error.h"
@@ -24,8 +25,9 @@ constexpr double kMlpBiasStd = 1e-6;
 // distribution function.
 void TruncatedNormal(const at::Tensor& tensor, double std) {
   const torch::NoGradGuard no_grad;
-  const double share = std::erf(2 / std / std::sqrt(2.0));  // of the distribution, within the cuts
-  tensor.uniform_(-share, share).erfinv_().mul_(std * std::sqrt(2.0)).clamp_(-2, 2);
+  const double share =
+      std::erf(2 / std / std::numbers::sqrt2);  // of the distribution, within the cuts
+  tensor.uniform_(-share, share).erfinv_().mul_(std * std::numbers::sqrt2).clamp_(-2, 2);
 }
 
 }  // namespace

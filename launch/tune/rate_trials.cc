@@ -1,0 +1,223 @@
+#include "launch/tune/rate_trials.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/ceil_divide.h"
+#include "base/clock.h"
+#include "launch/tune/rate_search.h"
+#include "trainer/step/schedule.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+constexpr double kLowestRate = 1e-7;
+constexpr double kHighestRate = 10;
+constexpr int64_t kRangeSteps = 240;  // 30 a decade
+
+// A search rarely needs more trainings.
+constexpr double kTrials = 9;
+constexpr int64_t kLeastSteps = 50;
+
+double TwoDigits(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 1);
+  return std::round(value / unit) * unit;
+}
+
+bool Validates(const config::Config& config) {
+  return config.data().validation_size() > 0 || config.data().validation_fraction() > 0;
+}
+
+// The factor by which the optimizer's rate differs from optimizer.lr.
+double ScalingOf(config::Config config) {
+  config.mutable_optimizer()->set_lr(1);
+  return PeakLearningRate(config);
+}
+
+Trial RangeTrial(TrialRunner& runner, config::Config config) {
+  config::Schedule& schedule = *config.mutable_schedule();
+  schedule.Clear();
+  schedule.set_type(config::Schedule::RANGE_TEST);
+  schedule.set_first_fraction(kLowestRate / kHighestRate);
+  config.mutable_optimizer()->set_lr(kHighestRate);
+  config.mutable_log()->set_every_steps(1);
+  config.set_epochs(kRangeSteps);
+  config.set_max_steps(kRangeSteps);
+  config.mutable_data()->clear_validation();
+  return runner.Run(std::move(config));
+}
+
+RangeTest Read(const Trial& trial, double scaling) {
+  std::vector<RatePoint> points;
+  for (const LoggedStep& step : trial.log.steps) points.push_back({step.lr / scaling, step.loss});
+  return RangeTest(points);
+}
+
+double LossOf(const Trial& trial, bool validates) {
+  if (!trial.failure.empty()) return kInfinite;
+  if (validates) {
+    return trial.log.evaluations.empty() ? kInfinite
+                                         : trial.log.evaluations.back().ValueOf("val_loss");
+  }
+  const std::vector<LoggedStep>& steps = trial.log.steps;
+  const auto counted = std::max<size_t>(steps.size() / 10, 1);
+  double sum = 0;
+  for (size_t i = steps.size() - std::min(counted, steps.size()); i < steps.size(); ++i) {
+    sum += steps[i].loss;
+  }
+  return steps.empty() ? kInfinite : sum / static_cast<double>(std::min(counted, steps.size()));
+}
+
+// Seconds of a step, from a log with all steps.
+double StepSeconds(const LoggedRun& log) {
+  const std::vector<LoggedStep>& steps = log.steps;
+  // The first step also prepares the others.
+  if (steps.size() < 3) return 0;
+  return (steps.back().time - steps[1].time) / static_cast<double>(steps.size() - 2);
+}
+
+int64_t StepsOf(const config::Config& config, const LoggedRun& log) {
+  const auto samples = log.start.value("samples", int64_t{0});
+  const int64_t batch = config.global_batch();
+  const bool drops = config.data().last_batch() == config::Data::DROP;
+  const int64_t per_epoch =
+      std::max<int64_t>(drops ? samples / batch : CeilDivide(samples, batch), 1);
+  const int64_t steps = per_epoch * config.epochs();
+  return config.max_steps() > 0 ? std::min(steps, config.max_steps()) : steps;
+}
+
+// The warm-up for a training of `steps` instead of the run's.
+int64_t ScaledWarmup(int64_t warmup_steps, int64_t run_steps, int64_t steps) {
+  if (warmup_steps == 0) return 0;
+  const double share = static_cast<double>(warmup_steps) / static_cast<double>(run_steps);
+  return std::max<int64_t>(std::llround(share * static_cast<double>(steps)), 1);
+}
+
+// The warm-up for a run of `steps` that has none.
+int64_t UsualWarmup(const config::Optimizer& optimizer, int64_t steps) {
+  constexpr int64_t kShare = 20;
+  const bool has_beta2 = optimizer.type() == config::Optimizer::ADAM ||
+                         optimizer.type() == config::Optimizer::ADAMW ||
+                         optimizer.type() == config::Optimizer::LAMB;
+  const int64_t usual = steps / kShare;
+  if (!has_beta2) return usual;
+  return std::min<int64_t>(usual, std::llround(2 / (1 - optimizer.beta2())));
+}
+
+config::Config TrialConfig(config::Config config, const RateTrial& trial) {
+  constexpr int64_t kLines = 500;
+  config.mutable_optimizer()->set_lr(trial.rate);
+  config.mutable_schedule()->set_warmup_steps(trial.warmup_steps);
+  config.mutable_log()->set_every_steps(std::max<int64_t>(trial.steps / kLines, 1));
+  config.set_max_steps(trial.steps);
+  return config;
+}
+
+// Trains with rates until the best is known, or the time is over, or a signal has come.
+class RateFinder {
+ public:
+  RateFinder(TrialRunner& runner, const config::Config& config, double end_s, const Trial& range,
+             const std::function<void(const RateTrial&)>& on_trial)
+      : runner_(runner),
+        config_(config),
+        end_s_(end_s),
+        run_steps_(StepsOf(config, range.log)),
+        on_trial_(on_trial) {
+    const double step_s = std::max(StepSeconds(range.log), 1e-6);
+    const double start_s =
+        std::max(range.wall_s - step_s * static_cast<double>(range.log.step), 0.0);
+    const double trial_s = (end_s_ - SecondsSinceBoot()) / kTrials;
+    const auto fitting = static_cast<int64_t>(std::max(trial_s - start_s, 0.0) / step_s);
+    steps_ = std::min(std::max(fitting, kLeastSteps), run_steps_);
+  }
+
+  FoundRate Find(RateSearch search) {
+    found_.run_steps = run_steps_;
+    found_.whole = steps_ == run_steps_;
+    const double users_rate = config_.optimizer().lr();
+    const int64_t users_warmup = config_.schedule().warmup_steps();
+    if (users_rate > 0) {
+      search.Add(users_rate, LossWith(users_rate, users_warmup, /*is_users=*/true));
+    }
+    const int64_t warmup =
+        users_warmup > 0 ? users_warmup : UsualWarmup(config_.optimizer(), run_steps_);
+    while (const std::optional<double> rate = HasTime() ? search.Next() : std::nullopt) {
+      const double tidy = TwoDigits(*rate);
+      search.Add(tidy, LossWith(tidy, warmup, /*is_users=*/false));
+    }
+    if (HasTime() && found_.best && found_.best->warmup_steps > 0 && users_warmup == 0) {
+      LossWith(found_.best->rate, 0, /*is_users=*/false);
+    }
+    if (found_.best) {
+      found_.warmup_steps = found_.best->warmup_steps == 0 ? 0 : warmup;
+      found_.out_of_time = !found_.stopped && search.Next().has_value();
+    }
+    return found_;
+  }
+
+ private:
+  // For another training; until one has come to its end, there is.
+  bool HasTime() const {
+    return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
+  }
+
+  // `warmup_steps`: of the whole run.
+  double LossWith(double rate, int64_t warmup_steps, bool is_users) {
+    RateTrial trial{.rate = rate,
+                    .warmup_steps = ScaledWarmup(warmup_steps, run_steps_, steps_),
+                    .steps = steps_,
+                    .is_users = is_users};
+    const Trial result = runner_.Run(TrialConfig(config_, trial));
+    found_.stopped = result.stopped;
+    if (found_.stopped) return kInfinite;
+    trial.loss = LossOf(result, Validates(config_));
+    trial.failure = result.failure;
+    trial.wall_s = result.wall_s;
+    if (!trial.failure.empty()) found_.last_failure = trial.failure;
+    slowest_s_ = std::max(slowest_s_, trial.wall_s);
+    if (is_users) found_.users = trial;
+    if (trial.loss < (found_.best ? found_.best->loss : kInfinite)) found_.best = trial;
+    on_trial_(trial);
+    return trial.loss;
+  }
+
+  TrialRunner& runner_;
+  const config::Config& config_;
+  double end_s_;
+  int64_t run_steps_;
+  const std::function<void(const RateTrial&)>& on_trial_;
+  int64_t steps_ = 0;  // of a training
+  double slowest_s_ = 0;
+  FoundRate found_;
+};
+
+}  // namespace
+
+std::string LossName(const config::Config& config) {
+  return Validates(config) ? "val_loss" : "train_loss";
+}
+
+FoundRate FindRate(TrialRunner& runner, const config::Config& config, double time_limit_s,
+                   const std::function<void(const RangeTest&, const Trial&)>& on_range,
+                   const std::function<void(const RateTrial&)>& on_trial) {
+  const double end_s = SecondsSinceBoot() + time_limit_s;
+  const Trial trial = RangeTrial(runner, config);
+  if (trial.stopped) return {.stopped = trial.stopped};
+  const RangeTest range = Read(trial, ScalingOf(config));
+  on_range(range, trial);
+  if (!range.falls()) {
+    throw UsageError(
+        "the loss falls at no learning rate between {:g} and {:g}: see that the labels belong to "
+        "the samples, and that data.mean, data.std or data.csv.scale suit them",
+        kLowestRate, kHighestRate);
+  }
+  return RateFinder(runner, config, end_s, trial, on_trial)
+      .Find(RateSearch(range.begins(), range.diverges()));
+}
+
+}  // namespace lockstep
