@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -145,12 +144,13 @@ class TuneCommand final : public Command {
                 const std::string& loss_name) const {
     if (!found.best) return;
     const RateTrial& best = *found.best;
+    const bool is_whole = best.steps == found.run_steps;
     if (json_) {
       Print("{}\n",
             Json{{"suggestion",
                   {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
                  {loss_name, best.loss},
-                 {"whole_run", found.whole}}
+                 {"whole_run", is_whole}}
                 .dump());
       return;
     }
@@ -168,7 +168,7 @@ class TuneCommand final : public Command {
           found.users && !best.is_users && std::isfinite(found.users->loss)
               ? fmt::format(", where yours gives {}", FigureText(found.users->loss))
               : "");
-    if (!found.whole) {
+    if (!is_whole) {
       Print(
           "the trainings had {} of the run's {} steps, and a longer one often wants a lower rate: "
           "--time {} tries longer ones\n",
