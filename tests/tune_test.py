@@ -186,6 +186,7 @@ def test_wrong_inputs(tmp_path):
     expect_error(Run(["tune", config], launcher=mpirun(1)), USAGE, "tune inside mpirun")
     expect_error(tune(config, "--set", f"run_dir={config}/mine"), USAGE, f"{config}: cannot be made")
     expect_error(tune(config, "--set", "model.name=none"), USAGE, "none")
+    expect_error(tune("/dev/null"), USAGE, "/dev/null: tune writes a file beside the config")
     (tmp_path / "config.tuned.pbtxt").mkdir()
     expect_error(tune(config), USAGE, "config.tuned.pbtxt: ")
     assert list((tmp_path / "runs").iterdir()) == []

@@ -74,6 +74,9 @@ class TuneCommand final : public Command {
 
   int Run(const Invocation& invocation) override {
     if (Job::IsRank()) throw UsageError("tune inside mpirun or srun: it starts ranks itself (-n)");
+    if (std::filesystem::exists(config_.path) && !std::filesystem::is_regular_file(config_.path)) {
+      throw UsageError("{}: tune writes a file beside the config: name a plain file", config_.path);
+    }
     const config::Config config = config_.Load();
     // Beside the config, because relative paths count from its folder.
     tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
