@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from harness import (
+    CHECKPOINT,
     DIGITS,
     DONE,
     INTERRUPTED,
@@ -126,7 +127,7 @@ def test_an_interrupt_keeps_what_it_has(tmp_path, sent, status):
         process.send_signal(sent)
         rest, said = process.communicate()
     assert process.returncode == status and said == "", (rest, said)
-    assert "suggestion: optimizer.lr 1e-05" in rest
+    assert "nothing better was found than yours: optimizer.lr 1e-05" in rest
     assert list((tmp_path / "runs").iterdir()) == []
     wait_until_gone(tmp_path / "runs")
 
@@ -188,5 +189,5 @@ def test_wrong_inputs(tmp_path):
     expect_error(tune(config, "--set", "model.name=none"), USAGE, "none")
     expect_error(tune("/dev/null"), USAGE, "/dev/null: tune writes a file beside the config")
     (tmp_path / "config.tuned.pbtxt").mkdir()
-    expect_error(tune(config), USAGE, "config.tuned.pbtxt: ")
+    expect_error(tune(config), CHECKPOINT, "config.tuned.pbtxt: cannot be written: it is a folder")
     assert list((tmp_path / "runs").iterdir()) == []

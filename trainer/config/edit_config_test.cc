@@ -21,7 +21,7 @@ TEST(EditedConfig, ReplacesAValueWhereItStands) {
   EXPECT_EQ(Edited("optimizer { lr:0.1 type: SGD }"),
             "# was 0.1\noptimizer { lr: 0.02 type: SGD }");
   EXPECT_EQ(Edited("optimizer: <\n\tlr : 1e-1;\n>\n"),
-            "optimizer: <\n\t# was 0.1\n\tlr: 0.02;\n>\n");
+            "optimizer: <\n\t# was 0.1\n\tlr: 0.02\n>\n");
   // A comment, a text and a byte order that look like the field.
   EXPECT_EQ(Edited("run_dir: \"optimizer { lr: 1 }\" # lr: 3\noptimizer { lr: 0.1 }\n"),
             "run_dir: \"optimizer { lr: 1 }\" # lr: 3\n# was 0.1\noptimizer { lr: 0.02 }\n");
