@@ -156,13 +156,7 @@ class Started:
 
     def ranks(self):
         """The processes of its ranks, by number, that have begun and not ended."""
-        found = {}
-        for pid in processes_of(self.run_dir):
-            with contextlib.suppress(OSError):  # it has ended
-                environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
-                if number := re.search(r"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)\0", environment):
-                    found[int(number[1])] = pid
-        return found
+        return ranks_of(self.run_dir)
 
     def rank(self, number):
         """Its process."""
@@ -398,6 +392,17 @@ def processes_of(text):
                 continue
             if str(text) in command and not zombie:
                 found[int(entry.name)] = command
+    return found
+
+
+def ranks_of(text):
+    """The processes of ranks, by number, that have begun and not ended, and whose command line holds the text."""
+    found = {}
+    for pid in processes_of(text):
+        with contextlib.suppress(OSError):  # it has ended
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace")
+            if number := re.search(r"(?:^|\0)OMPI_COMM_WORLD_RANK=(\d+)\0", environment):
+                found[int(number[1])] = pid
     return found
 
 

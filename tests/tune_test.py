@@ -13,18 +13,16 @@ from harness import (
     DIGITS,
     DONE,
     INTERRUPTED,
-    LOCKSTEP,
     PEER,
     STOPPED,
     USAGE,
     Run,
     command_of,
-    digits_config,
     events,
     expect_error,
     mpirun,
     processes_of,
-    sets,
+    ranks_of,
     skip_without_gpus,
     train,
     wait_until,
@@ -150,24 +148,12 @@ def test_a_trial_that_fails(tmp_path):
     config = config_in(tmp_path)
     words = command_of(["tune", config, "--time", "600", "--set", "epochs=100000"], ranks=2)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: len(ranks_in(tmp_path / "runs")) == 2)
-        os.kill(ranks_in(tmp_path / "runs")[-1], signal.SIGKILL)
+        wait_until(lambda: len(ranks_of(tmp_path / "runs")) == 2)
+        os.kill(ranks_of(tmp_path / "runs")[1], signal.SIGKILL)
         printed, said = process.communicate()
     assert process.returncode == PEER, (printed, said)
     assert said.count("\n") == 1 and "a trial failed: " in said, said
     assert list((tmp_path / "runs").iterdir()) == []
-
-
-def ranks_in(folder):
-    found = []
-    for pid in processes_of(folder):
-        try:
-            with open(f"/proc/{pid}/environ") as file:
-                if "OMPI_COMM_WORLD_RANK=" in file.read():
-                    found.append(pid)
-        except OSError:
-            continue  # it has ended
-    return sorted(found)
 
 
 def test_labels_that_say_nothing(tmp_path):

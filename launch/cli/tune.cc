@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include "base/files/open_file.h"
 #include "base/files/output_target.h"
 #include "base/say.h"
+#include "launch/bundle/bundle.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
 #include "launch/cli/table.h"
@@ -155,12 +155,13 @@ class TuneCommand final : public Command {
                 const std::string& loss_name) {
     if (!found.best) return;
     const RateTrial& best = *found.best;
+    const bool is_whole = best.steps == found.run_steps;
     if (!best.is_users) WriteTuned(found, config, loss_name);
     if (json_) {
       Json line{{"suggestion",
                  {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
                 {loss_name, best.loss},
-                {"whole_run", found.whole}};
+                {"whole_run", is_whole}};
       if (!best.is_users) line["config"] = tuned_;
       Print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
       return;
@@ -171,7 +172,7 @@ class TuneCommand final : public Command {
           found.users && !best.is_users && std::isfinite(found.users->loss)
               ? fmt::format(", where yours gives {}", FigureText(found.users->loss))
               : "");
-    if (!found.whole) {
+    if (!is_whole) {
       Print(
           "the trainings had {} of the run's {} steps, and a longer one often wants a lower rate: "
           "--time {} tries longer ones\n",
@@ -181,6 +182,7 @@ class TuneCommand final : public Command {
     }
     if (best.is_users) return;
     std::vector<std::string> words = StartOf(invocation);
+    words.front() = StartScriptOr(invocation.program);
     words.insert(words.end(), {"train", tuned_});
     for (const std::string& assignment : config_.assignments) {
       if (assignment.starts_with("optimizer.lr=")) continue;

@@ -24,15 +24,6 @@ constexpr double kLongTime = 3600;
 constexpr double kHeldInterval = 1;
 constexpr double kAlone = 10;
 
-constexpr int kTaken[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
-
-// The signal of `taken` that came; 0: none did, for so many seconds.
-int WaitForSignal(const sigset_t& taken, double seconds) {
-  const timespec time{.tv_sec = static_cast<time_t>(seconds),
-                      .tv_nsec = static_cast<long>((seconds - static_cast<time_t>(seconds)) * 1e9)};
-  return std::max(0, sigtimedwait(&taken, nullptr, &time));
-}
-
 // That a rank ends with.
 constexpr int kStatuses[] = {0, 2, 3, 4, 5, 70, 75, 130};
 
@@ -51,19 +42,6 @@ std::string OnOneLine(const std::string& text) {
 
 }  // namespace
 
-Supervisor::Supervisor() {
-  sigemptyset(&taken_);
-  // It says that the job has ended, even where whoever started this process did not want to know of its own.
-  signal(SIGCHLD, SIG_DFL);
-  for (const int number : kTaken) {
-    struct sigaction action {};
-    sigaction(number, nullptr, &action);
-    // What is ignored (nohup) stays so.
-    if (action.sa_handler != SIG_IGN) sigaddset(&taken_, number);
-  }
-  pthread_sigmask(SIG_BLOCK, &taken_, nullptr);
-}
-
 Supervisor::End Supervisor::Run(const Program& program) {
   Relay relay;
   ChildProcess job(program.command, ChildProcess::Group::kOwn, relay.output(), MaskAtStart(),
@@ -77,7 +55,7 @@ Supervisor::End Supervisor::Run(const Program& program) {
   while (!(end = job.Poll())) {
     const bool waits = ends_ > 0 || (asked_ && (!told || !relay.Has(Sign::kTrains)));
     const double interval = waits ? kLookInterval : program.is_held ? kHeldInterval : kLongTime;
-    const int signal = WaitForSignal(taken_, interval);
+    const int signal = taken_.Wait(interval);
     const bool is_held = program.is_held && program.is_held();
     was_held = was_held || is_held;
     if (is_held || !was_held) held_at = Clock::now();
@@ -153,7 +131,7 @@ std::optional<Supervisor::End> Supervisor::Pause(double seconds) {
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);
   while (true) {
     const double left = std::chrono::duration<double>(until - Clock::now()).count();
-    const int signal = WaitForSignal(taken_, std::max(left, 0.0));
+    const int signal = taken_.Wait(std::max(left, 0.0));
     if (signal != 0) OnSignal(signal);
     if (asked_ || ended_by_ != 0) {
       return End{.status = StatusOf({.code = static_cast<int>(ExitStatus::kStopped)}),

@@ -37,15 +37,14 @@
 #include <vector>
 
 #include "launch/job/relay.h"
+#include "launch/job/taken_signals.h"
 #include "launch/machine/child_process.h"
 
 namespace lockstep {
 
 class Supervisor {
  public:
-  // The signals stay blocked after the Supervisor is destroyed, so that a signal that arrives while the process ends
-  // does not change how it ends.
-  Supervisor();
+  Supervisor() = default;
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
@@ -86,7 +85,7 @@ class Supervisor {
   std::string WhatIsWrong(const Program& program, const ChildProcess::End& end,
                           const Relay& relay) const;
 
-  sigset_t taken_;
+  TakenSignals taken_{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
   bool asked_ = false;        // to stop
   bool interrupted_ = false;  // the stop was asked for by Ctrl-C
   int demands_ = 0;           // how many SIGTERM and SIGINT have come

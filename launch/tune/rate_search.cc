@@ -60,10 +60,4 @@ void RateSearch::Add(double rate, double loss) {
   losses_[std::log10(rate)] = std::isfinite(loss) ? loss : HUGE_VAL;
 }
 
-std::optional<double> RateSearch::Best() const {
-  const auto best = std::ranges::min_element(losses_, IsLower);
-  if (best == losses_.end() || !std::isfinite(best->second)) return std::nullopt;
-  return std::pow(10, best->first);
-}
-
 }  // namespace lockstep

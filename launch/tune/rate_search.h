@@ -2,7 +2,6 @@
 //
 //   RateSearch search(0.001, 0.1);
 //   while (const std::optional<double> rate = search.Next()) search.Add(*rate, LossOfTrainingWith(*rate));
-//   Use(search.Best());
 //
 // The loss of a training over the logarithm of its rate is a valley, but a rough one: another rate is also another
 // training. So the search tries rates half a decade apart over the whole range first, goes on beyond it if the best one
@@ -26,9 +25,6 @@ class RateSearch {
   // Adds the loss that a training with `rate` ended with; infinity if it diverged. It may be a rate that Next() has not
   // named.
   void Add(double rate, double loss);
-
-  // Returns the rate with the lowest loss; nothing if no loss is finite.
-  std::optional<double> Best() const;
 
  private:
   // Decimal logarithms of rates.

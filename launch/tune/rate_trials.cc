@@ -1,14 +1,15 @@
 #include "launch/tune/rate_trials.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
 
-#include "base/ceil_divide.h"
 #include "base/clock.h"
 #include "launch/tune/rate_search.h"
+#include "trainer/config/check_config.h"
+#include "trainer/run/input.h"
 #include "trainer/step/schedule.h"
 
 namespace lockstep {
@@ -29,10 +30,6 @@ double TwoDigits(double value) {
   return std::round(value / unit) * unit;
 }
 
-bool Validates(const config::Config& config) {
-  return config.data().validation_size() > 0 || config.data().validation_fraction() > 0;
-}
-
 // The factor by which the optimizer's rate differs from optimizer.lr.
 double ScalingOf(config::Config config) {
   config.mutable_optimizer()->set_lr(1);
@@ -48,7 +45,7 @@ Trial RangeTrial(TrialRunner& runner, config::Config config) {
   config.mutable_log()->set_every_steps(1);
   config.set_epochs(kRangeSteps);
   config.set_max_steps(kRangeSteps);
-  config.mutable_data()->clear_validation();
+  config.mutable_data()->clear_validation();  // files that are only evaluated
   return runner.Run(std::move(config));
 }
 
@@ -59,18 +56,16 @@ RangeTest Read(const Trial& trial, double scaling) {
 }
 
 double LossOf(const Trial& trial, bool validates) {
-  if (!trial.failure.empty()) return kInfinite;
-  if (validates) {
-    return trial.log.evaluations.empty() ? kInfinite
-                                         : trial.log.evaluations.back().ValueOf("val_loss");
-  }
+  const std::vector<LoggedMetrics>& evaluations = trial.log.evaluations;
   const std::vector<LoggedStep>& steps = trial.log.steps;
-  const auto counted = std::max<size_t>(steps.size() / 10, 1);
-  double sum = 0;
-  for (size_t i = steps.size() - std::min(counted, steps.size()); i < steps.size(); ++i) {
-    sum += steps[i].loss;
+  if (!trial.failure.empty() || steps.empty() || (validates && evaluations.empty())) {
+    return kInfinite;
   }
-  return steps.empty() ? kInfinite : sum / static_cast<double>(std::min(counted, steps.size()));
+  if (validates) return evaluations.back().ValueOf("val_loss");
+  const size_t counted = std::max<size_t>(steps.size() / 10, 1);
+  double sum = 0;
+  for (size_t i = steps.size() - counted; i < steps.size(); ++i) sum += steps[i].loss;
+  return sum / static_cast<double>(counted);
 }
 
 // Seconds of a step, from a log with all steps.
@@ -79,16 +74,6 @@ double StepSeconds(const LoggedRun& log) {
   // The first step also prepares the others.
   if (steps.size() < 3) return 0;
   return (steps.back().time - steps[1].time) / static_cast<double>(steps.size() - 2);
-}
-
-int64_t StepsOf(const config::Config& config, const LoggedRun& log) {
-  const auto samples = log.start.value("samples", int64_t{0});
-  const int64_t batch = config.global_batch();
-  const bool drops = config.data().last_batch() == config::Data::DROP;
-  const int64_t per_epoch =
-      std::max<int64_t>(drops ? samples / batch : CeilDivide(samples, batch), 1);
-  const int64_t steps = per_epoch * config.epochs();
-  return config.max_steps() > 0 ? std::min(steps, config.max_steps()) : steps;
 }
 
 // The warm-up for a training of `steps` instead of the run's.
@@ -126,7 +111,7 @@ class RateFinder {
       : runner_(runner),
         config_(config),
         end_s_(end_s),
-        run_steps_(StepsOf(config, range.log)),
+        run_steps_(StepsOfRun(config, range.log.start.at("samples").get<int64_t>())),
         on_trial_(on_trial) {
     const double step_s = std::max(StepSeconds(range.log), 1e-6);
     const double start_s =
@@ -138,7 +123,6 @@ class RateFinder {
 
   FoundRate Find(RateSearch search) {
     found_.run_steps = run_steps_;
-    found_.whole = steps_ == run_steps_;
     const double users_rate = config_.optimizer().lr();
     const int64_t users_warmup = config_.schedule().warmup_steps();
     if (users_rate > 0) {

@@ -11,10 +11,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "launch/tune/range_test.h"
 #include "launch/tune/trial.h"
@@ -27,19 +25,18 @@ struct RateTrial {
   double rate = 0;  // optimizer.lr
   int64_t warmup_steps = 0;
   int64_t steps = 0;
-  double loss =
-      0;  // of the validation samples at the end, or otherwise the mean of the last tenth of the steps
+  // Of the validation samples at the end, or otherwise the mean of the last tenth of the steps.
+  double loss = 0;
   double wall_s = 0;      // from the start of its process to its end
   std::string failure;    // why it ended early; empty: it did not
-  bool is_users = false;  // the rate is the config's own
+  bool is_users = false;  // it is the config as it is
 };
 
 struct FoundRate {
   std::optional<RateTrial> best;
   std::optional<RateTrial> users;
-  int64_t run_steps = 0;
+  int64_t run_steps = 0;              // of the config; a training has fewer if the time is short
   int64_t warmup_steps = 0;           // for the best rate and the whole run
-  bool whole = false;                 // the trainings were as long as the run
   std::string last_failure;           // of the trainings; empty: none failed
   bool out_of_time = false;           // the search had not come to its end
   std::optional<ExitStatus> stopped;  // as in Trial

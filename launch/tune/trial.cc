@@ -53,15 +53,14 @@ std::string LastLine(const std::string& path) {
 }
 
 // Returns the signal that came while the program ran; 0: none. If one comes, ends the program.
-int WaitFor(ChildProcess& program, const sigset_t& taken) {
+int WaitFor(ChildProcess& program, const TakenSignals& taken) {
+  constexpr double kLookInterval_s = 0.2;
   int asked = 0;
   double killed_at_s = HUGE_VAL;
   while (!program.Poll()) {
-    constexpr timespec kLookInterval{.tv_sec = 0, .tv_nsec = 200'000'000};
-    const int signal = sigtimedwait(&taken, nullptr, &kLookInterval);
-    if (signal > 0 && signal != SIGCHLD) {
+    const int signal = taken.Wait(kLookInterval_s);
+    if (signal != 0 && signal != SIGCHLD) {
       asked = signal;
-      program.Send(SIGTERM);
       program.Send(SIGTERM);
       killed_at_s = SecondsSinceBoot() + kPatienceForEnd_s;
     }
@@ -73,16 +72,7 @@ int WaitFor(ChildProcess& program, const sigset_t& taken) {
 }  // namespace
 
 TrialRunner::TrialRunner(std::vector<std::string> command, const std::string& parent)
-    : command_(std::move(command)), parent_(MadeFolder(parent)) {
-  sigemptyset(&taken_);
-  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2, SIGCHLD}) {
-    struct sigaction action {};
-    sigaction(number, nullptr, &action);
-    // What is ignored (nohup) stays so.
-    if (action.sa_handler != SIG_IGN) sigaddset(&taken_, number);
-  }
-  pthread_sigmask(SIG_BLOCK, &taken_, nullptr);
-}
+    : command_(std::move(command)), parent_(MadeFolder(parent)) {}
 
 Trial TrialRunner::Run(config::Config config) {
   const ScratchFolder scratch(parent_);

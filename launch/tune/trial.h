@@ -4,20 +4,19 @@
 // if this process is killed, the next trial removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tune_test.py)
-//   the trial diverges -> Trial.failure has its error -> test_a_rate_that_diverges_is_said
+//   the trial diverges -> Trial.failure has its error -> test_it_tells_what_it_does
 //   data, a rank, a disk fail -> Error with the trial's own status and line -> test_a_trial_that_fails
 //   Ctrl-C, SIGTERM -> the trial ends, and Trial.stopped says how -> test_an_interrupt_keeps_what_it_has
-//   there is no place for the scratch folder -> Error (kUsage) -> test_a_folder_that_cannot_be_written
+//   there is no place for the scratch folder -> Error (kUsage) -> test_wrong_inputs
 #pragma once
 
-#include <signal.h>
-
-#include <cstdint>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "launch/job/taken_signals.h"
 #include "observe/history/run_log.h"
 #include "trainer/config/schema/config.pb.h"
 
@@ -33,7 +32,7 @@ struct Trial {
 class TrialRunner {
  public:
   // `command` starts a training: the program and the options before `train`. The trials' files lie in `parent`, which
-  // is made if it is missing. Blocks the signals that ask a command to stop; they are taken during a trial.
+  // is made if it is missing. The signals that ask a command to stop are taken during a trial.
   TrialRunner(std::vector<std::string> command, const std::string& parent);
 
   // Trains `config`, without what its run tells others (observe, profile) and without checkpoints. Throws Error.
@@ -42,7 +41,7 @@ class TrialRunner {
  private:
   std::vector<std::string> command_;
   std::string parent_;
-  sigset_t taken_;
+  TakenSignals taken_{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2};
 };
 
 }  // namespace lockstep

@@ -6,12 +6,12 @@
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_history_test.cc)
 //   the folder has neither log nor lock -> IsRunFolder() is false -> RunHistory.FindsRuns
 //   there is no log, or it cannot be read -> state() is kNoLog, unless a job trains in the folder
-//     -> RunHistory.HasNoLog
-//   the job was killed, for example with kill -9 -> state() is kKilled -> RunHistory.TellsHowARunEnded
+//     -> RunHistoryTest.HasNoLog
+//   the job was killed, for example with kill -9 -> state() is kKilled -> RunHistoryTest.TellsHowARunEnded
 //   the config cannot be read, or a newer version wrote it -> config() has no value, and why_no_config() has the reason
-//     -> RunHistory.ReadsWithoutConfig
+//     -> RunHistoryTest.ReadsWithoutConfig
 //   an older version wrote the log, without times -> last_time() is when the file was changed last, and there is no
-//     start_time() -> RunHistory.ReadsOlderVersions
+//     start_time() -> RunHistoryTest.ReadsOlderVersions
 #pragma once
 
 #include <cstdint>

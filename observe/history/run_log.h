@@ -12,11 +12,11 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/history/run_log_test.cc)
 //   there is no log, or there is a pipe, link or folder in its place -> why_not() says so, and run() is empty
-//     -> RunLog.SaysWhyThereIsNone
-//   the last line is cut off -> it is not read until it is complete -> RunLog.ReadsWhatIsAppended
+//     -> Log.SaysWhyThereIsNone
+//   the last line is cut off -> it is not read until it is complete -> Log.ReadsWhatIsAppended
 //   a line is not JSON, has a wrong type, or is longer than any line of a log -> bad_lines counts it
-//     -> RunLog.LeavesOutWhatIsNoLine
-//   the file was replaced, or has become shorter -> it is read again from its beginning -> RunLog.ReadsANewFileAnew
+//     -> Log.LeavesOutWhatIsNoLine
+//   the file was replaced, or has become shorter -> it is read again from its beginning -> Log.ReadsANewFileAnew
 #pragma once
 
 #include <cstdint>

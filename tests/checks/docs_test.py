@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """README and docs/ hold together: the front page is short, each relative link leads somewhere, each command that they show
-has the options that it is shown with, each file and target that they name is there, and docs/configuration.md is what
-the program prints. To write that page anew: tests/checks/docs_test.py --write LOCKSTEP
+has the options that it is shown with, each file and target that they name is there, each test that a header names is there,
+and docs/configuration.md is what the program prints. To write that page anew: tests/checks/docs_test.py --write LOCKSTEP
 """
 
 import functools
@@ -117,6 +117,28 @@ def configuration(program):
     )
 
 
+def missing_tests():
+    """Tests that a header names and that are nowhere. A name may be the beginning of several tests' names."""
+    rooms = [entry for entry in ROOT.iterdir() if entry.is_dir() and not entry.name.startswith((".", "bazel-", "runs"))]
+    files = [file for room in rooms for file in room.rglob("*") if file.name.endswith((".h", ".cuh", ".py", "_test.cc"))]
+    texts = {str(file.relative_to(ROOT)): file.read_text() for file in files}
+    assert len(texts) > 300, f"only {len(texts)} files were found"
+    tests = {pathlib.Path(name).stem for name in texts}
+    for text in texts.values():
+        tests |= set(re.findall(r"\bdef (test_\w+)", text))
+        tests |= {".".join(names) for names in re.findall(r"\bTEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", text)}
+    for name, text in texts.items():
+        if not name.endswith((".h", ".cuh")):
+            continue
+        for line in re.findall(r"(?m)^ *//.*$", text):
+            named = re.findall(r"\btest_\w+", line)
+            if "->" in line:
+                named += re.findall(r"\b[A-Z]\w+\.[A-Z]\w+\b", line)
+            for test in named:
+                if not any(known.startswith(test) for known in tests):
+                    yield f"{name}: {test}: there is no such test"
+
+
 def main():
     if sys.argv[1] == "--write":
         CONFIGURATION.write_text(configuration(sys.argv[2]))
@@ -130,6 +152,7 @@ def main():
         wrong += [*broken_links(page), *wrong_commands(page, program), *missing_things(page)]
     if not CONFIGURATION.exists() or CONFIGURATION.read_text() != configuration(program):
         wrong.append("docs/configuration.md is not what the program prints: tests/checks/docs_test.py --write LOCKSTEP")
+    wrong += missing_tests()
     checked = sum(len(commands_in(page)) for page in PAGES)
     assert checked > 30, f"only {checked} commands were found"
     print("\n".join(wrong) or f"{len(PAGES)} pages with {checked} commands are right")

@@ -237,9 +237,7 @@ class Checker {
                    type == config::Schedule::PLATEAU, kind);
     RequireDefault("schedule.first_fraction", schedule.first_fraction(), defaults.first_fraction(),
                    type == config::Schedule::RANGE_TEST, kind);
-    const bool validates =
-        config_.data().validation_size() > 0 || config_.data().validation_fraction() > 0;
-    if (type == config::Schedule::PLATEAU && !validates) {
+    if (type == config::Schedule::PLATEAU && !Validates(config_)) {
       Fail("schedule.type", "PLATEAU follows the validation loss: set data.validation_fraction");
     }
   }
@@ -250,6 +248,10 @@ class Checker {
 };
 
 }  // namespace
+
+bool Validates(const config::Config& config) {
+  return config.data().validation_size() > 0 || config.data().validation_fraction() > 0;
+}
 
 void CheckConfig(const FieldCheck& check, Files files) { Checker(check).CheckAll(files); }
 

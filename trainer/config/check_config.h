@@ -8,6 +8,9 @@ namespace lockstep {
 // Says whether the files that the config names must exist.
 enum class Files { kMustExist, kMayBeGone };
 
+// Returns whether the config names validation samples.
+bool Validates(const config::Config& config);
+
 // Throws Error (kUsage) that points at the first field that is wrong.
 void CheckConfig(const FieldCheck& check, Files files);
 

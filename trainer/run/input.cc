@@ -23,6 +23,12 @@ SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulat
                                                                          : LastBatch::kKeep};
 }
 
+int64_t StepsOfRun(const config::Config& config, int64_t samples) {
+  const Sampler sampler(SamplerOptionsFor(config, /*accumulation=*/1, samples, 0, /*ranks=*/1));
+  const int64_t steps = config.epochs() * sampler.steps_per_epoch();
+  return config.max_steps() > 0 ? std::min(steps, config.max_steps()) : steps;
+}
+
 LoaderOptions LoaderOptionsFor(const config::Loader& config, const Dataset& dataset,
                                const World& world) {
   // More than decoding for the fastest GPU takes.

@@ -31,6 +31,10 @@ struct Input {
 SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
                                  int64_t samples, int rank, int ranks);
 
+// Returns the number of optimizer steps of the whole run of `config` on a training set of `samples`. Throws Error
+// (kUsage).
+int64_t StepsOfRun(const config::Config& config, int64_t samples);
+
 // Returns the options of this rank's loader for `dataset`. If the config has -1 threads, the loader begins with one
 // thread for each core of the rank except the one that trains, at most 63, and tuning then changes the number. If the
 // data set makes many samples at once, the loader begins with two threads, and tuning goes up to eight.

@@ -72,8 +72,7 @@ class Trainer {
         peak_lr_(PeakLearningRate(config)),
         plateau_(config.schedule()),
         metrics_(world.device) {
-    total_steps_ = config.epochs() * sampler_.steps_per_epoch();
-    if (config.max_steps() > 0) total_steps_ = std::min(total_steps_, config.max_steps());
+    total_steps_ = StepsOfRun(config, data_.train->size());
     progress_.emplace(PlanOfProgress());
     // The ranks drew the same initial weights; what a model draws from now on differs, as their
     // samples do.
