@@ -184,7 +184,7 @@ def test_a_trace_of_pytorch(tmp_path):
 
 def test_a_kernel_that_becomes_slower(tmp_path):
     model = faulty_model(grows_to=1024 if DEVICE == "CPU" else 8192, at=20)
-    config = config_in(tmp_path, "max_steps: 40 profile { first_step: 5 steps: 3 every: 25 }", model=model)
+    config = config_in(tmp_path, "max_steps: 40 graph: false profile { first_step: 5 steps: 3 every: 25 }", model=model)
     run = train(config, tmp_path / "run", program=FAULTY)
     assert run.status == DONE, run
     first, second = events(tmp_path / "run", "profile")
