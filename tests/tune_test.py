@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from harness import (
+    CHECKPOINT,
     DIGITS,
     DONE,
     INTERRUPTED,
@@ -68,8 +69,9 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     assert [trial["warmup_steps"] for trial in trials] == [0, *[4] * (len(trials) - 2), 0]
     # The digits' rate is no secret: half of the samples cannot be told apart at 1e-5, and nearly all at the best one.
     assert found["val_loss"] < 0.5 * trials[0]["val_loss"]
-    words = [word for name, value in found["suggestion"].items() for word in ("--set", f"{name}={value}")]
-    trained = train(config, tmp_path / "runs/mine", *words, ranks=ranks)
+    # The user's config with what was found says all of it.
+    assert found["config"] == str(tmp_path / "config.tuned.pbtxt")
+    trained = train(found["config"], tmp_path / "runs/mine", ranks=ranks)
     assert trained.status == DONE, trained
     assert events(tmp_path / "runs/mine", "eval")[-1]["val_loss"] == found["val_loss"]
 
@@ -86,8 +88,21 @@ def test_it_tells_what_it_does(tmp_path):
     assert "suggestion: optimizer.lr " in run.out
     # The last line is a command that trains with it.
     command = [word.strip("'") for word in lines[-1].split()]
-    assert command[1:3] == ["train", str(config)] and "optimizer.lr=1e20" not in command
+    assert command[1:3] == ["train", str(tmp_path / "config.tuned.pbtxt")] and "optimizer.lr=1e20" not in command
+    text = (tmp_path / "config.tuned.pbtxt").read_text()
+    assert "# lr was 1e+20; now " in text and "optimizer { type: ADAMW lr: " in text, text
     assert Run(command[1:]).status == DONE
+
+
+@pytest.mark.all_tier
+def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
+    """A second is over after the user's own rate, or soon after."""
+    config = config_in(tmp_path)
+    run = tune(config, "--json", "--time", "1", "--set", "optimizer.lr=0.02", "--set", "schedule.warmup_steps=4")
+    assert run.status == DONE, run
+    *_, found = lines_of(run)
+    is_users = found["suggestion"]["optimizer.lr"] == 0.02
+    assert ("config" in found) == (not is_users) == (tmp_path / "config.tuned.pbtxt").exists()
 
 
 @pytest.mark.all_tier
@@ -110,7 +125,7 @@ def test_an_interrupt_keeps_what_it_has(tmp_path, sent, status):
         process.send_signal(sent)
         rest, said = process.communicate()
     assert process.returncode == status and said == "", (rest, said)
-    assert "suggestion: optimizer.lr 1e-05" in rest
+    assert "nothing better was found than yours: optimizer.lr 1e-05" in rest
     assert list((tmp_path / "runs").iterdir()) == []
     wait_until_gone(tmp_path / "runs")
 
@@ -158,4 +173,7 @@ def test_wrong_inputs(tmp_path):
     expect_error(Run(["tune", config], launcher=mpirun(1)), USAGE, "tune inside mpirun")
     expect_error(tune(config, "--set", f"run_dir={config}/mine"), USAGE, f"{config}: cannot be made")
     expect_error(tune(config, "--set", "model.name=none"), USAGE, "none")
+    expect_error(tune("/dev/null"), USAGE, "/dev/null: tune writes a file beside the config")
+    (tmp_path / "config.tuned.pbtxt").mkdir()
+    expect_error(tune(config), CHECKPOINT, "config.tuned.pbtxt: cannot be written: it is a folder")
     assert list((tmp_path / "runs").iterdir()) == []

@@ -7,16 +7,21 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/files/open_file.h"
+#include "base/files/output_target.h"
 #include "base/say.h"
+#include "launch/bundle/bundle.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
 #include "launch/cli/table.h"
 #include "launch/job/start_job.h"
 #include "launch/machine/child_process.h"
 #include "launch/tune/rate_trials.h"
+#include "trainer/config/edit_config.h"
 
 namespace lockstep {
 namespace {
@@ -69,7 +74,13 @@ class TuneCommand final : public Command {
 
   int Run(const Invocation& invocation) override {
     if (Job::IsRank()) throw UsageError("tune inside mpirun or srun: it starts ranks itself (-n)");
+    if (std::filesystem::exists(config_.path) && !std::filesystem::is_regular_file(config_.path)) {
+      throw UsageError("{}: tune writes a file beside the config: name a plain file", config_.path);
+    }
     const config::Config config = config_.Load();
+    // Beside the config, because relative paths count from its folder.
+    tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
+    target_.emplace(tuned_);  // before the time is spent
     const std::filesystem::path run_dir = std::filesystem::absolute(config.run_dir());
     TrialRunner runner(StartOf(invocation), run_dir.parent_path());
     const std::string loss_name = LossName(config);
@@ -78,7 +89,7 @@ class TuneCommand final : public Command {
     };
     const auto on_trial = [&](const RateTrial& trial) { PrintTrial(trial, loss_name); };
     const FoundRate found = FindRate(runner, config, time_s_, on_range, on_trial);
-    Conclude(found, invocation, loss_name);
+    Conclude(found, invocation, config, loss_name);
     if (found.stopped) return static_cast<int>(*found.stopped);
     if (!found.best) {
       throw UsageError("no training came to its end, the last one with: {}", found.last_failure);
@@ -140,31 +151,24 @@ class TuneCommand final : public Command {
     std::fflush(stdout);
   }
 
-  void Conclude(const FoundRate& found, const Invocation& invocation,
-                const std::string& loss_name) const {
+  void Conclude(const FoundRate& found, const Invocation& invocation, const config::Config& config,
+                const std::string& loss_name) {
     if (!found.best) return;
     const RateTrial& best = *found.best;
     const bool is_whole = best.steps == found.run_steps;
+    if (!best.is_users) WriteTuned(found, config, loss_name);
     if (json_) {
-      Print("{}\n",
-            Json{{"suggestion",
-                  {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
-                 {loss_name, best.loss},
-                 {"whole_run", is_whole}}
-                .dump());
+      Json line{{"suggestion",
+                 {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
+                {loss_name, best.loss},
+                {"whole_run", is_whole}};
+      if (!best.is_users) line["config"] = tuned_;
+      Print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
       return;
     }
-    std::vector<std::string> words = StartOf(invocation);
-    words.insert(words.end(), {"train", config_.path});
-    for (const std::string& assignment : config_.assignments) {
-      if (assignment.starts_with("optimizer.lr=")) continue;
-      if (assignment.starts_with("schedule.warmup_steps=")) continue;
-      words.insert(words.end(), {"--set", assignment});
-    }
-    words.insert(words.end(), {"--set", "optimizer.lr=" + RateText(best.rate), "--set",
-                               fmt::format("schedule.warmup_steps={}", found.warmup_steps)});
-    Print("\nsuggestion: optimizer.lr {}, schedule.warmup_steps {}: {} {}{}\n", RateText(best.rate),
-          found.warmup_steps, loss_name, FigureText(best.loss),
+    Print("\n{}optimizer.lr {}, schedule.warmup_steps {}: {} {}{}\n",
+          best.is_users ? "nothing better was found than yours: " : "suggestion: ",
+          RateText(best.rate), found.warmup_steps, loss_name, FigureText(best.loss),
           found.users && !best.is_users && std::isfinite(found.users->loss)
               ? fmt::format(", where yours gives {}", FigureText(found.users->loss))
               : "");
@@ -176,10 +180,47 @@ class TuneCommand final : public Command {
     } else if (found.out_of_time) {
       Print("the time was over before the rates next to it were tried: --time {}\n", 4 * time_s_);
     }
+    if (best.is_users) return;
+    std::vector<std::string> words = StartOf(invocation);
+    words.front() = StartScriptOr(invocation.program);
+    words.insert(words.end(), {"train", tuned_});
+    for (const std::string& assignment : config_.assignments) {
+      if (assignment.starts_with("optimizer.lr=")) continue;
+      if (assignment.starts_with("schedule.warmup_steps=")) continue;
+      words.insert(words.end(), {"--set", assignment});
+    }
     Print("  {}\n", ShellText(words));
   }
 
+  // Writes the user's config with what was found.
+  void WriteTuned(const FoundRate& found, const config::Config& config,
+                  const std::string& loss_name) {
+    constexpr size_t kMostText = size_t{16} << 20;
+    std::string why_not;
+    const std::string text = ReadGivenFile(config_.path, kMostText, why_not);
+    if (!why_not.empty()) throw UsageError("{}: cannot be read again: {}", config_.path, why_not);
+    const RateTrial& best = *found.best;
+    std::vector<FieldEdit> edits;
+    const std::string users =
+        found.users && std::isfinite(found.users->loss)
+            ? fmt::format(", with a {} of {}", loss_name, FigureText(found.users->loss))
+            : "";
+    edits.push_back(
+        {"optimizer.lr", RateText(best.rate),
+         fmt::format("lr was {}{}; now {} after {} steps (lockstep tune)",
+                     RateText(config.optimizer().lr()), users, FigureText(best.loss), best.steps)});
+    if (found.warmup_steps != config.schedule().warmup_steps()) {
+      edits.push_back({"schedule.warmup_steps", std::to_string(found.warmup_steps),
+                       fmt::format("warmup_steps was {}; lr was found with this one",
+                                   config.schedule().warmup_steps())});
+    }
+    const std::string edited = EditedConfig(config_.path, text, edits);
+    target_->Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(edited))); });
+  }
+
   ConfigOptions config_;
+  std::string tuned_;  // the path of the config with what was found
+  std::optional<OutputTarget> target_;
   int time_s_ = 60;
   bool json_ = false;
 };
