@@ -54,10 +54,9 @@ ModuleScope::~ModuleScope() {
   if (last != modules_now.rend()) modules_now.erase(std::next(last).base());
 }
 
-std::string ModuleScope::Now(bool (*counts)(std::string_view name)) {
+std::string ModuleScope::Now() {
   std::string path;
   for (const auto& [scope, name] : modules_now) {
-    if (!counts(name)) continue;
     if (!path.empty()) path += '.';
     path += name;
   }

@@ -56,9 +56,9 @@ class ModuleScope {
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
-  // Returns the names of this thread's scopes, the outermost first, with dots between them: "blocks.3.attention". Leaves
-  // out those for which `counts` returns false. Empty if there is none.
-  static std::string Now(bool (*counts)(std::string_view name));
+  // Returns the names of this thread's scopes, the outermost first, with dots between them: "blocks.3.attention". Empty
+  // if there is none.
+  static std::string Now();
 };
 
 }  // namespace lockstep

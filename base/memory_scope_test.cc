@@ -8,8 +8,6 @@
 namespace lockstep {
 namespace {
 
-bool All(std::string_view) { return true; }
-
 TEST(MemoryScope, TheInnermostCounts) {
   EXPECT_EQ(MemoryScope::Now(), MemoryOwner::kUnknown);
   {
@@ -24,32 +22,30 @@ TEST(MemoryScope, TheInnermostCounts) {
 }
 
 TEST(ModuleScope, PartsHaveTheNamesOfWhatTheyArePartsOf) {
-  const ModuleScope phase("forward");
+  const ModuleScope model("model");
   std::optional<ModuleScope> block("blocks.3");
   {
     const ModuleScope part(std::string("attention"));
-    EXPECT_EQ(ModuleScope::Now(All), "forward.blocks.3.attention");
-    EXPECT_EQ(ModuleScope::Now([](std::string_view name) { return name != "forward"; }),
-              "blocks.3.attention");
+    EXPECT_EQ(ModuleScope::Now(), "model.blocks.3.attention");
   }
-  EXPECT_EQ(ModuleScope::Now(All), "forward.blocks.3");
+  EXPECT_EQ(ModuleScope::Now(), "model.blocks.3");
   block.emplace("head");
-  EXPECT_EQ(ModuleScope::Now(All), "forward.head");
+  EXPECT_EQ(ModuleScope::Now(), "model.head");
 }
 
 TEST(ModuleScope, MayEndBeforeTheInnerOnes) {
   std::optional<ModuleScope> outer("outer");
   std::optional<ModuleScope> inner("inner");
   outer.reset();
-  EXPECT_EQ(ModuleScope::Now(All), "inner");
+  EXPECT_EQ(ModuleScope::Now(), "inner");
   inner.reset();
-  EXPECT_EQ(ModuleScope::Now(All), "");
+  EXPECT_EQ(ModuleScope::Now(), "");
 }
 
 TEST(ModuleScope, IsOfItsThread) {
   const ModuleScope scope("module");
   std::string there = "unset";
-  std::jthread([&] { there = ModuleScope::Now(All); }).join();
+  std::jthread([&] { there = ModuleScope::Now(); }).join();
   EXPECT_EQ(there, "");
 }
 

@@ -4,9 +4,15 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <algorithm>
+#include <map>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
+
+#include "base/tensor/range.h"
 
 namespace lockstep {
 namespace {
@@ -19,6 +25,8 @@ constexpr int64_t kFloat = sizeof(float);
 int64_t Of(const MemoryTally& tally, MemoryOwner owner) {
   return tally.OwnersAtPeak()[static_cast<size_t>(owner)];
 }
+
+std::vector<OwnedTensor> Nothing() { return {}; }
 
 size_t IndexOf(Phase phase) { return static_cast<size_t>(phase); }
 
@@ -41,14 +49,17 @@ struct Model {
 TEST(MemoryWatch, MeasuresPhasesOwnersAndModulesOfAStep) {
   Model model;
   MemoryWatch watch{at::Device(at::kCPU)};
-  const bool watched = watch.During(
-      {{MemoryOwner::kParameters, model.weight}, {MemoryOwner::kSamples, model.input}}, [&] {
-        watch.Mark(Phase::kForward);
-        const at::Tensor loss = model.Loss();
-        watch.Mark(Phase::kBackward);
-        loss.backward();
-        watch.Mark(Phase::kUpdate);
-      });
+  const auto held = [&] {
+    return std::vector<OwnedTensor>{{MemoryOwner::kParameters, model.weight},
+                                    {MemoryOwner::kSamples, model.input}};
+  };
+  const bool watched = watch.During(held, [&] {
+    watch.Mark(Phase::kForward);
+    const at::Tensor loss = model.Loss();
+    watch.Mark(Phase::kBackward);
+    loss.backward();
+    watch.Mark(Phase::kUpdate);
+  });
   ASSERT_TRUE(watched);
   const MemoryTally& tally = watch.tally();
   EXPECT_EQ(tally.held_bytes(), (kOut + kRows) * kWidth * kFloat);
@@ -75,7 +86,7 @@ TEST(MemoryWatch, MeasuresPhasesOwnersAndModulesOfAStep) {
 TEST(MemoryWatch, NamesTensorsThatAreKept) {
   std::vector<at::Tensor> kept;
   MemoryWatch watch{at::Device(at::kCPU)};
-  watch.During({}, [&] {
+  watch.During(Nothing, [&] {
     watch.Mark(Phase::kForward);
     const ModuleScope scope("blocks.3");
     kept.push_back(at::ones({1000}));
@@ -86,33 +97,58 @@ TEST(MemoryWatch, NamesTensorsThatAreKept) {
   EXPECT_EQ(watch.tally().Kept()[0].bytes, 1000 * kFloat);
 }
 
-// Phases, and what is no module within them, have scopes of their own if they are ranges of a trace.
+// Phases, and what is no module within them, are ranges of a trace, too.
 TEST(MemoryWatch, NamesNoPhaseAsAModule) {
   std::vector<at::Tensor> kept;
   MemoryWatch watch{at::Device(at::kCPU)};
-  watch.During({}, [&] {
-    const ModuleScope step("ProfilerStep#17");
+  watch.During(Nothing, [&] {
+    const Range step("ProfilerStep#17", Range::Of::kStep);
     watch.Mark(Phase::kForward);
     {
-      const ModuleScope phase("forward");
-      const ModuleScope block("blocks.3");
-      const ModuleScope part("attention");
+      const Range phase("forward", Range::Of::kStep);
+      const Range block("update");  // a user's module may have any name
+      const Range part("attention");
       kept.push_back(at::ones({1000}));
     }
     watch.Mark(Phase::kBackward);
-    const ModuleScope phase("backward");
-    const ModuleScope bucket("bucket 0");
+    const Range phase("backward", Range::Of::kStep);
+    const Range bucket("bucket 0", Range::Of::kStep);
     kept.push_back(at::ones({500}));
   });
   EXPECT_EQ(watch.tally().ModulesAtPeak(),
-            (std::map<std::string, int64_t>{{"blocks.3.attention", 1000 * kFloat}}));
+            (std::map<std::string, int64_t>{{"update.attention", 1000 * kFloat}}));
   EXPECT_EQ(Of(watch.tally(), MemoryOwner::kTemporaries), 500 * kFloat);
+}
+
+// Otherwise memory that the step frees, such as the gradients' of the step before, would stay.
+TEST(MemoryWatch, KeepsNothingAlive) {
+  MemoryWatch watch{at::Device(at::kCPU)};
+  at::Tensor gradients = at::ones({1000});
+  const c10::weak_intrusive_ptr<c10::TensorImpl> alive(gradients.getIntrusivePtr());
+  watch.During([&] { return std::vector<OwnedTensor>{{MemoryOwner::kGradients, gradients}}; },
+               [&] {
+                 gradients.reset();
+                 EXPECT_TRUE(alive.expired());
+               });
+  EXPECT_EQ(watch.tally().peak_bytes(), 1000 * kFloat);
+}
+
+TEST(MemoryWatch, TakesTensorsWithoutStorage) {
+  MemoryWatch watch{at::Device(at::kCPU)};
+  const at::Tensor sparse = at::eye(3).to_sparse();
+  EXPECT_TRUE(watch.During(
+      [&] {
+        return std::vector<OwnedTensor>{{MemoryOwner::kParameters, sparse},
+                                        {MemoryOwner::kParameters, at::Tensor()}};
+      },
+      [] {}));
+  EXPECT_EQ(watch.tally().peak_bytes(), 0);
 }
 
 TEST(MemoryWatch, TakesTheOwnerOfAScope) {
   at::Tensor moments;
   MemoryWatch watch{at::Device(at::kCPU)};
-  watch.During({}, [&] {
+  watch.During(Nothing, [&] {
     watch.Mark(Phase::kUpdate);
     const MemoryScope scope(MemoryOwner::kMoments);
     moments = at::zeros({3000});
@@ -123,7 +159,7 @@ TEST(MemoryWatch, TakesTheOwnerOfAScope) {
 TEST(MemoryWatch, SeesNothingBeforeAndAfter) {
   std::vector<at::Tensor> tensors{at::ones({1000})};
   MemoryWatch watch{at::Device(at::kCPU)};
-  watch.During({}, [&] { tensors.push_back(at::ones({2000})); });
+  watch.During(Nothing, [&] { tensors.push_back(at::ones({2000})); });
   tensors.push_back(at::ones({4000}));
   tensors.clear();
   EXPECT_EQ(watch.tally().now_bytes(), 2000 * kFloat);
@@ -133,8 +169,15 @@ TEST(MemoryWatch, SeesNothingBeforeAndAfter) {
 TEST(MemoryWatch, SeesOnlyItsOwnThread) {
   at::Tensor other;
   MemoryWatch watch{at::Device(at::kCPU)};
-  watch.During({}, [&] { std::jthread([&] { other = at::ones({1000}); }).join(); });
+  watch.During(Nothing, [&] { std::jthread([&] { other = at::ones({1000}); }).join(); });
   EXPECT_EQ(watch.tally().peak_bytes(), 0);
+}
+
+TEST(MemoryWatch, LetsWarningsThrough) {
+  MemoryWatch watch{at::Device(at::kCPU)};
+  testing::internal::CaptureStderr();
+  watch.During(Nothing, [] { TORCH_WARN("of the model"); });
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("of the model"), std::string::npos);
 }
 
 // LibTorch warns once in 1000 times of memory that it did not see allocated.
@@ -143,17 +186,18 @@ TEST(MemoryWatch, LetsLibTorchPrintNothing) {
   std::vector<at::Tensor> before;
   for (int i = 0; i < 2000; ++i) before.push_back(at::ones({16}));
   testing::internal::CaptureStderr();
-  watch.During({}, [&] { before.clear(); });
+  watch.During(Nothing, [&] { before.clear(); });
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   EXPECT_EQ(watch.tally().now_bytes(), 0);
 }
 
 TEST(MemoryWatch, EndsWithAnException) {
   MemoryWatch watch{at::Device(at::kCPU)};
-  EXPECT_THROW(watch.During({}, [] { throw std::runtime_error("planted"); }), std::runtime_error);
+  EXPECT_THROW(watch.During(Nothing, [] { throw std::runtime_error("planted"); }),
+               std::runtime_error);
   const at::Tensor after = at::ones({1000});
   EXPECT_EQ(watch.tally().now_bytes(), 0);
-  EXPECT_TRUE(watch.During({}, [] {}));
+  EXPECT_TRUE(watch.During(Nothing, [] {}));
 }
 
 TEST(MemoryWatch, LeavesAProfilerAlone) {
@@ -166,7 +210,7 @@ TEST(MemoryWatch, LeavesAProfilerAlone) {
   profiler::enableProfiler(config, activities);
   MemoryWatch watch{at::Device(at::kCPU)};
   bool acted = false;
-  EXPECT_FALSE(watch.During({}, [&] {
+  EXPECT_FALSE(watch.During(Nothing, [&] {
     at::ones({1000});
     acted = true;
   }));

@@ -460,8 +460,8 @@ void Reducer::ZeroUnset(Slot& slot) {
 }
 
 void Reducer::Launch(Bucket& bucket) {
-  const Range exchange("exchange");
-  const Range range(fmt::format("bucket {}", &bucket - buckets_.data()));
+  const Range exchange("exchange", Range::Of::kStep);
+  const Range range(fmt::format("bucket {}", &bucket - buckets_.data()), Range::Of::kStep);
   for (const size_t slot : bucket.slots) ZeroUnset(slots_[slot]);
   const at::Tensor& sent = bucket.wire.defined() ? bucket.wire : bucket.flat;
   if (bucket.wire.defined()) bucket.wire.copy_(bucket.flat);

@@ -89,7 +89,7 @@ DeviceBatch DeviceFeed::Next() {
 }
 
 HostBatch DeviceFeed::NextOfLoader() {
-  const Range range("read");
+  const Range range("read", Range::Of::kStep);
   return loader_.Next();
 }
 
@@ -137,7 +137,7 @@ void DeviceFeed::Prefetch() {
   HostBatch batch = NextOfLoader();
   Gpu::Slot& slot = gpu_->slots[gpu_->next];
   {
-    const Range range("copy");
+    const Range range("copy", Range::Of::kStep);
     const c10::cuda::CUDAStreamGuard guard(gpu_->stream);
     slot.consumed.block(gpu_->stream);
     slot.input.narrow(0, 0, batch.input.size(0)).copy_(batch.input, /*non_blocking=*/true);

@@ -10,24 +10,26 @@
 namespace lockstep {
 
 struct AllocationFailure {
-  int64_t requested_bytes = 0;  // what was asked for
+  int64_t requested_bytes = 0;  // what was needed: what was asked for, rounded up by the allocator
   int64_t allocated_bytes = 0;  // in tensors
-  int64_t reserved_bytes =
-      0;  // what the allocator holds of the GPU's memory: tensors, graphs' pools, and free blocks
-  int64_t free_bytes = 0;          // the free blocks of these, without those of the graphs' pools
-  int64_t largest_free_bytes = 0;  // the largest of these blocks
-  int64_t pool_bytes = 0;          // what the CUDA graphs' pools hold of reserved_bytes
-  int64_t device_free_bytes = 0;   // what nobody holds of the GPU's memory
-  int64_t device_bytes = 0;        // the GPU's memory, or the part of it that this process may have
+  // What the allocator holds of the GPU's memory: tensors, graphs' pools, and free blocks.
+  int64_t reserved_bytes = 0;
+  int64_t free_bytes = 0;  // the free blocks of these, without those of the graphs' pools
+  int64_t usable_bytes =
+      0;  // those of these blocks that are of the same stream, and of the same kind of sizes
+  int64_t largest_usable_bytes = 0;  // the largest of these
+  int64_t pool_bytes = 0;            // what the CUDA graphs' pools hold of reserved_bytes
+  int64_t device_free_bytes = 0;     // what nobody holds of the GPU's memory
+  int64_t device_bytes = 0;  // the GPU's memory, or the part of it that this process may have
 
   // Returns whether the free memory is enough but lies in pieces that are too small.
   bool IsFragmented() const {
-    return largest_free_bytes < requested_bytes && device_free_bytes < requested_bytes &&
-           free_bytes + device_free_bytes >= requested_bytes;
+    return largest_usable_bytes < requested_bytes && device_free_bytes < requested_bytes &&
+           usable_bytes + device_free_bytes >= requested_bytes;
   }
 };
 
-// Returns what was asked for and what there was, for example "2.0 GiB were asked for; of the GPU's 79.1 GiB, tensors
+// Returns what was needed and what there was, for example "2.0 GiB were needed at once; of the GPU's 79.1 GiB, tensors
 // hold 74.0 GiB, ...".
 std::string WordsOf(const AllocationFailure& failure);
 

@@ -1,9 +1,9 @@
 #include "observe/memory/background_files.h"
 
-#include <chrono>
+#include <sys/stat.h>
+
 #include <exception>
 #include <filesystem>
-#include <iterator>
 #include <utility>
 
 #include "base/files/atomic_file.h"
@@ -14,7 +14,7 @@ namespace {
 // Returns why it cannot be written; empty if it was.
 std::string ErrorOfWriting(const std::string& path, const std::string& content) {
   try {
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    mkdir(std::filesystem::path(path).parent_path().c_str(), 0777);
     WriteFileAtomically(path, content);
     return "";
   } catch (const std::exception& error) {
@@ -24,22 +24,43 @@ std::string ErrorOfWriting(const std::string& path, const std::string& content) 
 
 }  // namespace
 
-void BackgroundFiles::Write(std::string path, std::string content) noexcept {
-  try {
-    writing_.push_back(std::async(std::launch::async, ErrorOfWriting, path, std::move(content)));
-  } catch (const std::exception& exception) {  // there is no thread
-    errors_.push_back(std::move(path) + ": " + exception.what());
+void BackgroundFiles::Write(std::string path, std::string content) {
+  const std::scoped_lock lock(mutex_);
+  if (!is_writing_) {
+    // The thread before it has nothing left to do, so joining it does not wait.
+    writer_ = std::jthread([this] { WriteAll(); });
+    is_writing_ = true;
   }
+  waiting_.push({std::move(path), std::move(content)});
+}
+
+void BackgroundFiles::WriteAll() {
+  std::unique_lock lock(mutex_);
+  while (!waiting_.empty()) {
+    const File file = std::move(waiting_.front());
+    waiting_.pop();
+    lock.unlock();
+    std::string error = ErrorOfWriting(file.path, file.content);
+    lock.lock();
+    if (!error.empty()) errors_.push_back(std::move(error));
+  }
+  is_writing_ = false;
+  idle_.notify_all();
+}
+
+void BackgroundFiles::Wait() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return !is_writing_; });
+}
+
+void BackgroundFiles::AddError(std::string error) {
+  const std::scoped_lock lock(mutex_);
+  errors_.push_back(std::move(error));
 }
 
 std::vector<std::string> BackgroundFiles::TakeErrors() {
-  std::vector<std::string> errors = std::exchange(errors_, {});
-  std::erase_if(writing_, [&](std::future<std::string>& error) {
-    if (error.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
-    if (std::string text = error.get(); !text.empty()) errors.push_back(std::move(text));
-    return true;
-  });
-  return errors;
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(errors_, {});
 }
 
 }  // namespace lockstep

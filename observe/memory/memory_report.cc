@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace lockstep {
 namespace {
@@ -12,47 +11,53 @@ void SortByBytes(std::vector<MemoryPart>& parts) {
   std::ranges::stable_sort(parts, std::ranges::greater(), &MemoryPart::bytes);
 }
 
-}  // namespace
+int64_t& BytesOf(OwnerBytes& owners, MemoryOwner owner) {
+  return owners[static_cast<size_t>(owner)];
+}
 
-MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_view>& phases,
-                      const MemoryFacts& facts) {
-  OwnerBytes owners = tally.OwnersAtPeak();
-  const auto bytes_of = [&](MemoryOwner owner) -> int64_t& {
-    return owners[static_cast<size_t>(owner)];
-  };
-  const int64_t in_pools = facts.captured ? tally.NewAtPeak() : 0;
-  bytes_of(MemoryOwner::kGraphs) = std::max<int64_t>(0, facts.pool_bytes - in_pools);
-  MemoryReport report{
-      .step = facts.step,
-      .on_gpu = facts.on_gpu,
-      .peak_bytes = facts.on_gpu ? facts.allocated_peak : tally.peak_bytes(),
-      .reserved_bytes = facts.reserved_bytes,
-      .device_bytes = facts.device_bytes,
-  };
-  for (size_t i = 0; i < phases.size(); ++i) {
-    report.phases.push_back({std::string(phases[i]), tally.phase_peaks()[i]});
-  }
-  for (const auto& [module, bytes] : tally.ModulesAtPeak())
-    report.blocks.push_back({module, bytes});
-  if (static_cast<double>(facts.run_peak) >
-      (1 + kPeakTolerance) * static_cast<double>(report.peak_bytes)) {
-    // What the step itself has allocated was gone by then.
-    for (const MemoryOwner owner : {MemoryOwner::kActivations, MemoryOwner::kTemporaries}) {
-      report.peak_bytes -= std::exchange(bytes_of(owner), 0);
-    }
-    report.blocks.clear();
-    bytes_of(MemoryOwner::kEvaluation) = facts.run_peak - report.peak_bytes;
-    report.phases.push_back({std::string(NameOf(MemoryOwner::kEvaluation)), facts.run_peak});
-    report.peak_bytes = facts.run_peak;
-  }
-  report.peak_bytes += bytes_of(MemoryOwner::kGraphs);
+// Without phases and blocks.
+MemoryReport ReportOf(const OwnerBytes& owners, int64_t peak_bytes, const MemoryFacts& facts) {
+  MemoryReport report{.step = facts.step,
+                      .on_gpu = facts.on_gpu,
+                      .peak_bytes = peak_bytes,
+                      .reserved_bytes = facts.reserved_bytes,
+                      .device_bytes = facts.device_bytes};
   for (size_t i = 0; i < owners.size(); ++i) {
     if (owners[i] > 0) {
       report.owners.push_back({std::string(NameOf(static_cast<MemoryOwner>(i))), owners[i]});
     }
   }
   SortByBytes(report.owners);
+  return report;
+}
+
+}  // namespace
+
+MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_view>& phases,
+                      const MemoryFacts& facts) {
+  OwnerBytes owners = tally.OwnersAtPeak();
+  const int64_t in_pools = facts.captured ? tally.NewAtPeak() : 0;
+  const int64_t of_graphs = std::max<int64_t>(0, facts.pool_bytes - in_pools);
+  BytesOf(owners, MemoryOwner::kGraphs) = of_graphs;
+  const int64_t peak = facts.on_gpu ? facts.allocated_peak : tally.peak_bytes();
+  MemoryReport report = ReportOf(owners, peak + of_graphs, facts);
+  for (size_t i = 0; i < phases.size(); ++i) {
+    report.phases.push_back({std::string(phases[i]), tally.phase_peaks()[i]});
+  }
+  for (const auto& [module, bytes] : tally.ModulesAtPeak()) {
+    report.blocks.push_back({module, bytes});
+  }
   SortByBytes(report.blocks);
+  return report;
+}
+
+MemoryReport ReportOfEvaluation(const MemoryTally& tally, const MemoryFacts& facts) {
+  OwnerBytes owners = tally.OwnersAtPeak();
+  BytesOf(owners, MemoryOwner::kGraphs) = facts.pool_bytes;
+  BytesOf(owners, MemoryOwner::kEvaluation) = facts.allocated_peak - tally.peak_bytes();
+  const int64_t peak = facts.allocated_peak + facts.pool_bytes;
+  MemoryReport report = ReportOf(owners, peak, facts);
+  report.phases.push_back({std::string(NameOf(MemoryOwner::kEvaluation)), peak});
   return report;
 }
 

@@ -37,20 +37,20 @@ struct MemoryReport {
 struct MemoryFacts {
   int64_t step = 0;
   bool on_gpu = false;
-  int64_t allocated_peak =
-      0;                 // the allocator's figure for the measured step; on a CPU it does not count
-  int64_t run_peak = 0;  // the same for the whole run so far
+  int64_t allocated_peak = 0;  // the allocator's figure; on a CPU it does not count
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
   int64_t pool_bytes = 0;  // what the CUDA graphs' pools hold after the step
   bool captured = false;   // whether a graph was captured in the step, whose tensors lie in a pool
 };
 
-// Reports on a step that was measured. If the run's peak is higher than the step's (by more than kTolerance), it was
-// reached by what the step has not, and this is kEvaluation's.
+// Reports on a step that was measured.
 MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_view>& phases,
                       const MemoryFacts& facts);
-inline constexpr double kPeakTolerance = 0.02;
+
+// Reports on an evaluation on a GPU, after which `tally` holds what is there between steps. All memory beyond it was
+// kEvaluation's.
+MemoryReport ReportOfEvaluation(const MemoryTally& tally, const MemoryFacts& facts);
 
 // Returns the report in a line: "memory: at most 3.2 GiB of 79.1 GiB, in backward: activations 2.1 GiB (most in
 // blocks.3: 205 MiB), parameters 512 MiB".

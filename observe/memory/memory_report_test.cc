@@ -20,9 +20,9 @@ MemoryTally Step() {
   tally.Allocate(At(3), 30 * kMebi, MemoryOwner::kUnknown, "blocks.1");
   tally.Enter(1);
   tally.Allocate(At(4), 30 * kMebi, MemoryOwner::kUnknown, "");
-  tally.Free(At(2), 10 * kMebi);
-  tally.Free(At(3), 30 * kMebi);
-  tally.Free(At(4), 30 * kMebi);
+  tally.Free(At(2));
+  tally.Free(At(3));
+  tally.Free(At(4));
   return tally;
 }
 
@@ -45,7 +45,6 @@ TEST(MemoryReport, CountsAGraphsPoolBesidesTheTensorsInIt) {
   const MemoryFacts facts{.step = 2,
                           .on_gpu = true,
                           .allocated_peak = 170 * kMebi,
-                          .run_peak = 170 * kMebi,
                           .reserved_bytes = 300 * kMebi,
                           .device_bytes = 80 * 1024 * kMebi,
                           .pool_bytes = 75 * kMebi,
@@ -56,18 +55,20 @@ TEST(MemoryReport, CountsAGraphsPoolBesidesTheTensorsInIt) {
   EXPECT_EQ(TextOf(report).find("memory: at most 175 MiB of 80.0 GiB, in backward: "), 0);
 }
 
-TEST(MemoryReport, NamesAnEvaluationThatTakesMore) {
-  const MemoryFacts facts{.on_gpu = true,
-                          .allocated_peak = 170 * kMebi,
-                          .run_peak = 240 * kMebi,
-                          .pool_bytes = 75 * kMebi};
-  const MemoryReport report = ReportOf(Step(), kPhases, facts);
+TEST(MemoryReport, NamesAnEvaluation) {
+  MemoryTally held(kPhases.size());
+  held.Begin();
+  held.Hold(At(1), 100 * kMebi, MemoryOwner::kParameters);
+  held.Correct(103 * kMebi);
+  const MemoryFacts facts{.on_gpu = true, .allocated_peak = 240 * kMebi, .pool_bytes = 75 * kMebi};
+  const MemoryReport report = ReportOfEvaluation(held, facts);
   EXPECT_EQ(report.peak_bytes, (240 + 75) * kMebi);
-  EXPECT_EQ(
-      report.owners,
-      (Parts{{"evaluation", 140 * kMebi}, {"parameters", 100 * kMebi}, {"graphs", 75 * kMebi}}));
+  EXPECT_EQ(report.owners, (Parts{{"evaluation", 137 * kMebi},
+                                  {"parameters", 100 * kMebi},
+                                  {"graphs", 75 * kMebi},
+                                  {"other", 3 * kMebi}}));
   EXPECT_TRUE(report.blocks.empty());
-  EXPECT_EQ(report.phases.back(), (MemoryPart{"evaluation", 240 * kMebi}));
+  EXPECT_EQ(report.phases, (Parts{{"evaluation", 315 * kMebi}}));
 }
 
 TEST(MemoryReport, PutsBytesInWords) {

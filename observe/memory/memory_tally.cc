@@ -12,13 +12,15 @@ void MemoryTally::Begin() {
 void MemoryTally::Hold(const void* address, int64_t bytes, MemoryOwner owner) {
   if (bytes <= 0 || blocks_.contains(address)) return;
   const size_t label = IndexOf(phases_, owner, "");
-  blocks_[address] = {label, bytes};
-  held_ += bytes;
   Add(label, bytes);
+  blocks_[address] = {label, bytes, additions_};
+  held_ += bytes;
 }
 
-void MemoryTally::HoldOther(int64_t bytes) {
-  Add(IndexOf(phases_, MemoryOwner::kOther, ""), bytes);
+void MemoryTally::Correct(int64_t total) {
+  const size_t other = IndexOf(phases_, MemoryOwner::kOther, "");
+  if (total > total_) Add(other, total - total_);
+  if (total < total_) Remove(other, total_ - total);
 }
 
 void MemoryTally::Enter(size_t phase) {
@@ -32,19 +34,8 @@ void MemoryTally::Allocate(const void* address, int64_t bytes, MemoryOwner owner
     Remove(stale->second.label, stale->second.bytes);
   }
   const size_t label = IndexOf(phase_, owner, module);
-  blocks_[address] = {label, bytes};
   Add(label, bytes);
-}
-
-void MemoryTally::Free(const void* address, int64_t bytes) {
-  int64_t unknown = bytes;
-  if (const auto found = blocks_.find(address); found != blocks_.end()) {
-    // The allocator may have rounded up what Hold() was told of.
-    unknown -= found->second.bytes;
-    Remove(found->second.label, found->second.bytes);
-    blocks_.erase(found);
-  }
-  if (unknown != 0) Remove(IndexOf(phases_, MemoryOwner::kOther, ""), unknown);
+  blocks_[address] = {label, bytes, additions_};
 }
 
 void MemoryTally::Free(const void* address) {
@@ -52,6 +43,23 @@ void MemoryTally::Free(const void* address) {
   if (found == blocks_.end()) return;
   Remove(found->second.label, found->second.bytes);
   blocks_.erase(found);
+}
+
+void MemoryTally::Own(const void* address, MemoryOwner owner) {
+  const auto found = blocks_.find(address);
+  if (found == blocks_.end()) return;
+  Block& block = found->second;
+  const auto [phase, old_owner, module] = labels_[block.label];
+  if (phase == phases_) return;
+  const size_t label = IndexOf(phase, owner, module);
+  const auto move = [&](std::vector<int64_t>& bytes) {
+    bytes.resize(labels_.size());
+    bytes[block.label] -= block.bytes;
+    bytes[label] += block.bytes;
+  };
+  move(now_);
+  if (!at_peak_ && block.born <= peak_at_) move(then_);
+  block.label = label;
 }
 
 size_t MemoryTally::IndexOf(size_t phase, MemoryOwner owner, std::string_view module) {
@@ -67,8 +75,10 @@ size_t MemoryTally::IndexOf(size_t phase, MemoryOwner owner, std::string_view mo
 void MemoryTally::Add(size_t label, int64_t bytes) {
   now_[label] += bytes;
   total_ += bytes;
+  ++additions_;
   if (total_ >= peak_) {
     peak_ = total_;
+    peak_at_ = additions_;
     at_peak_ = true;
   }
   if (!phase_peaks_.empty()) phase_peaks_[phase_] = std::max(phase_peaks_[phase_], total_);
@@ -113,7 +123,8 @@ int64_t MemoryTally::NewAtPeak() const {
   int64_t sum = 0;
   const std::vector<int64_t>& bytes = AtPeak();
   for (size_t i = 0; i < bytes.size(); ++i) {
-    if (std::get<0>(labels_[i]) != phases_) sum += bytes[i];
+    const auto& [phase, owner, module] = labels_[i];
+    if (phase != phases_ && owner != MemoryOwner::kSamples) sum += bytes[i];
   }
   return sum;
 }

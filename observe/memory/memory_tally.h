@@ -5,11 +5,12 @@
 //
 // Invariants:
 //   1. An allocation's label (phase, owner, module) is the one at the moment when it was made.
-//   2. Begin() forgets everything. Hold() and HoldOther() come before the first Allocate().
+//   2. Begin() forgets everything. Hold() comes before the first Allocate().
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/memory/memory_tally_test.cc)
-//   a free of memory that was neither held nor allocated -> it counts as a part of what HoldOther() has told
-//     -> MemoryTally.FreesWhatItDoesNotKnow, .LeavesOutWhatItDoesNotKnow
+//   a free of memory that was neither held nor allocated -> it does not count
+//     -> MemoryTally.LeavesOutWhatItDoesNotKnow
+//   memory that others allocate or free meanwhile -> Correct() makes it kOther's -> MemoryTally.CountsWhatOthersTake
 //   a free that nobody told of -> the next allocation at that address takes its place
 //     -> MemoryTally.AnAddressThatComesAgain
 #pragma once
@@ -49,16 +50,16 @@ class MemoryTally {
 
   // Tells of memory that exists already: the `owner` has `bytes` at `address`. Calls with the same address count once.
   void Hold(const void* address, int64_t bytes, MemoryOwner owner);
-  // Tells of further memory whose addresses are not known.
-  void HoldOther(int64_t bytes);
+  // Tells that all memory is `total` bytes now. What now_bytes() lacks, or has too much, is kOther's.
+  void Correct(int64_t total);
 
   // From now on allocations belong to `phase`.
   void Enter(size_t phase);
 
   void Allocate(const void* address, int64_t bytes, MemoryOwner owner, std::string_view module);
-  // `bytes` is the size that the allocator tells. Without it, memory that is not known does not count.
-  void Free(const void* address, int64_t bytes);
   void Free(const void* address);
+  // Says afterwards what the memory at `address`, which was allocated since Begin() and not freed, is for.
+  void Own(const void* address, MemoryOwner owner);
 
   int64_t now_bytes() const { return total_; }
   // Sum of what Hold() has told.
@@ -72,7 +73,7 @@ class MemoryTally {
   OwnerBytes OwnersAtPeak() const;
   // Activations at the peak by module, as far as scopes name one.
   std::map<std::string, int64_t> ModulesAtPeak() const;
-  // The bytes at the peak that were allocated since Begin().
+  // The bytes at the peak that were allocated since Begin(), without the samples'.
   int64_t NewAtPeak() const;
 
   // What was allocated since Begin() and not freed, the most first.
@@ -84,6 +85,7 @@ class MemoryTally {
   struct Block {
     size_t label = 0;
     int64_t bytes = 0;
+    int64_t born = 0;  // additions_ when it was allocated
   };
 
   size_t IndexOf(size_t phase, MemoryOwner owner, std::string_view module);
@@ -100,6 +102,8 @@ class MemoryTally {
   std::vector<int64_t> now_;   // bytes of each label
   std::vector<int64_t> then_;  // the same at the peak, unless at_peak_
   bool at_peak_ = true;        // whether this moment is the peak's
+  int64_t additions_ = 0;
+  int64_t peak_at_ = 0;  // additions_ at the peak
   int64_t total_ = 0;
   int64_t held_ = 0;
   int64_t peak_ = 0;

@@ -29,18 +29,18 @@ MemoryTally Begun() {
 TEST(MemoryTally, TellsWhatThePeakIsMadeOf) {
   MemoryTally tally = Begun();
   tally.Hold(At(1), 100, MemoryOwner::kParameters);
-  tally.HoldOther(7);
+  tally.Correct(107);
   tally.Enter(kForward);
   tally.Allocate(At(2), 30, MemoryOwner::kUnknown, "blocks.0");
   tally.Allocate(At(3), 20, MemoryOwner::kUnknown, "blocks.1");
   tally.Allocate(At(4), 5, MemoryOwner::kWorkspaces, "blocks.1");
-  tally.Free(At(4), 5);
+  tally.Free(At(4));
   tally.Allocate(At(5), 3, MemoryOwner::kUnknown, "");
   tally.Enter(kBackward);
   tally.Allocate(At(6), 40, MemoryOwner::kGradients, "");
-  tally.Free(At(3), 20);
+  tally.Free(At(3));
   tally.Allocate(At(7), 10, MemoryOwner::kUnknown, "");
-  tally.Free(At(2), 30);
+  tally.Free(At(2));
   tally.Enter(kUpdate);
   tally.Allocate(At(8), 25, MemoryOwner::kMoments, "");
 
@@ -74,7 +74,7 @@ TEST(MemoryTally, NamesWhatStays) {
   tally.Allocate(At(2), 10, MemoryOwner::kUnknown, "linear");
   tally.Allocate(At(3), 50, MemoryOwner::kUnknown, "linear");
   tally.Allocate(At(4), 70, MemoryOwner::kUnknown, "head");
-  tally.Free(At(4), 70);
+  tally.Free(At(4));
   tally.Enter(kUpdate);
   tally.Allocate(At(5), 20, MemoryOwner::kMoments, "");
 
@@ -99,17 +99,42 @@ TEST(MemoryTally, CountsAnAddressOnce) {
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kParameters), 100);
 }
 
-TEST(MemoryTally, FreesWhatItDoesNotKnow) {
+// Loader threads allocate, and the allocator rounds up what Hold() was told of.
+TEST(MemoryTally, CountsWhatOthersTake) {
   MemoryTally tally = Begun();
   tally.Hold(At(1), 100, MemoryOwner::kSamples);
-  tally.HoldOther(60);
-  tally.Free(At(9), 20);   // a part of the 60
-  tally.Free(At(1), 112);  // the allocator had rounded the 100 up
-  EXPECT_EQ(tally.now_bytes(), 160 - 20 - 112);
+  tally.Correct(160);
+  tally.Free(At(9));  // a part of the 60
+  tally.Correct(140);
+  tally.Free(At(1));
+  tally.Correct(28);
+  EXPECT_EQ(tally.now_bytes(), 28);
   tally.Allocate(At(2), 500, MemoryOwner::kUnknown, "");
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kOther), 28);
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kSamples), 0);
   EXPECT_EQ(Sum(tally.OwnersAtPeak()), tally.peak_bytes());
+  tally.Correct(600);
+  EXPECT_EQ(tally.peak_bytes(), 600);
+  EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kOther), 100);
+}
+
+// A library's workspace is allocated in the pass of whatever module needs it first.
+TEST(MemoryTally, LearnsAfterwardsWhatMemoryIsFor) {
+  MemoryTally tally = Begun();
+  tally.Hold(At(1), 100, MemoryOwner::kParameters);
+  tally.Allocate(At(2), 30, MemoryOwner::kUnknown, "blocks.0");
+  tally.Allocate(At(3), 20, MemoryOwner::kUnknown, "blocks.0");
+  tally.Free(At(3));
+  tally.Allocate(At(4), 5, MemoryOwner::kUnknown, "blocks.1");  // after the peak
+  for (const uintptr_t address : {1, 2, 4, 9}) tally.Own(At(address), MemoryOwner::kWorkspaces);
+  EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kParameters), 100);
+  EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kWorkspaces), 30);
+  EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kActivations), 20);
+  EXPECT_EQ(tally.ModulesAtPeak(), (std::map<std::string, int64_t>{{"blocks.0", 20}}));
+  tally.Free(At(2));
+  ASSERT_EQ(tally.Kept().size(), 1);
+  EXPECT_EQ(tally.Kept()[0].owner, MemoryOwner::kWorkspaces);
+  EXPECT_EQ(tally.Kept()[0].bytes, 5);
 }
 
 TEST(MemoryTally, LeavesOutWhatItDoesNotKnow) {
@@ -146,7 +171,7 @@ TEST(MemoryTally, AddsUpLikeAListOfAllocations) {
     const uintptr_t address = 1 + random() % 40;
     const auto found = list.find(address);
     if (found != list.end()) {
-      tally.Free(At(address), found->second.bytes);
+      tally.Free(At(address));
       list.erase(found);
     } else {
       const Block block{static_cast<int64_t>(1 + random() % 1000),

@@ -96,7 +96,8 @@ Json LineOf(const OutOfMemory& event) {
                  {"allocated_bytes", failure.allocated_bytes},
                  {"reserved_bytes", failure.reserved_bytes},
                  {"free_bytes", failure.free_bytes},
-                 {"largest_free_bytes", failure.largest_free_bytes},
+                 {"usable_bytes", failure.usable_bytes},
+                 {"largest_usable_bytes", failure.largest_usable_bytes},
                  {"device_free_bytes", failure.device_free_bytes},
                  {"fragmented", failure.IsFragmented()}});
   }

@@ -68,14 +68,15 @@ TEST_F(Log, HasTheAllocationThatFailed) {
                                               .allocated_bytes = 810,
                                               .reserved_bytes = 1600,
                                               .free_bytes = 790,
-                                              .largest_free_bytes = 100,
+                                              .usable_bytes = 790,
+                                              .largest_usable_bytes = 100,
                                               .device_free_bytes = 448,
                                               .device_bytes = 2048},
                                   .rank = 1};
   sink_->On(event);
   EXPECT_EQ(lines_[1].at("rank"), 1);
   EXPECT_EQ(lines_[1].at("requested_bytes"), 512);
-  EXPECT_EQ(lines_[1].at("largest_free_bytes"), 100);
+  EXPECT_EQ(lines_[1].at("largest_usable_bytes"), 100);
   EXPECT_EQ(lines_[1].at("fragmented"), true);
 }
 

@@ -38,44 +38,56 @@ std::string PlaceOf(const KeptMemory& kept) {
 
 }  // namespace
 
-MemoryAccount::MemoryAccount(const config::Config& config, const World& world, RunEvents& events)
-    : config_(config), world_(world), events_(events) {}
+MemoryAccount::MemoryAccount(const config::Config& config, const World& world,
+                             const std::optional<Checkpointing>& checkpointing, RunEvents& events)
+    : config_(config), world_(world), checkpointing_(checkpointing), events_(events) {
+  if (config.observe().memory_snapshot() && is_gpu_ && is_told_) history_.emplace();
+}
 
-bool MemoryAccount::Watch(int64_t number, const Holders& holders,
+bool MemoryAccount::Watch(int64_t number, Step& step, const Input& input,
                           const std::function<bool()>& run) {
-  if (!holders.checkpointing) return run();
+  if (!checkpointing_) return run();
   number_ = number;
   if (!std::exchange(begun_, true)) Begin();
+  if (!is_told_) return run();
   if (failures_) failures_->Take();
+  TakeErrors();
   ++steps_;
+  MemoryWatch& watch = step.memory();
   bool fits = false;
   if (!IsDue()) {
     fits = run();
   } else {
-    MemoryWatch& watch = holders.step.memory();
-    const int64_t pool_bytes = is_gpu_ ? ReadDeviceMemory(world_.device).pool_bytes : 0;
-    const bool watched = watch.During(HeldTensors(holders), [&] { fits = run(); });
-    if (fits && watched) OnWatched(watch, pool_bytes);
+    const bool watched =
+        watch.During([&] { return HeldTensors(step, input); }, [&] { fits = run(); });
+    if (fits && watched) OnWatched(step);
   }
   if (!fits) {
-    --steps_;
+    BeginAnew(watch);
   } else if (is_gpu_ && steps_ % kReadEvery == 0) {
-    ReadDevice(holders.step.memory());
+    ReadDevice(watch);
   }
   return fits;
 }
 
 void MemoryAccount::Begin() {
-  if (!is_gpu_) {
-    if (config_.observe().memory_snapshot()) {
-      events_.Emit(RunWarning{
-          "observe.memory_snapshot: there is none on CPUs, whose allocator keeps no history"});
-    }
-    return;
+  if (config_.observe().memory_snapshot() && !history_) {
+    events_.Emit(RunWarning{fmt::format(
+        "observe.memory_snapshot: there is none {}",
+        is_gpu_ ? "with PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync, which keeps no history"
+                : "on CPUs, whose allocator keeps no history")});
   }
-  if (config_.observe().memory_snapshot()) history_.emplace();
-  failures_.emplace(world_.device,
-                    [this] { WriteSnapshot(fmt::format("failed-step-{}", number_)); });
+  if (is_gpu_ && is_told_) failures_.emplace(world_.device, [this] { OnFailure(); });
+}
+
+// The next steps are smaller, or there is less beside them.
+void MemoryAccount::BeginAnew(MemoryWatch& watch) {
+  steps_ = 0;
+  first_.reset();
+  reported_ = false;
+  reported_peak_ = 0;
+  rose_ = false;
+  watch.ForgetMost();
 }
 
 bool MemoryAccount::IsDue() const {
@@ -84,57 +96,111 @@ bool MemoryAccount::IsDue() const {
   return !reported_ || rose_ || (steps >= kFirstPower && std::has_single_bit(steps));
 }
 
-void MemoryAccount::OnWatched(MemoryWatch& watch, int64_t pool_bytes_before) {
-  const MemoryTally& tally = watch.tally();
+MemoryFacts MemoryAccount::FactsAt(int64_t step) const {
+  MemoryFacts facts{.step = step, .on_gpu = is_gpu_};
+  if (!is_gpu_) return facts;
+  const DeviceMemory memory = ReadDeviceMemory(world_.device);
+  facts.reserved_bytes = memory.reserved_bytes;
+  facts.device_bytes = TotalDeviceBytes(world_.device);
+  facts.pool_bytes = memory.pool_bytes;
+  return facts;
+}
+
+void MemoryAccount::OnWatched(Step& step) {
+  MemoryWatch& watch = step.memory();
   if (steps_ > kSettledSteps) {
     kept_ = {};
     kept_.is_known = true;
-    for (const KeptMemory& kept : tally.Kept()) {
+    for (const KeptMemory& kept : watch.tally().Kept()) {
       // What has an owner is there to stay.
       if (kept.owner != MemoryOwner::kUnknown) continue;
       if (kept_.bytes == 0) kept_.place = PlaceOf(kept);
       kept_.bytes += kept.bytes;
     }
+    // What takes the place of something older makes nothing grow.
+    kept_.bytes = std::clamp<int64_t>(watch.Growth(), 0, kept_.bytes);
     if (reported_ && !rose_) return;
   }
-  MemoryFacts facts{.step = number_, .on_gpu = is_gpu_};
-  if (is_gpu_) {
-    const DeviceMemory memory = ReadDeviceMemory(world_.device);
-    facts.allocated_peak = watch.peak() + watch.elsewhere();
-    facts.run_peak = reported_ ? watch.Most() + watch.elsewhere() : 0;
-    facts.reserved_bytes = memory.reserved_bytes;
-    facts.device_bytes = TotalDeviceBytes(world_.device);
-    facts.pool_bytes = memory.pool_bytes;
-    facts.captured = memory.pool_bytes > pool_bytes_before;
-  }
+  MemoryFacts facts = FactsAt(number_);
+  facts.allocated_peak = watch.peak() + watch.elsewhere();
+  facts.captured = step.has_captured();
   std::vector<std::string_view> phases;
   for (const Phase phase : kPhases) phases.push_back(NameOf(phase));
-  MemoryReport report = ReportOf(tally, phases, facts);
+  MemoryReport report = ReportOf(watch.tally(), phases, facts);
+  pool_bytes_ = facts.pool_bytes;
+  if (rose_) {
+    rose_ = false;
+    // Otherwise it was neither a step nor an evaluation, such as the writing of a checkpoint.
+    if (IsMore(report.peak_bytes)) Report(std::move(report), watch);
+    watch.ForgetMost();
+    return;
+  }
   if (steps_ < kSettledSteps) {
     first_ = std::move(report);
     return;
   }
-  rose_ = false;
-  reported_ = true;
-  reported_peak_ = watch.Most();
-  const bool first_was_more =
-      first_ && static_cast<double>(first_->peak_bytes) >
-                    (1 + kPeakTolerance) * static_cast<double>(report.peak_bytes);
-  if (first_was_more) {
+  reported_peak_ = report.peak_bytes;
+  if (first_ && IsMore(first_->peak_bytes)) {
     first_->reserved_bytes = report.reserved_bytes;
     report = std::move(*first_);
   }
-  events_.Emit(report);
   first_.reset();
-  WriteSnapshot(fmt::format("step-{}", number_));
+  Report(std::move(report), watch);
+  WriteSnapshot(fmt::format("step-{}", number_.load()));
+}
+
+void MemoryAccount::Report(MemoryReport report, MemoryWatch& watch) {
+  reported_ = true;
+  reported_peak_ = report.peak_bytes;
+  events_.Emit(std::move(report));
+  watch.ForgetMost();
+}
+
+bool MemoryAccount::IsMore(int64_t peak_bytes) const {
+  return static_cast<double>(peak_bytes) > (1 + kTolerance) * static_cast<double>(reported_peak_);
+}
+
+void MemoryAccount::WatchEvaluation(int64_t steps, Step& step, const Input& input,
+                                    const std::function<void()>& evaluate) {
+  MemoryWatch& watch = step.memory();
+  if (!is_gpu_ || !reported_) {
+    evaluate();
+    watch.ForgetMost();
+    return;
+  }
+  const int64_t before = watch.Most();
+  const int64_t peak = watch.PeakDuring(evaluate);
+  MemoryFacts facts = FactsAt(steps);
+  // Between steps nothing else is there.
+  if (IsMore(peak + watch.elsewhere() + facts.pool_bytes) &&
+      watch.During([&] { return HeldTensors(step, input); }, [] {})) {
+    facts.allocated_peak = peak + watch.elsewhere();
+    Report(ReportOfEvaluation(watch.tally(), facts), watch);
+  }
+  watch.ForgetMost();
+  rose_ = rose_ || IsMore(before + watch.elsewhere() + pool_bytes_);
 }
 
 void MemoryAccount::ReadDevice(const MemoryWatch& watch) {
   device_.Add(number_, AllocatedBytes(world_.device));
-  rose_ = reported_ && static_cast<double>(watch.Most()) >
-                           (1 + kPeakTolerance) * static_cast<double>(reported_peak_);
+  rose_ = reported_ && IsMore(watch.Most() + watch.elsewhere() + pool_bytes_);
+}
+
+void MemoryAccount::End() {
+  if (first_ && !reported_) events_.Emit(*first_);
+  if (history_) history_->Wait();
+  TakeErrors();
+}
+
+void MemoryAccount::TakeErrors() {
   if (!history_) return;
   for (const std::string& error : history_->TakeErrors()) events_.Emit(RunWarning{error});
+}
+
+// On any thread. A step that is made in ever smaller pieces fails several times.
+void MemoryAccount::OnFailure() {
+  const int64_t step = number_;
+  if (failed_in_.exchange(step) != step) WriteSnapshot(fmt::format("failed-step-{}", step));
 }
 
 void MemoryAccount::WriteSnapshot(const std::string& name) {
@@ -143,20 +209,21 @@ void MemoryAccount::WriteSnapshot(const std::string& name) {
       fmt::format("{}/memory/{}-rank-{}.pickle", config_.run_dir(), name, world_.rank()));
 }
 
-std::vector<OwnedTensor> MemoryAccount::HeldTensors(const Holders& holders) {
-  std::vector<OwnedTensor> held = holders.step.HeldTensors();
-  for (const at::Tensor& slot : holders.input.feed.DeviceMemories()) {
+std::vector<OwnedTensor> MemoryAccount::HeldTensors(Step& step, const Input& input) const {
+  std::vector<OwnedTensor> held = step.HeldTensors();
+  for (const at::Tensor& slot : input.feed.DeviceMemories()) {
     held.push_back({MemoryOwner::kSamples, slot});
   }
-  for (const NamedTensor& copy : holders.checkpointing->memories()) {
+  for (const NamedTensor& copy : checkpointing_->memories()) {
     held.push_back({MemoryOwner::kCheckpoint, copy.tensor});
   }
   return held;
 }
 
-std::optional<FailedAllocation> MemoryAccount::Failure() {
-  const AllocationFailure own =
-      failures_ ? failures_->Take().value_or(AllocationFailure{}) : AllocationFailure{};
+std::optional<FailedAllocation> MemoryAccount::Failure(const Step& step) {
+  AllocationFailure own;
+  // Others may have failed and been made up for, such as a loader's.
+  if (failures_ && step.lacked_memory()) own = failures_->Take().value_or(own);
   const at::Tensor bytes = at::empty({static_cast<int64_t>(sizeof(own))}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), &own, sizeof(own));
   const at::Tensor all = at::empty({world_.size() * bytes.numel()}, at::kByte);
@@ -183,9 +250,10 @@ MemoryGrowth MemoryAccount::Growth() const {
   MemoryGrowth growth{.on_gpu = is_gpu_, .kept = kept_};
   if (!is_gpu_) return growth;
   growth.device_bytes = device_.BytesPerStep();
-  const auto free =
-      static_cast<double>(TotalDeviceBytes(world_.device) - AllocatedBytes(world_.device));
-  if (growth.device_bytes > 0) growth.device_steps_left = std::max(0.0, free / growth.device_bytes);
+  if (growth.device_bytes > 0) {
+    growth.device_steps_left =
+        static_cast<double>(FreeDeviceBytes(world_.device)) / growth.device_bytes;
+  }
   return growth;
 }
 

@@ -40,7 +40,8 @@
 //     is done or stops
 //   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run
 //     continues); on a GPU also rank (on which an allocation failed), requested_bytes (what it asked for),
-//     allocated_bytes, reserved_bytes, free_bytes (reserved and free), largest_free_bytes (the largest block of these),
+//     allocated_bytes, reserved_bytes, free_bytes (reserved and free), usable_bytes (those of them in
+//     blocks of the same stream and kind of sizes), largest_usable_bytes (the largest of these blocks),
 //     device_free_bytes (not reserved), fragmented (whether the free memory would have sufficed in one piece)
 //   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to
 //     the host's memory

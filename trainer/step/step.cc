@@ -124,7 +124,9 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
 
 bool Step::Run(double lr, const MicroBatches& batches) {
   phase_range_.reset();  // the last step may have thrown
-  const Range rest(std::string(NameOf(Phase::kRest)));
+  has_captured_ = false;
+  lacked_memory_ = false;
+  const Range rest(std::string(NameOf(Phase::kRest)), Range::Of::kStep);
   if (seen_keys_.empty() || histograms_of_ > 0) return RunEagerly(lr, batches);
   DeviceBatch first = batches.next();
   const int64_t key = first.origin.global_count;
@@ -165,6 +167,7 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
     reducer_->GiveUp();
     phase_range_.reset();
   }
+  lacked_memory_ = out_of_memory;
   if (is_first) AgreeOnErrors(error, world_.host);
   if (OnAnyRank(out_of_memory, "whether the step had memory enough", world_.host)) {
     reducer_->Wait();
@@ -232,6 +235,7 @@ void Step::AfterRestore() {
 
 bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {
   if (slots_.empty()) {
+    const MemoryScope scope(MemoryOwner::kSamples);
     for (int micro = 0; micro < accumulation_; ++micro) {
       slots_.push_back({EmptyInputs(spec_, max_micro_batch_, world_.device),
                         EmptyTargets(spec_, max_micro_batch_, world_.device),
@@ -241,7 +245,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
   std::vector<DeviceBatch> micro_batches;
   for (int micro = 0; micro < accumulation_; ++micro) {
     DeviceBatch batch = micro == 0 ? std::exchange(first, {}) : batches.next();
-    const Range range("copy");
+    const Range range("copy", Range::Of::kStep);
     const Slot& slot = slots_[micro];
     const int64_t count = batch.input.size(0);
     slot.input.narrow(0, 0, count).copy_(batch.input);
@@ -270,6 +274,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
     };
     try {
       Together(world_.host, [&] { graphs_->Capture(key, compute_whole); });
+      has_captured_ = true;
     } catch (const Error& error) {
       graphs_.reset();
       slots_.clear();

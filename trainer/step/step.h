@@ -151,6 +151,9 @@ class Step {
   MemoryWatch& memory() { return memory_; }
   // The tensors that exist between two calls of Run(), with what they are for.
   std::vector<OwnedTensor> HeldTensors();
+  // Whether the last Run() has captured a graph, and whether this rank lacked memory in it.
+  bool has_captured() const { return has_captured_; }
+  bool lacked_memory() const { return lacked_memory_; }
 
  private:
   using NextMicroBatch = std::function<DeviceBatch(int micro)>;
@@ -183,7 +186,7 @@ class Step {
     memory_.Mark(phase);
     // The range of the phase before ends first. The last phase ends with the step's own range.
     phase_range_.reset();
-    if (phase != Phase::kRest) phase_range_.emplace(std::string(NameOf(phase)));
+    if (phase != Phase::kRest) phase_range_.emplace(std::string(NameOf(phase)), Range::Of::kStep);
   }
 
   const config::Config& config_;
@@ -228,6 +231,8 @@ class Step {
   bool dropped_histograms_ = false;
   StepClock* clock_ = nullptr;
   MemoryWatch memory_;
+  bool has_captured_ = false;
+  bool lacked_memory_ = false;
   std::optional<Range> phase_range_;
   double preprocessing_s_ = 0;
 };
