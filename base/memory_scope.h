@@ -3,8 +3,8 @@
 // Promise: a scope costs some tens of nanoseconds at most, whether anybody measures memory or not. What measures it
 // (observe/memory_watch.h) asks Now() at each allocation.
 //
-// To name the memory of a module's activations, put a ModuleScope around its forward pass. Backward passes that compute
-// the module again (activation checkpointing) then name it on their own thread, too.
+// A model names its modules by ranges (base/tensor/range.h), which are ModuleScopes. Backward passes that compute a
+// module again (activation checkpointing) then name it on their own thread, too.
 #pragma once
 
 #include <string>

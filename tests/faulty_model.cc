@@ -36,7 +36,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/memory_scope.h"
+#include "base/tensor/range.h"
 #include "data/tables/csv.h"
 #include "launch/main.h"
 #include "observe/device_memory.h"
@@ -126,7 +126,7 @@ class FaultyModel : public lockstep::Model {
   }
 
   at::Tensor Forward(const at::Tensor& input) override {
-    const lockstep::ModuleScope module("linear");
+    const lockstep::Range module("linear");
     const bool now = is_training() && forwards_ == at_ && IsMeant(rank_);
     const bool too_many =
         is_training() && forwards_ >= at_ && IsMeant(rank_) && input.size(0) > fits_;
