@@ -97,25 +97,24 @@ struct AllocationFailures::Shared {
 AllocationFailures::AllocationFailures(at::Device device, std::function<void()> on_failure)
     : shared_(std::make_shared<Shared>()) {
   shared_->on_failure = std::move(on_failure);
-  allocator::attachOutOfMemoryObserver(
-      [device, shared = std::weak_ptr(shared_)](int64_t failed_on, size_t requested, size_t total,
-                                                size_t free) {
-        const auto here = shared.lock();
-        if (!here || failed_on != device.index()) return;
-        // The allocation throws what its callers expect, whatever happens here.
-        try {
-          AllocationFailure failure =
-              FailureOf(device, static_cast<int64_t>(requested), static_cast<int64_t>(total),
-                        static_cast<int64_t>(free));
-          {
-            const std::scoped_lock lock(here->mutex);
-            here->failure = failure;
-          }
-          const std::scoped_lock lock(here->calls);
-          if (here->on_failure) here->on_failure();
-        } catch (...) {  // NOLINT(bugprone-empty-catch)
-        }
-      });
+  allocator::attachOutOfMemoryObserver([device, shared = std::weak_ptr(shared_)](
+                                           int64_t failed_on, size_t requested, size_t total,
+                                           size_t free) {
+    const auto here = shared.lock();
+    if (!here || failed_on != device.index()) return;
+    try {
+      AllocationFailure failure =
+          FailureOf(device, static_cast<int64_t>(requested), static_cast<int64_t>(total),
+                    static_cast<int64_t>(free));
+      {
+        const std::scoped_lock lock(here->mutex);
+        here->failure = failure;
+      }
+      const std::scoped_lock lock(here->calls);
+      if (here->on_failure) here->on_failure();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): the allocation throws what its callers expect
+    }
+  });
 }
 
 AllocationFailures::~AllocationFailures() {

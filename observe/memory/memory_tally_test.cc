@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 #include <random>
 
@@ -10,7 +11,10 @@ namespace {
 
 enum Phases : size_t { kForward, kBackward, kUpdate, kCount };
 
-const void* At(uintptr_t address) { return reinterpret_cast<const void*>(address); }
+const void* At(size_t address) {
+  static constexpr std::array<char, 64> kMemory{};
+  return &kMemory.at(address);
+}
 
 int64_t Of(const OwnerBytes& owners, MemoryOwner owner) {
   return owners[static_cast<size_t>(owner)];
@@ -126,7 +130,7 @@ TEST(MemoryTally, LearnsAfterwardsWhatMemoryIsFor) {
   tally.Allocate(At(3), 20, MemoryOwner::kUnknown, "blocks.0");
   tally.Free(At(3));
   tally.Allocate(At(4), 5, MemoryOwner::kUnknown, "blocks.1");  // after the peak
-  for (const uintptr_t address : {1, 2, 4, 9}) tally.Own(At(address), MemoryOwner::kWorkspaces);
+  for (const size_t address : {1, 2, 4, 9}) tally.Own(At(address), MemoryOwner::kWorkspaces);
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kParameters), 100);
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kWorkspaces), 30);
   EXPECT_EQ(Of(tally.OwnersAtPeak(), MemoryOwner::kActivations), 20);
@@ -164,11 +168,11 @@ TEST(MemoryTally, AddsUpLikeAListOfAllocations) {
                                MemoryOwner::kWorkspaces, MemoryOwner::kActivations};
   MemoryTally tally = Begun();
   std::mt19937 random(1);
-  std::map<uintptr_t, Block> list;
+  std::map<size_t, Block> list;
   int64_t peak = 0;
   OwnerBytes at_peak{};
   for (int event = 0; event < 3000; ++event) {
-    const uintptr_t address = 1 + random() % 40;
+    const size_t address = 1 + random() % 40;
     const auto found = list.find(address);
     if (found != list.end()) {
       tally.Free(At(address));

@@ -36,7 +36,7 @@ at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type) {
                        weight.scalar_type() == at::kFloat && type != at::kFloat &&
                        weight.is_non_overlapping_and_dense();
   if (!is_kept) return weight.to(type);
-  const at::Tensor copy = in_use->Of(weight);
+  at::Tensor copy = in_use->Of(weight);
   if (copy.defined() && copy.scalar_type() == type) return copy;
   const MemoryScope scope(MemoryOwner::kParameters);
   const at::Tensor rounded = weight.to(type);

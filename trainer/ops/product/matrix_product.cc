@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <random>
@@ -214,8 +215,9 @@ class Descriptors {
     Check(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), key_,
           "describing it");
     const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-      Check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)), key_,
-            "describing it");
+      Check(cublasLtMatmulDescSetAttribute(
+                &operation, attribute, reinterpret_cast<const std::byte*>(&value), sizeof(value)),
+            key_, "describing it");
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, key_.b_by_columns ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, key_.a_by_columns ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -228,6 +230,7 @@ class Descriptors {
 
   // To choose algorithms by: cuBLASLt looks at a bias's alignment, and the plan is to fit all that are planned.
   cublasLtMatmulDescOpaque_t AnyOperation() const {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): only its alignment counts, which must not be higher
     return Operation(reinterpret_cast<const void*>(uintptr_t{kAlignment_bytes}));
   }
 
