@@ -90,6 +90,9 @@ class Saver {
   bool holds_device_memory() const { return snapshot_.holds_device_memory(); }
   void LeaveDeviceMemory() { snapshot_.LeaveDeviceMemory(); }
 
+  // The memory of the snapshot. Its values may be those of a snapshot that is being written.
+  const std::vector<NamedTensor>& memories() const { return snapshot_.tensors(); }
+
   // Waits until the Saver is not busy. On rank 0 the step must have been released.
   void Wait();
 

@@ -34,7 +34,7 @@ void MetricsRing::BeginStep(double delay_s) {
 }
 
 void MetricsRing::Push(const StepReport& report, const at::Tensor& figures) {
-  const Range range(std::string(NameOf(Phase::kRest)));
+  const Range range(std::string(NameOf(Phase::kRest)), Range::Of::kStep);
   if (free_.empty()) {
     free_.push_back(
         at::empty(figures.sizes(), at::TensorOptions(figures.dtype()).pinned_memory(on_gpu_)));

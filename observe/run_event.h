@@ -21,6 +21,8 @@
 
 #include "observe/histogram.h"
 #include "observe/machine/machine_reading.h"
+#include "observe/memory/allocation_failure.h"
+#include "observe/memory/memory_report.h"
 #include "observe/metrics.h"
 #include "observe/step_clock.h"
 #include "observe/verdict/ledger.h"
@@ -84,17 +86,13 @@ struct RunsWithoutGraph {
   std::string reason;
 };
 
-// The maximum number of bytes that tensors took on rank 0's GPU in each phase of the first step.
-struct MemoryPeaks {
-  std::array<int64_t, kPhases.size()> bytes{};
-};
-
 // A step ran out of memory. The run continues with the same steps in smaller micro-batches.
 struct OutOfMemory {
   int64_t step = 0;  // the step that did not fit
   int64_t too_many = 0;
   int64_t micro_batch = 0;  // the size of the new micro-batches
   int64_t accumulation = 0;
+  std::optional<FailedAllocation> failed{};  // on a GPU
 };
 
 // A step ran out of memory. The run continues with checkpoints that are copied to the host's memory.
@@ -186,7 +184,7 @@ struct RunFailed {
 };
 
 using RunEvent =
-    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryPeaks, OutOfMemory,
+    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryReport, OutOfMemory,
                  CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved,
                  CheckpointLate, CheckpointFailed, RunWarning, Profiled, RunStopped, RunFailed,
                  RunDone, MachineReading, SecondsReport, Histograms>;

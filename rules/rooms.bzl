@@ -12,7 +12,7 @@ testonly and open to all rooms.
 # Each room -> the rooms that it uses.
 _USES = {
     "base": [],
-    "base/tensor": [],
+    "base/tensor": ["base"],
     "base/files": ["base", "base/tensor"],
     "comm": ["base", "base/files"],
     "comm/watch": ["base", "base/files", "comm"],
@@ -41,13 +41,16 @@ _USES = {
     "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
     "observe/machine": ["base", "base/files"],
     "observe/verdict": ["base", "observe/machine"],
+    "observe/memory": ["base", "base/files"],
     "observe": [
-        "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "comm", "trainer/ops/product", "trainer/ops/convolution",
+        "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "observe/memory", "comm", "trainer/ops/product", "trainer/ops/convolution",
         "trainer/ops/attention", "trainer/ops/update", "data/dataset",
     ],
     "observe/profile": ["base", "base/files", "base/tensor", "observe"],
     "observe/http": ["base", "base/files"],
-    "observe/sinks": ["base", "base/files", "observe/machine", "observe/verdict", "observe", "observe/http"],
+    "observe/sinks": [
+        "base", "base/files", "observe/machine", "observe/verdict", "observe/memory", "observe", "observe/http",
+    ],
     "trainer/config/schema": ["base"],
     "trainer/formats": [
         "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
@@ -78,9 +81,9 @@ _USES = {
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
-        "data/tables", "data/images", "data/feed", "observe/machine", "observe/verdict", "observe", "observe/profile",
-        "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats", "trainer/config",
-        "trainer/models", "trainer/step",
+        "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory", "observe/verdict", "observe",
+        "observe/profile", "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats",
+        "trainer/config", "trainer/models", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "observe/machine"],
     "launch/job": [

@@ -10,14 +10,16 @@
 //   7      it never comes back
 //   8      memory runs out in every forward from then on of more than `fits` samples
 //   9      likewise, in the backward
-// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on every rank;
-// with `leak_kb` each keeps so many KiB for ever. With `grows_to` each makes a product of matrices of a fourth as many rows
-// and columns, and after number `at` of so many. Each Read() of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core.
-// `dropout`: per cent of the outputs that are dropped. `record`: a file to which each training forward adds
-// the first number of each of its samples, as a line; the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm behind it;
-// `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the
-// device.
+//   10     on a GPU, memory that is free but in pieces runs out likewise in a forward
+// With `sleep_us` every training forward takes so many microseconds longer on rank `rank`, with `base_us` on each rank;
+// with `leak_kb` each keeps so many KiB for ever, with `leak_tensor_kb` so many of a tensor on the device. With
+// `grows_to` each makes a product of matrices of a fourth as many rows and columns, and after number `at` of so many. Each Read()
+// of the data set takes `sleep_us` microseconds longer, and `busy_us` on a core. `dropout`: per cent of the outputs that
+// are dropped. `record`: a file to which each training forward adds the first number of each of its samples, as a line;
+// the rank is added to its name. Options `twice` and `norm` register the layer under a second name, and put BatchNorm
+// behind it; `name_by_rank` names the layer after the rank; with `waits` every forward reads a number from the device.
 
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <signal.h>
 #include <torch/nn/functional/normalization.h>
 #include <torch/nn/modules/linear.h>
@@ -34,8 +36,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/tensor/range.h"
 #include "data/tables/csv.h"
 #include "launch/main.h"
+#include "observe/device_memory.h"
 #include "trainer/models/batch_norm.h"
 
 namespace {
@@ -50,11 +54,38 @@ enum Fault {
   kSkipCollective = 6,
   kNeverReturn = 7,
   kNoMemory = 8,
-  kNoMemoryInBackward = 9
+  kNoMemoryInBackward = 9,
+  kFragments = 10
 };
 
 [[noreturn]] void RunOutOfMemory() {
   throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory: planted");
+}
+
+// Leaves this process 2 GiB of the GPU, and makes LibTorch's allocator take all but 256 MiB of them in pieces of 200 MiB,
+// of each of which a half is free. Returns the other halves.
+std::vector<at::Tensor> Fragment(at::Device device) {
+  constexpr int64_t kMebi = 1 << 20;
+  constexpr int64_t kLimit_bytes = 2048 * kMebi;
+  constexpr int64_t kPiece_bytes = 200 * kMebi;
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  const auto total = static_cast<double>(lockstep::TotalDeviceBytes(device));
+  allocator::emptyCache();
+  allocator::setMemoryFraction(static_cast<double>(kLimit_bytes) / total, device.index());
+  const int64_t left = kLimit_bytes - lockstep::ReadDeviceMemory(device).reserved_bytes;
+  const int64_t pieces = (left - 256 * kMebi) / kPiece_bytes;
+  const auto take = [&](int64_t count, int64_t bytes) {
+    std::vector<at::Tensor> blocks;
+    for (int64_t i = 0; i < count; ++i) {
+      blocks.push_back(at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte)));
+    }
+    return blocks;
+  };
+  take(pieces, kPiece_bytes);
+  const std::vector<at::Tensor> halves = take(2 * pieces, kPiece_bytes / 2);
+  std::vector<at::Tensor> kept;
+  for (size_t i = 0; i < halves.size(); i += 2) kept.push_back(halves[i]);
+  return kept;
 }
 
 int OwnRank() {
@@ -82,6 +113,7 @@ class FaultyModel : public lockstep::Model {
         sleep_us_(spec.options.Integer("sleep_us", 0)),
         base_us_(spec.options.Integer("base_us", 0)),
         leak_kb_(spec.options.Integer("leak_kb", 0)),
+        leak_tensor_kb_(spec.options.Integer("leak_tensor_kb", 0)),
         grows_to_(spec.options.Integer("grows_to", 0)),
         linear_(torch::nn::Linear(c10::multiply_integers(spec.input_shape), spec.classes)) {
     const bool by_rank = spec.options.Integer("name_by_rank", 0) != 0;
@@ -94,6 +126,7 @@ class FaultyModel : public lockstep::Model {
   }
 
   at::Tensor Forward(const at::Tensor& input) override {
+    const lockstep::Range module("linear");
     const bool now = is_training() && forwards_ == at_ && IsMeant(rank_);
     const bool too_many =
         is_training() && forwards_ >= at_ && IsMeant(rank_) && input.size(0) > fits_;
@@ -101,6 +134,10 @@ class FaultyModel : public lockstep::Model {
     if (is_training()) Sleep(base_us_ + (IsMeant(rank_) ? sleep_us_ : 0));
     if (is_training() && leak_kb_ > 0)
       leaked_.emplace_back(static_cast<size_t>(leak_kb_) << 10, 'x');
+    if (is_training() && leak_tensor_kb_ > 0) {
+      leaked_tensors_.push_back(
+          at::ones({leak_tensor_kb_ << 8}, input.options().dtype(at::kFloat)));
+    }
     // A product that becomes slower.
     if (is_training() && grows_to_ > 0) {
       const int64_t side = forwards_ > at_ ? grows_to_ : grows_to_ / 4;
@@ -109,6 +146,10 @@ class FaultyModel : public lockstep::Model {
     }
     if (is_training() && !record_.empty()) Record(input.select(1, 0).cpu());
     if (too_many && fault_ == kNoMemory) RunOutOfMemory();
+    if (too_many && fault_ == kFragments) {
+      if (leaked_tensors_.empty()) leaked_tensors_ = Fragment(input.device());
+      at::empty({int64_t{512} << 20}, input.options().dtype(at::kByte));
+    }
     if (now && fault_ == kThrow) throw std::runtime_error("the model broke\nsecond line");
     if (now && fault_ == kKillRank) kill(getpid(), SIGKILL);
     if (now && fault_ == kKillMpirun) kill(getppid(), SIGKILL);
@@ -149,8 +190,10 @@ class FaultyModel : public lockstep::Model {
   int64_t sleep_us_;
   int64_t base_us_;
   int64_t leak_kb_;
+  int64_t leak_tensor_kb_;
   int64_t grows_to_;
   std::vector<std::vector<char>> leaked_;
+  std::vector<at::Tensor> leaked_tensors_;
   int64_t forwards_ = 0;
   torch::nn::Linear linear_;
   std::shared_ptr<lockstep::BatchNorm> norm_;

@@ -67,10 +67,13 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
     assert halved.status == DONE, halved
     np.testing.assert_allclose(step_losses(tmp_path / "halved"), step_losses(tmp_path / "whole"), rtol=1e-6)
     if DEVICE == "CUDA":
-        peaks = events(tmp_path / "halved", "memory")[0]
-        assert all(peaks[f"{phase}_bytes"] > 0 for phase in ("forward", "backward", "update"))
+        peaks = events(tmp_path / "halved", "memory")[0]["phases"]
+        assert all(peaks[phase] > 0 for phase in ("forward", "backward", "update"))
     told = events(tmp_path / "halved", "out_of_memory")
     assert [event["step"] for event in told] == [at + 1] * len(told)
+    # What memory is for is told anew, of the first two of the smaller steps.
+    *before, last = [report["step"] for report in events(tmp_path / "halved", "memory")]
+    assert last in (at + 1, at + 2) and before in ([], [1], [2]) and bool(before) == (at > 2)
     assert told[-1]["accumulation"] == accumulation and told[-1]["micro_batch"] <= fits
     expect_close_weights(tmp_path / "halved", tmp_path / "whole")
 
@@ -177,3 +180,49 @@ def test_checkpointing_changes_no_loss(model, precision, ranks, tmp_path):
         assert run.status == DONE, run
     np.testing.assert_allclose(step_losses(tmp_path / "checkpointed"), step_losses(tmp_path / "plain"), rtol=1e-6)
     expect_close_weights(tmp_path / "checkpointed", tmp_path / "plain")
+
+
+@pytest.mark.parametrize("optimizer,moments", [("ADAMW", 8), ("SGD", 0)])
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda optimizer, ranks: (optimizer, ranks) == ("ADAMW", None))
+def test_the_log_says_what_memory_is_for(ranks, optimizer, moments, tmp_path):
+    """On CPUs it is about tensors, whose sizes follow from the model's."""
+    skip_without_gpus(ranks)
+    model = 'name: "mlp" mlp { hidden: [1024] }'
+    run = train_on(tmp_path, "run", model, ranks, optimizer=f"type: {optimizer}")
+    assert run.status == DONE, run
+    (report,) = events(tmp_path / "run", "memory")
+    owners = report["owners"]
+    assert abs(sum(owners.values()) / report["peak_bytes"] - 1) < 0.02, report
+    if DEVICE == "CUDA":  # tests/gpu/gpu_memory_test.py has larger models
+        return
+    assert (report["step"], report["device"]) == (2, "cpu")
+    count = events(tmp_path / "run", "start")[0]["parameters"]
+    assert count == (64 + 1) * 1024 + (1024 + 1) * 10
+    assert owners["parameters"] == 4 * count, report
+    assert owners.get("moments", 0) == moments * count, report
+    # Gradients begin at multiples of 64 bytes, and four scalars come before them.
+    assert 4 * count <= owners["gradients"] < 4 * count + 1024, report
+    # The hidden layer of this rank's samples before and after its activation.
+    samples = 48 // (ranks or 1)
+    assert owners["activations"] + owners.get("temporaries", 0) >= 4 * samples * 1024, report
+    assert max(report["phases"].values()) == report["peak_bytes"] == sum(owners.values())
+
+
+def test_the_log_names_the_module_of_activations(tmp_path):
+    """The model's output before dropout, and what dropout keeps of it."""
+    text = f"global_batch: 1024 max_steps: 4 {digits_data()} model {{ {faulty(dropout=50)} }}"
+    run = train(write_config(tmp_path, text), tmp_path / "run", program=FAULTY)
+    assert run.status == DONE, run
+    (report,) = events(tmp_path / "run", "memory")
+    if DEVICE == "CUDA":  # its peak is not in the forward pass; tests/gpu/gpu_memory_test.py has larger models
+        return
+    assert 4 * 1024 * 10 <= report["blocks"]["linear"] <= report["owners"]["activations"], report
+
+
+def test_a_snapshot_for_the_memory_viewer_needs_a_gpu(tmp_path):
+    run = train_on(tmp_path, "run", faulty(), more="observe { memory_snapshot: true }")
+    assert run.status == DONE, run
+    warnings = [event["reason"] for event in events(tmp_path / "run", "warning")]
+    assert any("memory_snapshot" in reason for reason in warnings) == (DEVICE != "CUDA"), warnings
+    assert (tmp_path / "run" / "memory").exists() == (DEVICE == "CUDA")

@@ -35,11 +35,6 @@ BLANK_CHARTS = """[...document.querySelectorAll('.chart')].filter((chart) => cha
     return colours.size === 0;
   }).map((chart) => chart.querySelector('.name').textContent)"""
 SLOWER = "aten::addmm takes 0.4 ms a step, and took 0.3 ms in the first profile"
-MEMORY = {
-    "event": "memory", "step": 2, "device": "cpu", "peak_bytes": 3 << 20,
-    "owners": {"activations": 2 << 20, "moments": 1 << 19, "parameters": 1 << 18, "gradients": 1 << 18},
-    "phases": {"forward": 2 << 20, "backward": 3 << 20, "update": 1 << 20}, "blocks": {"layers.0": 1 << 20},
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +47,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two runs of two ranks: a, with a profile, after which a kernel is said to be slower, and a line of memory, and b with another learning rate."""
+    """Two runs of two ranks: a, with a profile, after which a kernel is said to be slower, and b with another learning rate."""
     folder = tmp_path_factory.mktemp("runs")
     config = write_config(folder, digits_config("observe { readings_every_s: 0.05 }", data=HOLDOUT, epochs=150))
     for name, words in (("a", sets("profile.first_step=100")), ("b", sets("optimizer.lr=0.01"))):
@@ -61,8 +56,6 @@ def folder(tmp_path_factory):
     summary = folder / "a" / "profiles" / "100" / "summary.json"
     profile = json.loads(summary.read_text())
     summary.write_text(json.dumps(profile | {"slower": [SLOWER]}))
-    with open(folder / "a" / "log.jsonl", "a") as log:
-        log.write(json.dumps(MEMORY) + "\n")
     return folder
 
 

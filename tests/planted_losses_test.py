@@ -241,16 +241,22 @@ def test_a_planted_loss_is_named(tmp_path, images, make, severity):
 
 @pytest.mark.all_tier(unless=lambda severity: severity == 1)
 @pytest.mark.parametrize("severity", SEVERITIES)
-def test_memory_that_grows_is_named(tmp_path, severity):
+@pytest.mark.parametrize(
+    "leak,words",
+    [("leak_kb", "not in tensors of its steps"), ("leak_tensor_kb", "in tensors that the forward pass of linear allocates")],
+    ids=["bytes", "tensors"],
+)
+def test_memory_that_grows_is_named(tmp_path, leak, words, severity):
     leak_kb = [512, 1024, 4096][severity]
-    model = faulty_model(base_us=COMPUTE_US, leak_kb=leak_kb, rank=-1)
+    model = faulty_model(base_us=COMPUTE_US, rank=-1, **{leak: leak_kb})
     reports = accounts(tmp_path / "leaks", config(DIGITS_DATA, model, "observe { readings_every_s: 0.05 }"))
     first = next(report for report in reports if report["findings"])
     finding = first["findings"][0]
     assert finding["rule"] == "memory_grows", first
     found = float(finding["words"].split("grows by ")[1].split(" MiB")[0])
     assert abs(found / (leak_kb / 1024) - 1) < POINTS, finding
-    assert "free it" in finding["remedy"]
+    assert words in finding["words"], finding
+    assert ("free it" if leak == "leak_kb" else "keep no tensor") in finding["remedy"]
 
 
 @pytest.mark.all_tier(unless=lambda severity: severity == 2)
@@ -302,6 +308,9 @@ def test_a_healthy_run_gets_no_verdict(tmp_path, name):
     def attempt(folder):
         reports = accounts(folder / "run", text, ranks=None if ranks == 1 else ranks)
         assert reports[-1]["steps"] > 0
+        # However busy the machine is, nothing of it grows.
+        grows = [finding for report in reports for finding in report["findings"] if "memory_grows" in finding["rule"]]
+        assert not grows, grows
         said = [report for report in reports if report["verdict"] or report["findings"]]
         return "\n".join(map(str, said))
 

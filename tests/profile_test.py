@@ -189,8 +189,10 @@ def test_a_kernel_that_becomes_slower(tmp_path):
     assert run.status == DONE, run
     first, second = events(tmp_path / "run", "profile")
     assert first["slower"] == []
-    (sentence,) = second["slower"]
-    assert ("aten::mm in forward" in sentence) if DEVICE == "CPU" else "in forward" in sentence
+    # The product most, and perhaps what fills its larger matrix.
+    assert all("in forward" in sentence for sentence in second["slower"])
+    sentence = second["slower"][0]
+    assert "aten::mm" in sentence or DEVICE == "CUDA"
     assert f"slower: {sentence}" in run.out
 
 

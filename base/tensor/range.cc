@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-Range::Range(const std::string& name) : record_(at::RecordScope::USER_SCOPE) {
+Range::Range(const std::string& name, Of of) : record_(at::RecordScope::USER_SCOPE) {
+  if (of == Of::kModule) module_.emplace(name);
   nvtxRangePushA(name.c_str());
   // With the number that autograd's next node will get, by which a backward operation finds its range.
   if (record_.isActive()) {

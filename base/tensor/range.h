@@ -2,8 +2,9 @@
 // bucket.
 //
 // The names appear in the traces of a run's profile (observe/profile/) and, by NVTX, in those of nsys and ncu. While a
-// CUDA graph is captured, each kernel is noted under the ranges that it is captured in. A model of a user's own names
-// its modules in the same way:
+// CUDA graph is captured, each kernel is noted under the ranges that it is captured in. Memory that a module's forward
+// pass takes is noted under its ranges, too (base/memory_scope.h). A model of a user's own names its modules in the same
+// way:
 //
 //   const Range range("encoder");
 //
@@ -12,18 +13,24 @@
 
 #include <ATen/record_function.h>
 
+#include <optional>
 #include <string>
+
+#include "base/memory_scope.h"
 
 namespace lockstep {
 
 class Range {
  public:
-  explicit Range(const std::string& name);
+  enum class Of { kModule, kStep };  // a part of a model, or of a step: a phase, a bucket, a copy
+
+  explicit Range(const std::string& name, Of of = Of::kModule);
   ~Range();
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
 
  private:
+  std::optional<ModuleScope> module_;
   at::RecordFunction record_;
 };
 

@@ -22,6 +22,7 @@
 
 #include "base/ceil_divide.h"
 #include "base/error.h"
+#include "base/memory_scope.h"
 #include "base/tensor/gradient_memory.h"
 #include "base/tensor/range.h"
 
@@ -82,6 +83,7 @@ void GiveMemoryBack(const at::Tensor& flat) {
 }
 
 void TakeMemory(const at::Tensor& flat) {
+  const MemoryScope scope(MemoryOwner::kGradients);
   const c10::DeviceGuard guard(flat.device());
   const at::Storage& storage = flat.storage();
   storage.set_data_ptr_noswap(storage.allocator()->allocate(storage.nbytes()));
@@ -153,6 +155,7 @@ Reducer::~Reducer() {
 // ---- Layout -------------------------------------------------------------------------------------
 
 void Reducer::FillBuckets(const std::vector<int64_t>& order) {
+  const MemoryScope scope(MemoryOwner::kGradients);
   buckets_.clear();
   buckets_.push_back({.first_gradient = RoundUp(kScalars, AlignmentOf(at::kFloat))});
   buckets_[0].elements = buckets_[0].first_gradient;
@@ -289,7 +292,10 @@ void Reducer::MakeStages() {
 std::vector<Shard> Reducer::ShardsOf(Bucket& bucket) {
   const at::NoGradGuard no_grad;
   std::vector<Shard> shards;
-  if (options_.shard) bucket.parameters = communicator_.Allocate(bucket.elements, bucket.dtype);
+  if (options_.shard) {
+    const MemoryScope scope(MemoryOwner::kParameters);
+    bucket.parameters = communicator_.Allocate(bucket.elements, bucket.dtype);
+  }
   const int64_t slice = bucket.elements / communicator_.world_size();
   const int64_t slice_begin = communicator_.rank() * slice;
   for (const size_t index : bucket.slots) {
@@ -336,6 +342,15 @@ void Reducer::ListSlices() {
     }
   }
   places_ = at::tensor(places, at::kLong).to(scalars_.device());
+}
+
+std::vector<at::Tensor> Reducer::GradientMemories() const {
+  std::vector<at::Tensor> memories{scalars_, used_};
+  for (const Bucket& bucket : buckets_) {
+    memories.push_back(bucket.flat);
+    memories.push_back(bucket.wire);
+  }
+  return memories;
 }
 
 at::Tensor Reducer::OwnSlice(const at::Tensor& flat) const {
@@ -445,8 +460,8 @@ void Reducer::ZeroUnset(Slot& slot) {
 }
 
 void Reducer::Launch(Bucket& bucket) {
-  const Range exchange("exchange");
-  const Range range(fmt::format("bucket {}", &bucket - buckets_.data()));
+  const Range exchange("exchange", Range::Of::kStep);
+  const Range range(fmt::format("bucket {}", &bucket - buckets_.data()), Range::Of::kStep);
   for (const size_t slot : bucket.slots) ZeroUnset(slots_[slot]);
   const at::Tensor& sent = bucket.wire.defined() ? bucket.wire : bucket.flat;
   if (bucket.wire.defined()) bucket.wire.copy_(bucket.flat);

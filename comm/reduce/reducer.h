@@ -150,6 +150,9 @@ class Reducer {
   size_t stages() const { return stages_.size(); }
   const std::vector<Shard>& shards(size_t stage) const { return stages_[stage].shards; }
 
+  // Returns the tensors that hold the gradients and what is sent of them. Some may be undefined, or have no memory now.
+  std::vector<at::Tensor> GradientMemories() const;
+
   // Returns the L2 norm of all parameters' gradients as a 0-dimensional float32 tensor. Call it only after
   // SettleLayout(), and before ReleaseGradients().
   at::Tensor Norm();

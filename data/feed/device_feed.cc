@@ -89,7 +89,7 @@ DeviceBatch DeviceFeed::Next() {
 }
 
 HostBatch DeviceFeed::NextOfLoader() {
-  const Range range("read");
+  const Range range("read", Range::Of::kStep);
   return loader_.Next();
 }
 
@@ -97,6 +97,15 @@ double DeviceFeed::waited_s() {
   if (!gpu_) return loader_.times().waiting;
   CountGaps();
   return gpu_->waited_s;
+}
+
+std::vector<at::Tensor> DeviceFeed::DeviceMemories() const {
+  std::vector<at::Tensor> memories;
+  if (!gpu_) return memories;
+  for (const Gpu::Slot& slot : gpu_->slots) {
+    memories.insert(memories.end(), {slot.input, slot.target, slot.draws});
+  }
+  return memories;
 }
 
 int64_t DeviceFeed::queued() const { return gpu_ ? gpu_->queued : 0; }
@@ -128,7 +137,7 @@ void DeviceFeed::Prefetch() {
   HostBatch batch = NextOfLoader();
   Gpu::Slot& slot = gpu_->slots[gpu_->next];
   {
-    const Range range("copy");
+    const Range range("copy", Range::Of::kStep);
     const c10::cuda::CUDAStreamGuard guard(gpu_->stream);
     slot.consumed.block(gpu_->stream);
     slot.input.narrow(0, 0, batch.input.size(0)).copy_(batch.input, /*non_blocking=*/true);

@@ -19,6 +19,7 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <vector>
 
 #include "data/feed/loader.h"
 
@@ -51,6 +52,9 @@ class DeviceFeed {
   // end of the work that was enqueued before Prefetch() and the end of the batch's copy; on the CPU they are the wait
   // for the loader. The latest batches are not included yet.
   double waited_s();
+
+  // On a GPU, the slots' tensors in its memory.
+  std::vector<at::Tensor> DeviceMemories() const;
 
   // On a GPU: how many batches' copies were queued so far, but for the first; and the part of waited_s() that is
   // theirs, if `batches` is one of the newest kRemembered of these numbers.

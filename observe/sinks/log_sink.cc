@@ -64,19 +64,44 @@ Json LineOf(const RunsWithoutGraph& event) {
   return {{"event", "no_graph"}, {"reason", event.reason}};
 }
 
-Json LineOf(const MemoryPeaks& event) {
-  Json line{{"event", "memory"}};
-  for (const Phase phase : kPhases) {
-    line[std::string(NameOf(phase)) + "_bytes"] = event.bytes[static_cast<size_t>(phase)];
+Json ObjectOf(const std::vector<MemoryPart>& parts) {
+  Json object = Json::object();
+  for (const MemoryPart& part : parts) object[part.name] = part.bytes;
+  return object;
+}
+
+Json LineOf(const MemoryReport& event) {
+  Json line{{"event", "memory"},
+            {"step", event.step},
+            {"device", event.on_gpu ? "cuda" : "cpu"},
+            {"peak_bytes", event.peak_bytes}};
+  if (event.on_gpu) {
+    line.update({{"reserved_bytes", event.reserved_bytes}, {"device_bytes", event.device_bytes}});
   }
+  line.update({{"owners", ObjectOf(event.owners)},
+               {"phases", ObjectOf(event.phases)},
+               {"blocks", ObjectOf(event.blocks)}});
   return line;
 }
 
 Json LineOf(const OutOfMemory& event) {
-  return {{"event", "out_of_memory"},
-          {"step", event.step},
-          {"micro_batch", event.micro_batch},
-          {"accumulation", event.accumulation}};
+  Json line{{"event", "out_of_memory"},
+            {"step", event.step},
+            {"micro_batch", event.micro_batch},
+            {"accumulation", event.accumulation}};
+  if (event.failed) {
+    const AllocationFailure& failure = event.failed->failure;
+    line.update({{"rank", event.failed->rank},
+                 {"requested_bytes", failure.requested_bytes},
+                 {"allocated_bytes", failure.allocated_bytes},
+                 {"reserved_bytes", failure.reserved_bytes},
+                 {"free_bytes", failure.free_bytes},
+                 {"usable_bytes", failure.usable_bytes},
+                 {"largest_usable_bytes", failure.largest_usable_bytes},
+                 {"device_free_bytes", failure.device_free_bytes},
+                 {"fragmented", failure.IsFragmented()}});
+  }
+  return line;
 }
 
 Json LineOf(const CheckpointsLeftDevice& event) {

@@ -39,6 +39,47 @@ TEST_F(Log, HasReadingsOfTheMachineEachTenSeconds) {
   EXPECT_THAT(lines_, SizeIs(7));
 }
 
+TEST_F(Log, HasWhatMemoryIsFor) {
+  MemoryReport report{.step = 2, .peak_bytes = 170, .owners = {{"parameters", 100}, {"other", 70}}};
+  report.phases = {{"forward", 140}, {"backward", 170}};
+  report.blocks = {{"blocks.1", 30}};
+  sink_->On(report);
+  Json expected = Json::parse(
+      R"({"event":"memory","step":2,"device":"cpu","peak_bytes":170,
+          "owners":{"parameters":100,"other":70},"phases":{"forward":140,"backward":170},
+          "blocks":{"blocks.1":30}})");
+  lines_[0].erase("time");
+  EXPECT_EQ(lines_[0], expected);
+
+  report.on_gpu = true;
+  report.reserved_bytes = 200;
+  report.device_bytes = 800;
+  sink_->On(report);
+  EXPECT_EQ(lines_[1].at("device"), "cuda");
+  EXPECT_EQ(lines_[1].at("reserved_bytes"), 200);
+  EXPECT_EQ(lines_[1].at("device_bytes"), 800);
+}
+
+TEST_F(Log, HasTheAllocationThatFailed) {
+  OutOfMemory event{.step = 7, .too_many = 48, .micro_batch = 24, .accumulation = 2};
+  sink_->On(event);
+  EXPECT_FALSE(lines_[0].contains("fragmented"));  // unknown, as on CPUs
+  event.failed = FailedAllocation{.failure = {.requested_bytes = 512,
+                                              .allocated_bytes = 810,
+                                              .reserved_bytes = 1600,
+                                              .free_bytes = 790,
+                                              .usable_bytes = 790,
+                                              .largest_usable_bytes = 100,
+                                              .device_free_bytes = 448,
+                                              .device_bytes = 2048},
+                                  .rank = 1};
+  sink_->On(event);
+  EXPECT_EQ(lines_[1].at("rank"), 1);
+  EXPECT_EQ(lines_[1].at("requested_bytes"), 512);
+  EXPECT_EQ(lines_[1].at("largest_usable_bytes"), 100);
+  EXPECT_EQ(lines_[1].at("fragmented"), true);
+}
+
 TEST_F(Log, HasWhatTheDriverTells) {
   sink_->On(MachineReading{.host = "node1",
                            .host_reading = {.cpu_use = 0.51239,

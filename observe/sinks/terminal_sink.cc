@@ -76,13 +76,16 @@ class TerminalSink final : public EventSink {
     line_.Say(fmt::format("steps run without a CUDA graph: {}", event.reason));
   }
 
-  void Tell(const MemoryPeaks&) {}
+  void Tell(const MemoryReport& report) {
+    if (report.on_gpu) line_.Say(TextOf(report));
+  }
 
   void Tell(const OutOfMemory& event) {
     line_.Say(fmt::format(
         "step {}: out of memory with micro-batches of {} samples; going on with the same steps of "
-        "{} micro-batches of {}: set accumulation: {} to start so",
-        event.step, event.too_many, event.accumulation, event.micro_batch, event.accumulation));
+        "{} micro-batches of {}: set accumulation: {} to start so{}",
+        event.step, event.too_many, event.accumulation, event.micro_batch, event.accumulation,
+        EndOfLine(event.failed)));
   }
 
   void Tell(const CheckpointsLeftDevice& event) {

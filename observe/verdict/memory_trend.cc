@@ -10,7 +10,6 @@ namespace {
 constexpr size_t kMostPoints = 128;
 constexpr size_t kSpans = 4;
 constexpr size_t kLeastPoints = 4 * kSpans;
-constexpr double kLeastGrowth_bytes = 32 << 20;  // in the later half of the run
 constexpr double kLeastEvenness = 0.4;  // a span's growth, as a fraction of the mean span's
 
 }  // namespace
@@ -39,7 +38,7 @@ double MemoryTrend::BytesPerStep() const {
   }
   const double least = *std::min_element(growth.begin(), growth.end());
   const auto steps = static_cast<double>(points_[last].step - points_[begin].step);
-  if (steps <= 0 || all < kLeastGrowth_bytes || least < kLeastEvenness * all / kSpans) return 0;
+  if (steps <= 0 || all < least_growth_bytes_ || least < kLeastEvenness * all / kSpans) return 0;
   return all / steps;
 }
 

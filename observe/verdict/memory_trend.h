@@ -1,4 +1,4 @@
-// MemoryTrend: finds out whether a process's memory grows without an end.
+// MemoryTrend: finds out whether memory, of a process or of a GPU, grows without an end.
 //
 // Promise: memory that grows at the beginning and then stays, as allocators' and caches' does, is no trend. A trend is
 // growth that goes on at about the same rate in each quarter of the later half of the run.
@@ -11,7 +11,11 @@ namespace lockstep {
 
 class MemoryTrend {
  public:
-  // The process held `bytes` when `step` steps were done.
+  // Growth of less than `least_growth_bytes` in the later half of the run is no trend.
+  explicit MemoryTrend(double least_growth_bytes = 32 << 20)
+      : least_growth_bytes_(least_growth_bytes) {}
+
+  // It was `bytes` when `step` steps were done.
   void Add(int64_t step, int64_t bytes);
 
   // Returns the bytes by which memory grows per step; 0 if there is no trend.
@@ -23,6 +27,7 @@ class MemoryTrend {
     int64_t bytes = 0;
   };
 
+  double least_growth_bytes_;
   std::vector<Point> points_;
   int64_t spacing_ = 1;  // every so many calls of Add() give a point
   int64_t calls_ = 0;

@@ -23,6 +23,17 @@ TEST(MemoryTrend, MeasuresALeak) {
   }
 }
 
+TEST(MemoryTrend, CountsFromTheLeastGrowthOn) {
+  MemoryTrend coarse;
+  MemoryTrend fine(4 * kMebibyte);
+  for (int64_t i = 0; i < 20; ++i) {
+    coarse.Add(i, i * kMebibyte);
+    fine.Add(i, i * kMebibyte);
+  }
+  EXPECT_EQ(coarse.BytesPerStep(), 0);
+  EXPECT_EQ(fine.BytesPerStep(), kMebibyte);
+}
+
 TEST(MemoryTrend, MemoryThatStaysIsNone) {
   EXPECT_EQ(TrendOf(1000, [](int64_t) { return 900 * kMebibyte; }), 0);
 }

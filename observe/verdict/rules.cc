@@ -100,16 +100,52 @@ std::optional<Advice> GpuMemoryIdle(const Signs& signs) {
                                        : "global_batch higher, where the learning rate allows it"};
 }
 
+constexpr char kFreeTensors[] =
+    "keep no tensor after its step, and of a loss or an output that is kept only detach() or a "
+    "number";
+
+// Whether what a step keeps is about what memory grows by.
+bool Explains(const KeptTensors& kept, double growth) {
+  constexpr double kMost = 0.5;
+  return kept.is_known && static_cast<double>(kept.bytes) >= kMost * growth;
+}
+
 std::optional<Advice> MemoryGrows(const Signs& signs) {
   if (signs.memory_growth <= 0) return std::nullopt;
   std::string words = fmt::format("the process's memory grows by {:.3g} MiB a step",
                                   signs.memory_growth / kMebibyte);
+  const KeptTensors& kept = signs.growth.kept;
+  const bool in_tensors = !signs.growth.on_gpu && Explains(kept, signs.memory_growth);
+  if (in_tensors) {
+    words += fmt::format(", in tensors that {} allocates and keeps", kept.place);
+  } else if (!signs.growth.on_gpu && kept.is_known) {
+    words += ", not in tensors of its steps";
+  }
   if (signs.memory_left >= 0) {
     words += fmt::format(", and is full after {:.0f} more steps",
                          signs.memory_left / signs.memory_growth);
   }
   return Advice{std::move(words),
-                "the model or the data set keeps what it no longer needs: free it in each step"};
+                in_tensors ? kFreeTensors
+                           : "the model or the data set keeps what it no longer needs: free it in "
+                             "each step"};
+}
+
+std::optional<Advice> DeviceMemoryGrows(const Signs& signs) {
+  const MemoryGrowth& growth = signs.growth;
+  if (growth.device_bytes <= 0) return std::nullopt;
+  std::string words = fmt::format("the tensors on the GPU grow by {:.3g} MiB a step",
+                                  growth.device_bytes / kMebibyte);
+  const bool in_steps = Explains(growth.kept, growth.device_bytes);
+  if (in_steps) {
+    words += fmt::format(", in those that {} allocates and keeps", growth.kept.place);
+  } else if (growth.kept.is_known) {
+    words += ", outside its steps (evaluation, checkpoints)";
+  }
+  if (growth.device_steps_left >= 0) {
+    words += fmt::format(", and fill it after {:.0f} more steps", growth.device_steps_left);
+  }
+  return Advice{std::move(words), kFreeTensors};
 }
 
 std::optional<Advice> Synchronizations(const Signs& signs) {
@@ -145,6 +181,7 @@ constexpr Rule kRules[] = {
     {"gpu_memory_full", GpuMemoryFull},
     {"gpu_memory_idle", GpuMemoryIdle},
     {"memory_grows", MemoryGrows},
+    {"device_memory_grows", DeviceMemoryGrows},
     {"synchronizations", Synchronizations},
     {"fp32", Fp32},
 };

@@ -12,6 +12,7 @@
 //   gpu_memory_full            more than 90 % of the GPU's memory is used
 //   gpu_memory_idle            the GPU's memory is idle while a busy GPU computes far below its peak
 //   memory_grows               the process's memory grows without an end
+//   device_memory_grows        the tensors on the GPU grow without an end
 //   synchronizations           the model waits for the GPU in its forward pass
 //   fp32                       matrix products do not use the tensor cores, and take much of the time
 #pragma once
@@ -23,6 +24,22 @@
 #include "observe/verdict/seconds_report.h"
 
 namespace lockstep {
+
+// Tensors that a step has allocated and not freed.
+struct KeptTensors {
+  bool is_known = false;
+  int64_t bytes = 0;
+  std::string
+      place;  // where the step has allocated the most of them, for example "the forward pass of fc1"
+};
+
+// How the memory of the device that trains grows.
+struct MemoryGrowth {
+  bool on_gpu = false;
+  KeptTensors kept{};             // on this device, in one of the last steps
+  double device_bytes = 0;        // per step, of the GPU's tensors; 0: they do not grow
+  double device_steps_left = -1;  // after so many more steps the GPU is full
+};
 
 // What was measured of a run so far. Negative numbers are unknown.
 struct Signs {
@@ -37,6 +54,7 @@ struct Signs {
   std::vector<std::string>
       syncs;  // the operations of a step's forward pass that waited for the GPU
   int64_t accumulation = 1;
+  MemoryGrowth growth{};
 };
 
 std::vector<Finding> FindingsOf(const Signs& signs);

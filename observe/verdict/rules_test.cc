@@ -9,6 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<std::string> RulesOf(const Signs& signs) {
   std::vector<std::string> rules;
@@ -110,6 +111,42 @@ TEST(Rules, SeeMemoryThatGrows) {
   EXPECT_THAT(RulesOf(signs), ElementsAre("memory_grows"));
   EXPECT_EQ(FindingsOf(signs).front().words,
             "the process's memory grows by 2 MiB a step, and is full after 512 more steps");
+}
+
+TEST(Rules, NameTensorsThatKeepTheHostsMemoryGrowing) {
+  Signs signs = Healthy();
+  signs.memory_growth = 2 << 20;
+  signs.growth.kept = {.is_known = true, .bytes = 2 << 20, .place = "the forward pass of fc1"};
+  EXPECT_EQ(FindingsOf(signs).front().words,
+            "the process's memory grows by 2 MiB a step, in tensors that the forward pass of fc1 "
+            "allocates and keeps, and is full after 30518 more steps");
+  EXPECT_THAT(FindingsOf(signs).front().remedy, HasSubstr("detach()"));
+
+  signs.growth.kept.bytes = 1 << 10;  // what steps keep is not what grows
+  EXPECT_THAT(FindingsOf(signs).front().words, HasSubstr("not in tensors of its steps"));
+  EXPECT_THAT(FindingsOf(signs).front().remedy, HasSubstr("free it"));
+
+  signs.growth.kept.bytes = 2 << 20;
+  signs.growth.on_gpu = true;  // they are the GPU's
+  EXPECT_THAT(FindingsOf(signs).front().words, Not(HasSubstr("tensors")));
+}
+
+TEST(Rules, SeeTensorsOnTheGpuThatGrow) {
+  Signs signs = Healthy();
+  signs.growth = {.on_gpu = true,
+                  .kept = {.is_known = true, .bytes = 1 << 20, .place = "the backward pass"},
+                  .device_bytes = 1 << 20,
+                  .device_steps_left = 700};
+  EXPECT_THAT(RulesOf(signs), ElementsAre("device_memory_grows"));
+  EXPECT_EQ(FindingsOf(signs).front().words,
+            "the tensors on the GPU grow by 1 MiB a step, in those that the backward pass "
+            "allocates and keeps, and fill it after 700 more steps");
+  signs.growth.kept.bytes = 0;
+  EXPECT_THAT(FindingsOf(signs).front().words, HasSubstr("outside its steps"));
+  signs.growth.kept.is_known = false;
+  EXPECT_THAT(FindingsOf(signs).front().words, Not(HasSubstr("outside")));
+  signs.growth.device_bytes = 0;
+  EXPECT_THAT(RulesOf(signs), IsEmpty());
 }
 
 TEST(Rules, NameTheOperationsThatWaitForTheGpu) {

@@ -58,6 +58,9 @@ class Checkpointing {
   // committed. Throws Error on every rank.
   void SaveLast(int64_t steps_done, const std::function<void()>& see_figures);
 
+  // The memory of the snapshots, on the device or on the host. Nobody may read or write it.
+  const std::vector<NamedTensor>& memories() const { return saver_.memories(); }
+
   // When nothing is being written any more, releases the device memory of the snapshots on all ranks. Returns false if
   // there is no such memory. Every rank must call it.
   bool LeaveDeviceMemory(const std::function<void()>& see_figures);

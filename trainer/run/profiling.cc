@@ -73,7 +73,7 @@ void Profiling::BeforeStep(int64_t step) {
       profiler_.Start();
     }
   }
-  step_range_.emplace(fmt::format("{}{}", kStepRange, step));
+  step_range_.emplace(fmt::format("{}{}", kStepRange, step), Range::Of::kStep);
 }
 
 void Profiling::AfterStep(int64_t step, bool ends) {

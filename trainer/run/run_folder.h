@@ -13,8 +13,12 @@
 //     for samples), loader_threads (of rank 0, at this moment), grad_norm (before clipping); from the third step of a
 //     start on left_s (seconds until the run's end, evaluations and checkpoints included); in FP16 also loss_scale; if
 //     there were steps without an update, also skipped_steps (their number so far)
-//   memory  forward_bytes, backward_bytes, exchange_bytes, update_bytes, rest_bytes: the most that
-//     tensors took on rank 0's GPU in each phase of the first step
+//   memory  step (in which it was measured), device (cuda or cpu), peak_bytes (the most that tensors took at a time on
+//     rank 0's device), and on a GPU reserved_bytes (what the allocator holds) and device_bytes (the GPU's memory).
+//     owners is an object with the bytes of each of base/memory_scope.h's owners at the peak; they add up to it.
+//     phases has the most in each phase (forward, backward, exchange, update, rest; evaluation, if the peak was
+//     there), and blocks the activations at the peak by module. The line comes after the second step of a process, and
+//     when the peak rises by more than 2 %; the last line counts
 //   machine  host (the name of rank 0's machine), cpu_use (the share of all its cores since the reading before), cores,
 //     memory_used_bytes and memory_total_bytes (of the machine, or of the control group that limits it), and
 //     process_memory_bytes (what of rank 0 is resident); at most one line each 10 s. gpus is a list with an object for
@@ -35,7 +39,10 @@
 //     time in which kernels ran on the GPUs) and joules_per_sample. The line comes every five seconds, and when the run
 //     is done or stops
 //   out_of_memory  step (the step that did not fit in memory), micro_batch and accumulation (with which the run
-//     continues)
+//     continues); on a GPU also rank (on which an allocation failed), requested_bytes (what it asked for),
+//     allocated_bytes, reserved_bytes, free_bytes (reserved and free), usable_bytes (those of them in
+//     blocks of the same stream and kind of sizes), largest_usable_bytes (the largest of these blocks),
+//     device_free_bytes (not reserved), fragmented (whether the free memory would have sufficed in one piece)
 //   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to
 //     the host's memory
 //   no_graph  reason

@@ -242,7 +242,8 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
                   .is_fp32 = arithmetic_ == Arithmetic::kFp32,
                   .faster_precision = faster_precision_,
                   .syncs = facts_.launches_kernels ? syncs_ : std::vector<std::string>{},
-                  .accumulation = now.accumulation});
+                  .accumulation = now.accumulation,
+                  .growth = now.growth});
   return report;
 }
 

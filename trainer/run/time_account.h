@@ -71,6 +71,7 @@ class TimeAccount {
     double preprocessing_s = 0;
     int64_t parameters = 0;
     std::string why_no_graph;
+    MemoryGrowth growth;
   };
 
   // Returns a report on all steps so far, on rank 0 and every kPeriodS seconds. Returns nothing on other ranks, in

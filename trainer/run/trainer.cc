@@ -34,6 +34,7 @@
 #include "trainer/run/extensions.h"
 #include "trainer/run/input.h"
 #include "trainer/run/make_model.h"
+#include "trainer/run/memory_account.h"
 #include "trainer/run/open_data.h"
 #include "trainer/run/profiling.h"
 #include "trainer/run/progress.h"
@@ -114,7 +115,7 @@ class Trainer {
     }
     clock.BeginStep();
     measured.step_ms = clock.StepTimes();
-    measured.peak_bytes = step_->peak_memory().Most();
+    measured.peak_bytes = step_->memory().Most();
     for (int step = 0; step < kPhaseSteps; ++step) {
       clock.BeginStep();
       TrainStep(warmup + steps + step);
@@ -124,7 +125,7 @@ class Trainer {
     if (!trace.empty()) {
       const auto act = [&] {
         for (int step = warmup + steps; step < warmup + steps + kPhaseSteps; ++step) {
-          const Range range(fmt::format("{}{}", kStepRange, step + 1));
+          const Range range(fmt::format("{}{}", kStepRange, step + 1), Range::Of::kStep);
           TrainStep(step);
         }
       };
@@ -212,7 +213,6 @@ class Trainer {
       if (step == first_step_) {
         WaitForDevice(world_.device);
         first_step_s = SecondsSinceBoot() - options.command_start_s;
-        if (world_.device.is_cuda()) events_.Emit(MemoryPeaks{step_->peak_memory().bytes()});
         time_.CountFromHere(*input_);
         progress_->CountFromHere();
       }
@@ -321,7 +321,8 @@ class Trainer {
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
     if (checkpointing_) metrics_.BeginStep(time_.DelayBeforeStep(step_->why_no_graph()));
-    const auto run = [&] { return step_->Run(LearningRateOf(step), batches_); };
+    const auto run_step = [&] { return step_->Run(LearningRateOf(step), batches_); };
+    const auto run = [&] { return memory_.Watch(step + 1, *step_, *input_, run_step); };
     while (!(step == first_step_ ? time_.WatchFirstStep(run) : run())) {
       time_.Spend(Loss::kMemory, [&] { MakeRoom(step); });
     }
@@ -356,20 +357,13 @@ class Trainer {
   // Makes `step` and the steps after it with the same samples in smaller pieces.
   void HalveMicroBatches(int64_t step) {
     const auto most = static_cast<int>(config_.global_batch() / world_.size());
-    if (accumulation_ >= most) {
-      throw Error::OnEveryRank(
-          ExitStatus::kUsage,
-          fmt::format("step {}: out of memory with micro-batches of {} sample{}: {}", step + 1,
-                      sampler_.max_micro_batch(), sampler_.max_micro_batch() == 1 ? "" : "s",
-                      kLessMemory));
-    }
+    const std::optional<FailedAllocation> failed = memory_.Failure(*step_);
     const int64_t too_many = sampler_.max_micro_batch();
+    if (accumulation_ >= most) EndForMemory(step + 1, too_many, failed);
     accumulation_ = std::min<int64_t>(2 * accumulation_, most);
     BeginAgain(step);
-    events_.Emit(OutOfMemory{.step = step + 1,
-                             .too_many = too_many,
-                             .micro_batch = sampler_.max_micro_batch(),
-                             .accumulation = accumulation_});
+    events_.Emit(
+        OutOfMemory{step + 1, too_many, sampler_.max_micro_batch(), accumulation_, failed});
   }
 
   // Takes the next micro-batch for all steps that follow. It does not change, because no other is asked for.
@@ -468,7 +462,8 @@ class Trainer {
             .accumulation = accumulation_,
             .preprocessing_s = step_->preprocessing_s(),
             .parameters = step_->ParameterCount(),
-            .why_no_graph = step_->why_no_graph()};
+            .why_no_graph = step_->why_no_graph(),
+            .growth = memory_.Growth()};
   }
 
   void TellWhyNoGraph() {
@@ -492,9 +487,11 @@ class Trainer {
     if (averages) step_->SwapAverages();
     if (data_.validation) {
       const double evaluation_s = time_.Spend(Loss::kEvaluation, [&] {
-        evaluation_ =
-            Evaluate(*model_, preprocessing_, *data_.validation,
-                     EvaluationBatch(config_, accumulation_), loader_options_, precision_, world_);
+        memory_.WatchEvaluation(steps_done, *step_, *input_, [&] {
+          evaluation_ = Evaluate(*model_, preprocessing_, *data_.validation,
+                                 EvaluationBatch(config_, accumulation_), loader_options_,
+                                 precision_, world_);
+        });
       });
       evaluated_step_ = steps_done;
       if (stopping_) stopping_->OnEvaluation(evaluation_s);
@@ -544,6 +541,7 @@ class Trainer {
   StopRequest StopAfter(int64_t steps_done) {
     RequireFolder();
     EmitAll();
+    memory_.End();
     profiling_->AfterStep(steps_done, /*ends=*/true);
     const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(steps_done));
     checkpointing_->SaveLast(steps_done, [this] { EmitAll(); });
@@ -566,6 +564,7 @@ class Trainer {
 
   void Finish(const TrainOptions& options, double first_step_s) {
     RequireFolder();
+    memory_.End();
     Together(world_.host, [&] { CheckSameOnAllRanks(step_->parameters(), world_.communicator); });
     const SecondsReport seconds = time_.ReportLast(*input_, TimeAt(total_steps_));
     std::optional<Error> not_saved;
@@ -625,6 +624,7 @@ class Trainer {
   bool told_why_no_graph_ = false;
   RunFolder* folder_ = nullptr;  // rank 0's
   RunEvents events_;
+  MemoryAccount memory_{config_, world_, checkpointing_, events_};
   std::optional<Checkpointing> checkpointing_;
   std::optional<Profiling> profiling_;
   std::optional<Stopping> stopping_;       // rank 0's

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/memory_scope.h"
 #include "trainer/ops/update/step_values.h"
 
 namespace lockstep {
@@ -41,6 +42,7 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       skip_(values[ops::kSkip]),
       grad_scale_(values[ops::kGradScale]) {
   const at::NoGradGuard no_grad;
+  const MemoryScope scope(MemoryOwner::kMoments);
   if (reducer.used().defined()) counts_ = at::zeros_like(reducer.used());
   const bool has_moments = config.type() == config::Optimizer::ADAM ||
                            config.type() == config::Optimizer::ADAMW ||

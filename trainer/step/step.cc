@@ -110,7 +110,7 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
                     rules_.scales_loss || !rules_.stops || world.size() == 1),
       parameters_(TrainedParametersOf(model)),
       scales_loss_(rules_.scales_loss),
-      peak_memory_(world.device) {
+      memory_(world.device) {
   for (const auto& item : model.named_buffers()) buffers_.push_back({item.key(), item.value()});
   reducer_.emplace(parameters_, world.communicator, ReducerOptionsFor(config));
   const at::TensorOptions on_device(world.device);
@@ -124,7 +124,9 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
 
 bool Step::Run(double lr, const MicroBatches& batches) {
   phase_range_.reset();  // the last step may have thrown
-  const Range rest(std::string(NameOf(Phase::kRest)));
+  has_captured_ = false;
+  lacked_memory_ = false;
+  const Range rest(std::string(NameOf(Phase::kRest)), Range::Of::kStep);
   if (seen_keys_.empty() || histograms_of_ > 0) return RunEagerly(lr, batches);
   DeviceBatch first = batches.next();
   const int64_t key = first.origin.global_count;
@@ -143,7 +145,6 @@ bool Step::Run(double lr, const MicroBatches& batches) {
 bool Step::RunEagerly(double lr, const MicroBatches& batches) {
   const bool is_first = !agreed_;
   const Snapshot before(buffers_, world_.device);
-  peak_memory_.Begin();
   int64_t global_count = 0;
   bool out_of_memory = false;
   std::optional<Error> error;
@@ -166,6 +167,7 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
     reducer_->GiveUp();
     phase_range_.reset();
   }
+  lacked_memory_ = out_of_memory;
   if (is_first) AgreeOnErrors(error, world_.host);
   if (OnAnyRank(out_of_memory, "whether the step had memory enough", world_.host)) {
     reducer_->Wait();
@@ -233,6 +235,7 @@ void Step::AfterRestore() {
 
 bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {
   if (slots_.empty()) {
+    const MemoryScope scope(MemoryOwner::kSamples);
     for (int micro = 0; micro < accumulation_; ++micro) {
       slots_.push_back({EmptyInputs(spec_, max_micro_batch_, world_.device),
                         EmptyTargets(spec_, max_micro_batch_, world_.device),
@@ -242,7 +245,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
   std::vector<DeviceBatch> micro_batches;
   for (int micro = 0; micro < accumulation_; ++micro) {
     DeviceBatch batch = micro == 0 ? std::exchange(first, {}) : batches.next();
-    const Range range("copy");
+    const Range range("copy", Range::Of::kStep);
     const Slot& slot = slots_[micro];
     const int64_t count = batch.input.size(0);
     slot.input.narrow(0, 0, count).copy_(batch.input);
@@ -271,6 +274,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
     };
     try {
       Together(world_.host, [&] { graphs_->Capture(key, compute_whole); });
+      has_captured_ = true;
     } catch (const Error& error) {
       graphs_.reset();
       slots_.clear();
@@ -399,6 +403,32 @@ int64_t Step::ParameterCount() const {
   int64_t count = 0;
   for (const NamedTensor& parameter : parameters_) count += parameter.tensor.numel();
   return count;
+}
+
+std::vector<OwnedTensor> Step::HeldTensors() {
+  std::vector<OwnedTensor> held;
+  const auto add = [&](MemoryOwner owner, const at::Tensor& tensor) {
+    held.push_back({owner, tensor});
+  };
+  for (const auto& list : {parameters_, buffers_}) {
+    for (const NamedTensor& named : list) add(MemoryOwner::kParameters, named.tensor);
+  }
+  for (const at::Tensor& copy : copies_.All()) add(MemoryOwner::kParameters, copy);
+  for (const at::Tensor& memory : reducer_->GradientMemories()) {
+    add(MemoryOwner::kGradients, memory);
+  }
+  if (optimizer_) {
+    StateTree moments;
+    moments.BeginPart("optimizer", 1);
+    optimizer_->AddTo(moments);
+    for (const StateEntry& entry : moments.entries()) add(MemoryOwner::kMoments, entry.get());
+  }
+  for (const Slot& slot : slots_) {
+    for (const at::Tensor& tensor : {slot.input, slot.target, slot.draws}) {
+      add(MemoryOwner::kSamples, tensor);
+    }
+  }
+  return held;
 }
 
 void Step::TakeHistogramsNow() {

@@ -43,7 +43,7 @@
 #include "ckpt/state_tree.h"
 #include "comm/reduce/reducer.h"
 #include "data/feed/device_feed.h"
-#include "observe/peak_memory.h"
+#include "observe/memory_watch.h"
 #include "observe/profile/trace_places.h"
 #include "observe/run_event.h"
 #include "observe/step_clock.h"
@@ -147,8 +147,13 @@ class Step {
   // does so.
   double preprocessing_s() const { return preprocessing_s_; }
 
-  // The peak memory of the last step that ran eagerly.
-  const PeakMemory& peak_memory() const { return peak_memory_; }
+  // What can watch the memory of a Run().
+  MemoryWatch& memory() { return memory_; }
+  // The tensors that exist between two calls of Run(), with what they are for.
+  std::vector<OwnedTensor> HeldTensors();
+  // Whether the last Run() has captured a graph, and whether this rank lacked memory in it.
+  bool has_captured() const { return has_captured_; }
+  bool lacked_memory() const { return lacked_memory_; }
 
  private:
   using NextMicroBatch = std::function<DeviceBatch(int micro)>;
@@ -178,10 +183,10 @@ class Step {
 
   void Mark(Phase phase) {
     if (clock_ != nullptr) clock_->Mark(phase);
-    peak_memory_.Mark(phase);
+    memory_.Mark(phase);
     // The range of the phase before ends first. The last phase ends with the step's own range.
     phase_range_.reset();
-    if (phase != Phase::kRest) phase_range_.emplace(std::string(NameOf(phase)));
+    if (phase != Phase::kRest) phase_range_.emplace(std::string(NameOf(phase)), Range::Of::kStep);
   }
 
   const config::Config& config_;
@@ -225,7 +230,9 @@ class Step {
   std::optional<Histograms> histograms_;
   bool dropped_histograms_ = false;
   StepClock* clock_ = nullptr;
-  PeakMemory peak_memory_;
+  MemoryWatch memory_;
+  bool has_captured_ = false;
+  bool lacked_memory_ = false;
   std::optional<Range> phase_range_;
   double preprocessing_s_ = 0;
 };

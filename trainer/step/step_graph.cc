@@ -88,7 +88,7 @@ void StepGraphs::Replay(int64_t key) {
   const auto graph = std::find_if(graphs_.begin(), graphs_.end(),
                                   [&](const auto& candidate) { return candidate->key == key; });
   graphs_.splice(graphs_.begin(), graphs_, graph);
-  const Range range(graphs_.front()->RangeName());
+  const Range range(graphs_.front()->RangeName(), Range::Of::kStep);
   communicator_.Replay([&] { graphs_.front()->graph.replay(); }, label_);
 }
 

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/memory_scope.h"
 #include "trainer/ops/common/float_type.h"
 
 namespace lockstep::ops {
@@ -52,6 +53,7 @@ class CudnnGraph {
   cudnn_frontend::error_t Run(CudnnPointers& pointers) {
     c10::DataPtr workspace;
     if (workspace_bytes_ > 0) {
+      const MemoryScope scope(MemoryOwner::kWorkspaces);
       workspace = c10::cuda::CUDACachingAllocator::get()->allocate(workspace_bytes_);
     }
     return Run(pointers, workspace.get());

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <vector>
 
 namespace lockstep::ops {
 
@@ -33,6 +34,9 @@ class WeightCopies {
 
   // Returns the copy of a weight, or of a tensor with the same address. Undefined if there is no copy.
   at::Tensor Of(const at::Tensor& weight) const;
+
+  // Returns all copies.
+  std::vector<at::Tensor> All() const;
 
   // Removes the copy of a weight, because the optimizer is not going to update it.
   void Forget(const at::Tensor& weight);

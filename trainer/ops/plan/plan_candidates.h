@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/memory_scope.h"
 #include "trainer/ops/plan/plan_search.h"
 
 namespace lockstep::ops {
@@ -29,9 +30,7 @@ class PlanCandidates : public Candidates {
   }
 
  protected:
-  explicit PlanCandidates(const Plan& first)
-      : plans_{first},
-        workspace_(c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes)) {}
+  explicit PlanCandidates(const Plan& first) : plans_{first}, workspace_(MakeWorkspace()) {}
 
   // Adds `plan` to the candidates. Returns false if a candidate already computes in the same way.
   bool Add(const Plan& plan) {
@@ -47,6 +46,11 @@ class PlanCandidates : public Candidates {
   void* workspace() const { return workspace_.get(); }
 
  private:
+  static c10::DataPtr MakeWorkspace() {
+    const MemoryScope scope(MemoryOwner::kWorkspaces);
+    return c10::cuda::CUDACachingAllocator::get()->allocate(kMostWorkspace_bytes);
+  }
+
   std::vector<Plan> plans_;
   c10::DataPtr workspace_;
 };

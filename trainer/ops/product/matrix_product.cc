@@ -13,12 +13,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "base/files/cache_folder.h"
+#include "base/memory_scope.h"
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/plan/plan_candidates.h"
 #include "trainer/ops/plan/plan_search.h"
@@ -213,8 +215,9 @@ class Descriptors {
     Check(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), key_,
           "describing it");
     const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-      Check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)), key_,
-            "describing it");
+      Check(cublasLtMatmulDescSetAttribute(
+                &operation, attribute, reinterpret_cast<const std::byte*>(&value), sizeof(value)),
+            key_, "describing it");
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, key_.b_by_columns ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, key_.a_by_columns ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -227,6 +230,7 @@ class Descriptors {
 
   // To choose algorithms by: cuBLASLt looks at a bias's alignment, and the plan is to fit all that are planned.
   cublasLtMatmulDescOpaque_t AnyOperation() const {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): only its alignment counts, which must not be higher
     return Operation(reinterpret_cast<const void*>(uintptr_t{kAlignment_bytes}));
   }
 
@@ -406,6 +410,7 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   const ProductPlan& plan = *choices_.Choose(to.device().index(), *key, product, options.searches);
   c10::DataPtr workspace;
   if (plan.workspace_bytes > 0) {
+    const MemoryScope scope(MemoryOwner::kWorkspaces);
     workspace = c10::cuda::CUDACachingAllocator::get()->allocate(plan.workspace_bytes);
   }
   Check(descriptors.Run(pointers, plan, workspace.get(), stream), *key, "multiplying");

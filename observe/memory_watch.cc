@@ -1,0 +1,236 @@
+#include "observe/memory_watch.h"
+
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/core/Allocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <torch/csrc/profiler/orchestration/observer.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <utility>
+
+#include "observe/device_memory.h"
+
+namespace lockstep {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+namespace profiler = torch::profiler::impl;
+
+// What the CUDA allocator rounds sizes up to.
+constexpr int64_t kBlockBytes = 512;
+
+int64_t RoundedUp(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
+
+c10::CachingAllocator::Stat AllocatedStat(at::Device device) {
+  using Kind = c10::CachingAllocator::StatType;
+  return allocator::getDeviceStats(device.index())
+      .allocated_bytes[static_cast<size_t>(Kind::AGGREGATE)];
+}
+
+// Calls `act` with the address and the bytes of cuBLAS's workspaces, which ATen keeps for each stream.
+void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
+  const auto for_all = [&](at::cuda::WorkspaceMapWithMutex& workspaces, size_t bytes) {
+    const std::shared_lock lock(workspaces.mutex);
+    for (const auto& [stream, memory] : workspaces.map) {
+      act(memory.get(), RoundedUp(static_cast<int64_t>(bytes)));
+    }
+  };
+  for_all(at::cuda::cublas_handle_stream_to_workspace(), at::cuda::getChosenWorkspaceSize());
+  for_all(at::cuda::cublaslt_handle_stream_to_workspace(), at::cuda::getCUDABlasLtWorkspaceSize());
+}
+
+// LibTorch's CPU allocator logs each block that was allocated before the watch began. Warnings that this thread gives
+// meanwhile are printed all the same.
+class QuietAllocator final : public c10::WarningHandler {
+ public:
+  QuietAllocator() { FLAGS_caffe2_log_level = std::max<int>(level_, c10::GLOG_ERROR); }
+  ~QuietAllocator() override { FLAGS_caffe2_log_level = level_; }
+  QuietAllocator(const QuietAllocator&) = delete;
+  QuietAllocator& operator=(const QuietAllocator&) = delete;
+
+  void process(const c10::Warning& warning) override {
+    const int quiet = std::exchange(FLAGS_caffe2_log_level, level_);
+    others_->process(warning);
+    FLAGS_caffe2_log_level = quiet;
+  }
+
+ private:
+  int level_ = FLAGS_caffe2_log_level;
+  c10::WarningHandler* others_ = c10::WarningUtils::get_warning_handler();
+  c10::WarningUtils::WarningHandlerGuard handles_{this};
+};
+
+}  // namespace
+
+// It is what LibTorch takes for a profiler that is off, because other code expects a profiler's object there.
+class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
+ public:
+  explicit Reporter(at::Device device)
+      : ProfilerStateBase(profiler::ProfilerConfig(profiler::ProfilerState::Disabled)),
+        device_(device) {
+    tally_.Begin();
+  }
+
+  profiler::ActiveProfilerType profilerType() override {
+    return profiler::ActiveProfilerType::NONE;
+  }
+
+  // The CPU's allocator reports only if it is asked to; the CUDA allocator always does.
+  bool memoryProfilingEnabled() const override { return device_.is_cpu(); }
+
+  void reportMemoryUsage(void* address, int64_t bytes, size_t total_allocated,
+                         size_t /*total_reserved*/, c10::Device device) override {
+    if (device.type() != device_.type() || address == nullptr) return;
+    if (device.is_cuda() && device.index() != device_.index()) return;
+    const std::scoped_lock lock(mutex_);
+    if (!watches_) return;
+    // A CPU's sum begins with the program, and leaves out what was allocated while nobody watched.
+    const auto correct = [&](int64_t before) {
+      if (!device.is_cuda()) return;
+      tally_.Correct(static_cast<int64_t>(total_allocated) - before + elsewhere_);
+    };
+    if (bytes >= 0) {
+      correct(bytes);
+      tally_.Allocate(address, bytes, MemoryScope::Now(), ModuleScope::Now());
+    } else {
+      tally_.Free(address);
+      correct(0);
+    }
+  }
+
+  void Enter(Phase phase) {
+    const std::scoped_lock lock(mutex_);
+    if (watches_) tally_.Enter(static_cast<size_t>(phase));
+  }
+
+  // `elsewhere`: the bytes that are held but not the allocator's.
+  void Begin(int64_t elsewhere) {
+    const std::scoped_lock lock(mutex_);
+    elsewhere_ = elsewhere;
+    watches_ = true;
+  }
+
+  void End() {
+    const std::scoped_lock lock(mutex_);
+    watches_ = false;
+  }
+
+  // Only while it does not watch.
+  MemoryTally& tally() { return tally_; }
+
+ private:
+  at::Device device_;
+  std::mutex mutex_;  // backward passes have threads of their own
+  bool watches_ = false;
+  int64_t elsewhere_ = 0;
+  MemoryTally tally_{kPhases.size()};
+};
+
+MemoryWatch::MemoryWatch(at::Device device)
+    : device_(device), reporter_(std::make_shared<Reporter>(device)) {}
+
+MemoryWatch::~MemoryWatch() = default;
+
+bool MemoryWatch::During(const Held& held, const std::function<void()>& act) {
+  using c10::DebugInfoKind;
+  if (c10::ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != nullptr ||
+      (device_.is_cuda() && !TellsBlocks())) {
+    act();
+    return false;
+  }
+  ResetPeak();
+  Hold(held());
+  class Watching {
+   public:
+    Watching(const std::shared_ptr<Reporter>& reporter, int64_t elsewhere)
+        : reporter_(reporter), guard_(DebugInfoKind::PROFILER_STATE, reporter) {
+      reporter_->Begin(elsewhere);
+    }
+    // Objects that outlive the step may keep the reporter.
+    ~Watching() { reporter_->End(); }
+    Watching(const Watching&) = delete;
+    Watching& operator=(const Watching&) = delete;
+
+   private:
+    std::shared_ptr<Reporter> reporter_;
+    c10::DebugInfoGuard guard_;
+  };
+  {
+    std::optional<QuietAllocator> quiet;
+    if (device_.is_cpu()) quiet.emplace();
+    const Watching watching(reporter_, elsewhere_);
+    act();
+  }
+  OwnWorkspaces();
+  peak_ = ReadPeak();
+  return true;
+}
+
+int64_t MemoryWatch::PeakDuring(const std::function<void()>& act) {
+  ResetPeak();
+  act();
+  return ReadPeak();
+}
+
+void MemoryWatch::Hold(const std::vector<OwnedTensor>& held) {
+  MemoryTally& tally = reporter_->tally();
+  tally.Begin();
+  tally.Enter(static_cast<size_t>(Phase::kRest));
+  elsewhere_ = 0;
+  for (const auto& [owner, tensor] : held) {
+    if (!tensor.defined() || !tensor.has_storage()) continue;
+    if (tensor.device().type() != device_.type()) continue;
+    const at::DataPtr& memory = tensor.storage().data_ptr();
+    if (memory.get() == nullptr) continue;
+    const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+    const int64_t before = tally.held_bytes();
+    tally.Hold(memory.get(), device_.is_cuda() ? RoundedUp(bytes) : bytes, owner);
+    const bool is_elsewhere =
+        device_.is_cuda() && memory.get_deleter() != allocator::get()->raw_deleter();
+    if (is_elsewhere) elsewhere_ += tally.held_bytes() - before;
+  }
+  if (device_.is_cuda()) {
+    ForWorkspaces([&](const void* address, int64_t bytes) {
+      tally.Hold(address, bytes, MemoryOwner::kWorkspaces);
+    });
+    tally.Correct(AllocatedStat(device_).current + elsewhere_);
+  }
+  begun_bytes_ = tally.now_bytes();
+}
+
+// Those that the step has allocated, in the scope of the module that needed them first.
+void MemoryWatch::OwnWorkspaces() {
+  if (!device_.is_cuda()) return;
+  ForWorkspaces([&](const void* address, int64_t /*bytes*/) {
+    reporter_->tally().Own(address, MemoryOwner::kWorkspaces);
+  });
+}
+
+void MemoryWatch::Mark(Phase phase) { reporter_->Enter(phase); }
+
+const MemoryTally& MemoryWatch::tally() const { return reporter_->tally(); }
+
+int64_t MemoryWatch::Most() const { return std::max(most_, ReadPeak()); }
+
+void MemoryWatch::ForgetMost() {
+  ResetPeak();
+  most_ = 0;
+}
+
+void MemoryWatch::ResetPeak() {
+  if (!device_.is_cuda()) return;
+  most_ = Most();
+  allocator::resetPeakStats(device_.index());
+}
+
+int64_t MemoryWatch::ReadPeak() const {
+  return device_.is_cuda() ? AllocatedStat(device_).peak : 0;
+}
+
+}  // namespace lockstep
