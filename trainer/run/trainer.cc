@@ -115,7 +115,7 @@ class Trainer {
     }
     clock.BeginStep();
     measured.step_ms = clock.StepTimes();
-    measured.peak_bytes = step_->memory().Most();
+    measured.memory = step_->memory().PeakOfDevice();
     for (int step = 0; step < kPhaseSteps; ++step) {
       clock.BeginStep();
       TrainStep(warmup + steps + step);
