@@ -189,10 +189,9 @@ def test_a_kernel_that_becomes_slower(tmp_path):
     assert run.status == DONE, run
     first, second = events(tmp_path / "run", "profile")
     assert first["slower"] == []
-    # The product most, and perhaps what fills its larger matrix.
-    assert all("in forward" in sentence for sentence in second["slower"])
+    # The product most. Filling its matrix takes longer, too, and what comes after it in the same caches may.
     sentence = second["slower"][0]
-    assert "aten::mm" in sentence or DEVICE == "CUDA"
+    assert ("aten::mm in forward" in sentence) if DEVICE == "CPU" else "in forward" in sentence
     assert f"slower: {sentence}" in run.out
 
 
