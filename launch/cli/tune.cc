@@ -136,7 +136,8 @@ class TuneCommand final : public Command {
                          {"samples_per_s", trial.samples_per_s},
                          {"step_ms", trial.step_ms}});
         if (trial.device_gib > 0) {
-          line.update(Json{{"peak_gib", trial.peak_gib}, {"left_gib", trial.left_gib},
+          line.update(Json{{"peak_gib", trial.peak_gib},
+                           {"left_gib", trial.left_gib},
                            {"device_gib", trial.device_gib}});
         }
         if (trial.of_peak > 0) line["of_peak"] = trial.of_peak;
@@ -175,6 +176,13 @@ class TuneCommand final : public Command {
     std::fflush(stdout);
   }
 
+  // What came of the user's way: "gives 577.2 samples/s".
+  static std::string FateOf(const std::optional<TimedWay>& users, int64_t accumulation) {
+    if (!users || users->trial.accumulation != accumulation) return "does not fit in memory";
+    if (users->leaves_too_little) return "leaves too little memory";
+    return fmt::format("gives {:.1f} samples/s", users->trial.samples_per_s);
+  }
+
   void ConcludeBatch(const FoundWay& found, config::Config& config) {
     if (!found.best) {
       if (found.stopped) return;
@@ -194,31 +202,32 @@ class TuneCommand final : public Command {
       Print("\n{}accumulation {}, activation checkpointing {}: {:.1f} samples/s{}\n",
             is_users ? "nothing faster was found than yours: " : "suggestion: ", best.accumulation,
             found.best->way.checkpointing ? "on" : "off", best.samples_per_s,
-            !is_users && found.users && found.users->trial.samples_per_s > 0
-                ? fmt::format(", where yours gives {:.1f}", found.users->trial.samples_per_s)
-                : "");
+            is_users ? "" : ", where yours " + FateOf(found.users, config.accumulation()));
       if (found.out_of_time)
         Print("the time was over before all was tried: --time {}\n", 4 * time_s_);
       Print("\n");
     }
     if (is_users) return;
-    const std::string why = fmt::format(
-        "{:.1f} samples/s{}, in micro-batches of {} (lockstep tune)", best.samples_per_s,
-        found.users && found.users->trial.samples_per_s > 0
-            ? fmt::format(
-                  ", where {} with {} gives {:.1f}", config.accumulation(),
-                  config.model().activation_checkpointing() ? "checkpointing" : "no checkpointing",
-                  found.users->trial.samples_per_s)
-            : "",
-        best.micro_batch);
+    const std::string fate = FateOf(found.users, config.accumulation());
+    const auto edit = [&](const std::string& name, const std::string& before,
+                          const std::string& now) {
+      edits_.push_back(
+          {name, now,
+           fmt::format("{} was {}, which {}; now {:.1f} samples/s with micro-batches of {} "
+                       "(lockstep tune)",
+                       name.substr(name.find('.') + 1), before, fate, best.samples_per_s,
+                       best.micro_batch)});
+    };
+    const auto text = [](bool value) { return value ? "true" : "false"; };
     if (best.accumulation != config.accumulation()) {
-      edits_.push_back({"accumulation", std::to_string(best.accumulation), why});
+      edit("accumulation", std::to_string(config.accumulation()),
+           std::to_string(best.accumulation));
       config.set_accumulation(static_cast<int>(best.accumulation));
     }
-    if (found.best->way.checkpointing != config.model().activation_checkpointing()) {
-      edits_.push_back({"model.activation_checkpointing",
-                        found.best->way.checkpointing ? "true" : "false", why});
-      config.mutable_model()->set_activation_checkpointing(found.best->way.checkpointing);
+    const bool checkpointing = found.best->way.checkpointing;
+    if (checkpointing != config.model().activation_checkpointing()) {
+      edit("model.activation_checkpointing", text(!checkpointing), text(checkpointing));
+      config.mutable_model()->set_activation_checkpointing(checkpointing);
     }
   }
 

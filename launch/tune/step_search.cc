@@ -15,18 +15,20 @@ StepSearch::StepSearch(const StepWay& users, int64_t most) : users_(users), most
 std::optional<StepWay> StepSearch::Next() const {
   const bool checkpointing = users_.checkpointing;
   if (!SpeedOf(users_)) return users_;
-  // Fewer micro-batches than those that cannot be used are larger, and cannot be used either.
-  for (StepWay way{1, checkpointing}; way.accumulation <= most_; way.accumulation *= 2) {
-    if (way.accumulation <= MostUnusable(checkpointing)) continue;
+  // The fewest that can be used. Still fewer are larger, and cannot be used if these cannot.
+  StepWay fewest{1, checkpointing};
+  while (fewest.accumulation <= MostUnusable(checkpointing)) fewest.accumulation *= 2;
+  const bool can_be_used = fewest.accumulation <= most_;
+  if (can_be_used && !SpeedOf(fewest)) return fewest;
+  // With checkpointing larger micro-batches may fit. Without it a step does less, if it fits.
+  StepWay other{can_be_used ? fewest.accumulation : users_.accumulation, !checkpointing};
+  if (can_be_used && other.checkpointing) other.accumulation /= 2;
+  if (other.accumulation >= 1 && !SpeedOf(other)) return other;
+  for (StepWay way = fewest; way.accumulation <= most_; way.accumulation *= 2) {
     const std::optional<double> speed = SpeedOf(way);
     if (!speed) return way;
     if (*speed < kWorthFollowing * Best()) break;
   }
-  // With checkpointing larger micro-batches may fit. Without it a step does less, if it fits.
-  const std::optional<int64_t> fewest = Fewest(checkpointing);
-  StepWay other{fewest.value_or(users_.accumulation), !checkpointing};
-  if (fewest && other.checkpointing) other.accumulation /= 2;
-  if (other.accumulation >= 1 && !SpeedOf(other)) return other;
   return std::nullopt;
 }
 
@@ -47,13 +49,6 @@ std::optional<double> StepSearch::SpeedOf(const StepWay& way) const {
   const auto found = speeds_.find(way);
   if (found == speeds_.end()) return std::nullopt;
   return found->second;
-}
-
-std::optional<int64_t> StepSearch::Fewest(bool checkpointing) const {
-  for (const auto& [way, speed] : speeds_) {
-    if (way.checkpointing == checkpointing && speed > 0) return way.accumulation;
-  }
-  return std::nullopt;
 }
 
 double StepSearch::Best() const {

@@ -37,8 +37,6 @@ class StepSearch {
  private:
   std::optional<double> SpeedOf(const StepWay& way) const;
   int64_t MostUnusable(bool checkpointing) const;
-  // The fewest micro-batches that can be used.
-  std::optional<int64_t> Fewest(bool checkpointing) const;
   double Best() const;
 
   StepWay users_;
