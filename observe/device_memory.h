@@ -26,6 +26,13 @@ struct DeviceMemory {
 // (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync), which tells nothing. What follows needs the former.
 bool TellsBlocks();
 
+// The most memory that tensors took on a GPU at a time, and what tensors could have had besides, of its memory.
+struct DevicePeak {
+  int64_t peak_bytes = 0;
+  int64_t left_bytes = 0;
+  int64_t device_bytes = 0;
+};
+
 // Returns the state of the memory of a GPU. It takes the allocator's lock and walks through its blocks, which takes
 // milliseconds at most.
 DeviceMemory ReadDeviceMemory(at::Device device);

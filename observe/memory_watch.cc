@@ -14,8 +14,6 @@
 #include <shared_mutex>
 #include <utility>
 
-#include "observe/device_memory.h"
-
 namespace lockstep {
 namespace {
 
@@ -221,6 +219,17 @@ int64_t MemoryWatch::Most() const { return std::max(most_, ReadPeak()); }
 void MemoryWatch::ForgetMost() {
   ResetPeak();
   most_ = 0;
+}
+
+DevicePeak MemoryWatch::PeakOfDevice() const {
+  if (!device_.is_cuda()) return {};
+  DevicePeak peak{.peak_bytes = Most(), .device_bytes = TotalDeviceBytes(device_)};
+  const int64_t pools = TellsBlocks() ? ReadDeviceMemory(device_).pool_bytes : 0;
+  const int64_t allocated = AllocatedBytes(device_);
+  // What a graph's pool holds is there all the time.
+  peak.left_bytes =
+      FreeDeviceBytes(device_) + allocated - std::max(peak.peak_bytes, allocated + pools);
+  return peak;
 }
 
 void MemoryWatch::ResetPeak() {

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "base/memory_scope.h"
+#include "observe/device_memory.h"
 #include "observe/memory/memory_tally.h"
 #include "observe/step_clock.h"
 
@@ -71,6 +72,9 @@ class MemoryWatch {
   int64_t peak() const { return peak_; }
   int64_t Most() const;
   void ForgetMost();
+
+  // The peak since ForgetMost() or the beginning. Zeros on a CPU.
+  DevicePeak PeakOfDevice() const;
 
   // On a GPU, what of `held` the allocator has not given, such as memory that NCCL knows.
   int64_t elsewhere() const { return elsewhere_; }

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 
+import numpy as np
 import pytest
 
 from harness import (
@@ -13,23 +14,30 @@ from harness import (
     DIGITS,
     DONE,
     INTERRUPTED,
+    LOCKSTEP,
     PEER,
     STOPPED,
     USAGE,
     Run,
     command_of,
+    digits_data,
     events,
     expect_error,
+    faulty_model,
     mpirun,
+    path_of,
     processes_of,
     ranks_of,
+    sets,
     skip_without_gpus,
     train,
+    trained_losses,
     wait_until,
     wait_until_gone,
     write_config,
 )
 
+FAULTY = path_of("FAULTY")
 CONFIG = """global_batch: 64 epochs: 4 seed: 3 data { train: "DIGITS" validation_fraction: 0.2 csv { scale: 0.0625 } }
     model { name: "mlp" mlp { hidden: [64] } } optimizer { type: ADAMW lr: 1e-5 } schedule { type: COSINE }
     observe { on_alert: "touch alerted" }"""
@@ -41,8 +49,8 @@ def config_in(folder, more=""):
     return write_config(folder, f'{text} run_dir: "{folder}/runs/mine" {more}')
 
 
-def tune(config, *words, ranks=None):
-    return Run(["tune", config, *words], ranks=ranks)
+def tune(config, *words, only="rate", ranks=None, program=LOCKSTEP):
+    return Run(["tune", config, *(["--only", only] if only else []), *words], ranks=ranks, program=program)
 
 
 def lines_of(run):
@@ -57,7 +65,7 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     config = config_in(tmp_path)
     run = tune(config, "--json", ranks=ranks)
     assert run.status == DONE, run
-    curve, *trials, found = lines_of(run)
+    curve, *trials, found, written = lines_of(run)
     assert list((tmp_path / "runs").iterdir()) == [] and not (tmp_path / "alerted").exists()
     # A range test of the digits goes from a loss of ln 10 down and up again.
     assert abs(curve["range_test"][0][1] - math.log(10)) < 0.3
@@ -70,8 +78,8 @@ def test_what_is_tried_is_what_is_trained(tmp_path, ranks):
     # The digits' rate is no secret: half of the samples cannot be told apart at 1e-5, and nearly all at the best one.
     assert found["val_loss"] < 0.5 * trials[0]["val_loss"]
     # The user's config with what was found says all of it.
-    assert found["config"] == str(tmp_path / "config.tuned.pbtxt")
-    trained = train(found["config"], tmp_path / "runs/mine", ranks=ranks)
+    assert written == {"config": str(tmp_path / "config.tuned.pbtxt")}
+    trained = train(written["config"], tmp_path / "runs/mine", ranks=ranks)
     assert trained.status == DONE, trained
     assert events(tmp_path / "runs/mine", "eval")[-1]["val_loss"] == found["val_loss"]
 
@@ -100,9 +108,9 @@ def test_a_config_that_cannot_be_bettered_gets_no_other(tmp_path):
     config = config_in(tmp_path)
     run = tune(config, "--json", "--time", "1", "--set", "optimizer.lr=0.02", "--set", "schedule.warmup_steps=4")
     assert run.status == DONE, run
-    *_, found = lines_of(run)
-    is_users = found["suggestion"]["optimizer.lr"] == 0.02
-    assert ("config" in found) == (not is_users) == (tmp_path / "config.tuned.pbtxt").exists()
+    (suggestion,) = [line["suggestion"] for line in lines_of(run) if "suggestion" in line]
+    is_users = suggestion["optimizer.lr"] == 0.02
+    assert ("config" in lines_of(run)[-1]) == (not is_users) == (tmp_path / "config.tuned.pbtxt").exists()
 
 
 @pytest.mark.all_tier
@@ -114,9 +122,10 @@ def test_short_trainings_are_said(tmp_path):
 
 @pytest.mark.all_tier(unless=lambda sent: sent == signal.SIGINT)
 @pytest.mark.parametrize("sent, status", [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, STOPPED)])
-def test_an_interrupt_keeps_what_it_has(tmp_path, sent, status):
+@pytest.mark.parametrize("only", ["rate", "batch"])
+def test_an_interrupt_keeps_what_it_has(tmp_path, only, sent, status):
     config = config_in(tmp_path)
-    words = command_of(["tune", config, "--time", "600", "--set", "epochs=500"])
+    words = command_of(["tune", config, "--only", only, "--time", "600", "--set", "epochs=500"])
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1) as process:
         seen = ""
         while " yours\n" not in seen:
@@ -125,7 +134,8 @@ def test_an_interrupt_keeps_what_it_has(tmp_path, sent, status):
         process.send_signal(sent)
         rest, said = process.communicate()
     assert process.returncode == status and said == "", (rest, said)
-    assert "nothing better was found than yours: optimizer.lr 1e-05" in rest
+    assert ("nothing better was found than yours: optimizer.lr 1e-05" in rest) == (only == "rate")
+    assert ("accumulation 1, activation checkpointing off" in rest) == (only == "batch")
     assert list((tmp_path / "runs").iterdir()) == []
     wait_until_gone(tmp_path / "runs")
 
@@ -133,7 +143,7 @@ def test_an_interrupt_keeps_what_it_has(tmp_path, sent, status):
 @pytest.mark.all_tier
 def test_nothing_stays_of_one_that_is_killed(tmp_path):
     config = config_in(tmp_path)
-    words = command_of(["tune", config, "--time", "600", "--set", "epochs=100000"])
+    words = command_of(["tune", config, "--only", "rate", "--time", "600", "--set", "epochs=100000"])
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         wait_until(lambda: processes_of(tmp_path / "runs"))
         process.kill()
@@ -146,7 +156,7 @@ def test_nothing_stays_of_one_that_is_killed(tmp_path):
 def test_a_trial_that_fails(tmp_path):
     """A rank that is killed says nothing of a rate."""
     config = config_in(tmp_path)
-    words = command_of(["tune", config, "--time", "600", "--set", "epochs=100000"], ranks=2)
+    words = command_of(["tune", config, "--only", "rate", "--time", "600", "--set", "epochs=100000"], ranks=2)
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_until(lambda: len(ranks_of(tmp_path / "runs")) == 2)
         os.kill(ranks_of(tmp_path / "runs")[1], signal.SIGKILL)
@@ -154,6 +164,64 @@ def test_a_trial_that_fails(tmp_path):
     assert process.returncode == PEER, (printed, said)
     assert said.count("\n") == 1 and "a trial failed: " in said, said
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_the_fastest_step(tmp_path):
+    """Micro-batches of two samples are much slower than larger ones. The training stays the same."""
+    config = config_in(tmp_path, "accumulation: 32")
+    run = tune(config, "--json", only="batch")
+    assert run.status == DONE, run
+    users, *ways, found, written = lines_of(run)
+    assert list((tmp_path / "runs").iterdir()) == []
+    assert (users["accumulation"], users["micro_batch"], users["activation_checkpointing"]) == (32, 2, False)
+    assert ways[0]["accumulation"] == 1 and ways[0]["micro_batch"] == 64
+    best = max(ways, key=lambda way: way["samples_per_s"])
+    assert best["samples_per_s"] > 2 * users["samples_per_s"]
+    suggested = {"accumulation": best["accumulation"], "model.activation_checkpointing": False}
+    assert found == {"suggestion": suggested, "samples_per_s": best["samples_per_s"]}
+    text = (tmp_path / "config.tuned.pbtxt").read_text()
+    assert f"accumulation: {best['accumulation']}" in text and "# accumulation was 32, which gives " in text, text
+    steps = sets("max_steps=8", "log.every_steps=1")
+    losses = [trained_losses(path, tmp_path / name, *steps) for name, path in (("a", config), ("b", written["config"]))]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+@pytest.mark.all_tier
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_all_that_can_be_found(tmp_path, ranks):
+    """One file has the step and the rate, and trains."""
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path, "accumulation: 16")
+    run = tune(config, only=None, ranks=ranks)
+    assert run.status == DONE, run
+    suggestions = [line for line in run.out.splitlines() if line.startswith("suggestion: ")]
+    assert "accumulation 1, " in suggestions[0] or "accumulation 2, " in suggestions[0], run
+    assert suggestions[1].startswith("suggestion: optimizer.lr "), run
+    tuned = (tmp_path / "config.tuned.pbtxt").read_text()
+    assert tuned.count("(lockstep tune)") == 2 and "accumulation: 16" not in tuned and "lr: 1e-5" not in tuned, tuned
+    assert train(tmp_path / "config.tuned.pbtxt", tmp_path / "runs/mine", ranks=ranks).status == DONE
+
+
+def test_steps_that_do_not_fit(tmp_path):
+    model = faulty_model(fault=8, fits=12)
+    text = f'global_batch: 48 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"'
+    run = tune(write_config(tmp_path, text), only="batch", program=FAULTY)
+    assert run.status == DONE, run
+    lines = run.out.splitlines()
+    header = lines[0].split()
+    assert header[:2] == ["micro-batch", "accumulation"], run
+    assert lines[1].split()[:3] == ["12", "4", "no"] and "yours: accumulation 1 does not fit in memory" in lines[1], run
+    # Checkpointing makes no larger ones fit, because this model has nothing to compute again.
+    assert [line.split()[1:3] for line in lines[1:4]] == [["4", "no"], ["4", "yes"], ["8", "no"]], run
+    assert "accumulation 2 does not fit in memory" in lines[2], run
+    assert any(line.startswith("suggestion: accumulation ") for line in lines), run
+    none = faulty_model(fault=8, fits=0)
+    words = ["--set", "accumulation=48"]
+    (tmp_path / "none").mkdir()
+    text = f'global_batch: 48 epochs: 2 {digits_data()} model {{ {none} }} run_dir: "{tmp_path}/runs/mine"'
+    run = tune(write_config(tmp_path / "none", text), *words, only="batch", program=FAULTY)
+    expect_error(run, USAGE, "no step fits in memory")
+    assert not (tmp_path / "none" / "config.tuned.pbtxt").exists()
 
 
 def test_labels_that_say_nothing(tmp_path):
@@ -167,6 +235,8 @@ def test_labels_that_say_nothing(tmp_path):
 def test_wrong_inputs(tmp_path):
     config = config_in(tmp_path)
     expect_error(tune(config, "--time", "0"), USAGE, "--time")
+    expect_error(tune(config, only="loader"), USAGE, "--only")
+    expect_error(tune(config, "--reserve", "1"), USAGE, "--reserve")
     expect_error(tune(tmp_path / "none.pbtxt"), USAGE, "none.pbtxt")
     expect_error(tune(config, "--set", "optimizer.lr=fast"), USAGE, "optimizer.lr")
     expect_error(Run(["--restarts", "2", "tune", config]), USAGE, "--restarts")

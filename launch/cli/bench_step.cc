@@ -27,6 +27,8 @@ double PercentileOf(std::vector<double> values, double share) {
   return *at;
 }
 
+double InGibi(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
+
 std::string Lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return std::tolower(c); });
@@ -44,11 +46,11 @@ void PrintPlans(const char* kind, const char* library, const Reports& reports) {
 
 // Times steps of `config` and prints what it finds on rank 0. `trace`: file for a Chrome trace of ten more; empty:
 // none. Every rank must call it. Throws Error.
-void BenchStep(const config::Config& config, int steps, const std::string& trace, bool json,
-               const Extensions& extensions, const World& world, const TrainOptions& options) {
-  constexpr int kWarmup = 15;
+void BenchStep(const config::Config& config, int warmup, int steps, const std::string& trace,
+               bool json, const Extensions& extensions, const World& world,
+               const TrainOptions& options) {
   const StepMeasurement measured =
-      MeasureSteps(config, extensions, world, kWarmup, steps, trace, options);
+      MeasureSteps(config, extensions, world, warmup, steps, trace, options);
   if (world.rank() != 0) return;
   const double step_ms = PercentileOf(measured.step_ms, 0.5);
   const double per_s = 1e3 / step_ms;
@@ -71,7 +73,9 @@ void BenchStep(const config::Config& config, int steps, const std::string& trace
             {"samples_per_s", Round(samples_per_s, 1)},
             {"step_ms", Round(step_ms, 4)},
             {"p95_ms", Round(PercentileOf(measured.step_ms, 0.95), 4)},
-            {"peak_gib", Round(static_cast<double>(measured.peak_bytes) / (int64_t{1} << 30), 2)},
+            {"peak_gib", Round(InGibi(measured.memory.peak_bytes), 2)},
+            {"left_gib", Round(InGibi(measured.memory.left_bytes), 2)},
+            {"device_gib", Round(InGibi(measured.memory.device_bytes), 2)},
             {"first_step_s", Round(measured.first_step_s, 2)},
             {"loss", Round(measured.loss, 4)},
             {"tflops", Round(flops_per_s * 1e-12, 3)}};
@@ -104,6 +108,7 @@ class StepCommand final : public RankCommand {
                     "step time of a config on data that lie on the device") {
     options().Add("--trace", trace_, "file for a Chrome trace of ten more steps, kernel by kernel");
     config_.AddFile(options()).Required();
+    options().Add("--warmup", warmup_, "steps before these").Within(1, 100'000).ShowDefault();
     options().Add("--steps", steps_, "steps to time").Within(1, 100'000).ShowDefault();
     AddJson(options(), json_);
     config_.AddSet(options());
@@ -115,11 +120,13 @@ class StepCommand final : public RankCommand {
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
     const config::Config config = config_.Load(job);
     const World world = Connect(job, config);
-    BenchStep(config, steps_, trace_, json_, invocation.extensions, world, TrainOptionsOf(job));
+    BenchStep(config, warmup_, steps_, trace_, json_, invocation.extensions, world,
+              TrainOptionsOf(job));
     return ExitStatus::kDone;
   }
 
   ConfigOptions config_;
+  int warmup_ = 15;
   int steps_ = 50;
   std::string trace_;
   bool json_ = false;

@@ -1,4 +1,6 @@
 // lockstep tune: finds settings of a config by short trainings on this machine.
+//
+// A new thing to find is a name of --only, and a function like TuneRate() that adds to edits_.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,9 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/files/open_file.h"
 #include "base/files/output_target.h"
 #include "base/say.h"
+#include "comm/together.h"
 #include "launch/bundle/bundle.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
@@ -21,6 +25,7 @@
 #include "launch/job/start_job.h"
 #include "launch/machine/child_process.h"
 #include "launch/tune/rate_trials.h"
+#include "launch/tune/step_trials.h"
 #include "trainer/config/edit_config.h"
 
 namespace lockstep {
@@ -61,13 +66,26 @@ std::string CurveText(const RangeTest& range) {
 
 std::string RateText(double rate) { return fmt::format("{:.3g}", rate); }
 
+// The names of what --only can ask for.
+constexpr char kBatch[] = "batch";
+constexpr char kRate[] = "rate";
+
 class TuneCommand final : public Command {
  public:
   explicit TuneCommand(CLI::App& app)
       : Command(app, "tune",
-                "find the learning rate of a config, by a range test and short trainings") {
+                "find the fastest step and the learning rate of a config, by short trainings") {
     config_.AddFile(options()).Required();
+    options()
+        .Add("--only", only_,
+             "what to find: batch (micro-batches and activation checkpointing) or rate (the "
+             "learning rate); both otherwise")
+        .OneOf({kBatch, kRate});
     options().Add("--time", time_s_, "seconds that it may take").Within(1, 1'000'000).ShowDefault();
+    options()
+        .Add("--reserve", reserve_, "share of a GPU's memory that is to stay free")
+        .Between(0, 0.9)
+        .ShowDefault();
     options().Add("--json", json_, "print each result as a line of JSON");
     config_.AddSet(options());
   }
@@ -77,27 +95,159 @@ class TuneCommand final : public Command {
     if (std::filesystem::exists(config_.path) && !std::filesystem::is_regular_file(config_.path)) {
       throw UsageError("{}: tune writes a file beside the config: name a plain file", config_.path);
     }
-    const config::Config config = config_.Load();
+    config::Config config = config_.Load();
     // Beside the config, because relative paths count from its folder.
     tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
     target_.emplace(tuned_);  // before the time is spent
     const std::filesystem::path run_dir = std::filesystem::absolute(config.run_dir());
     TrialRunner runner(StartOf(invocation), run_dir.parent_path());
+    const double end_s = SecondsSinceBoot() + time_s_;
+    std::optional<ExitStatus> stopped;
+    if (only_ != kRate) stopped = TuneBatch(runner, config);
+    if (only_ != kBatch && !stopped) stopped = TuneRate(runner, config, end_s - SecondsSinceBoot());
+    if (!edits_.empty()) PrintCommand(invocation);
+    return static_cast<int>(stopped.value_or(ExitStatus::kDone));
+  }
+
+ private:
+  // Finds the fastest way to make a step, and sets it in `config`. Returns the status if a signal has come.
+  std::optional<ExitStatus> TuneBatch(TrialRunner& runner, config::Config& config) {
+    const double time_s = only_.empty() ? time_s_ / 2.0 : time_s_;
+    if (!json_) {
+      Print("{:>11} {:>12} {:>13} {:>10} {:>9} {:>9} {:>7}  {}\n", "micro-batch", "accumulation",
+            "checkpointing", "samples/s", "ms a step", "GiB", "of peak", "note");
+    }
+    const FoundWay found =
+        FindWay(runner, config, time_s, reserve_, [&](const TimedWay& timed) { PrintWay(timed); });
+    ConcludeBatch(found, config);
+    WriteTuned();
+    return found.stopped;
+  }
+
+  void PrintWay(const TimedWay& timed) const {
+    const StepTrial& trial = timed.trial;
+    const bool fits = trial.failure.empty();
+    const bool as_asked = trial.accumulation == timed.way.accumulation;
+    if (json_) {
+      Json line{{"accumulation", fits ? trial.accumulation : timed.way.accumulation},
+                {"activation_checkpointing", timed.way.checkpointing}};
+      if (fits) {
+        line.update(Json{{"micro_batch", trial.micro_batch},
+                         {"samples_per_s", trial.samples_per_s},
+                         {"step_ms", trial.step_ms}});
+        if (trial.device_gib > 0) {
+          line.update(Json{{"peak_gib", trial.peak_gib},
+                           {"left_gib", trial.left_gib},
+                           {"device_gib", trial.device_gib}});
+        }
+        if (trial.of_peak > 0) line["of_peak"] = trial.of_peak;
+        if (!as_asked) line["does_not_fit"] = timed.way.accumulation;
+        if (timed.leaves_too_little) line["leaves_too_little"] = true;
+      } else {
+        line["failure"] = trial.failure;
+      }
+      line["seconds"] = trial.wall_s;
+      Print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+      std::fflush(stdout);
+      return;
+    }
+    std::string note = timed.is_users ? "yours" : "";
+    const auto add = [&](const std::string& more) { note += (note.empty() ? "" : ": ") + more; };
+    if (!fits) {
+      add(trial.failure);
+    } else if (!as_asked) {
+      add(fmt::format("accumulation {} does not fit in memory", timed.way.accumulation));
+    }
+    if (timed.leaves_too_little) {
+      add(fmt::format("leaves {:.1f} of {:.1f} GiB, less than --reserve {:g}", trial.left_gib,
+                      trial.device_gib, reserve_));
+    }
+    const auto known = [&](double value, const std::string& text) {
+      return value > 0 ? text : std::string("-");
+    };
+    Print("{:>11} {:>12} {:>13} {:>10} {:>9} {:>9} {:>7}  {}\n",
+          known(static_cast<double>(trial.micro_batch), std::to_string(trial.micro_batch)),
+          fits ? trial.accumulation : timed.way.accumulation,
+          timed.way.checkpointing ? "yes" : "no",
+          known(trial.samples_per_s, fmt::format("{:.1f}", trial.samples_per_s)),
+          known(trial.step_ms, fmt::format("{:.2f}", trial.step_ms)),
+          known(trial.peak_gib, fmt::format("{:.2f}", trial.peak_gib)),
+          known(trial.of_peak, fmt::format("{:.0f} %", 100 * trial.of_peak)), note);
+    std::fflush(stdout);
+  }
+
+  // What came of the user's way: "gives 577.2 samples/s".
+  static std::string FateOf(const std::optional<TimedWay>& users, int64_t accumulation) {
+    if (!users || users->trial.accumulation != accumulation) return "does not fit in memory";
+    if (users->leaves_too_little) return "leaves too little memory";
+    return fmt::format("gives {:.1f} samples/s", users->trial.samples_per_s);
+  }
+
+  void ConcludeBatch(const FoundWay& found, config::Config& config) {
+    if (!found.best) {
+      if (found.stopped) return;
+      throw UsageError("no step fits in memory: {}", kLessMemory);
+    }
+    const StepTrial& best = found.best->trial;
+    const bool is_users =
+        best.accumulation == config.accumulation() &&
+        found.best->way.checkpointing == config.model().activation_checkpointing();
+    if (json_) {
+      Print("{}\n", Json{{"suggestion",
+                          {{"accumulation", best.accumulation},
+                           {"model.activation_checkpointing", found.best->way.checkpointing}}},
+                         {"samples_per_s", best.samples_per_s}}
+                        .dump());
+    } else {
+      Print("\n{}accumulation {}, activation checkpointing {}: {:.1f} samples/s{}\n",
+            is_users ? "nothing faster was found than yours: " : "suggestion: ", best.accumulation,
+            found.best->way.checkpointing ? "on" : "off", best.samples_per_s,
+            is_users ? "" : ", where yours " + FateOf(found.users, config.accumulation()));
+      if (found.out_of_time)
+        Print("the time was over before all was tried: --time {}\n", 4 * time_s_);
+      Print("\n");
+    }
+    if (is_users) return;
+    const std::string fate = FateOf(found.users, config.accumulation());
+    const auto edit = [&](const std::string& name, const std::string& before,
+                          const std::string& now) {
+      edits_.push_back(
+          {name, now,
+           fmt::format("{} was {}, which {}; now {:.1f} samples/s with micro-batches of {} "
+                       "(lockstep tune)",
+                       name.substr(name.find('.') + 1), before, fate, best.samples_per_s,
+                       best.micro_batch)});
+    };
+    const auto text = [](bool value) { return value ? "true" : "false"; };
+    if (best.accumulation != config.accumulation()) {
+      edit("accumulation", std::to_string(config.accumulation()),
+           std::to_string(best.accumulation));
+      config.set_accumulation(static_cast<int>(best.accumulation));
+    }
+    const bool checkpointing = found.best->way.checkpointing;
+    if (checkpointing != config.model().activation_checkpointing()) {
+      edit("model.activation_checkpointing", text(!checkpointing), text(checkpointing));
+      config.mutable_model()->set_activation_checkpointing(checkpointing);
+    }
+  }
+
+  // Finds the learning rate. Returns the status if a signal has come. Throws Error if no training came to its end.
+  std::optional<ExitStatus> TuneRate(TrialRunner& runner, const config::Config& config,
+                                     double time_s) {
     const std::string loss_name = LossName(config);
     const auto on_range = [&](const RangeTest& range, const Trial& trial) {
       PrintRange(range, trial, loss_name);
     };
     const auto on_trial = [&](const RateTrial& trial) { PrintTrial(trial, loss_name); };
-    const FoundRate found = FindRate(runner, config, time_s_, on_range, on_trial);
-    Conclude(found, invocation, config, loss_name);
-    if (found.stopped) return static_cast<int>(*found.stopped);
-    if (!found.best) {
+    const FoundRate found = FindRate(runner, config, time_s, on_range, on_trial);
+    ConcludeRate(found, config, loss_name);
+    WriteTuned();
+    if (!found.stopped && !found.best) {
       throw UsageError("no training came to its end, the last one with: {}", found.last_failure);
     }
-    return static_cast<int>(ExitStatus::kDone);
+    return found.stopped;
   }
 
- private:
   // The words that start a training on the ranks that the user asked for.
   static std::vector<std::string> StartOf(const Invocation& invocation) {
     const StartOptions& start = invocation.start;
@@ -151,19 +301,19 @@ class TuneCommand final : public Command {
     std::fflush(stdout);
   }
 
-  void Conclude(const FoundRate& found, const Invocation& invocation, const config::Config& config,
-                const std::string& loss_name) {
+  void ConcludeRate(const FoundRate& found, const config::Config& config,
+                    const std::string& loss_name) {
     if (!found.best) return;
     const RateTrial& best = *found.best;
     const bool is_whole = best.steps == found.run_steps;
-    if (!best.is_users) WriteTuned(found, config, loss_name);
+    if (!best.is_users) EditRate(found, config, loss_name);
     if (json_) {
-      Json line{{"suggestion",
-                 {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
-                {loss_name, best.loss},
-                {"whole_run", is_whole}};
-      if (!best.is_users) line["config"] = tuned_;
-      Print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+      Print("{}\n",
+            Json{{"suggestion",
+                  {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
+                 {loss_name, best.loss},
+                 {"whole_run", is_whole}}
+                .dump());
       return;
     }
     Print("\n{}optimizer.lr {}, schedule.warmup_steps {}: {} {}{}\n",
@@ -180,48 +330,61 @@ class TuneCommand final : public Command {
     } else if (found.out_of_time) {
       Print("the time was over before the rates next to it were tried: --time {}\n", 4 * time_s_);
     }
-    if (best.is_users) return;
-    std::vector<std::string> words = StartOf(invocation);
-    words.front() = StartScriptOr(invocation.program);
-    words.insert(words.end(), {"train", tuned_});
-    for (const std::string& assignment : config_.assignments) {
-      if (assignment.starts_with("optimizer.lr=")) continue;
-      if (assignment.starts_with("schedule.warmup_steps=")) continue;
-      words.insert(words.end(), {"--set", assignment});
-    }
-    Print("  {}\n", ShellText(words));
   }
 
-  // Writes the user's config with what was found.
-  void WriteTuned(const FoundRate& found, const config::Config& config,
-                  const std::string& loss_name) {
-    constexpr size_t kMostText = size_t{16} << 20;
-    std::string why_not;
-    const std::string text = ReadGivenFile(config_.path, kMostText, why_not);
-    if (!why_not.empty()) throw UsageError("{}: cannot be read again: {}", config_.path, why_not);
+  void EditRate(const FoundRate& found, const config::Config& config,
+                const std::string& loss_name) {
     const RateTrial& best = *found.best;
-    std::vector<FieldEdit> edits;
     const std::string users =
         found.users && std::isfinite(found.users->loss)
             ? fmt::format(", with a {} of {}", loss_name, FigureText(found.users->loss))
             : "";
-    edits.push_back(
+    edits_.push_back(
         {"optimizer.lr", RateText(best.rate),
          fmt::format("lr was {}{}; now {} after {} steps (lockstep tune)",
                      RateText(config.optimizer().lr()), users, FigureText(best.loss), best.steps)});
     if (found.warmup_steps != config.schedule().warmup_steps()) {
-      edits.push_back({"schedule.warmup_steps", std::to_string(found.warmup_steps),
-                       fmt::format("warmup_steps was {}; lr was found with this one",
-                                   config.schedule().warmup_steps())});
+      edits_.push_back({"schedule.warmup_steps", std::to_string(found.warmup_steps),
+                        fmt::format("warmup_steps was {}; lr was found with this one",
+                                    config.schedule().warmup_steps())});
     }
-    const std::string edited = EditedConfig(config_.path, text, edits);
+  }
+
+  // Writes the user's config with what was found so far.
+  void WriteTuned() {
+    if (edits_.empty()) return;
+    constexpr size_t kMostText = size_t{16} << 20;
+    std::string why_not;
+    const std::string text = ReadGivenFile(config_.path, kMostText, why_not);
+    if (!why_not.empty()) throw UsageError("{}: cannot be read again: {}", config_.path, why_not);
+    const std::string edited = EditedConfig(config_.path, text, edits_);
     target_->Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(edited))); });
+  }
+
+  // Prints the command that trains with it.
+  void PrintCommand(const Invocation& invocation) const {
+    if (json_) {
+      Print("{}\n", Json{{"config", tuned_}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+      return;
+    }
+    std::vector<std::string> words = StartOf(invocation);
+    words.front() = StartScriptOr(invocation.program);
+    words.insert(words.end(), {"train", tuned_});
+    for (const std::string& assignment : config_.assignments) {
+      const bool is_tuned = std::ranges::any_of(
+          edits_, [&](const FieldEdit& edit) { return assignment.starts_with(edit.name + "="); });
+      if (!is_tuned) words.insert(words.end(), {"--set", assignment});
+    }
+    Print("  {}\n", ShellText(words));
   }
 
   ConfigOptions config_;
   std::string tuned_;  // the path of the config with what was found
   std::optional<OutputTarget> target_;
+  std::vector<FieldEdit> edits_;  // what was found
+  std::string only_;              // empty: all
   int time_s_ = 60;
+  double reserve_ = 0.05;
   bool json_ = false;
 };
 

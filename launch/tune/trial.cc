@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -52,6 +53,16 @@ std::string LastLine(const std::string& path) {
   return last.starts_with(kName) ? last.substr(kName.size()) : last;
 }
 
+// Where a trial trains.
+std::string RunFolderIn(const std::string& folder) { return folder + "/run"; }
+
+bool IsUsage(int code, int signal) {
+  return signal == 0 && code == static_cast<int>(ExitStatus::kUsage);
+}
+
+// In the error of a step that does not fit with micro-batches of a single sample.
+constexpr std::string_view kOutOfMemory = "out of memory";
+
 // Returns the signal that came while the program ran; 0: none. If one comes, ends the program.
 int WaitFor(ChildProcess& program, const TakenSignals& taken) {
   constexpr double kLookInterval_s = 0.2;
@@ -74,48 +85,85 @@ int WaitFor(ChildProcess& program, const TakenSignals& taken) {
 TrialRunner::TrialRunner(std::vector<std::string> command, const std::string& parent)
     : command_(std::move(command)), parent_(MadeFolder(parent)) {}
 
-Trial TrialRunner::Run(config::Config config) {
-  const ScratchFolder scratch(parent_);
-  if (scratch.path().empty()) {
+TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& folder,
+                                      std::vector<std::string> words,
+                                      const std::vector<std::string>& more,
+                                      const std::string& out) {
+  if (folder.empty()) {
     throw UsageError("{}: no folder for a trial can be made in it: set run_dir", parent_);
   }
-  const std::string folder = scratch.path() + "/run";
-  const std::string said = scratch.path() + "/said.txt";
-  config.set_run_dir(folder);
+  const std::string said = folder + "/said.txt";
+  const std::string path = folder + "/train.pbtxt";
+  config.set_run_dir(RunFolderIn(folder));
   config.clear_observe();
   config.clear_profile();
   config.clear_checkpoint();
-  const std::string path = scratch.path() + "/train.pbtxt";
   WriteFileAtomically(path, PrintConfig(config));
-  std::vector<std::string> words = command_;
-  words.insert(words.end(), {"train", path});
-  Trial trial;
-  ChildProcess::End end;
-  {
-    const FileDescriptor nowhere = Opened("/dev/null");
-    const FileDescriptor error = Opened(said);
-    const double began_s = SecondsSinceBoot();
-    ChildProcess program(words, ChildProcess::Group::kOwn, nowhere.get(), MaskAtStart(),
-                         error.get());
-    const int signal = WaitFor(program, taken_);
-    end = program.Wait();
-    trial.wall_s = SecondsSinceBoot() - began_s;
-    if (signal != 0) {
-      trial.stopped = signal == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped;
-    }
+  words.insert(words.begin(), command_.begin(), command_.end());
+  words.push_back(path);
+  words.insert(words.end(), more.begin(), more.end());
+  Ended ended;
+  const FileDescriptor output = Opened(out);
+  const FileDescriptor error = Opened(said);
+  const double began_s = SecondsSinceBoot();
+  ChildProcess program(words, ChildProcess::Group::kOwn, output.get(), MaskAtStart(), error.get());
+  const int signal = WaitFor(program, taken_);
+  const ChildProcess::End end = program.Wait();
+  ended.wall_s = SecondsSinceBoot() - began_s;
+  ended.code = end.code;
+  ended.signal = end.signal;
+  if (signal != 0) {
+    ended.stopped = signal == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped;
   }
-  RunLog log(folder, RunLog::Keep::kAllSteps);
+  if (ended.stopped || (end.signal == 0 && end.code == 0)) return ended;
+  ended.line = LastLine(said);
+  if (ended.line.empty()) ended.line = fmt::format("the trial ended with status {}", end.code);
+  return ended;
+}
+
+void TrialRunner::Fail(const Ended& ended) {
+  throw Error(ended.signal != 0 ? ExitStatus::kPeer : static_cast<ExitStatus>(ended.code),
+              fmt::format("a trial failed: {}", ended.line));
+}
+
+Trial TrialRunner::Run(config::Config config) {
+  const ScratchFolder scratch(parent_);
+  const Ended ended = Start(std::move(config), scratch.path(), {"train"}, {}, "/dev/null");
+  RunLog log(RunFolderIn(scratch.path()), RunLog::Keep::kAllSteps);
   log.Read();
-  trial.log = log.run();
-  if (trial.stopped || (end.signal == 0 && end.code == 0)) return trial;
-  const std::string line = LastLine(said);
-  trial.failure = line.empty() ? fmt::format("the trial ended with status {}", end.code) : line;
-  // A loss that is not finite ends a training with kUsage, after some steps.
-  const bool diverged =
-      end.signal == 0 && end.code == static_cast<int>(ExitStatus::kUsage) && trial.log.step > 0;
-  if (diverged) return trial;
-  throw Error(end.signal != 0 ? ExitStatus::kPeer : static_cast<ExitStatus>(end.code),
-              fmt::format("a trial failed: {}", trial.failure));
+  Trial trial{
+      .log = log.run(), .wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
+  // A loss that is not finite ends a training after some steps.
+  if (!trial.failure.empty() && !(IsUsage(ended.code, ended.signal) && trial.log.step > 0)) {
+    Fail(ended);
+  }
+  return trial;
+}
+
+StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
+  const ScratchFolder scratch(parent_);
+  const std::string out = scratch.path() + "/measured.json";
+  const Ended ended =
+      Start(std::move(config), scratch.path(), {"bench", "step"},
+            {"--json", "--warmup", std::to_string(warmup), "--steps", std::to_string(steps)}, out);
+  StepTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
+  if (trial.stopped) return trial;
+  if (!trial.failure.empty()) {
+    const bool lacked_memory = trial.failure.find(kOutOfMemory) != std::string::npos;
+    if (!IsUsage(ended.code, ended.signal) || !lacked_memory) Fail(ended);
+    return trial;
+  }
+  const auto line = nlohmann::json::parse(std::ifstream(out));
+  trial.ranks = line.at("ranks");
+  trial.micro_batch = line.at("batch");
+  trial.accumulation = line.at("accum");
+  trial.samples_per_s = line.at("samples_per_s");
+  trial.step_ms = line.at("step_ms");
+  trial.peak_gib = line.at("peak_gib");
+  trial.left_gib = line.value("left_gib", 0.0);
+  trial.device_gib = line.value("device_gib", 0.0);
+  trial.of_peak = line.value("of_peak", 0.0);
+  return trial;
 }
 
 }  // namespace lockstep

@@ -1,16 +1,19 @@
-// TrialRunner: trains a changed config for a few steps, in a process of its own, and returns what the log says.
+// TrialRunner: trains a changed config for a few steps, or times its step, in a process of its own, and returns what came
+// of it.
 //
 // Promise: nothing stays behind. A trial writes into a scratch folder beside the run folder, which is removed after it;
 // if this process is killed, the next trial removes it.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tune_test.py)
 //   the trial diverges -> Trial.failure has its error -> test_it_tells_what_it_does
+//   a step does not fit in memory -> StepTrial.failure has its error -> tests/gpu/gpu_tune_test.py
 //   data, a rank, a disk fail -> Error with the trial's own status and line -> test_a_trial_that_fails
 //   Ctrl-C, SIGTERM -> the trial ends, and Trial.stopped says how -> test_an_interrupt_keeps_what_it_has
 //   there is no place for the scratch folder -> Error (kUsage) -> test_wrong_inputs
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +32,22 @@ struct Trial {
   std::optional<ExitStatus> stopped;  // the status that a signal to this process asks for
 };
 
+// What `lockstep bench step` has measured.
+struct StepTrial {
+  int64_t ranks = 0;
+  int64_t micro_batch = 0;   // samples of a rank
+  int64_t accumulation = 0;  // more than asked for if memory ran out
+  double samples_per_s = 0;
+  double step_ms = 0;
+  double peak_gib = 0;    // of tensors; 0 on a CPU
+  double left_gib = 0;    // what the device had left besides, on a GPU
+  double device_gib = 0;  // of the GPU; 0 on a CPU
+  double of_peak = 0;     // the share of the device's peak; 0: unknown
+  double wall_s = 0;
+  std::string failure;                // why it measured nothing; empty: it did
+  std::optional<ExitStatus> stopped;  // as in Trial
+};
+
 class TrialRunner {
  public:
   // `command` starts a training: the program and the options before `train`. The trials' files lie in `parent`, which
@@ -38,7 +57,24 @@ class TrialRunner {
   // Trains `config`, without what its run tells others (observe, profile) and without checkpoints. Throws Error.
   Trial Run(config::Config config);
 
+  // Times `steps` steps of `config` after `warmup` steps. Throws Error.
+  StepTrial Measure(config::Config config, int warmup, int steps);
+
  private:
+  // How a program ended, and the last line that it said.
+  struct Ended {
+    int code = 0;
+    int signal = 0;
+    double wall_s = 0;
+    std::string line;
+    std::optional<ExitStatus> stopped;
+  };
+  // Runs command_ with `words`, the path of `config` and `more`, with all files in `folder`. What it prints goes to the
+  // file `out`.
+  Ended Start(config::Config config, const std::string& folder, std::vector<std::string> words,
+              const std::vector<std::string>& more, const std::string& out);
+  [[noreturn]] static void Fail(const Ended& ended);
+
   std::vector<std::string> command_;
   std::string parent_;
   TakenSignals taken_{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR2};

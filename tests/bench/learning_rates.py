@@ -86,9 +86,9 @@ def main():
             config = folder / "train.pbtxt"
             config.write_text(TASKS[task](options, folder))
             for seed in range(1, options.seeds + 1):
-                words = ["tune", config, "--json", "--time", str(options.time), "--set", f"seed={seed}"]
+                words = ["tune", config, "--only", "rate", "--json", "--time", str(options.time), "--set", f"seed={seed}"]
                 tuned = subprocess.run([options.lockstep, *words], stdout=subprocess.PIPE, text=True, check=True)
-                found = json.loads(tuned.stdout.splitlines()[-1])
+                (found,) = (line for line in map(json.loads, tuned.stdout.splitlines()) if "suggestion" in line)
                 rate, warmup = (found["suggestion"][name] for name in ("optimizer.lr", "schedule.warmup_steps"))
                 grid = {at: val_loss(options.lockstep, config, folder, seed, at) for at in GRID}
                 best = min(grid, key=grid.get)

@@ -63,7 +63,7 @@ bool MemoryAccount::Watch(int64_t number, Step& step, const Input& input,
     if (fits && watched) OnWatched(step);
   }
   if (!fits) {
-    BeginAnew(watch);
+    BeginAnew();
   } else if (is_gpu_ && steps_ % kReadEvery == 0) {
     ReadDevice(watch);
   }
@@ -81,13 +81,12 @@ void MemoryAccount::Begin() {
 }
 
 // The next steps are smaller, or there is less beside them.
-void MemoryAccount::BeginAnew(MemoryWatch& watch) {
+void MemoryAccount::BeginAnew() {
   steps_ = 0;
   first_.reset();
   reported_ = false;
   reported_peak_ = 0;
   rose_ = false;
-  watch.ForgetMost();
 }
 
 bool MemoryAccount::IsDue() const {

@@ -69,7 +69,7 @@ class MemoryAccount {
   static constexpr double kTolerance = 0.02;
 
   void Begin();
-  void BeginAnew(MemoryWatch& watch);
+  void BeginAnew();
   bool IsDue() const;
   void OnWatched(Step& step);
   void ReadDevice(const MemoryWatch& watch);

@@ -115,7 +115,7 @@ class Trainer {
     }
     clock.BeginStep();
     measured.step_ms = clock.StepTimes();
-    measured.peak_bytes = step_->memory().Most();
+    measured.memory = step_->memory().PeakOfDevice();
     for (int step = 0; step < kPhaseSteps; ++step) {
       clock.BeginStep();
       TrainStep(warmup + steps + step);
@@ -146,6 +146,7 @@ class Trainer {
     measured.parameters = step_->ParameterCount();
     measured.precision = precision_;
     measured.accumulation = accumulation_;
+    step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());  // gives graphs' memory back
     measured.forward_flops =
         accumulation_ * ForwardFlops(*model_, preprocessing_, pinned_batch_, precision_, world_);
     measured.why_no_graph = step_->why_no_graph();

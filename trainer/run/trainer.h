@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "observe/device_memory.h"
 #include "observe/machine/gpu_reader.h"
 #include "observe/step_clock.h"
 #include "trainer/config/schema/config.pb.h"
@@ -65,7 +66,7 @@ struct StepMeasurement {
   std::vector<double> step_ms;  // the time of each timed step
   std::array<double, kPhases.size()> phase_ms{};
   double first_step_s = 0;  // from the user's command to the end of the first step
-  int64_t peak_bytes = 0;   // the maximum of the memory of tensors on the device; 0 on the CPU
+  DevicePeak memory;        // zeros on the CPU
   // The operations of this rank's matrix products and convolutions in the forward of one step.
   int64_t forward_flops = 0;
   double peak_flops = 0;  // the peak of the device's arithmetic, in FLOP/s; 0: unknown

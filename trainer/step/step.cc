@@ -296,6 +296,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
 void Step::SetMicroBatches(int accumulation, int64_t max_micro_batch) {
   accumulation_ = accumulation;
   max_micro_batch_ = max_micro_batch;
+  memory_.ForgetMost();
   SetUpGraphs();
   seen_keys_.clear();
   slots_.clear();

@@ -1,0 +1,91 @@
+#include "launch/tune/step_search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Searches where micro-batches fit if a step has `fits` of them or more (with checkpointing: fewer, `fits_with`), and
+// returns what was timed.
+std::vector<StepWay> Timed(StepSearch search, int64_t fits, int64_t fits_with,
+                           const std::function<double(const StepWay&)>& speed) {
+  std::vector<StepWay> timed;
+  while (const std::optional<StepWay> way = search.Next()) {
+    EXPECT_LT(timed.size(), 40);
+    if (timed.size() >= 40) break;
+    timed.push_back(*way);
+    StepWay made = *way;
+    while (made.accumulation < (way->checkpointing ? fits_with : fits)) made.accumulation *= 2;
+    search.Add(*way, made.accumulation, speed(made));
+  }
+  return timed;
+}
+
+TEST(StepSearch, StopsWhereMoreMicroBatchesAreClearlySlower) {
+  const auto speed = [](const StepWay& way) {
+    return 100.0 / static_cast<double>(way.accumulation);
+  };
+  EXPECT_THAT(Timed(StepSearch({4, false}, 64), 1, 1, speed),
+              ElementsAre(StepWay{4, false}, StepWay{1, false}, StepWay{2, false}));
+}
+
+TEST(StepSearch, FollowsMicroBatchesThatAreFaster) {
+  const auto speed = [](const StepWay& way) {
+    return 100.0 + static_cast<double>(way.accumulation);
+  };
+  EXPECT_THAT(
+      Timed(StepSearch({1, false}, 8), 1, 1, speed),
+      ElementsAre(StepWay{1, false}, StepWay{2, false}, StepWay{4, false}, StepWay{8, false}));
+}
+
+TEST(StepSearch, TriesCheckpointingWhereMemoryRunsOut) {
+  const auto speed = [](const StepWay& way) {
+    return (way.checkpointing ? 80.0 : 100.0) / (1 + 0.2 * static_cast<double>(way.accumulation));
+  };
+  // One micro-batch does not fit: the trainer made four of it.
+  EXPECT_THAT(Timed(StepSearch({1, false}, 64), 4, 2, speed),
+              ElementsAre(StepWay{1, false}, StepWay{2, true}, StepWay{8, false}));
+}
+
+TEST(StepSearch, TriesWithoutCheckpointingWhatTheUserMakesWithIt) {
+  const auto speed = [](const StepWay& way) {
+    return (way.checkpointing ? 80.0 : 100.0) / static_cast<double>(way.accumulation);
+  };
+  EXPECT_THAT(Timed(StepSearch({2, true}, 64), 4, 1, speed),
+              ElementsAre(StepWay{2, true}, StepWay{1, true}, StepWay{1, false}));
+}
+
+TEST(StepSearch, EndsIfNothingCanBeUsed) {
+  const auto speed = [](const StepWay&) { return 0.0; };
+  // The trainer has tried micro-batches of one sample, too.
+  EXPECT_THAT(Timed(StepSearch({1, false}, 64), 64, 64, speed),
+              ElementsAre(StepWay{1, false}, StepWay{1, true}));
+  EXPECT_THAT(Timed(StepSearch({2, true}, 64), 64, 64, speed),
+              ElementsAre(StepWay{2, true}, StepWay{2, false}));
+}
+
+// Steps of fewer than four micro-batches leave less memory than they should.
+TEST(StepSearch, MakesSmallerMicroBatchesToLeaveMemory) {
+  const auto speed = [](const StepWay& way) {
+    if (way.accumulation < 4) return 0.0;
+    return 100.0 / static_cast<double>(way.accumulation);
+  };
+  EXPECT_THAT(Timed(StepSearch({1, false}, 64), 1, 1, speed),
+              ElementsAre(StepWay{1, false}, StepWay{2, false}, StepWay{4, false}, StepWay{2, true},
+                          StepWay{8, false}));
+}
+
+TEST(StepSearch, HasNoMoreMicroBatchesThanSamples) {
+  const auto speed = [](const StepWay&) { return 100.0; };
+  EXPECT_THAT(Timed(StepSearch({1, false}, 3), 1, 1, speed),
+              ElementsAre(StepWay{1, false}, StepWay{2, false}));
+}
+
+}  // namespace
+}  // namespace lockstep

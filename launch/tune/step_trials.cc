@@ -1,0 +1,77 @@
+#include "launch/tune/step_trials.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace lockstep {
+namespace {
+
+// Steps before those that are timed: the first make the moments, search plans, and capture the graph.
+constexpr int kWarmup = 4;
+
+// Another way must be faster by so much, which is more than the same way differs from trial to trial.
+constexpr double kFasterBy = 0.02;
+
+// How many steps take about two seconds.
+int StepsOf(double step_ms) {
+  constexpr double kWanted_ms = 2000;
+  constexpr int kLeast = 5;
+  constexpr int kMost = 200;
+  if (step_ms <= 0) return 2 * kLeast;  // unknown
+  return std::clamp(static_cast<int>(kWanted_ms / step_ms), kLeast, kMost);
+}
+
+config::Config ConfigFor(config::Config config, const StepWay& way) {
+  config.set_accumulation(static_cast<int>(way.accumulation));
+  config.mutable_model()->set_activation_checkpointing(way.checkpointing);
+  return config;
+}
+
+}  // namespace
+
+FoundWay FindWay(TrialRunner& runner, const config::Config& config, double time_limit_s,
+                 double reserve, const std::function<void(const TimedWay&)>& on_trial) {
+  const double end_s = SecondsSinceBoot() + time_limit_s;
+  const StepWay users{config.accumulation(), config.model().activation_checkpointing()};
+  std::optional<StepSearch> search;
+  FoundWay found;
+  double step_ms = 0;
+  double slowest_s = 0;
+  while (const std::optional<StepWay> way = search ? search->Next() : std::optional(users)) {
+    found.out_of_time = found.users && SecondsSinceBoot() + slowest_s > end_s;
+    if (found.out_of_time) break;
+    TimedWay timed{.way = *way,
+                   .trial = runner.Measure(ConfigFor(config, *way), kWarmup, StepsOf(step_ms)),
+                   .is_users = *way == users};
+    const StepTrial& trial = timed.trial;
+    found.stopped = trial.stopped;
+    if (found.stopped) break;
+    step_ms = trial.step_ms;
+    slowest_s = std::max(slowest_s, trial.wall_s);
+    timed.leaves_too_little = trial.left_gib < reserve * trial.device_gib;
+    const bool counts = trial.failure.empty() && !timed.leaves_too_little;
+    const int64_t most = config.global_batch() / std::max<int64_t>(trial.ranks, 1);
+    if (!search) search.emplace(users, most);
+    search->Add(*way, trial.failure.empty() ? trial.accumulation : most,
+                counts ? trial.samples_per_s : 0);
+    if (counts && (!found.best || trial.samples_per_s > found.best->trial.samples_per_s)) {
+      found.best = timed;
+    }
+    if (timed.is_users) found.users = timed;
+    on_trial(timed);
+  }
+  // The user's way, unless another one is clearly better.
+  const bool users_counts = found.users && found.users->trial.failure.empty() &&
+                            !found.users->leaves_too_little &&
+                            found.users->trial.accumulation == users.accumulation;
+  if (users_counts &&
+      found.best->trial.samples_per_s < (1 + kFasterBy) * found.users->trial.samples_per_s) {
+    found.best = found.users;
+  }
+  return found;
+}
+
+}  // namespace lockstep

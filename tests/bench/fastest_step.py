@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Whether `lockstep tune --only batch` finds the fastest way to make a step:
+
+    fastest_step.py LOCKSTEP CONFIG [--points 24] [--seconds 5] [--time 60] [--reserve 0.05] [--set NAME=VALUE ...]
+
+Lets tune look for it. Then times points one by one with `bench step`, each for --seconds: 1, 2, 4, ... micro-batches,
+without and with activation checkpointing, and with --points numbers between them. Prints a JSON line for each point, and
+at the end the ratio of the suggestion's samples/s, timed in the same way, to the best point's, and the seconds that tune
+took.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def timed(options, accumulation, checkpointing, steps=10):
+    settings = [*options.set, f"accumulation={accumulation}", f"model.activation_checkpointing={checkpointing}"]
+    words = [options.lockstep, "bench", "step", options.config, "--json", "--warmup", "5", "--steps", str(steps)]
+    done = subprocess.run([*words, *(w for s in settings for w in ("--set", s))], capture_output=True, text=True)
+    if done.returncode != 0:
+        return {"failure": done.stderr.strip().splitlines()[-1]}
+    return json.loads(done.stdout)
+
+
+def point(options, accumulation, checkpointing):
+    """Samples/s; 0 if it does not fit, or leaves less memory than --reserve."""
+    first = timed(options, accumulation, checkpointing)
+    line = first
+    if "failure" not in first and first["accum"] == accumulation:
+        line = timed(options, accumulation, checkpointing, max(5, int(1e3 * options.seconds / first["step_ms"])))
+    fits = "failure" not in line and line["accum"] == accumulation
+    leaves_enough = fits and line["left_gib"] >= options.reserve * line["device_gib"]
+    speed = line["samples_per_s"] if leaves_enough else 0
+    figures = {key: line[key] for key in ("batch", "samples_per_s", "peak_gib", "left_gib") if fits}
+    print(json.dumps({"accumulation": accumulation, "checkpointing": checkpointing, "counts": leaves_enough, **figures}), flush=True)
+    return speed
+
+
+def accumulations(global_batch, count):
+    """1, 2, 4, ..., and then what divides the batch between them."""
+    powers = [2**i for i in range(20) if 2**i <= global_batch]
+    divisors = [n for n in range(3, global_batch + 1) if global_batch % n == 0 and n not in powers]
+    return sorted((powers + divisors)[:count])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("config")
+    parser.add_argument("--points", type=int, default=24)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--time", type=int, default=60)
+    parser.add_argument("--reserve", type=float, default=0.05)
+    parser.add_argument("--set", action="append", default=[])
+    options = parser.parse_args()
+    global_batch = timed(options, 1, "false")["global_batch"]  # its plans are warm from here on
+    words = [options.lockstep, "tune", options.config, "--only", "batch", "--json", "--time", str(options.time)]
+    with tempfile.TemporaryDirectory() as folder:
+        settings = [*options.set, f"run_dir={folder}/run"]
+        words += ["--reserve", str(options.reserve), *(w for s in settings for w in ("--set", s))]
+        began = time.monotonic()
+        tuned = subprocess.run(words, capture_output=True, text=True)
+        tune_s = time.monotonic() - began
+    if tuned.returncode != 0:
+        sys.exit(tuned.stderr)
+    lines = [json.loads(line) for line in tuned.stdout.splitlines()]
+    for line in lines:
+        print(json.dumps({"tune": line}))
+    (found,) = (line["suggestion"] for line in lines if "suggestion" in line)
+    suggested = (found["accumulation"], str(found["model.activation_checkpointing"]).lower())
+    points = {
+        (accumulation, checkpointing): point(options, accumulation, checkpointing)
+        for accumulation in accumulations(global_batch, options.points // 2)
+        for checkpointing in ("false", "true")
+    }
+    ours = points.get(suggested) or point(options, *suggested)
+    best = max(points, key=points.get)
+    print(json.dumps({"suggested": suggested, "best": best, "ratio": round(ours / points[best], 4), "tune_s": round(tune_s, 1)}))
+
+
+if __name__ == "__main__":
+    main()

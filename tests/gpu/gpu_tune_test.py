@@ -1,0 +1,37 @@
+"""`lockstep tune --only batch` on a real GPU, where a step does not fit in memory at once."""
+
+import json
+
+import pytest
+
+from harness import DONE, Run, needs_gpus, write_config
+
+
+@pytest.fixture(autouse=True)
+def gpu():
+    needs_gpus(1)
+
+
+def test_a_step_that_does_not_fit(tmp_path):
+    """Its logits alone take 4 bytes for each of 2048 x 256 tokens and 50304 classes."""
+    text = f"""global_batch: 2048 precision: BF16 run_dir: "{tmp_path}/runs/mine"
+        data {{ format: SYNTHETIC input_shape: 256 classes: 50304 synthetic {{ kind: TOKENS samples: 8192 }} }}
+        model {{ name: "gpt2" gpt2 {{ layers: 4 heads: 8 width: 512 }} }} optimizer {{ type: ADAMW }}"""
+    run = Run(["tune", write_config(tmp_path, text), "--only", "batch", "--json", "--time", "100"], timeout=300)
+    assert run.status == DONE, run
+    lines = [json.loads(line) for line in run.out.splitlines()]
+    print(*lines, sep="\n")
+    users, *ways = (line for line in lines if "step_ms" in line)
+    assert users["does_not_fit"] == 1 and users["accumulation"] >= 2, users
+    (found,) = (line for line in lines if "suggestion" in line)
+    usable = [way for way in (users, *ways) if not way.get("leaves_too_little")]
+    assert found["samples_per_s"] == max(way["samples_per_s"] for way in usable), lines
+    assert any(way["activation_checkpointing"] for way in ways), lines
+    # What did not fit before counts no more.
+    assert users["peak_gib"] < 0.9 * users["device_gib"], users
+    for way in (users, *ways):
+        assert way["peak_gib"] > 0 and way["left_gib"] >= 0, way
+        assert way["peak_gib"] + way["left_gib"] < way["device_gib"], way
+        assert way.get("leaves_too_little", False) == (way["left_gib"] < 0.05 * way["device_gib"]), way
+    text = (tmp_path / "config.tuned.pbtxt").read_text()
+    assert f"accumulation: {found['suggestion']['accumulation']}" in text, text
