@@ -19,9 +19,9 @@ constexpr double kFasterBy = 0.02;
 int StepsOf(double step_ms) {
   constexpr double kWanted_ms = 2000;
   constexpr int kLeast = 5;
-  constexpr int kMost = 200;
+  constexpr int kMost = 10'000;
   if (step_ms <= 0) return 2 * kLeast;  // unknown
-  return std::clamp(static_cast<int>(kWanted_ms / step_ms), kLeast, kMost);
+  return static_cast<int>(std::clamp<double>(kWanted_ms / step_ms, kLeast, kMost));
 }
 
 config::Config ConfigFor(config::Config config, const StepWay& way) {
@@ -46,6 +46,11 @@ FoundWay FindWay(TrialRunner& runner, const config::Config& config, double time_
     TimedWay timed{.way = *way,
                    .trial = runner.Measure(ConfigFor(config, *way), kWarmup, StepsOf(step_ms)),
                    .is_users = *way == users};
+    // The first few steps say how long steps are, but if they are short not which are faster.
+    constexpr double kLeast_ms = 500;
+    if (!search && timed.trial.step_ms > 0 && StepsOf(0) * timed.trial.step_ms < kLeast_ms) {
+      timed.trial = runner.Measure(ConfigFor(config, *way), kWarmup, StepsOf(timed.trial.step_ms));
+    }
     const StepTrial& trial = timed.trial;
     found.stopped = trial.stopped;
     if (found.stopped) break;
