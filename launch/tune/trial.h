@@ -6,7 +6,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tune_test.py)
 //   the trial diverges -> Trial.failure has its error -> test_it_tells_what_it_does
-//   a step does not fit in memory -> StepTrial.failure has its error -> tests/gpu/gpu_tune_test.py
+//   a step does not fit in memory -> StepTrial.failure has its error -> test_steps_that_do_not_fit
 //   data, a rank, a disk fail -> Error with the trial's own status and line -> test_a_trial_that_fails
 //   Ctrl-C, SIGTERM -> the trial ends, and Trial.stopped says how -> test_an_interrupt_keeps_what_it_has
 //   there is no place for the scratch folder -> Error (kUsage) -> test_wrong_inputs

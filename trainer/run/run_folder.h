@@ -18,7 +18,7 @@
 //     owners is an object with the bytes of each of base/memory_scope.h's owners at the peak; they add up to it.
 //     phases has the most in each phase (forward, backward, exchange, update, rest; evaluation, if the peak was
 //     there), and blocks the activations at the peak by module. The line comes after the second step of a process, and
-//     when the peak rises by more than 2 %; the last line counts
+//     when the peak rises by more than 2 %, and anew after a step that did not fit in memory; the last line counts
 //   machine  host (the name of rank 0's machine), cpu_use (the share of all its cores since the reading before), cores,
 //     memory_used_bytes and memory_total_bytes (of the machine, or of the control group that limits it), and
 //     process_memory_bytes (what of rank 0 is resident); at most one line each 10 s. gpus is a list with an object for

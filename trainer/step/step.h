@@ -91,7 +91,8 @@ class Step {
   // same on every rank.
   void Ask(const Requests& requests);
 
-  // From now on a step has `accumulation` micro-batches of at most `max_micro_batch` samples.
+  // From now on a step has `accumulation` micro-batches of at most `max_micro_batch` samples. What graphs hold of the GPU's
+  // memory is given back, and memory().Most() begins anew.
   void SetMicroBatches(int accumulation, int64_t max_micro_batch);
 
   // Continues from the parameters and buffers that the model has now. Call it before the first Run(). `order` is the
