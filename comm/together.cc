@@ -1,5 +1,6 @@
 #include "comm/together.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -64,13 +65,7 @@ void AgreeOnErrors(const std::optional<Error>& own, Communicator& host) {
     report.status = static_cast<int32_t>(own->status());
     std::strncpy(report.message, own->what(), sizeof(report.message) - 1);
   }
-  const at::Tensor sent = at::zeros({sizeof(Report)}, at::kByte);
-  std::memcpy(sent.mutable_data_ptr(), &report, sizeof(report));
-  const at::Tensor received = at::zeros({host.world_size() * sent.numel()}, at::kByte);
-  host.AllGather(received, sent, host.MakeLabel("errors of the ranks")).Wait();
-  std::vector<Report> reports(host.world_size());
-  std::memcpy(reports.data(), received.const_data_ptr(), received.nbytes());
-
+  const std::vector<Report> reports = GatherValues(report, "errors of the ranks", host);
   const auto failed = [](const Report& r) { return r.status != 0; };
   const auto first = std::find_if(reports.begin(), reports.end(), failed);
   if (first == reports.end()) return;
@@ -92,6 +87,15 @@ bool OnAnyRank(bool own, std::string_view what, Communicator& host) {
   const at::Tensor ranks = at::full({1}, own ? 1 : 0, at::kInt);
   host.AllReduceSum(ranks, host.MakeLabel(what)).Wait();
   return ranks.item<int>() > 0;
+}
+
+void GatherBytes(const void* own, size_t size, void* all, std::string_view what,
+                 Communicator& host) {
+  const at::Tensor sent = at::empty({static_cast<int64_t>(size)}, at::kByte);
+  std::memcpy(sent.mutable_data_ptr(), own, size);
+  const at::Tensor received = at::empty({host.world_size() * sent.numel()}, at::kByte);
+  host.AllGather(received, sent, host.MakeLabel(what)).Wait();
+  std::memcpy(all, received.const_data_ptr(), received.nbytes());
 }
 
 std::vector<std::string> GatherTexts(const std::string& own, std::string_view what,

@@ -2,11 +2,13 @@
 // function fails, it fails on all ranks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"
@@ -23,6 +25,20 @@ bool OnAnyRank(bool own, std::string_view what, Communicator& host);
 
 // Returns rank 0's `value` on every rank. `what` describes the value in the flight record. Every rank must call it.
 int64_t FromRankZero(int64_t value, std::string_view what, Communicator& host);
+
+// Copies the `size` bytes of every rank's `own` to `all`, in the order of the ranks.
+void GatherBytes(const void* own, size_t size, void* all, std::string_view what,
+                 Communicator& host);
+
+// Returns every rank's value, on every rank, in the order of the ranks. `what` describes it in the flight record. Every
+// rank must call it.
+template <typename Value>
+std::vector<Value> GatherValues(const Value& own, std::string_view what, Communicator& host) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  std::vector<Value> all(static_cast<size_t>(host.world_size()));
+  GatherBytes(&own, sizeof(own), all.data(), what, host);
+  return all;
+}
 
 // Returns every rank's text, on every rank, in the order of the ranks. `what` describes it in the flight record. Every
 // rank must call it.

@@ -7,8 +7,6 @@
 //   any of what it looks at -> a line that begins with warn or fail; with a failure exit status 2 -> a case each
 //   the ranks cannot meet -> the Error that a run would end with -> test_little_shared_memory
 #include <ATen/detail/CUDAHooksInterface.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <cuda_runtime_api.h>
 #include <dirent.h>
 #include <fmt/format.h>
@@ -359,10 +357,7 @@ std::optional<Finding> CheckSharedDisk(const std::string& folder, Communicator& 
 Finding CheckClock(Communicator& host) {
   host.Barrier(host.MakeLabel("clocks"));
   const double now = UnixSeconds();
-  const at::Tensor own = at::full({1}, now, at::kDouble);
-  const at::Tensor all = at::zeros({host.world_size()}, at::kDouble);
-  host.AllGather(all, own, host.MakeLabel("clocks")).Wait();
-  const double behind = all[0].item<double>() - now;
+  const double behind = GatherValues(now, "clocks", host)[0] - now;
   Finding finding{.check = "clock"};
   struct stat program {};
   constexpr double kMuch = 2;  // seconds

@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <sched.h>
@@ -12,7 +11,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -161,12 +159,7 @@ void Job::FindPlaces(at::Device device) {
     own.gpu = UuidOf(device.index());
     own.beside_gpu = CoresBeside(device.index());
   }
-  places_.resize(host_->world_size());
-  const at::Tensor sent = at::zeros({sizeof(Place)}, at::kByte);
-  std::memcpy(sent.mutable_data_ptr(), &own, sizeof(own));
-  const at::Tensor all = at::zeros({host_->world_size() * sent.numel()}, at::kByte);
-  host_->AllGather(all, sent, host_->MakeLabel("where the ranks are")).Wait();
-  std::memcpy(places_.data(), all.const_data_ptr(), all.nbytes());
+  places_ = GatherValues(own, "where the ranks are", *host_);
 }
 
 void Job::Leave() {

@@ -1,7 +1,6 @@
 #include "trainer/run/time_account.h"
 
 #include <ATen/cuda/CUDAContext.h>
-#include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
 #include <cstring>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "comm/together.h"
 #include "observe/flops.h"
 #include "observe/hidden_syncs.h"
 
@@ -205,14 +205,7 @@ std::optional<SecondsReport> TimeAccount::Report(Input& input, const Now& now) {
 }
 
 SecondsReport TimeAccount::ReportLast(Input& input, const Now& now) {
-  const RankSeconds own = Own(input);
-  const at::Tensor bytes = at::empty({static_cast<int64_t>(sizeof(own))}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), &own, sizeof(own));
-  const at::Tensor all = at::empty({world_.size() * bytes.numel()}, at::kByte);
-  world_.host.AllGather(all, bytes, world_.host.MakeLabel("where the ranks' time went")).Wait();
-  std::vector<RankSeconds> ranks(static_cast<size_t>(world_.size()));
-  std::memcpy(ranks.data(), all.const_data_ptr(), all.nbytes());
-  return JudgeAll(ranks, input, now);
+  return JudgeAll(GatherValues(Own(input), "where the ranks' time went", world_.host), input, now);
 }
 
 SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input& input,
