@@ -64,8 +64,7 @@ bool TellsBlocks() { return allocator::name() == "native"; }
 
 DeviceMemory ReadDeviceMemory(at::Device device) {
   const auto stats = allocator::getDeviceStats(device.index());
-  DeviceMemory memory{.allocated_bytes = stats.allocated_bytes[kAll].current,
-                      .reserved_bytes = stats.reserved_bytes[kAll].current};
+  DeviceMemory memory{.reserved_bytes = stats.reserved_bytes[kAll].current};
   for (const auto& segment : SegmentsOf(device)) {
     if (IsOfPool(segment)) memory.pool_bytes += static_cast<int64_t>(segment.total_size);
   }

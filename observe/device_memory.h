@@ -17,9 +17,8 @@
 namespace lockstep {
 
 struct DeviceMemory {
-  int64_t allocated_bytes = 0;  // in tensors
-  int64_t reserved_bytes = 0;   // what the allocator holds of the GPU's memory
-  int64_t pool_bytes = 0;       // what CUDA graphs' pools hold of reserved_bytes
+  int64_t reserved_bytes = 0;  // what the allocator holds of the GPU's memory
+  int64_t pool_bytes = 0;      // what CUDA graphs' pools hold of reserved_bytes
 };
 
 // Whether LibTorch's allocator for GPUs is its own, which tells of its blocks, and not CUDA's

@@ -25,12 +25,6 @@ constexpr int64_t kBlockBytes = 512;
 
 int64_t RoundedUp(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
 
-c10::CachingAllocator::Stat AllocatedStat(at::Device device) {
-  using Kind = c10::CachingAllocator::StatType;
-  return allocator::getDeviceStats(device.index())
-      .allocated_bytes[static_cast<size_t>(Kind::AGGREGATE)];
-}
-
 // Calls `act` with the address and the bytes of cuBLAS's workspaces, which ATen keeps for each stream.
 void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   const auto for_all = [&](at::cuda::WorkspaceMapWithMutex& workspaces, size_t bytes) {
@@ -197,7 +191,7 @@ void MemoryWatch::Hold(const std::vector<OwnedTensor>& held) {
     ForWorkspaces([&](const void* address, int64_t bytes) {
       tally.Hold(address, bytes, MemoryOwner::kWorkspaces);
     });
-    tally.Correct(AllocatedStat(device_).current + elsewhere_);
+    tally.Correct(AllocatedBytes(device_) + elsewhere_);
   }
   begun_bytes_ = tally.now_bytes();
 }
@@ -239,7 +233,11 @@ void MemoryWatch::ResetPeak() {
 }
 
 int64_t MemoryWatch::ReadPeak() const {
-  return device_.is_cuda() ? AllocatedStat(device_).peak : 0;
+  if (!device_.is_cuda()) return 0;
+  using Kind = c10::CachingAllocator::StatType;
+  return allocator::getDeviceStats(device_.index())
+      .allocated_bytes[static_cast<size_t>(Kind::AGGREGATE)]
+      .peak;
 }
 
 }  // namespace lockstep

@@ -29,8 +29,7 @@ namespace lockstep {
 struct KeptTensors {
   bool is_known = false;
   int64_t bytes = 0;
-  std::string
-      place;  // where the step has allocated the most of them, for example "the forward pass of fc1"
+  std::string place;  // where it has allocated the most of them: "the forward pass of fc1"
 };
 
 // How the memory of the device that trains grows.

@@ -1,12 +1,9 @@
 #include "trainer/run/memory_account.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -15,8 +12,6 @@
 
 namespace lockstep {
 namespace {
-
-static_assert(std::is_trivially_copyable_v<AllocationFailure>);
 
 // Where a step allocates memory that it keeps: "the forward pass of blocks.3.attention", "the backward pass".
 std::string PlaceOf(const KeptMemory& kept) {
@@ -130,7 +125,7 @@ void MemoryAccount::OnWatched(Step& step) {
   if (rose_) {
     rose_ = false;
     // Otherwise it was neither a step nor an evaluation, such as the writing of a checkpoint.
-    if (IsMore(report.peak_bytes)) Report(std::move(report), watch);
+    if (IsMore(report.peak_bytes)) Report(std::move(report));
     watch.ForgetMost();
     return;
   }
@@ -144,15 +139,15 @@ void MemoryAccount::OnWatched(Step& step) {
     report = std::move(*first_);
   }
   first_.reset();
-  Report(std::move(report), watch);
+  Report(std::move(report));
+  watch.ForgetMost();
   WriteSnapshot(fmt::format("step-{}", number_.load()));
 }
 
-void MemoryAccount::Report(MemoryReport report, MemoryWatch& watch) {
+void MemoryAccount::Report(MemoryReport report) {
   reported_ = true;
   reported_peak_ = report.peak_bytes;
   events_.Emit(std::move(report));
-  watch.ForgetMost();
 }
 
 bool MemoryAccount::IsMore(int64_t peak_bytes) const {
@@ -174,7 +169,7 @@ void MemoryAccount::WatchEvaluation(int64_t steps, Step& step, const Input& inpu
   if (IsMore(peak + watch.elsewhere() + facts.pool_bytes) &&
       watch.During([&] { return HeldTensors(step, input); }, [] {})) {
     facts.allocated_peak = peak + watch.elsewhere();
-    Report(ReportOfEvaluation(watch.tally(), facts), watch);
+    Report(ReportOfEvaluation(watch.tally(), facts));
   }
   watch.ForgetMost();
   rose_ = rose_ || IsMore(before + watch.elsewhere() + pool_bytes_);
@@ -223,12 +218,8 @@ std::optional<FailedAllocation> MemoryAccount::Failure(const Step& step) {
   AllocationFailure own;
   // Others may have failed and been made up for, such as a loader's.
   if (failures_ && step.lacked_memory()) own = failures_->Take().value_or(own);
-  const at::Tensor bytes = at::empty({static_cast<int64_t>(sizeof(own))}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), &own, sizeof(own));
-  const at::Tensor all = at::empty({world_.size() * bytes.numel()}, at::kByte);
-  world_.host.AllGather(all, bytes, world_.host.MakeLabel("which allocation failed")).Wait();
-  std::vector<AllocationFailure> ranks(static_cast<size_t>(world_.size()));
-  std::memcpy(ranks.data(), all.const_data_ptr(), all.nbytes());
+  const std::vector<AllocationFailure> ranks =
+      GatherValues(own, "which allocation failed", world_.host);
   for (int rank = 0; rank < world_.size(); ++rank) {
     if (ranks[rank].requested_bytes > 0) {
       return FailedAllocation{ranks[rank], rank, world_.size() == 1};

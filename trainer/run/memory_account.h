@@ -74,7 +74,7 @@ class MemoryAccount {
   void OnWatched(Step& step);
   void ReadDevice(const MemoryWatch& watch);
   MemoryFacts FactsAt(int64_t step) const;
-  void Report(MemoryReport report, MemoryWatch& watch);
+  void Report(MemoryReport report);
   bool IsMore(int64_t peak_bytes) const;
   void TakeErrors();
   void OnFailure();
@@ -88,12 +88,11 @@ class MemoryAccount {
   bool is_gpu_ = world_.device.is_cuda();
   bool is_told_ = !is_gpu_ || TellsBlocks();  // whether there is anything to know
   bool begun_ = false;
-  int64_t steps_ =
-      0;  // made since the beginning or the last that did not fit, with the one that is being made
-  std::atomic<int64_t> number_ = 0;  // of the step that is being made
-  std::atomic<int64_t> failed_in_ =
-      0;  // the step in which an allocation failed and a snapshot was taken
-  std::optional<MemoryReport> first_;  // of the first step
+  // Made since the beginning or the last that did not fit, with the one that is being made.
+  int64_t steps_ = 0;
+  std::atomic<int64_t> number_ = 0;     // of the step that is being made
+  std::atomic<int64_t> failed_in_ = 0;  // the step of the newest snapshot of a failure
+  std::optional<MemoryReport> first_;   // of the first step
   bool reported_ = false;
   int64_t reported_peak_ = 0;               // the highest that was reported
   int64_t pool_bytes_ = 0;                  // the graphs' pools, when the last report was made
