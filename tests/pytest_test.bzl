@@ -1,4 +1,4 @@
-"""pytest_test: a file of pytest tests that run the lockstep program, on the CPU and again on GPUs."""
+"""Files of pytest tests that run the lockstep program: pytest_test on the CPU and again on GPUs, gpu_pytest on GPUs."""
 
 def pytest_test(name, size, data = [], env = {}, tier = "commit", cpus = 1, shards = None, on_gpus = True):
     """Runs `name`.py with the wheels' Python; $LOCKSTEP is the program, $DIGITS the digits' CSV file.
@@ -50,6 +50,36 @@ def pytest_test(name, size, data = [], env = {}, tier = "commit", cpus = 1, shar
             # A twin without a GPU takes no time, and one that waited for both cores would stop what runs on the other.
             tags = ["cpu:%d" % (1 if suffix else cpus)] + (["all"] if tier == "all" else []),
         )
+
+def gpu_pytest(name, size, data = [], env = {}):
+    """Runs tests/gpu/`name`.py, whose cases all need a GPU. $LOCKSTEP is the program, $DIGITS the digits' CSV file.
+
+    Args:
+      name: of the test and of its file
+      size: Bazel's test size
+      data: files that it needs besides
+      env: further variables; $(location ...) is a file's path
+    """
+    native.sh_test(
+        name = name,
+        size = size,
+        srcs = ["//tests:pytest.sh"],
+        args = ["$(location @wheels//:python.sh)", "tests/gpu/%s.py" % name],
+        data = [
+            name + ".py",
+            "//examples/digits:digits.csv",
+            "//launch:lockstep",
+            "//tests:conftest.py",
+            "//tests:harness.py",
+            "@wheels//:python.sh",
+        ] + data,
+        env = dict(
+            env,
+            DIGITS = "$(location //examples/digits:digits.csv)",
+            LOCKSTEP = "$(location //launch:lockstep)",
+        ),
+        tags = ["all"],
+    )
 
 def pytest_cases(name, srcs):
     """A file that lists the cases of all tests: one line `TIER<tab>FILE<tab>CASE` each (conftest.py).
