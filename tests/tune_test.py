@@ -202,6 +202,40 @@ def test_all_that_can_be_found(tmp_path, ranks):
     assert train(tmp_path / "config.tuned.pbtxt", tmp_path / "runs/mine", ranks=ranks).status == DONE
 
 
+def test_few_samples(tmp_path):
+    """Of 1437 samples, a batch of 1024 can be timed, and one of 1500 only trained with."""
+    config = config_in(tmp_path)
+    run = tune(config, "--time", "2", "--set", "global_batch=1024", only=None)
+    assert run.status == DONE, run
+    assert run.out.splitlines()[1].split()[:2] == ["1024", "1"] and ": optimizer.lr " in run.out, run
+    run = tune(config, "--time", "2", "--set", "global_batch=1500", only=None)
+    assert run.status == DONE, run
+    assert "nothing is suggested for the step: a trial failed: steps of 1500 samples cannot be timed with 14" in run.out
+    assert ": optimizer.lr " in run.out, run
+    expect_error(tune(config, "--set", "global_batch=1500", only="batch"), USAGE, "cannot be timed with 14")
+
+
+@pytest.mark.all_tier
+def test_what_is_found_before_a_failure_is_kept(tmp_path):
+    text = """data { format: SYNTHETIC input_shape: 8 classes: 3 } model { name: "mlp" } global_batch: 64 accumulation: 32
+        optimizer { type: SGD }"""
+    config = write_config(tmp_path, f'{text} run_dir: "{tmp_path}/runs/mine"')
+    run = tune(config, only=None)
+    expect_error(run, USAGE, "the loss falls at no learning rate")
+    assert run.out.splitlines()[-1].endswith(f"train {tmp_path}/config.tuned.pbtxt"), run
+    assert "# accumulation was 32, which gives " in (tmp_path / "config.tuned.pbtxt").read_text()
+
+
+@pytest.mark.all_tier
+def test_a_target_that_is_written_once(tmp_path):
+    """As a pipe is."""
+    config = config_in(tmp_path, "accumulation: 32")
+    (tmp_path / "config.tuned.pbtxt").symlink_to("/dev/null")
+    run = tune(config, only=None)
+    assert run.status == DONE and run.out.count("suggestion: ") == 2, run
+    assert (tmp_path / "config.tuned.pbtxt").is_symlink()
+
+
 def test_steps_that_do_not_fit(tmp_path):
     model = faulty_model(fault=8, fits=12)
     text = f'global_batch: 48 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"'

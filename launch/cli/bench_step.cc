@@ -9,6 +9,7 @@
 
 #include "base/round.h"
 #include "base/say.h"
+#include "comm/together.h"
 #include "launch/cli/bench.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
@@ -51,6 +52,10 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
                const TrainOptions& options) {
   const StepMeasurement measured =
       MeasureSteps(config, extensions, world, warmup, steps, trace, options);
+  // The rank that has the least left is the first that runs out of memory.
+  const DevicePeak memory =
+      std::ranges::min(GatherValues(measured.memory, "what memory is left", world.host), {},
+                       &DevicePeak::left_bytes);
   if (world.rank() != 0) return;
   const double step_ms = PercentileOf(measured.step_ms, 0.5);
   const double per_s = 1e3 / step_ms;
@@ -70,12 +75,12 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
             {"precision", Lower(config::Precision_Name(measured.precision))},
             {"graph", config.graph() && world.device.is_cuda() && measured.why_no_graph.empty()},
             {"params", measured.parameters},
-            {"samples_per_s", Round(samples_per_s, 1)},
+            {"samples_per_s", Round(samples_per_s, 4)},
             {"step_ms", Round(step_ms, 4)},
             {"p95_ms", Round(PercentileOf(measured.step_ms, 0.95), 4)},
-            {"peak_gib", Round(InGibi(measured.memory.peak_bytes), 2)},
-            {"left_gib", Round(InGibi(measured.memory.left_bytes), 2)},
-            {"device_gib", Round(InGibi(measured.memory.device_bytes), 2)},
+            {"peak_gib", Round(InGibi(memory.peak_bytes), 2)},
+            {"left_gib", Round(InGibi(memory.left_bytes), 2)},
+            {"device_gib", Round(InGibi(memory.device_bytes), 2)},
             {"first_step_s", Round(measured.first_step_s, 2)},
             {"loss", Round(measured.loss, 4)},
             {"tflops", Round(flops_per_s * 1e-12, 3)}};

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/files/open_file.h"
 #include "base/files/output_target.h"
 #include "base/say.h"
@@ -66,6 +68,11 @@ std::string CurveText(const RangeTest& range) {
 
 std::string RateText(double rate) { return fmt::format("{:.3g}", rate); }
 
+// With four digits at least.
+std::string SpeedText(double samples_per_s) {
+  return samples_per_s < 1000 ? FigureText(samples_per_s) : fmt::format("{:.1f}", samples_per_s);
+}
+
 // The names of what --only can ask for.
 constexpr char kBatch[] = "batch";
 constexpr char kRate[] = "rate";
@@ -101,18 +108,44 @@ class TuneCommand final : public Command {
     target_.emplace(tuned_);  // before the time is spent
     const std::filesystem::path run_dir = std::filesystem::absolute(config.run_dir());
     TrialRunner runner(StartOf(invocation), run_dir.parent_path());
-    const double end_s = SecondsSinceBoot() + time_s_;
     std::optional<ExitStatus> stopped;
-    if (only_ != kRate) stopped = TuneBatch(runner, config);
-    if (only_ != kBatch && !stopped) stopped = TuneRate(runner, config, end_s - SecondsSinceBoot());
-    if (!edits_.empty()) PrintCommand(invocation);
+    try {
+      stopped = Find(runner, config);
+    } catch (const std::exception&) {
+      Keep(invocation);
+      throw;
+    }
+    Keep(invocation);
     return static_cast<int>(stopped.value_or(ExitStatus::kDone));
   }
 
  private:
+  // Finds what was asked for, and adds it to edits_. Returns the status if a signal has come.
+  std::optional<ExitStatus> Find(TrialRunner& runner, config::Config& config) {
+    if (only_ == kBatch) return TuneBatch(runner, config, time_s_);
+    const double end_s = SecondsSinceBoot() + time_s_;
+    if (only_.empty()) {
+      try {
+        const auto stopped = TuneBatch(runner, config, time_s_ / 2.0);
+        if (stopped) return stopped;
+      } catch (const Error& error) {
+        // A step that cannot be timed, such as one of more samples than there are, can still be trained with.
+        if (error.status() != ExitStatus::kUsage) throw;
+        PrintNoStep(error.what());
+      }
+    }
+    return TuneRate(runner, config, end_s - SecondsSinceBoot());
+  }
+
+  // Writes the user's config with what was found, and prints the command that trains with it.
+  void Keep(const Invocation& invocation) {
+    if (edits_.empty()) return;
+    WriteTuned();
+    PrintCommand(invocation);
+  }
+
   // Finds the fastest way to make a step, and sets it in `config`. Returns the status if a signal has come.
-  std::optional<ExitStatus> TuneBatch(TrialRunner& runner, config::Config& config) {
-    const double time_s = only_.empty() ? time_s_ / 2.0 : time_s_;
+  std::optional<ExitStatus> TuneBatch(TrialRunner& runner, config::Config& config, double time_s) {
     if (!json_) {
       Print("{:>11} {:>12} {:>13} {:>10} {:>9} {:>9} {:>7}  {}\n", "micro-batch", "accumulation",
             "checkpointing", "samples/s", "ms a step", "GiB", "of peak", "note");
@@ -120,7 +153,6 @@ class TuneCommand final : public Command {
     const FoundWay found =
         FindWay(runner, config, time_s, reserve_, [&](const TimedWay& timed) { PrintWay(timed); });
     ConcludeBatch(found, config);
-    WriteTuned();
     return found.stopped;
   }
 
@@ -169,7 +201,7 @@ class TuneCommand final : public Command {
           known(static_cast<double>(trial.micro_batch), std::to_string(trial.micro_batch)),
           fits ? trial.accumulation : timed.way.accumulation,
           timed.way.checkpointing ? "yes" : "no",
-          known(trial.samples_per_s, fmt::format("{:.1f}", trial.samples_per_s)),
+          known(trial.samples_per_s, SpeedText(trial.samples_per_s)),
           known(trial.step_ms, fmt::format("{:.2f}", trial.step_ms)),
           known(trial.peak_gib, fmt::format("{:.2f}", trial.peak_gib)),
           known(trial.of_peak, fmt::format("{:.0f} %", 100 * trial.of_peak)), note);
@@ -180,55 +212,69 @@ class TuneCommand final : public Command {
   static std::string FateOf(const std::optional<TimedWay>& users, int64_t accumulation) {
     if (!users || users->trial.accumulation != accumulation) return "does not fit in memory";
     if (users->leaves_too_little) return "leaves too little memory";
-    return fmt::format("gives {:.1f} samples/s", users->trial.samples_per_s);
+    return fmt::format("gives {} samples/s", SpeedText(users->trial.samples_per_s));
+  }
+
+  void PrintNoStep(const std::string& why) const {
+    if (json_) {
+      Print("{}\n", Json{{"suggestion", nullptr}, {"reason", why}}.dump(
+                        -1, ' ', false, Json::error_handler_t::replace));
+    } else {
+      Print("\nnothing is suggested for the step: {}\n\n", why);
+    }
   }
 
   void ConcludeBatch(const FoundWay& found, config::Config& config) {
     if (!found.best) {
       if (found.stopped) return;
-      throw UsageError("no step fits in memory: {}", kLessMemory);
+      if (!found.fits) throw UsageError("no step fits in memory: {}", kLessMemory);
+      PrintNoStep(fmt::format("all that was tried leaves less than --reserve {:g} of the memory{}",
+                              reserve_, found.out_of_time ? MoreTime("; ") : ""));
+      return;
     }
     const StepTrial& best = found.best->trial;
-    const bool is_users =
-        best.accumulation == config.accumulation() &&
-        found.best->way.checkpointing == config.model().activation_checkpointing();
+    const bool checkpointing = found.best->way.checkpointing;
+    const bool splits = best.accumulation != config.accumulation();
+    const bool switches = checkpointing != config.model().activation_checkpointing();
+    const std::string fate = FateOf(found.users, config.accumulation());
     if (json_) {
       Print("{}\n", Json{{"suggestion",
                           {{"accumulation", best.accumulation},
-                           {"model.activation_checkpointing", found.best->way.checkpointing}}},
+                           {"model.activation_checkpointing", checkpointing}}},
                          {"samples_per_s", best.samples_per_s}}
                         .dump());
     } else {
-      Print("\n{}accumulation {}, activation checkpointing {}: {:.1f} samples/s{}\n",
+      const bool is_users = !splits && !switches;
+      Print("\n{}accumulation {}, activation checkpointing {}: {} samples/s{}\n",
             is_users ? "nothing faster was found than yours: " : "suggestion: ", best.accumulation,
-            found.best->way.checkpointing ? "on" : "off", best.samples_per_s,
-            is_users ? "" : ", where yours " + FateOf(found.users, config.accumulation()));
-      if (found.out_of_time)
-        Print("the time was over before all was tried: --time {}\n", 4 * time_s_);
+            checkpointing ? "on" : "off", SpeedText(best.samples_per_s),
+            is_users ? "" : ", where yours " + fate);
+      if (found.out_of_time) Print("{}\n", MoreTime(""));
       Print("\n");
     }
-    if (is_users) return;
-    const std::string fate = FateOf(found.users, config.accumulation());
     const auto edit = [&](const std::string& name, const std::string& before,
                           const std::string& now) {
       edits_.push_back(
           {name, now,
-           fmt::format("{} was {}, which {}; now {:.1f} samples/s with micro-batches of {} "
+           fmt::format("{} was {}, which {}; now {} samples/s with micro-batches of {} "
                        "(lockstep tune)",
-                       name.substr(name.find('.') + 1), before, fate, best.samples_per_s,
+                       name.substr(name.find('.') + 1), before, fate, SpeedText(best.samples_per_s),
                        best.micro_batch)});
     };
-    const auto text = [](bool value) { return value ? "true" : "false"; };
-    if (best.accumulation != config.accumulation()) {
+    if (splits) {
       edit("accumulation", std::to_string(config.accumulation()),
            std::to_string(best.accumulation));
       config.set_accumulation(static_cast<int>(best.accumulation));
     }
-    const bool checkpointing = found.best->way.checkpointing;
-    if (checkpointing != config.model().activation_checkpointing()) {
-      edit("model.activation_checkpointing", text(!checkpointing), text(checkpointing));
+    if (switches) {
+      edit("model.activation_checkpointing", fmt::format("{}", !checkpointing),
+           fmt::format("{}", checkpointing));
       config.mutable_model()->set_activation_checkpointing(checkpointing);
     }
+  }
+
+  std::string MoreTime(const std::string& before) const {
+    return fmt::format("{}the time was over before all was tried: --time {}", before, 4 * time_s_);
   }
 
   // Finds the learning rate. Returns the status if a signal has come. Throws Error if no training came to its end.
@@ -241,7 +287,6 @@ class TuneCommand final : public Command {
     const auto on_trial = [&](const RateTrial& trial) { PrintTrial(trial, loss_name); };
     const FoundRate found = FindRate(runner, config, time_s, on_range, on_trial);
     ConcludeRate(found, config, loss_name);
-    WriteTuned();
     if (!found.stopped && !found.best) {
       throw UsageError("no training came to its end, the last one with: {}", found.last_failure);
     }
@@ -350,9 +395,7 @@ class TuneCommand final : public Command {
     }
   }
 
-  // Writes the user's config with what was found so far.
   void WriteTuned() {
-    if (edits_.empty()) return;
     constexpr size_t kMostText = size_t{16} << 20;
     std::string why_not;
     const std::string text = ReadGivenFile(config_.path, kMostText, why_not);
@@ -361,7 +404,6 @@ class TuneCommand final : public Command {
     target_->Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(edited))); });
   }
 
-  // Prints the command that trains with it.
   void PrintCommand(const Invocation& invocation) const {
     if (json_) {
       Print("{}\n", Json{{"config", tuned_}}.dump(-1, ' ', false, Json::error_handler_t::replace));

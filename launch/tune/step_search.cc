@@ -33,7 +33,9 @@ std::optional<StepWay> StepSearch::Next() const {
 }
 
 void StepSearch::Add(const StepWay& asked, int64_t made_in, double samples_per_s) {
-  for (StepWay way = asked; way.accumulation < made_in; way.accumulation *= 2) speeds_[way] = 0;
+  for (StepWay way = asked; way.accumulation < made_in; way.accumulation *= 2) {
+    speeds_.try_emplace(way, 0);
+  }
   speeds_[{made_in, asked.checkpointing}] = samples_per_s;
 }
 

@@ -81,6 +81,28 @@ TEST(StepSearch, MakesSmallerMicroBatchesToLeaveMemory) {
                           StepWay{8, false}));
 }
 
+// A way that fails for memory outside the passes, where nothing is halved, says nothing of smaller micro-batches.
+TEST(StepSearch, GoesOnWithSmallerMicroBatchesThanOneThatFails) {
+  StepSearch search({4, false}, 64);
+  search.Add({4, false}, 4, 500);
+  search.Add({1, false}, 1, 0);
+  EXPECT_EQ(search.Next(), (StepWay{2, false}));
+  search.Add({2, false}, 2, 0);
+  EXPECT_EQ(search.Next(), (StepWay{2, true}));
+  search.Add({2, true}, 2, 300);
+  EXPECT_EQ(search.Next(), (StepWay{8, false}));
+  search.Add({8, false}, 8, 400);
+  EXPECT_EQ(search.Next(), std::nullopt);
+}
+
+// The user's way is known to fit. That no micro-batch fits with another one of its size is no news of it.
+TEST(StepSearch, KeepsTheSpeedsThatItKnows) {
+  StepSearch search({4, false}, 64);
+  search.Add({4, false}, 4, 500);
+  search.Add({1, false}, 64, 0);
+  EXPECT_EQ(search.Next(), (StepWay{4, true}));
+}
+
 TEST(StepSearch, HasNoMoreMicroBatchesThanSamples) {
   const auto speed = [](const StepWay&) { return 100.0; };
   EXPECT_THAT(Timed(StepSearch({1, false}, 3), 1, 1, speed),

@@ -1,8 +1,6 @@
 #include "launch/tune/step_trials.h"
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 #include "base/clock.h"
 
@@ -60,8 +58,10 @@ FoundWay FindWay(TrialRunner& runner, const config::Config& config, double time_
     const bool counts = trial.failure.empty() && !timed.leaves_too_little;
     const int64_t most = config.global_batch() / std::max<int64_t>(trial.ranks, 1);
     if (!search) search.emplace(users, most);
-    search->Add(*way, trial.failure.empty() ? trial.accumulation : most,
+    const int64_t failed_in = trial.nothing_fits ? most : way->accumulation;
+    search->Add(*way, trial.failure.empty() ? trial.accumulation : failed_in,
                 counts ? trial.samples_per_s : 0);
+    found.fits |= trial.failure.empty();
     if (counts && (!found.best || trial.samples_per_s > found.best->trial.samples_per_s)) {
       found.best = timed;
     }

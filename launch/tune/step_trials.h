@@ -18,8 +18,8 @@ namespace lockstep {
 
 // A way that was timed.
 struct TimedWay {
-  StepWay way;                     // as it was asked for
-  StepTrial trial;                 // made_in: trial.accumulation
+  StepWay way;  // as it was asked for
+  StepTrial trial;
   bool is_users = false;           // it is the config as it is
   bool leaves_too_little = false;  // memory
 };
@@ -27,6 +27,7 @@ struct TimedWay {
 struct FoundWay {
   std::optional<TimedWay> best;
   std::optional<TimedWay> users;
+  bool fits = false;                  // some way does, though it may leave too little memory
   bool out_of_time = false;           // the search had not come to its end
   std::optional<ExitStatus> stopped;  // as in Trial
 };

@@ -60,8 +60,9 @@ bool IsUsage(int code, int signal) {
   return signal == 0 && code == static_cast<int>(ExitStatus::kUsage);
 }
 
-// In the error of a step that does not fit with micro-batches of a single sample.
+// In the error if memory ran out, and if it did with the smallest micro-batches.
 constexpr std::string_view kOutOfMemory = "out of memory";
+constexpr std::string_view kNothingFits = "out of memory with micro-batches of 1 sample:";
 
 // Returns the signal that came while the program ran; 0: none. If one comes, ends the program.
 int WaitFor(ChildProcess& program, const TakenSignals& taken) {
@@ -151,6 +152,7 @@ StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
   if (!trial.failure.empty()) {
     const bool lacked_memory = trial.failure.find(kOutOfMemory) != std::string::npos;
     if (!IsUsage(ended.code, ended.signal) || !lacked_memory) Fail(ended);
+    trial.nothing_fits = trial.failure.find(kNothingFits) != std::string::npos;
     return trial;
   }
   const auto line = nlohmann::json::parse(std::ifstream(out));

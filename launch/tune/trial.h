@@ -44,7 +44,8 @@ struct StepTrial {
   double device_gib = 0;  // of the GPU; 0 on a CPU
   double of_peak = 0;     // the share of the device's peak; 0: unknown
   double wall_s = 0;
-  std::string failure;                // why it measured nothing; empty: it did
+  std::string failure;        // that memory ran out, and nothing was measured; empty: it was
+  bool nothing_fits = false;  // not even micro-batches of one sample
   std::optional<ExitStatus> stopped;  // as in Trial
 };
 

@@ -93,19 +93,17 @@ class Trainer {
       if (!trace.empty() && world_.rank() == 0) target.emplace(trace);
     });
     Begin({});
-    StepMeasurement measured;
-    TrainStep(0);
-    WaitForDevice(world_.device);
-    measured.first_step_s = SecondsSinceBoot() - options.command_start_s;
-
-    // From here on the data lie on the device.
-    PinBatch();
+    Together(world_.host, [&] { PinBatch(); });  // from here on the data lie on the device
     if (pinned_batch_.origin.global_count != config_.global_batch()) {
       throw Error::OnEveryRank(
           ExitStatus::kUsage, fmt::format("steps of {} samples cannot be timed with {}: take fewer",
                                           config_.global_batch(), data_.train->size()));
     }
     batches_ = {.next = [this] { return pinned_batch_; }, .prefetch = [] {}};
+    StepMeasurement measured;
+    TrainStep(0);
+    WaitForDevice(world_.device);
+    measured.first_step_s = SecondsSinceBoot() - options.command_start_s;
     StepClock clock(world_.device);
     step_->SetClock(&clock);
     for (int step = 1; step < warmup; ++step) TrainStep(step);
