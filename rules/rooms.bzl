@@ -18,7 +18,7 @@ _USES = {
     "comm/watch": ["base", "base/files", "comm"],
     "comm/reduce": ["base", "base/tensor", "comm"],
     "ckpt": ["base", "base/tensor", "base/files"],
-    "trainer/ops/common": ["base"],
+    "trainer/ops/common": ["base", "base/tensor"],
     "trainer/ops/plan": ["base", "base/tensor", "base/files", "trainer/ops/common"],
     "trainer/ops/product": [
         "base", "base/tensor", "base/files", "trainer/ops/common", "trainer/ops/plan",
@@ -85,7 +85,7 @@ _USES = {
         "observe/profile", "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats",
         "trainer/config", "trainer/models", "trainer/step",
     ],
-    "launch/machine": ["base", "base/files", "observe/machine"],
+    "launch/machine": ["base", "base/files", "base/tensor", "observe/machine"],
     "launch/job": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "observe/machine", "trainer/config/schema", "trainer/config",
         "trainer/step", "trainer/run", "launch/machine",

@@ -14,6 +14,8 @@ AutocastState Disabled(at::DeviceType device) {
 }  // namespace
 
 AutocastState AutocastState::Now(at::DeviceType device) {
+  // A foretold GPU's tensors are rounded as a GPU's.
+  if (device == at::kMeta) device = at::kCUDA;
   return {.device = device,
           .enabled = at::autocast::is_autocast_enabled(device),
           .dtype = at::autocast::get_autocast_dtype(device),
