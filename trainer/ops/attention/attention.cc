@@ -2,8 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/SDPBackend.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
@@ -53,8 +52,9 @@ at::Tensor Pack(const std::array<at::Tensor, 3>& parts, const AttentionShape& sh
     kept[p] = parts[p].stride(3) == 1 ? parts[p] : parts[p].contiguous();
     views[p] = {kept[p].const_data_ptr(), kept[p].stride(0), kept[p].stride(1), kept[p].stride(2)};
   }
-  LaunchPackHeads(views, out.mutable_data_ptr(), shape, StreamOf(out));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(out, [&](cudaStream_t stream) {
+    LaunchPackHeads(views, out.mutable_data_ptr(), shape, stream);
+  });
   return out;
 }
 
@@ -91,7 +91,7 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& qkv = saved[0];
-    const c10::cuda::CUDAGuard guard(qkv.device());
+    const c10::DeviceGuard guard(qkv.device());
     const AttentionShape shape = ShapeOf(qkv, context->saved_data["heads"].toInt());
     const std::vector<at::Tensor> parts = Split(qkv, shape);
     const at::Tensor out = HeadsOf(saved[1], shape);
@@ -143,7 +143,7 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& qkv = saved[0];
-    const c10::cuda::CUDAGuard guard(qkv.device());
+    const c10::DeviceGuard guard(qkv.device());
     const PackedAttention attention{.shape = ShapeOf(qkv, context->saved_data["heads"].toInt()),
                                     .causal = context->saved_data["causal"].toBool(),
                                     .deterministic = context->saved_data["deterministic"].toBool()};
@@ -157,6 +157,11 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
 // The same with and without gradients, of which not every backend has those of every size: a block that is
 // computed again for its gradients must draw the same dropout.
 at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
+  // LibTorch makes no choice for a foretold GPU. What keeps the least is taken; the others keep as much.
+  if (qkv.is_meta()) {
+    return dropout == 0 && TraitsOf(qkv.device()).major >= 9 ? at::SDPBackend::cudnn_attention
+                                                             : at::SDPBackend::flash_attention;
+  }
   const at::AutoGradMode with_history(true);
   const std::vector<at::Tensor> parts = Split(qkv.detach().requires_grad_(), ShapeOf(qkv, heads));
   return static_cast<at::SDPBackend>(
@@ -164,11 +169,11 @@ at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, double dropout, 
 }
 
 at::Tensor Attention(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
-  if (!qkv.is_cuda() || !Is16Bit(qkv) || qkv.numel() == 0 ||
+  if (!IsOnGpu(qkv) || !Is16Bit(qkv) || qkv.numel() == 0 ||
       qkv.size(2) % (3 * heads * kSizeMultiple) != 0) {
     return SelfAttentionTwin(qkv, heads, dropout, causal);
   }
-  const c10::cuda::CUDAGuard guard(qkv.device());
+  const c10::DeviceGuard guard(qkv.device());
   const at::Tensor whole = Aligned(qkv.contiguous());
   const auto backend = BackendFor(whole, heads, dropout, causal);
   if (backend != at::SDPBackend::flash_attention && backend != at::SDPBackend::cudnn_attention) {

@@ -112,6 +112,13 @@ CudnnGraph* GraphFor(const PackedAttention& attention, Direction direction, cons
 
 void Run(const PackedAttention& attention, Direction direction, const at::Tensor& qkv,
          CudnnPointers pointers) {
+  if (qkv.is_meta()) {
+    // The gradients of the queries are summed in float32, as cuDNN 9 does on an H100.
+    const AttentionShape& shape = attention.shape;
+    const int64_t sums = shape.count * shape.heads * shape.tokens * (shape.size + 1);
+    if (direction == Direction::kBackward) at::empty({sums}, qkv.options().dtype(at::kFloat));
+    return;
+  }
   CudnnGraph* const graph = GraphFor(attention, direction, qkv);
   TORCH_CHECK(graph != nullptr, "cuDNN has no such attention");
   auto status = graph->Run(pointers);
@@ -132,6 +139,7 @@ CudnnPointers Inputs(const at::Tensor& qkv, const AttentionShape& shape) {
 }  // namespace
 
 bool HasPackedAttention(const at::Tensor& qkv, const PackedAttention& attention) {
+  if (qkv.is_meta()) return true;
   return GraphFor(attention, Direction::kForward, qkv) != nullptr &&
          GraphFor(attention, Direction::kBackward, qkv) != nullptr;
 }

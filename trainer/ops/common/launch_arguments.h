@@ -2,11 +2,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstdint>
 
+#include "base/tensor/foretold_gpu.h"
 #include "trainer/ops/common/float_type.h"
 #include "trainer/ops/common/rows_shape.h"
 
@@ -55,17 +57,28 @@ inline FloatType TypeOf(at::ScalarType type) {
 }
 inline FloatType TypeOf(const at::Tensor& tensor) { return TypeOf(tensor.scalar_type()); }
 
+inline bool IsOnGpu(const at::Tensor& tensor) { return lockstep::IsOnGpu(tensor.device()); }
+
 inline cudaStream_t StreamOf(const at::Tensor& tensor) {
   return c10::cuda::getCurrentCUDAStream(tensor.device().index()).stream();
 }
 
+// Calls `launch` with the current stream of the tensor's GPU, which is the current device meanwhile, and throws
+// c10::Error if a kernel could not be launched. On a foretold GPU (base/tensor/foretold_gpu.h) it does nothing.
+template <typename LaunchKernels>
+void Launch(const at::Tensor& on, const LaunchKernels& launch) {
+  if (on.is_meta()) return;
+  const c10::cuda::CUDAGuard guard(on.device());
+  launch(StreamOf(on));
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
 // Returns the shape of `tensor`, [..., width] with width at least 1, as one matrix.
 inline RowsShape RowsShapeOf(const at::Tensor& tensor) {
-  const auto* device = at::cuda::getDeviceProperties(tensor.device().index());
   const int64_t width = tensor.size(-1);
   return {.rows = tensor.numel() / width,
           .width = width,
-          .multiprocessors = device->multiProcessorCount};
+          .multiprocessors = TraitsOf(tensor.device()).multiprocessors};
 }
 
 // Returns whether kernels may load 16 bytes of the tensor at once, as Lockstep's and cuDNN's kernels do.
@@ -75,7 +88,7 @@ inline bool IsAligned(const at::Tensor& tensor) {
 
 // Returns a tensor with the same values from which kernels may load 16 bytes at once.
 inline at::Tensor Aligned(const at::Tensor& tensor) {
-  return !tensor.is_cuda() || IsAligned(tensor) ? tensor : tensor.clone();
+  return !IsOnGpu(tensor) || IsAligned(tensor) ? tensor : tensor.clone();
 }
 
 }  // namespace lockstep::ops

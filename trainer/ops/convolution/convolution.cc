@@ -1,8 +1,8 @@
 #include "trainer/ops/convolution/convolution.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trainer/ops/common/launch_arguments.h"
@@ -37,7 +37,7 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
     const at::Tensor& weight = saved[1];
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const ConvolutionOptions options{.stride = context->saved_data["stride"].toInt(),
                                      .padding = context->saved_data["padding"].toInt()};
     const at::Tensor dy = gradients[0].contiguous(x.suggest_memory_format());
@@ -61,7 +61,7 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
 
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding) {
-  if (!x.is_cuda() || !Is16Bit(x) || weight.scalar_type() != at::kFloat) {
+  if (!IsOnGpu(x) || !Is16Bit(x) || weight.scalar_type() != at::kFloat) {
     return ConvolutionTwin(x, weight, stride, padding);
   }
   // By 1x1 it is a matrix product, whose plans are the better ones.

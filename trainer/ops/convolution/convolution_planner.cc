@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/cudnn/Handle.h>
 #include <ATen/record_function.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 #include <c10/cuda/CUDAFunctions.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
@@ -78,7 +78,7 @@ std::vector<int64_t> SizesOfMade(const ConvolutionKey& key) {
 }
 
 bool IsPlannable(const at::Tensor& operand, const at::Tensor& like) {
-  return operand.is_cuda() && Is16Bit(operand) && operand.scalar_type() == like.scalar_type() &&
+  return IsOnGpu(operand) && Is16Bit(operand) && operand.scalar_type() == like.scalar_type() &&
          operand.device() == like.device() && operand.dim() == 4 && operand.numel() > 0 &&
          operand.is_contiguous(kLast) && IsAligned(operand);
 }
@@ -350,13 +350,14 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
                                    const ConvolutionOptions& options) {
   const std::optional<ConvolutionKey> key = KeyOf(pass, tensors, options);
   if (!key) return AtenConvolution(pass, tensors, options);
-  const c10::cuda::CUDAGuard on_device(tensors.x.device());
-  // A thread of autograd's may come to its first convolution without a context.
-  c10::cuda::set_device(tensors.x.device().index(), /*force=*/true);
+  const c10::DeviceGuard on_device(tensors.x.device());
 
   ConvolutionTensors of = tensors;
   at::Tensor& result = Made(pass, of);
   result = at::empty(SizesOfMade(*key), tensors.x.options(), kLast);
+  if (result.is_meta()) return result;
+  // A thread of autograd's may come to its first convolution without a context.
+  c10::cuda::set_device(tensors.x.device().index(), /*force=*/true);
   const auto pointer = [](const at::Tensor& operand) {
     return const_cast<void*>(operand.const_data_ptr());
   };

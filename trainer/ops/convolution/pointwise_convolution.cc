@@ -72,7 +72,7 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
 }  // namespace
 
 Fork PointwiseConvolution(const at::Tensor& x, const at::Tensor& weight) {
-  if (!x.is_cuda() || !Is16Bit(x) || x.numel() == 0 || !x.is_contiguous(kLast)) {
+  if (!IsOnGpu(x) || !Is16Bit(x) || x.numel() == 0 || !x.is_contiguous(kLast)) {
     return PointwiseConvolutionTwin(x, weight);
   }
   const variable_list results = FusedFork::apply(x, weight);

@@ -3,9 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/record_function.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
@@ -71,18 +70,19 @@ at::Tensor WeightOfSquares(const at::Tensor& weight) {
 // SquaresOf as a kernel makes them, without history.
 at::Tensor FusedSquares(const at::Tensor& x) {
   const at::Tensor framed = at::empty(FramedSizes(x), x.options());
-  LaunchSquares(x.const_data_ptr(), framed.mutable_data_ptr(),
-                {.count = x.size(0),
-                 .channels = static_cast<int>(x.size(1)),
-                 .height = static_cast<int>(x.size(2)),
-                 .width = static_cast<int>(x.size(3)),
-                 .framed_height = static_cast<int>(framed.size(1)),
-                 .framed_width = static_cast<int>(framed.size(2)),
-                 .framed_channels = static_cast<int>(framed.size(3)),
-                 .frame = kBefore,
-                 .strides = {x.stride(0), x.stride(1), x.stride(2), x.stride(3)}},
-                StreamOf(x));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(x, [&](cudaStream_t stream) {
+    LaunchSquares(x.const_data_ptr(), framed.mutable_data_ptr(),
+                  {.count = x.size(0),
+                   .channels = static_cast<int>(x.size(1)),
+                   .height = static_cast<int>(x.size(2)),
+                   .width = static_cast<int>(x.size(3)),
+                   .framed_height = static_cast<int>(framed.size(1)),
+                   .framed_width = static_cast<int>(framed.size(2)),
+                   .framed_channels = static_cast<int>(framed.size(3)),
+                   .frame = kBefore,
+                   .strides = {x.stride(0), x.stride(1), x.stride(2), x.stride(3)}},
+                  stream);
+  });
   return framed.permute({0, 3, 1, 2});
 }
 
@@ -98,22 +98,22 @@ at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   const StemWeightShape shape = ShapeOf(weight);
   const at::Tensor of_squares =
       at::empty({shape.outputs, shape.framed_channels, 4, 4}, weight.options(), kLast);
-  LaunchWeightOfSquares(weight.const_data_ptr(), of_squares.mutable_data_ptr(), shape,
-                        StreamOf(weight));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(weight, [&](cudaStream_t stream) {
+    LaunchWeightOfSquares(weight.const_data_ptr(), of_squares.mutable_data_ptr(), shape, stream);
+  });
   return of_squares;
 }
 
 // Of y, or of its gradient.
 StemShape ShapeOf(const at::Tensor& squares, int64_t outputs) {
-  const auto* device = at::cuda::getCurrentDeviceProperties();
+  const GpuTraits gpu = TraitsOf(squares.device());
   return {.count = squares.size(0),
           .outputs = outputs,
           .height = static_cast<int>(squares.size(2)) - kBefore - kAfter,
           .width = static_cast<int>(squares.size(3)) - kBefore - kAfter,
           .framed_channels = static_cast<int>(squares.size(1)),
-          .multiprocessors = device->multiProcessorCount,
-          .major = device->major};
+          .multiprocessors = gpu.multiprocessors,
+          .major = gpu.major};
 }
 
 // The convolution of x in squares. weight: the image's, rounded. trains: a backward may follow.
@@ -130,9 +130,10 @@ at::Tensor Convolved(const at::Tensor& x, const at::Tensor& squares, const at::T
   RECORD_FUNCTION(kConvolutionEvent, inputs());
   const at::Tensor y =
       at::empty({shape.count, shape.outputs, shape.height, shape.width}, x.options(), kLast);
-  LaunchStemForward(squares.const_data_ptr(), of_squares.const_data_ptr(), TypeOf(x),
-                    y.mutable_data_ptr(), shape, StreamOf(x));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(x, [&](cudaStream_t stream) {
+    LaunchStemForward(squares.const_data_ptr(), of_squares.const_data_ptr(), TypeOf(x),
+                      y.mutable_data_ptr(), shape, stream);
+  });
   return y;
 }
 
@@ -152,9 +153,10 @@ at::Tensor PartsOfGradient(const at::Tensor& dy, const at::Tensor& squares) {
   }
   const at::Tensor parts = at::empty({count, shape.outputs, 4, 4, shape.framed_channels},
                                      dy.options().dtype(at::kFloat));
-  LaunchStemGradient(dy.const_data_ptr(), squares.const_data_ptr(), TypeOf(dy),
-                     parts.mutable_data_ptr<float>(), shape, StreamOf(dy));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(dy, [&](cudaStream_t stream) {
+    LaunchStemGradient(dy.const_data_ptr(), squares.const_data_ptr(), TypeOf(dy),
+                       parts.mutable_data_ptr<float>(), shape, stream);
+  });
   return parts;
 }
 
@@ -163,7 +165,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
   // trains: a backward may follow.
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           bool trains) {
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const at::Tensor squares = FusedSquares(x);
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     // Each serves the other's gradient.
@@ -176,7 +178,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& squares = saved[0];
     const at::Tensor& weight = saved[1];
-    const c10::cuda::CUDAGuard guard(squares.device());
+    const c10::DeviceGuard guard(squares.device());
     const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
     variable_list results(3);
     if (context->needs_input_grad(0)) {
@@ -192,9 +194,10 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
       const at::Tensor sums = to.defined() ? to : at::empty_like(weight, at::kFloat);
       const at::Tensor parts = PartsOfGradient(dy, squares);
       const bool adds = to.defined() && !TakeOver(to);
-      LaunchSumStemGradients(parts.const_data_ptr<float>(), parts.size(0),
-                             {sums.mutable_data_ptr<float>(), adds}, ShapeOf(sums), StreamOf(sums));
-      C10_CUDA_KERNEL_LAUNCH_CHECK();
+      Launch(sums, [&](cudaStream_t stream) {
+        LaunchSumStemGradients(parts.const_data_ptr<float>(), parts.size(0),
+                               {sums.mutable_data_ptr<float>(), adds}, ShapeOf(sums), stream);
+      });
       if (!to.defined()) results[1] = sums;
     }
     return results;
@@ -204,7 +207,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
 // Whether it is the kernels' convolution, of types that they know, and they can index x, of which there is
 // something.
 bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
-  return x.is_cuda() && Is16Bit(x) && weight.scalar_type() == at::kFloat &&
+  return IsOnGpu(x) && Is16Bit(x) && weight.scalar_type() == at::kFloat &&
          weight.device() == x.device() && x.dim() == 4 && x.numel() > 0 && weight.dim() == 4 &&
          weight.size(1) == x.size(1) && weight.size(2) == 7 && weight.size(3) == 7 &&
          x.size(2) % 2 == 0 && x.size(3) % 2 == 0 &&
@@ -215,7 +218,7 @@ bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
 
 at::Tensor StemConvolution(const at::Tensor& x, const at::Tensor& weight) {
   if (!IsFused(x, weight)) {
-    return Convolution(x.is_cuda() ? x.contiguous(kLast) : x, weight, /*stride=*/2, /*padding=*/3);
+    return Convolution(IsOnGpu(x) ? x.contiguous(kLast) : x, weight, /*stride=*/2, /*padding=*/3);
   }
   return FusedStemConvolution::apply(x, weight, /*trains=*/at::GradMode::is_enabled());
 }

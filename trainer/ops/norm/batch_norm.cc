@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -29,7 +29,7 @@ at::MemoryFormat FormatOf(const at::Tensor& x) {
 BatchNormShape ShapeOf(const at::Tensor& x) {
   return {.rows = x.numel() / x.size(1),
           .channels = x.size(1),
-          .multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount};
+          .multiprocessors = TraitsOf(x.device()).multiprocessors};
 }
 
 // Whether it can be added to x.
@@ -102,7 +102,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           const Variable& bias, const std::optional<Variable>& residual,
                           const ChannelNorm& norm, Activation activation) {
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const BatchNormShape shape = ShapeOf(x);
     const BatchNormForm form = residual                          ? BatchNormForm::kAddRelu
                                : activation == Activation::kRelu ? BatchNormForm::kRelu
@@ -110,13 +110,14 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     const at::Tensor statistics = BatchStatistics(x, norm);
     const at::Tensor y = at::empty_like(x);
     const at::Tensor mask = HasMask(form) ? EmptyMask(x, shape) : at::Tensor();
-    LaunchBatchNorm({.form = form,
-                     .inputs = {InputOf(x, weight, bias, statistics)},
-                     .residual = residual ? residual->const_data_ptr() : nullptr,
-                     .y = y.mutable_data_ptr(),
-                     .mask = HasMask(form) ? mask.mutable_data_ptr<uint8_t>() : nullptr},
-                    TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchBatchNorm({.form = form,
+                       .inputs = {InputOf(x, weight, bias, statistics)},
+                       .residual = residual ? residual->const_data_ptr() : nullptr,
+                       .y = y.mutable_data_ptr(),
+                       .mask = HasMask(form) ? mask.mutable_data_ptr<uint8_t>() : nullptr},
+                      TypeOf(x), shape, stream);
+    });
     context->save_for_backward({x, weight, bias, statistics, mask});
     context->saved_data["form"] = static_cast<int64_t>(form);
     context->saved_data["counters"] = norm.counters;
@@ -130,7 +131,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
     const at::Tensor& x = saved[0];
     const at::Tensor& mask = saved[4];
     const auto form = static_cast<BatchNormForm>(context->saved_data["form"].toInt());
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const BatchNormShape shape = ShapeOf(x);
     const auto [dy, made] = TakeOver(gradients[0], x);
     const at::Tensor partials = EmptyPartials(x, shape, 2);
@@ -152,14 +153,15 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
         .d_bias = {own.bias.to},
         .dx = {dx.mutable_data_ptr()},
         .d_residual = has_two ? d_residual.mutable_data_ptr() : nullptr};
-    LaunchBatchNormSums(tensors, TypeOf(x), shape, StreamOf(x));
+    Launch(x, [&](cudaStream_t stream) { LaunchBatchNormSums(tensors, TypeOf(x), shape, stream); });
     NormRanks* const ranks = RanksOf(context);
     // Where but the residual wants a gradient, a rank that goes by the twin comes to no sums.
     const bool has_sums = context->needs_input_grad(0) || context->needs_input_grad(1) ||
                           context->needs_input_grad(2);
     if (ranks != nullptr && has_sums) ranks->AddUp(d_weights);
-    LaunchBatchNormBackward(tensors, TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchBatchNormBackward(tensors, TypeOf(x), shape, stream);
+    });
     return {dx, own.weight.result, own.bias.result, d_residual, {}, {}};
   }
 };
@@ -170,20 +172,21 @@ class FusedJoin : public torch::autograd::Function<FusedJoin> {
                           const Variable& bias_a, const Variable& x_b, const Variable& weight_b,
                           const Variable& bias_b, const ChannelNorm& norm_a,
                           const ChannelNorm& norm_b) {
-    const c10::cuda::CUDAGuard guard(x_a.device());
+    const c10::DeviceGuard guard(x_a.device());
     const BatchNormShape shape = ShapeOf(x_a);
     const at::Tensor statistics_a = BatchStatistics(x_a, norm_a);
     const at::Tensor statistics_b = BatchStatistics(x_b, norm_b);
     const at::Tensor y = at::empty_like(x_a);
     const at::Tensor mask = EmptyMask(x_a, shape);
-    LaunchBatchNorm({.form = BatchNormForm::kJoinRelu,
-                     .inputs = {InputOf(x_a, weight_a, bias_a, statistics_a),
-                                InputOf(x_b, weight_b, bias_b, statistics_b)},
-                     .residual = nullptr,
-                     .y = y.mutable_data_ptr(),
-                     .mask = mask.mutable_data_ptr<uint8_t>()},
-                    TypeOf(x_a), shape, StreamOf(x_a));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x_a, [&](cudaStream_t stream) {
+      LaunchBatchNorm({.form = BatchNormForm::kJoinRelu,
+                       .inputs = {InputOf(x_a, weight_a, bias_a, statistics_a),
+                                  InputOf(x_b, weight_b, bias_b, statistics_b)},
+                       .residual = nullptr,
+                       .y = y.mutable_data_ptr(),
+                       .mask = mask.mutable_data_ptr<uint8_t>()},
+                      TypeOf(x_a), shape, stream);
+    });
     context->save_for_backward(
         {x_a, weight_a, bias_a, statistics_a, x_b, weight_b, bias_b, statistics_b, mask});
     context->saved_data["counters"] = norm_a.counters;
@@ -196,7 +199,7 @@ class FusedJoin : public torch::autograd::Function<FusedJoin> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x_a = saved[0];
     const at::Tensor& x_b = saved[4];
-    const c10::cuda::CUDAGuard guard(x_a.device());
+    const c10::DeviceGuard guard(x_a.device());
     const BatchNormShape shape = ShapeOf(x_a);
     const auto [dy, dx_a] = TakeOver(gradients[0], x_a);
     const at::Tensor partials = EmptyPartials(x_a, shape, 3);
@@ -217,9 +220,11 @@ class FusedJoin : public torch::autograd::Function<FusedJoin> {
                                     .d_bias = {own_a.bias.to, own_b.bias.to},
                                     .dx = {dx_a.mutable_data_ptr(), dx_b.mutable_data_ptr()},
                                     .d_residual = nullptr};
-    LaunchBatchNormSums(tensors, TypeOf(x_a), shape, StreamOf(x_a));
-    LaunchBatchNormBackward(tensors, TypeOf(x_a), shape, StreamOf(x_a));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x_a,
+           [&](cudaStream_t stream) { LaunchBatchNormSums(tensors, TypeOf(x_a), shape, stream); });
+    Launch(x_a, [&](cudaStream_t stream) {
+      LaunchBatchNormBackward(tensors, TypeOf(x_a), shape, stream);
+    });
     return {dx_a,
             own_a.weight.result,
             own_a.bias.result,
@@ -237,7 +242,7 @@ bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm) {
   const auto is_of_channels = [&](const at::Tensor& tensor) {
     return IsFloatVector(tensor, x.size(1), x) && tensor.is_contiguous() && IsAligned(tensor);
   };
-  return x.is_cuda() && IsFloatType(x.scalar_type()) && (x.dim() == 2 || x.dim() == 4) &&
+  return IsOnGpu(x) && IsFloatType(x.scalar_type()) && (x.dim() == 2 || x.dim() == 4) &&
          x.numel() > 0 && x.size(1) % ChannelsOfPack(TypeOf(x)) == 0 &&
          x.is_contiguous(FormatOf(x)) && is_of_channels(norm.weight) && is_of_channels(norm.bias);
 }
@@ -262,24 +267,29 @@ at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm) {
                                  ? norm.num_batches_tracked.mutable_data_ptr<int64_t>()
                                  : nullptr};
   if (norm.ranks == nullptr) {
-    LaunchBatchNormStatistics({.x = x.const_data_ptr(),
-                               .partials = partials.mutable_data_ptr<float>(),
-                               .counters = counters.mutable_data_ptr<int>(),
-                               .results = results},
-                              TypeOf(x), shape, StreamOf(x));
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchBatchNormStatistics({.x = x.const_data_ptr(),
+                                 .partials = partials.mutable_data_ptr<float>(),
+                                 .counters = counters.mutable_data_ptr<int>(),
+                                 .results = results},
+                                TypeOf(x), shape, stream);
+    });
   } else {
     const at::Tensor own = at::empty_like(statistics);
-    LaunchBatchNormMoments({.x = x.const_data_ptr(),
-                            .partials = partials.mutable_data_ptr<float>(),
-                            .counters = counters.mutable_data_ptr<int>(),
-                            .moments = own.mutable_data_ptr<float>()},
-                           TypeOf(x), shape, StreamOf(x));
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchBatchNormMoments({.x = x.const_data_ptr(),
+                              .partials = partials.mutable_data_ptr<float>(),
+                              .counters = counters.mutable_data_ptr<int>(),
+                              .moments = own.mutable_data_ptr<float>()},
+                             TypeOf(x), shape, stream);
+    });
     const at::Tensor all = norm.ranks->Gather(own);
-    LaunchBatchNormRanks(
-        {.moments = all.const_data_ptr<float>(), .ranks = all.size(0), .results = results},
-        shape.channels, StreamOf(x));
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchBatchNormRanks(
+          {.moments = all.const_data_ptr<float>(), .ranks = all.size(0), .results = results},
+          shape.channels, stream);
+    });
   }
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
   return statistics;
 }
 

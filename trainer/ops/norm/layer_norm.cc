@@ -1,8 +1,7 @@
 #include "trainer/ops/norm/layer_norm.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -21,7 +20,7 @@ using torch::autograd::variable_list;
 
 // Whether the kernels take x and such weights.
 bool IsFused(const at::Tensor& x, at::TensorList weights) {
-  if (!x.is_cuda() || !IsFloatType(x.scalar_type()) || x.dim() == 0 || x.size(-1) == 0) {
+  if (!IsOnGpu(x) || !IsFloatType(x.scalar_type()) || x.dim() == 0 || x.size(-1) == 0) {
     return false;
   }
   return std::all_of(weights.begin(), weights.end(), [&](const at::Tensor& weight) {
@@ -43,23 +42,24 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
                                const std::optional<Variable>& bias,
                                const std::optional<Variable>& branch,
                                const std::optional<Variable>& branch_bias, double epsilon) {
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const RowsShape shape = RowsShapeOf(x);
     const at::Tensor sum = branch ? at::empty_like(x) : at::Tensor();
     const at::Tensor y = at::empty_like(x);
     const at::Tensor statistics = at::empty({shape.rows, 2}, x.options().dtype(at::kFloat));
-    LaunchLayerNorm(
-        {.x = x.const_data_ptr(),
-         .branch = branch ? branch->const_data_ptr() : nullptr,
-         .branch_bias = branch_bias ? branch_bias->const_data_ptr<float>() : nullptr,
-         .weight = weight.const_data_ptr<float>(),
-         .bias = bias ? bias->const_data_ptr<float>() : nullptr,
-         .epsilon = static_cast<float>(epsilon),
-         .sum = sum.defined() ? sum.mutable_data_ptr() : nullptr,
-         .y = y.mutable_data_ptr(),
-         .statistics = reinterpret_cast<RowStatistics*>(statistics.mutable_data_ptr<float>())},
-        /*centers=*/bias.has_value(), TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchLayerNorm(
+          {.x = x.const_data_ptr(),
+           .branch = branch ? branch->const_data_ptr() : nullptr,
+           .branch_bias = branch_bias ? branch_bias->const_data_ptr<float>() : nullptr,
+           .weight = weight.const_data_ptr<float>(),
+           .bias = bias ? bias->const_data_ptr<float>() : nullptr,
+           .epsilon = static_cast<float>(epsilon),
+           .sum = sum.defined() ? sum.mutable_data_ptr() : nullptr,
+           .y = y.mutable_data_ptr(),
+           .statistics = reinterpret_cast<RowStatistics*>(statistics.mutable_data_ptr<float>())},
+          /*centers=*/bias.has_value(), TypeOf(x), shape, stream);
+    });
     context->set_materialize_grads(false);
     context->save_for_backward({sum.defined() ? sum : x, weight, statistics});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
@@ -86,7 +86,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     }
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const RowsShape shape = RowsShapeOf(x);
     const auto sums = [&](bool wanted, const char* name) {
       if (!wanted) return GradientSums();
@@ -103,19 +103,20 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
       partials = at::empty({LayerNormPartialRows(shape), LayerNormBackward::kParts, shape.width},
                            x.options().dtype(at::kFloat));
     }
-    LaunchLayerNormBackward(
-        {.x = x.const_data_ptr(),
-         .dy = dy.const_data_ptr(),
-         .d_sum = added.defined() ? added.const_data_ptr() : nullptr,
-         .weight = saved[1].const_data_ptr<float>(),
-         .statistics = reinterpret_cast<const RowStatistics*>(saved[2].const_data_ptr<float>()),
-         .dx = dx.mutable_data_ptr(),
-         .partials = partials.defined() ? partials.mutable_data_ptr<float>() : nullptr,
-         .d_weight = d_weight.to,
-         .d_bias = d_bias.to,
-         .d_branch_bias = d_branch_bias.to},
-        centers, TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchLayerNormBackward(
+          {.x = x.const_data_ptr(),
+           .dy = dy.const_data_ptr(),
+           .d_sum = added.defined() ? added.const_data_ptr() : nullptr,
+           .weight = saved[1].const_data_ptr<float>(),
+           .statistics = reinterpret_cast<const RowStatistics*>(saved[2].const_data_ptr<float>()),
+           .dx = dx.mutable_data_ptr(),
+           .partials = partials.defined() ? partials.mutable_data_ptr<float>() : nullptr,
+           .d_weight = d_weight.to,
+           .d_bias = d_bias.to,
+           .d_branch_bias = d_branch_bias.to},
+          centers, TypeOf(x), shape, stream);
+    });
     return {dx, d_weight.result, d_bias.result, adds ? dx : at::Tensor(), d_branch_bias.result, {}};
   }
 };

@@ -1,8 +1,7 @@
 #include "trainer/ops/norm/max_pool.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
@@ -41,7 +40,7 @@ MaxPoolShape ShapeOf(const at::Tensor& x, const Window& window) {
 
 bool IsFused(const at::Tensor& x, const Window& window) {
   const auto fits = [&](int64_t length) { return length + 2 * window.padding >= window.size; };
-  return x.is_cuda() && IsFloatType(x.scalar_type()) && x.dim() == 4 && x.numel() > 0 &&
+  return IsOnGpu(x) && IsFloatType(x.scalar_type()) && x.dim() == 4 && x.numel() > 0 &&
          x.is_contiguous(kLast) && x.size(1) % ChannelsOfPack(TypeOf(x)) == 0 &&
          x.numel() / x.size(0) <= std::numeric_limits<int>::max() &&
          (window.size == 2 || window.size == 3) && window.stride > 0 && window.padding >= 0 &&
@@ -51,14 +50,15 @@ bool IsFused(const at::Tensor& x, const Window& window) {
 class FusedMaxPool : public torch::autograd::Function<FusedMaxPool> {
  public:
   static Variable forward(AutogradContext* context, const Variable& x, const Window& window) {
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const MaxPoolShape shape = ShapeOf(x, window);
     const at::Tensor y = at::empty({x.size(0), x.size(1), shape.pooled_height, shape.pooled_width},
                                    x.options(), kLast);
     const at::Tensor positions = at::empty_like(y, x.options().dtype(at::kByte));
-    LaunchMaxPool(x.const_data_ptr(), y.mutable_data_ptr(), positions.mutable_data_ptr<uint8_t>(),
-                  TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchMaxPool(x.const_data_ptr(), y.mutable_data_ptr(), positions.mutable_data_ptr<uint8_t>(),
+                    TypeOf(x), shape, stream);
+    });
     context->save_for_backward({positions});
     context->saved_data["sizes"] = x.sizes();
     context->saved_data["window"] =
@@ -69,14 +69,15 @@ class FusedMaxPool : public torch::autograd::Function<FusedMaxPool> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor positions = context->get_saved_variables()[0];
     const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
-    const c10::cuda::CUDAGuard guard(dy.device());
+    const c10::DeviceGuard guard(dy.device());
     const std::vector<int64_t> window = context->saved_data["window"].toIntVector();
     const at::Tensor dx =
         at::empty(context->saved_data["sizes"].toIntVector(), dy.options(), kLast);
-    LaunchMaxPoolBackward(dy.const_data_ptr(), positions.const_data_ptr<uint8_t>(),
-                          dx.mutable_data_ptr(), TypeOf(dy),
-                          ShapeOf(dx, {window[0], window[1], window[2]}), StreamOf(dy));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(dy, [&](cudaStream_t stream) {
+      LaunchMaxPoolBackward(dy.const_data_ptr(), positions.const_data_ptr<uint8_t>(),
+                            dx.mutable_data_ptr(), TypeOf(dy),
+                            ShapeOf(dx, {window[0], window[1], window[2]}), stream);
+    });
     return {dx, {}};
   }
 };

@@ -2,8 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
@@ -31,7 +30,7 @@ NormPoolShape ShapeOf(const at::Tensor& x) {
           .width = width,
           .pooled_height = height / 2 + height % 2,
           .pooled_width = width / 2 + width % 2,
-          .multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount};
+          .multiprocessors = TraitsOf(x.device()).multiprocessors};
 }
 
 bool IsFused(const at::Tensor& x, const ChannelNorm& norm) {
@@ -43,20 +42,21 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
  public:
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           const Variable& bias, const ChannelNorm& norm) {
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const NormPoolShape shape = ShapeOf(x);
     const at::Tensor statistics = BatchStatistics(x, norm);
     const at::Tensor y = at::empty({x.size(0), x.size(1), shape.pooled_height, shape.pooled_width},
                                    x.options(), kLast);
     const at::Tensor codes = at::empty_like(y, x.options().dtype(at::kByte));
-    LaunchNormPool({.x = x.const_data_ptr(),
-                    .weight = weight.const_data_ptr<float>(),
-                    .bias = bias.const_data_ptr<float>(),
-                    .statistics = statistics.const_data_ptr<float>(),
-                    .y = y.mutable_data_ptr(),
-                    .codes = codes.mutable_data_ptr<uint8_t>()},
-                   TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x, [&](cudaStream_t stream) {
+      LaunchNormPool({.x = x.const_data_ptr(),
+                      .weight = weight.const_data_ptr<float>(),
+                      .bias = bias.const_data_ptr<float>(),
+                      .statistics = statistics.const_data_ptr<float>(),
+                      .y = y.mutable_data_ptr(),
+                      .codes = codes.mutable_data_ptr<uint8_t>()},
+                     TypeOf(x), shape, stream);
+    });
     context->save_for_backward({x, weight, statistics, codes});
     KeepRanks(context, norm.ranks);
     return y;
@@ -65,7 +65,7 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const NormPoolShape shape = ShapeOf(x);
     const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
     const at::TensorOptions floats = x.options().dtype(at::kFloat);
@@ -81,7 +81,7 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
                              .partials = partials.mutable_data_ptr<float>(),
                              .d_weights = own.mutable_data_ptr<float>(),
                              .dx = dx.mutable_data_ptr()};
-    LaunchNormPoolSums(tensors, TypeOf(x), shape, StreamOf(x));
+    Launch(x, [&](cudaStream_t stream) { LaunchNormPoolSums(tensors, TypeOf(x), shape, stream); });
     NormRanks* const ranks = RanksOf(context);
     at::Tensor all;
     if (ranks != nullptr) {
@@ -89,8 +89,8 @@ class FusedNormPool : public torch::autograd::Function<FusedNormPool> {
       ranks->AddUp(all);
       tensors.d_weights = all.mutable_data_ptr<float>();
     }
-    LaunchNormPoolBackward(tensors, TypeOf(x), shape, StreamOf(x));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(x,
+           [&](cudaStream_t stream) { LaunchNormPoolBackward(tensors, TypeOf(x), shape, stream); });
     return {dx, own[0], own[1], {}};
   }
 };

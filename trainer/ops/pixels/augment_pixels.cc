@@ -1,7 +1,7 @@
 #include "trainer/ops/pixels/augment_pixels.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstdint>
 
@@ -73,8 +73,8 @@ void MixBoxes(const at::Tensor& images, const float* draws) {
 
 at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, const at::Tensor& scale,
                          const at::Tensor& shift, at::ScalarType dtype) {
-  if (!pixels.is_cuda()) return AugmentPixelsTwin(pixels, draws, scale, shift, dtype);
-  const c10::cuda::CUDAGuard guard(pixels.device());
+  if (!IsOnGpu(pixels)) return AugmentPixelsTwin(pixels, draws, scale, shift, dtype);
+  const c10::DeviceGuard guard(pixels.device());
   CheckScaleAndShift(pixels, scale, shift);
   TORCH_CHECK(draws.scalar_type() == at::kFloat && draws.device() == pixels.device() &&
                   draws.is_contiguous() && draws.dim() == 2 && draws.size(0) == pixels.size(0) &&
@@ -85,20 +85,21 @@ at::Tensor AugmentPixels(const at::Tensor& pixels, const at::Tensor& draws, cons
   if (pixels.numel() == 0) return out;
   TORCH_CHECK(pixels.numel() / pixels.size(0) <= INT32_MAX, "an image of 2^31 bytes or more");
   const at::Tensor grey_sums = at::empty({pixels.size(0), kGreyParts}, draws.options());
-  LaunchAugmentPixels({.pixels = pixels.const_data_ptr<uint8_t>(),
-                       .draws = draws.const_data_ptr<float>(),
-                       .scale = scale.const_data_ptr<float>(),
-                       .shift = shift.const_data_ptr<float>(),
-                       .grey_sums = grey_sums.mutable_data_ptr<float>(),
-                       .out = out.mutable_data_ptr(),
-                       .type = TypeOf(out),
-                       .count = pixels.size(0),
-                       .channels = static_cast<int>(pixels.size(1)),
-                       .height = static_cast<int>(pixels.size(2)),
-                       .width = static_cast<int>(pixels.size(3)),
-                       .channels_last = !pixels.is_contiguous()},
-                      StreamOf(pixels));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(pixels, [&](cudaStream_t stream) {
+    LaunchAugmentPixels({.pixels = pixels.const_data_ptr<uint8_t>(),
+                         .draws = draws.const_data_ptr<float>(),
+                         .scale = scale.const_data_ptr<float>(),
+                         .shift = shift.const_data_ptr<float>(),
+                         .grey_sums = grey_sums.mutable_data_ptr<float>(),
+                         .out = out.mutable_data_ptr(),
+                         .type = TypeOf(out),
+                         .count = pixels.size(0),
+                         .channels = static_cast<int>(pixels.size(1)),
+                         .height = static_cast<int>(pixels.size(2)),
+                         .width = static_cast<int>(pixels.size(3)),
+                         .channels_last = !pixels.is_contiguous()},
+                        stream);
+  });
   return out;
 }
 

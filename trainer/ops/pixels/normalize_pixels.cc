@@ -1,7 +1,7 @@
 #include "trainer/ops/pixels/normalize_pixels.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/pixels/normalize_pixels_kernel.h"
@@ -10,16 +10,17 @@ namespace lockstep::ops {
 
 at::Tensor NormalizePixels(const at::Tensor& pixels, const at::Tensor& scale,
                            const at::Tensor& shift, at::ScalarType dtype) {
-  if (!pixels.is_cuda()) return NormalizePixelsTwin(pixels, scale, shift, dtype);
-  const c10::cuda::CUDAGuard guard(pixels.device());
+  if (!IsOnGpu(pixels)) return NormalizePixelsTwin(pixels, scale, shift, dtype);
+  const c10::DeviceGuard guard(pixels.device());
   CheckScaleAndShift(pixels, scale, shift);
   at::Tensor out = at::empty_like(pixels, at::TensorOptions(dtype));
   // How many bytes of one channel lie side by side.
   const int64_t run = pixels.is_contiguous() ? pixels.size(2) * pixels.size(3) : 1;
-  LaunchNormalizePixels(pixels.const_data_ptr<uint8_t>(), scale.const_data_ptr<float>(),
-                        shift.const_data_ptr<float>(), out.mutable_data_ptr(), TypeOf(out),
-                        pixels.numel(), pixels.size(1), run, StreamOf(pixels));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(pixels, [&](cudaStream_t stream) {
+    LaunchNormalizePixels(pixels.const_data_ptr<uint8_t>(), scale.const_data_ptr<float>(),
+                          shift.const_data_ptr<float>(), out.mutable_data_ptr(), TypeOf(out),
+                          pixels.numel(), pixels.size(1), run, stream);
+  });
   return out;
 }
 

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
@@ -41,7 +41,6 @@ HiddenShape ShapeOf(const at::Tensor& a, int64_t hidden) {
 void Check(const char* error, const HiddenShape& shape) {
   TORCH_CHECK(error == nullptr, "the product of [", shape.rows, ", ", shape.width, "] with [",
               shape.width, ", ", shape.hidden, "] and its activation: CUTLASS says ", error);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 // What the kernels read: matrices by rows, from where 16 bytes begin.
@@ -61,13 +60,15 @@ Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_
   const at::Tensor hidden = at::empty({shape.rows, shape.hidden}, x.options());
   const at::Tensor inner = wants_inner ? at::empty_like(hidden) : at::Tensor();
   const at::Tensor bias = ForKernel(fc_bias);
-  Check(LaunchHidden({.x = x.const_data_ptr(),
-                      .weight = fc.const_data_ptr(),
-                      .bias = bias.const_data_ptr<float>(),
-                      .inner = wants_inner ? inner.mutable_data_ptr() : nullptr,
-                      .hidden = hidden.mutable_data_ptr()},
-                     TypeOf(x), shape, StreamOf(x)),
-        shape);
+  Launch(x, [&](cudaStream_t stream) {
+    Check(LaunchHidden({.x = x.const_data_ptr(),
+                        .weight = fc.const_data_ptr(),
+                        .bias = bias.const_data_ptr<float>(),
+                        .inner = wants_inner ? inner.mutable_data_ptr() : nullptr,
+                        .hidden = hidden.mutable_data_ptr()},
+                       TypeOf(x), shape, stream),
+          shape);
+  });
   return {inner, hidden};
 }
 
@@ -78,14 +79,16 @@ at::Tensor InnerGradient(const at::Tensor& dy, const at::Tensor& out, const at::
   const HiddenShape shape = ShapeOf(dy, inner.size(1));
   const at::Tensor d_inner = at::empty_like(inner);
   const at::Tensor partials = at::empty({HiddenPartials(shape)}, dy.options().dtype(at::kFloat));
-  Check(LaunchHiddenBackward({.dy = dy.const_data_ptr(),
-                              .weight = out.const_data_ptr(),
-                              .inner = inner.const_data_ptr(),
-                              .d_inner = d_inner.mutable_data_ptr(),
-                              .partials = partials.mutable_data_ptr<float>(),
-                              .d_bias = d_bias},
-                             TypeOf(dy), shape, StreamOf(dy)),
-        shape);
+  Launch(dy, [&](cudaStream_t stream) {
+    Check(LaunchHiddenBackward({.dy = dy.const_data_ptr(),
+                                .weight = out.const_data_ptr(),
+                                .inner = inner.const_data_ptr(),
+                                .d_inner = d_inner.mutable_data_ptr(),
+                                .partials = partials.mutable_data_ptr<float>(),
+                                .d_bias = d_bias},
+                               TypeOf(dy), shape, stream),
+          shape);
+  });
   return d_inner;
 }
 
@@ -94,7 +97,7 @@ class FusedFeedForward : public torch::autograd::Function<FusedFeedForward> {
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& fc,
                           const Variable& fc_bias, const Variable& out,
                           const std::optional<Variable>& out_bias, bool trains) {
-    const c10::cuda::CUDAGuard guard(x.device());
+    const c10::DeviceGuard guard(x.device());
     const at::ScalarType type = x.scalar_type();
     const bool reaches_inner =
         trains && (x.requires_grad() || fc.requires_grad() || fc_bias.requires_grad());
@@ -119,7 +122,7 @@ class FusedFeedForward : public torch::autograd::Function<FusedFeedForward> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const c10::cuda::CUDAGuard guard(gradients[0].device());
+    const c10::DeviceGuard guard(gradients[0].device());
     const auto to = [&](const char* name) { return context->saved_data[name].toTensor(); };
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &fc = saved[1], &inner = saved[2], &out = saved[3],
@@ -155,7 +158,7 @@ class FusedFeedForward : public torch::autograd::Function<FusedFeedForward> {
 
 bool HasFusedFeedForward(const at::Tensor& x, const FeedForwardWeights& weights,
                          WeightLayout layout, Activation activation) {
-  if (!x.is_cuda() || !Is16Bit(x) || x.dim() == 0 || x.numel() == 0) return false;
+  if (!IsOnGpu(x) || !Is16Bit(x) || x.dim() == 0 || x.numel() == 0) return false;
   if (activation != Activation::kGeluTanh || layout != kFusedLayout) return false;
   const auto is_matrix = [&](const at::Tensor& weight) {
     return weight.scalar_type() == at::kFloat && weight.device() == x.device() &&
@@ -170,9 +173,9 @@ bool HasFusedFeedForward(const at::Tensor& x, const FeedForwardWeights& weights,
                     (!weights.out_bias.defined() || IsFloatVector(weights.out_bias, outputs, x));
   if (!fits || inputs % 8 != 0 || hidden % 8 != 0 || outputs % 8 != 0) return false;
   const int64_t rows = x.numel() / inputs;
-  const auto* device = at::cuda::getDeviceProperties(x.device().index());
-  return device->major == 9 && device->minor == 0 && rows <= std::numeric_limits<int>::max() &&
-         HiddenTiles(rows, hidden) >= device->multiProcessorCount;
+  const GpuTraits gpu = TraitsOf(x.device());
+  return gpu.major == 9 && gpu.minor == 0 && rows <= std::numeric_limits<int>::max() &&
+         HiddenTiles(rows, hidden) >= gpu.multiprocessors;
 }
 
 at::Tensor FeedForward(const at::Tensor& x, const FeedForwardWeights& weights, WeightLayout layout,

@@ -1,8 +1,7 @@
 #include "trainer/ops/product/linear.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -24,14 +23,15 @@ using torch::autograd::variable_list;
 
 // Enqueues the sums over x's rows, of which there may be none; for types that the kernel knows.
 void SumColumns(const at::Tensor& x, const SumsTo& to) {
-  const c10::cuda::CUDAGuard guard(x.device());
+  const c10::DeviceGuard guard(x.device());
   const at::Tensor rows = x.contiguous();
   const RowsShape shape = RowsShapeOf(rows);
   const int64_t slices = ColumnSumSlices(rows.const_data_ptr(), TypeOf(x), shape);
   const at::Tensor partials = at::empty({slices, shape.width}, x.options().dtype(at::kFloat));
-  LaunchColumnSums(rows.const_data_ptr(), TypeOf(x), partials.mutable_data_ptr<float>(), to, shape,
-                   StreamOf(x));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(x, [&](cudaStream_t stream) {
+    LaunchColumnSums(rows.const_data_ptr(), TypeOf(x), partials.mutable_data_ptr<float>(), to,
+                     shape, stream);
+  });
 }
 
 class FusedLinear : public torch::autograd::Function<FusedLinear> {
@@ -107,7 +107,7 @@ at::Tensor BiasGradient(const at::Tensor& to, const at::Tensor& dy) {
 
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   WeightLayout layout) {
-  if (!x.is_cuda() || !Is16Bit(x)) return LinearTwin(x, weight, bias, layout);
+  if (!IsOnGpu(x) || !Is16Bit(x)) return LinearTwin(x, weight, bias, layout);
   return FusedLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt,
                             layout == WeightLayout::kInputsOutputs,
                             /*trains=*/at::GradMode::is_enabled());
@@ -121,7 +121,7 @@ at::Tensor LinearTwin(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 at::Tensor ColumnSums(const at::Tensor& x) {
-  if (!x.is_cuda() || !IsFloatType(x.scalar_type()) || x.numel() == 0) {
+  if (!IsOnGpu(x) || !IsFloatType(x.scalar_type()) || x.numel() == 0) {
     return at::sum(x.detach(), {0}, /*keepdim=*/false, at::kFloat);
   }
   const GradientSums sums = NewGradientSums(/*to=*/{}, x.size(1), x.options());

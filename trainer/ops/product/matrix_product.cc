@@ -391,6 +391,7 @@ void ProductPlanner::Multiply(const at::Tensor& to, const at::Tensor& a, const a
   if (!options.bias.defined() && !LiesByRows(to) && LiesByColumns(to)) {
     return Multiply(to.t(), b.t(), a.t(), options);
   }
+  if (to.is_meta()) return;
   c10::cuda::OptionalCUDAGuard on_device;
   if (to.is_cuda()) {
     on_device.set_device(to.device());

@@ -1,8 +1,7 @@
 #include "trainer/ops/token/cross_entropy.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -29,15 +28,16 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
  public:
   static Variable forward(AutogradContext* context, const Variable& logits, const Variable& target,
                           int64_t classes, double label_smoothing) {
-    const c10::cuda::CUDAGuard guard(logits.device());
+    const c10::DeviceGuard guard(logits.device());
     const at::TensorOptions options = logits.options().dtype(at::kFloat);
     const at::Tensor losses = at::empty({logits.size(0)}, options);
     const at::Tensor log_sums = at::empty({logits.size(0), 2}, options);
-    LaunchCrossEntropy(logits.const_data_ptr(), TypeOf(logits), target.const_data_ptr<int64_t>(),
-                       losses.mutable_data_ptr<float>(),
-                       reinterpret_cast<LogSum*>(log_sums.mutable_data_ptr<float>()),
-                       ShapeOf(logits, classes, label_smoothing), StreamOf(logits));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(logits, [&](cudaStream_t stream) {
+      LaunchCrossEntropy(logits.const_data_ptr(), TypeOf(logits), target.const_data_ptr<int64_t>(),
+                         losses.mutable_data_ptr<float>(),
+                         reinterpret_cast<LogSum*>(log_sums.mutable_data_ptr<float>()),
+                         ShapeOf(logits, classes, label_smoothing), stream);
+    });
     context->save_for_backward({logits, target, log_sums});
     context->saved_data["classes"] = classes;
     context->saved_data["label_smoothing"] = label_smoothing;
@@ -48,16 +48,17 @@ class FusedCrossEntropy : public torch::autograd::Function<FusedCrossEntropy> {
     const variable_list saved = context->get_saved_variables();
     // Without history: what is written over it is not the logits any more.
     const at::Tensor logits = saved[0].detach();
-    const c10::cuda::CUDAGuard guard(logits.device());
+    const c10::DeviceGuard guard(logits.device());
     const at::Tensor gradient = gradients[0].to(at::kFloat);
-    LaunchCrossEntropyBackward(logits.mutable_data_ptr(), TypeOf(logits),
-                               saved[1].const_data_ptr<int64_t>(),
-                               reinterpret_cast<const LogSum*>(saved[2].const_data_ptr<float>()),
-                               gradient.const_data_ptr<float>(),
-                               ShapeOf(logits, context->saved_data["classes"].toInt(),
-                                       context->saved_data["label_smoothing"].toDouble()),
-                               StreamOf(logits));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(logits, [&](cudaStream_t stream) {
+      LaunchCrossEntropyBackward(logits.mutable_data_ptr(), TypeOf(logits),
+                                 saved[1].const_data_ptr<int64_t>(),
+                                 reinterpret_cast<const LogSum*>(saved[2].const_data_ptr<float>()),
+                                 gradient.const_data_ptr<float>(),
+                                 ShapeOf(logits, context->saved_data["classes"].toInt(),
+                                         context->saved_data["label_smoothing"].toDouble()),
+                                 stream);
+    });
     torch::autograd::impl::bump_version(logits);
     return {logits, {}, {}, {}};
   }
@@ -67,15 +68,16 @@ class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAnd
  public:
   static Variable forward(AutogradContext* context, const Variable& logits, const Variable& target,
                           const Variable& gradient, int64_t classes, double label_smoothing) {
-    const c10::cuda::CUDAGuard guard(logits.device());
+    const c10::DeviceGuard guard(logits.device());
     const at::Tensor losses = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
     // Without history: what is written over it is not the logits any more.
     const at::Tensor memory = logits.detach();
-    LaunchCrossEntropyAndGradient(
-        memory.mutable_data_ptr(), TypeOf(memory), target.const_data_ptr<int64_t>(),
-        gradient.const_data_ptr<float>(), losses.mutable_data_ptr<float>(),
-        ShapeOf(memory, classes, label_smoothing), StreamOf(memory));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(memory, [&](cudaStream_t stream) {
+      LaunchCrossEntropyAndGradient(
+          memory.mutable_data_ptr(), TypeOf(memory), target.const_data_ptr<int64_t>(),
+          gradient.const_data_ptr<float>(), losses.mutable_data_ptr<float>(),
+          ShapeOf(memory, classes, label_smoothing), stream);
+    });
     // Not mark_dirty, which wants the logits back as an output. The version alone tells an
     // operation that has kept the logits; what is saved is saved with it: backward finds no change.
     torch::autograd::impl::bump_version(memory);
@@ -92,7 +94,7 @@ class CrossEntropyAndGradient : public torch::autograd::Function<CrossEntropyAnd
 
 at::Tensor CrossEntropySum(const at::Tensor& logits, const at::Tensor& target, int64_t classes,
                            double label_smoothing, const at::Tensor& gradient) {
-  if (!logits.is_cuda() || !IsFloatType(logits.scalar_type())) {
+  if (!IsOnGpu(logits) || !IsFloatType(logits.scalar_type())) {
     return CrossEntropySumTwin(logits, target, classes, label_smoothing);
   }
   TORCH_CHECK(logits.dim() == 2 && target.dim() == 1 && target.size(0) == logits.size(0) &&

@@ -1,8 +1,7 @@
 #include "trainer/ops/token/embedding.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trainer/ops/common/launch_arguments.h"
@@ -21,7 +20,7 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
   static Variable forward(AutogradContext* context, const Variable& tokens,
                           const Variable& token_weight, const Variable& position_weight,
                           at::ScalarType dtype) {
-    const c10::cuda::CUDAGuard guard(tokens.device());
+    const c10::DeviceGuard guard(tokens.device());
     const EmbeddingShape shape{.count = tokens.size(0),
                                .length = tokens.size(1),
                                .width = token_weight.size(1),
@@ -29,10 +28,11 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
                                .positions = position_weight.size(0)};
     const at::Tensor out =
         at::empty({shape.count, shape.length, shape.width}, token_weight.options().dtype(dtype));
-    LaunchEmbedding(tokens.const_data_ptr<int64_t>(), token_weight.const_data_ptr<float>(),
-                    position_weight.const_data_ptr<float>(), out.mutable_data_ptr(), TypeOf(dtype),
-                    shape, StreamOf(tokens));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(tokens, [&](cudaStream_t stream) {
+      LaunchEmbedding(tokens.const_data_ptr<int64_t>(), token_weight.const_data_ptr<float>(),
+                      position_weight.const_data_ptr<float>(), out.mutable_data_ptr(),
+                      TypeOf(dtype), shape, stream);
+    });
     context->save_for_backward({tokens});
     context->saved_data["vocabulary"] = shape.vocabulary;
     context->saved_data["positions"] = shape.positions;
@@ -43,7 +43,7 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const at::Tensor tokens = context->get_saved_variables()[0];
-    const c10::cuda::CUDAGuard guard(tokens.device());
+    const c10::DeviceGuard guard(tokens.device());
     const at::Tensor d_out = gradients[0].contiguous();
     const EmbeddingShape shape{.count = tokens.size(0),
                                .length = tokens.size(1),
@@ -60,11 +60,11 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
       d_token = added =
           at::zeros({shape.vocabulary, shape.width}, d_out.options().dtype(at::kFloat));
     }
-    LaunchEmbeddingBackward(d_out.const_data_ptr(), TypeOf(d_out.scalar_type()),
-                            tokens.const_data_ptr<int64_t>(),
-                            deterministic ? nullptr : added.mutable_data_ptr<float>(),
-                            d_position.to, shape, StreamOf(d_out));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Launch(d_out, [&](cudaStream_t stream) {
+      LaunchEmbeddingBackward(
+          d_out.const_data_ptr(), TypeOf(d_out.scalar_type()), tokens.const_data_ptr<int64_t>(),
+          deterministic ? nullptr : added.mutable_data_ptr<float>(), d_position.to, shape, stream);
+    });
     if (deterministic) {
       // ATen writes wherever a token points: those out of range go to a row past the vocabulary.
       const at::Tensor unknown = tokens.lt(0).logical_or_(tokens.ge(shape.vocabulary));
@@ -83,7 +83,7 @@ class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
 
 at::Tensor TokenAndPositionEmbedding(const at::Tensor& tokens, const at::Tensor& token_weight,
                                      const at::Tensor& position_weight, at::ScalarType dtype) {
-  if (!tokens.is_cuda() || !IsFloatType(dtype) || token_weight.scalar_type() != at::kFloat ||
+  if (!IsOnGpu(tokens) || !IsFloatType(dtype) || token_weight.scalar_type() != at::kFloat ||
       position_weight.scalar_type() != at::kFloat) {
     return TokenAndPositionEmbeddingTwin(tokens, token_weight, position_weight, dtype);
   }

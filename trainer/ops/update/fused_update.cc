@@ -2,8 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
 #include <cstring>
@@ -95,29 +93,29 @@ at::Tensor FusedUpdate::NewNorms() const {
 }
 
 void FusedUpdate::Adam(const AdamRules& rules, const Scalars& scalars) const {
-  const c10::cuda::CUDAGuard guard(chunks_.device());
-  LaunchAdam(table_, Gradients(), rules, Pointers(scalars), StreamOf(chunks_));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(chunks_, [&](cudaStream_t stream) {
+    LaunchAdam(table_, Gradients(), rules, Pointers(scalars), stream);
+  });
 }
 
 void FusedUpdate::Sgd(const SgdRules& rules, const Scalars& scalars) const {
-  const c10::cuda::CUDAGuard guard(chunks_.device());
-  LaunchSgd(table_, Gradients(), rules, Pointers(scalars), StreamOf(chunks_));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(chunks_, [&](cudaStream_t stream) {
+    LaunchSgd(table_, Gradients(), rules, Pointers(scalars), stream);
+  });
 }
 
 void FusedUpdate::Lamb(const LambRules& rules, const Scalars& scalars) const {
-  const c10::cuda::CUDAGuard guard(chunks_.device());
   const at::Tensor norms = NewNorms();
-  LaunchLamb(table_, Gradients(), rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(chunks_, [&](cudaStream_t stream) {
+    LaunchLamb(table_, Gradients(), rules, Pointers(scalars), Floats(norms), stream);
+  });
 }
 
 void FusedUpdate::Lars(const LarsRules& rules, const Scalars& scalars) const {
-  const c10::cuda::CUDAGuard guard(chunks_.device());
   const at::Tensor norms = NewNorms();
-  LaunchLars(table_, Gradients(), rules, Pointers(scalars), Floats(norms), StreamOf(chunks_));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  Launch(chunks_, [&](cudaStream_t stream) {
+    LaunchLars(table_, Gradients(), rules, Pointers(scalars), Floats(norms), stream);
+  });
 }
 
 }  // namespace lockstep::ops
