@@ -82,7 +82,11 @@ int64_t TotalDeviceBytes(at::Device device) {
 int64_t FreeDeviceBytes(at::Device device) {
   const auto stats = allocator::getDeviceStats(device.index());
   const auto [free, total] = allocator::get()->getMemoryInfo(device.index());
-  return static_cast<int64_t>(free) + stats.reserved_bytes[kAll].current -
+  const int64_t reserved = stats.reserved_bytes[kAll].current;
+  // PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:... allows it less.
+  const double share = allocator::getMemoryFraction(device.index());
+  const int64_t allowed = static_cast<int64_t>(share * static_cast<double>(total)) - reserved;
+  return std::min(static_cast<int64_t>(free), allowed) + reserved -
          stats.allocated_bytes[kAll].current;
 }
 

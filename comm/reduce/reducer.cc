@@ -249,15 +249,6 @@ void Reducer::SettleLayout(const std::vector<int64_t>& order) {
 }
 
 std::vector<int64_t> Reducer::AgreedOrder() {
-  const Label label = communicator_.MakeLabel("order of the buckets");
-  const at::TensorOptions options =
-      at::TensorOptions(slots_.front().parameter.device()).dtype(at::kLong);
-  const at::Tensor seen = at::empty({communicator_.world_size()}, options);
-  communicator_
-      .AllGather(seen, at::full({1}, static_cast<int64_t>(arrivals_.size()), options), label)
-      .Wait();
-  const auto best = static_cast<int>(seen.argmax().item<int64_t>());
-
   // What never arrived comes last, in reverse order.
   std::vector<int64_t> order(arrivals_.begin(), arrivals_.end());
   std::vector<bool> arrived(slots_.size());
@@ -265,7 +256,17 @@ std::vector<int64_t> Reducer::AgreedOrder() {
   for (size_t i = slots_.size(); i-- > 0;) {
     if (!arrived[i]) order.push_back(static_cast<int64_t>(i));
   }
-  const at::Tensor agreed = at::tensor(order, at::kLong).to(options.device());
+  const at::Device device = slots_.front().parameter.device();
+  if (device.is_meta()) return order;  // nothing can be read there: all ranks are as this one
+
+  const Label label = communicator_.MakeLabel("order of the buckets");
+  const at::TensorOptions options = at::TensorOptions(device).dtype(at::kLong);
+  const at::Tensor seen = at::empty({communicator_.world_size()}, options);
+  communicator_
+      .AllGather(seen, at::full({1}, static_cast<int64_t>(arrivals_.size()), options), label)
+      .Wait();
+  const auto best = static_cast<int>(seen.argmax().item<int64_t>());
+  const at::Tensor agreed = at::tensor(order, at::kLong).to(device);
   communicator_.Broadcast(agreed, best, label).Wait();
   const at::Tensor on_host = agreed.cpu();
   const auto* first = on_host.const_data_ptr<int64_t>();
@@ -596,16 +597,24 @@ void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator
 }
 
 void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
+  if (communicator.world_size() == 1) return;
+  constexpr int64_t kPiece =
+      1 << 22;  // elements: a run that fills its GPU has no room for copies of whole tensors
   const at::NoGradGuard no_grad;
   const Label label = communicator.MakeLabel("comparison with rank 0's values");
   std::string different;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor own = tensor.detach().contiguous();
-    const at::Tensor rank_zeros = own.clone();
-    communicator.Broadcast(rank_zeros, 0, label).Wait();
-    // Bytes, because NaN differs from itself.
-    const bool same = at::equal(own.view(-1).view(at::kByte), rank_zeros.view(-1).view(at::kByte));
-    if (!same && different.empty()) different = name;
+    const at::Tensor values = tensor.detach();
+    const at::Tensor flat = values.is_non_overlapping_and_dense()
+                                ? values.as_strided({values.numel()}, {1})
+                                : values.reshape(-1);
+    for (const at::Tensor& own : flat.split(kPiece)) {
+      const at::Tensor rank_zeros = own.clone();
+      communicator.Broadcast(rank_zeros, 0, label).Wait();
+      // Bytes, because NaN differs from itself.
+      const bool same = at::equal(own.view(at::kByte), rank_zeros.view(at::kByte));
+      if (!same && different.empty()) different = name;
+    }
   }
   if (different.empty()) return;
   throw BugError("{} differs from rank 0's", different);

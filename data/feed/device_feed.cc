@@ -67,7 +67,8 @@ DeviceFeed::DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro
 
 // Copies that are under way write to memory that is then somebody else's.
 DeviceFeed::~DeviceFeed() {
-  if (gpu_) gpu_->stream.synchronize();
+  // After an error of the device there is nothing to wait for, and a destructor must not throw.
+  if (gpu_) static_cast<void>(cudaStreamSynchronize(gpu_->stream.stream()));
 }
 
 DeviceBatch DeviceFeed::Next() {
