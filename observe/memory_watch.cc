@@ -14,6 +14,8 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "base/tensor/foretold_gpu.h"
+
 namespace lockstep {
 namespace {
 
@@ -182,7 +184,7 @@ void MemoryWatch::Hold(const std::vector<OwnedTensor>& held) {
     if (memory.get() == nullptr) continue;
     const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
     const int64_t before = tally.held_bytes();
-    tally.Hold(memory.get(), device_.is_cuda() ? RoundedUp(bytes) : bytes, owner);
+    tally.Hold(memory.get(), IsOnGpu(device_) ? RoundedUp(bytes) : bytes, owner);
     const bool is_elsewhere =
         device_.is_cuda() && memory.get_deleter() != allocator::get()->raw_deleter();
     if (is_elsewhere) elsewhere_ += tally.held_bytes() - before;

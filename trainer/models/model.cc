@@ -75,8 +75,10 @@ std::vector<NamedTensor> Model::State() const {
   return state;
 }
 
-void Models::Add(const std::string& name, Factory factory) {
+void Models::Add(const std::string& name, Factory factory, Reads reads) {
   factories_[name] = std::move(factory);
+  foretellable_.erase(name);
+  if (reads == Reads::kNothing) foretellable_.insert(name);
 }
 
 std::shared_ptr<Model> Models::Make(const ModelSpec& spec) const {

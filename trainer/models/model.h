@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -104,14 +105,25 @@ class Models {
  public:
   using Factory = std::function<std::shared_ptr<Model>(const ModelSpec&)>;
 
+  // What a model does with its tensors.
+  enum class Reads {
+    kValues,  // whatever it likes
+    // It calls LibTorch's and trainer/ops's operations and reads no value of a tensor itself. Such a model can run on a
+    // foretold GPU (base/tensor/foretold_gpu.h), so its memory is known without a GPU.
+    kNothing,
+  };
+
   // Adds a model under the name that `model { name: ... }` in a config asks for.
-  void Add(const std::string& name, Factory factory);
+  void Add(const std::string& name, Factory factory, Reads reads = Reads::kValues);
 
   // Adds class M, which is constructed from a ModelSpec.
   template <typename M>
-  void Add(const std::string& name) {
-    Add(name, [](const ModelSpec& spec) { return std::make_shared<M>(spec); });
+  void Add(const std::string& name, Reads reads = Reads::kValues) {
+    Add(name, [](const ModelSpec& spec) { return std::make_shared<M>(spec); }, reads);
   }
+
+  // Whether there is such a model, and it reads nothing.
+  bool CanForetell(const std::string& name) const { return foretellable_.contains(name); }
 
   // Makes the model that the config names. Throws Error (kUsage) if nobody added a model with this name, and any
   // exception of the model's constructor.
@@ -119,6 +131,7 @@ class Models {
 
  private:
   std::map<std::string, Factory> factories_;
+  std::set<std::string> foretellable_;
 };
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/memory_scope.h"
+#include "base/tensor/foretold_gpu.h"
 #include "trainer/ops/update/step_values.h"
 
 namespace lockstep {
@@ -80,7 +81,7 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
       }
       // Views of one layout (channels last, say) are walked through as they lie in memory.
       group.fuses =
-          values.is_cuda() && !group.used.defined() &&
+          IsOnGpu(values.device()) && !group.used.defined() &&
           std::equal(group.parameters.begin(), group.parameters.end(), group.gradients.begin(),
                      [](const at::Tensor& parameter, const at::Tensor& gradient) {
                        return parameter.scalar_type() == at::kFloat &&

@@ -1,11 +1,11 @@
 #include "trainer/step/precision.h"
 
 #include <ATen/Context.h>
-#include <ATen/cuda/CUDAContext.h>
 
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/tensor/foretold_gpu.h"
 
 namespace lockstep {
 namespace {
@@ -28,11 +28,11 @@ config::Precision PrecisionOn(at::Device device, config::Precision wanted) {
       throw UsageError("precision TF32: a CPU has none: take FP32 or BF16");
     return wanted == config::AUTO ? config::FP32 : wanted;
   }
-  const cudaDeviceProp& gpu = *at::cuda::getDeviceProperties(device.index());
+  const GpuTraits gpu = TraitsOf(device);
   if (wanted == config::AUTO) return gpu.major >= kAmpere ? config::BF16 : config::FP16;
   if (gpu.major < kAmpere && (wanted == config::BF16 || wanted == config::TF32)) {
-    throw UsageError("precision {}: the GPU ({}) has none: take FP16",
-                     config::Precision_Name(wanted), gpu.name);
+    throw UsageError("precision {}: a GPU of compute capability {}.{} has none: take FP16",
+                     config::Precision_Name(wanted), gpu.major, gpu.minor);
   }
   return wanted;
 }

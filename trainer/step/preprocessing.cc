@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/tensor/foretold_gpu.h"
 #include "data/feed/normalized_pixels.h"
 #include "trainer/ops/pixels/augment_pixels.h"
 #include "trainer/ops/pixels/normalize_pixels.h"
@@ -33,8 +34,8 @@ Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec,
   if (spec.dtype != at::kByte) return;
   const int64_t channels = spec.shape[0];
   CheckColours(config.augment(), channels);
-  if (device.is_cuda() && precision == config::BF16) dtype_ = at::kBFloat16;
-  if (device.is_cuda() && precision == config::FP16) dtype_ = at::kHalf;
+  if (IsOnGpu(device) && precision == config::BF16) dtype_ = at::kBFloat16;
+  if (IsOnGpu(device) && precision == config::FP16) dtype_ = at::kHalf;
   const auto per_channel = [&](const google::protobuf::RepeatedField<double>& values,
                                double fallback, const char* name) {
     if (values.size() > 1 && values.size() != channels) {
@@ -53,7 +54,7 @@ Preprocessing::Preprocessing(const config::Data& config, const SampleSpec& spec,
 }
 
 std::unique_ptr<const Dataset> Preprocessing::InLoader(const Dataset& dataset) const {
-  if (!scale_.defined() || scale_.is_cuda()) return nullptr;
+  if (!scale_.defined() || IsOnGpu(scale_.device())) return nullptr;
   const auto values = [](const at::Tensor& tensor) {
     const auto* first = tensor.const_data_ptr<float>();
     return std::vector<float>(first, first + tensor.numel());

@@ -1,6 +1,7 @@
 #include "trainer/step/step.h"
 
 #include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/tensor/autocast.h"
+#include "base/tensor/foretold_gpu.h"
+#include "base/tensor/foretold_memory.h"
 #include "comm/together.h"
 #include "observe/hidden_syncs.h"
 #include "trainer/step/histograms.h"
@@ -45,6 +48,12 @@ ReducerOptions ReducerOptionsFor(const config::Config& config) {
   if (ddp.reduce_dtype() == config::Ddp::FP16) options.reduce_dtype = at::kHalf;
   if (ddp.reduce_dtype() == config::Ddp::BF16) options.reduce_dtype = at::kBFloat16;
   return options;
+}
+
+// Gives the GPU what its allocator has cached.
+void EmptyCache(at::Device device) {
+  if (device.is_meta()) ForetoldMemory::EmptyCache();
+  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 // While it lives, the model knows what backward will be called with.
@@ -178,6 +187,8 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
   if (!optimizer_) {
     reducer_->Wait();
     Together(world_.host, [&] {
+      // Else the moments, which stay, would lie in the memory of activations, and hold on to all of it.
+      EmptyCache(world_.device);
       reducer_->SettleLayout();
       MakeOptimizer();
     });
@@ -304,7 +315,7 @@ void Step::SetMicroBatches(int accumulation, int64_t max_micro_batch) {
 
 void Step::SetUpGraphs() {
   graphs_.reset();
-  if (!config_.graph() || !world_.device.is_cuda() || !why_no_graph_.empty()) return;
+  if (!config_.graph() || !IsOnGpu(world_.device) || !why_no_graph_.empty()) return;
   if (config_.debug().anomaly_detection() || config_.debug().launch_blocking()) {
     why_no_graph_ = "debug is set";
     return;

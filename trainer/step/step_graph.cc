@@ -7,11 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/tensor/capturing.h"
+#include "base/tensor/foretold_memory.h"
 #include "base/tensor/range.h"
 #include "observe/profile/graph_nodes.h"
 
@@ -22,7 +24,7 @@ struct StepGraphs::Graph {
 
   int64_t key = 0;
   int64_t number = 0;  // which of this process's graphs it is; a trace may have two of the same key
-  at::cuda::CUDAGraph graph;
+  std::optional<at::cuda::CUDAGraph> graph;  // none on a foretold GPU
   std::vector<GraphNode> nodes;
 };
 
@@ -33,7 +35,7 @@ StepGraphs::StepGraphs(at::Device device, Communicator& communicator)
 
 StepGraphs::~StepGraphs() {
   // One may still be running. What went wrong on the device is for whoever reads results to say.
-  if (!graphs_.empty()) {
+  if (!graphs_.empty() && device_.is_cuda()) {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device_.index()).stream());
   }
 }
@@ -44,13 +46,20 @@ bool StepGraphs::Has(int64_t key) const {
 }
 
 void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
+  if (device_.is_meta()) {
+    ForetoldMemory::EmptyCache();
+    ForetoldMemory::AsGraph(step);
+    graphs_.push_front(std::make_unique<Graph>());
+    graphs_.front()->key = key;
+    return;
+  }
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_.index());
   if (graphs_.size() == kMost) {
     stream.synchronize();
     graphs_.pop_back();
   }
   const at::cuda::MempoolId_t pool =
-      graphs_.empty() ? at::cuda::graph_pool_handle() : graphs_.front()->graph.pool();
+      graphs_.empty() ? at::cuda::graph_pool_handle() : graphs_.front()->graph->pool();
   // What the step used when it ran without a graph is needed again by the graph, in memory of its own.
   stream.synchronize();
   c10::cuda::CUDACachingAllocator::emptyCache();
@@ -60,14 +69,15 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   auto graph = std::make_unique<Graph>();
   graph->key = key;
   graph->number = ++captures_;
-  graph->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  graph->graph.emplace();
+  graph->graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   bool stepped = false;
   try {
     GraphNodes nodes(stream.stream());
     step();
     graph->nodes = nodes.Take();
     stepped = true;
-    graph->graph.capture_end();
+    graph->graph->capture_end();
   } catch (...) {
     if (!stepped) {  // what capture_end() would have undone
       cudaGraph_t unfinished = nullptr;
@@ -88,8 +98,9 @@ void StepGraphs::Replay(int64_t key) {
   const auto graph = std::find_if(graphs_.begin(), graphs_.end(),
                                   [&](const auto& candidate) { return candidate->key == key; });
   graphs_.splice(graphs_.begin(), graphs_, graph);
+  if (device_.is_meta()) return;
   const Range range(graphs_.front()->RangeName(), Range::Of::kStep);
-  communicator_.Replay([&] { graphs_.front()->graph.replay(); }, label_);
+  communicator_.Replay([&] { graphs_.front()->graph->replay(); }, label_);
 }
 
 NodesOfGraphs StepGraphs::nodes() const {

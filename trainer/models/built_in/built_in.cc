@@ -12,13 +12,13 @@ namespace lockstep {
 
 Models BuiltInModels() {
   Models models;
-  models.Add<Mlp>("mlp");
-  models.Add<ConvNet>("convnet");
-  models.Add<Lstm>("lstm");
-  models.Add<ResNet>("resnet");
-  models.Add<Vit>("vit");
-  models.Add<Gpt2>("gpt2");
-  models.Add<TorchScript>("torchscript");
+  models.Add<Mlp>("mlp", Models::Reads::kNothing);
+  models.Add<ConvNet>("convnet", Models::Reads::kNothing);
+  models.Add<Lstm>("lstm", Models::Reads::kNothing);
+  models.Add<ResNet>("resnet", Models::Reads::kNothing);
+  models.Add<Vit>("vit", Models::Reads::kNothing);
+  models.Add<Gpt2>("gpt2", Models::Reads::kNothing);
+  models.Add<TorchScript>("torchscript", Models::Reads::kNothing);
   return models;
 }
 

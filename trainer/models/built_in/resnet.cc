@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/tensor/foretold_gpu.h"
 #include "base/tensor/range.h"
 #include "trainer/ops/convolution/convolution.h"
 #include "trainer/ops/convolution/stem_convolution.h"
@@ -116,7 +117,7 @@ at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
 
 void ResNet::to(at::Device device, bool non_blocking) {
   Model::to(device, non_blocking);
-  if (!device.is_cuda()) return;
+  if (!IsOnGpu(device)) return;
   // As cuDNN reads weights beside images channels last.
   for (at::Tensor& parameter : parameters()) {
     if (parameter.dim() == 4) {
