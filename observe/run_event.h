@@ -95,6 +95,14 @@ struct OutOfMemory {
   std::optional<FailedAllocation> failed{};  // on a GPU
 };
 
+// micro_batch: AUTO has chosen how a step is made.
+struct MicroBatchChosen {
+  int64_t step = 0;         // the first step that is made so, from 1
+  int64_t micro_batch = 0;  // samples of a rank's micro-batches
+  int64_t accumulation = 0;
+  std::string why;
+};
+
 // A step ran out of memory. The run continues with checkpoints that are copied to the host's memory.
 struct CheckpointsLeftDevice {
   int64_t step = 0;
@@ -184,10 +192,10 @@ struct RunFailed {
 };
 
 using RunEvent =
-    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryReport, OutOfMemory,
-                 CheckpointsLeftDevice, BadSample, EpochDone, Evaluated, CheckpointSaved,
-                 CheckpointLate, CheckpointFailed, RunWarning, Profiled, RunStopped, RunFailed,
-                 RunDone, MachineReading, SecondsReport, Histograms>;
+    std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryReport, MicroBatchChosen,
+                 OutOfMemory, CheckpointsLeftDevice, BadSample, EpochDone, Evaluated,
+                 CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning, Profiled,
+                 RunStopped, RunFailed, RunDone, MachineReading, SecondsReport, Histograms>;
 
 // An object that does something with the events of a run. It is called on the thread that trains.
 class EventSink {

@@ -72,7 +72,11 @@ std::string BytesText(int64_t bytes) {
 
 std::string TextOf(const MemoryReport& report) {
   constexpr size_t kMostOwners = 4;
-  std::string text = fmt::format("memory: at most {}", BytesText(report.peak_bytes));
+  std::string text = fmt::format("memory{}: at most {}", report.is_foretold ? " foretold" : "",
+                                 BytesText(report.peak_bytes));
+  if (report.foretold_bytes >= 0) {
+    text += fmt::format(" (foretold: {})", BytesText(report.foretold_bytes));
+  }
   if (report.device_bytes > 0) text += fmt::format(" of {}", BytesText(report.device_bytes));
   const auto most = std::ranges::max_element(report.phases, {}, &MemoryPart::bytes);
   if (most != report.phases.end()) text += fmt::format(", in {}", most->name);

@@ -20,11 +20,14 @@ struct MemoryPart {
 struct MemoryReport {
   int64_t step = 0;  // the step in which it was measured, from 1
   bool on_gpu = false;
+  bool is_foretold = false;  // rather than measured
   // On a GPU the allocator's own figure, and what the CUDA graphs' pools hold besides it; on a CPU the sum of owners.
   int64_t peak_bytes = 0;
   // On a GPU: what the allocator has reserved, and the GPU's memory. Unknown on a CPU: -1.
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
+  // What peak_bytes was foretold to be; unknown: -1.
+  int64_t foretold_bytes = -1;
   // What the peak is made of, the most first. The bytes add up to peak_bytes, but for what was missed on a GPU.
   std::vector<MemoryPart> owners{};
   // The most in each phase of the step, in the order of the phases.
@@ -52,8 +55,8 @@ MemoryReport ReportOf(const MemoryTally& tally, const std::vector<std::string_vi
 // kEvaluation's.
 MemoryReport ReportOfEvaluation(const MemoryTally& tally, const MemoryFacts& facts);
 
-// Returns the report in a line: "memory: at most 3.2 GiB of 79.1 GiB, in backward: activations 2.1 GiB (most in
-// blocks.3: 205 MiB), parameters 512 MiB".
+// Returns the report in a line: "memory: at most 3.2 GiB (foretold: 3.1 GiB) of 79.1 GiB, in backward: activations 2.1 GiB
+// (most in blocks.3: 205 MiB), parameters 512 MiB".
 std::string TextOf(const MemoryReport& report);
 
 // Returns "1.5 GiB", "12 MiB" or "3 KiB".

@@ -71,17 +71,26 @@ Json ObjectOf(const std::vector<MemoryPart>& parts) {
 }
 
 Json LineOf(const MemoryReport& event) {
-  Json line{{"event", "memory"},
+  Json line{{"event", event.is_foretold ? "memory_foretold" : "memory"},
             {"step", event.step},
             {"device", event.on_gpu ? "cuda" : "cpu"},
             {"peak_bytes", event.peak_bytes}};
   if (event.on_gpu) {
     line.update({{"reserved_bytes", event.reserved_bytes}, {"device_bytes", event.device_bytes}});
   }
+  if (event.foretold_bytes >= 0) line["foretold_bytes"] = event.foretold_bytes;
   line.update({{"owners", ObjectOf(event.owners)},
                {"phases", ObjectOf(event.phases)},
                {"blocks", ObjectOf(event.blocks)}});
   return line;
+}
+
+Json LineOf(const MicroBatchChosen& event) {
+  return {{"event", "micro_batch"},
+          {"step", event.step},
+          {"micro_batch", event.micro_batch},
+          {"accumulation", event.accumulation},
+          {"why", event.why}};
 }
 
 Json LineOf(const OutOfMemory& event) {

@@ -80,6 +80,12 @@ class TerminalSink final : public EventSink {
     if (report.on_gpu) line_.Say(TextOf(report));
   }
 
+  void Tell(const MicroBatchChosen& event) {
+    line_.Say(fmt::format("micro_batch: AUTO: {} micro-batch{} of {} samples: {}",
+                          event.accumulation, event.accumulation == 1 ? "" : "es",
+                          event.micro_batch, event.why));
+  }
+
   void Tell(const OutOfMemory& event) {
     line_.Say(fmt::format(
         "step {}: out of memory with micro-batches of {} samples; going on with the same steps of "

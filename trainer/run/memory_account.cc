@@ -72,6 +72,7 @@ void MemoryAccount::Begin() {
         is_gpu_ ? "with PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync, which keeps no history"
                 : "on CPUs, whose allocator keeps no history")});
   }
+  if (foretold_) events_.Emit(*foretold_);
   if (is_gpu_ && is_told_) failures_.emplace(world_.device, [this] { OnFailure(); });
 }
 
@@ -79,6 +80,7 @@ void MemoryAccount::Begin() {
 void MemoryAccount::BeginAnew() {
   steps_ = 0;
   first_.reset();
+  foretold_.reset();
   reported_ = false;
   reported_peak_ = 0;
   rose_ = false;
@@ -147,6 +149,7 @@ void MemoryAccount::OnWatched(Step& step) {
 void MemoryAccount::Report(MemoryReport report) {
   reported_ = true;
   reported_peak_ = report.peak_bytes;
+  if (foretold_) report.foretold_bytes = foretold_->peak_bytes;
   events_.Emit(std::move(report));
 }
 

@@ -22,6 +22,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "observe/allocator_history.h"
@@ -43,6 +44,9 @@ class MemoryAccount {
   // Keeps references to all arguments. Begins to record what the allocator does, if the user asks for it.
   MemoryAccount(const config::Config& config, const World& world,
                 const std::optional<Checkpointing>& checkpointing, RunEvents& events);
+
+  // Says what was foretold of this run. It is told before the first step, and beside what is measured.
+  void Expect(std::optional<MemoryReport> foretold) { foretold_ = std::move(foretold); }
 
   // Calls `run`, which makes step `number`, counted from 1, and returns its result: whether there was memory enough.
   // Emits a report if one is due. `step` and `input` hold memory between steps, too. Without checkpointing, steps are
@@ -93,6 +97,7 @@ class MemoryAccount {
   std::atomic<int64_t> number_ = 0;     // of the step that is being made
   std::atomic<int64_t> failed_in_ = 0;  // the step of the newest snapshot of a failure
   std::optional<MemoryReport> first_;   // of the first step
+  std::optional<MemoryReport> foretold_;
   bool reported_ = false;
   int64_t reported_peak_ = 0;               // the highest that was reported
   int64_t pool_bytes_ = 0;                  // the graphs' pools, when the last report was made

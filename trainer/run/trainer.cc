@@ -32,9 +32,11 @@
 #include "trainer/run/data_wait.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
+#include "trainer/run/foretell.h"
 #include "trainer/run/input.h"
 #include "trainer/run/make_model.h"
 #include "trainer/run/memory_account.h"
+#include "trainer/run/micro_batch_choice.h"
 #include "trainer/run/open_data.h"
 #include "trainer/run/profiling.h"
 #include "trainer/run/progress.h"
@@ -63,6 +65,7 @@ class Trainer {
       : config_(config),
         world_(world),
         data_(std::move(data)),
+        models_(models),
         preprocessing_(config.data(), data_.train->spec(), world.device, precision_),
         model_(MakeModel(config, data_.train->spec(), models, world)),
         sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world.rank(),
@@ -250,6 +253,11 @@ class Trainer {
                   world_);
     model_->train();
     BroadcastFromRankZero(model_->State(), world_.communicator);
+    micro_batches_.emplace(config_, models_, world_);
+    if (const auto& chosen = micro_batches_->chosen()) {
+      accumulation_ = chosen->accumulation;
+      SeekTo(0);
+    }
     if (checkpoint) {
       step_->Resume(bucket_order);
       Together(world_.host, [&] { Resume(*checkpoint, start.manifest); });
@@ -311,6 +319,7 @@ class Trainer {
     if (ParsePrinted(manifest.config()).accumulation() != config_.accumulation()) {
       accumulation_ = config_.accumulation();
     }
+    if (const auto& chosen = micro_batches_->chosen()) accumulation_ = chosen->accumulation;
     accumulation_ = std::min(accumulation_, config_.global_batch() / world_.size());
     SeekTo(first_step_);
   }
@@ -319,6 +328,11 @@ class Trainer {
 
   void TrainStep(int64_t step) {
     if (world_.flight != nullptr) world_.flight->SetStep(step + 1);
+    if (const auto fewer = micro_batches_->Fewer(step, accumulation_)) {
+      accumulation_ = fewer->accumulation;
+      BeginAgain(step);
+      events_.Emit(*fewer);
+    }
     if (checkpointing_) metrics_.BeginStep(time_.DelayBeforeStep(step_->why_no_graph()));
     const auto run_step = [&] { return step_->Run(LearningRateOf(step), batches_); };
     const auto run = [&] { return memory_.Watch(step + 1, *step_, *input_, run_step); };
@@ -528,6 +542,8 @@ class Trainer {
       event.decodes_on_gpu = data_.train->samples_at_once() > 1;
     }
     events_.Emit(event);
+    if (const auto& chosen = micro_batches_->chosen()) events_.Emit(*chosen);
+    memory_.Expect(ForetoldMemoryOf(config_, accumulation_, models_, world_));
     for (const std::string& remark : data_.remarks) events_.Emit(RunWarning{remark});
     TellWhyNoGraph();
     if (folder_ != nullptr) {
@@ -603,8 +619,10 @@ class Trainer {
   const World& world_;
   config::Precision precision_ = PrecisionOn(world_.device, config_.precision());
   TrainingData data_;
+  const Models& models_;
   Preprocessing preprocessing_;
   std::shared_ptr<Model> model_;
+  std::optional<MicroBatchChoice> micro_batches_;
   std::optional<Step> step_;
   int64_t accumulation_ = config_.accumulation();
   Sampler sampler_;
@@ -647,15 +665,22 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config,
   RequireSame(trainer->Facts(), world.host);
 }
 
+// Whether a kernel has left the GPU in a state in which nothing works any more.
+bool IsLost(at::Device device) {
+  if (!device.is_cuda()) return false;
+  const cudaError_t state = cudaStreamQuery(c10::cuda::getCurrentCUDAStream(device.index()));
+  return state != cudaSuccess && state != cudaErrorNotReady;
+}
+
 // Calls `act`. An error of this rank alone ends the process here. The trainer must not be destroyed
 // while other ranks wait for this one, because a loader's thread may wait for a copy that is queued
-// after a collective that never ends.
+// after a collective that never ends. Nor on a lost GPU: LibTorch's destructors throw there.
 template <typename Act>
-auto OrLeave(const TrainOptions& options, const Act& act) {
+auto OrLeave(const TrainOptions& options, at::Device device, const Act& act) {
   try {
     return act();
   } catch (const std::exception& exception) {
-    if (!ErrorOf(exception).on_every_rank()) options.leave(exception);
+    if (!ErrorOf(exception).on_every_rank() || IsLost(device)) options.leave(exception);
     throw;
   }
 }
@@ -667,7 +692,8 @@ StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions
                              const TrainOptions& options) {
   std::optional<Trainer> trainer;
   MakeTrainer(trainer, config, extensions, world);
-  return OrLeave(options, [&] { return trainer->Measure(warmup, steps, trace, options); });
+  return OrLeave(options, world.device,
+                 [&] { return trainer->Measure(warmup, steps, trace, options); });
 }
 
 StopRequest Train(config::Config config, const Extensions& extensions, const World& world,
@@ -691,7 +717,7 @@ StopRequest Train(config::Config config, const Extensions& extensions, const Wor
       world.watchdog->SetRunFolder(config.run_dir());
     });
   }
-  return OrLeave(options,
+  return OrLeave(options, world.device,
                  [&] { return trainer->Run(options, start, folder ? &*folder : nullptr); });
 }
 

@@ -1,0 +1,169 @@
+"""lockstep estimate: what it foretells, against what was measured on a GPU, and what wrong input gets."""
+
+import json
+import pathlib
+
+import pytest
+import torch
+
+from harness import DIGITS, DONE, USAGE, Run, events, expect_error, path_of, sets, step_losses, write_config
+
+OWN_MODEL = path_of("OWN_MODEL")
+PEERS = pathlib.Path(__file__).parent / "gpu" / "peers"
+MIB = 2**20
+
+# The most that tensors took, and what the allocator took of the GPU for it, in MiB: steps in BF16 on one H100, measured
+# with LibTorch 2.11 by tests/gpu/gpu_estimate_test.py.
+MEASURED = {
+    ("gpt2", 16): (8158, 8510),
+    ("gpt2", 64): (26959, 27258),
+    ("resnet50", 64): (3230, 3434),
+    ("resnet50", 256): (11503, 11786),
+    ("vit_b_16", 128): (8999, 9178),
+    ("lstm", 256): (250, 306),
+}
+
+NUMBERS = "data { format: SYNTHETIC input_shape: 16 classes: 4 }"
+IMAGES = "data { format: SYNTHETIC input_shape: [3, 64, 64] classes: 10 synthetic { kind: PIXELS samples: 256 } }"
+
+
+def estimate(config, *words, **options):
+    return Run(["estimate", config, *words], **options)
+
+
+def foretold(config, *words):
+    run = estimate(config, "--json", *words)
+    assert run.status == DONE, run
+    return json.loads(run.out)
+
+
+def of_peer(name, batch, *words):
+    return foretold(PEERS / f"{name}.pbtxt", "--set", "precision=BF16", "--set", f"global_batch={batch}", *words)
+
+
+@pytest.mark.parametrize("name, batch", MEASURED)
+def test_as_measured(name, batch):
+    peak, reserved = MEASURED[name, batch]
+    line = of_peer(name, batch)
+    assert line["peak_bytes"] / MIB == pytest.approx(peak, rel=0.05)
+    assert 0 <= reserved - line["reserved_bytes"] / MIB < 200
+    assert sum(line["owners"].values()) == line["peak_bytes"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet50", "vit_b_16", "lstm"])
+@pytest.mark.parametrize("gib", [10, 40])
+@pytest.mark.all_tier(unless=lambda gib: gib == 10)
+def test_the_largest_that_fits(name, gib):
+    memory = ["--memory", f"{gib}GiB"]
+    largest = of_peer(name, 16, *memory)["largest_micro_batch"]
+    assert of_peer(name, largest, *memory)["fits"]
+    larger = of_peer(name, int(largest * 1.1) + 1, *memory)
+    assert not larger["fits"] and larger["least_accumulation"] == 2, larger
+
+
+def test_what_each_setting_saves(tmp_path):
+    plain = of_peer("gpt2", 16)
+    assert plain["with_activation_checkpointing_bytes"] < 0.6 * plain["peak_bytes"]
+    halved = of_peer("gpt2", 16, "--set", "accumulation=2")
+    assert halved["micro_batch"] == 8
+    assert halved["owners"]["activations"] == pytest.approx(plain["owners"]["activations"] / 2, rel=0.02)
+    eight = of_peer("gpt2", 128, "--ranks", "8")
+    assert eight["micro_batch"] == 16
+    # Seven eighths of the moments, of 8 bytes a parameter.
+    assert eight["peak_bytes"] - eight["with_shard_bytes"] == pytest.approx(7 * eight["parameters"], rel=0.05)
+
+
+def test_a_table_of_gpus(tmp_path):
+    config = write_config(tmp_path, IMAGES + 'model { name: "resnet" resnet { depth: 18 } } precision: BF16')
+    run = estimate(config, "--table")
+    assert run.status == DONE, run
+    head, *rows = (line.split("  ") for line in run.out.splitlines())
+    assert [cell.strip() for cell in head if cell][:3] == ["image", "T4", "V100"], head
+    sizes = [[int(cell) for cell in row if cell] for row in rows]
+    assert [row[0] for row in sizes] == sorted(row[0] for row in sizes) and len(sizes) == 10, sizes
+    for smaller, larger in zip(sizes, sizes[1:]):
+        assert all(a > b > 0 for a, b in zip(smaller[1:], larger[1:])), (smaller, larger)
+
+
+def test_samples_of_files():
+    config = pathlib.Path(DIGITS).parent / "train.pbtxt"
+    run = estimate(config, "--rate", "1000", "--gpu", "rtx3090", cwd=config.parent)
+    assert run.status == DONE, run
+    assert "RTX 3090 (not measured there) may take" in run.out
+    assert "so 1000 samples/s need" in run.out
+
+
+def test_auto_on_a_cpu(tmp_path):
+    """There nothing is foretold, and nothing changes."""
+    config = pathlib.Path(DIGITS).parent / "train.pbtxt"
+    losses = []
+    for choice in ("ACCUMULATION", "AUTO"):
+        run_dir = tmp_path / choice
+        words = sets("device=CPU", f"micro_batch={choice}", "max_steps=30", f"run_dir={run_dir}")
+        assert Run(["train", config, *words], cwd=config.parent).status == DONE
+        losses.append(step_losses(run_dir))
+    assert losses[0] == losses[1]
+    (line,) = events(tmp_path / "AUTO", "micro_batch")
+    assert (line["accumulation"], line["micro_batch"]) == (1, 64)
+
+
+class Scripted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 32, 3, padding=1),
+            torch.nn.BatchNorm2d(32),
+            torch.nn.SiLU(),
+            torch.nn.MaxPool2d(2),
+            torch.nn.Conv2d(32, 32, 3, padding=1, groups=32),
+            torch.nn.GroupNorm(8, 32),
+            torch.nn.Hardswish(),
+            torch.nn.AdaptiveAvgPool2d(4),
+        )
+        self.norm = torch.nn.LayerNorm(512)
+        self.head = torch.nn.Linear(512, 10)
+
+    def forward(self, x):
+        return self.head(torch.nn.functional.dropout(self.norm(self.features(x).flatten(1)), 0.1, self.training))
+
+
+def test_a_torchscript_file(tmp_path):
+    torch.jit.script(Scripted()).save(tmp_path / "model.pt")
+    config = write_config(
+        tmp_path,
+        IMAGES + f'model {{ name: "torchscript" torchscript {{ file: "{tmp_path}/model.pt" }} }} global_batch: 64',
+    )
+    whole, rounded = (foretold(config, "--set", f"precision={precision}") for precision in ("FP32", "BF16"))
+    # Each of the first three layers keeps 32 x 64 x 64 values a sample.
+    assert whole["owners"]["activations"] > 3 * 64 * 32 * 64 * 64 * 4
+    assert rounded["owners"]["activations"] < 0.7 * whole["owners"]["activations"]
+
+
+@pytest.mark.parametrize(
+    "text, words, parts",
+    [
+        (NUMBERS, ["--gpu", "RTX 309"], ["--gpu RTX 309: not known", 'did you mean "RTX 3090"', "--memory 16GiB"]),
+        (NUMBERS, ["--memory", "16"], ["--memory 16: give a size such as 16GiB"]),
+        (NUMBERS, ["--memory", "-4GiB"], ["--memory -4GiB: give a size"]),
+        (NUMBERS, ["--memory", "16TB"], ["--memory 16TB: give a size"]),
+        (NUMBERS, ["--memory", "nanGiB"], ["--memory nanGiB: give a size"]),
+        (NUMBERS, ["--ranks", "0"], ["--ranks"]),
+        (NUMBERS, ["--rate", "-1"], ["--rate"]),
+        (NUMBERS, ["--table"], ["--table: is for images and tokens"]),
+        (NUMBERS + 'model { name: "resnet" }', [], ["resnet"]),
+        (NUMBERS + 'model { name: "mpl" }', [], ['model.name: unknown model "mpl"']),
+        (NUMBERS + " precision: TF32", ["--gpu", "T4"], ["precision TF32", "has none: take FP16"]),
+        ('data { train: "nowhere.csv" }', [], ["nowhere.csv"]),
+        (IMAGES + " global_batch: 1000000000", ["--set", "model.name=resnet"], ["larger than any memory"]),
+    ],
+)
+def test_wrong_input(text, words, parts, tmp_path):
+    model = "" if "model" in text else 'model { name: "mlp" }'
+    expect_error(estimate(write_config(tmp_path, f"{text} {model}"), *words), USAGE, *parts)
+
+
+def test_a_model_that_may_read_values(tmp_path):
+    text = 'data { format: SYNTHETIC input_shape: 16 classes: 4 } model { name: "tiny_net" }'
+    expect_error(
+        Run(["estimate", write_config(tmp_path, text)], program=OWN_MODEL), USAGE, "cannot be foretold", "Reads::kNothing"
+    )

@@ -1,0 +1,270 @@
+#include "trainer/run/foretell.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ceil_divide.h"
+#include "base/error.h"
+#include "base/memory_scope.h"
+#include "base/tensor/foretold_memory.h"
+#include "comm/alone.h"
+#include "comm/together.h"
+#include "data/feed/augment.h"
+#include "observe/device_memory.h"
+#include "trainer/run/foretold_kernels.h"
+#include "trainer/run/open_data.h"
+#include "trainer/step/precision.h"
+#include "trainer/step/preprocessing.h"
+#include "trainer/step/step.h"
+
+namespace lockstep {
+namespace {
+
+const at::Device kForetold(at::kMeta);
+
+// What is left of a GPU for allocations that are not known: workspaces, and the gaps that they leave.
+int64_t Unknown(int64_t capacity_bytes) { return (64 << 20) + capacity_bytes / 80; }
+
+// What ATen gives cuBLAS and cuBLASLt.
+std::vector<at::Tensor> Workspaces() {
+  constexpr int kHopper = 9;
+  const int64_t bytes = TraitsOf(kForetold).major >= kHopper ? 32 << 20 : (8 << 20) + (128 << 10);
+  const at::TensorOptions options = at::TensorOptions(kForetold).dtype(at::kByte);
+  return {at::empty({bytes}, options), at::empty({bytes}, options)};
+}
+
+// The collectives of one of so many ranks, which nobody answers.
+class Unanswered final : public Communicator {
+ public:
+  Unanswered(at::Device device, int ranks) : alone_(MakeAlone(device)), ranks_(ranks) {}
+
+  int rank() const override { return 0; }
+  int world_size() const override { return ranks_; }
+  Label MakeLabel(std::string_view) override { return {}; }
+
+  Work AllReduceSum(at::Tensor, Label) override { return {}; }
+  Work Broadcast(at::Tensor, int, Label) override { return {}; }
+  // As if all ranks had the same.
+  Work AllGather(at::Tensor output, at::Tensor input, Label) override {
+    output.view({ranks_, -1}).copy_(input.view({1, -1}).expand({ranks_, -1}));
+    return {};
+  }
+  Work ReduceScatterSum(at::Tensor, at::Tensor, Label) override { return {}; }
+  void Barrier(Label) override {}
+  at::Tensor Allocate(int64_t elements, at::ScalarType dtype) override {
+    return alone_->Allocate(elements, dtype);
+  }
+
+ private:
+  std::unique_ptr<Communicator> alone_;
+  int ranks_;
+};
+
+// The slots of the feed, and of what comes from it.
+class Feed {
+ public:
+  Feed(const SampleSpec& spec, const AugmentOptions& augment, int64_t count) : count_(count) {
+    constexpr int kSlots = 2;
+    for (int i = 0; i < kSlots; ++i) {
+      slots_.push_back({.input = EmptyInputs(spec, count, kForetold),
+                        .target = EmptyTargets(spec, count, kForetold),
+                        .draws = EmptyDraws(augment, count, kForetold)});
+    }
+  }
+
+  DeviceBatch Next(int64_t global_count) {
+    DeviceBatch batch = slots_[next_++ % slots_.size()];
+    batch.origin.global_count = global_count;
+    batch.origin.indices.resize(count_);
+    return batch;
+  }
+
+  void AddTo(std::vector<OwnedTensor>& held) const {
+    for (const DeviceBatch& slot : slots_) {
+      for (const at::Tensor& tensor : {slot.input, slot.target, slot.draws}) {
+        held.push_back({MemoryOwner::kSamples, tensor});
+      }
+    }
+  }
+
+ private:
+  int64_t count_;
+  std::vector<DeviceBatch> slots_;
+  size_t next_ = 0;
+};
+
+// Gives the model's tensors memory of the present foretold memory.
+void Renew(Model& model) {
+  for (const std::vector<at::Tensor>& tensors : {model.parameters(), model.buffers()}) {
+    for (const at::Tensor& tensor : tensors) {
+      tensor.mutable_grad() = at::Tensor();
+      MoveToForetold(tensor);
+    }
+  }
+}
+
+MemoryReport ReportOfStep(Step& step, int number, const CachingAllocator& allocator,
+                          int64_t capacity_bytes) {
+  const MemoryTally& tally = step.memory().tally();
+  std::vector<std::string_view> phases;
+  for (const Phase phase : kPhases) phases.push_back(NameOf(phase));
+  return ReportOf(tally, phases,
+                  {.step = number,
+                   .on_gpu = true,
+                   .allocated_peak = tally.peak_bytes(),
+                   .reserved_bytes = allocator.most_reserved_bytes(),
+                   .device_bytes = capacity_bytes,
+                   .pool_bytes = allocator.graph_bytes(),
+                   .captured = step.has_captured()});
+}
+
+}  // namespace
+
+Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, const Models& models,
+                       const GpuTraits& gpu, int ranks)
+    : config_(config),
+      spec_(spec),
+      ranks_(std::make_unique<Unanswered>(kForetold, ranks)),
+      host_(std::make_unique<Unanswered>(at::kCPU, ranks)) {
+  Foretell(gpu);
+  RegisterForetoldKernels();
+  PrecisionOn(kForetold, config_.precision());  // refuses what such a GPU has not
+  const ForetoldMemory memory(std::numeric_limits<int64_t>::max());
+  const Foretelling foretelling(/*fills=*/false);
+  model_ =
+      models.Make({.input_shape = spec.shape,
+                   .classes = spec.classes,
+                   .task = spec.task,
+                   .config = config.model(),
+                   .sync_batch_norm = config.ddp().sync_batch_norm() ? ranks_.get() : nullptr});
+  if (!models.CanForetell(config.model().name())) {
+    throw UsageError(
+        "model.name: the memory of \"{}\" cannot be foretold, because the model may read values: "
+        "if it "
+        "reads none, add it with Models::Reads::kNothing (trainer/models/model.h)",
+        config.model().name());
+  }
+  Renew(*model_);
+  model_->to(kForetold);  // as it lies on a GPU
+  for (const at::Tensor& parameter : model_->parameters()) parameters_ += parameter.numel();
+}
+
+Foreteller::~Foreteller() = default;
+
+std::optional<MemoryReport> Foreteller::Memory(const StepForm& form, int64_t capacity_bytes) {
+  const ForetoldMemory memory(capacity_bytes - Unknown(capacity_bytes));
+  const Foretelling foretelling(/*fills=*/true);
+  const World world{.device = kForetold, .communicator = *ranks_, .host = *host_};
+  config_.set_accumulation(form.accumulation);
+  std::optional<MemoryReport> most;
+  try {
+    Renew(*model_);
+    model_->train();
+    const Preprocessing preprocessing(config_.data(), spec_, kForetold,
+                                      PrecisionOn(kForetold, config_.precision()));
+    Step step(config_, *model_, preprocessing, spec_, form.micro_batch, world);
+    const std::string why_no_graph = step.why_no_graph();
+    Feed feed(spec_, AugmentOptionsFor(config_), form.micro_batch);
+    const std::vector<at::Tensor> workspaces = Workspaces();
+    const auto held = [&] {
+      std::vector<OwnedTensor> tensors = step.HeldTensors();
+      feed.AddTo(tensors);
+      for (const at::Tensor& tensor : workspaces) {
+        tensors.push_back({MemoryOwner::kWorkspaces, tensor});
+      }
+      return tensors;
+    };
+    const int64_t global_count = form.micro_batch * form.accumulation * world.size();
+    const MicroBatches batches{.next = [&] { return feed.Next(global_count); }, .prefetch = [] {}};
+    constexpr int kSteps = 2;
+    for (int number = 1; number <= kSteps; ++number) {
+      bool fits = false;
+      step.memory().During(held, [&] { fits = step.Run(config_.optimizer().lr(), batches); });
+      if (!fits || step.why_no_graph() != why_no_graph) return std::nullopt;
+      MemoryReport report = ReportOfStep(step, number, memory.allocator(), capacity_bytes);
+      if (most && most->peak_bytes >= report.peak_bytes) {
+        most->reserved_bytes = report.reserved_bytes;
+      } else {
+        most = std::move(report);
+      }
+    }
+  } catch (const std::exception& exception) {
+    if (IsOutOfMemory(exception)) return std::nullopt;
+    if (dynamic_cast<const Error*>(&exception) != nullptr) throw;
+    throw UsageError("the memory of \"{}\" cannot be foretold: {}", config_.model().name(),
+                     ErrorOf(exception).what());
+  }
+  return most;
+}
+
+int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
+  const auto fits = [&](int64_t samples) {
+    return Memory({.micro_batch = samples}, capacity_bytes).has_value();
+  };
+  // Memory is nearly a straight line over the samples. What it would be without a limit shows where to look.
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max() / 2;
+  constexpr int64_t kFew = 8;
+  const auto reserved = [&](int64_t samples) {
+    const std::optional<MemoryReport> report = Memory({.micro_batch = samples}, kAll);
+    return report ? static_cast<double>(report->reserved_bytes) : static_cast<double>(kAll);
+  };
+  const double of_few = reserved(kFew);
+  const double of_more = reserved(4 * kFew);
+  const double each = std::max(1.0, (of_more - of_few) / (3 * kFew));
+  const double guess = kFew + (static_cast<double>(capacity_bytes) - of_few) / each;
+  constexpr int64_t kMost = 1 << 24;  // more are not worth looking for
+  constexpr int64_t kPrecision = 256;
+  int64_t fitting = 0;
+  int64_t too_large = kMost + 1;
+  int64_t samples = std::clamp(static_cast<int64_t>(guess), int64_t{1}, kMost);
+  int64_t step = std::max<int64_t>(1, samples / 64);
+  while (too_large - fitting > 1 + fitting / kPrecision) {
+    (fits(samples) ? fitting : too_large) = samples;
+    const bool is_between = fitting > 0 && too_large <= kMost;
+    samples = is_between    ? fitting + (too_large - fitting) / 2
+              : fitting > 0 ? std::min(fitting + step, kMost)
+                            : std::max(too_large - step, int64_t{1});
+    step *= 2;
+  }
+  // An allocator's gaps come and go with the sizes, so that more may fit where a little more does not.
+  constexpr int64_t kFurther = 6;
+  for (int64_t i = 1; fitting > 0 && fitting < kMost && i <= kFurther; ++i) {
+    const int64_t more = fitting + CeilDivide(fitting * i, int64_t{50});
+    if (more > fitting && fits(more)) {
+      fitting = more;
+      i = 0;
+    }
+  }
+  return fitting;
+}
+
+std::optional<MemoryReport> ForetoldMemoryOf(const config::Config& config, int64_t accumulation,
+                                             const Models& models, const World& world) {
+  if (!world.device.is_cuda() || world.rank() != 0 || !models.CanForetell(config.model().name())) {
+    return std::nullopt;
+  }
+  try {
+    Foreteller foreteller(config, SpecOf(config.data()), models, TraitsOf(world.device),
+                          world.size());
+    std::optional<MemoryReport> report = foreteller.Memory(
+        StepFormOf(config, accumulation, world.size()), std::numeric_limits<int64_t>::max());
+    if (!report) return std::nullopt;
+    report->is_foretold = true;
+    report->device_bytes = TotalDeviceBytes(world.device);
+    return report;
+  } catch (const Error&) {
+    return std::nullopt;  // the model has an operation that is not known
+  }
+}
+
+StepForm StepFormOf(const config::Config& config, int64_t accumulation, int ranks) {
+  return {.micro_batch = CeilDivide(config.global_batch(), int64_t{ranks} * accumulation),
+          .accumulation = static_cast<int>(accumulation)};
+}
+
+}  // namespace lockstep
