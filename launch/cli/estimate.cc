@@ -61,6 +61,14 @@ const KnownGpu& GpuOfName(const std::string& name) {
                    name, DidYouMean(name, names), fmt::join(names, ", "));
 }
 
+// What to know of a GPU that nothing was measured on.
+std::string_view RemarkOn(const KnownGpu& gpu) {
+  constexpr int kLeastCapability = 75;  // CUDA 13's
+  if (10 * gpu.traits.major + gpu.traits.minor < kLeastCapability)
+    return " (too old for this CUDA)";
+  return gpu.is_measured ? "" : " (not measured there)";
+}
+
 // What is given to a GPU's allocator.
 int64_t CapacityOf(const KnownGpu& gpu) { return (gpu.memory_mib - kContext_mib) * kMiB; }
 
@@ -205,9 +213,7 @@ class EstimateCommand final : public LocalCommand {
       return;
     }
     const std::string device =
-        memory_.empty()
-            ? fmt::format("{}{}", gpu.name, gpu.is_measured ? "" : " (not measured there)")
-            : "the allocator";
+        memory_.empty() ? fmt::format("{}{}", gpu.name, RemarkOn(gpu)) : "the allocator";
     Print("{}, {:.1f}M parameters, {}, {} x {} samples a step{}\n", config.model().name(),
           static_cast<double>(own->parameters()) / 1e6,
           config::Precision_Name(PrecisionOn(at::kMeta, config.precision())), form.accumulation,
