@@ -24,6 +24,7 @@ MEASURED = {
 }
 
 NUMBERS = "data { format: SYNTHETIC input_shape: 16 classes: 4 }"
+DIGITS_MLP = f'data {{ train: "{DIGITS}" csv {{ scale: 0.0625 }} }} model {{ name: "mlp" mlp {{ hidden: [64] }} }}'
 IMAGES = "data { format: SYNTHETIC input_shape: [3, 64, 64] classes: 10 synthetic { kind: PIXELS samples: 256 } }"
 
 
@@ -85,9 +86,8 @@ def test_a_table_of_gpus(tmp_path):
         assert all(a > b > 0 for a, b in zip(smaller[1:], larger[1:])), (smaller, larger)
 
 
-def test_samples_of_files():
-    config = pathlib.Path(DIGITS).parent / "train.pbtxt"
-    run = estimate(config, "--rate", "1000", "--gpu", "rtx3090", cwd=config.parent)
+def test_samples_of_files(tmp_path):
+    run = estimate(write_config(tmp_path, DIGITS_MLP), "--rate", "1000", "--gpu", "rtx3090")
     assert run.status == DONE, run
     assert "RTX 3090 (not measured there) may take" in run.out
     assert "so 1000 samples/s need" in run.out
@@ -95,12 +95,12 @@ def test_samples_of_files():
 
 def test_auto_on_a_cpu(tmp_path):
     """There nothing is foretold, and nothing changes."""
-    config = pathlib.Path(DIGITS).parent / "train.pbtxt"
+    config = write_config(tmp_path, DIGITS_MLP)
     losses = []
     for choice in ("ACCUMULATION", "AUTO"):
         run_dir = tmp_path / choice
         words = sets("device=CPU", f"micro_batch={choice}", "max_steps=30", f"run_dir={run_dir}")
-        assert Run(["train", config, *words], cwd=config.parent).status == DONE
+        assert Run(["train", config, *words]).status == DONE
         losses.append(step_losses(run_dir))
     assert losses[0] == losses[1]
     (line,) = events(tmp_path / "AUTO", "micro_batch")
