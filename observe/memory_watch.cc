@@ -14,6 +14,7 @@
 #include <shared_mutex>
 #include <utility>
 
+#include "base/tensor/caching_allocator.h"
 #include "base/tensor/foretold_gpu.h"
 
 namespace lockstep {
@@ -22,17 +23,12 @@ namespace {
 namespace allocator = c10::cuda::CUDACachingAllocator;
 namespace profiler = torch::profiler::impl;
 
-// What the CUDA allocator rounds sizes up to.
-constexpr int64_t kBlockBytes = 512;
-
-int64_t RoundedUp(int64_t bytes) { return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes; }
-
 // Calls `act` with the address and the bytes of cuBLAS's workspaces, which ATen keeps for each stream.
 void ForWorkspaces(const std::function<void(const void*, int64_t)>& act) {
   const auto for_all = [&](at::cuda::WorkspaceMapWithMutex& workspaces, size_t bytes) {
     const std::shared_lock lock(workspaces.mutex);
     for (const auto& [stream, memory] : workspaces.map) {
-      act(memory.get(), RoundedUp(static_cast<int64_t>(bytes)));
+      act(memory.get(), CachingAllocator::RoundedUp(static_cast<int64_t>(bytes)));
     }
   };
   for_all(at::cuda::cublas_handle_stream_to_workspace(), at::cuda::getChosenWorkspaceSize());
@@ -184,7 +180,7 @@ void MemoryWatch::Hold(const std::vector<OwnedTensor>& held) {
     if (memory.get() == nullptr) continue;
     const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
     const int64_t before = tally.held_bytes();
-    tally.Hold(memory.get(), IsOnGpu(device_) ? RoundedUp(bytes) : bytes, owner);
+    tally.Hold(memory.get(), IsOnGpu(device_) ? CachingAllocator::RoundedUp(bytes) : bytes, owner);
     const bool is_elsewhere =
         device_.is_cuda() && memory.get_deleter() != allocator::get()->raw_deleter();
     if (is_elsewhere) elsewhere_ += tally.held_bytes() - before;

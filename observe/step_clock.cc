@@ -47,6 +47,12 @@ std::string_view NameOf(Phase phase) {
   return "unknown";
 }
 
+std::vector<std::string_view> PhaseNames() {
+  std::vector<std::string_view> names;
+  for (const Phase phase : kPhases) names.push_back(NameOf(phase));
+  return names;
+}
+
 StepClock::StepClock(at::Device device) : device_(device) {}
 
 StepClock::~StepClock() = default;

@@ -25,6 +25,8 @@ inline constexpr std::array kPhases{Phase::kForward, Phase::kBackward, Phase::kE
                                     Phase::kUpdate, Phase::kRest};
 
 std::string_view NameOf(Phase phase);
+// Returns the names of kPhases.
+std::vector<std::string_view> PhaseNames();
 
 class StepClock {
  public:

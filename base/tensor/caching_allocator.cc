@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/ceil_divide.h"
+
 namespace lockstep {
 namespace {
 
@@ -14,20 +16,14 @@ constexpr int64_t kLargeSegment = 20 * kMiB;
 constexpr int64_t kLeastOwnSegment = 10 * kMiB;
 constexpr int64_t kSegmentMultiple = 2 * kMiB;
 
-int64_t RoundUpTo(int64_t multiple, int64_t bytes) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
-
 int64_t SegmentBytes(int64_t bytes) {
   if (bytes <= kMostSmall) return kSmallSegment;
-  return bytes < kLeastOwnSegment ? kLargeSegment : RoundUpTo(kSegmentMultiple, bytes);
+  return bytes < kLeastOwnSegment ? kLargeSegment : RoundUp(bytes, kSegmentMultiple);
 }
 
 }  // namespace
 
-int64_t CachingAllocator::RoundedUp(int64_t bytes) {
-  return std::max(kLeastBlock, RoundUpTo(kLeastBlock, bytes));
-}
+int64_t CachingAllocator::RoundedUp(int64_t bytes) { return RoundUp(bytes, kLeastBlock); }
 
 CachingAllocator::Address CachingAllocator::Allocate(int64_t bytes) {
   const int64_t rounded = RoundedUp(bytes);
@@ -70,7 +66,6 @@ CachingAllocator::Address CachingAllocator::Give(Address address, int64_t bytes)
     free_[block.pool].insert({rest, next});
   }
   allocated_ += block.bytes;
-  peak_ = std::max(peak_, allocated_);
   if (block.pool.of_graph) graph_allocated_ += block.bytes;
   return address;
 }
@@ -87,19 +82,14 @@ void CachingAllocator::Free(Address address) {
   if (found != blocks_.begin()) Join(std::prev(found)->first, address);
 }
 
-bool CachingAllocator::AreNeighbours(Address address, Address next) const {
-  const Block& a = blocks_.at(address);
-  const Block& b = blocks_.at(next);
-  return a.is_free && b.is_free && a.segment == b.segment;
-}
-
 void CachingAllocator::Join(Address address, Address next) {
-  if (!AreNeighbours(address, next)) return;
-  Block& block = blocks_[address];
+  Block& block = blocks_.at(address);
+  const Block& other = blocks_.at(next);
+  if (!block.is_free || !other.is_free || block.segment != other.segment) return;
   auto& free = free_[block.pool];
   free.erase({block.bytes, address});
-  free.erase({blocks_[next].bytes, next});
-  block.bytes += blocks_[next].bytes;
+  free.erase({other.bytes, next});
+  block.bytes += other.bytes;
   blocks_.erase(next);
   free.insert({block.bytes, address});
 }

@@ -42,10 +42,10 @@ class CachingAllocator {
   void BeginGraph() { in_graph_ = true; }
   void EndGraph() { in_graph_ = false; }
 
+  // Returns the bytes of a block for so many.
   static int64_t RoundedUp(int64_t bytes);
 
   int64_t allocated_bytes() const { return allocated_; }
-  int64_t peak_bytes() const { return peak_; }
   int64_t reserved_bytes() const { return reserved_; }
   int64_t most_reserved_bytes() const { return most_reserved_; }
   // Of the graphs' segments, what no tensor has now.
@@ -69,8 +69,8 @@ class CachingAllocator {
   Address NewSegment(const Pool& pool, int64_t bytes);
   // Gives the block to who asked for `bytes` of it.
   Address Give(Address address, int64_t bytes);
+  // Joins two blocks that lie side by side, if both are free and of one segment.
   void Join(Address address, Address next);
-  bool AreNeighbours(Address address, Address next) const;
 
   int64_t capacity_;
   bool in_graph_ = false;
@@ -79,7 +79,6 @@ class CachingAllocator {
   std::map<Address, int64_t> segments_;                         // bytes of each
   std::map<Pool, std::set<std::pair<int64_t, Address>>> free_;  // by size
   int64_t allocated_ = 0;
-  int64_t peak_ = 0;
   int64_t reserved_ = 0;
   int64_t most_reserved_ = 0;
   int64_t graph_reserved_ = 0;

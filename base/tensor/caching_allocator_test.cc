@@ -33,7 +33,7 @@ TEST(CachingAllocator, JoinsWhatIsFree) {
   allocator.Free(second);
   allocator.Allocate(19 * kMiB);
   EXPECT_EQ(allocator.reserved_bytes(), 20 * kMiB);
-  EXPECT_EQ(allocator.peak_bytes(), 20 * kMiB) << "1 MiB is too little to be split off";
+  EXPECT_EQ(allocator.allocated_bytes(), 20 * kMiB) << "1 MiB is too little to be split off";
 }
 
 TEST(CachingAllocator, EndsAtItsCapacity) {

@@ -11,6 +11,9 @@ struct GpuTraits {
   int major = 9;  // compute capability
   int minor = 0;
   int multiprocessors = 132;
+
+  // Whether it has products of BF16 and TF32.
+  bool HasBfloat16() const { return major >= 8; }
 };
 
 // Whether operations take the way of a GPU.

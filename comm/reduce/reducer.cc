@@ -598,8 +598,8 @@ void BroadcastFromRankZero(const std::vector<NamedTensor>& tensors, Communicator
 
 void CheckSameOnAllRanks(const std::vector<NamedTensor>& tensors, Communicator& communicator) {
   if (communicator.world_size() == 1) return;
-  constexpr int64_t kPiece =
-      1 << 22;  // elements: a run that fills its GPU has no room for copies of whole tensors
+  // Elements at a time: a run that fills its GPU has no room for copies of whole tensors.
+  constexpr int64_t kPiece = 1 << 22;
   const at::NoGradGuard no_grad;
   const Label label = communicator.MakeLabel("comparison with rank 0's values");
   std::string different;

@@ -39,7 +39,7 @@ struct DeviceFeed::Gpu {
 
   at::Device device;
   at::cuda::CUDAStream stream;
-  std::array<Slot, 2> slots;
+  std::array<Slot, kSlots> slots;
   // The end of the work on one batch and the end of the copy of the next, in order.
   std::deque<std::pair<Event, Event>> gaps;
   double waited_s = 0;

@@ -34,6 +34,8 @@ struct DeviceBatch {
 
 class DeviceFeed {
  public:
+  static constexpr int kSlots = 2;  // batches that a GPU holds at a time
+
   // Keeps a reference to `loader`, whose slots must be pinned if `device` is a GPU. `max_micro_batch` is that of the
   // loader's sampler, and `spec` that of its data set.
   DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch, at::Device device);

@@ -120,9 +120,7 @@ void MemoryAccount::OnWatched(Step& step) {
   MemoryFacts facts = FactsAt(number_);
   facts.allocated_peak = watch.peak() + watch.elsewhere();
   facts.captured = step.has_captured();
-  std::vector<std::string_view> phases;
-  for (const Phase phase : kPhases) phases.push_back(NameOf(phase));
-  MemoryReport report = ReportOf(watch.tally(), phases, facts);
+  MemoryReport report = ReportOf(watch.tally(), PhaseNames(), facts);
   pool_bytes_ = facts.pool_bytes;
   if (rose_) {
     rose_ = false;

@@ -10,9 +10,6 @@
 namespace lockstep {
 namespace {
 
-// The first with bf16 and tf32.
-constexpr int kAmpere = 8;
-
 AutocastState StateFor(at::DeviceType device, config::Precision precision) {
   AutocastState state = AutocastState::Now(device);
   state.enabled = precision == config::BF16 || precision == config::FP16;
@@ -29,8 +26,8 @@ config::Precision PrecisionOn(at::Device device, config::Precision wanted) {
     return wanted == config::AUTO ? config::FP32 : wanted;
   }
   const GpuTraits gpu = TraitsOf(device);
-  if (wanted == config::AUTO) return gpu.major >= kAmpere ? config::BF16 : config::FP16;
-  if (gpu.major < kAmpere && (wanted == config::BF16 || wanted == config::TF32)) {
+  if (wanted == config::AUTO) return gpu.HasBfloat16() ? config::BF16 : config::FP16;
+  if (!gpu.HasBfloat16() && (wanted == config::BF16 || wanted == config::TF32)) {
     throw UsageError("precision {}: a GPU of compute capability {}.{} has none: take FP16",
                      config::Precision_Name(wanted), gpu.major, gpu.minor);
   }

@@ -1,7 +1,6 @@
 #include "trainer/step/step.h"
 
 #include <ATen/ATen.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "base/tensor/foretold_gpu.h"
-#include "base/tensor/foretold_memory.h"
 #include "comm/together.h"
 #include "observe/hidden_syncs.h"
 #include "trainer/step/histograms.h"
@@ -48,12 +46,6 @@ ReducerOptions ReducerOptionsFor(const config::Config& config) {
   if (ddp.reduce_dtype() == config::Ddp::FP16) options.reduce_dtype = at::kHalf;
   if (ddp.reduce_dtype() == config::Ddp::BF16) options.reduce_dtype = at::kBFloat16;
   return options;
-}
-
-// Gives the GPU what its allocator has cached.
-void EmptyCache(at::Device device) {
-  if (device.is_meta()) ForetoldMemory::EmptyCache();
-  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 // While it lives, the model knows what backward will be called with.

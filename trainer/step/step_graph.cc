@@ -19,6 +19,11 @@
 
 namespace lockstep {
 
+void EmptyCache(at::Device device) {
+  if (device.is_meta()) ForetoldMemory::EmptyCache();
+  if (device.is_cuda()) c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
 struct StepGraphs::Graph {
   std::string RangeName() const { return fmt::format("{}{}", kGraphRange, number); }
 
@@ -47,7 +52,7 @@ bool StepGraphs::Has(int64_t key) const {
 
 void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
   if (device_.is_meta()) {
-    ForetoldMemory::EmptyCache();
+    EmptyCache(device_);
     ForetoldMemory::AsGraph(step);
     graphs_.push_front(std::make_unique<Graph>());
     graphs_.front()->key = key;
@@ -62,7 +67,7 @@ void StepGraphs::Capture(int64_t key, const std::function<void()>& step) {
       graphs_.empty() ? at::cuda::graph_pool_handle() : graphs_.front()->graph->pool();
   // What the step used when it ran without a graph is needed again by the graph, in memory of its own.
   stream.synchronize();
-  c10::cuda::CUDACachingAllocator::emptyCache();
+  EmptyCache(device_);
 
   const at::Generator& random = at::cuda::detail::getDefaultCUDAGenerator(device_.index());
   const at::Generator before = random.clone();

@@ -26,6 +26,9 @@
 
 namespace lockstep {
 
+// Gives the GPU what its allocator has cached. Nothing on a CPU.
+void EmptyCache(at::Device device);
+
 class StepGraphs {
  public:
   static constexpr size_t kMost = 8;
