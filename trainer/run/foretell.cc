@@ -15,6 +15,7 @@
 #include "comm/alone.h"
 #include "comm/together.h"
 #include "data/feed/augment.h"
+#include "data/feed/device_feed.h"
 #include "observe/device_memory.h"
 #include "trainer/run/foretold_kernels.h"
 #include "trainer/run/open_data.h"
@@ -65,12 +66,11 @@ class Unanswered final : public Communicator {
   int ranks_;
 };
 
-// The slots of the feed, and of what comes from it.
+// The slots of a DeviceFeed, and batches in them.
 class Feed {
  public:
   Feed(const SampleSpec& spec, const AugmentOptions& augment, int64_t count) : count_(count) {
-    constexpr int kSlots = 2;
-    for (int i = 0; i < kSlots; ++i) {
+    for (int i = 0; i < DeviceFeed::kSlots; ++i) {
       slots_.push_back({.input = EmptyInputs(spec, count, kForetold),
                         .target = EmptyTargets(spec, count, kForetold),
                         .draws = EmptyDraws(augment, count, kForetold)});
@@ -111,9 +111,7 @@ void Renew(Model& model) {
 MemoryReport ReportOfStep(Step& step, int number, const CachingAllocator& allocator,
                           int64_t capacity_bytes) {
   const MemoryTally& tally = step.memory().tally();
-  std::vector<std::string_view> phases;
-  for (const Phase phase : kPhases) phases.push_back(NameOf(phase));
-  return ReportOf(tally, phases,
+  return ReportOf(tally, PhaseNames(),
                   {.step = number,
                    .on_gpu = true,
                    .allocated_peak = tally.peak_bytes(),
@@ -145,8 +143,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
   if (!models.CanForetell(config.model().name())) {
     throw UsageError(
         "model.name: the memory of \"{}\" cannot be foretold, because the model may read values: "
-        "if it "
-        "reads none, add it with Models::Reads::kNothing (trainer/models/model.h)",
+        "if it reads none, add it with Models::Reads::kNothing (trainer/models/model.h)",
         config.model().name());
   }
   Renew(*model_);
@@ -243,22 +240,25 @@ int64_t Foreteller::LargestMicroBatch(int64_t capacity_bytes) {
   return fitting;
 }
 
-std::optional<MemoryReport> ForetoldMemoryOf(const config::Config& config, int64_t accumulation,
-                                             const Models& models, const World& world) {
-  if (!world.device.is_cuda() || world.rank() != 0 || !models.CanForetell(config.model().name())) {
-    return std::nullopt;
-  }
+std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Models& models,
+                                         const World& world) {
+  if (!world.device.is_cuda() || !models.CanForetell(config.model().name())) return nullptr;
+  return std::make_unique<Foreteller>(config, SpecOf(config.data()), models, TraitsOf(world.device),
+                                      world.size());
+}
+
+std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
+                                             const World& world) {
+  if (foreteller == nullptr) return std::nullopt;
   try {
-    Foreteller foreteller(config, SpecOf(config.data()), models, TraitsOf(world.device),
-                          world.size());
-    std::optional<MemoryReport> report = foreteller.Memory(
-        StepFormOf(config, accumulation, world.size()), std::numeric_limits<int64_t>::max());
+    std::optional<MemoryReport> report =
+        foreteller->Memory(form, std::numeric_limits<int64_t>::max());
     if (!report) return std::nullopt;
     report->is_foretold = true;
     report->device_bytes = TotalDeviceBytes(world.device);
     return report;
   } catch (const Error&) {
-    return std::nullopt;  // the model has an operation that is not known
+    return std::nullopt;
   }
 }
 

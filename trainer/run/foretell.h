@@ -9,8 +9,9 @@
 // and NCCL take of the GPU. The allocator took up to 160 MiB more than was foretold on one H100 (docs/tuning.md).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
-//   a model that reads values -> Error (kUsage) -> test_wrong_input
-//   an operation without a kernel for the device META -> Error (kUsage) that names it -> test_wrong_input
+//   a model that may read values -> Error (kUsage) -> test_a_model_that_may_read_values
+//   an operation without a kernel for the device META -> Error (kUsage) that names it
+//     -> test_an_operation_that_cannot_be_foretold
 #pragma once
 
 #include <cstdint>
@@ -61,10 +62,15 @@ class Foreteller {
   int64_t parameters_ = 0;
 };
 
-// Returns what is foretold of the memory of rank 0's GPU when it trains `config`, which names the samples' shape and
-// classes, in so many micro-batches a step. Nothing on other ranks and on CPUs, and of a model whose memory cannot be foretold.
-std::optional<MemoryReport> ForetoldMemoryOf(const config::Config& config, int64_t accumulation,
-                                             const Models& models, const World& world);
+// Returns a Foreteller of this rank when it trains `config`, which names the samples' shape and classes. Null on a CPU, and
+// for a model that may read values.
+std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Models& models,
+                                         const World& world);
+
+// Returns what is foretold of the memory of this rank's GPU, if steps are made so. Nothing without a foreteller, and of a
+// model with an operation that cannot be foretold.
+std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
+                                             const World& world);
 
 // Returns how a rank's steps are made in so many micro-batches.
 StepForm StepFormOf(const config::Config& config, int64_t accumulation, int ranks);

@@ -9,7 +9,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   an operation that neither LibTorch nor this file knows on META -> c10::Error that names it
-//     -> tests/estimate_test.py, test_wrong_input
+//     -> tests/estimate_test.py, test_an_operation_that_cannot_be_foretold
 #pragma once
 
 namespace lockstep {

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "base/ceil_divide.h"
 #include "base/error.h"
 #include "comm/together.h"
 #include "observe/device_memory.h"
-#include "trainer/run/open_data.h"
 
 namespace lockstep {
 namespace {
@@ -17,15 +18,10 @@ constexpr double kLeft = 0.05;  // of the GPU
 
 }  // namespace
 
-MicroBatchChoice::MicroBatchChoice(const config::Config& config, const Models& models,
+MicroBatchChoice::MicroBatchChoice(const config::Config& config, Foreteller* foreteller,
                                    const World& world)
-    : config_(config), world_(world) {
-  if (config.micro_batch() != config::MicroBatch::AUTO) return;
-  if (world.device.is_cuda() && models.CanForetell(config.model().name())) {
-    foreteller_ = std::make_unique<Foreteller>(config, SpecOf(config.data()), models,
-                                               TraitsOf(world.device), world.size());
-  }
-  chosen_ = Choose(/*step=*/0);
+    : config_(config), world_(world), foreteller_(foreteller) {
+  if (config.micro_batch() == config::MicroBatch::AUTO) chosen_ = Choose(/*step=*/0);
 }
 
 int64_t MicroBatchChoice::Room(double left) const {
@@ -33,30 +29,31 @@ int64_t MicroBatchChoice::Room(double left) const {
          static_cast<int64_t>(left * static_cast<double>(TotalDeviceBytes(world_.device)));
 }
 
-MicroBatchChosen MicroBatchChoice::Choose(int64_t step) {
-  const int64_t of_rank = CeilDivide(config_.global_batch(), int64_t{world_.size()});
-  const auto fits = [&](int64_t pieces) {
-    return foreteller_
-        ->Memory(
-            {.micro_batch = CeilDivide(of_rank, pieces), .accumulation = static_cast<int>(pieces)},
-            room_)
-        .has_value();
-  };
+int64_t MicroBatchChoice::FewestThatFit() {
+  const int64_t most = StepFormOf(config_, /*accumulation=*/1, world_.size()).micro_batch;
   // Where nothing fits with room left, something may without.
-  int64_t accumulation = foreteller_ ? of_rank + 1 : 1;
   for (const double left : {kLeft, 0.0}) {
-    if (accumulation <= of_rank) break;
     room_ = Room(left);
-    accumulation = 1;
-    while (accumulation <= of_rank && !fits(accumulation)) accumulation *= 2;
+    for (int64_t pieces = 1; pieces <= most; pieces *= 2) {
+      if (foreteller_->Memory(StepFormOf(config_, pieces, world_.size()), room_)) return pieces;
+    }
   }
-  accumulation = std::min(accumulation, of_rank);
+  return most;
+}
+
+MicroBatchChosen MicroBatchChoice::Choose(int64_t step) {
+  int64_t accumulation = 1;
+  try {
+    if (foreteller_ != nullptr) accumulation = FewestThatFit();
+  } catch (const Error&) {
+    foreteller_ = nullptr;  // the model has an operation that cannot be foretold
+  }
   const std::vector<int64_t> ranks =
       GatherValues(accumulation, "how many micro-batches fit", world_.host);
   const auto most = std::ranges::max_element(ranks);
   accumulation = *most;
   std::string why = "all samples fit at once";
-  if (!foreteller_) {
+  if (foreteller_ == nullptr) {
     why = "the model's memory cannot be foretold here";
   } else if (most - ranks.begin() != world_.rank()) {
     why = fmt::format("fewer do not fit into the GPU of rank {}", most - ranks.begin());
@@ -64,15 +61,15 @@ MicroBatchChosen MicroBatchChoice::Choose(int64_t step) {
     why = fmt::format("fewer do not fit into the {} that the GPU has for them", BytesText(room_));
   }
   return {.step = step + 1,
-          .micro_batch = CeilDivide(of_rank, accumulation),
+          .micro_batch = StepFormOf(config_, accumulation, world_.size()).micro_batch,
           .accumulation = accumulation,
           .why = std::move(why)};
 }
 
 std::optional<MicroBatchChosen> MicroBatchChoice::Fewer(int64_t step, int64_t accumulation) {
   constexpr double kMore = 1.05;
-  if (!chosen_ || !foreteller_ || config_.deterministic() || accumulation == 1 || step == 0 ||
-      step % look_every_ != 0) {
+  if (!chosen_ || foreteller_ == nullptr || config_.deterministic() || accumulation == 1 ||
+      step == 0 || step % look_every_ != 0) {
     return std::nullopt;
   }
   const bool has_more = static_cast<double>(Room(kLeft)) > kMore * static_cast<double>(room_);

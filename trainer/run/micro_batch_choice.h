@@ -12,12 +12,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 
 #include "observe/run_event.h"
 #include "trainer/config/schema/config.pb.h"
-#include "trainer/models/model.h"
 #include "trainer/run/foretell.h"
 #include "trainer/step/world.h"
 
@@ -25,8 +23,9 @@ namespace lockstep {
 
 class MicroBatchChoice {
  public:
-  // Keeps references to all arguments. `config` names the samples' shape and classes. Every rank must call it.
-  MicroBatchChoice(const config::Config& config, const Models& models, const World& world);
+  // Keeps references to all arguments. `foreteller` is this rank's; null: memory cannot be foretold. Every rank must call
+  // it.
+  MicroBatchChoice(const config::Config& config, Foreteller* foreteller, const World& world);
 
   // Nothing: the config says itself how many there are.
   const std::optional<MicroBatchChosen>& chosen() const { return chosen_; }
@@ -39,11 +38,13 @@ class MicroBatchChoice {
  private:
   // What of the GPU's memory there is for this run, if a share of it is left.
   int64_t Room(double left) const;
+  // Throws Error.
+  int64_t FewestThatFit();
   MicroBatchChosen Choose(int64_t step);
 
   const config::Config& config_;
   const World& world_;
-  std::unique_ptr<Foreteller> foreteller_;  // null: not known
+  Foreteller* foreteller_;  // null: not known
   std::optional<MicroBatchChosen> chosen_;
   int64_t room_ = 0;          // when the last choice was made
   int64_t look_every_ = 256;  // steps

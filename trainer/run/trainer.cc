@@ -253,7 +253,10 @@ class Trainer {
                   world_);
     model_->train();
     BroadcastFromRankZero(model_->State(), world_.communicator);
-    micro_batches_.emplace(config_, models_, world_);
+    if (config_.micro_batch() == config::MicroBatch::AUTO) {
+      foreteller_ = ForetellerOf(config_, models_, world_);
+    }
+    micro_batches_.emplace(config_, foreteller_.get(), world_);
     if (const auto& chosen = micro_batches_->chosen()) {
       accumulation_ = chosen->accumulation;
       SeekTo(0);
@@ -543,7 +546,11 @@ class Trainer {
     }
     events_.Emit(event);
     if (const auto& chosen = micro_batches_->chosen()) events_.Emit(*chosen);
-    memory_.Expect(ForetoldMemoryOf(config_, accumulation_, models_, world_));
+    if (world_.rank() == 0) {
+      if (!foreteller_) foreteller_ = ForetellerOf(config_, models_, world_);
+      const StepForm form = StepFormOf(config_, accumulation_, world_.size());
+      memory_.Expect(ForetoldMemoryOf(foreteller_.get(), form, world_));
+    }
     for (const std::string& remark : data_.remarks) events_.Emit(RunWarning{remark});
     TellWhyNoGraph();
     if (folder_ != nullptr) {
@@ -622,6 +629,7 @@ class Trainer {
   const Models& models_;
   Preprocessing preprocessing_;
   std::shared_ptr<Model> model_;
+  std::unique_ptr<Foreteller> foreteller_;  // made when it is needed
   std::optional<MicroBatchChoice> micro_batches_;
   std::optional<Step> step_;
   int64_t accumulation_ = config_.accumulation();
