@@ -86,11 +86,24 @@ def test_a_table_of_gpus(tmp_path):
         assert all(a > b > 0 for a, b in zip(smaller[1:], larger[1:])), (smaller, larger)
 
 
+def test_sizes_that_a_model_does_not_take(tmp_path):
+    """Patches of 14 pixels divide images of 224 and of no other size of the table."""
+    model = 'model { name: "vit" vit { patch: 14 width: 64 heads: 2 layers: 2 } } precision: BF16'
+    run = estimate(write_config(tmp_path, IMAGES.replace("64, 64", "224, 224") + model), "--table")
+    assert run.status == DONE, run
+    rows = {line.split()[0]: line.split()[1:] for line in run.out.splitlines()[1:]}
+    assert all(int(cell) > 0 for cell in rows.pop("224"))
+    assert len(rows) == 9 and {cell for row in rows.values() for cell in row} == {"-"}, run
+
+
 def test_samples_of_files(tmp_path):
     run = estimate(write_config(tmp_path, DIGITS_MLP), "--rate", "1000", "--gpu", "rtx3090")
     assert run.status == DONE, run
     assert "RTX 3090 (not measured there) may take" in run.out
     assert "so 1000 samples/s need" in run.out
+    described = DIGITS_MLP.replace("csv {", "input_shape: 64 classes: 10 csv {")
+    described = estimate(write_config(tmp_path, described), "--rate", "1000")
+    assert "so 1000 samples/s need" in described.out, described
 
 
 def test_auto_on_a_cpu(tmp_path):
@@ -139,6 +152,22 @@ def test_a_torchscript_file(tmp_path):
     assert rounded["owners"]["activations"] < 0.7 * whole["owners"]["activations"]
 
 
+class Picks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(x) * torch.masked_select(x, x > 0).sum()
+
+
+def test_an_operation_that_cannot_be_foretold(tmp_path):
+    """How much it gives depends on values."""
+    torch.jit.script(Picks()).save(tmp_path / "model.pt")
+    text = NUMBERS + f'model {{ name: "torchscript" torchscript {{ file: "{tmp_path}/model.pt" }} }}'
+    expect_error(estimate(write_config(tmp_path, text)), USAGE, "masked_select")
+
+
 @pytest.mark.parametrize(
     "text, words, parts",
     [
@@ -164,6 +193,5 @@ def test_wrong_input(text, words, parts, tmp_path):
 
 def test_a_model_that_may_read_values(tmp_path):
     text = 'data { format: SYNTHETIC input_shape: 16 classes: 4 } model { name: "tiny_net" }'
-    expect_error(
-        Run(["estimate", write_config(tmp_path, text)], program=OWN_MODEL), USAGE, "cannot be foretold", "Reads::kNothing"
-    )
+    run = Run(["estimate", write_config(tmp_path, text)], program=OWN_MODEL)
+    expect_error(run, USAGE, "cannot be foretold", "Reads::kNothing")

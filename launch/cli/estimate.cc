@@ -2,12 +2,13 @@
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/estimate_test.py)
 //   an unknown GPU, a size without a unit -> Error (kUsage) -> test_wrong_input
-//   a model whose memory cannot be foretold -> Error (kUsage) -> test_wrong_input
+//   a model whose memory cannot be foretold -> Error (kUsage) -> test_a_model_that_may_read_values,
+//     test_an_operation_that_cannot_be_foretold
+//   sizes that the model does not take -> "-" in the table -> test_sizes_that_a_model_does_not_take
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -74,8 +75,7 @@ int64_t CapacityOf(const KnownGpu& gpu) { return (gpu.memory_mib - kContext_mib)
 
 // The config on such a GPU: one that has no BF16 takes FP16 for it.
 config::Config On(const GpuTraits& gpu, config::Config config) {
-  constexpr int kAmpere = 8;
-  if (gpu.major < kAmpere && config.precision() == config::BF16) config.set_precision(config::FP16);
+  if (!gpu.HasBfloat16() && config.precision() == config::BF16) config.set_precision(config::FP16);
   return config;
 }
 
@@ -85,9 +85,11 @@ struct Samples {
   std::shared_ptr<const Dataset> files;  // null: they were not opened
 };
 
-Samples SamplesOf(config::Config& config, const Invocation& invocation) {
+// opens: whether files are to be opened even if the config says what is in them.
+Samples SamplesOf(config::Config& config, bool opens, const Invocation& invocation) {
   const config::Data& data = config.data();
-  if (data.train_size() == 0 || (data.input_shape_size() > 0 && data.classes() > 0)) {
+  const bool is_described = data.input_shape_size() > 0 && data.classes() > 0;
+  if (data.train_size() == 0 || (is_described && !opens)) {
     const SampleSpec spec = SpecOf(data);
     if (!spec.shape.empty() && spec.classes > 0) return {.spec = spec, .files = nullptr};
   }
@@ -147,7 +149,7 @@ class EstimateCommand final : public LocalCommand {
     const KnownGpu& gpu = GpuOfName(gpu_);
     const int64_t capacity = memory_.empty() ? CapacityOf(gpu) : ParseBytes(memory_);
     config::Config config = config_.Load();
-    const Samples samples = SamplesOf(config, invocation);
+    const Samples samples = SamplesOf(config, /*opens=*/rate_ > 0, invocation);
     if (table_) {
       PrintTable(config, samples.spec, invocation.extensions.models);
     } else {
@@ -166,7 +168,7 @@ class EstimateCommand final : public LocalCommand {
     const MemoryReport report = Needed(*own, form);
     const bool fits = own->Memory(form, capacity).has_value();
     const int64_t largest = own->LargestMicroBatch(capacity);
-    const int64_t of_rank = CeilDivide(config.global_batch(), int64_t{ranks_});
+    const int64_t of_rank = StepFormOf(config, /*accumulation=*/1, ranks_).micro_batch;
     const int64_t accumulation = largest > 0 ? CeilDivide(of_rank, largest) : 0;
     const auto peak_with = [&](const auto& change, int ranks) -> std::optional<int64_t> {
       config::Config changed = config;
@@ -272,6 +274,8 @@ class EstimateCommand final : public LocalCommand {
                    : std::vector<int64_t>{128, 256, 512, 1024, 2048, 4096};
     std::vector<TableRow> rows{{has_images ? "image" : "tokens"}};
     for (const KnownGpu& gpu : KnownGpus()) rows[0].emplace_back(gpu.name);
+    std::optional<Error> refused;
+    bool takes_some = false;
     for (const int64_t size : sizes) {
       SampleSpec sized = spec;
       if (has_images) sized.shape[1] = sized.shape[2] = size;
@@ -283,12 +287,14 @@ class EstimateCommand final : public LocalCommand {
         try {
           Foreteller foreteller(On(gpu.traits, of), sized, models, gpu.traits, ranks_);
           row.push_back(std::to_string(foreteller.LargestMicroBatch(CapacityOf(gpu))));
-        } catch (const Error&) {
-          if (row.size() == 1 && rows.size() == sizes.size() + 1) throw;
+          takes_some = true;
+        } catch (const Error& error) {
           row.emplace_back("-");  // the model takes no such samples
+          refused = error;
         }
       }
     }
+    if (!takes_some) throw *refused;
     Print("{}", TableText(rows));
   }
 

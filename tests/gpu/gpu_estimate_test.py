@@ -63,7 +63,8 @@ def test_the_largest_that_fits(name, gib, tmp_path):
         folder = tmp_path / str(batch)
         folder.mkdir()
         assert train(folder, name, batch, env=limit).status == DONE
-        short.append([line["event"] for line in events(folder / "run") if line["event"] in ("out_of_memory", "no_graph")])
+        log = events(folder / "run")
+        short.append([line["event"] for line in log if line["event"] in ("out_of_memory", "no_graph")])
     print(name, gib, batches, short)
     assert not short[0] and short[1], short
 
