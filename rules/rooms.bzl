@@ -92,8 +92,8 @@ _USES = {
     ],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/tune": [
-        "base", "base/files", "observe/history", "trainer/config/schema", "trainer/config", "trainer/step", "trainer/run",
-        "launch/machine", "launch/job",
+        "base", "base/files", "observe/machine", "observe/history", "trainer/config/schema", "trainer/config", "trainer/step",
+        "trainer/run", "launch/machine", "launch/job",
     ],
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",

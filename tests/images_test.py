@@ -217,30 +217,47 @@ def test_one_class(folder):
 
 
 def test_bench_loader(folder):
-    bench = ["bench", "loader", "--images", folder / "train", "--device", "cpu"]
-    for options in ([], ["--threads", "0"], ["--threads", "3"]):
-        run = Run([*bench, "--batch", "7", "--json", *options])
+    bench = ["bench", "loader", "--images", folder / "train", *sets("device=CPU", "global_batch=7")]
+    for threads in (-1, 0, 3):
+        run = Run([*bench, "--json", *sets(f"loader.threads={threads}")])
         assert run.status == DONE, run
         line = json.loads(run.out)
-        assert line["images_per_s"] > 0 and line["per_core"] > 0 and line["batch"] == 7 and line["first_batch_s"] > 0
-        assert line["first_epoch_images_per_s"] > 0
+        assert line["samples_per_s"] > 0 and line["per_core"] > 0 and line["batch"] == 7 and line["first_batch_s"] > 0
+        assert line["first_epoch_samples_per_s"] > 0 and line["samples"] == 60 and line["warm"]
         shares = [line[f"{phase}_share"] for phase in ("read", "decode", "resize", "gpu", "normalize", "idle")]
         assert all(0 <= share <= 1 for share in shares) and abs(sum(shares) - 1) < 0.01
-    text = Run([*bench, "--batch", "7"])
-    assert "images/s" in text.out and "limit: " in text.out
-    assert "set loader.threads" in Run([*bench, "--batch", "7", "--threads", "0"]).out
-    expect_error(Run([*bench, "--batch", "61"]), USAGE, "--batch: 60 images")
-    expect_error(Run(["bench", "loader", "--images", folder / "nowhere"]), DATA, "nowhere: no such folder")
-    expect_error(Run([*bench, "--decode", "gpu"]), USAGE, "data.images.decode: GPU: ranks compute on the CPU")
+    text = Run(bench)
+    assert "samples/s" in text.out and "limit: " in text.out
+    assert "set loader.threads" in Run([*bench, *sets("loader.threads=0")]).out
+    cold = json.loads(Run([*bench, "--json", "--cold"]).out)
+    assert cold["samples_per_s"] > 0 and not cold["warm"] and "first_epoch_samples_per_s" not in cold
+    cached = json.loads(Run([*bench, "--json", *sets("data.images.cache=ENCODED")]).out)
+    size = sum(path.stat().st_size for path in (folder / "train").rglob("*.*"))
+    assert cached["kept_mib"] == pytest.approx(size / 2**20, abs=0.06)
+    expect_error(Run([*bench, *sets("global_batch=61")]), USAGE, "global_batch: 60 samples")
+    expect_error(Run(["bench", "loader", "--images", folder / "nowhere"]), USAGE, "nowhere: no such folder")
+    expect_error(Run([*bench, *sets("data.images.decode=GPU")]), USAGE, "data.images.decode")
+    expect_error(Run(["bench", "loader"]), USAGE, "either a config file or --images")
+    expect_error(Run(["bench", "loader", write_images_config(folder, 'train: "train"'), "--images", folder]), USAGE, "either")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_bench_loader_of_a_config(folder, ranks):
+    skip_without_gpus(ranks)
+    config = write_images_config(folder, 'train: "train"')
+    run = Run(["bench", "loader", config, "--json", "--seconds", "0.5"], ranks=ranks)
+    assert run.status == DONE, run
+    line = json.loads(run.out)
+    assert line["ranks"] == ranks and line["samples_per_s"] > 0 and line["samples"] == 60
 
 
 @needs_a_gpu
 def test_bench_loader_with_the_gpus_decoder(folder):
-    bench = ["bench", "loader", "--images", folder / "train", "--device", "cuda", "--batch", "7", "--json"]
-    for decode in ("gpu", "cpu", "auto"):
-        run = Run([*bench, "--decode", decode])
+    bench = ["bench", "loader", "--images", folder / "train", "--json", *sets("device=CUDA", "global_batch=7")]
+    for decode in ("GPU", "CPU", "AUTO"):
+        run = Run([*bench, *sets(f"data.images.decode={decode}")])
         assert run.status == DONE, run
-        assert (json.loads(run.out)["gpu_share"] > 0) == (decode == "gpu"), run
+        assert (json.loads(run.out)["gpu_share"] > 0) == (decode == "GPU"), run
 
 
 @needs_a_gpu

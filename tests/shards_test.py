@@ -256,5 +256,6 @@ def test_a_cache_that_cannot_be_written(folder):
 
 def test_bench_loader_reads_shards(folder):
     write_shards(folder / "shards", members_of(folder / "train"))
-    run = Run(["bench", "loader", "--images", folder / "shards", "--device", "cpu", "--batch", "7", "--threads", "3"])
-    assert run.status == DONE and "images/s" in run.out, run
+    settings = sets("device=CPU", "global_batch=7", "loader.threads=3")
+    run = Run(["bench", "loader", "--images", folder / "shards", *settings])
+    assert run.status == DONE and "samples/s" in run.out, run

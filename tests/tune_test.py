@@ -23,6 +23,7 @@ from harness import (
     digits_data,
     events,
     expect_error,
+    faulty_data,
     faulty_model,
     mpirun,
     path_of,
@@ -196,21 +197,128 @@ def test_all_that_can_be_found(tmp_path, ranks):
     assert run.status == DONE, run
     suggestions = [line for line in run.out.splitlines() if line.startswith("suggestion: ")]
     assert "accumulation 1, " in suggestions[0] or "accumulation 2, " in suggestions[0], run
-    assert suggestions[1].startswith("suggestion: optimizer.lr "), run
+    assert suggestions[-1].startswith("suggestion: optimizer.lr "), run
     tuned = (tmp_path / "config.tuned.pbtxt").read_text()
-    assert tuned.count("(lockstep tune)") == 2 and "accumulation: 16" not in tuned and "lr: 1e-5" not in tuned, tuned
+    assert tuned.count("(lockstep tune)") >= 2 and "accumulation: 16" not in tuned and "lr: 1e-5" not in tuned, tuned
     assert train(tmp_path / "config.tuned.pbtxt", tmp_path / "runs/mine", ranks=ranks).status == DONE
+
+
+def fields_of(config):
+    """What `lockstep tune` has written above a field, by the field's name."""
+    lines = config.read_text().splitlines()
+    return {line.split()[1]: line for line in lines if line.lstrip().startswith("# ")}
+
+
+def test_the_loader(tmp_path):
+    """Samples that take two milliseconds of waiting each: as many threads as there are help."""
+    text = f"""global_batch: 64 epochs: 1 {faulty_data(sleep_us=2000)} model {{ name: "mlp" }}
+        loader {{ threads: 1 }} run_dir: "{tmp_path}/runs/mine" """
+    run = tune(write_config(tmp_path, text), "--json", "--time", "12", only="loader", program=FAULTY)
+    assert run.status == DONE, run
+    users, *trials, found, written = lines_of(run)
+    assert users["setting"] == {} and 300 < users["samples_per_s"] < 500, run
+    assert all(trial["setting"] == {} or "loader.threads" in trial["setting"] for trial in trials), run
+    assert found["samples_per_s"] == max(trial["samples_per_s"] for trial in trials) > 3 * users["samples_per_s"], run
+    threads = int(found["suggestion"]["loader.threads"])
+    assert threads >= 4
+    config = tmp_path / "config.tuned.pbtxt"
+    assert f"threads: {threads}" in config.read_text()
+    assert "threads was 1, which gives " in fields_of(config)["threads"]
+    assert train(written["config"], tmp_path / "runs/mine", program=FAULTY).status == DONE
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine"]
+
+
+def test_a_loader_that_training_does_not_wait_for(tmp_path):
+    """Nothing is tried where the steps take less than half of what the loader gives."""
+    config = config_in(tmp_path, "accumulation: 64")
+    run = tune(config, "--json", "--time", "20", "--set", "model.mlp.hidden=[2048, 2048]", only="batch,loader")
+    assert run.status == DONE, run
+    assert len([line for line in lines_of(run) if "setting" in line]) == 1, run
+    assert any("training does not wait for it" in line.get("reason", "") for line in lines_of(run)), run
+
+
+@pytest.mark.all_tier
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_the_exchange_between_ranks(tmp_path, ranks):
+    """Bucket sizes from which there is more than one bucket; the training stays the same."""
+    skip_without_gpus(ranks)
+    config = config_in(tmp_path, "ddp { bucket_bytes: 4096 first_bucket_bytes: 4096 }")
+    run = tune(config, "--json", "--set", "model.mlp.hidden=[512, 512, 512]", only="exchange", ranks=ranks)
+    assert run.status == DONE, run
+    users, *trials = (line for line in lines_of(run) if "setting" in line)
+    tried = {trial["setting"].get("ddp.bucket_bytes") for trial in trials}
+    # The model has 2.3 MB of gradients.
+    assert {str(1 << 20), str(5 << 20)} <= tried and str(25 << 20) not in tried, run
+    (found,) = (line for line in lines_of(run) if "suggestion" in line)
+    assert found["suggestion"] == {} or found["samples_per_s"] > 1.02 * users["samples_per_s"], run
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_ranks_that_are_unlike(tmp_path):
+    """The second rank is slower, and has memory for less: all find the same, and train with it."""
+    model = faulty_model(fault=8, fits=12, rank=1, sleep_us=3000)
+    text = f'global_batch: 96 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"'
+    run = tune(write_config(tmp_path, text), "--json", "--time", "12", only="batch,exchange", ranks=2, program=FAULTY)
+    assert run.status == DONE, run
+    found = next(line for line in lines_of(run) if "accumulation" in (line.get("suggestion") or {}))
+    assert found["suggestion"]["accumulation"] >= 4, run
+    trained = train(tmp_path / "config.tuned.pbtxt", tmp_path / "runs/mine", ranks=2, program=FAULTY)
+    assert trained.status == DONE and not events(tmp_path / "runs/mine", "out_of_memory"), trained
+
+
+def test_a_trial_that_hangs(tmp_path):
+    """The second rank is stopped in a step, and the watchdog ends the trial."""
+    model = faulty_model(fault=5, at=3, rank=1)
+    text = f"""global_batch: 64 epochs: 2 {digits_data()} model {{ {model} }} run_dir: "{tmp_path}/runs/mine"
+        watchdog {{ heartbeat_timeout_s: 2 }}"""
+    run = tune(write_config(tmp_path, text), only="batch", ranks=2, program=FAULTY)
+    expect_error(run, PEER, "a trial failed: ")
+    assert "rank 1" in run.err, run
+    assert list((tmp_path / "runs").iterdir()) == []
+    wait_until_gone(tmp_path / "runs")
+
+
+def test_other_global_batches(tmp_path):
+    """Steps of four samples cost as much as larger ones. The learning rate follows the optimizer's rule."""
+    config = config_in(tmp_path, "accumulation: 1")
+    words = ["--global-batch", "auto", "--json", "--set", "global_batch=4", "--set", "device=CPU"]
+    run = tune(config, *words, "--time", "30", only="largest")
+    assert run.status == DONE, run
+    assert any("nothing but the machine's own memory" in line.get("reason", "") for line in lines_of(run)), run
+    batches = [line for line in lines_of(run) if "square_root_lr" in line]
+    assert [line["global_batch"] for line in batches] == [4 * 2**i for i in range(len(batches))] and len(batches) > 2
+    for i, line in enumerate(batches):
+        assert line["linear_lr"] == pytest.approx(1e-5 * 2**i)
+        assert line["square_root_lr"] == pytest.approx(1e-5 * 2 ** (i / 2))
+    (found,) = (line for line in lines_of(run) if "global_batch" in (line.get("suggestion") or {}))
+    best = max(line["samples_per_s"] for line in batches)
+    assert found["samples_per_s"] >= 0.95 * best > 1.5 * batches[0]["samples_per_s"], run
+    global_batch = found["suggestion"]["global_batch"]
+    assert found["suggestion"]["optimizer.lr"] == pytest.approx(1e-5 * math.sqrt(global_batch / 4))
+    text = (tmp_path / "config.tuned.pbtxt").read_text()
+    assert f"global_batch: {global_batch}" in text and "the square-root rule gives this" in text, text
+    assert train(tmp_path / "config.tuned.pbtxt", tmp_path / "runs/mine").status == DONE
+
+
+@pytest.mark.all_tier
+def test_the_precision(tmp_path):
+    """It is asked for by name alone, because it changes what is computed."""
+    run = tune(config_in(tmp_path), "--json", "--set", "device=CPU", only="precision")
+    assert run.status == DONE, run
+    tried = [line["setting"] for line in lines_of(run) if "setting" in line]
+    assert tried[:2] == [{}, {"precision": "BF16"}], run
 
 
 def test_few_samples(tmp_path):
     """Of 1437 samples, a batch of 1024 can be timed, and one of 1500 only trained with."""
     config = config_in(tmp_path)
-    run = tune(config, "--time", "2", "--set", "global_batch=1024", only=None)
+    run = tune(config, "--time", "2", "--set", "global_batch=1024", only="batch,rate")
     assert run.status == DONE, run
     assert run.out.splitlines()[1].split()[:2] == ["1024", "1"] and ": optimizer.lr " in run.out, run
-    run = tune(config, "--time", "2", "--set", "global_batch=1500", only=None)
+    run = tune(config, "--time", "2", "--set", "global_batch=1500", only="batch,rate")
     assert run.status == DONE, run
-    assert "nothing is suggested for the step: a trial failed: steps of 1500 samples cannot be timed with 14" in run.out
+    nothing = "nothing is suggested for micro-batches and activation checkpointing: a trial failed: "
+    assert nothing + "steps of 1500 samples cannot be timed with 14" in run.out
     assert ": optimizer.lr " in run.out, run
     expect_error(tune(config, "--set", "global_batch=1500", only="batch"), USAGE, "cannot be timed with 14")
 
@@ -231,7 +339,7 @@ def test_a_target_that_is_written_once(tmp_path):
     """As a pipe is."""
     config = config_in(tmp_path, "accumulation: 32")
     (tmp_path / "config.tuned.pbtxt").symlink_to("/dev/null")
-    run = tune(config, only=None)
+    run = tune(config, only="batch,rate")
     assert run.status == DONE and run.out.count("suggestion: ") == 2, run
     assert (tmp_path / "config.tuned.pbtxt").is_symlink()
 
@@ -269,7 +377,9 @@ def test_labels_that_say_nothing(tmp_path):
 def test_wrong_inputs(tmp_path):
     config = config_in(tmp_path)
     expect_error(tune(config, "--time", "0"), USAGE, "--time")
-    expect_error(tune(config, only="loader"), USAGE, "--only")
+    expect_error(tune(config, only="raet"), USAGE, "--only: raet is none of batch, precision")
+    expect_error(tune(config, only="batch,"), USAGE, "--only:  is none of")
+    expect_error(tune(config, "--global-batch", "2"), USAGE, "--global-batch")
     expect_error(tune(config, "--reserve", "1"), USAGE, "--reserve")
     expect_error(tune(tmp_path / "none.pbtxt"), USAGE, "none.pbtxt")
     expect_error(tune(config, "--set", "optimizer.lr=fast"), USAGE, "optimizer.lr")

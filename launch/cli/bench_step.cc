@@ -75,6 +75,7 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
             {"precision", Lower(config::Precision_Name(measured.precision))},
             {"graph", config.graph() && world.device.is_cuda() && measured.why_no_graph.empty()},
             {"params", measured.parameters},
+            {"samples", measured.samples},
             {"samples_per_s", Round(samples_per_s, 4)},
             {"step_ms", Round(step_ms, 4)},
             {"p95_ms", Round(PercentileOf(measured.step_ms, 0.95), 4)},

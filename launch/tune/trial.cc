@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -150,8 +152,12 @@ StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
   StepTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
-    const bool lacked_memory = trial.failure.find(kOutOfMemory) != std::string::npos;
-    if (!IsUsage(ended.code, ended.signal) || !lacked_memory) Fail(ended);
+    const bool lacked_memory = IsUsage(ended.code, ended.signal) &&
+                               trial.failure.find(kOutOfMemory) != std::string::npos;
+    // Libraries' kernels fail with micro-batches that they were not written for.
+    const bool failed_on_device =
+        ended.signal == 0 && ended.code == static_cast<int>(ExitStatus::kBug);
+    if (!lacked_memory && !failed_on_device) Fail(ended);
     trial.nothing_fits = trial.failure.find(kNothingFits) != std::string::npos;
     return trial;
   }
@@ -159,12 +165,42 @@ StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
   trial.ranks = line.at("ranks");
   trial.micro_batch = line.at("batch");
   trial.accumulation = line.at("accum");
+  trial.samples = line.at("samples");
+  trial.parameters = line.at("params");
+  std::string precision = line.at("precision");
+  std::ranges::transform(precision, precision.begin(),
+                         [](unsigned char c) { return std::toupper(c); });
+  config::Precision_Parse(precision, &trial.precision);
   trial.samples_per_s = line.at("samples_per_s");
   trial.step_ms = line.at("step_ms");
   trial.peak_gib = line.at("peak_gib");
   trial.left_gib = line.value("left_gib", 0.0);
   trial.device_gib = line.value("device_gib", 0.0);
   trial.of_peak = line.value("of_peak", 0.0);
+  return trial;
+}
+
+LoaderTrial TrialRunner::MeasureLoader(config::Config config, double most_s, bool cold) {
+  const ScratchFolder scratch(parent_);
+  const std::string out = scratch.path() + "/measured.json";
+  std::vector<std::string> more{"--json", "--seconds", fmt::format("{}", most_s)};
+  if (cold) more.emplace_back("--cold");
+  const Ended ended = Start(std::move(config), scratch.path(), {"bench", "loader"}, more, out);
+  LoaderTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
+  if (trial.stopped) return trial;
+  if (!trial.failure.empty()) {
+    // A library or memory that this way to load needs is missing.
+    if (!IsUsage(ended.code, ended.signal)) Fail(ended);
+    return trial;
+  }
+  const auto line = nlohmann::json::parse(std::ifstream(out));
+  trial.samples_per_s = line.at("samples_per_s");
+  trial.threads = line.at("workers");
+  trial.samples = line.at("samples");
+  trial.kept_mib = line.at("kept_mib");
+  trial.warm = line.at("warm");
+  trial.on_gpu = line.at("device") == "cuda";
+  trial.limit = line.at("limit");
   return trial;
 }
 

@@ -1,5 +1,5 @@
-// TrialRunner: trains a changed config for a few steps, or times its step, in a process of its own, and returns what came
-// of it.
+// TrialRunner: trains a changed config for a few steps, or times its step or its loader, in a process of its own, and
+// returns what came of it.
 //
 // Promise: nothing stays behind. A trial writes into a scratch folder beside the run folder, which is removed after it;
 // if this process is killed, the next trial removes it.
@@ -7,6 +7,7 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/tune_test.py)
 //   the trial diverges -> Trial.failure has its error -> test_it_tells_what_it_does
 //   a step does not fit in memory -> StepTrial.failure has its error -> test_steps_that_do_not_fit
+//   a rank hangs -> the watchdog of the trial ends it, as below -> test_a_trial_that_hangs
 //   data, a rank, a disk fail -> Error with the trial's own status and line -> test_a_trial_that_fails
 //   Ctrl-C, SIGTERM -> the trial ends, and Trial.stopped says how -> test_an_interrupt_keeps_what_it_has
 //   there is no place for the scratch folder -> Error (kUsage) -> test_wrong_inputs
@@ -37,6 +38,9 @@ struct StepTrial {
   int64_t ranks = 0;
   int64_t micro_batch = 0;   // samples of a rank
   int64_t accumulation = 0;  // more than asked for if memory ran out
+  int64_t samples = 0;       // of the data set
+  int64_t parameters = 0;
+  config::Precision precision = config::FP32;  // that AUTO chose, if the config has AUTO
   double samples_per_s = 0;
   double step_ms = 0;
   double peak_gib = 0;    // of tensors; 0 on a CPU
@@ -44,8 +48,25 @@ struct StepTrial {
   double device_gib = 0;  // of the GPU; 0 on a CPU
   double of_peak = 0;     // the share of the device's peak; 0: unknown
   double wall_s = 0;
-  std::string failure;        // that memory ran out, and nothing was measured; empty: it was
+  // Why nothing was measured: memory ran out, or a library failed with such a step; empty: it was.
+  std::string failure;
   bool nothing_fits = false;  // not even micro-batches of one sample
+  std::optional<ExitStatus> stopped;  // as in Trial
+
+  bool is_16_bit() const { return precision == config::BF16 || precision == config::FP16; }
+};
+
+// What `lockstep bench loader` has measured.
+struct LoaderTrial {
+  double samples_per_s = 0;
+  int threads = 0;      // at the end
+  int64_t samples = 0;  // of the data set
+  double kept_mib = 0;  // of data.images.cache, on each rank
+  bool warm = false;    // all samples had been read before
+  bool on_gpu = false;  // the samples go to a GPU
+  std::string limit;    // what limits it, in words
+  double wall_s = 0;
+  std::string failure;                // why the loader cannot be used in this way; empty: it can
   std::optional<ExitStatus> stopped;  // as in Trial
 };
 
@@ -60,6 +81,10 @@ class TrialRunner {
 
   // Times `steps` steps of `config` after `warmup` steps. Throws Error.
   StepTrial Measure(config::Config config, int warmup, int steps);
+
+  // Times the loader of `config` for at most `most_s` seconds, after as long a warm-up. `cold`: as if no file had been
+  // read before. Throws Error.
+  LoaderTrial MeasureLoader(config::Config config, double most_s, bool cold);
 
  private:
   // How a program ended, and the last line that it said.

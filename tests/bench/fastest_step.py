@@ -26,18 +26,18 @@ def timed(options, accumulation, checkpointing, steps=10):
     return json.loads(done.stdout)
 
 
-def point(options, accumulation, checkpointing):
-    """Samples/s; 0 if it does not fit, or leaves less memory than --reserve."""
-    first = timed(options, accumulation, checkpointing)
-    line = first
-    if "failure" not in first and first["accum"] == accumulation:
-        line = timed(options, accumulation, checkpointing, max(5, int(1e3 * options.seconds / first["step_ms"])))
+def point(options, accumulation, checkpointing, like):
+    """The line that `bench step` prints, and samples/s; 0 if it does not fit, or leaves less memory than --reserve.
+    `like`: the line of a similar point, which says how many steps take --seconds."""
+    steps = max(5, int(1e3 * options.seconds / like["step_ms"]))
+    line = timed(options, accumulation, checkpointing, steps)
     fits = "failure" not in line and line["accum"] == accumulation
     leaves_enough = fits and line["left_gib"] >= options.reserve * line["device_gib"]
     speed = line["samples_per_s"] if leaves_enough else 0
     figures = {key: line[key] for key in ("batch", "samples_per_s", "peak_gib", "left_gib") if fits}
-    print(json.dumps({"accumulation": accumulation, "checkpointing": checkpointing, "counts": leaves_enough, **figures}), flush=True)
-    return speed
+    figures |= {"accumulation": accumulation, "checkpointing": checkpointing, "counts": leaves_enough}
+    print(json.dumps(figures), flush=True)
+    return line, speed
 
 
 def accumulations(global_batch, count):
@@ -57,7 +57,8 @@ def main():
     parser.add_argument("--reserve", type=float, default=0.05)
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
-    global_batch = timed(options, 1, "false")["global_batch"]  # its plans are warm from here on
+    like = timed(options, 1, "false")  # its plans are warm from here on
+    global_batch = like["global_batch"]
     words = [options.lockstep, "tune", options.config, "--only", "batch", "--json", "--time", str(options.time)]
     with tempfile.TemporaryDirectory() as folder:
         settings = [*options.set, f"run_dir={folder}/run"]
@@ -72,12 +73,14 @@ def main():
         print(json.dumps({"tune": line}))
     (found,) = (line["suggestion"] for line in lines if "suggestion" in line)
     suggested = (found["accumulation"], str(found["model.activation_checkpointing"]).lower())
-    points = {
-        (accumulation, checkpointing): point(options, accumulation, checkpointing)
-        for accumulation in accumulations(global_batch, options.points // 2)
-        for checkpointing in ("false", "true")
-    }
-    ours = points.get(suggested) or point(options, *suggested)
+    points = {}
+    for checkpointing in ("false", "true"):
+        for accumulation in accumulations(global_batch, options.points // 2):
+            line, speed = point(options, accumulation, checkpointing, like)
+            points[accumulation, checkpointing] = speed
+            if speed > 0:
+                like = line
+    ours = points.get(suggested) or point(options, *suggested, like)[1]
     best = max(points, key=points.get)
     print(json.dumps({"suggested": suggested, "best": best, "ratio": round(ours / points[best], 4), "tune_s": round(tune_s, 1)}))
 

@@ -21,6 +21,10 @@ import time
 EPOCHS = 2
 
 
+def sets(*settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
 def time_torch(folder, workers, batch, device):
     """Prints images/s. A process of its own: workers are forked before CUDA or threads are there."""
     import torch
@@ -90,8 +94,8 @@ def main():
         return float(subprocess.run([str(word) for word in command], check=True, capture_output=True).stdout)
 
     def lockstep(threads):
-        command = [arguments.lockstep, "bench", "loader", "--images", arguments.images, "--batch", arguments.batch]
-        command += ["--threads", threads, "--device", arguments.device, "--json"]
+        settings = [f"global_batch={arguments.batch}", f"loader.threads={threads}", f"device={arguments.device.upper()}"]
+        command = [arguments.lockstep, "bench", "loader", "--images", arguments.images, "--json", *sets(*settings)]
         return json.loads(subprocess.run([str(word) for word in command], check=True, capture_output=True).stdout)
 
     rates = {n: [] for n in arguments.workers}
@@ -102,7 +106,7 @@ def main():
         for threads, measured in lines.items():
             measured.append(lockstep(threads))
     peers = {n: statistics.median(measured) for n, measured in rates.items()}
-    ours = {n: statistics.median(line["images_per_s"] for line in measured) for n, measured in lines.items()}
+    ours = {n: statistics.median(line["samples_per_s"] for line in measured) for n, measured in lines.items()}
     least = min(ours)
     print(
         json.dumps(

@@ -1,10 +1,13 @@
-"""`lockstep tune --only batch` on a real GPU, where a step does not fit in memory at once."""
+"""`lockstep tune` on a real GPU, where a step does not fit in memory at once."""
 
 import json
+import pathlib
 
 import pytest
 
-from harness import DONE, Run, needs_gpus, write_config
+from harness import DONE, Run, events, needs_gpus, sets, write_config
+
+PEERS = pathlib.Path(__file__).parent / "peers"
 
 
 @pytest.fixture(autouse=True)
@@ -35,3 +38,41 @@ def test_a_step_that_does_not_fit(tmp_path):
         assert way.get("leaves_too_little", False) == (way["left_gib"] < 0.05 * way["device_gib"]), way
     text = (tmp_path / "config.tuned.pbtxt").read_text()
     assert f"accumulation: {found['suggestion']['accumulation']}" in text, text
+
+
+def runs_out(folder, model, batch, steps=6):
+    """Whether a training with such micro-batches lacks memory; or ends, as with more sequences than cuDNN's LSTM takes."""
+    settings = sets(
+        f"global_batch={batch}",
+        "precision=BF16",
+        f"max_steps={steps}",
+        "epochs=100000",
+        f"data.synthetic.samples={max(batch, 4096)}",
+        f"run_dir={folder}/run{batch}",
+    )
+    run = Run(["train", PEERS / f"{model}.pbtxt", *settings], timeout=500)
+    return run.status != DONE or bool(events(folder / f"run{batch}", "out_of_memory"))
+
+
+def largest(folder, model, reserve):
+    config = write_config(folder, (PEERS / f"{model}.pbtxt").read_text())
+    words = ["--only", "largest", "--json", "--reserve", str(reserve), "--time", "120"]
+    settings = sets("precision=BF16", "data.synthetic.samples=131072", f"run_dir={folder}/mine")
+    run = Run(["tune", config, *words, *settings], timeout=300)
+    assert run.status == DONE, run
+    *tried, found = (json.loads(line) for line in run.out.splitlines())
+    print(*tried, found, sep="\n")
+    assert not found["out_of_time"]
+    return found["largest_micro_batch"]
+
+
+@pytest.mark.parametrize("model", ["gpt2", "resnet50", "vit_b_16", "lstm"])
+def test_the_largest_micro_batch(model, tmp_path):
+    """It trains, and one that is 3 % larger does not."""
+    found = largest(tmp_path, model, reserve=0)
+    assert not runs_out(tmp_path, model, found)
+    assert runs_out(tmp_path, model, int(1.03 * found) + 1)
+
+
+def test_a_thousand_steps_with_the_usual_reserve(tmp_path):
+    assert not runs_out(tmp_path, "resnet50", largest(tmp_path, "resnet50", reserve=0.05), steps=1000)

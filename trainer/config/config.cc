@@ -20,11 +20,20 @@ constexpr size_t kMostText = size_t{16} << 20;  // of a config
 
 }  // namespace
 
-Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments) {
-  Origins origins;
+std::string ReadConfigText(const std::string& path) {
   std::string why;
-  const std::string text = ReadGivenFile(path, kMostText, why);
+  std::string text = ReadGivenFile(path, kMostText, why);
   if (!why.empty()) throw UsageError("{}: no config can be read from it: {}", path, why);
+  return text;
+}
+
+Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments) {
+  return LoadConfigText(path, ReadConfigText(path), assignments);
+}
+
+Config LoadConfigText(const std::string& path, const std::string& text,
+                      const std::vector<std::string>& assignments) {
+  Origins origins;
   Config config = ParseFile(path, text, origins);
   for (const std::string& assignment : assignments) Assign(assignment, config, origins);
   CheckConfig(FieldCheck(config, path, origins), Files::kMustExist);

@@ -27,6 +27,13 @@ using config::Config;
 // Error (kUsage).
 Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
 
+// Returns the text of a config file. Throws Error (kUsage).
+std::string ReadConfigText(const std::string& path);
+
+// Does what LoadConfig() does, with the text of the file `path`.
+Config LoadConfigText(const std::string& path, const std::string& text,
+                      const std::vector<std::string>& assignments);
+
 // Reads the config that a run left in its folder. The data files that it names need not exist any more. Throws Error
 // (kUsage).
 Config LoadRunConfig(const std::string& run_dir);

@@ -8,17 +8,22 @@
 #include <string>
 #include <vector>
 
+#include "trainer/config/schema/config.pb.h"
+
 namespace lockstep {
 
 struct FieldEdit {
-  std::string name;   // "optimizer.lr"
+  std::string name;   // "optimizer.lr", "data.images.cache"
   std::string value;  // as a config has it: "0.01"
   std::string why;    // a comment in the line above; empty: none
 };
 
-// Returns `text` with each field set. A field must not be repeated, and it lies directly in the config or in a message
-// of it. `path` is for errors. Throws Error (kUsage).
+// Returns `text` with each field set. Neither a field nor a message that it lies in may be repeated. `path` is for
+// errors. Throws Error (kUsage).
 std::string EditedConfig(const std::string& path, const std::string& text,
                          const std::vector<FieldEdit>& edits);
+
+// Returns the value of a field of `config` as a config has it: "0.01". `name` as in FieldEdit.
+std::string FieldText(const config::Config& config, const std::string& name);
 
 }  // namespace lockstep

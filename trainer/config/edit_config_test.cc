@@ -40,6 +40,19 @@ TEST(EditedConfig, AddsWhatIsMissing) {
             "epochs: 3\nseed: 4\n");
 }
 
+TEST(EditedConfig, GoesDownToTheInnermostMessage) {
+  const auto edited = [](const std::string& text) {
+    return EditedConfig("train.pbtxt", text, {{"data.images.cache", "ENCODED", "was OFF"}});
+  };
+  EXPECT_EQ(edited("data { images { cache: OFF } }"),
+            "# was OFF\ndata { images { cache: ENCODED } }");
+  EXPECT_EQ(edited("data {\n  images {\n    size: 32\n  }\n}\n"),
+            "data {\n  images {\n    # was OFF\n    cache: ENCODED\n    size: 32\n  }\n}\n");
+  EXPECT_EQ(edited("data {\n  format: IMAGES\n}\n"),
+            "data {\n  # was OFF\n  images { cache: ENCODED }\n  format: IMAGES\n}\n");
+  EXPECT_EQ(edited("seed: 3\n"), "seed: 3\n# was OFF\ndata { images { cache: ENCODED } }\n");
+}
+
 TEST(EditedConfig, SetsSeveralFieldsAndNoOther) {
   const std::string text =
       "optimizer { type: SGD lr: 0.1 momentum: 0.9 }\nschedule { type: COSINE }\n";
@@ -56,6 +69,16 @@ TEST(EditedConfig, SetsSeveralFieldsAndNoOther) {
   EXPECT_EQ(config.schedule().warmup_steps(), 69);
   EXPECT_EQ(config.schedule().type(), config::Schedule::COSINE);
   EXPECT_EQ(config.epochs(), 4);
+}
+
+TEST(FieldText, IsWhatAConfigHas) {
+  std::string why;
+  const config::Config config =
+      ParseText("optimizer { lr: 0.02 } data { images { size: 32 } }", why);
+  EXPECT_EQ(FieldText(config, "optimizer.lr"), "0.02");
+  EXPECT_EQ(FieldText(config, "data.images.size"), "32");
+  EXPECT_EQ(FieldText(config, "data.images.cache"), "OFF");
+  EXPECT_EQ(FieldText(config, "loader.threads"), "-1");
 }
 
 TEST(EditedConfig, SaysWhatIsNoConfig) { EXPECT_THROW(Edited("optimizer {"), Error); }

@@ -94,7 +94,7 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
       .cores = world.cores};
   // What training files hold is compared with data.input_shape once they are open.
   request.expected.shape.clear();
-  TrainingData opened{.data = given.data()};
+  TrainingData opened{.data = given.data(), .kept = request.budget};
   const auto all = FormatOf(given.data()).OpenForTraining(request, opened.data);
   *config.mutable_data() = opened.data;
   const config::Data& data = config.data();

@@ -12,11 +12,14 @@
 
 namespace lockstep {
 
+class MemoryBudget;  // data/images/kept_bytes.h
+
 struct TrainingData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation;  // null: none
   // config.data, completed with the values that were computed from the training files.
   config::Data data;
+  std::shared_ptr<const MemoryBudget> kept;  // what data.images.cache has taken of its memory
   std::vector<std::string> remarks{};  // lines that tell the user how the files were interpreted
 };
 

@@ -145,6 +145,7 @@ class Trainer {
     measured.loss = figures[ops::kLoss].item<double>();
     measured.peak_flops = time_.peak_flops();
     measured.parameters = step_->ParameterCount();
+    measured.samples = data_.train->size();
     measured.precision = precision_;
     measured.accumulation = accumulation_;
     step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());  // gives graphs' memory back

@@ -71,7 +71,8 @@ struct StepMeasurement {
   int64_t forward_flops = 0;
   double peak_flops = 0;  // the peak of the device's arithmetic, in FLOP/s; 0: unknown
   int64_t parameters = 0;
-  double loss = 0;  // the loss of the last step
+  int64_t samples = 0;  // of the training set
+  double loss = 0;      // the loss of the last step
   config::Precision precision = config::FP32;
   int accumulation = 1;  // the config's value, or more if memory ran out
   std::string why_no_graph;

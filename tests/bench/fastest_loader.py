@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Whether `lockstep tune --only loader` finds the fastest number of threads:
+
+    fastest_loader.py LOCKSTEP FOLDER [--cold] [--threads 1 2 3 ...] [--seconds 3] [--rounds 3] [--time 60] [--set NAME=VALUE ...]
+
+FOLDER has images in a folder for each class. Lets tune look for the loader's settings. Then times what it suggests, and
+the same with each number of --threads, in turns, for --rounds rounds of --seconds with `bench loader`. Prints a JSON line
+for each, and at the end the ratio of the suggestion's samples/s to the best one's (medians), and the seconds that tune
+took.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def sets(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--threads", type=int, nargs="+", default=list(range(1, 17)))
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--time", type=int, default=60)
+    parser.add_argument("--set", action="append", default=[])
+    options = parser.parse_args()
+    cold = ["--cold"] if options.cold else []
+    with tempfile.TemporaryDirectory() as folder:
+        config = pathlib.Path(folder) / "train.pbtxt"
+        config.write_text(
+            f"""global_batch: 64 precision: AUTO run_dir: "{folder}/runs/mine" model {{ name: "resnet" }}
+            data {{ format: IMAGES train: "{options.folder.absolute()}"
+                    mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225] }}"""
+        )
+
+        def rate(settings):
+            words = ["bench", "loader", config, "--json", "--seconds", options.seconds, *cold]
+            command = [str(word) for word in [options.lockstep, *words, *sets(options.set), *sets(settings)]]
+            return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["samples_per_s"]
+
+        words = ["tune", config, "--only", "loader", "--json", "--time", options.time, *cold, *sets(options.set)]
+        began = time.monotonic()
+        tuned = subprocess.run([str(word) for word in [options.lockstep, *words]], capture_output=True, text=True)
+        tune_s = time.monotonic() - began
+        if tuned.returncode != 0:
+            sys.exit(tuned.stderr)
+        lines = [json.loads(line) for line in tuned.stdout.splitlines()]
+        for line in lines:
+            print(json.dumps({"tune": line}))
+        (found,) = (line["suggestion"] for line in lines if "suggestion" in line)
+        ours = [f"{name}={value}" for name, value in found.items()]
+        points = {"suggestion": ours} | {n: [*ours, f"loader.threads={n}"] for n in options.threads}
+        rates = {name: [] for name in points}
+        for _ in range(options.rounds):
+            for name, settings in points.items():
+                rates[name].append(rate(settings))
+    medians = {name: statistics.median(measured) for name, measured in rates.items()}
+    for name, measured in rates.items():
+        print(json.dumps({"threads": name, "samples_per_s": medians[name], "all": measured}))
+    best = max(options.threads, key=lambda threads: medians[threads])
+    print(
+        json.dumps(
+            {
+                "cold": options.cold,
+                "suggestion": found,
+                "samples_per_s": medians["suggestion"],
+                "best_threads": best,
+                "best_samples_per_s": medians[best],
+                "ratio": round(medians["suggestion"] / medians[best], 3),
+                "tune_s": round(tune_s, 1),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
