@@ -1,6 +1,7 @@
 """python -m lockstep.export: writes a model to a .lsm file, or ends with one line and exit status 2."""
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -71,4 +72,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    logging.disable()
     sys.exit(main())

@@ -49,7 +49,7 @@ def export(
     tensor_file.require_replaceable(path)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ExportError("no parameter of the module requires a gradient")
-    args, kwargs = _arguments(inputs)
+    args, kwargs = _arguments(model, inputs)
     args, kwargs, batch = _with_batch(args, kwargs)
 
     state = _State(model)
@@ -77,13 +77,15 @@ def export(
     tensor_file.write(path, state.tensors(), {"format": "pt", "lockstep.model": text})
 
 
-def _arguments(inputs: torch.Tensor | tuple | dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def _arguments(model: nn.Module, inputs: torch.Tensor | tuple | dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The positional and the named arguments, in the order of forward's signature."""
     if isinstance(inputs, torch.Tensor):
         return (inputs,), {}
     if isinstance(inputs, (tuple, list)):
         return tuple(inputs), {}
     if isinstance(inputs, dict):
-        return (), dict(inputs)
+        names = [name for name in inspect.signature(model.forward).parameters if name in inputs]
+        return (), {name: inputs[name] for name in [*names, *(name for name in inputs if name not in names)]}
     raise ExportError(f"inputs is a {type(inputs).__name__}: pass a tensor, a tuple or a dict of arguments by name")
 
 

@@ -159,7 +159,8 @@ class Converter:
         elif name == "wrap_with_autocast":
             _, _, enabled, _, body, *args = node.args
             if enabled:
-                raise ExportError(f"{_at(node)}the module enables autocast itself: the training config decides that")
+                inner = next((inner for inner in values[body].graph.nodes if place_of(inner)), node)
+                raise ExportError(f"{_at(inner)}the module enables autocast itself: the training config decides that")
             state = replace(state, autocast=False)
         else:
             raise ExportError(f"{_at(node)}{name} cannot be exported")
@@ -177,6 +178,8 @@ class Converter:
             raise ExportError(f"{_at(node)}{name} computes a sparse tensor, which cannot be exported")
         if any(free_unbacked_symbols(tensor) for tensor in _tensors_in(node.meta.get("val"))):
             raise ExportError(f"{_at(node)}{name} returns a tensor whose size depends on values")
+        if name in ("aten::item", "aten::_local_scalar_dense"):
+            raise ExportError(f"{_at(node)}{name} reads a value of a tensor, which a graph cannot")
         if name not in operations.allowed():
             raise ExportError(f"{_at(node)}{name} is not among the operations that can be exported")
         args = []
