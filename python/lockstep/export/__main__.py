@@ -47,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--length", type=_positive, help="tokens of a sample")
     parser.add_argument("--shape", type=_shape, help="shape of one sample, for MODULE:FUNCTION: 3,32,32")
     parser.add_argument("--pretrained", metavar="FILE", help="weights: safetensors, or a state dict of torch.save")
+    parser.add_argument("--replace-head", action="store_true", help="keep what has another shape in that file as made")
     options = parser.parse_args(arguments)
     try:
         require_replaceable(options.output)
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             sources.Options(options.size, options.channels, options.classes, options.length, options.shape),
         )
         if options.pretrained is not None:
-            weights.load_pretrained(model, options.pretrained)
+            weights.load_pretrained(model, options.pretrained, options.replace_head)
         export(model, inputs, options.output, name=options.model)
     except ExportError as error:
         print(f"{parser.prog}: {options.model}: {error}", file=sys.stderr)

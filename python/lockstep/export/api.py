@@ -21,7 +21,7 @@ from torch.utils import _pytree
 
 from lockstep.export import tensor_file
 from lockstep.export.errors import ExportError
-from lockstep.export.graph import Converter, Graph, Node, State, Value, drop_unused, to_json
+from lockstep.export.graph import Converter, Graph, Node, State, Value, drop_unused, to_json, values_in
 from lockstep.export.trace import trace
 
 VERSION = 1
@@ -90,13 +90,14 @@ def _arguments(model: nn.Module, inputs: torch.Tensor | tuple | dict[str, Any]) 
 
 
 def _with_batch(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any], int]:
-    """The arguments, with an example of one sample repeated: torch.export would take a size of 1 as fixed."""
+    """The arguments and their number of samples. An example of one sample is repeated, because torch.export takes a
+    size of 1 as fixed. Beside several samples, a tensor whose dimension 0 has size 1 is the same for all of them."""
     tensors = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if not tensors:
         raise ExportError("inputs holds no tensor")
     if any(tensor.dim() == 0 or tensor.shape[0] == 0 for tensor in tensors):
         raise ExportError("inputs: each tensor has the samples in dimension 0, and at least one sample")
-    batch = tensors[0].shape[0]
+    batch = max(tensor.shape[0] for tensor in tensors)
     if any(tensor.shape[0] not in (batch, 1) for tensor in tensors):
         counts = ", ".join(str(tensor.shape[0]) for tensor in tensors)
         raise ExportError(f"inputs: the tensors hold different numbers of samples: {counts}")
@@ -186,7 +187,7 @@ def _graph(program: ExportedProgram, state: _State) -> Graph:
             buffer = graph.buffers[state.first_name(spec.target)]
             out = graph.new_value()
             graph.nodes.append(
-                Node("aten::copy_", [buffer, value, False], [out], True, State(grad=False), "", "")
+                Node("aten::copy_", [buffer, value, False], [out], True, State(grad=False), changed=[buffer])
             )
         else:
             raise ExportError(f"the module changes {spec.target or 'an input'} in a way that cannot be exported")
@@ -200,7 +201,7 @@ def _graph(program: ExportedProgram, state: _State) -> Graph:
 def _require_constants_kept(graph: Graph) -> None:
     constants = set(graph.constants.values())
     for node in graph.nodes:
-        if node.name.partition(".")[0].endswith("_") and node.args and node.args[0] in constants:
+        if constants.intersection(node.changed):
             raise ExportError(f"{node.line}: {node.name} changes a tensor of the module that is no buffer of it")
 
 
@@ -228,16 +229,11 @@ def _require_gradient(graph: Graph, state: _State) -> None:
     reached = {value for name, value in graph.parameters.items() if state.parameters[name].requires_grad}
     for node in graph.nodes:
         if node.state.grad and not node.name.startswith("aten::detach"):
-            if any(value in reached for value in _flat(node.args)):
-                reached.update(_flat(node.outs))
-                if node.name.endswith("_") or "_." in node.name:
-                    reached.update(_flat(node.args[:1]))
+            if any(value in reached for value in values_in(node.args)):
+                reached.update(values_in(node.outs))
+                reached.update(node.changed)
     if graph.output not in reached:
         raise ExportError("no gradient reaches the module's parameters: it detaches its output or computes it without them")
-
-
-def _flat(args: Any) -> list[Value]:
-    return [leaf for leaf in _pytree.tree_leaves(args) if isinstance(leaf, Value)]
 
 
 def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batch: int) -> list[dict[str, Any]]:
@@ -265,7 +261,7 @@ def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batc
 def _head(graph: Graph, state: _State) -> list[str]:
     """The prefixes of the parameters of the layers that compute the output: going back from it, the first linear
     layers or convolutions. Empty if such a layer shares its weight or has parameters of no module of its own."""
-    makers = {out: node for node in graph.nodes for out in _flat(node.outs)}
+    makers = {out: node for node in graph.nodes for out in values_in(node.outs)}
     names = {value: name for name, value in graph.parameters.items()}
     shared = {state.first_name(name) for name in state.parameters if state.first_name(name) != name}
     prefixes, seen, ahead = [], set(), [graph.output]
@@ -274,7 +270,7 @@ def _head(graph: Graph, state: _State) -> list[str]:
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        own = [names[value] for value in _flat(node.args) if value in names]
+        own = [names[value] for value in values_in(node.args) if value in names]
         if own and node.name.removeprefix("aten::").partition(".")[0] in _LAST_LAYERS:
             for name in own:
                 prefix = name.rpartition(".")[0]
@@ -283,5 +279,5 @@ def _head(graph: Graph, state: _State) -> list[str]:
                 if prefix + "." not in prefixes:
                     prefixes.append(prefix + ".")
             continue
-        ahead += _flat(node.args)
+        ahead += values_in(node.args)
     return prefixes

@@ -1,12 +1,14 @@
 """The error of an export, and how to find the line of the user's code that it is about."""
 
 import os
+import sysconfig
 import traceback
 from types import TracebackType
 
 import torch
 
 _LIBRARY = os.path.dirname(torch.__file__) + os.sep
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
 _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
@@ -19,13 +21,16 @@ class ExportError(Exception):
 
 def is_users_file(path: str) -> bool:
     """Whether a frame of this file is code of the user or of a library of models, and not of torch or of Lockstep."""
-    return not path.startswith((_LIBRARY, _OURS, "<")) and "importlib" not in path
+    if path.startswith(_STANDARD) and "-packages" not in path:
+        return False
+    return not path.startswith((_LIBRARY, _OURS, "<"))
 
 
-def users_line(trace: TracebackType | None) -> str:
-    """The place of the innermost frame of the user's code, "net.py:12"; "" if there is none."""
+def users_line(trace: TracebackType | None = None) -> str:
+    """The place of the innermost frame of the user's code, "net.py:12", in a traceback or in the calls that led here;
+    "" if there is none."""
     place = ""
-    for frame in traceback.extract_tb(trace):
+    for frame in traceback.extract_stack() if trace is None else traceback.extract_tb(trace):
         if is_users_file(frame.filename):
             place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
     return place

@@ -52,8 +52,9 @@ class Node:
     outs: list[Value | list[Value]]
     effect: bool  # it changes a tensor or draws a random number
     state: State
-    module: str
-    line: str
+    module: str = ""
+    line: str = ""
+    changed: list[Value] = field(default_factory=list)  # the tensors that it changes in place
 
 
 @dataclass
@@ -99,12 +100,13 @@ def _tensors_in(value: Any) -> Iterable[torch.Tensor]:
             yield from _tensors_in(element)
 
 
-def _values_in(arg: Json) -> Iterable[Value]:
+def values_in(arg: Json) -> Iterable[Value]:
+    """The values in an argument, or in the lists of it."""
     if isinstance(arg, Value):
         yield arg
     elif isinstance(arg, list):
         for element in arg:
-            yield from _values_in(element)
+            yield from values_in(element)
 
 
 class Converter:
@@ -201,7 +203,13 @@ class Converter:
         else:
             outs = answer = [self._new_result(result) for result in results]
         effect = schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags
-        self.graph.nodes.append(Node(name, args, outs, effect, state, _module_of(node), place_of(node)))
+        changed = [
+            value
+            for argument, arg in zip(schema.arguments, args, strict=True)
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for value in values_in(arg)
+        ]
+        self.graph.nodes.append(Node(name, args, outs, effect, state, _module_of(node), place_of(node), changed))
         return answer
 
     def _new_result(self, result: Any) -> Value | list[Value]:
@@ -250,9 +258,9 @@ def drop_unused(graph: Graph) -> None:
     used = {graph.output}
     kept = []
     for node in reversed(graph.nodes):
-        if node.effect or any(out in used for out in _values_in(node.outs)):
+        if node.effect or any(out in used for out in values_in(node.outs)):
             kept.append(node)
-            used.update(_values_in(node.args))
+            used.update(values_in(node.args))
     graph.nodes = kept[::-1]
     for places in (graph.parameters, graph.buffers, graph.constants):
         for name in [name for name, value in places.items() if value not in used]:
@@ -262,7 +270,7 @@ def drop_unused(graph: Graph) -> None:
 def to_json(graph: Graph) -> Json:
     """The graph as FORMAT.md describes it. Values are numbered from 0 in the order in which they arise."""
     numbers: dict[Value, int] = {}
-    used = {graph.output}.union(*(set(_values_in(node.args)) for node in graph.nodes))
+    used = {graph.output}.union(*(set(values_in(node.args)) for node in graph.nodes))
 
     def number(value: Value) -> int:
         return numbers.setdefault(value, len(numbers))

@@ -96,12 +96,34 @@ def _mode(model: nn.Module, training: bool) -> Iterator[None]:
             module.training = mode
 
 
+@contextmanager
+def _noting_fixed_sizes(places: list[str]) -> Iterator[None]:
+    """Notes the lines of the user's code at which torch.export finds that a symbolic size must be one number."""
+    environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
+    original = getattr(environment, "_set_replacement", None)
+    if original is None:  # a torch whose insides have other names: the error has no line
+        yield
+        return
+
+    @functools.wraps(original)
+    def noting(self: Any, symbol: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(target, "is_number", False):
+            places.append(users_line())
+        return original(self, symbol, target, *args, **kwargs)
+
+    environment._set_replacement = noting
+    try:
+        yield
+    finally:
+        environment._set_replacement = original
+
+
 def _explain(error: Exception) -> str:
     """What an exception of torch.export says, for a person who does not know torch.export."""
     name, text = type(error).__name__, str(error)
     if "DataDependent" in name or "data-dependent" in text or "dynamic value" in text.lower():
         return "the control flow or a size depends on values of a tensor, which a graph cannot express"
-    if isinstance(error, torch._dynamo.exc.UserError) and "ynamic shape" in text or "Constraints violated" in text:
+    if "Constraints violated" in text:
         return "the module takes only a fixed batch: a size that depends on the batch is used as a constant"
     return first_line(error)
 
@@ -128,7 +150,8 @@ def _spread(model: nn.Module, dynamic: dict[str, Any]) -> dict[str, Any]:
 def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: bool) -> ExportedProgram:
     """Traces the module's forward. Dimension 0 of each input of size `batch` there becomes symbolic, with the range
     of batches from 1 on if the module takes it, and else the range that the module takes."""
-    with _mode(model, training), _refusing_prints(), _selecting(model):
+    fixed: list[str] = []
+    with _mode(model, training), _refusing_prints(), _selecting(model), _noting_fixed_sizes(fixed):
         try:
             named = Dim("batch", min=1, max=_LARGEST_BATCH)
             try:
@@ -141,7 +164,9 @@ def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: boo
             place = users_line(error.__traceback__)
             raise ExportError(f"{place}: {error}" if place else str(error)) from error
         except Exception as error:
-            place = users_line(error.__traceback__)
+            place = users_line(error.__traceback__) if error.__traceback__ else ""
+            if "Constraints violated" in str(error) and fixed:
+                place = fixed[-1]
             mode = "training" if training else "evaluation"
             raise ExportError(f"{place + ': ' if place else ''}in {mode}, {_explain(error)}") from error
 

@@ -22,8 +22,9 @@ _DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 _LARGEST_HEADER_BYTES = 100_000_000
 
 
-def load_pretrained(model: nn.Module, path: str) -> None:
-    """Loads all parameters and persistent buffers. A tied tensor may stand in the file under one of its names only."""
+def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> None:
+    """Loads all parameters and persistent buffers. A tied tensor may stand in the file under one of its names only.
+    With `replace_head`, tensors that have another shape in the file, for another number of classes, stay as they are."""
     weights = read(path)
     own = model.state_dict(keep_vars=True)
     for name, tensor in own.items():
@@ -31,10 +32,14 @@ def load_pretrained(model: nn.Module, path: str) -> None:
             other = next((tied for tied, t in own.items() if t is tensor and tied in weights), None)
             if other is not None:
                 weights[name] = weights[other]
+    others = [name for name in own if name in weights and own[name].shape != weights[name].shape]
+    if replace_head:
+        weights |= {name: own[name].detach() for name in others}
+        others = []
     for text, names in (
         ("lacks", sorted(own.keys() - weights.keys())),
         ("has, and the module does not,", sorted(weights.keys() - own.keys())),
-        ("has other shapes of", [name for name in own if name in weights and own[name].shape != weights[name].shape]),
+        ("has other shapes of", others),
     ):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
