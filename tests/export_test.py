@@ -220,6 +220,15 @@ def test_one_sample_as_example(tmp_path):
     check_training(model, ours, [(torch.randn(7, 3, 4),), (torch.randn(1, 3, 4),)])
 
 
+def test_batch_norm_of_vectors_takes_one_sample_in_evaluation_only(tmp_path):
+    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    ours = exported(model, torch.randn(2, 6), tmp_path)
+    assert ours.description["batch"] == ours.description["training"]["batch"] == [2, 2**31 - 1]
+    check_training(model, ours, [(torch.randn(7, 6),), (torch.randn(2, 6),)])
+    one = torch.randn(1, 6)
+    close(ours(one), model(one))
+
+
 def test_no_grad_and_autocast_regions(tmp_path):
     class Regions(nn.Module):
         def __init__(self):
@@ -296,6 +305,17 @@ def test_constants_of_the_module_and_equal_ones_once(tmp_path):
     ours = exported(model, torch.randn(2, 3), tmp_path)
     assert ours.description["constants"] == 2
     check_training(model, ours, [(torch.randn(4, 3),)], steps=1)
+
+
+def test_listed_operations_exist_and_neither_read_files_nor_return_values():
+    lines = (ROOT / "python/lockstep/operations.txt").read_text().splitlines()
+    assert lines == sorted(set(lines))
+    for line in lines:
+        schema = torch._C._dispatch_find_schema_or_throw(*(line.split(".") if "." in line else (line, "")))
+        assert schema is not None, line
+    assert not {"aten::from_file", "aten::item", "aten::set_", "aten::resize_", "aten::as_strided"}.intersection(
+        line.partition(".")[0] for line in lines
+    )
 
 
 def test_the_module_stays_as_it_was(tmp_path):

@@ -97,7 +97,7 @@ class LsmModel(nn.Module):
                 batch = batch or tensor.shape[0]
                 shape[0] = batch
             assert list(tensor.shape) == shape, (entry, tensor.shape)
-        low, high = self.description["batch"]
+        low, high = graph["batch"]
         assert batch is None or low <= batch <= high
 
         values = {}

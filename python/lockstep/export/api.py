@@ -10,6 +10,7 @@ what can fail -> what the caller sees
 
 import inspect
 import json
+import math
 import os
 from typing import Any
 
@@ -65,13 +66,13 @@ def export(
         "version": VERSION,
         "name": name or type(model).__name__,
         "made_by": f"lockstep.export with torch {torch.__version__.partition('+')[0]}",
-        "batch": [max(low for low, _ in batches.values()), min(high for _, high in batches.values())],
+        "batch": batches["training"],
         "inputs": _describe_inputs(model, args, kwargs, batch),
         "parameters": state.describe_parameters(),
         "buffers": state.describe_buffers(),
         "constants": len(state.constants),
         "head": _head(graphs["training"], state),
-        **{mode: to_json(graph) for mode, graph in graphs.items()},
+        **{mode: {"batch": batches[mode]} | to_json(graph) for mode, graph in graphs.items()},
     }
     text = json.dumps(description, separators=(",", ":"), allow_nan=False)
     tensor_file.write(path, state.tensors(), {"format": "pt", "lockstep.model": text})
@@ -205,14 +206,28 @@ def _require_constants_kept(graph: Graph) -> None:
             raise ExportError(f"{node.line}: {node.name} changes a tensor of the module that is no buffer of it")
 
 
-def _batch_range(program: ExportedProgram) -> tuple[int, int]:
+def _batch_range(program: ExportedProgram) -> list[int]:
     """The smallest and the largest batch that the graph takes."""
     low, high = 1, 2**31 - 1
     for limits in program.range_constraints.values():
         low = max(low, int(limits.lower))
         if limits.upper.is_finite:
             high = min(high, int(limits.upper))
-    return low, high
+    # torch.nn raises for a BatchNorm of one value, whose variance is not defined; the operation itself returns NaN.
+    for node in program.graph.nodes:
+        if node.target is torch.ops.aten.batch_norm.default and node.args[5]:
+            count, _, *sizes = node.args[0].meta["val"].shape
+            if math.prod(_with_one_sample(size) for size in (count, *sizes)) == 1:
+                low = max(low, 2)
+    return [low, high]
+
+
+def _with_one_sample(size: int | torch.SymInt) -> int:
+    """What a size is for a batch of one sample."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression.subs({symbol: 1 for symbol in expression.free_symbols}))
 
 
 def _require_floating_output(program: ExportedProgram) -> None:

@@ -151,7 +151,7 @@ def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: boo
     """Traces the module's forward. Dimension 0 of each input of size `batch` there becomes symbolic, with the range
     of batches from 1 on if the module takes it, and else the range that the module takes."""
     fixed: list[str] = []
-    with _mode(model, training), _refusing_prints(), _selecting(model), _noting_fixed_sizes(fixed):
+    with _mode(model, training), _refusing_prints(), _selecting(model), _noting_fixed_sizes(fixed), torch.enable_grad():
         try:
             named = Dim("batch", min=1, max=_LARGEST_BATCH)
             try:
