@@ -248,7 +248,9 @@ def _require_gradient(graph: Graph, state: _State) -> None:
                 reached.update(values_in(node.outs))
                 reached.update(node.changed)
     if graph.output not in reached:
-        raise ExportError("no gradient reaches the module's parameters: it detaches its output or computes it without them")
+        raise ExportError(
+            "no gradient reaches the module's parameters: it detaches its output or computes it without them"
+        )
 
 
 def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batch: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -85,6 +85,22 @@ def _refusing_prints() -> Iterator[None]:
 
 
 @contextmanager
+def _as_under_autocast() -> Iterator[None]:
+    """Lets the regions be traced in which a model of transformers computes in fp32 under autocast, such as rotary
+    embeddings: its maybe_autocast(enabled=False) enters them only if autocast is on."""
+    original = torch.is_autocast_enabled
+
+    def enabled(*args: Any, **kwargs: Any) -> bool:
+        return sys._getframe(1).f_code.co_name == "maybe_autocast" or original(*args, **kwargs)
+
+    torch.is_autocast_enabled = enabled
+    try:
+        yield
+    finally:
+        torch.is_autocast_enabled = original
+
+
+@contextmanager
 def _mode(model: nn.Module, training: bool) -> Iterator[None]:
     """Sets the module's mode, and each submodule's own mode again afterwards."""
     modes = [(module, module.training) for module in model.modules()]
@@ -151,7 +167,13 @@ def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: boo
     """Traces the module's forward. Dimension 0 of each input of size `batch` there becomes symbolic, with the range
     of batches from 1 on if the module takes it, and else the range that the module takes."""
     fixed: list[str] = []
-    with _mode(model, training), _refusing_prints(), _selecting(model), _noting_fixed_sizes(fixed), torch.enable_grad():
+    with ExitStack() as during:
+        during.enter_context(_mode(model, training))
+        during.enter_context(_refusing_prints())
+        during.enter_context(_selecting(model))
+        during.enter_context(_as_under_autocast())
+        during.enter_context(_noting_fixed_sizes(fixed))
+        during.enter_context(torch.enable_grad())
         try:
             named = Dim("batch", min=1, max=_LARGEST_BATCH)
             try:

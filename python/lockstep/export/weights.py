@@ -24,7 +24,7 @@ _LARGEST_HEADER_BYTES = 100_000_000
 
 def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> None:
     """Loads all parameters and persistent buffers. A tied tensor may stand in the file under one of its names only.
-    With `replace_head`, tensors that have another shape in the file, for another number of classes, stay as they are."""
+    With `replace_head`, what has another shape in the file, for another number of classes, stays as it is."""
     weights = read(path)
     own = model.state_dict(keep_vars=True)
     for name, tensor in own.items():
@@ -81,7 +81,10 @@ def _read_safetensors(path: str) -> dict[str, torch.Tensor]:
         dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
         if not 0 <= begin <= end <= len(data):
             raise ExportError(f"{path}: damaged: {name} lies outside the file")
+        if begin == end:
+            tensors[name] = torch.empty(shape, dtype=dtype)
+            continue
+        flat = torch.frombuffer(data, dtype=torch.uint8, offset=begin, count=end - begin)
         # A copy, because the bytes may not be aligned to the type.
-        flat = torch.frombuffer(data, dtype=torch.uint8, offset=begin, count=end - begin).clone() if end > begin else None
-        tensors[name] = torch.empty(shape, dtype=dtype) if flat is None else flat.view(dtype).reshape(shape)
+        tensors[name] = flat.clone().view(dtype).reshape(shape)
     return tensors
