@@ -102,12 +102,16 @@ def _as_under_autocast() -> Iterator[None]:
 
 @contextmanager
 def _mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """Sets the module's mode, and each submodule's own mode again afterwards."""
+    """Sets the module's mode, and each submodule's own mode again afterwards. Some models keep tensors that they have
+    computed in evaluation until train() is called (timm's LeViT): none that is older may get into the graph, and none
+    of the graph may stay."""
     modes = [(module, module.training) for module in model.modules()]
+    model.train()
     model.train(training)
     try:
         yield
     finally:
+        model.train()
         for module, mode in modes:
             module.training = mode
 
