@@ -96,6 +96,7 @@ def pytest_cases(name, srcs):
             "//examples/kaggle:lockstep.ipynb",
             # `config --template` says which values some cases go through.
             "//launch:lockstep",
+            "//python:lockstep",
             "@wheels//:python.sh",
         ],
         outs = [name + ".tsv"],

@@ -1,0 +1,11 @@
+"""Writes a PyTorch module to a .lsm file: api.py has the function, __main__.py the command.
+
+api.py      the steps of an export, and what the file says about the module
+trace.py    torch.export, in training and in evaluation, with a symbolic batch
+graph.py    the traced graph as JSON
+operations.py, ../operations.txt   which operations a graph may call
+tensor_file.py   writes the safetensors file
+sources.py  makes the module that `timm:NAME`, `hf:FOLDER` ... name
+weights.py  reads pretrained weights
+errors.py   the one-line error
+"""

@@ -1,0 +1,77 @@
+"""python -m lockstep.export: writes a model to a .lsm file, or ends with one line and exit status 2."""
+
+import argparse
+import logging
+import os
+import sys
+import warnings
+
+from lockstep.export import sources, weights
+from lockstep.export.api import export
+from lockstep.export.errors import ExportError, first_line
+from lockstep.export.tensor_file import require_replaceable
+
+_USAGE_ERROR = 2
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sizes = tuple(int(size) for size in text.replace("x", ",").split(","))
+    if any(size < 1 for size in sizes):
+        raise ValueError
+    return sizes
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+_shape.__name__, _positive.__name__ = "shape", "positive number"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:
+        self.exit(_USAGE_ERROR, f"{self.prog}: {message}\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    parser = _Parser(prog="lockstep.export", description="Writes a PyTorch model to a file that lockstep trains.")
+    parser.add_argument("model", help="timm:NAME, torchvision:NAME, hf:FOLDER or MODULE:FUNCTION of this directory")
+    parser.add_argument("--output", required=True, metavar="FILE", help="the .lsm file to write")
+    parser.add_argument("--size", type=_positive, help="pixels of an image's side")
+    parser.add_argument("--channels", type=_positive, default=3, help="channels of an image (default: 3)")
+    parser.add_argument("--classes", type=_positive, help="classes, or labels, of the output")
+    parser.add_argument("--length", type=_positive, help="tokens of a sample")
+    parser.add_argument("--shape", type=_shape, help="shape of one sample, for MODULE:FUNCTION: 3,32,32")
+    parser.add_argument("--pretrained", metavar="FILE", help="weights: safetensors, or a state dict of torch.save")
+    parser.add_argument("--replace-head", action="store_true", help="keep what has another shape in that file as made")
+    options = parser.parse_args(arguments)
+    try:
+        require_replaceable(options.output)
+        model, inputs = sources.make(
+            options.model,
+            sources.Options(options.size, options.channels, options.classes, options.length, options.shape),
+        )
+        if options.pretrained is not None:
+            weights.load_pretrained(model, options.pretrained, options.replace_head)
+        export(model, inputs, options.output, name=options.model)
+    except ExportError as error:
+        print(f"{parser.prog}: {options.model}: {error}", file=sys.stderr)
+        return _USAGE_ERROR
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # a failure of the exporter itself: still one line
+        print(f"{parser.prog}: {options.model}: cannot be exported: {first_line(error)}", file=sys.stderr)
+        return _USAGE_ERROR
+    count = sum(parameter.numel() for parameter in model.parameters())
+    print(f"{options.output}: {options.model}, {count:,} parameters, {os.path.getsize(options.output):,} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    logging.disable()
+    sys.exit(main())

@@ -1,0 +1,300 @@
+"""lockstep.export: traces a module in training and in evaluation, and writes the file.
+
+Promise: the file holds all that training needs and no code but calls of the operations in operations.txt. The module
+is left as it was: its weights, buffers and modes do not change. The file is written whole or not at all.
+
+what can fail -> what the caller sees
+  trace.py, graph.py, tensor_file.py -> ExportError, one line
+  no parameter requires a gradient, or none reaches the output -> ExportError
+"""
+
+import inspect
+import json
+import math
+import os
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree
+
+from lockstep.export import tensor_file
+from lockstep.export.errors import ExportError
+from lockstep.export.graph import Converter, Graph, Node, State, Value, drop_unused, to_json, values_in
+from lockstep.export.trace import trace
+
+VERSION = 1
+_LAST_LAYERS = {"linear", "addmm", "mm", "matmul", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "convolution"}
+
+
+def export(
+    model: nn.Module,
+    inputs: torch.Tensor | tuple | dict[str, Any],
+    path: str | os.PathLike,
+    *,
+    name: str | None = None,
+) -> None:
+    """Writes `model` to the file `path` (FORMAT.md).
+
+    `inputs` are an example of forward's arguments: one tensor, a tuple of positional arguments, or a dict of named
+    ones. Tensors have the samples in dimension 0, whose size becomes free; their other sizes and their dtypes are
+    those that the file's graph takes. Other values (numbers, None) become constants. `name` is what the file says that
+    the model is; by default it is the name of its class.
+
+    The output is the tensor that forward returns; or .logits of an object, "logits" or "out" of a dict, or the first
+    tensor of a tuple. Parameters that do not require a gradient stay frozen. Throws ExportError.
+    """
+    path = os.fspath(path)
+    tensor_file.require_replaceable(path)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ExportError("no parameter of the module requires a gradient")
+    args, kwargs = _arguments(model, inputs)
+    args, kwargs, batch = _with_batch(args, kwargs)
+
+    state = _State(model)
+    graphs, batches = {}, {}
+    for mode, training in (("training", True), ("evaluation", False)):
+        program = trace(model, args, kwargs, batch, training)
+        graphs[mode] = _graph(program, state)
+        batches[mode] = _batch_range(program)
+        _require_floating_output(program)
+    _require_gradient(graphs["training"], state)
+
+    description = {
+        "version": VERSION,
+        "name": name or type(model).__name__,
+        "made_by": f"lockstep.export with torch {torch.__version__.partition('+')[0]}",
+        "batch": batches["training"],
+        "inputs": _describe_inputs(model, args, kwargs, batch),
+        "parameters": state.describe_parameters(),
+        "buffers": state.describe_buffers(),
+        "constants": len(state.constants),
+        "head": _head(graphs["training"], state),
+        **{mode: {"batch": batches[mode]} | to_json(graph) for mode, graph in graphs.items()},
+    }
+    text = json.dumps(description, separators=(",", ":"), allow_nan=False)
+    tensor_file.write(path, state.tensors(), {"format": "pt", "lockstep.model": text})
+
+
+def _arguments(model: nn.Module, inputs: torch.Tensor | tuple | dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The positional and the named arguments, in the order of forward's signature."""
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    if isinstance(inputs, (tuple, list)):
+        return tuple(inputs), {}
+    if isinstance(inputs, dict):
+        names = [name for name in inspect.signature(model.forward).parameters if name in inputs]
+        return (), {name: inputs[name] for name in [*names, *(name for name in inputs if name not in names)]}
+    raise ExportError(f"inputs is a {type(inputs).__name__}: pass a tensor, a tuple or a dict of arguments by name")
+
+
+def _with_batch(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any], int]:
+    """The arguments and their number of samples. An example of one sample is repeated, because torch.export takes a
+    size of 1 as fixed. Beside several samples, a tensor whose dimension 0 has size 1 is the same for all of them."""
+    tensors = [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if not tensors:
+        raise ExportError("inputs holds no tensor")
+    if any(tensor.dim() == 0 or tensor.shape[0] == 0 for tensor in tensors):
+        raise ExportError("inputs: each tensor has the samples in dimension 0, and at least one sample")
+    batch = max(tensor.shape[0] for tensor in tensors)
+    if any(tensor.shape[0] not in (batch, 1) for tensor in tensors):
+        counts = ", ".join(str(tensor.shape[0]) for tensor in tensors)
+        raise ExportError(f"inputs: the tensors hold different numbers of samples: {counts}")
+    if batch > 1:
+        return args, kwargs, batch
+
+    def repeated(value: Any) -> Any:
+        return torch.cat([value] * 3) if isinstance(value, torch.Tensor) else value
+
+    return _pytree.tree_map(repeated, args), _pytree.tree_map(repeated, kwargs), 3
+
+
+class _State:
+    """The tensors that a file holds: parameters, buffers and constants."""
+
+    def __init__(self, model: nn.Module):
+        self.parameters = dict(model.named_parameters(remove_duplicate=False))
+        self.buffers = dict(model.named_buffers(remove_duplicate=False))
+        transient = {
+            f"{prefix}.{name}" if prefix else name
+            for prefix, module in model.named_modules(remove_duplicate=False)
+            for name in module._non_persistent_buffers_set
+        }
+        self.persistent = {name: name not in transient for name in self.buffers}
+        self.constants: list[torch.Tensor] = []
+        self._first: dict[int, str] = {}
+        for name, tensor in (self.parameters | self.buffers).items():
+            self._first.setdefault(id(tensor), name)
+
+    def first_name(self, name: str) -> str:
+        """The first of the names that a tied tensor has."""
+        return self._first[id(self.parameters[name] if name in self.parameters else self.buffers[name])]
+
+    def constant(self, tensor: torch.Tensor) -> int:
+        """The number of a constant of these values; equal constants are kept once."""
+        for index, known in enumerate(self.constants):
+            if known.dtype == tensor.dtype and known.shape == tensor.shape and torch.equal(known, tensor):
+                return index
+        self.constants.append(tensor)
+        return len(self.constants) - 1
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        named = self.parameters | self.buffers
+        state = {f"state.{name}": tensor for name, tensor in named.items() if self.first_name(name) == name}
+        return state | {f"constant.{index}": tensor for index, tensor in enumerate(self.constants)}
+
+    def describe_parameters(self) -> list[dict[str, Any]]:
+        return [
+            {"name": name, "trainable": parameter.requires_grad} | self._tie(name)
+            for name, parameter in self.parameters.items()
+        ]
+
+    def describe_buffers(self) -> list[dict[str, Any]]:
+        return [{"name": name, "persistent": self.persistent[name]} | self._tie(name) for name in self.buffers]
+
+    def _tie(self, name: str) -> dict[str, str]:
+        first = self.first_name(name)
+        return {} if first == name else {"same_as": first}
+
+
+def _graph(program: ExportedProgram, state: _State) -> Graph:
+    """The graph of a traced module. Adds its constants to `state`."""
+    graph, values = Graph(), {}
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    buffers: dict[str, Value] = {}
+    for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                values[node] = graph.new_value()
+                graph.inputs.append(values[node])
+            else:
+                values[node] = node.meta.get("val")
+        elif spec.kind is InputKind.PARAMETER:
+            values[node] = graph.parameters.setdefault(state.first_name(spec.target), graph.new_value())
+        elif spec.kind is InputKind.BUFFER:
+            values[node] = graph.buffers.setdefault(state.first_name(spec.target), graph.new_value())
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            index = str(state.constant(program.constants[spec.target]))
+            values[node] = graph.constants.setdefault(index, graph.new_value())
+        else:
+            raise ExportError(f"{spec.target or node.name} is an object of Python, which cannot be exported")
+    outputs = Converter(graph).run(program.graph_module, values, State())
+    for value, spec in zip(outputs, program.graph_signature.output_specs, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            graph.output = value
+        elif spec.kind is OutputKind.BUFFER_MUTATION:
+            buffer = graph.buffers[state.first_name(spec.target)]
+            out = graph.new_value()
+            graph.nodes.append(
+                Node("aten::copy_", [buffer, value, False], [out], True, State(grad=False), changed=[buffer])
+            )
+        else:
+            raise ExportError(f"the module changes {spec.target or 'an input'} in a way that cannot be exported")
+    if not isinstance(graph.output, Value):
+        raise ExportError("the module's output does not depend on what it computes")
+    drop_unused(graph)
+    _require_constants_kept(graph)
+    return graph
+
+
+def _require_constants_kept(graph: Graph) -> None:
+    constants = set(graph.constants.values())
+    for node in graph.nodes:
+        if constants.intersection(node.changed):
+            raise ExportError(f"{node.line}: {node.name} changes a tensor of the module that is no buffer of it")
+
+
+def _batch_range(program: ExportedProgram) -> list[int]:
+    """The smallest and the largest batch that the graph takes."""
+    low, high = 1, 2**31 - 1
+    for limits in program.range_constraints.values():
+        low = max(low, int(limits.lower))
+        if limits.upper.is_finite:
+            high = min(high, int(limits.upper))
+    # torch.nn raises for a BatchNorm of one value, whose variance is not defined; the operation itself returns NaN.
+    for node in program.graph.nodes:
+        if node.target is torch.ops.aten.batch_norm.default and node.args[5]:
+            count, _, *sizes = node.args[0].meta["val"].shape
+            if math.prod(_with_one_sample(size) for size in (count, *sizes)) == 1:
+                low = max(low, 2)
+    return [low, high]
+
+
+def _with_one_sample(size: int | torch.SymInt) -> int:
+    """What a size is for a batch of one sample."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression.subs({symbol: 1 for symbol in expression.free_symbols}))
+
+
+def _require_floating_output(program: ExportedProgram) -> None:
+    output = next(node for node in program.graph.nodes if node.op == "output")
+    for node, spec in zip(output.args[0], program.graph_signature.output_specs, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            value = node.meta["val"] if isinstance(node, torch.fx.Node) else node
+            if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+                raise ExportError(f"the module returns {getattr(value, 'dtype', value)} where floats are expected")
+
+
+def _require_gradient(graph: Graph, state: _State) -> None:
+    """Throws ExportError if no trainable parameter has a way to the output on which nothing is detached."""
+    reached = {value for name, value in graph.parameters.items() if state.parameters[name].requires_grad}
+    for node in graph.nodes:
+        if node.state.grad and not node.name.startswith("aten::detach"):
+            if any(value in reached for value in values_in(node.args)):
+                reached.update(values_in(node.outs))
+                reached.update(node.changed)
+    if graph.output not in reached:
+        raise ExportError(
+            "no gradient reaches the module's parameters: it detaches its output or computes it without them"
+        )
+
+
+def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batch: int) -> list[dict[str, Any]]:
+    """Name, dtype and shape of each input tensor, in the order of the graphs' inputs."""
+    names = list(inspect.signature(model.forward).parameters)
+    described = []
+    for keys, value in _pytree.tree_flatten_with_path((args, kwargs))[0]:
+        if not isinstance(value, torch.Tensor):
+            continue
+        kind, first, *rest = (getattr(key, "idx", getattr(key, "key", None)) for key in keys)
+        name = (names[first] if first < len(names) else f"input{first}") if kind == 0 else first
+        shape: list[int | str] = list(value.shape)
+        if shape[0] == batch:
+            shape[0] = "batch"
+        described.append(
+            {
+                "name": ".".join(str(part) for part in (name, *rest)),
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "shape": shape,
+            }
+        )
+    return described
+
+
+def _head(graph: Graph, state: _State) -> list[str]:
+    """The prefixes of the parameters of the layers that compute the output: going back from it, the first linear
+    layers or convolutions. Empty if such a layer shares its weight or has parameters of no module of its own."""
+    makers = {out: node for node in graph.nodes for out in values_in(node.outs)}
+    names = {value: name for name, value in graph.parameters.items()}
+    shared = {state.first_name(name) for name in state.parameters if state.first_name(name) != name}
+    prefixes, seen, ahead = [], set(), [graph.output]
+    while ahead:
+        node = makers.get(ahead.pop(0))
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        own = [names[value] for value in values_in(node.args) if value in names]
+        if own and node.name.removeprefix("aten::").partition(".")[0] in _LAST_LAYERS:
+            for name in own:
+                prefix = name.rpartition(".")[0]
+                if name in shared or not prefix:
+                    return []
+                if prefix + "." not in prefixes:
+                    prefixes.append(prefix + ".")
+            continue
+        ahead += values_in(node.args)
+    return prefixes

@@ -1,0 +1,43 @@
+"""The error of an export, and how to find the line of the user's code that it is about."""
+
+import os
+import sysconfig
+import traceback
+from types import TracebackType
+
+import torch
+
+_LIBRARY = os.path.dirname(torch.__file__) + os.sep
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+class ExportError(Exception):
+    """Says in one line why a module cannot be exported."""
+
+    def __init__(self, text: str):
+        super().__init__(" ".join(str(text).split()))
+
+
+def is_users_file(path: str) -> bool:
+    """Whether a frame of this file is code of the user or of a library of models, and not of torch or of Lockstep."""
+    if path.startswith(_STANDARD) and "-packages" not in path:
+        return False
+    return not path.startswith((_LIBRARY, _OURS, "<"))
+
+
+def users_line(trace: TracebackType | None = None) -> str:
+    """The place of the innermost frame of the user's code, "net.py:12", in a traceback or in the calls that led here;
+    "" if there is none."""
+    place = ""
+    for frame in traceback.extract_stack() if trace is None else traceback.extract_tb(trace):
+        if is_users_file(frame.filename):
+            place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    return place
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text that says something, at most 300 characters."""
+    lines = (line.strip() for line in str(error).splitlines())
+    text = next((line for line in lines if line), "") or type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."

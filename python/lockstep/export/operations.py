@@ -1,0 +1,76 @@
+"""Which operations a graph may call.
+
+operations.txt lists the operations of ATen, "aten::NAME" or "aten::NAME.OVERLOAD" a line. All compute tensors from
+tensors: none reads a file, none gives its result another size by the values of a tensor, none returns a tensor's value
+to the program. The exporter refuses others, and so does the reader.
+
+SYMBOLIC holds the operations on the sizes that depend on the batch.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import torch
+
+aten = torch.ops.aten
+
+# What a node with "sym" computes: integers, floats and bools from such values.
+SYMBOLIC: dict[Callable, str] = {
+    aten.sym_size.int: "size",
+    aten.sym_numel.default: "numel",
+    aten.sym_stride.int: "stride",
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.mul: "mul",
+    operator.floordiv: "floordiv",
+    operator.truediv: "truediv",
+    operator.mod: "mod",
+    operator.neg: "neg",
+    operator.pow: "pow",
+    operator.eq: "eq",
+    operator.ne: "ne",
+    operator.lt: "lt",
+    operator.le: "le",
+    operator.gt: "gt",
+    operator.ge: "ge",
+    math.ceil: "ceil",
+    math.floor: "floor",
+    math.trunc: "trunc",
+    torch.sym_max: "max",
+    torch.sym_min: "min",
+    torch.sym_float: "float",
+    torch.sym_int: "trunc",
+    torch.sym_ite: "ite",
+    torch.sym_not: "not",
+    torch._sym_sqrt: "sqrt",
+}
+
+# What only checks or marks, and computes nothing that the model returns.
+CHECKS = frozenset({
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+    "aten::_assert_async",
+    "aten::_assert_async.msg",
+    "aten::_assert_scalar",
+    "aten::_assert_tensor_metadata",
+    "aten::_functional_assert_async.msg",
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "profiler::_record_function_exit._RecordFunction",
+})
+
+
+@cache
+def allowed() -> frozenset[str]:
+    """The lines of operations.txt."""
+    text = (Path(__file__).parent.parent / "operations.txt").read_text()
+    return frozenset(line for line in text.split("\n") if line and not line.startswith("#"))
+
+
+def full_name(op: torch._ops.OpOverload) -> str:
+    """ "aten::add.Tensor", "aten::relu"."""
+    return op._schema.name + (f".{op._schema.overload_name}" if op._schema.overload_name else "")

@@ -1,0 +1,156 @@
+"""Makes the module that a name on the command line means, with an example of its inputs.
+
+  timm:NAME            timm.create_model, freshly initialised
+  torchvision:NAME     torchvision.models.get_model, likewise
+  hf:FOLDER            a Hugging Face model for sequence classification, from config.json (or a path that ends in
+                       .json); images instead of tokens if the architecture takes pixels
+  MODULE:FUNCTION      FUNCTION() of a Python module in the current directory; it returns an nn.Module, or a pair of it
+                       and the example inputs. This runs the user's own code.
+
+Nothing is downloaded: weights come from --pretrained.
+
+what can fail -> what the caller sees (ExportError, one line)
+  the package is not installed, it has no such model, the config is no config -> the reason
+  the user's function raises, or returns something else -> the line and the reason
+"""
+
+import importlib
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from lockstep.export.errors import ExportError, first_line, users_line
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says about the module. None: the module's own default."""
+
+    size: int | None = None  # pixels of a side
+    channels: int = 3
+    classes: int | None = None
+    length: int | None = None  # tokens
+    shape: tuple[int, ...] | None = None  # of one sample, for MODULE:FUNCTION
+
+
+def make(source: str, options: Options) -> tuple[nn.Module, Any]:
+    """Returns the module and example inputs as lockstep.export takes them, with two samples."""
+    kind, colon, name = source.partition(":")
+    if not colon or not kind or not name:
+        raise ExportError(f"{source}: name a model as timm:NAME, torchvision:NAME, hf:FOLDER or MODULE:FUNCTION")
+    makers = {"timm": _timm, "torchvision": _torchvision, "hf": _hugging_face}
+    maker = makers.get(kind)
+    return maker(name, options) if maker else _user(kind, name, options)
+
+
+def _package(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ExportError(f"the package {name} cannot be imported: {first_line(error)}") from error
+
+
+def _images(options: Options, size: int) -> torch.Tensor:
+    size = options.size or size
+    return torch.randn(2, options.channels, size, size)
+
+
+def _timm(name: str, options: Options) -> tuple[nn.Module, Any]:
+    timm = _package("timm")
+    if not timm.is_model(name):
+        raise ExportError(f"timm has no model {name}")
+    wanted = {} if options.classes is None else {"num_classes": options.classes}
+    if options.channels != 3:
+        wanted["in_chans"] = options.channels
+    sized = {} if options.size is None else {"img_size": options.size}
+    try:
+        try:
+            model = timm.create_model(name, pretrained=False, **wanted, **sized)
+        except TypeError as error:  # convolutional models take any size and no argument for it
+            if "img_size" not in str(error):
+                raise
+            model = timm.create_model(name, pretrained=False, **wanted)
+    except Exception as error:
+        raise ExportError(f"timm cannot make {name}: {first_line(error)}") from error
+    return model, _images(options, model.default_cfg["input_size"][-1])
+
+
+def _torchvision(name: str, options: Options) -> tuple[nn.Module, Any]:
+    models = _package("torchvision.models")
+    if name not in models.list_models():
+        raise ExportError(f"torchvision has no model {name}")
+    wanted: dict[str, Any] = {} if options.classes is None else {"num_classes": options.classes}
+    if name in models.list_models(module=models.segmentation):
+        wanted["weights_backbone"] = None
+    sized = name.startswith("vit") and options.size is not None
+    try:
+        model = models.get_model(name, weights=None, **wanted, **({"image_size": options.size} if sized else {}))
+    except Exception as error:
+        raise ExportError(f"torchvision cannot make {name}: {first_line(error)}") from error
+    return model, _images(options, 299 if name == "inception_v3" else 224)
+
+
+def _hugging_face(path: str, options: Options) -> tuple[nn.Module, Any]:
+    if not os.path.exists(path):
+        raise ExportError(f"hf:{path}: there is no such folder or config.json")
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    transformers = _package("transformers")
+    wanted = {} if options.classes is None else {"num_labels": options.classes}
+    try:
+        config = transformers.AutoConfig.from_pretrained(path, **wanted)
+    except Exception as error:
+        raise ExportError(f"hf:{path}: no config of a model that transformers knows: {first_line(error)}") from error
+    return hugging_face_model(config, options)
+
+
+def hugging_face_model(config: Any, options: Options) -> tuple[nn.Module, Any]:
+    """The classifier that a config of transformers describes, of tokens or else of images."""
+    transformers = _package("transformers")
+    if type(config) in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
+        maker = transformers.AutoModelForSequenceClassification
+    elif type(config) in transformers.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
+        maker = transformers.AutoModelForImageClassification
+    else:
+        raise ExportError(f"transformers has no classifier of {config.model_type}")
+    if hasattr(config, "use_cache"):
+        config.use_cache = False
+    try:
+        model = maker.from_config(config)
+    except Exception as error:
+        raise ExportError(f"transformers cannot make the {config.model_type}: {first_line(error)}") from error
+    if maker is transformers.AutoModelForImageClassification:
+        return model, {"pixel_values": _images(options, options.size or getattr(config, "image_size", 224))}
+    # No sample ends in padding, so a mask of ones is what a tokenizer returns for it. Token 0 may be the padding.
+    length = options.length or min(128, getattr(config, "max_position_embeddings", 128))
+    tokens = torch.randint(2, config.vocab_size, (2, length))
+    return model, {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+
+
+def _user(module: str, function: str, options: Options) -> tuple[nn.Module, Any]:
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), function)()
+    except Exception as error:
+        place = users_line(error.__traceback__)
+        raise ExportError(f"{module}:{function}: {place + ': ' if place else ''}{first_line(error)}") from error
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
+        return made
+    if not isinstance(made, nn.Module):
+        raise ExportError(f"{module}:{function} returned a {type(made).__name__} where an nn.Module is expected")
+    if options.shape is not None:
+        return made, torch.randn(2, *options.shape)
+    if options.length is not None:
+        return made, torch.ones(2, options.length, dtype=torch.int64)
+    names = list(inspect.signature(made.forward).parameters)
+    if options.size is None:
+        raise ExportError(
+            f"{module}:{function}: say what {', '.join(names)} looks like: give --size, --shape or --length, or return "
+            "(module, inputs)"
+        )
+    return made, _images(options, options.size)

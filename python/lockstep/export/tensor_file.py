@@ -1,0 +1,88 @@
+"""Writes tensors to a file in the safetensors format (https://github.com/huggingface/safetensors, 'Format').
+
+Promise: the path holds the whole new file or is left as it was. The content goes to a temporary file beside it, is
+synced, and takes the path's place by a rename. What is no plain file (a folder, a device, a pipe) is never replaced; a
+symbolic link is followed.
+
+what can fail -> what the caller sees
+  the path is no plain file, its folder is missing or not writable, the disk is full -> ExportError, no temporary file
+  a tensor's dtype has no name in the format (complex numbers) -> ExportError that names the tensor
+"""
+
+import ctypes
+import json
+import os
+import stat
+import struct
+import tempfile
+from collections.abc import Mapping
+
+import torch
+
+from lockstep.export.errors import ExportError
+
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+def require_replaceable(path: str) -> None:
+    """Throws ExportError if a file cannot be written to this path."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise ExportError(f"{path}: the folder {folder} does not exist")
+    if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
+        raise ExportError(f"{path} is not a plain file: it is not replaced")
+
+
+def write(path: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Writes tensors of any shape, dtype in DTYPES and device to a safetensors file."""
+    path = os.path.realpath(path)
+    require_replaceable(path)
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise ExportError(f"the tensor {name} has the type {tensor.dtype}, which the file cannot hold")
+    # The widest types come first, so that each tensor is aligned to its elements.
+    order = sorted(tensors, key=lambda name: -tensors[name].element_size())
+    header: dict[str, object] = {"__metadata__": dict(metadata)}
+    offset = 0
+    for name in order:
+        tensor = tensors[name]
+        end = offset + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=os.path.basename(path) + ".tmp")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(struct.pack("<Q", len(text)))
+            file.write(text)
+            for name in order:
+                flat = tensors[name].detach().cpu().contiguous().reshape(-1)
+                if flat.numel():
+                    bytes_ = (ctypes.c_char * (flat.numel() * flat.element_size())).from_address(flat.data_ptr())
+                    file.write(memoryview(bytes_))
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.rename(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise ExportError(f"{path}: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)

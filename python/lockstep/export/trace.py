@@ -1,0 +1,206 @@
+"""Traces a module with torch.export, with a symbolic batch, and says in one line why it cannot.
+
+what can fail -> what the caller sees (ExportError, with the line of the user's code where it is known)
+  the module's forward raises -> its error
+  control flow, or a size, that depends on a tensor's values; Tensor.item() -> 'depends on values'
+  the batch must have one size (a reshape to a fixed count, a size that Python's int() read) -> 'fixed batch'
+  print() in forward -> 'prints'
+"""
+
+import builtins
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+
+from lockstep.export.errors import ExportError, first_line, is_users_file, users_line
+
+_LARGEST_BATCH = 2**31 - 1
+
+
+def select_output(output: Any) -> torch.Tensor:
+    """The tensor that the loss reads: a tensor itself; .logits of an object; "logits" or "out" of a dict; else the
+    first tensor of a tuple or list. Throws ExportError if there is none."""
+    if isinstance(output, torch.Tensor):
+        return output
+    if isinstance(getattr(output, "logits", None), torch.Tensor):
+        return output.logits
+    if isinstance(output, Mapping):
+        for key in ("logits", "out"):
+            if isinstance(output.get(key), torch.Tensor):
+                return output[key]
+    if isinstance(output, (tuple, list)):
+        for element in output:
+            if isinstance(element, torch.Tensor):
+                return element
+    raise ExportError(
+        f"the module returns a {type(output).__name__} in which there is no output: return a tensor, an object with "
+        '.logits, a dict with "logits" or "out", or a tuple'
+    )
+
+
+@contextmanager
+def _selecting(model: nn.Module) -> Iterator[None]:
+    """Lets model.forward return only the output."""
+    forward = model.forward
+
+    @functools.wraps(forward)
+    def selected(*args: Any, **kwargs: Any) -> torch.Tensor:
+        return select_output(forward(*args, **kwargs))
+
+    own = model.__dict__.get("forward")
+    model.forward = selected
+    try:
+        yield
+    finally:
+        if own is None:
+            del model.forward
+        else:
+            model.forward = own
+
+
+@contextmanager
+def _refusing_prints() -> Iterator[None]:
+    """Lets print() of the user's code raise: it would run once now and never again."""
+    original = builtins.print
+
+    def refused(*args: Any, **kwargs: Any) -> None:
+        frame = sys._getframe(1)
+        if is_users_file(frame.f_code.co_filename) and kwargs.get("file") is None:
+            raise ExportError("the module prints, and a graph cannot: remove the print()")
+        original(*args, **kwargs)
+
+    builtins.print = refused
+    try:
+        yield
+    finally:
+        builtins.print = original
+
+
+@contextmanager
+def _as_under_autocast() -> Iterator[None]:
+    """Lets the regions be traced in which a model of transformers computes in fp32 under autocast, such as rotary
+    embeddings: its maybe_autocast(enabled=False) enters them only if autocast is on."""
+    original = torch.is_autocast_enabled
+
+    def enabled(*args: Any, **kwargs: Any) -> bool:
+        return sys._getframe(1).f_code.co_name == "maybe_autocast" or original(*args, **kwargs)
+
+    torch.is_autocast_enabled = enabled
+    try:
+        yield
+    finally:
+        torch.is_autocast_enabled = original
+
+
+@contextmanager
+def _mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """Sets the module's mode, and each submodule's own mode again afterwards. Some models keep tensors that they have
+    computed in evaluation until train() is called (timm's LeViT): none that is older may get into the graph, and none
+    of the graph may stay."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.train()
+    model.train(training)
+    try:
+        yield
+    finally:
+        model.train()
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def _noting_fixed_sizes(places: list[str]) -> Iterator[None]:
+    """Notes the lines of the user's code at which torch.export finds that a symbolic size must be one number."""
+    environment = torch.fx.experimental.symbolic_shapes.ShapeEnv
+    original = getattr(environment, "_set_replacement", None)
+    if original is None:  # a torch whose insides have other names: the error has no line
+        yield
+        return
+
+    @functools.wraps(original)
+    def noting(self: Any, symbol: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(target, "is_number", False):
+            places.append(users_line())
+        return original(self, symbol, target, *args, **kwargs)
+
+    environment._set_replacement = noting
+    try:
+        yield
+    finally:
+        environment._set_replacement = original
+
+
+def _explain(error: Exception) -> str:
+    """What an exception of torch.export says, for a person who does not know torch.export."""
+    name, text = type(error).__name__, str(error)
+    if "DataDependent" in name or "data-dependent" in text or "dynamic value" in text.lower():
+        return "the control flow or a size depends on values of a tensor, which a graph cannot express"
+    if "Constraints violated" in text:
+        return "the module takes only a fixed batch: a size that depends on the batch is used as a constant"
+    return first_line(error)
+
+
+def _trace(model: nn.Module, args: tuple, kwargs: dict, shapes: Callable[[Any], Any]) -> ExportedProgram:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dynamic = {
+            name: torch.utils._pytree.tree_map(shapes, value)
+            for name, value in inspect.signature(model.forward).bind(*args, **kwargs).arguments.items()
+        }
+        dynamic = _spread(model, dynamic)
+        return torch.export.export(model, args, kwargs, dynamic_shapes=dynamic, strict=False)
+
+
+def _spread(model: nn.Module, dynamic: dict[str, Any]) -> dict[str, Any]:
+    """What bind() gathered as **kwargs stands under its own names, as torch.export wants it."""
+    for parameter in inspect.signature(model.forward).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and parameter.name in dynamic:
+            dynamic |= dynamic.pop(parameter.name)
+    return dynamic
+
+
+def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: bool) -> ExportedProgram:
+    """Traces the module's forward. Dimension 0 of each input of size `batch` there becomes symbolic, with the range
+    of batches from 1 on if the module takes it, and else the range that the module takes."""
+    fixed: list[str] = []
+    with ExitStack() as during:
+        during.enter_context(_mode(model, training))
+        during.enter_context(_refusing_prints())
+        during.enter_context(_selecting(model))
+        during.enter_context(_as_under_autocast())
+        during.enter_context(_noting_fixed_sizes(fixed))
+        during.enter_context(torch.enable_grad())
+        try:
+            named = Dim("batch", min=1, max=_LARGEST_BATCH)
+            try:
+                return _trace(model, args, kwargs, _first_dimension(batch, named))
+            except torch._dynamo.exc.UserError as error:
+                if "Constraints violated" not in str(error):
+                    raise
+            return _trace(model, args, kwargs, _first_dimension(batch, Dim.DYNAMIC))
+        except ExportError as error:
+            place = users_line(error.__traceback__)
+            raise ExportError(f"{place}: {error}" if place else str(error)) from error
+        except Exception as error:
+            place = users_line(error.__traceback__) if error.__traceback__ else ""
+            if "Constraints violated" in str(error) and fixed:
+                place = fixed[-1]
+            mode = "training" if training else "evaluation"
+            raise ExportError(f"{place + ': ' if place else ''}in {mode}, {_explain(error)}") from error
+
+
+def _first_dimension(batch: int, dimension: Any) -> Callable[[Any], Any]:
+    def shape(value: Any) -> dict[int, Any] | None:
+        if isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == batch:
+            return {0: dimension}
+        return None
+
+    return shape

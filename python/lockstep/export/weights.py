@@ -1,0 +1,90 @@
+"""Reads a state dict from a local file and loads it into a module.
+
+The file is a safetensors file, or a state dict that torch.save wrote. The latter is read with weights_only=True, so it
+runs no code.
+
+what can fail -> what the caller sees (ExportError, one line)
+  the file is missing, damaged, or holds something else than tensors by name -> the path and the reason
+  names or shapes differ from the module's -> the first names that differ
+"""
+
+import json
+import os
+import struct
+
+import torch
+from torch import nn
+
+from lockstep.export.errors import ExportError, first_line
+from lockstep.export.tensor_file import DTYPES
+
+_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
+_LARGEST_HEADER_BYTES = 100_000_000
+
+
+def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> None:
+    """Loads all parameters and persistent buffers. A tied tensor may stand in the file under one of its names only.
+    With `replace_head`, what has another shape in the file, for another number of classes, stays as it is."""
+    weights = read(path)
+    own = model.state_dict(keep_vars=True)
+    for name, tensor in own.items():
+        if name not in weights:
+            other = next((tied for tied, t in own.items() if t is tensor and tied in weights), None)
+            if other is not None:
+                weights[name] = weights[other]
+    others = [name for name in own if name in weights and own[name].shape != weights[name].shape]
+    if replace_head:
+        weights |= {name: own[name].detach() for name in others}
+        others = []
+    for text, names in (
+        ("lacks", sorted(own.keys() - weights.keys())),
+        ("has, and the module does not,", sorted(weights.keys() - own.keys())),
+        ("has other shapes of", others),
+    ):
+        if names:
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            raise ExportError(f"{path} {text} {', '.join(names[:3])}{more}")
+    model.load_state_dict(weights)
+
+
+def read(path: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file by name, on the CPU."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(9)
+        if start[8:] == b"{":
+            return _read_safetensors(path)
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError(f"{path}: no weights can be read: {first_line(error)}") from error
+    for key in ("state_dict", "model"):
+        if isinstance(weights, dict) and isinstance(weights.get(key), dict):
+            weights = weights[key]
+    if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
+        raise ExportError(f"{path} is no state dict: it holds something else than tensors by name")
+    return dict(weights)
+
+
+def _read_safetensors(path: str) -> dict[str, torch.Tensor]:
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > min(_LARGEST_HEADER_BYTES, os.path.getsize(path) - 8):
+            raise ExportError(f"{path}: damaged: its header is longer than the file")
+        header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        data = bytearray(file.read())
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
+        if not 0 <= begin <= end <= len(data):
+            raise ExportError(f"{path}: damaged: {name} lies outside the file")
+        if begin == end:
+            tensors[name] = torch.empty(shape, dtype=dtype)
+            continue
+        flat = torch.frombuffer(data, dtype=torch.uint8, offset=begin, count=end - begin)
+        # A copy, because the bytes may not be aligned to the type.
+        tensors[name] = flat.clone().view(dtype).reshape(shape)
+    return tensors

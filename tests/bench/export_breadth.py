@@ -1,0 +1,235 @@
+"""How many models lockstep.export can write: the smallest member of every timm module at the least image size that it
+takes, and 20 Hugging Face architectures from tiny configs.
+
+    python export_breadth.py [PATTERN ...] [--jobs 1] [--seconds 240] [--operations FILE]
+
+Definition: a model counts as `ok` if it exports with two samples, and the file then trains one step on three other
+samples, executed by tests/lsm_executor.py with torch alone, as the module itself does in eager mode from the same
+weights and the same seed: the output, all gradients and all buffers within 1e-5 of their largest element, in fp32 on
+one thread of a CPU; and the outputs in evaluation likewise. Dropout is on: both draw the same numbers.
+
+One line a model, then the counts. `refused` comes with the exporter's line. `eager` is a model that does not train in
+eager mode either; it does not count. Each model runs in a process of its own. export_breadth_models.txt lists timm's
+models; --list writes it again (some minutes).
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+MODELS = FOLDER / "export_breadth_models.txt"
+SIZES = (32, 64, 96, 128, 160, 192, 224, 240, 256, 288, 384)
+TOLERANCE = 1e-5
+
+sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent.parent / "python")]
+
+_BERT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+_LLAMA = _BERT | {"num_key_value_heads": 2, "head_dim": 16, "pad_token_id": 0}
+HUGGING_FACE = {
+    "bert": _BERT,
+    "roberta": _BERT,
+    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64},
+    "electra": _BERT | {"embedding_size": 32},
+    "deberta-v2": _BERT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 8},
+    "modernbert": _BERT | {"num_hidden_layers": 4, "pad_token_id": 0, "vocab_size": 500},
+    "albert": _BERT | {"embedding_size": 16},
+    "mpnet": _BERT,
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 2, "pad_token_id": 0},
+    "opt": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "ffn_dim": 64, "word_embed_proj_dim": 32},
+    "gpt_neox": _BERT | {"pad_token_id": 0},
+    "llama": _LLAMA,
+    "qwen2": _LLAMA,
+    "qwen3": _LLAMA,
+    "gemma": _LLAMA,
+    "mistral": _LLAMA,
+    "phi": _BERT | {"pad_token_id": 0},
+    "t5": {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2},
+    "vit": _BERT | {"image_size": 32, "patch_size": 8},
+    "swin": {"embed_dim": 16, "depths": [2, 2], "num_heads": [2, 2], "image_size": 32, "patch_size": 2, "window_size": 4},
+}
+
+
+class NoEager(Exception):
+    """The model does not train in eager mode."""
+
+
+def make(source):
+    """The module and example inputs of two samples."""
+    import torch
+
+    from lockstep.export import sources
+
+    kind, name = source.split(":")
+    if kind == "hf":
+        import transformers
+
+        config = transformers.AutoConfig.for_model(name, **HUGGING_FACE[name])
+        if name == "t5":
+            tokens = torch.randint(2, 500, (2, 16))
+            return transformers.T5ForTokenClassification(config), {"input_ids": tokens, "attention_mask": tokens > 0}
+        return sources.hugging_face_model(config, sources.Options(length=16))
+
+    reason = ""
+    for size in SIZES:
+        try:
+            model, image = sources.make(source, sources.Options(size=size, classes=10))
+            model.train()
+            model(image)
+            return model, image
+        except Exception as error:
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    raise NoEager(reason)
+
+
+def other_samples(value):
+    import torch
+
+    if value.is_floating_point():
+        return torch.randn(3, *value.shape[1:])
+    if value.dtype == torch.bool or (value == 1).all():  # a mask: the last sample is shorter
+        mask = torch.ones(3, *value.shape[1:], dtype=value.dtype)
+        mask[2, -3:] = 0
+        return mask
+    return torch.randint(2, 500, (3, *value.shape[1:]))
+
+
+def distance(ours, eager):
+    """The largest difference as a share of the largest element."""
+    if ours is None or eager is None:
+        return 0.0 if ours is eager else float("inf")
+    if ours.shape != eager.shape:
+        return float("inf")
+    scale = eager.double().abs().max().item() if eager.numel() else 0
+    return (ours.double() - eager.double()).abs().max().item() / max(scale, 1e-6) if eager.numel() else 0.0
+
+
+def one(source):
+    """Exports one model and compares; returns the report."""
+    import torch
+
+    import lockstep
+    from lockstep.export.trace import select_output
+    from lsm_executor import LsmModel
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    begin = time.monotonic()
+    try:
+        model, inputs = make(source)
+    except NoEager as error:
+        return {"result": "eager", "text": str(error)}
+    report = {"inputs": list(inputs.shape[1:]) if isinstance(inputs, torch.Tensor) else sorted(inputs)}
+    made = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/net.lsm"
+        try:
+            lockstep.export(model, inputs, path, name=source)
+        except lockstep.ExportError as error:
+            return report | {"result": "refused", "text": str(error)}
+        ours = LsmModel(path)
+    report |= {"make_s": round(made - begin, 1), "export_s": round(time.monotonic() - made, 1)}
+    nodes = [node for mode in ("training", "evaluation") for node in ours.description[mode]["nodes"]]
+    report["nodes"] = len(ours.description["training"]["nodes"])
+    report["operations"] = dict(
+        collections.Counter(
+            f"sym {node['sym']}" if "sym" in node else node["op"] + ("." + node["overload"] if node["overload"] else "")
+            for node in nodes
+        )
+    )
+
+    named = inputs if isinstance(inputs, dict) else None
+    samples = {name: other_samples(value) for name, value in named.items()} if named else other_samples(inputs)
+    call = (lambda: model(**samples)) if named else (lambda: model(samples))
+    flat = list(samples.values()) if named else [samples]
+    model.train(), ours.train()
+    torch.manual_seed(7)
+    expected = select_output(call())
+    torch.manual_seed(7)
+    output = ours(*flat)
+    report["output"] = distance(output, expected)
+    weight = torch.randn(expected.shape)
+    (expected * weight).sum().backward()
+    (output * weight).sum().backward()
+    report["gradients"] = max(distance(ours.parameters_[name].grad, p.grad) for name, p in model.named_parameters())
+    report["buffers"] = max([distance(ours.buffers_[name], b) for name, b in model.named_buffers()], default=0.0)
+    model.eval(), ours.eval()
+    with torch.no_grad():
+        report["evaluation"] = distance(ours(*flat), select_output(call()))
+    worst = max(report[key] for key in ("output", "gradients", "buffers", "evaluation"))
+    return report | {"result": "ok" if worst <= TOLERANCE else "differs", "worst": worst}
+
+
+def in_process(source, seconds):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-W", "ignore", __file__, "--one", source]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
+    except subprocess.TimeoutExpired:
+        return {"result": "late", "text": f"more than {seconds} s"}
+    lines = done.stdout.splitlines()
+    if done.returncode == 0 and lines and lines[-1].startswith("{"):
+        return json.loads(lines[-1])
+    errors = [line for line in done.stderr.splitlines() if line.strip()]
+    return {"result": "crashed", "text": errors[-1] if errors else f"status {done.returncode}"}
+
+
+def smallest_members():
+    """The member with the fewest parameters of each timm module."""
+    import timm
+    import torch
+
+    for module in timm.list_modules():
+        sizes = {}
+        for name in timm.list_models(module=module):
+            try:
+                with torch.device("meta"):
+                    sizes[name] = sum(p.numel() for p in timm.create_model(name).parameters())
+            except Exception:
+                continue
+        if sizes:
+            yield min(sizes, key=sizes.get)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN", help="timm:conv*, hf:bert, ...")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=240, help="the limit of a model")
+    parser.add_argument("--operations", metavar="FILE", help="writes how often each operation occurs")
+    parser.add_argument("--list", action="store_true", help="writes export_breadth_models.txt")
+    parser.add_argument("--one", metavar="MODEL", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(one(options.one)))
+        return 0
+    if options.list:
+        MODELS.write_text("".join(f"{name}\n" for name in smallest_members()))
+        return 0
+    every = [f"hf:{name}" for name in HUGGING_FACE] + [f"timm:{name}" for name in MODELS.read_text().split()]
+    chosen = [source for source in every if any(fnmatch.fnmatch(source, pattern) for pattern in options.patterns)]
+    counts, operations = collections.Counter(), collections.Counter()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for source, report in zip(chosen, pool.map(lambda source: in_process(source, options.seconds), chosen)):
+            counts[report["result"]] += 1
+            operations.update(report.pop("operations", {}))
+            print(source, report.pop("result"), report.pop("text", None) or json.dumps(report), flush=True)
+    counted = len(chosen) - counts["eager"]
+    share = counts["ok"] / counted if counted else 0.0
+    print(f"{counts['ok']} of {counted} models export, train a step and match eager ({share:.1%}); {dict(counts)}")
+    if options.operations:
+        lines = (f"{count} {name}\n" for name, count in operations.most_common())
+        Path(options.operations).write_text("".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
