@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 // A neighbour at less than this factor is near enough.
-constexpr double kNear = 1.3;
+constexpr double kNear = 1.12;
 
 }  // namespace
 

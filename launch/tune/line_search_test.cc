@@ -49,14 +49,14 @@ TEST_P(FromAnyStart, ComesNearTheBest) {
     for (int64_t n = 1; n <= 16; ++n) most = std::max(most, speed(n));
     const Searched searched = Search(GetParam(), 16, speed);
     EXPECT_GE(speed(searched.best), 0.97 * most) << cores;
-    EXPECT_LE(searched.trials, 9) << cores;
+    EXPECT_LE(searched.trials, 11) << cores;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(LineSearch, FromAnyStart, testing::Values(1, 2, 3, 7, 15, 16));
 
 TEST(LineSearch, EndsWhereAllAreAlike) {
-  EXPECT_LE(Search(4, 64, [](int64_t) { return 1.0; }).trials, 6);
+  EXPECT_LE(Search(4, 64, [](int64_t) { return 1.0; }).trials, 8);
   EXPECT_EQ(Search(1, 1, [](int64_t) { return 1.0; }).trials, 1);
 }
 

@@ -152,8 +152,8 @@ StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
   StepTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
-    const bool lacked_memory = IsUsage(ended.code, ended.signal) &&
-                               trial.failure.find(kOutOfMemory) != std::string::npos;
+    const bool lacked_memory =
+        IsUsage(ended.code, ended.signal) && trial.failure.find(kOutOfMemory) != std::string::npos;
     // Libraries' kernels fail with micro-batches that they were not written for.
     const bool failed_on_device =
         ended.signal == 0 && ended.code == static_cast<int>(ExitStatus::kBug);

@@ -50,7 +50,7 @@ struct StepTrial {
   double wall_s = 0;
   // Why nothing was measured: memory ran out, or a library failed with such a step; empty: it was.
   std::string failure;
-  bool nothing_fits = false;  // not even micro-batches of one sample
+  bool nothing_fits = false;          // not even micro-batches of one sample
   std::optional<ExitStatus> stopped;  // as in Trial
 
   bool is_16_bit() const { return precision == config::BF16 || precision == config::FP16; }
