@@ -74,8 +74,11 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
   if (!config.init_from().empty()) {
     LoadWeights(config, *model);
     RefuseNan(config.init_from(), *model);
-  } else if (const std::string& file = config.model().torchscript().file(); !file.empty()) {
-    RefuseNan(file, *model);
+  } else {
+    for (const std::string& file :
+         {config.model().torchscript().file(), config.model().imported().file()}) {
+      if (!file.empty()) RefuseNan(file, *model);
+    }
   }
   model->to(world.device);
   return model;

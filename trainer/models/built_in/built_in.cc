@@ -6,6 +6,7 @@
 #include "trainer/models/built_in/mlp.h"
 #include "trainer/models/built_in/resnet.h"
 #include "trainer/models/built_in/vit.h"
+#include "trainer/models/imported/imported.h"
 #include "trainer/models/imported/torchscript.h"
 
 namespace lockstep {
@@ -18,6 +19,7 @@ Models BuiltInModels() {
   models.Add<ResNet>("resnet", Models::Reads::kNothing);
   models.Add<Vit>("vit", Models::Reads::kNothing);
   models.Add<Gpt2>("gpt2", Models::Reads::kNothing);
+  models.Add<Imported>("imported", Models::Reads::kNothing);
   models.Add<TorchScript>("torchscript", Models::Reads::kNothing);
   return models;
 }

@@ -4,16 +4,14 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include <memory>
 #include <sstream>
 
 #include "base/error.h"
 #include "comm/together.h"
+#include "trainer/models/imported/module_place.h"
 
 namespace lockstep {
 namespace {
-
-using torch::nn::Module;
 
 // The line that says what went wrong: the first; in a traceback, whose frames show indented code
 // with a mark, the one behind them all.
@@ -38,20 +36,6 @@ torch::jit::Module Load(const std::string& path) {
   } catch (const std::exception& exception) {
     throw UsageError("{}: not a module that torch.jit.save wrote: {}", path, ReasonOf(exception));
   }
-}
-
-// The module below `root` that a dotted name's last part belongs to, and that part.
-std::pair<Module*, std::string> PlaceOf(Module& root, const std::string& name) {
-  Module* module = &root;
-  size_t begin = 0;
-  for (size_t dot; (dot = name.find('.', begin)) != std::string::npos; begin = dot + 1) {
-    const std::string part = name.substr(begin, dot - begin);
-    const auto children = module->named_children();
-    const auto* child = children.find(part);
-    module = child != nullptr ? child->get()
-                              : module->register_module(part, std::make_shared<Module>()).get();
-  }
-  return {module, name.substr(begin)};
 }
 
 std::string Describe(const c10::IValue& value) {

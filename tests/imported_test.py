@@ -1,0 +1,244 @@
+"""Models that lockstep.export has written: they train as in PyTorch, and wrong files and samples get one line."""
+
+import json
+import pathlib
+import struct
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import nn
+from torch.nn import functional
+
+from harness import (
+    CHECKPOINT,
+    DEVICE,
+    DONE,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    sets,
+    skip_without_gpus,
+    train,
+    trained_losses,
+    weights_of,
+    write_config,
+)
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+import lockstep  # noqa: E402
+
+CLASSES = 5
+COUNT = 22
+# PyTorch's losses are those of a CPU, and a GPU adds in another order.
+CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
+
+
+class ConvNet(nn.Module):
+    """What image models are made of: depthwise convolutions, BatchNorm, squeeze and excitation, residuals."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.SiLU(inplace=True))
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.norm = nn.GroupNorm(2, 8)
+        self.squeeze = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 4, 1), nn.ReLU(), nn.Conv2d(4, 8, 1), nn.Sigmoid())
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        y = functional.gelu(self.norm(self.depthwise(x)))
+        x = x + y * self.squeeze(y)
+        return self.head(x.mean((2, 3)))
+
+
+class Transformer(nn.Module):
+    """Patches with a class token, attention, LayerNorm, and a frozen table of positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, 16, 4, 4)
+        self.token = nn.Parameter(torch.zeros(1, 1, 16))
+        self.positions = nn.Parameter(torch.randn(1, 17, 16) * 0.02, requires_grad=False)
+        self.block = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=True)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.size(0), -1, -1), x], 1) + self.positions
+        return self.head(self.block(x)[:, 0])
+
+
+MODELS = {
+    "convnet": ConvNet,
+    "transformer": Transformer,
+    "resnet18": lambda: torchvision.models.resnet18(num_classes=CLASSES),
+    "mobilenet": lambda: torchvision.models.mobilenet_v3_small(num_classes=CLASSES, dropout=0.0),
+}
+
+
+def images():
+    random = np.random.default_rng(3)
+    return random.normal(size=(COUNT, 3, 16, 16)).astype(np.float32), random.integers(0, CLASSES, COUNT)
+
+
+def export(folder, name):
+    torch.manual_seed(1)
+    model = MODELS[name]()
+    lockstep.export(model, (torch.zeros(3, 3, 16, 16),), folder / "net.lsm")
+    return model
+
+
+def config_of(folder, more="", batch=8, classes=CLASSES, data="", lr=0.05):
+    x, y = images()
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", y)
+    return write_config(
+        folder,
+        f"""global_batch: {batch} epochs: 7 data {{ format: NPY train: ["x.npy", "y.npy"] shuffle: false classes: {classes} {data} }}
+        model {{ name: "imported" imported {{ file: "net.lsm" }} }}
+        optimizer {{ type: SGD lr: {lr} momentum: 0.9 }} log {{ every_steps: 1 }} {more}""",
+    )
+
+
+def torch_losses(model, steps, batch=8, lr=0.05):
+    """Losses of SGD on the same batches, the last of which in each epoch is short."""
+    model.train()
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr, momentum=0.9)
+    x, y = map(torch.from_numpy, images())
+    losses = []
+    while True:
+        for begin in range(0, COUNT, batch):
+            loss = functional.cross_entropy(model(x[begin : begin + batch]), y[begin : begin + batch])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if len(losses) == steps:
+                return losses
+
+
+@pytest.mark.all_tier(unless=lambda name: name in ("convnet", "transformer"))
+@pytest.mark.parametrize("name", MODELS)
+def test_it_trains_as_in_pytorch(name, tmp_path):
+    """20 steps, the last one of each epoch with fewer samples; then evaluation, and the module's own names."""
+    model = export(tmp_path, name)
+    # BatchNorm of eight numbers, as these have, magnifies differences in the last digit.
+    lr = 0.001 if name in ("mobilenet", "resnet18") else 0.05
+    config = config_of(tmp_path, "max_steps: 20", data='validation: ["x.npy", "y.npy"]', lr=lr)
+    losses = trained_losses(config, tmp_path / "run")
+    np.testing.assert_allclose(losses, torch_losses(model, 20, lr=lr), **CLOSE)
+    weights = weights_of(tmp_path / "run")
+    expected = model.state_dict()
+    assert weights.keys() == expected.keys()
+    for key, tensor in expected.items():
+        torch.testing.assert_close(weights[key], tensor, rtol=0.02, atol=2e-3, msg=key)
+    x, y = map(torch.from_numpy, images())
+    model.load_state_dict(weights)
+    with torch.no_grad():
+        loss = functional.cross_entropy(model.eval()(x), y).item()
+    assert events(tmp_path / "run", "eval")[-1]["val_loss"] == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("ranks, accumulation", [(2, 1), (3, 1), (1, 3)])
+@pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
+def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
+    """Of a model without BatchNorm, whose statistics are those of a micro-batch."""
+    skip_without_gpus(ranks)
+    model = export(tmp_path, "transformer")
+    config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}")
+    losses = trained_losses(config, tmp_path / "run", ranks=ranks)
+    np.testing.assert_allclose(losses, torch_losses(model, 12), **CLOSE)
+
+
+def test_it_goes_on_bit_for_bit(tmp_path):
+    export(tmp_path, "convnet")
+    config = config_of(tmp_path, "deterministic: true")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert train(config, whole, *sets("max_steps=14")).status == DONE
+    assert train(config, parts, *sets("max_steps=5")).status == DONE
+    assert train(config, parts, *sets("max_steps=14")).status == DONE
+    first, second = weights_of(whole), weights_of(parts)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_it_trains_in_16_bits(tmp_path):
+    model = export(tmp_path, "transformer")
+    losses = trained_losses(config_of(tmp_path, "max_steps: 20 precision: BF16"), tmp_path / "run")
+    np.testing.assert_allclose(losses, torch_losses(model, 20), rtol=0.03, atol=0.02)
+
+
+def test_what_it_takes_of_a_gpu(tmp_path):
+    export(tmp_path, "convnet")
+    run = Run(["estimate", config_of(tmp_path), "--gpu", "T4", "--json"])
+    assert run.status == DONE and json.loads(run.out)["largest_micro_batch"] > 100, run
+
+
+def edited(folder, edit):
+    """The file with another description."""
+    data = (folder / "net.lsm").read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    description = json.loads(header["__metadata__"]["lockstep.model"])
+    edit(description)
+    header["__metadata__"]["lockstep.model"] = json.dumps(description)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (folder / "net.lsm").write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
+
+
+def test_wrong_files(tmp_path):
+    export(tmp_path, "convnet")
+    config = config_of(tmp_path)
+    good = (tmp_path / "net.lsm").read_bytes()
+
+    def refused(*parts):
+        run = train(config, tmp_path / "run")
+        assert run.status in (USAGE, CHECKPOINT), run
+        expect_error(run, run.status, "net.lsm", *parts)
+        (tmp_path / "net.lsm").write_bytes(good)
+
+    edited(tmp_path, lambda d: d.update(version=2))
+    refused("it has version 2, and this program reads 1")
+    edited(tmp_path, lambda d: d["training"]["nodes"][0].update(op="aten::from_file", overload=""))
+    refused("operation aten::from_file is not one that an exported model may call")
+    edited(tmp_path, lambda d: d.pop("parameters"))
+    refused("its description is damaged")
+    edited(tmp_path, lambda d: d["training"]["nodes"].pop(0))
+    refused("is used before it arises")
+    edited(tmp_path, lambda d: d["inputs"].append({"name": "mask", "dtype": "bool", "shape": ["batch", 4]}))
+    refused("takes 2 inputs (", "mask)")
+    (tmp_path / "net.lsm").write_bytes(good[: len(good) // 2])
+    refused()
+    (tmp_path / "net.lsm").write_text("no model")
+    refused()
+    torch.save({}, tmp_path / "net.lsm")
+    refused()
+    run = train(config, tmp_path / "run", *sets("model.imported.file="))
+    expect_error(run, USAGE, "model.imported.file: name a file")
+
+
+def test_wrong_samples(tmp_path):
+    export(tmp_path, "convnet")
+    config = config_of(tmp_path)
+    np.save(tmp_path / "x.npy", np.zeros((COUNT, 3, 20, 20), np.float32))
+    run = train(config, tmp_path / "run")
+    expect_error(run, USAGE, "takes inputs of [batch, 3, 16, 16], and the samples give [batch, 3, 20, 20]")
+    config = config_of(tmp_path, classes=9)
+    expect_error(train(config, tmp_path / "run"), USAGE, "the model's output is Float [8, 5], where one")
+    assert not events(tmp_path / "run", "step")
+
+
+def test_an_operation_that_fails(tmp_path):
+    export(tmp_path, "transformer")
+
+    def another_dimension(description):
+        nodes = description["training"]["nodes"]
+        next(node for node in nodes if node.get("op") == "aten::flatten")["args"][1] = 9
+
+    edited(tmp_path, another_dimension)
+    run = train(config_of(tmp_path), tmp_path / "run")
+    expect_error(run, USAGE, "net.lsm: training: aten::flatten.using_ints (", ") failed: Dimension out of range")

@@ -1,0 +1,53 @@
+// ExportedGraph: a graph of ATen operations that lockstep.export has traced from a module (python/FORMAT.md).
+//
+// Promise: a graph from a stranger's file runs no code of his. It calls only operations of python/lockstep/operations.txt,
+// with arguments that have the types of their schemas and arose before; all else is refused when it is read. Run() calls
+// the operations one by one through LibTorch's dispatcher, under autograd and autocast, as the module would do in Python;
+// so its numbers are those of eager mode. A tensor is released after its last use.
+//
+// what can fail -> what the caller sees -> the test that shows it (trainer/models/imported/exported_graph_test.cc)
+//   a graph that is not as python/FORMAT.md says -> Error (kUsage) that names the place -> ExportedGraph.Refuses*
+//   an operation that fails, as with a shape that it does not take -> Error (kUsage) with the operation, its module and the
+//     line of the user's code -> ExportedGraph.NamesWhatFailed
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+class ExportedGraph {
+ public:
+  // What a graph computes with, besides its inputs. Tensors are shared with the module that owns them, so they are
+  // present when the graph runs, on the device and in the layout that they have then.
+  struct Tensors {
+    std::map<std::string, at::Tensor> parameters, buffers, constants;
+  };
+
+  // Reads a graph. `where` is for errors: the file and which of its graphs. Throws Error (kUsage).
+  ExportedGraph(const nlohmann::json& graph, std::string where, int64_t input_count,
+                const Tensors& tensors);
+  ~ExportedGraph();
+  ExportedGraph(ExportedGraph&&) noexcept;
+  ExportedGraph& operator=(ExportedGraph&&) noexcept;
+
+  // Returns the graph's output. `inputs` are as the file describes them, on the device of the parameters. Throws Error
+  // (kUsage), and LibTorch's own exceptions if memory runs out.
+  at::Tensor Run(const std::vector<at::Tensor>& inputs, const Tensors& tensors) const;
+
+  // The parameters that are weights of two-dimensional convolutions.
+  std::set<std::string> ConvolutionWeights() const;
+
+ private:
+  struct Parsed;
+  std::unique_ptr<const Parsed> parsed_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// Imported: a model of PyTorch's that lockstep.export has written to a file (python/FORMAT.md). No Python runs in training.
+//
+// The file has the graph of ATen operations that the module calls in training, and the one of evaluation. Lockstep calls
+// these operations through LibTorch's dispatcher, under its own autograd and autocast (exported_graph.h). So the model
+// has the module's names, its numbers are those of eager mode, and everything that Lockstep does with a built-in model
+// it does with this one: gradients that are reduced while backward runs, CUDA graphs, 16 bits, micro-batches of any size.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)
+//   a file that is no .lsm, is damaged, or is of a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files
+//   samples that the model does not take -> Error (kUsage) -> test_wrong_samples
+//   an operation that fails -> Error (kUsage) that names it, its module and the line of the user's code
+//     -> test_an_operation_that_fails
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "trainer/models/imported/exported_graph.h"
+#include "trainer/models/model.h"
+
+namespace lockstep {
+
+class Imported : public Model {
+ public:
+  // Throws Error (kUsage, kCheckpoint) if the file cannot be read or does not take such samples.
+  explicit Imported(const ModelSpec& spec);
+
+  // `input` as in Model; the output is [count, classes], or [count, tokens, classes] for tokens.
+  at::Tensor Forward(const at::Tensor& input) override;
+
+  // Without the buffers that the module does not save either.
+  std::vector<NamedTensor> State() const override;
+  std::vector<std::string> HeadPrefixes() const override { return head_; }
+  void to(at::Device device, bool non_blocking) override;
+
+ private:
+  std::string path_;
+  bool tokens_;
+  int64_t classes_;
+  std::vector<std::string> head_;
+  std::set<std::string> unsaved_;  // buffers
+  ExportedGraph::Tensors tensors_;
+  std::optional<ExportedGraph> training_, evaluation_;
+};
+
+}  // namespace lockstep
