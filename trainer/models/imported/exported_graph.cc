@@ -337,6 +337,7 @@ class Reader {
       const c10::Argument& expected = schema.arguments()[i];
       if (i < arguments.size()) {
         node.arguments.push_back(Decode(arguments[i], expected.real_type(), number));
+        CheckWindow(full, expected.name(), node.arguments.back());
       } else if (expected.default_value()) {
         node.arguments.push_back({.constant = *expected.default_value()});
       } else {
@@ -378,6 +379,23 @@ class Reader {
       }
     }
     node.results.push_back({.value = Arises(out[0])});
+  }
+
+  // Libraries divide by what moves a window, and do not all look whether it is zero.
+  void CheckWindow(const std::string& operation, const std::string& name,
+                   const Argument& argument) const {
+    const bool has_window =
+        operation.starts_with("aten::conv") || operation.find("pool") != std::string::npos;
+    const bool moves =
+        name == "stride" || name == "dilation" || name == "kernel_size" || name == "groups";
+    if (!has_window || !moves || argument.kind != Argument::Kind::kConstant) return;
+    const IValue& value = argument.constant;
+    const bool is_positive =
+        value.isInt()
+            ? value.toInt() > 0
+            : !value.isIntList() ||
+                  std::ranges::all_of(value.toIntVector(), [](int64_t size) { return size > 0; });
+    if (!is_positive) throw UsageError("{}: {} of {} is not positive", where_, name, operation);
   }
 
   void ReadResults(const Json& out, const std::string& full, const c10::FunctionSchema& schema,

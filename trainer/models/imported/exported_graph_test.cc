@@ -151,6 +151,21 @@ TEST(ExportedGraph, RefusesWhatIsNotAsDescribed) {
   EXPECT_NE(with("/nodes/2/args", Json::array()), "");
 }
 
+TEST(ExportedGraph, RefusesWindowsThatDoNotMove) {
+  const auto pooled = [](const Json& stride) {
+    Json graph = Json::parse(R"({
+      "values": 2, "batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+      "nodes": [{"op": "aten::max_pool1d", "overload": "", "args": [{"v": 0}, [1]], "out": [1]}],
+      "output": 1})");
+    graph["nodes"][0]["args"].push_back(stride);
+    return WhyNot(graph);
+  };
+  EXPECT_EQ(pooled(Json::array({1})), "");
+  EXPECT_EQ(pooled(Json::array()), "");
+  EXPECT_EQ(pooled(Json::array({0})),
+            "net.lsm: training: stride of aten::max_pool1d is not positive");
+}
+
 TEST(ExportedGraph, RefusesEveryMemberThatIsMissing) {
   const Json whole = Graph();
   for (const auto& [name, value] : whole.items()) {
