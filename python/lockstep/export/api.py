@@ -21,11 +21,13 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree
 
 from lockstep.export import tensor_file
+from lockstep.export.check import require_same
 from lockstep.export.errors import ExportError
 from lockstep.export.graph import Converter, Graph, Node, State, Value, drop_unused, to_json, values_in
 from lockstep.export.trace import trace
 
 VERSION = 1
+_BATCHES_TRIED = 64
 _LAST_LAYERS = {"linear", "addmm", "mm", "matmul", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "convolution"}
 
 
@@ -74,6 +76,7 @@ def export(
         "head": _head(graphs["training"], state),
         **{mode: {"batch": batches[mode]} | to_json(graph) for mode, graph in graphs.items()},
     }
+    require_same(model, args, kwargs, batch, description, state.tensors())
     text = json.dumps(description, separators=(",", ":"), allow_nan=False)
     tensor_file.write(path, state.tensors(), {"format": "pt", "lockstep.model": text})
 
@@ -211,8 +214,9 @@ def _batch_range(program: ExportedProgram) -> list[int]:
     low, high = 1, 2**31 - 1
     for limits in program.range_constraints.values():
         low = max(low, int(limits.lower))
-        if limits.upper.is_finite:
-            high = min(high, int(limits.upper))
+        if limits.upper <= high:  # it may be infinity, which is no int
+            high = int(limits.upper)
+    low = _smallest_batch(program, low, high)
     # torch.nn raises for a BatchNorm of one value, whose variance is not defined; the operation itself returns NaN.
     for node in program.graph.nodes:
         if node.target is torch.ops.aten.batch_norm.default and node.args[5]:
@@ -220,6 +224,38 @@ def _batch_range(program: ExportedProgram) -> list[int]:
             if math.prod(_with_one_sample(size) for size in (count, *sizes)) == 1:
                 low = max(low, 2)
     return [low, high]
+
+
+def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
+    """The smallest batch from which on all hold what torch.export found out about the batch, such as that it is even."""
+    guards = getattr(program, "_guards_code", None) or []
+    last = min(high, low + _BATCHES_TRIED - 1)
+    accepted = [batch for batch in range(low, last + 1) if all(_holds(guard, batch) for guard in guards)]
+    if not accepted or accepted[-1] != last or last - accepted[0] >= len(accepted):
+        few = ", ".join(str(batch) for batch in accepted[:4])
+        raise ExportError(f"the module does not take any number of samples at a time, but {few or 'none'} ...")
+    return accepted[0]
+
+
+class _Sizes:
+    """Stands for all inputs in a guard of torch.export, whose only unknown size is the batch."""
+
+    def __init__(self, batch: int):
+        self.batch = batch
+
+    def __getitem__(self, _: Any) -> "_Sizes":
+        return self
+
+    def size(self) -> list[int]:
+        return [self.batch]
+
+
+def _holds(guard: str, batch: int) -> bool:
+    """Whether a guard, an expression such as "L['x'].size()[0] <= 8", holds for a batch."""
+    try:
+        return bool(eval(guard, {"L": _Sizes(batch), "max": max, "min": min, "math": math, "torch": torch}))
+    except Exception:
+        return False
 
 
 def _with_one_sample(size: int | torch.SymInt) -> int:
