@@ -11,6 +11,7 @@ what can fail -> what the caller sees (ExportError, one line)
 import json
 import os
 import struct
+from typing import Any, BinaryIO
 
 import torch
 from torch import nn
@@ -67,12 +68,29 @@ def read(path: str) -> dict[str, torch.Tensor]:
     return dict(weights)
 
 
+def read_metadata(path: str) -> dict[str, str]:
+    """The texts in the header of a safetensors file, by name."""
+    try:
+        with open(path, "rb") as file:
+            metadata = _read_header(file, path).get("__metadata__")
+    except (OSError, ValueError, struct.error, RecursionError) as error:
+        raise ExportError(f"{path}: no safetensors file: {first_line(error)}") from error
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _read_header(file: BinaryIO, path: str) -> dict[str, Any]:
+    (length,) = struct.unpack("<Q", file.read(8))
+    if length > min(_LARGEST_HEADER_BYTES, os.path.getsize(path) - 8):
+        raise ExportError(f"{path}: damaged: its header is longer than the file")
+    header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    return header
+
+
 def _read_safetensors(path: str) -> dict[str, torch.Tensor]:
     with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        if length > min(_LARGEST_HEADER_BYTES, os.path.getsize(path) - 8):
-            raise ExportError(f"{path}: damaged: its header is longer than the file")
-        header = json.loads(file.read(length))
+        header = _read_header(file, path)
         header.pop("__metadata__", None)
         data = bytearray(file.read())
     tensors = {}
