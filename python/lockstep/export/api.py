@@ -28,6 +28,7 @@ from lockstep.export.trace import trace
 
 VERSION = 1
 _BATCHES_TRIED = 64
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 _LAST_LAYERS = {"linear", "addmm", "mm", "matmul", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "convolution"}
 
 
@@ -227,7 +228,8 @@ def _batch_range(program: ExportedProgram) -> list[int]:
 
 
 def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
-    """The smallest batch from which on all hold what torch.export found out about the batch, such as that it is even."""
+    """The smallest batch from which on all that torch.export found out about the batch holds, such as that it is even.
+    Throws ExportError if that is not all of the next batches."""
     guards = getattr(program, "_guards_code", None) or []
     last = min(high, low + _BATCHES_TRIED - 1)
     accepted = [batch for batch in range(low, last + 1) if all(_holds(guard, batch) for guard in guards)]
@@ -311,11 +313,23 @@ def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batc
     return described
 
 
+def _weights_of(graph: Graph) -> dict[Value, list[str]]:
+    """The names of the parameters from which a value is computed, for all values in which no input takes part."""
+    names = {value: [name] for name, value in graph.parameters.items()}
+    names |= {value: [] for value in (*graph.buffers.values(), *graph.constants.values())}
+    for node in graph.nodes:
+        parts = list(values_in(node.args))
+        if all(part in names for part in parts):
+            made = list(dict.fromkeys(name for part in parts for name in names[part]))
+            names |= {out: made for out in values_in(node.outs)}
+    return names
+
+
 def _head(graph: Graph, state: _State) -> list[str]:
     """The prefixes of the parameters of the layers that compute the output: going back from it, the first linear
     layers or convolutions. Empty if such a layer shares its weight or has parameters of no module of its own."""
     makers = {out: node for node in graph.nodes for out in values_in(node.outs)}
-    names = {value: name for name, value in graph.parameters.items()}
+    weights = _weights_of(graph)
     shared = {state.first_name(name) for name in state.parameters if state.first_name(name) != name}
     prefixes, seen, ahead = [], set(), [graph.output]
     while ahead:
@@ -323,8 +337,14 @@ def _head(graph: Graph, state: _State) -> list[str]:
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        own = [names[value] for value in values_in(node.args) if value in names]
-        if own and node.name.removeprefix("aten::").partition(".")[0] in _LAST_LAYERS:
+        kind = node.name.removeprefix("aten::").partition(".")[0]
+        if kind in _RECURRENT:
+            return []
+        own = []
+        if kind in _LAST_LAYERS:
+            # Its weight may be computed, as by weight_norm.
+            own = list(dict.fromkeys(name for value in values_in(node.args) for name in weights.get(value, [])))
+        if own:
             for name in own:
                 prefix = name.rpartition(".")[0]
                 if name in shared or not prefix:

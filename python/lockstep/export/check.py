@@ -161,7 +161,8 @@ def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training:
                 raise
             except Exception as error:
                 place = users_line(error.__traceback__)
-                raise ExportError(f"{place + ': ' if place else ''}in {mode}, the module fails: {first_line(error)}") from error
+                place += ": " if place else ""
+                raise ExportError(f"{place}in {mode}, the module fails: {first_line(error)}") from error
             theirs |= {f"buffer {name}": tensor.clone() for name, tensor in buffers().items()}
         with _restoring(model) as buffers:
             try:
@@ -177,12 +178,14 @@ def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training:
             if name.startswith("gradient") and functions:
                 return f"{what}the backward of {' and '.join(functions)} is not part of a graph"
             if name.startswith("gradient"):
-                return f"{what}hooks, inference_mode and functions of autograd that the module defines are not part of a graph"
-            return f"{what}a graph does the same in each call, and knows neither Python's random numbers nor its counters"
+                return f"{what}hooks, inference_mode and a backward of the module's own are not part of a graph"
+            return f"{what}a graph does the same in each call, without Python's counters and random numbers"
     return ""
 
 
-def _step(call: Callable[[], torch.Tensor], parameters: dict[str, nn.Parameter], training: bool) -> dict[str, torch.Tensor]:
+def _step(
+    call: Callable[[], torch.Tensor], parameters: dict[str, nn.Parameter], training: bool
+) -> dict[str, torch.Tensor]:
     """The output, and in training the gradients, of a sum of the output with random weights."""
     torch.manual_seed(_SEED)
     with torch.enable_grad():
@@ -191,7 +194,8 @@ def _step(call: Callable[[], torch.Tensor], parameters: dict[str, nn.Parameter],
         if training:
             torch.manual_seed(_SEED)
             weights = torch.randn(output.shape, device=output.device)
-            gradients = torch.autograd.grad((output.float() * weights).sum(), list(parameters.values()), allow_unused=True)
+            total = (output.float() * weights).sum()
+            gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
             for name, gradient in zip(parameters, gradients):
                 if gradient is not None:
                     result[f"gradient of {name}"] = gradient

@@ -28,7 +28,7 @@ def to_torch(run: str, output: str, lsm: str | None = None) -> int:
     path = os.path.join(run, "weights.safetensors") if os.path.isdir(run) else run
     if not os.path.isfile(path):
         raise ExportError(
-            f"{path} does not exist: name a run that is done, or a file that `lockstep export RUN@STEP --output FILE` wrote"
+            f"{path} does not exist: name a run that is done, or a file that `lockstep export RUN@STEP` wrote"
         )
     state = weights.read(path)
     if lsm is not None:
