@@ -9,6 +9,7 @@ import contextlib
 import json
 import math
 import os
+import random
 import subprocess
 import sys
 import warnings
@@ -26,6 +27,9 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import lockstep  # noqa: E402
 from lockstep.export import __main__ as command  # noqa: E402
+from lockstep.export import tensor_file  # noqa: E402
+from lockstep.export.to_torch import to_torch  # noqa: E402
+from lockstep.export.weights import load_pretrained  # noqa: E402
 from lockstep.export.trace import select_output  # noqa: E402
 from lsm_executor import LsmModel, read_lsm  # noqa: E402
 
@@ -173,6 +177,17 @@ def test_convolutions_batch_norm_dropout_and_frozen_parameters(tmp_path):
         "scale": False, "norm.running_mean": True, "norm.running_var": True, "norm.num_batches_tracked": True,
     }  # fmt: skip
     check_training(model, ours, images(6, 1, 3))
+
+
+def test_the_head_is_the_last_layer_also_if_its_weight_is_computed(tmp_path):
+    def head(last, x=torch.randn(2, 6)):
+        return exported(nn.Sequential(nn.Linear(6, 6), nn.ReLU(), last), x, tmp_path).description["head"]
+
+    parametrizations = nn.utils.parametrizations
+    assert head(nn.Linear(6, 3)) == ["2."]
+    for normalised in (parametrizations.weight_norm, parametrizations.spectral_norm):
+        assert head(normalised(nn.Linear(6, 3, bias=False))) == ["2.parametrizations.weight."]
+    assert head(nn.LSTM(6, 3, batch_first=True), torch.randn(2, 4, 6)) == []  # no layer that could be replaced
 
 
 def test_dropout_draws_the_right_share(tmp_path):
@@ -346,14 +361,16 @@ def test_other_tools_open_the_file(tmp_path):
     assert all(torch.equal(tensors[f"state.{name}"], tensor) for name, tensor in model.state_dict().items())
 
 
+@pytest.mark.all_tier(unless=lambda name: name == "mobilenet_v3_small")
 @pytest.mark.parametrize("name", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "googlenet", "lraspp_mobilenet_v3_large"])
 def test_torchvision(name, tmp_path):
     models = pytest.importorskip("torchvision.models", reason="torchvision is not installed")
     extra = {"init_weights": False} if name == "googlenet" else {}
     if name.startswith("lraspp"):
         extra = {"weights_backbone": None}
+    size = 64 if name == "googlenet" else 32
     model = models.get_model(name, weights=None, num_classes=6, **extra)
-    check_training(model, exported(model, torch.randn(2, 3, 64, 64), tmp_path), images(3, size=64), steps=1)
+    check_training(model, exported(model, torch.randn(2, 3, size, size), tmp_path), images(3, size=size), steps=1)
 
 
 def test_timm(tmp_path):
@@ -362,6 +379,19 @@ def test_timm(tmp_path):
     ours = exported(model, torch.randn(2, 3, 32, 32), tmp_path)
     assert ours.description["head"] == ["head.fc."]
     check_training(model, ours, images(3, size=32), steps=1)
+
+
+def test_a_language_model_of_hugging_face(tmp_path, capfd, monkeypatch):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=100, n_positions=32)
+    config.save_pretrained(tmp_path)
+    capfd.readouterr()
+    words = ["hf:config.json", "--task", "causal-lm", "--length", "16", "--output", "net.lsm"]
+    command_line(tmp_path, capfd, monkeypatch, *words, status=0)
+    assert LsmModel(tmp_path / "net.lsm")(torch.ones(3, 16).long(), torch.ones(3, 16).long()).shape == (3, 16, 100)
+    words[2] = "image-classification"
+    line = command_line(tmp_path, capfd, monkeypatch, *words)
+    assert "transformers has no gpt2 for image-classification" in line
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
@@ -419,6 +449,17 @@ from torch import nn
 
 def make_net():
     return nn.Sequential(OrderedDict(flat=nn.Flatten(), fc=nn.Linear(12, 4)))
+
+def leave():
+    raise SystemExit(7)
+
+class Branches(nn.Linear):
+    def forward(self, x):
+        x = super().forward(x)
+        return x * 2 if x.sum() > 0 else x
+
+def branches():
+    return Branches(3, 3)
 """
 
 
@@ -434,6 +475,118 @@ def test_command_with_weights_of_a_file(tmp_path):
     assert all(torch.equal(ours.parameters_[name], tensor) for name, tensor in weights.items())
     assert ours.description["name"] == "net:make_net"
     assert sorted(set(os.listdir(tmp_path)) - {"__pycache__"}) == ["net.lsm", "net.pt", "net.py"]
+
+
+def test_weights_of_another_head(tmp_path):
+    def net(classes):
+        layers = [("body", nn.Conv2d(3, 8, 3)), ("norm", nn.BatchNorm2d(8)), ("fc", nn.Linear(8, classes))]
+        return nn.Sequential(OrderedDict(layers))
+
+    def without(part):
+        return {name: tensor for name, tensor in net(2).state_dict().items() if part not in name}
+
+    model, path = net(2), str(tmp_path / "weights.pt")
+    for theirs, kept in (
+        (net(5).state_dict(), ["fc.weight", "fc.bias"]),  # another number of classes
+        (without("fc") | {"cls.weight": torch.ones(3)}, ["fc.bias", "fc.weight"]),  # the head of another task
+        (without("tracked"), []),  # an old file
+    ):
+        torch.save(theirs, path)
+        if kept:
+            with pytest.raises(lockstep.ExportError, match="has other shapes of fc.weight|lacks fc.bias"):
+                load_pretrained(model, path)
+        head = model.fc.weight.detach().clone()
+        assert load_pretrained(model, path, replace_head=True) == kept
+        assert torch.equal(model.body.weight, theirs["body.weight"])
+        assert torch.equal(model.fc.weight, head if kept else theirs["fc.weight"])
+    torch.save({"other.weight": torch.ones(3)}, path)
+    with pytest.raises(lockstep.ExportError, match="less than half of the module's weights"):
+        load_pretrained(model, path, replace_head=True)
+
+
+class MySwish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        share = torch.sigmoid(x)
+        return gradient * (share * (1 + x * (1 - share)))
+
+
+def test_a_function_whose_backward_autograd_would_find_itself(tmp_path):
+    model = Wrong(MySwish.apply)
+    check_training(model, exported(model, torch.randn(2, 6), tmp_path), [(torch.randn(4, 6),), (torch.randn(1, 6),)])
+
+
+def test_a_branch_for_one_sample_makes_two_the_smallest_batch(tmp_path):
+    model = Wrong(lambda x: x * 2 if x.shape[0] == 1 else x)
+    ours = exported(model, torch.randn(3, 6), tmp_path)
+    assert ours.description["batch"] == [2, 2**31 - 1]
+    check_training(model, ours, [(torch.randn(2, 6),), (torch.randn(5, 6),)])
+
+
+def test_a_branch_for_large_batches_makes_a_largest_batch(tmp_path):
+    model = Wrong(lambda x: x * 2 if x.shape[0] > 8 else x)
+    ours = exported(model, torch.randn(3, 6), tmp_path)
+    assert ours.description["batch"] == [2, 8]
+    check_training(model, ours, [(torch.randn(2, 6),), (torch.randn(8, 6),)])
+
+
+def test_tensors_from_nothing_have_the_type_and_place_of_the_export(tmp_path):
+    def compute(x):
+        return x + torch.rand(6) * torch.arange(x.shape[0])[:, None] + torch.full((6,), 0.1)
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        ours = exported(Wrong(compute), torch.randn(2, 6), tmp_path)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert ours(torch.randn(3, 6, dtype=torch.float64)).dtype == torch.float64
+    nodes = ours.description["training"]["nodes"]
+    made = [node["args"] for node in nodes if node.get("op") in ("aten::rand", "aten::full")]
+    assert len(made) == 2 and all({"dtype": "float64"} in args and {"device": "input"} in args for args in made)
+
+
+def test_weights_of_a_run_go_back_to_torch(tmp_path):
+    model = Attention()
+    model.register_buffer("seen", torch.zeros(3), persistent=False)
+    tokens = torch.randint(20, (2, 12))
+    lockstep.export(model, {"tokens": tokens, "mask": torch.ones_like(tokens)}, tmp_path / "net.lsm")
+    (tmp_path / "run").mkdir()
+    kept = {name: tensor + 1 for name, tensor in model.state_dict().items() if name != "head.weight"}
+    tensor_file.write(str(tmp_path / "run/weights.safetensors"), kept, {})
+    line = run_command(tmp_path, "--to-torch", "run", "net.lsm", "--output", "net.pt", status=0)
+    assert line == f"net.pt: {len(kept) + 1} tensors of run"
+    state = torch.load(tmp_path / "net.pt", weights_only=True)
+    assert list(state) == list(model.state_dict())
+    other = Attention()
+    other.load_state_dict(state)
+    assert all(torch.equal(other.state_dict()[name], tensor) for name, tensor in kept.items())
+    to_torch(str(tmp_path / "run"), str(tmp_path / "short.pt"))
+    assert torch.load(tmp_path / "short.pt", weights_only=True).keys() == kept.keys()
+
+
+def test_weights_that_do_not_go_back_to_torch(tmp_path, capfd, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").write_text("no weights")
+    lockstep.export(Wrong(torch.tanh), torch.randn(2, 6), tmp_path / "net.lsm")
+    tensor_file.write(str(tmp_path / "other"), {"weight": torch.zeros(3)}, {})
+    for arguments, expected in (
+        (["--to-torch", "empty"], "empty/weights.safetensors does not exist: name a run that is done"),
+        (["--to-torch", "text"], "text: no weights can be read"),
+        (["--to-torch", "other", "net.lsm"], "other lacks fc.bias, fc.weight, which the module of net.lsm has"),
+        (["--to-torch", "other", "other"], "other is no file that lockstep.export wrote"),
+        (["--to-torch", "other", "text"], "text: "),
+        (["--to-torch", "other", "nowhere"], "nowhere: "),
+        ([], "name a model, or a run with --to-torch"),
+    ):
+        line = command_line(tmp_path, capfd, monkeypatch, *arguments, "--output", "net.pt")
+        assert line.startswith("lockstep.export: ") and expected in line, line
+        assert not (tmp_path / "net.pt").exists()
 
 
 # Wrong inputs: each ends with one line. -------------------------------------------------------------------------------
@@ -470,6 +623,35 @@ def branches(x):
     return x
 
 
+class StraightThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def hooked(x):
+    x.register_hook(lambda gradient: gradient * 3)
+    return x * 2
+
+
+def inferred(x):
+    with torch.inference_mode():
+        scale = x.abs().mean()
+    return x * scale.clone()
+
+
+CALLS = []
+
+
+def counts(x):
+    CALLS.append(1)
+    return x * len(CALLS)
+
+
 WRONG = {
     "prints": (prints, "the module prints"),
     "branches": (branches, "depends on values of a tensor"),
@@ -483,6 +665,13 @@ WRONG = {
     "raises": (lambda x: x.view(7, 11), "shape '[7, 11]' is invalid"),
     "fixed batch": (lambda x: x + torch.ones(2, 6), "fixed batch"),
     "autocast": (lambda x: inside_autocast(x), "enables autocast"),
+    "even batch": (lambda x: x.view(-1, 2, 6).flip(1).view(-1, 6), "any number of samples at a time, but 4, 6"),
+    "data": (lambda x: x + x.data, ".data (write .detach())"),
+    "straight through": (lambda x: x * StraightThrough.apply(x), "backward of StraightThrough (export_test.py:"),
+    "hook": (hooked, "the gradient of fc.weight of the graph differs"),
+    "inference mode": (inferred, "the gradient of fc.weight of the graph differs"),
+    "counter": (counts, "the output of the graph differs"),
+    "random": (lambda x: x * random.random(), "the output of the graph differs"),
 }  # fmt: skip
 
 
@@ -494,9 +683,9 @@ def inside_autocast(x):
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_modules(case, tmp_path):
     compute, expected = WRONG[case]
-    text = refused(Wrong(compute), torch.randn(2, 6), tmp_path)
+    text = refused(Wrong(compute), torch.randn(4 if case == "even batch" else 2, 6), tmp_path)
     assert expected in text, text
-    if case not in ("integers", "detached", "no output"):
+    if case in ("prints", "branches", "item", "complex", "mask", "unlisted", "raises", "fixed batch", "autocast"):
         assert "export_test.py:" in text, text
 
 
@@ -524,12 +713,19 @@ def test_wrong_paths(tmp_path):
     assert kept.read_text() == "kept"
 
 
+def test_torch_export_prints_nothing_beside_the_line(tmp_path):
+    (tmp_path / "net.py").write_text(NET)
+    line = run_command(tmp_path, "net:branches", "--shape", "3", "--output", "net.lsm")
+    assert line.startswith("lockstep.export: net:branches: net.py:13: in training, the control flow"), line
+
+
 def test_wrong_commands(tmp_path, capfd, monkeypatch):
     (tmp_path / "net.py").write_text(NET)  # OrderedDict is not imported
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
     (tmp_path / "bad.pt").write_bytes(b"\x00" * 100)
     for arguments, expected in (
         (["net:make_net"], "net:make_net: net.py:5: name 'OrderedDict' is not defined"),
+        (["net:leave"], "net:leave: net.py:8: 7"),
         (["net:other"], "has no attribute 'other'"),
         (["nothing"], "name a model as timm:NAME"),
         (["missing:make"], "No module named 'missing'"),

@@ -1,4 +1,5 @@
-"""python -m lockstep.export: writes a model to a .lsm file, or ends with one line and exit status 2."""
+"""python -m lockstep.export: writes a model to a .lsm file, or with --to-torch a run's weights to a state dict; or ends
+with one line and exit status 2."""
 
 import argparse
 import logging
@@ -10,6 +11,7 @@ from lockstep.export import sources, weights
 from lockstep.export.api import export
 from lockstep.export.errors import ExportError, first_line
 from lockstep.export.tensor_file import require_replaceable
+from lockstep.export.to_torch import to_torch
 
 _USAGE_ERROR = 2
 
@@ -39,35 +41,57 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
     parser = _Parser(prog="lockstep.export", description="Writes a PyTorch model to a file that lockstep trains.")
-    parser.add_argument("model", help="timm:NAME, torchvision:NAME, hf:FOLDER or MODULE:FUNCTION of this directory")
-    parser.add_argument("--output", required=True, metavar="FILE", help="the .lsm file to write")
+    parser.add_argument(
+        "model", nargs="?", help="timm:NAME, torchvision:NAME, hf:FOLDER or MODULE:FUNCTION of this directory"
+    )
+    parser.add_argument("--output", required=True, metavar="FILE", help="the file to write")
     parser.add_argument("--size", type=_positive, help="pixels of an image's side")
     parser.add_argument("--channels", type=_positive, default=3, help="channels of an image (default: 3)")
     parser.add_argument("--classes", type=_positive, help="classes, or labels, of the output")
     parser.add_argument("--length", type=_positive, help="tokens of a sample")
     parser.add_argument("--shape", type=_shape, help="shape of one sample, for MODULE:FUNCTION: 3,32,32")
     parser.add_argument("--pretrained", metavar="FILE", help="weights: safetensors, or a state dict of torch.save")
-    parser.add_argument("--replace-head", action="store_true", help="keep what has another shape in that file as made")
+    parser.add_argument(
+        "--replace-head", action="store_true", help="keep as made what that file lacks or has in another shape"
+    )
+    parser.add_argument("--task", choices=sources.TASKS, help="what an hf: model does (default: it classifies samples)")
+    parser.add_argument(
+        "--to-torch",
+        metavar="RUN",
+        help="write the weights of this run for torch.load(); name the .lsm file too if its module has tied tensors",
+    )
     options = parser.parse_args(arguments)
+    if options.to_torch is None and options.model is None:
+        parser.error("name a model, or a run with --to-torch")
+    about = options.to_torch or options.model
     try:
         require_replaceable(options.output)
+        if options.to_torch is not None:
+            count = to_torch(options.to_torch, options.output, options.model)
+            print(f"{options.output}: {count} tensors of {options.to_torch}")
+            return 0
         model, inputs = sources.make(
             options.model,
-            sources.Options(options.size, options.channels, options.classes, options.length, options.shape),
+            sources.Options(
+                options.size, options.channels, options.classes, options.length, options.shape, options.task
+            ),
         )
+        kept: list[str] = []
         if options.pretrained is not None:
-            weights.load_pretrained(model, options.pretrained, options.replace_head)
+            kept = weights.load_pretrained(model, options.pretrained, options.replace_head)
         export(model, inputs, options.output, name=options.model)
     except ExportError as error:
-        print(f"{parser.prog}: {options.model}: {error}", file=sys.stderr)
+        print(f"{parser.prog}: {about}: {error}", file=sys.stderr)
         return _USAGE_ERROR
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # a failure of the exporter itself: still one line
-        print(f"{parser.prog}: {options.model}: cannot be exported: {first_line(error)}", file=sys.stderr)
+        print(f"{parser.prog}: {about}: cannot be exported: {first_line(error)}", file=sys.stderr)
         return _USAGE_ERROR
     count = sum(parameter.numel() for parameter in model.parameters())
-    print(f"{options.output}: {options.model}, {count:,} parameters, {os.path.getsize(options.output):,} bytes")
+    as_made = f", not from {options.pretrained}: {weights.some(kept)}" if kept else ""
+    size = os.path.getsize(options.output)
+    print(f"{options.output}: {options.model}, {count:,} parameters, {size:,} bytes{as_made}")
     return 0
 
 

@@ -21,11 +21,14 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree
 
 from lockstep.export import tensor_file
+from lockstep.export.check import require_same
 from lockstep.export.errors import ExportError
 from lockstep.export.graph import Converter, Graph, Node, State, Value, drop_unused, to_json, values_in
 from lockstep.export.trace import trace
 
 VERSION = 1
+_BATCHES_TRIED = 64
+_RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 _LAST_LAYERS = {"linear", "addmm", "mm", "matmul", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "convolution"}
 
 
@@ -74,6 +77,7 @@ def export(
         "head": _head(graphs["training"], state),
         **{mode: {"batch": batches[mode]} | to_json(graph) for mode, graph in graphs.items()},
     }
+    require_same(model, args, kwargs, batch, description, state.tensors())
     text = json.dumps(description, separators=(",", ":"), allow_nan=False)
     tensor_file.write(path, state.tensors(), {"format": "pt", "lockstep.model": text})
 
@@ -211,8 +215,9 @@ def _batch_range(program: ExportedProgram) -> list[int]:
     low, high = 1, 2**31 - 1
     for limits in program.range_constraints.values():
         low = max(low, int(limits.lower))
-        if limits.upper.is_finite:
-            high = min(high, int(limits.upper))
+        if limits.upper <= high:  # it may be infinity, which is no int
+            high = int(limits.upper)
+    low = _smallest_batch(program, low, high)
     # torch.nn raises for a BatchNorm of one value, whose variance is not defined; the operation itself returns NaN.
     for node in program.graph.nodes:
         if node.target is torch.ops.aten.batch_norm.default and node.args[5]:
@@ -220,6 +225,39 @@ def _batch_range(program: ExportedProgram) -> list[int]:
             if math.prod(_with_one_sample(size) for size in (count, *sizes)) == 1:
                 low = max(low, 2)
     return [low, high]
+
+
+def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
+    """The smallest batch from which on all that torch.export found out about the batch holds, such as that it is even.
+    Throws ExportError if that is not all of the next batches."""
+    guards = getattr(program, "_guards_code", None) or []
+    last = min(high, low + _BATCHES_TRIED - 1)
+    accepted = [batch for batch in range(low, last + 1) if all(_holds(guard, batch) for guard in guards)]
+    if not accepted or accepted[-1] != last or last - accepted[0] >= len(accepted):
+        few = ", ".join(str(batch) for batch in accepted[:4])
+        raise ExportError(f"the module does not take any number of samples at a time, but {few or 'none'} ...")
+    return accepted[0]
+
+
+class _Sizes:
+    """Stands for all inputs in a guard of torch.export, whose only unknown size is the batch."""
+
+    def __init__(self, batch: int):
+        self.batch = batch
+
+    def __getitem__(self, _: Any) -> "_Sizes":
+        return self
+
+    def size(self) -> list[int]:
+        return [self.batch]
+
+
+def _holds(guard: str, batch: int) -> bool:
+    """Whether a guard, an expression such as "L['x'].size()[0] <= 8", holds for a batch."""
+    try:
+        return bool(eval(guard, {"L": _Sizes(batch), "max": max, "min": min, "math": math, "torch": torch}))
+    except Exception:
+        return False
 
 
 def _with_one_sample(size: int | torch.SymInt) -> int:
@@ -275,11 +313,23 @@ def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batc
     return described
 
 
+def _weights_of(graph: Graph) -> dict[Value, list[str]]:
+    """The names of the parameters from which a value is computed, for all values in which no input takes part."""
+    names = {value: [name] for name, value in graph.parameters.items()}
+    names |= {value: [] for value in (*graph.buffers.values(), *graph.constants.values())}
+    for node in graph.nodes:
+        parts = list(values_in(node.args))
+        if all(part in names for part in parts):
+            made = list(dict.fromkeys(name for part in parts for name in names[part]))
+            names |= {out: made for out in values_in(node.outs)}
+    return names
+
+
 def _head(graph: Graph, state: _State) -> list[str]:
     """The prefixes of the parameters of the layers that compute the output: going back from it, the first linear
     layers or convolutions. Empty if such a layer shares its weight or has parameters of no module of its own."""
     makers = {out: node for node in graph.nodes for out in values_in(node.outs)}
-    names = {value: name for name, value in graph.parameters.items()}
+    weights = _weights_of(graph)
     shared = {state.first_name(name) for name in state.parameters if state.first_name(name) != name}
     prefixes, seen, ahead = [], set(), [graph.output]
     while ahead:
@@ -287,8 +337,14 @@ def _head(graph: Graph, state: _State) -> list[str]:
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
-        own = [names[value] for value in values_in(node.args) if value in names]
-        if own and node.name.removeprefix("aten::").partition(".")[0] in _LAST_LAYERS:
+        kind = node.name.removeprefix("aten::").partition(".")[0]
+        if kind in _RECURRENT:
+            return []
+        own = []
+        if kind in _LAST_LAYERS:
+            # Its weight may be computed, as by weight_norm.
+            own = list(dict.fromkeys(name for value in values_in(node.args) for name in weights.get(value, [])))
+        if own:
             for name in own:
                 prefix = name.rpartition(".")[0]
                 if name in shared or not prefix:

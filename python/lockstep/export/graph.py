@@ -195,6 +195,12 @@ class Converter:
             args.append(self._argument(node, argument.real_type, value, values))
 
         results = node.meta.get("val")
+        if isinstance(results, torch.Tensor) and not any("Tensor" in str(a.real_type) for a in schema.arguments):
+            # A tensor from nothing, as of arange: where the model runs, and of the type that it had in this process.
+            given = {"dtype": {"dtype": str(results.dtype).removeprefix("torch.")}, "device": {"device": "input"}}
+            for index, argument in enumerate(schema.arguments):
+                if args[index] is None and argument.name in given:
+                    args[index] = given[argument.name]
         if not schema.returns:
             outs, answer = [], None
         elif len(schema.returns) == 1:

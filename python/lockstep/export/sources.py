@@ -2,8 +2,8 @@
 
   timm:NAME            timm.create_model, freshly initialised
   torchvision:NAME     torchvision.models.get_model, likewise
-  hf:FOLDER            a Hugging Face model for sequence classification, from config.json (or a path that ends in
-                       .json); images instead of tokens if the architecture takes pixels
+  hf:FOLDER            a Hugging Face model from config.json (or a path that ends in .json). By default it classifies
+                       sequences, or images if the architecture takes pixels; --task asks for another head
   MODULE:FUNCTION      FUNCTION() of a Python module in the current directory; it returns an nn.Module, or a pair of it
                        and the example inputs. This runs the user's own code.
 
@@ -27,6 +27,17 @@ from torch import nn
 
 from lockstep.export.errors import ExportError, first_line, users_line
 
+# The class of transformers that makes the model of a task, and the mapping of the configs that it takes.
+TASKS = {
+    "sequence-classification": ("AutoModelForSequenceClassification", "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"),
+    "image-classification": ("AutoModelForImageClassification", "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING"),
+    "token-classification": ("AutoModelForTokenClassification", "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING"),
+    "causal-lm": ("AutoModelForCausalLM", "MODEL_FOR_CAUSAL_LM_MAPPING"),
+    "masked-lm": ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING"),
+    "segmentation": ("AutoModelForSemanticSegmentation", "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING"),
+}
+_OF_IMAGES = ("image-classification", "segmentation")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -37,6 +48,7 @@ class Options:
     classes: int | None = None
     length: int | None = None  # tokens
     shape: tuple[int, ...] | None = None  # of one sample, for MODULE:FUNCTION
+    task: str | None = None  # one of TASKS, for hf:
 
 
 def make(source: str, options: Options) -> tuple[nn.Module, Any]:
@@ -110,21 +122,20 @@ def _hugging_face(path: str, options: Options) -> tuple[nn.Module, Any]:
 
 
 def hugging_face_model(config: Any, options: Options) -> tuple[nn.Module, Any]:
-    """The classifier that a config of transformers describes, of tokens or else of images."""
+    """The model that a config of transformers describes, and inputs: pixels, or tokens and their mask."""
     transformers = _package("transformers")
-    if type(config) in transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING:
-        maker = transformers.AutoModelForSequenceClassification
-    elif type(config) in transformers.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING:
-        maker = transformers.AutoModelForImageClassification
-    else:
-        raise ExportError(f"transformers has no classifier of {config.model_type}")
+    wanted = (options.task,) if options.task else ("sequence-classification", "image-classification")
+    task = next((task for task in wanted if type(config) in getattr(transformers, TASKS[task][1])), None)
+    if task is None:
+        raise ExportError(f"transformers has no {config.model_type} for {' or '.join(wanted)}")
+    maker = getattr(transformers, TASKS[task][0])
     if hasattr(config, "use_cache"):
         config.use_cache = False
     try:
         model = maker.from_config(config)
     except Exception as error:
         raise ExportError(f"transformers cannot make the {config.model_type}: {first_line(error)}") from error
-    if maker is transformers.AutoModelForImageClassification:
+    if task in _OF_IMAGES:
         return model, {"pixel_values": _images(options, options.size or getattr(config, "image_size", 224))}
     # No sample ends in padding, so a mask of ones is what a tokenizer returns for it. Token 0 may be the padding.
     length = options.length or min(128, getattr(config, "max_position_embeddings", 128))
@@ -136,7 +147,7 @@ def _user(module: str, function: str, options: Options) -> tuple[nn.Module, Any]
     sys.path.insert(0, os.getcwd())
     try:
         made = getattr(importlib.import_module(module), function)()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = users_line(error.__traceback__)
         raise ExportError(f"{module}:{function}: {place + ': ' if place else ''}{first_line(error)}") from error
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):

@@ -15,12 +15,13 @@ import os
 import stat
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 
 from lockstep.export.errors import ExportError
 
+Buffer = bytes | memoryview
 DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -46,7 +47,6 @@ def require_replaceable(path: str) -> None:
 
 def write(path: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
     """Writes tensors of any shape, dtype in DTYPES and device to a safetensors file."""
-    path = os.path.realpath(path)
     require_replaceable(path)
     for name, tensor in tensors.items():
         if tensor.dtype not in DTYPES:
@@ -63,17 +63,27 @@ def write(path: str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str,
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
 
+    def content() -> Iterator[Buffer]:
+        yield struct.pack("<Q", len(text))
+        yield text
+        for name in order:
+            flat = tensors[name].detach().cpu().contiguous().reshape(-1)
+            if flat.numel():
+                yield memoryview((ctypes.c_char * (flat.numel() * flat.element_size())).from_address(flat.data_ptr()))
+
+    replace(path, content())
+
+
+def replace(path: str, content: Iterable[Buffer]) -> None:
+    """Writes a file of this content in the place of what stands at the path, by a rename. Throws ExportError."""
+    path = os.path.realpath(path)
+    require_replaceable(path)
     temporary = None
     try:
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=os.path.basename(path) + ".tmp")
         with os.fdopen(descriptor, "wb") as file:
-            file.write(struct.pack("<Q", len(text)))
-            file.write(text)
-            for name in order:
-                flat = tensors[name].detach().cpu().contiguous().reshape(-1)
-                if flat.numel():
-                    bytes_ = (ctypes.c_char * (flat.numel() * flat.element_size())).from_address(flat.data_ptr())
-                    file.write(memoryview(bytes_))
+            for part in content:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
         umask = os.umask(0)

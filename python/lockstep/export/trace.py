@@ -73,7 +73,9 @@ def _refusing_prints() -> Iterator[None]:
 
     def refused(*args: Any, **kwargs: Any) -> None:
         frame = sys._getframe(1)
-        if is_users_file(frame.f_code.co_filename) and kwargs.get("file") is None:
+        if not is_users_file(frame.f_code.co_filename):
+            return  # torch.export prints the graph in which it failed
+        if kwargs.get("file") is None:
             raise ExportError("the module prints, and a graph cannot: remove the print()")
         original(*args, **kwargs)
 
@@ -101,7 +103,7 @@ def _as_under_autocast() -> Iterator[None]:
 
 
 @contextmanager
-def _mode(model: nn.Module, training: bool) -> Iterator[None]:
+def module_mode(model: nn.Module, training: bool) -> Iterator[None]:
     """Sets the module's mode, and each submodule's own mode again afterwards. Some models keep tensors that they have
     computed in evaluation until train() is called (timm's LeViT): none that is older may get into the graph, and none
     of the graph may stay."""
@@ -145,6 +147,8 @@ def _explain(error: Exception) -> str:
         return "the control flow or a size depends on values of a tensor, which a graph cannot express"
     if "Constraints violated" in text:
         return "the module takes only a fixed batch: a size that depends on the batch is used as a constant"
+    if "fake tensor in the exported program constant" in text:
+        return "a tensor comes from what cannot be traced, such as .data (write .detach()) or torch.autograd.grad()"
     return first_line(error)
 
 
@@ -172,7 +176,7 @@ def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: boo
     of batches from 1 on if the module takes it, and else the range that the module takes."""
     fixed: list[str] = []
     with ExitStack() as during:
-        during.enter_context(_mode(model, training))
+        during.enter_context(module_mode(model, training))
         during.enter_context(_refusing_prints())
         during.enter_context(_selecting(model))
         during.enter_context(_as_under_autocast())

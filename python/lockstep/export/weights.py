@@ -11,6 +11,7 @@ what can fail -> what the caller sees (ExportError, one line)
 import json
 import os
 import struct
+from typing import Any, BinaryIO
 
 import torch
 from torch import nn
@@ -22,9 +23,12 @@ _DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 _LARGEST_HEADER_BYTES = 100_000_000
 
 
-def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> None:
+def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> list[str]:
     """Loads all parameters and persistent buffers. A tied tensor may stand in the file under one of its names only.
-    With `replace_head`, what has another shape in the file, for another number of classes, stays as it is."""
+
+    With `replace_head`, what the file lacks or has in another shape (the last layer of another task) stays as it was
+    made, and what the module lacks is left out. Returns the names that stayed. Throws ExportError.
+    """
     weights = read(path)
     own = model.state_dict(keep_vars=True)
     for name, tensor in own.items():
@@ -32,19 +36,33 @@ def load_pretrained(model: nn.Module, path: str, replace_head: bool = False) -> 
             other = next((tied for tied, t in own.items() if t is tensor and tied in weights), None)
             if other is not None:
                 weights[name] = weights[other]
+    # Files that are older than this counter of BatchNorm's lack it.
+    weights |= {name: tensor.detach() for name, tensor in own.items()
+                if name not in weights and name.endswith(".num_batches_tracked")}  # fmt: skip
+    lacking = sorted(own.keys() - weights.keys())
     others = [name for name in own if name in weights and own[name].shape != weights[name].shape]
+    kept: list[str] = []
     if replace_head:
-        weights |= {name: own[name].detach() for name in others}
-        others = []
+        kept = lacking + others
+        loaded = sum(own[name].numel() for name in own.keys() - set(kept))
+        if 2 * loaded < sum(tensor.numel() for tensor in own.values()):
+            raise ExportError(f"{path} has less than half of the module's weights: it belongs to another module")
+        weights = {name: own[name].detach() if name in kept else weights[name] for name in own}
+        lacking = others = []
     for text, names in (
-        ("lacks", sorted(own.keys() - weights.keys())),
+        ("lacks", lacking),
         ("has, and the module does not,", sorted(weights.keys() - own.keys())),
         ("has other shapes of", others),
     ):
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise ExportError(f"{path} {text} {', '.join(names[:3])}{more}")
+            raise ExportError(f"{path} {text} {some(names)}")
     model.load_state_dict(weights)
+    return kept
+
+
+def some(names: list[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def read(path: str) -> dict[str, torch.Tensor]:
@@ -67,12 +85,29 @@ def read(path: str) -> dict[str, torch.Tensor]:
     return dict(weights)
 
 
+def read_metadata(path: str) -> dict[str, str]:
+    """The texts in the header of a safetensors file, by name."""
+    try:
+        with open(path, "rb") as file:
+            metadata = _read_header(file, path).get("__metadata__")
+    except (OSError, ValueError, struct.error, RecursionError) as error:
+        raise ExportError(f"{path}: no safetensors file: {first_line(error)}") from error
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _read_header(file: BinaryIO, path: str) -> dict[str, Any]:
+    (length,) = struct.unpack("<Q", file.read(8))
+    if length > min(_LARGEST_HEADER_BYTES, os.path.getsize(path) - 8):
+        raise ExportError(f"{path}: damaged: its header is longer than the file")
+    header = json.loads(file.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    return header
+
+
 def _read_safetensors(path: str) -> dict[str, torch.Tensor]:
     with open(path, "rb") as file:
-        (length,) = struct.unpack("<Q", file.read(8))
-        if length > min(_LARGEST_HEADER_BYTES, os.path.getsize(path) - 8):
-            raise ExportError(f"{path}: damaged: its header is longer than the file")
-        header = json.loads(file.read(length))
+        header = _read_header(file, path)
         header.pop("__metadata__", None)
         data = bytearray(file.read())
     tensors = {}

@@ -1,0 +1,259 @@
+"""Compares the graphs of an export with the module that they stand for.
+
+torch.export records operations. What else a forward does is not recorded, and nothing says so: a backward that an
+autograd.Function defines, a hook that changes a gradient, torch.inference_mode(), a counter or a random number of
+Python's, a branch for a batch of one sample. Such a graph would train to other weights than the module. So each graph
+runs here once beside the module, on the example and on one sample, from the same state and the same seed: output,
+gradients and buffers must agree.
+
+Promise: the module's parameters, gradients, buffers and the random numbers of torch are afterwards as they were.
+
+what can fail -> what the caller sees
+  the module itself fails, as a backward does -> ExportError with its reason
+  the graph gives something else -> ExportError that says what differs, and names what is likely to be the cause
+  one sample alone fails, or gives something else -> the graph takes batches from two on
+"""
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree
+
+from lockstep.export.errors import ExportError, first_line, users_line
+from lockstep.export.trace import module_mode, select_output
+
+Json = Any
+_SEED = 1
+# The same operations in the same order give the same bits, but for atomics on a GPU and other layouts of weights.
+_TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 5e-2}
+_NUMBERS: dict[str, Callable] = {
+    "size": lambda tensor, dimension: tensor.size(dimension),
+    "stride": lambda tensor, dimension: tensor.stride(dimension),
+    "numel": lambda tensor: tensor.numel(),
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "trunc": math.trunc,
+    "float": float,
+    "sqrt": math.sqrt,
+    "min": min,
+    "max": max,
+    "not": operator.not_,
+    "ite": lambda condition, yes, no: yes if condition else no,
+} | {name: getattr(operator, name) for name in "add sub mul floordiv truediv mod neg pow eq ne lt le gt ge".split()}
+
+
+class Runner:
+    """Calls the operations of a graph as FORMAT.md describes it, with torch."""
+
+    def __init__(self, graph: Json, tensors: Mapping[str, torch.Tensor], device: torch.device):
+        """`tensors` are those of the file, by its names."""
+        self.graph, self.tensors, self.device = graph, tensors, device
+
+    def __call__(self, inputs: list[torch.Tensor]) -> torch.Tensor:
+        graph = self.graph
+        values: dict[int | None, Any] = dict(zip(graph["inputs"], inputs, strict=True))
+        for prefix, kind in (("state.", "parameters"), ("state.", "buffers"), ("constant.", "constants")):
+            values |= {number: self.tensors[prefix + name] for name, number in graph[kind].items()}
+        for node in graph["nodes"]:
+            self._run(node, values)
+        return values[graph["output"]]
+
+    def _run(self, node: Json, values: dict[int | None, Any]) -> None:
+        args = [self._decode(arg, values) for arg in node["args"]]
+        if "sym" in node:
+            values[node["out"][0]] = _NUMBERS[node["sym"]](*args)
+            return
+        op = getattr(getattr(torch.ops.aten, node["op"].removeprefix("aten::")), node["overload"] or "default")
+        named = {a.name: arg for a, arg in zip(op._schema.arguments, args) if a.kwarg_only}
+        plain = [arg for a, arg in zip(op._schema.arguments, args) if not a.kwarg_only]
+        with torch.set_grad_enabled(node.get("grad", True)):
+            result = op(*plain, **named)
+        results = [] if not op._schema.returns else [result] if len(op._schema.returns) == 1 else result
+        for out, made in zip(node["out"], results, strict=True):
+            values.update(zip(out, made, strict=True) if isinstance(out, list) else [(out, made)])
+
+    def _decode(self, arg: Json, values: dict[int | None, Any]) -> Any:
+        if isinstance(arg, list):
+            return [self._decode(element, values) for element in arg]
+        if not isinstance(arg, dict):
+            return arg
+        ((kind, value),) = arg.items()
+        if kind == "v":
+            return values[value]
+        if kind == "f":
+            return float(value)
+        return self.device if kind == "device" else getattr(torch, value)
+
+
+def require_same(
+    model: nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    batch: int,
+    description: Json,
+    tensors: Mapping[str, torch.Tensor],
+) -> None:
+    """Throws ExportError if a graph of `description` computes something else than `model`. Makes two samples the
+    smallest batch of a graph that is right for them but not for one. `args` and `kwargs` hold `batch` samples."""
+    device = next(model.parameters()).device
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _require_same(model, args, kwargs, batch, description, lambda graph: Runner(graph, tensors, device))
+    description["batch"] = description["training"]["batch"]
+
+
+def _require_same(
+    model: nn.Module,
+    args: tuple,
+    kwargs: dict[str, Any],
+    batch: int,
+    description: Json,
+    runner_of: Callable[[Json], Runner],
+) -> None:
+    for mode, training in (("training", True), ("evaluation", False)):
+        graph = description[mode]
+        low, high = graph["batch"]
+        runner = runner_of(graph)
+        # Not the number that was traced, if there is another one.
+        count = next((n for n in (batch + 1, batch - 1, batch) if max(low, 2) <= n <= high), batch)
+        difference = _difference(model, *_samples(args, kwargs, batch, count), training, runner)
+        if difference:
+            raise ExportError(difference)
+        if low == 1:
+            try:
+                difference = _difference(model, *_samples(args, kwargs, batch, 1), training, runner)
+            except ExportError:
+                difference = "fails"
+            if difference:
+                graph["batch"] = [2, high]
+
+
+def _samples(args: tuple, kwargs: dict[str, Any], batch: int, count: int) -> tuple[tuple, dict[str, Any]]:
+    """The same arguments with another number of samples."""
+
+    def resized(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.shape[0] != batch:
+            return value.detach().clone()
+        rows = torch.arange(count, device=value.device) % batch
+        return value.detach()[rows].contiguous()
+
+    return _pytree.tree_map(resized, (args, kwargs))
+
+
+def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training: bool, runner: Runner) -> str:
+    """What differs between the module and the graph, for a person; "" if nothing does."""
+    mode = "training" if training else "evaluation"
+    inputs = [leaf.clone() for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+    with _noting_functions() as functions, module_mode(model, training):
+        with _restoring(model) as buffers:
+            try:
+                theirs = _step(lambda: select_output(model(*args, **kwargs)), parameters, training)
+            except ExportError:
+                raise
+            except Exception as error:
+                place = users_line(error.__traceback__)
+                place += ": " if place else ""
+                raise ExportError(f"{place}in {mode}, the module fails: {first_line(error)}") from error
+            theirs |= {f"buffer {name}": tensor.clone() for name, tensor in buffers().items()}
+        with _restoring(model) as buffers:
+            try:
+                ours = _step(lambda: runner(inputs), parameters, training)
+            except Exception as error:
+                raise ExportError(f"in {mode}, the exported graph fails: {first_line(error)}") from error
+            ours |= {f"buffer {name}": tensor.clone() for name, tensor in buffers().items()}
+    largest = max((_size(tensor) for name, tensor in theirs.items() if name.startswith("gradient")), default=0.0)
+    for name, expected in theirs.items():
+        error = _distance(ours.get(name), expected, 1e-5 * largest if name.startswith("gradient") else 0.0)
+        if error > _TOLERANCE.get(expected.dtype, 1e-3):
+            what = f"in {mode}, the {name} of the graph differs from the module's by {error:.2g} of its size: "
+            if name.startswith("gradient") and functions:
+                return f"{what}the backward of {' and '.join(functions)} is not part of a graph"
+            if name.startswith("gradient"):
+                return f"{what}hooks, inference_mode and a backward of the module's own are not part of a graph"
+            return f"{what}a graph does the same in each call, without Python's counters and random numbers"
+    return ""
+
+
+def _step(
+    call: Callable[[], torch.Tensor], parameters: dict[str, nn.Parameter], training: bool
+) -> dict[str, torch.Tensor]:
+    """The output, and in training the gradients, of a sum of the output with random weights."""
+    torch.manual_seed(_SEED)
+    with torch.enable_grad():
+        output = call()
+        result = {"output": output.detach().clone()}
+        if training:
+            torch.manual_seed(_SEED)
+            weights = torch.randn(output.shape, device=output.device)
+            total = (output.float() * weights).sum()
+            gradients = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
+            for name, gradient in zip(parameters, gradients):
+                if gradient is not None:
+                    result[f"gradient of {name}"] = gradient
+    return result
+
+
+@contextmanager
+def _restoring(model: nn.Module) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
+    """Gives the module its buffers' values back, and torch its random numbers. Yields a function that returns the
+    buffers by name."""
+    kept = [(module, name, buffer, buffer.detach().clone()) for module in model.modules()
+            for name, buffer in module._buffers.items() if buffer is not None]  # fmt: skip
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    with torch.random.fork_rng(list(devices)):
+        try:
+            yield lambda: dict(model.named_buffers())
+        finally:
+            with torch.no_grad():
+                for module, name, buffer, values in kept:
+                    if buffer.requires_grad:
+                        buffer.detach_()
+                    buffer.copy_(values)
+                    module._buffers[name] = buffer
+
+
+@contextmanager
+def _noting_functions() -> Iterator[list[str]]:
+    """The user's functions of autograd that run: "STE (net.py:12)"."""
+    functions: list[str] = []
+    original = torch.autograd.Function.__dict__["apply"]
+
+    def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
+        place = users_line()
+        if not cls.__module__.startswith("torch.") and (text := f"{cls.__name__} ({place})") not in functions:
+            functions.append(text)
+        return original.__get__(None, cls)(*args, **kwargs)
+
+    torch.autograd.Function.apply = classmethod(apply)
+    try:
+        yield functions
+    finally:
+        torch.autograd.Function.apply = original
+
+
+def _size(tensor: torch.Tensor) -> float:
+    """The largest of the finite elements."""
+    if tensor.numel() == 0:
+        return 0.0
+    return torch.nan_to_num(tensor.detach().double().abs(), 0.0, 0.0, 0.0).max().item()
+
+
+def _distance(ours: torch.Tensor | None, theirs: torch.Tensor, floor: float) -> float:
+    """The largest difference as a share of the largest element, or of `floor` if that is more. NaN equals NaN."""
+    if ours is None or ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return math.inf
+    ours, theirs = ours.detach().double(), theirs.detach().double()
+    differs = (ours != theirs) & ~(ours.isnan() & theirs.isnan())
+    if not differs.any():
+        return 0.0
+    error = (ours - theirs).abs()[differs].max().item()
+    return error / max(_size(theirs), floor, 1e-12) if math.isfinite(error) else math.inf
