@@ -31,22 +31,22 @@ namespace {
 struct Part {
   const char* name;  // of --only
   const char* finds;
-  bool by_default;
+  enum When { kUsually, kWithRanks, kByName } when;  // unless --only says it
   double weight;  // its share of the time, as compared with the others'
   std::optional<ExitStatus> (*tune)(Tuning&, double time_s);
 };
 
 // In the order in which they are looked for, because what comes first changes what is best for what comes later.
 constexpr Part kParts[] = {
-    {"batch", "micro-batches and activation checkpointing", true, 3, &TuneBatch},
-    {"precision", "the fastest precision", false, 1, &TunePrecision},
-    {"largest", "the largest micro-batch that fits", false, 2, &TuneLargest},
-    {"loader", "threads, slots, decoding and cache", true, 2, &TuneLoader},
-    {"exchange", "buckets and their dtype, with -n", false, 2, &TuneExchange},
-    {"rate", "learning rate and warm-up", true, 3, &TuneRate},
+    {"batch", "micro-batches and activation checkpointing", Part::kUsually, 3, &TuneBatch},
+    {"precision", "the fastest precision", Part::kByName, 1, &TunePrecision},
+    {"largest", "the largest micro-batch that fits", Part::kByName, 2, &TuneLargest},
+    {"loader", "threads, slots, decoding and cache", Part::kUsually, 2, &TuneLoader},
+    {"exchange", "buckets and their dtype, with -n", Part::kWithRanks, 2, &TuneExchange},
+    {"rate", "learning rate and warm-up", Part::kUsually, 3, &TuneRate},
 };
 // Comes after the step's parts, because it begins with their result.
-constexpr Part kGlobalBatch{"", "", false, 2, &TuneGlobalBatch};
+constexpr Part kGlobalBatch{"", "", Part::kByName, 2, &TuneGlobalBatch};
 
 std::vector<std::string> SplitAtCommas(const std::string& text) {
   std::vector<std::string> words;
@@ -70,7 +70,8 @@ class TuneCommand final : public Command {
     std::string usual;
     for (const Part& part : kParts) {
       list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", part.name, part.finds);
-      if (part.by_default) usual += fmt::format("{}{}", usual.empty() ? "" : ",", part.name);
+      if (part.when == Part::kUsually)
+        usual += fmt::format("{}{}", usual.empty() ? "" : ",", part.name);
     }
     options().Add(
         "--only", only_,
@@ -101,12 +102,6 @@ class TuneCommand final : public Command {
     }
     const int ranks = std::max(invocation.start.RanksWanted(), 1);
     const std::vector<const Part*> parts = PartsToFind(ranks);
-    const config::Config config = config_.Load();
-    // Beside the config, because relative paths count from its folder.
-    tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
-    target_.emplace(tuned_);  // before the time is spent
-    const std::filesystem::path run_dir = std::filesystem::absolute(config.run_dir());
-    TrialRunner runner(StartOf(invocation), run_dir.parent_path());
     Tuning tuning({.path = config_.path,
                    .assignments = config_.assignments,
                    .ranks = ranks,
@@ -114,7 +109,10 @@ class TuneCommand final : public Command {
                    .reserve = reserve_,
                    .cold = cold_,
                    .json = json_},
-                  runner);
+                  StartOf(invocation));
+    // Beside the config, because relative paths count from its folder.
+    tuned_ = std::filesystem::path(config_.path).replace_extension(".tuned.pbtxt");
+    target_.emplace(tuned_);  // before the time is spent
     std::optional<ExitStatus> stopped;
     try {
       stopped = Find(tuning, parts);
@@ -140,9 +138,10 @@ class TuneCommand final : public Command {
     }
     std::vector<const Part*> parts;
     for (const Part& part : kParts) {
-      const bool is_exchange = part.tune == &TuneExchange;
-      const bool is_asked = only_.empty() ? part.by_default || (is_exchange && ranks > 1)
-                                          : std::ranges::find(asked, part.name) != asked.end();
+      const bool is_usual =
+          part.when == Part::kUsually || (part.when == Part::kWithRanks && ranks > 1);
+      const bool is_asked =
+          only_.empty() ? is_usual : std::ranges::find(asked, part.name) != asked.end();
       if (part.tune == &TuneLoader && !global_batch_.empty()) parts.push_back(&kGlobalBatch);
       if (is_asked) parts.push_back(&part);
     }

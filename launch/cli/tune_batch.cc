@@ -1,5 +1,4 @@
-// `lockstep tune --only batch`: the fastest way to make the config's step. `--only largest`: the largest micro-batch that
-// fits.
+// `lockstep tune --only batch`: the fastest way to make the config's step.
 #include <fmt/format.h>
 
 #include <cstdio>

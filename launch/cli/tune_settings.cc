@@ -14,6 +14,7 @@
 #include "base/say.h"
 #include "launch/cli/tuning.h"
 #include "launch/tune/loader_trials.h"
+#include "launch/tune/step_meter.h"
 #include "trainer/config/config.h"
 
 namespace lockstep {
@@ -95,24 +96,12 @@ using Candidates = std::function<std::vector<Setting>(const StepTrial& users)>;
 // Times the steps of settings that are tried one after the other, for about two seconds each. Returns what came of it.
 std::optional<ExitStatus> FindStep(Tuning& tuning, const std::string& what,
                                    const Candidates& candidates, double time_s) {
-  constexpr int kWarmup = 4;
-  constexpr double kWanted_ms = 2000;
   StepTrial users;
-  double step_ms = 0;  // unknown
+  StepMeter meter(tuning.runner());
   const auto measure = [&](const Setting& setting) {
     SettingTrial timed;
-    const auto time = [&] {
-      const int steps =
-          step_ms > 0 ? std::clamp(static_cast<int>(kWanted_ms / step_ms), 5, 10'000) : 10;
-      return tuning.runner().Measure(tuning.With(setting), kWarmup, steps);
-    };
     try {
-      StepTrial trial = time();
-      // The first few steps say how long steps are.
-      if (step_ms == 0 && trial.step_ms > 0) {
-        step_ms = trial.step_ms;
-        if (10 * step_ms < kWanted_ms / 4) trial = time();
-      }
+      const StepTrial trial = meter(tuning.With(setting));
       if (setting.empty()) users = trial;
       timed.wall_s = trial.wall_s;
       timed.stopped = trial.stopped;
@@ -120,7 +109,7 @@ std::optional<ExitStatus> FindStep(Tuning& tuning, const std::string& what,
       const bool is_whole = trial.accumulation == tuning.config().accumulation();
       if (trial.failure.empty() && !trial.stopped && !is_whole && !setting.empty()) {
         timed.note = "does not fit in memory";
-      } else if (trial.left_gib < tuning.options().reserve * trial.device_gib) {
+      } else if (trial.LeavesLessThan(tuning.options().reserve)) {
         timed.note = fmt::format("leaves {:.1f} of {:.1f} GiB, less than --reserve {:g}",
                                  trial.left_gib, trial.device_gib, tuning.options().reserve);
       } else if (trial.failure.empty()) {

@@ -14,14 +14,12 @@
 #include "launch/cli/table.h"
 #include "launch/cli/tuning.h"
 #include "launch/tune/largest_search.h"
+#include "launch/tune/step_meter.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Steps before those that are timed: the first make the moments, search plans, and capture the graph.
-constexpr int kWarmup = 4;
 
 // A global batch that was timed.
 struct TimedBatch {
@@ -121,7 +119,6 @@ void Conclude(const std::vector<TimedBatch>& tried, bool out_of_time, Tuning& tu
 }  // namespace
 
 std::optional<ExitStatus> TuneGlobalBatch(Tuning& tuning, double time_s) {
-  constexpr double kWanted_ms = 2000;
   constexpr double kWorthFollowing = 1.03;
   constexpr int64_t kLeastStepsOfEpoch = 10;
   const double end_s = SecondsSinceBoot() + time_s;
@@ -132,6 +129,7 @@ std::optional<ExitStatus> TuneGlobalBatch(Tuning& tuning, double time_s) {
           "samples/s", "ms a step", "lr linear", "lr sq. root", "note");
   }
   std::vector<TimedBatch> tried;
+  StepMeter meter(tuning.runner());
   double slowest_s = 0;
   bool out_of_time = false;
   int64_t accumulation = tuning.config().accumulation();
@@ -142,16 +140,12 @@ std::optional<ExitStatus> TuneGlobalBatch(Tuning& tuning, double time_s) {
     TimedBatch timed{.global_batch = factor * users_batch,
                      .linear_lr = static_cast<double>(factor) * lr,
                      .root_lr = std::sqrt(static_cast<double>(factor)) * lr};
-    const double ms = tried.empty() ? 0 : 2 * tried.back().trial.step_ms;
-    const int steps = ms > 0 ? std::clamp(static_cast<int>(kWanted_ms / ms), 5, 10'000) : 20;
-    timed.trial =
-        tuning.runner().Measure(tuning.With({{"global_batch", std::to_string(timed.global_batch)},
-                                             {"accumulation", std::to_string(accumulation)}}),
-                                kWarmup, steps);
+    timed.trial = meter(tuning.With({{"global_batch", std::to_string(timed.global_batch)},
+                                     {"accumulation", std::to_string(accumulation)}}));
     if (timed.trial.stopped) return timed.trial.stopped;
     slowest_s = std::max(slowest_s, timed.trial.wall_s);
     const StepTrial& trial = timed.trial;
-    const bool leaves_too_little = trial.left_gib < tuning.options().reserve * trial.device_gib;
+    const bool leaves_too_little = trial.LeavesLessThan(tuning.options().reserve);
     if (trial.failure.empty() && leaves_too_little && trial.micro_batch > 1) {
       accumulation = 2 * trial.accumulation;
       continue;
@@ -183,7 +177,8 @@ std::optional<ExitStatus> TuneLargest(Tuning& tuning, double time_s) {
     const Setting setting{{"global_batch", std::to_string(micro_batch * options.ranks)},
                           {"accumulation", "1"},
                           {"micro_batch", "ACCUMULATION"}};
-    StepTrial trial = tuning.runner().Measure(tuning.With(setting), kWarmup, /*steps=*/1);
+    StepTrial trial =
+        tuning.runner().Measure(tuning.With(setting), StepMeter::kWarmup, /*steps=*/1);
     stopped = trial.stopped;
     slowest_s = std::max(slowest_s, trial.wall_s);
     return trial;
@@ -197,11 +192,9 @@ std::optional<ExitStatus> TuneLargest(Tuning& tuning, double time_s) {
     tuning.PrintNothing(what, "on a CPU nothing but the machine's own memory is a limit");
     return std::nullopt;
   }
-  const auto leaves_enough = [&](const StepTrial& trial) {
-    return trial.left_gib >= options.reserve * trial.device_gib;
-  };
   const auto fits = [&](const StepTrial& trial) {
-    return trial.failure.empty() && trial.accumulation == 1 && leaves_enough(trial);
+    return trial.failure.empty() && trial.accumulation == 1 &&
+           !trial.LeavesLessThan(options.reserve);
   };
   const auto print = [&](int64_t micro_batch, const StepTrial& trial) {
     const bool ran = trial.failure.empty() && trial.accumulation == 1;
@@ -216,9 +209,10 @@ std::optional<ExitStatus> TuneLargest(Tuning& tuning, double time_s) {
     Print("{:>11} {:>9} {:>9}  {}\n", micro_batch,
           ran ? fmt::format("{:.2f}", trial.peak_gib) : "-",
           ran ? fmt::format("{:.2f}", trial.left_gib) : "-",
-          !ran                    ? "does not fit"
-          : !leaves_enough(trial) ? fmt::format("leaves less than --reserve {:g}", options.reserve)
-                                  : "fits");
+          !ran ? "does not fit"
+          : trial.LeavesLessThan(options.reserve)
+              ? fmt::format("leaves less than --reserve {:g}", options.reserve)
+              : "fits");
     std::fflush(stdout);
   };
   if (!options.json) Print("{:>11} {:>9} {:>9}\n", "micro-batch", "GiB", "GiB left");

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/say.h"
 #include "launch/cli/table.h"
@@ -14,12 +16,12 @@ namespace lockstep {
 
 using Json = nlohmann::ordered_json;
 
-Tuning::Tuning(const TuneOptions& options, TrialRunner& runner)
+Tuning::Tuning(const TuneOptions& options, std::vector<std::string> command)
     : options_(options),
       text_(ReadConfigText(options.path)),
-      runner_(runner),
       users_config_(LoadConfigText(options.path, text_, options.assignments)),
-      config_(users_config_) {}
+      config_(users_config_),
+      runner_(std::move(command), std::filesystem::absolute(config_.run_dir()).parent_path()) {}
 
 config::Config Tuning::With(const Setting& setting) const {
   std::vector<std::string> assignments = options_.assignments;

@@ -29,11 +29,11 @@ struct TuneOptions {
 
 class Tuning {
  public:
-  // Keeps a reference to `runner`. Throws Error (kUsage) as LoadConfig() does.
-  Tuning(const TuneOptions& options, TrialRunner& runner);
+  // `command` is as for TrialRunner. Throws Error (kUsage) as LoadConfig() does.
+  Tuning(const TuneOptions& options, std::vector<std::string> command);
 
   const TuneOptions& options() const { return options_; }
-  TrialRunner& runner() const { return runner_; }
+  TrialRunner& runner() { return runner_; }
 
   // With all that was found so far.
   const config::Config& config() const { return config_; }
@@ -62,8 +62,8 @@ class Tuning {
  private:
   TuneOptions options_;
   std::string text_;  // of the config, as it was when the command began
-  TrialRunner& runner_;
   config::Config users_config_, config_;
+  TrialRunner runner_;
   std::vector<FieldEdit> edits_;
 };
 

@@ -3,24 +3,13 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "launch/tune/step_meter.h"
 
 namespace lockstep {
 namespace {
 
-// Steps before those that are timed: the first make the moments, search plans, and capture the graph.
-constexpr int kWarmup = 4;
-
 // Another way must be faster by so much, which is more than the same way differs from trial to trial.
 constexpr double kFasterBy = 0.02;
-
-// How many steps take about two seconds.
-int StepsOf(double step_ms) {
-  constexpr double kWanted_ms = 2000;
-  constexpr int kLeast = 5;
-  constexpr int kMost = 10'000;
-  if (step_ms <= 0) return 2 * kLeast;  // unknown
-  return static_cast<int>(std::clamp<double>(kWanted_ms / step_ms, kLeast, kMost));
-}
 
 config::Config ConfigFor(config::Config config, const StepWay& way) {
   config.set_accumulation(static_cast<int>(way.accumulation));
@@ -36,25 +25,17 @@ FoundWay FindWay(TrialRunner& runner, const config::Config& config, double time_
   const StepWay users{config.accumulation(), config.model().activation_checkpointing()};
   std::optional<StepSearch> search;
   FoundWay found;
-  double step_ms = 0;
+  StepMeter meter(runner);
   double slowest_s = 0;
   while (const std::optional<StepWay> way = search ? search->Next() : std::optional(users)) {
     found.out_of_time = found.users && SecondsSinceBoot() + slowest_s > end_s;
     if (found.out_of_time) break;
-    TimedWay timed{.way = *way,
-                   .trial = runner.Measure(ConfigFor(config, *way), kWarmup, StepsOf(step_ms)),
-                   .is_users = *way == users};
-    // The first few steps say how long steps are, but if they are short not which are faster.
-    constexpr double kLeast_ms = 500;
-    if (!search && timed.trial.step_ms > 0 && StepsOf(0) * timed.trial.step_ms < kLeast_ms) {
-      timed.trial = runner.Measure(ConfigFor(config, *way), kWarmup, StepsOf(timed.trial.step_ms));
-    }
+    TimedWay timed{.way = *way, .trial = meter(ConfigFor(config, *way)), .is_users = *way == users};
     const StepTrial& trial = timed.trial;
     found.stopped = trial.stopped;
     if (found.stopped) break;
-    step_ms = trial.step_ms;
     slowest_s = std::max(slowest_s, trial.wall_s);
-    timed.leaves_too_little = trial.left_gib < reserve * trial.device_gib;
+    timed.leaves_too_little = trial.LeavesLessThan(reserve);
     const bool counts = trial.failure.empty() && !timed.leaves_too_little;
     const int64_t most = config.global_batch() / std::max<int64_t>(trial.ranks, 1);
     if (!search) search.emplace(users, most);

@@ -143,12 +143,21 @@ Trial TrialRunner::Run(config::Config config) {
   return trial;
 }
 
-StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
+TrialRunner::Measured TrialRunner::Bench(config::Config config, const std::string& what,
+                                         std::vector<std::string> more) {
   const ScratchFolder scratch(parent_);
   const std::string out = scratch.path() + "/measured.json";
-  const Ended ended =
-      Start(std::move(config), scratch.path(), {"bench", "step"},
-            {"--json", "--warmup", std::to_string(warmup), "--steps", std::to_string(steps)}, out);
+  more.emplace_back("--json");
+  Measured measured{.ended = Start(std::move(config), scratch.path(), {"bench", what}, more, out)};
+  const bool printed = !measured.ended.stopped && measured.ended.line.empty();
+  if (printed) measured.line = nlohmann::json::parse(std::ifstream(out));
+  return measured;
+}
+
+StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
+  const auto [ended, line] =
+      Bench(std::move(config), "step",
+            {"--warmup", std::to_string(warmup), "--steps", std::to_string(steps)});
   StepTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
@@ -161,7 +170,6 @@ StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
     trial.nothing_fits = trial.failure.find(kNothingFits) != std::string::npos;
     return trial;
   }
-  const auto line = nlohmann::json::parse(std::ifstream(out));
   trial.ranks = line.at("ranks");
   trial.micro_batch = line.at("batch");
   trial.accumulation = line.at("accum");
@@ -181,11 +189,9 @@ StepTrial TrialRunner::Measure(config::Config config, int warmup, int steps) {
 }
 
 LoaderTrial TrialRunner::MeasureLoader(config::Config config, double most_s, bool cold) {
-  const ScratchFolder scratch(parent_);
-  const std::string out = scratch.path() + "/measured.json";
-  std::vector<std::string> more{"--json", "--seconds", fmt::format("{}", most_s)};
+  std::vector<std::string> more{"--seconds", fmt::format("{}", most_s)};
   if (cold) more.emplace_back("--cold");
-  const Ended ended = Start(std::move(config), scratch.path(), {"bench", "loader"}, more, out);
+  const auto [ended, line] = Bench(std::move(config), "loader", std::move(more));
   LoaderTrial trial{.wall_s = ended.wall_s, .failure = ended.line, .stopped = ended.stopped};
   if (trial.stopped) return trial;
   if (!trial.failure.empty()) {
@@ -193,7 +199,6 @@ LoaderTrial TrialRunner::MeasureLoader(config::Config config, double most_s, boo
     if (!IsUsage(ended.code, ended.signal)) Fail(ended);
     return trial;
   }
-  const auto line = nlohmann::json::parse(std::ifstream(out));
   trial.samples_per_s = line.at("samples_per_s");
   trial.threads = line.at("workers");
   trial.samples = line.at("samples");

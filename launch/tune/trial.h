@@ -15,6 +15,7 @@
 
 #include <csignal>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ struct StepTrial {
   std::optional<ExitStatus> stopped;  // as in Trial
 
   bool is_16_bit() const { return precision == config::BF16 || precision == config::FP16; }
+
+  // Whether less than this share of the device's memory is left. Never on a CPU.
+  bool LeavesLessThan(double share) const { return left_gib < share * device_gib; }
 };
 
 // What `lockstep bench loader` has measured.
@@ -100,6 +104,13 @@ class TrialRunner {
   Ended Start(config::Config config, const std::string& folder, std::vector<std::string> words,
               const std::vector<std::string>& more, const std::string& out);
   [[noreturn]] static void Fail(const Ended& ended);
+
+  // How `lockstep bench` ended, and the line of JSON that it printed; null: it printed none.
+  struct Measured {
+    Ended ended;
+    nlohmann::json line;
+  };
+  Measured Bench(config::Config config, const std::string& what, std::vector<std::string> more);
 
   std::vector<std::string> command_;
   std::string parent_;

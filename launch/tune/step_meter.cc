@@ -1,0 +1,32 @@
+#include "launch/tune/step_meter.h"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+// How many steps take about two seconds.
+int StepsOf(double step_ms) {
+  constexpr double kWanted_ms = 2000;
+  constexpr int kLeast = 5;
+  constexpr int kMost = 10'000;
+  if (step_ms <= 0) return 2 * kLeast;  // unknown
+  return static_cast<int>(std::clamp<double>(kWanted_ms / step_ms, kLeast, kMost));
+}
+
+}  // namespace
+
+StepTrial StepMeter::operator()(const config::Config& config) {
+  StepTrial trial = runner_.Measure(config, kWarmup, StepsOf(step_ms_));
+  // The first few steps say how long steps are, but if they are short not which are faster.
+  constexpr double kLeast_ms = 500;
+  if (is_first_ && trial.step_ms > 0 && StepsOf(0) * trial.step_ms < kLeast_ms) {
+    trial = runner_.Measure(config, kWarmup, StepsOf(trial.step_ms));
+  }
+  if (trial.stopped) return trial;
+  is_first_ = false;
+  step_ms_ = trial.step_ms;
+  return trial;
+}
+
+}  // namespace lockstep
