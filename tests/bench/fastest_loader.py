@@ -14,13 +14,9 @@ import json
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
-import time
 
-
-def sets(settings):
-    return [word for setting in settings for word in ("--set", setting)]
+from tuned import sets, suggestion
 
 
 def main():
@@ -48,16 +44,8 @@ def main():
             command = [str(word) for word in [options.lockstep, *words, *sets(options.set), *sets(settings)]]
             return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["samples_per_s"]
 
-        words = ["tune", config, "--only", "loader", "--json", "--time", options.time, *cold, *sets(options.set)]
-        began = time.monotonic()
-        tuned = subprocess.run([str(word) for word in [options.lockstep, *words]], capture_output=True, text=True)
-        tune_s = time.monotonic() - began
-        if tuned.returncode != 0:
-            sys.exit(tuned.stderr)
-        lines = [json.loads(line) for line in tuned.stdout.splitlines()]
-        for line in lines:
-            print(json.dumps({"tune": line}))
-        (found,) = (line["suggestion"] for line in lines if "suggestion" in line)
+        words = ["--time", options.time, *cold, *sets(options.set)]
+        found, tune_s = suggestion(options.lockstep, config, "loader", *words)
         ours = [f"{name}={value}" for name, value in found.items()]
         points = {"suggestion": ours} | {n: [*ours, f"loader.threads={n}"] for n in options.threads}
         rates = {name: [] for name in points}

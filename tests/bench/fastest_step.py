@@ -12,15 +12,15 @@ took.
 import argparse
 import json
 import subprocess
-import sys
 import tempfile
-import time
+
+from tuned import sets, suggestion
 
 
 def timed(options, accumulation, checkpointing, steps=10):
     settings = [*options.set, f"accumulation={accumulation}", f"model.activation_checkpointing={checkpointing}"]
     words = [options.lockstep, "bench", "step", options.config, "--json", "--warmup", "5", "--steps", str(steps)]
-    done = subprocess.run([*words, *(w for s in settings for w in ("--set", s))], capture_output=True, text=True)
+    done = subprocess.run([*words, *sets(settings)], capture_output=True, text=True)
     if done.returncode != 0:
         return {"failure": done.stderr.strip().splitlines()[-1]}
     return json.loads(done.stdout)
@@ -59,19 +59,10 @@ def main():
     options = parser.parse_args()
     like = timed(options, 1, "false")  # its plans are warm from here on
     global_batch = like["global_batch"]
-    words = [options.lockstep, "tune", options.config, "--only", "batch", "--json", "--time", str(options.time)]
     with tempfile.TemporaryDirectory() as folder:
-        settings = [*options.set, f"run_dir={folder}/run"]
-        words += ["--reserve", str(options.reserve), *(w for s in settings for w in ("--set", s))]
-        began = time.monotonic()
-        tuned = subprocess.run(words, capture_output=True, text=True)
-        tune_s = time.monotonic() - began
-    if tuned.returncode != 0:
-        sys.exit(tuned.stderr)
-    lines = [json.loads(line) for line in tuned.stdout.splitlines()]
-    for line in lines:
-        print(json.dumps({"tune": line}))
-    (found,) = (line["suggestion"] for line in lines if "suggestion" in line)
+        words = ["--time", options.time, "--reserve", options.reserve]
+        settings = sets([*options.set, f"run_dir={folder}/run"])
+        found, tune_s = suggestion(options.lockstep, options.config, "batch", *words, *settings)
     suggested = (found["accumulation"], str(found["model.activation_checkpointing"]).lower())
     points = {}
     for checkpointing in ("false", "true"):

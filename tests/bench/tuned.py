@@ -1,0 +1,25 @@
+"""What `lockstep tune` suggests, for benchmarks that hold it against other settings."""
+
+import json
+import subprocess
+import sys
+import time
+
+
+def sets(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def suggestion(lockstep, config, only, *words):
+    """Lets tune look for `only`, and prints its lines. Returns what it suggests, {field: value}, and its seconds."""
+    command = [str(word) for word in [lockstep, "tune", config, "--only", only, "--json", *words]]
+    began = time.monotonic()
+    tuned = subprocess.run(command, capture_output=True, text=True)
+    tune_s = time.monotonic() - began
+    if tuned.returncode != 0:
+        sys.exit(tuned.stderr)
+    lines = [json.loads(line) for line in tuned.stdout.splitlines()]
+    for line in lines:
+        print(json.dumps({"tune": line}))
+    (found,) = (line["suggestion"] for line in lines if "suggestion" in line)
+    return found, tune_s
