@@ -207,6 +207,8 @@ def test_wrong_files(tmp_path):
     refused("operation aten::from_file is not one that an exported model may call")
     edited(tmp_path, lambda d: d.pop("parameters"))
     refused("its description is damaged")
+    edited(tmp_path, lambda d: d["parameters"][0].update(name=d["parameters"][1]["name"]))
+    refused("its description is damaged")
     edited(tmp_path, lambda d: d["training"]["nodes"].pop(0))
     refused("is used before it arises")
     edited(tmp_path, lambda d: d["inputs"].append({"name": "mask", "dtype": "bool", "shape": ["batch", 4]}))

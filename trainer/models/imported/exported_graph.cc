@@ -132,6 +132,11 @@ const std::unordered_set<std::string_view>& AllowedOperations() {
   return kAllowed;
 }
 
+// A value of a file in an error; a list or an object, which may be nested without end, as what it is.
+std::string Shown(const Json& json) {
+  return json.is_structured() ? std::string("an ") + json.type_name() : json.dump();
+}
+
 const Json& Member(const Json& object, const char* key, const std::string& where) {
   if (!object.is_object() || !object.contains(key))
     throw UsageError("{}: there is no \"{}\"", where, key);
@@ -139,12 +144,12 @@ const Json& Member(const Json& object, const char* key, const std::string& where
 }
 
 int64_t Integer(const Json& json, const std::string& where) {
-  if (!json.is_number_integer()) throw UsageError("{}: {} is no integer", where, json.dump());
+  if (!json.is_number_integer()) throw UsageError("{}: {} is no integer", where, Shown(json));
   return json.get<int64_t>();
 }
 
 std::string Text(const Json& json, const std::string& where) {
-  if (!json.is_string()) throw UsageError("{}: {} is no text", where, json.dump());
+  if (!json.is_string()) throw UsageError("{}: {} is no text", where, Shown(json));
   return json.get<std::string>();
 }
 
@@ -153,7 +158,7 @@ double Float(const Json& json, const std::string& where) {
   if (json == "inf") return std::numeric_limits<double>::infinity();
   if (json == "-inf") return -std::numeric_limits<double>::infinity();
   if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
-  throw UsageError("{}: {} is no number", where, json.dump());
+  throw UsageError("{}: {} is no number", where, Shown(json));
 }
 
 at::ScalarType DtypeOf(const Json& json, const std::string& where) {
@@ -163,7 +168,7 @@ at::ScalarType DtypeOf(const Json& json, const std::string& where) {
       {"int16", at::kShort},       {"int8", at::kChar},      {"uint8", at::kByte},
       {"bool", at::kBool}};
   const auto found = kDtypes.find(Text(json, where));
-  if (found == kDtypes.end()) throw UsageError("{}: there is no dtype {}", where, json.dump());
+  if (found == kDtypes.end()) throw UsageError("{}: there is no dtype {}", where, Shown(json));
   return found->second;
 }
 
@@ -175,7 +180,7 @@ at::MemoryFormat MemoryFormatOf(const Json& json, const std::string& where) {
       {"channels_last_3d", at::MemoryFormat::ChannelsLast3d}};
   const auto found = kFormats.find(Text(json, where));
   if (found == kFormats.end())
-    throw UsageError("{}: there is no memory format {}", where, json.dump());
+    throw UsageError("{}: there is no memory format {}", where, Shown(json));
   return found->second;
 }
 
@@ -300,7 +305,7 @@ class Reader {
       default:
         break;
     }
-    throw UsageError("{}: {} stands for {}", where_, json.dump(), type->repr_str());
+    throw UsageError("{}: {} stands for {}", where_, Shown(json), type->repr_str());
   }
 
   Node ReadNode(const Json& json, int64_t number) {
@@ -365,7 +370,7 @@ class Reader {
     const Json& out = Member(json, "out", where_);
     if (sym == std::end(kSyms) || !arguments.is_array() || arguments.size() != sym->arguments ||
         !out.is_array() || out.size() != 1) {
-      throw UsageError("{}: {} is no number to compute", where_, json.dump());
+      throw UsageError("{}: {} is no number to compute", where_, Shown(json));
     }
     node.sym = sym->sym;
     node.name = name;
@@ -571,9 +576,8 @@ void Call(const Node& node, Values& values, at::Device device) {
 struct ExportedGraph::Parsed {
   std::string where;
   std::vector<int64_t> inputs;  // -1: not used
-  std::map<std::string, int64_t> parameters, buffers, constants;
+  Values tensors;               // by value: the module's; nothing: it is computed
   std::vector<Node> nodes;
-  int64_t values = 0;
   int64_t output = 0;
   int64_t least_batch = 1, most_batch = 1;  // the numbers of samples that it takes
 };
@@ -582,32 +586,33 @@ ExportedGraph::ExportedGraph(const Json& graph, std::string where, int64_t input
                              const Tensors& tensors) {
   auto parsed = std::make_unique<Parsed>();
   parsed->where = where;
-  parsed->values = Integer(Member(graph, "values", where), where);
-  if (parsed->values < 0 || parsed->values > kMostValues) {
-    throw UsageError("{}: {} values are not 0 to {}", where, parsed->values, kMostValues);
+  const int64_t values = Integer(Member(graph, "values", where), where);
+  if (values < 0 || values > kMostValues) {
+    throw UsageError("{}: {} values are not 0 to {}", where, values, kMostValues);
   }
+  parsed->tensors.resize(values);
   const Json& batch = Member(graph, "batch", where);
   if (!batch.is_array() || batch.size() != 2) throw UsageError("{}: its batch is no range", where);
   parsed->least_batch = Integer(batch[0], where);
   parsed->most_batch = Integer(batch[1], where);
-  Reader reader(where, parsed->values);
+  Reader reader(where, values);
   const Json& inputs = Member(graph, "inputs", where);
   if (!inputs.is_array() || static_cast<int64_t>(inputs.size()) != input_count) {
     throw UsageError("{}: it does not have {} inputs", where, input_count);
   }
   for (const Json& input : inputs)
     parsed->inputs.push_back(input.is_null() ? -1 : reader.Arises(input));
-  const auto read = [&](const char* kind, const std::map<std::string, at::Tensor>& known,
-                        std::map<std::string, int64_t>& ids) {
+  const auto read = [&](const char* kind, const std::map<std::string, at::Tensor>& known) {
     for (const auto& [name, id] : Member(graph, kind, where).items()) {
-      if (!known.contains(name))
+      const auto tensor = known.find(name);
+      if (tensor == known.end())
         throw UsageError("{}: there is no tensor {} among the {}", where, name, kind);
-      ids[name] = reader.Arises(id);
+      parsed->tensors[reader.Arises(id)] = tensor->second;
     }
   };
-  read("parameters", tensors.parameters, parsed->parameters);
-  read("buffers", tensors.buffers, parsed->buffers);
-  read("constants", tensors.constants, parsed->constants);
+  read("parameters", tensors.parameters);
+  read("buffers", tensors.buffers);
+  read("constants", tensors.constants);
   const Json& nodes = Member(graph, "nodes", where);
   if (!nodes.is_array()) throw UsageError("{}: its nodes are no list", where);
   for (const Json& node : nodes) {
@@ -623,32 +628,28 @@ ExportedGraph::~ExportedGraph() = default;
 ExportedGraph::ExportedGraph(ExportedGraph&&) noexcept = default;
 ExportedGraph& ExportedGraph::operator=(ExportedGraph&&) noexcept = default;
 
-std::set<std::string> ExportedGraph::ConvolutionWeights() const {
-  std::set<int64_t> weights;
+std::vector<at::Tensor> ExportedGraph::ConvolutionWeights() const {
+  std::vector<at::Tensor> weights;
   for (const Node& node : parsed_->nodes) {
-    if (node.operation && node.operation->schema().name() == "aten::conv2d")
-      weights.insert(node.arguments[1].value);
+    if (!node.operation || node.operation->schema().name() != "aten::conv2d") continue;
+    const Argument& argument = node.arguments[1];
+    if (argument.kind != Argument::Kind::kValue) continue;
+    const IValue& weight = parsed_->tensors[argument.value];
+    if (weight.isTensor()) weights.push_back(weight.toTensor());
   }
-  std::set<std::string> names;
-  for (const auto& [name, id] : parsed_->parameters) {
-    if (weights.contains(id)) names.insert(name);
-  }
-  return names;
+  return weights;
 }
 
-at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs, const Tensors& tensors) const {
+at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs) const {
   const int64_t batch = inputs.at(0).size(0);
   if (batch < parsed_->least_batch || batch > parsed_->most_batch) {
     throw UsageError("{}: it takes {} to {} samples at a time, and a micro-batch has {}",
                      parsed_->where, parsed_->least_batch, parsed_->most_batch, batch);
   }
-  Values values(parsed_->values);
+  Values values = parsed_->tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (parsed_->inputs[i] >= 0) values[parsed_->inputs[i]] = inputs[i];
   }
-  for (const auto& [name, id] : parsed_->parameters) values[id] = tensors.parameters.at(name);
-  for (const auto& [name, id] : parsed_->buffers) values[id] = tensors.buffers.at(name);
-  for (const auto& [name, id] : parsed_->constants) values[id] = tensors.constants.at(name);
   const at::Device device = inputs.at(0).device();
   for (const Node& node : parsed_->nodes) {
     try {

@@ -17,7 +17,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,8 @@ namespace lockstep {
 
 class ExportedGraph {
  public:
-  // What a graph computes with, besides its inputs. Tensors are shared with the module that owns them, so they are
-  // present when the graph runs, on the device and in the layout that they have then.
+  // What a graph computes with, besides its inputs. The graph shares these tensors with the module that owns them, so it
+  // computes with what they hold when it runs (at::Tensor::set_data moves them to a device).
   struct Tensors {
     std::map<std::string, at::Tensor> parameters, buffers, constants;
   };
@@ -40,10 +39,10 @@ class ExportedGraph {
 
   // Returns the graph's output. `inputs` are as the file describes them, on the device of the parameters. Throws Error
   // (kUsage), and LibTorch's own exceptions if memory runs out.
-  at::Tensor Run(const std::vector<at::Tensor>& inputs, const Tensors& tensors) const;
+  at::Tensor Run(const std::vector<at::Tensor>& inputs) const;
 
-  // The parameters that are weights of two-dimensional convolutions.
-  std::set<std::string> ConvolutionWeights() const;
+  // The weights of two-dimensional convolutions, those that are tensors of the module.
+  std::vector<at::Tensor> ConvolutionWeights() const;
 
  private:
   struct Parsed;

@@ -48,7 +48,7 @@ TEST(ExportedGraph, ComputesUnderAutograd) {
   const ExportedGraph graph(Graph(), "net.lsm", 1, tensors);
   for (const int64_t batch : {1, 3}) {
     const at::Tensor x = at::ones({batch, 2});
-    const at::Tensor y = graph.Run({x}, tensors);
+    const at::Tensor y = graph.Run({x});
     const at::Tensor& weight = tensors.parameters.at("weight");
     EXPECT_TRUE(at::equal(y, at::relu(x * weight + batch)));
     weight.mutable_grad().reset();
@@ -61,7 +61,7 @@ TEST(ExportedGraph, ComputesUnderAutograd) {
 TEST(ExportedGraph, KeepsGradientsOffWhereTheModuleDoes) {
   Json graph = Graph();
   graph["nodes"][0]["grad"] = false;
-  EXPECT_FALSE(Read(graph).Run({at::ones({1, 2})}, Weight()).requires_grad());
+  EXPECT_FALSE(Read(graph).Run({at::ones({1, 2})}).requires_grad());
 }
 
 TEST(ExportedGraph, TakesListsAndSeveralResults) {
@@ -74,7 +74,7 @@ TEST(ExportedGraph, TakesListsAndSeveralResults) {
       {"op": "aten::view", "overload": "", "args": [{"v": 4}, [{"v": 3}, 2, 1]], "out": [5]}],
     "output": 5})");
   const at::Tensor x = at::arange(6).view({2, 3}).to(at::kFloat);
-  const at::Tensor y = Read(graph).Run({x}, Weight());
+  const at::Tensor y = Read(graph).Run({x});
   EXPECT_TRUE(at::equal(y.flatten(), at::tensor({2.0F, 0.0F, 5.0F, 3.0F})));
   EXPECT_EQ(y.sizes(), (std::vector<int64_t>{2, 2, 1}));
 }
@@ -85,12 +85,12 @@ TEST(ExportedGraph, TakesAnyLayout) {
     "nodes": [{"op": "aten::view", "overload": "", "args": [{"v": 0}, [6]], "out": [1]}],
     "output": 1})");
   const at::Tensor x = at::arange(6).view({2, 3}).t();
-  EXPECT_TRUE(at::equal(Read(graph).Run({x}, Weight()), x.reshape({6})));
+  EXPECT_TRUE(at::equal(Read(graph).Run({x}), x.reshape({6})));
 }
 
 TEST(ExportedGraph, NamesWhatFailed) {
   try {
-    Read(Graph()).Run({at::ones({1, 3})}, Weight());
+    Read(Graph()).Run({at::ones({1, 3})});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), ExitStatus::kUsage);
@@ -102,8 +102,8 @@ TEST(ExportedGraph, NamesWhatFailed) {
 }
 
 TEST(ExportedGraph, RefusesBatchesThatItDoesNotTake) {
-  EXPECT_THROW(Read(Graph()).Run({at::ones({4, 2})}, Weight()), Error);
-  EXPECT_THROW(Read(Graph()).Run({at::ones({0, 2})}, Weight()), Error);
+  EXPECT_THROW(Read(Graph()).Run({at::ones({4, 2})}), Error);
+  EXPECT_THROW(Read(Graph()).Run({at::ones({0, 2})}), Error);
 }
 
 TEST(ExportedGraph, RefusesOperationsThatAreNotListed) {

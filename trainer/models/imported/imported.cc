@@ -83,6 +83,7 @@ Imported::Imported(const ModelSpec& spec)
       classes_(spec.classes) {
   const SafetensorsFile file(path_, kGivenByUser);
   const Json json = DescriptionOf(file);
+  ExportedGraph::Tensors tensors;
   try {
     CheckInput(path_, json.at("inputs"), spec);
     head_ = json.at("head").get<std::vector<std::string>>();
@@ -93,40 +94,44 @@ Imported::Imported(const ModelSpec& spec)
       const bool trainable = parameter.at("trainable");
       learns |= trainable;
       const auto [module, last] = PlaceOf(*this, name);
-      tensors_.parameters[name] =
+      tensors.parameters[name] =
           module->register_parameter(last, file.Read("state." + name), trainable);
     }
     for (const Json& buffer : json.at("buffers")) {
       if (buffer.contains("same_as")) continue;
       const std::string name = buffer.at("name");
       const auto [module, last] = PlaceOf(*this, name);
-      tensors_.buffers[name] = module->register_buffer(last, file.Read("state." + name));
+      tensors.buffers[name] = module->register_buffer(last, file.Read("state." + name));
       if (!buffer.at("persistent").get<bool>()) unsaved_.insert(name);
     }
     if (!learns) throw UsageError("{}: no parameter of it requires a gradient", path_);
     for (int64_t i = 0; i < json.at("constants").get<int64_t>(); ++i) {
-      tensors_.constants[std::to_string(i)] = file.Read(fmt::format("constant.{}", i));
+      constants_.push_back(file.Read(fmt::format("constant.{}", i)));
+      tensors.constants[std::to_string(i)] = constants_.back();
     }
-    training_.emplace(json.at("training"), path_ + ": training", 1, tensors_);
-    evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", 1, tensors_);
+    training_.emplace(json.at("training"), path_ + ": training", 1, tensors);
+    evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", 1, tensors);
   } catch (const Json::exception& error) {
     throw UsageError("{}: its description is damaged: {}", path_, FirstLine(error.what()));
+  } catch (const c10::Error& error) {  // of names that no module can have
+    throw UsageError("{}: its description is damaged: {}", path_,
+                     FirstLine(error.what_without_backtrace()));
   }
 }
 
 void Imported::to(at::Device device, bool non_blocking) {
   Model::to(device, non_blocking);
-  for (auto& [name, constant] : tensors_.constants) constant = constant.to(device, non_blocking);
+  for (const at::Tensor& constant : constants_)
+    constant.set_data(constant.to(device, non_blocking));
   if (!IsOnGpu(device)) return;
   // As cuDNN computes convolutions of 16 bits. Files have PyTorch's layout all the same.
-  for (const std::string& name : training_->ConvolutionWeights()) {
-    at::Tensor& weight = tensors_.parameters.at(name);
+  for (const at::Tensor& weight : training_->ConvolutionWeights()) {
     weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
   }
 }
 
 at::Tensor Imported::Forward(const at::Tensor& input) {
-  const at::Tensor output = (is_training() ? training_ : evaluation_)->Run({input}, tensors_);
+  const at::Tensor output = (is_training() ? training_ : evaluation_)->Run({input});
   std::vector<int64_t> expected{input.size(0)};
   if (tokens_) expected.push_back(input.size(1));
   expected.push_back(classes_);

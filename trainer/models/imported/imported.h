@@ -41,7 +41,7 @@ class Imported : public Model {
   int64_t classes_;
   std::vector<std::string> head_;
   std::set<std::string> unsaved_;  // buffers
-  ExportedGraph::Tensors tensors_;
+  std::vector<at::Tensor> constants_;
   std::optional<ExportedGraph> training_, evaluation_;
 };
 
