@@ -40,12 +40,16 @@ class Plant:
         """What is there while the run with it runs."""
         return contextlib.nullcontext()
 
-    def run(self, folder):
-        """The accounts of the run with it, and the last one of the run without it."""
-        ranks = [None if count == 1 else count for count in (self.ranks, self.clean_ranks)]
+    def run_with(self, folder):
+        """The accounts of the run with it."""
+        ranks = None if self.ranks == 1 else self.ranks
         with self.around():
-            planted = accounts(folder / "planted", self.planted, ranks=ranks[0], env=self.env, launcher=self.launcher)
-        return planted, accounts(folder / "clean", self.clean, ranks=ranks[1], launcher=self.launcher)[-1]
+            return accounts(folder / "planted", self.planted, ranks=ranks, env=self.env, launcher=self.launcher)
+
+    def run_without(self, folder):
+        """The accounts of the run without it."""
+        ranks = None if self.clean_ranks == 1 else self.clean_ranks
+        return accounts(folder / "clean", self.clean, ranks=ranks, launcher=self.launcher)
 
 
 def accounts(folder, text, words=(), **options):
@@ -56,13 +60,22 @@ def accounts(folder, text, words=(), **options):
     return events(folder / "run", "seconds")
 
 
-def mistakes(plant, planted, clean):
-    """What is wrong with the account of a planted loss; empty: nothing."""
+def wrong_name(plant, planted):
+    """What is wrong with the cause that the account names; empty: nothing."""
     last = planted[-1]
     first = next((report for report in planted if report["verdict"]), None)
     if first is None:
         return f"no verdict: {last}"
     greatest = max((cause for cause in first["lost_s"] if cause != "other"), key=lambda cause: first["lost_s"][cause])
+    sums_up = abs(last["ideal_s"] + sum(last["lost_s"].values()) - last["wall_s"]) < 0.02 * last["wall_s"]
+    if greatest == plant.cause and plant.remedy in first["remedy"] and sums_up:
+        return ""
+    return f"{plant.cause} planted, found: {first['verdict']}: {first['remedy']}: {last}"
+
+
+def wrong_share(plant, planted, clean):
+    """What is wrong with the share of the time that the account gives the cause; empty: nothing."""
+    last, clean = planted[-1], clean[-1]
 
     def step(report, seconds):
         return seconds / report["steps"]
@@ -70,11 +83,15 @@ def mistakes(plant, planted, clean):
     wanted = 1 - step(clean, clean["wall_s"]) / step(last, last["wall_s"])
     before = sum(step(clean, clean["lost_s"][cause]) for cause in (plant.cause, *plant.also))
     found = last["lost_s"][plant.cause] / last["wall_s"] - before / step(last, last["wall_s"])
-    text = f"{plant.cause}: planted {wanted:.3f}, found {found:.3f}: {first['verdict']}: {first['remedy']}"
+    text = f"{plant.cause}: planted {wanted:.3f}, found {found:.3f}: {last['verdict']}: {last['remedy']}"
     print(text)
-    is_right = greatest == plant.cause and abs(found - wanted) < plant.points and plant.remedy in first["remedy"]
-    sums_up = abs(last["ideal_s"] + sum(last["lost_s"].values()) - last["wall_s"]) < 0.02 * last["wall_s"]
-    return "" if is_right and sums_up else f"{text}\nplanted: {last}\nclean: {clean}"
+    return "" if abs(found - wanted) < plant.points else f"{text}\nplanted: {last}\nclean: {clean}"
+
+
+def mistakes(plant, folder):
+    """What is wrong with the account of a planted loss: its name or its share; empty: nothing."""
+    planted = plant.run_with(folder)
+    return wrong_name(plant, planted) or wrong_share(plant, planted, plant.run_without(folder))
 
 
 def expect_right(make, tmp_path):

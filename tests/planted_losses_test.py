@@ -1,5 +1,6 @@
-"""Runs that lose time to something that is planted, and what they say of it: the verdict names the cause, and its share
-of the time is that by which the same run without it is faster. Healthy runs get no verdict."""
+"""Runs that lose time to something that is planted, and what they say of it: the verdict names the cause. In `--all`, on
+a machine with nothing else to do, its share of the time is that by which the same run without it is faster, and healthy
+runs get no verdict."""
 
 import contextlib
 import os
@@ -24,6 +25,7 @@ from planted_loss import (
     expect_right,
     mistakes,
     own_data,
+    wrong_name,
 )
 
 FAULTS = {"LD_PRELOAD": path_of("MACHINE_FAULTS_SO")}
@@ -102,17 +104,21 @@ class OnNetwork(Plant):
         super().__init__("communication", planted, clean, remedy, ranks=2)
         self.planted_s, self.clean_s = planted_s, clean_s
 
-    def run(self, folder):
+    def on_network(self, folder, text, delay_s):
+        folder.mkdir()
         with Network(folder, ["a", "b"]) as network:
             options = {"ranks": 2, "launcher": network["a"].enter, "words": ["--hosts", "a,b"]}
             root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             options["env"] = {"OMPI_MCA_plm_rsh_agent": str(network.agent), "OMPI_MCA_mpi_yield_when_idle": "1", **root}
-            if self.clean_s > 0:
-                network.slow("b", self.clean_s)
-            clean = accounts(folder / "clean", self.clean, **options)[-1]
-            if self.clean_s != self.planted_s:
-                network.slow("b", self.planted_s)
-            return accounts(folder / "planted", self.planted, **options), clean
+            if delay_s > 0:
+                network.slow("b", delay_s)
+            return accounts(folder / "run", text, **options)
+
+    def run_with(self, folder):
+        return self.on_network(folder / "planted", self.planted, self.planted_s)
+
+    def run_without(self, folder):
+        return self.on_network(folder / "clean", self.clean, self.clean_s)
 
 
 def small_buckets(severity, images):
@@ -224,19 +230,25 @@ def images(tmp_path_factory):
     return folder
 
 
-def in_commit_tier(make, severity):
-    """A third of the cases, another severity of each cause."""
-    return PLANTS.index(make) % len(SEVERITIES) == severity
-
-
-@pytest.mark.all_tier(unless=in_commit_tier)
-@pytest.mark.parametrize("severity", SEVERITIES)
-@pytest.mark.parametrize("make", PLANTS, ids=lambda make: make.__name__)
-def test_a_planted_loss_is_named(tmp_path, images, make, severity):
-    plant = make(severity, images)
+def skip_without_network(plant):
     if isinstance(plant, OnNetwork) and why_not():
         pytest.skip(why_not())
-    expect_right(lambda folder: mistakes(plant, *plant.run(folder)), tmp_path)
+
+
+@pytest.mark.parametrize("make", PLANTS, ids=lambda make: make.__name__)
+def test_a_planted_loss_is_named(tmp_path, images, make):
+    plant = make(1, images)
+    skip_without_network(plant)
+    expect_right(lambda folder: wrong_name(plant, plant.run_with(folder)), tmp_path)
+
+
+@pytest.mark.all_tier
+@pytest.mark.parametrize("severity", SEVERITIES)
+@pytest.mark.parametrize("make", PLANTS, ids=lambda make: make.__name__)
+def test_its_share_is_what_the_run_without_it_saves(tmp_path, images, make, severity):
+    plant = make(severity, images)
+    skip_without_network(plant)
+    expect_right(lambda folder: mistakes(plant, folder), tmp_path)
 
 
 @pytest.mark.all_tier(unless=lambda severity: severity == 1)
@@ -259,7 +271,7 @@ def test_memory_that_grows_is_named(tmp_path, leak, words, severity):
     assert ("free it" if leak == "leak_kb" else "keep no tensor") in finding["remedy"]
 
 
-@pytest.mark.all_tier(unless=lambda severity: severity == 2)
+@pytest.mark.all_tier
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_what_a_restart_takes_is_named(tmp_path, severity):
     """Steps are made again from the last checkpoint on, after the time that the start takes."""
@@ -300,7 +312,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.all_tier(unless=lambda name: name in ("digits", "digits_two_ranks", "own_data"))
+@pytest.mark.all_tier
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_run_gets_no_verdict(tmp_path, name):
     text, ranks = HEALTHY[name]
