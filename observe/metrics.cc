@@ -15,12 +15,24 @@ constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kTop = 5;
 
 // What sums_ holds.
-enum Sum { kLoss, kRight, kRightInTop, kSquares, kDistances, kSums };
+enum Sum { kLoss, kRight, kRightInTop, kSquares, kDistances, kPixels, kSums };
 enum Count { kTruePositives, kPredicted, kActual, kCounts };
 
 // 2 tp / (predicted + actual), float64 [classes]; 0 where a class is neither.
 at::Tensor F1Of(const at::Tensor& counts) {
   return 2 * counts[kTruePositives] / (counts[kPredicted] + counts[kActual]).clamp_min(1);
+}
+
+// The mean of `scores`, float64 [classes], over the classes that occur as a label or a prediction.
+double MeanOfOccurring(const at::Tensor& scores, const at::Tensor& counts) {
+  const at::Tensor occurs = (counts[kPredicted] + counts[kActual]).gt(0).to(at::kDouble);
+  return ((scores * occurs).sum() / occurs.sum()).item<double>();
+}
+
+// tp / (predicted + actual - tp), float64 [classes]; 0 where a class is neither.
+at::Tensor IntersectionOverUnion(const at::Tensor& counts) {
+  const at::Tensor united = counts[kPredicted] + counts[kActual] - counts[kTruePositives];
+  return counts[kTruePositives] / united.clamp_min(1);
 }
 
 double MeanOfNumbers(const std::vector<double>& values) {
@@ -50,7 +62,7 @@ Metrics::Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicat
   const at::TensorOptions options(device);
   sums_ = at::zeros({kSums}, options.dtype(at::kDouble));
   const bool labels = spec_.task == Task::kMultiLabel;
-  if (labels || spec_.task == Task::kClassification) {
+  if (labels || spec_.task == Task::kClassification || spec_.task == Task::kSegmentation) {
     counts_ = at::zeros({kCounts, spec_.classes}, options.dtype(at::kDouble));
   }
   int64_t columns = 0;
@@ -69,7 +81,8 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
                   const at::Tensor& loss_sum) {
   sums_[kLoss].add_(loss_sum);
   // A model may have more columns, to fill up its matrices.
-  const at::Tensor outputs = output.narrow(-1, 0, spec_.classes);
+  const int64_t columns = spec_.task == Task::kSegmentation ? 1 : -1;
+  const at::Tensor outputs = output.narrow(columns, 0, spec_.classes);
   switch (spec_.task) {
     case Task::kClassification:
       return AddClasses(first, outputs, target);
@@ -78,6 +91,8 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
       return;
     case Task::kMultiLabel:
       return AddLabels(first, outputs, target);
+    case Task::kSegmentation:
+      return AddPixels(outputs, target);
     case Task::kRegression: {
       const at::Tensor difference = outputs.to(at::kDouble) - target;
       sums_[kSquares].add_(difference.square().sum());
@@ -89,21 +104,34 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
 
 void Metrics::AddClasses(int64_t first, const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor predicted = output.argmax(-1);
-  const at::Tensor right = predicted.eq(target).to(at::kDouble);
-  sums_[kRight].add_(right.sum());
+  sums_[kRight].add_(predicted.eq(target).sum());
   if (spec_.classes > kTop) {
     const at::Tensor top = std::get<1>(output.topk(kTop, -1));
     sums_[kRightInTop].add_(top.eq(target.unsqueeze(-1)).sum());
   }
-  const at::Tensor one = at::ones_like(right);
-  counts_[kTruePositives].scatter_add_(0, target, right);
-  counts_[kPredicted].scatter_add_(0, predicted, one);
-  counts_[kActual].scatter_add_(0, target, one);
+  CountClasses(predicted, target);
   if (!scores_.defined()) return;
   const int64_t count = output.size(0);
   const at::Tensor values = output.to(at::kFloat);
   scores_.narrow(0, first, count).copy_(values.narrow(1, 1, 1) - values.narrow(1, 0, 1));
   truths_.narrow(0, first, count).copy_(target.unsqueeze(1));
+}
+
+void Metrics::AddPixels(const at::Tensor& output, const at::Tensor& target) {
+  const at::Tensor has_class = target.ne(kIgnoredPixel);
+  const at::Tensor predicted = output.argmax(1).masked_select(has_class);
+  const at::Tensor actual = target.masked_select(has_class).to(at::kLong);
+  sums_[kPixels].add_(actual.numel());
+  sums_[kRight].add_(predicted.eq(actual).sum());
+  CountClasses(predicted, actual);
+}
+
+void Metrics::CountClasses(const at::Tensor& predicted, const at::Tensor& actual) {
+  const at::Tensor right = predicted.eq(actual).to(at::kDouble);
+  const at::Tensor one = at::ones_like(right);
+  counts_[kTruePositives].scatter_add_(0, actual, right);
+  counts_[kPredicted].scatter_add_(0, predicted, one);
+  counts_[kActual].scatter_add_(0, actual, one);
 }
 
 void Metrics::AddLabels(int64_t first, const at::Tensor& output, const at::Tensor& target) {
@@ -135,6 +163,13 @@ std::vector<Metric> Metrics::Finish() {
     metrics.push_back({"mae", mean(kDistances)});
     return metrics;
   }
+  if (spec_.task == Task::kSegmentation) {
+    const at::Tensor accuracy = sums_[kRight] / sums_[kPixels];
+    metrics.push_back({"accuracy", accuracy.item<double>()});
+    const at::Tensor counts = counts_.cpu();
+    metrics.push_back({"iou", MeanOfOccurring(IntersectionOverUnion(counts), counts)});
+    return metrics;
+  }
   if (spec_.task == Task::kLanguage) metrics.push_back({"perplexity", std::exp(mean(kLoss))});
   metrics.push_back({"accuracy", mean(kRight)});
   if (spec_.task == Task::kLanguage) return metrics;
@@ -148,8 +183,7 @@ std::vector<Metric> Metrics::Finish() {
   } else if (spec_.classes == 2) {
     metrics.push_back({"f1", f1[1].item<double>()});
   } else {
-    const at::Tensor occurs = (counts[kPredicted] + counts[kActual]).gt(0).to(at::kDouble);
-    metrics.push_back({"f1", ((f1 * occurs).sum() / occurs.sum()).item<double>()});
+    metrics.push_back({"f1", MeanOfOccurring(f1, counts)});
   }
   if (scores_.defined()) {
     std::vector<double> areas;
@@ -169,6 +203,8 @@ std::vector<std::string> MetricNames(const SampleSpec& spec) {
       return {"loss", "perplexity", "accuracy"};
     case Task::kMultiLabel:
       return {"loss", "accuracy", "f1", "auc"};
+    case Task::kSegmentation:
+      return {"loss", "accuracy", "iou"};
     case Task::kClassification:
       break;
   }

@@ -10,6 +10,8 @@
 //             that apply to all samples or to none)
 //   numbers   loss; rmse: root of the mean squared difference; mae: mean absolute difference
 //   tokens    loss; perplexity: e^loss; accuracy: share of positions at which the greatest output is the right token's
+//   pixels    loss; accuracy: share of the pixels that have a class whose greatest output is that of their class; iou:
+//             the mean over the classes that occur as a label or a prediction of intersection over union (jaccard_score)
 // auc is computed over all pairs of a positive and a negative sample. It is the share of pairs in which the positive
 // sample has the greater output; a pair with equal outputs counts as half (Mann-Whitney). auc is exact, because every
 // rank gets the outputs of all samples.
@@ -54,6 +56,9 @@ class Metrics {
  private:
   void AddClasses(int64_t first, const at::Tensor& output, const at::Tensor& target);
   void AddLabels(int64_t first, const at::Tensor& output, const at::Tensor& target);
+  void AddPixels(const at::Tensor& output, const at::Tensor& target);
+  // Counts predictions and labels of classes, int64 [count] each.
+  void CountClasses(const at::Tensor& predicted, const at::Tensor& actual);
 
   SampleSpec spec_;
   int64_t samples_;

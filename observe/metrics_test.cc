@@ -124,6 +124,20 @@ TEST_F(MetricsTest, OfNumbers) {
   EXPECT_NEAR(values.at("mae"), (19 + 3) / 20.0, 1e-12);
 }
 
+TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
+  // sklearn.metrics.jaccard_score([0, 0, 1, 1, 2], [0, 1, 1, 1, 1], average="macro")
+  const at::Tensor target = at::tensor({0, 0, 255, 1, 1, 2}, at::kByte).view({1, 2, 3});
+  const at::Tensor predicted = at::tensor({0, 1, 2, 1, 1, 1}, at::kLong).view({1, 2, 3});
+  at::Tensor output =
+      at::zeros({1, 5, 2, 3});  // a column that is no class, and a class that never occurs
+  output.scatter_(1, predicted.unsqueeze(1), 1.0);
+  const auto values =
+      Of({.shape = {1, 2, 3}, .classes = 4, .task = Task::kSegmentation}, output, target, 2);
+  EXPECT_DOUBLE_EQ(values.at("loss"), 2);
+  EXPECT_DOUBLE_EQ(values.at("accuracy"), 3.0 / 5);
+  EXPECT_DOUBLE_EQ(values.at("iou"), (1.0 / 2 + 2.0 / 4 + 0) / 3);
+}
+
 TEST_F(MetricsTest, OfTokens) {
   const at::Tensor target = at::arange(12).view({3, 4}).remainder(5);
   at::Tensor output = at::zeros({3, 4, 8});

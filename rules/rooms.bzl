@@ -81,7 +81,8 @@ _USES = {
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
-        "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory", "observe/verdict", "observe",
+        "data/arrays", "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory",
+        "observe/verdict", "observe",
         "observe/profile", "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats",
         "trainer/config", "trainer/models", "trainer/step",
     ],

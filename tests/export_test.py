@@ -223,6 +223,20 @@ def test_several_inputs_tied_parameters_drop_path_and_logits(tmp_path):
     check_training(model, ours, batches)
 
 
+def test_a_tensor_that_is_passed_twice_is_two_inputs(tmp_path):
+    class Difference(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, a, b):
+            return self.layer(a - 2 * b)
+
+    model, same = Difference(), torch.ones(2, 3)
+    ours = exported(model, (same, same), tmp_path)
+    check_training(model, ours, [(torch.randn(4, 3), torch.randn(4, 3))])
+
+
 def test_dense_output(tmp_path):
     model = UNet()
     ours = exported(model, (torch.randn(3, 3, 16, 16),), tmp_path)

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from harness import (
     CHECKPOINT,
+    DATA,
     DEVICE,
     DONE,
     USAGE,
@@ -33,6 +34,7 @@ import lockstep  # noqa: E402
 
 CLASSES = 5
 COUNT = 22
+WORDS = 40
 # PyTorch's losses are those of a CPU, and a GPU adds in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
 
@@ -72,6 +74,38 @@ class Transformer(nn.Module):
         return self.head(self.block(x)[:, 0])
 
 
+class UNet(nn.Module):
+    """Down and up again, with what was there before, and a class for each pixel."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv2d(3, 8, 3, padding=1)
+        self.middle = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
+        self.up = nn.ConvTranspose2d(8, 8, 2, 2)
+        self.last = nn.Conv2d(16, CLASSES, 1)
+
+    def forward(self, x):
+        x = functional.relu(self.down(x))
+        return {"out": self.last(torch.cat([x, self.up(self.middle(x))], 1))}
+
+
+class TextClassifier(nn.Module):
+    """Tokens and their mask, as models of Hugging Face take them."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, 16)
+        self.qkv = nn.Linear(16, 48)
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, input_ids, attention_mask):
+        x = self.embedding(input_ids)
+        q, k, v = self.qkv(x).chunk(3, -1)
+        x = x + functional.scaled_dot_product_attention(q, k, v, attention_mask.bool()[:, None, :])
+        mask = attention_mask.unsqueeze(-1)
+        return self.head((x * mask).sum(1) / mask.sum(1))
+
+
 MODELS = {
     "convnet": ConvNet,
     "transformer": Transformer,
@@ -85,6 +119,22 @@ def images():
     return random.normal(size=(COUNT, 3, 16, 16)).astype(np.float32), random.integers(0, CLASSES, COUNT)
 
 
+def masks():
+    """Images, and the class of each pixel, which some have not."""
+    random = np.random.default_rng(4)
+    y = random.integers(0, CLASSES, (COUNT, 16, 16))
+    y[random.random(y.shape) < 0.1] = 255
+    return images()[0], y
+
+
+def texts():
+    """Tokens with their mask, [samples, 2, tokens], and a class of each text."""
+    random = np.random.default_rng(5)
+    mask = np.arange(12) < random.integers(3, 13, (COUNT, 1))
+    tokens = random.integers(1, WORDS, (COUNT, 12)) * mask
+    return np.stack([tokens, mask], 1), random.integers(0, CLASSES, COUNT)
+
+
 def export(folder, name):
     torch.manual_seed(1)
     model = MODELS[name]()
@@ -92,8 +142,8 @@ def export(folder, name):
     return model
 
 
-def config_of(folder, more="", batch=8, classes=CLASSES, data="", lr=0.05):
-    x, y = images()
+def config_of(folder, more="", batch=8, classes=CLASSES, data="", lr=0.05, samples=images):
+    x, y = samples()
     np.save(folder / "x.npy", x)
     np.save(folder / "y.npy", y)
     return write_config(
@@ -104,15 +154,20 @@ def config_of(folder, more="", batch=8, classes=CLASSES, data="", lr=0.05):
     )
 
 
-def torch_losses(model, steps, batch=8, lr=0.05):
+def loss_of(output, target):
+    """The mean over all targets; a pixel without a class adds nothing."""
+    return functional.cross_entropy(output, target, ignore_index=255, reduction="sum") / target.numel()
+
+
+def torch_losses(model, steps, batch=8, lr=0.05, samples=images):
     """Losses of SGD on the same batches, the last of which in each epoch is short."""
     model.train()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr, momentum=0.9)
-    x, y = map(torch.from_numpy, images())
+    x, y = map(torch.from_numpy, samples())
     losses = []
     while True:
         for begin in range(0, COUNT, batch):
-            loss = functional.cross_entropy(model(x[begin : begin + batch]), y[begin : begin + batch])
+            loss = loss_of(model(x[begin : begin + batch]), y[begin : begin + batch])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -152,6 +207,69 @@ def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
     config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}")
     losses = trained_losses(config, tmp_path / "run", ranks=ranks)
     np.testing.assert_allclose(losses, torch_losses(model, 12), **CLOSE)
+
+
+@pytest.mark.parametrize("ranks, accumulation", [(1, 3), (2, 1)])
+def test_a_class_for_each_pixel(ranks, accumulation, tmp_path):
+    """Losses, validation's metrics and predictions of a U-Net."""
+    skip_without_gpus(ranks)
+    torch.manual_seed(1)
+    model = UNet()
+    lockstep.export(model, torch.zeros(3, 3, 16, 16), tmp_path / "net.lsm")
+    data = 'task: SEGMENTATION validation: ["x.npy", "y.npy"]'
+    config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}", data=data, samples=masks)
+    run_dir = tmp_path / "run"
+    losses = trained_losses(config, run_dir, ranks=ranks)
+    net = lambda x: model(x)["out"]  # noqa: E731
+    net.train, net.parameters = model.train, model.parameters
+    np.testing.assert_allclose(losses, torch_losses(net, 12, samples=masks), **CLOSE)
+
+    model.load_state_dict(weights_of(run_dir))
+    x, y = map(torch.from_numpy, masks())
+    with torch.no_grad():
+        output = net(x)
+    predicted, has_class = output.argmax(1), y != 255
+    union = [((predicted == c) | (y == c))[has_class].sum().item() for c in range(CLASSES)]
+    both = [((predicted == c) & (y == c)).sum().item() for c in range(CLASSES)]
+    last = events(run_dir, "eval")[-1]
+    assert last["val_loss"] == pytest.approx(loss_of(output, y).item(), rel=1e-5)
+    close = 1e-6 if DEVICE == "CPU" else 5e-3
+    assert last["val_accuracy"] == pytest.approx((predicted == y)[has_class].double().mean().item(), rel=close)
+    assert last["val_iou"] == pytest.approx(np.mean([b / u for b, u in zip(both, union, strict=True) if u]), rel=close)
+
+    written = tmp_path / "masks.npy"
+    run = Run(["predict", run_dir, "--input", tmp_path / "x.npy", "--output", written], ranks=ranks)
+    assert run.status == DONE, run
+    assert np.load(written).dtype == np.uint8
+    assert (np.load(written) == predicted.numpy()).mean() > 1 - close
+    run = Run(["predict", run_dir, "--input", tmp_path / "x.npy"])
+    expect_error(run, USAGE, "--output predictions.csv: masks are written as an array: name a .npy file")
+
+
+@pytest.mark.parametrize("ranks", [1, pytest.param(3, marks=pytest.mark.all_tier)])
+def test_a_model_of_two_inputs(ranks, tmp_path):
+    """Tokens and their mask."""
+    skip_without_gpus(ranks)
+    torch.manual_seed(1)
+    model = TextClassifier()
+    tokens = torch.ones(3, 12, dtype=torch.int64)
+    inputs = {"attention_mask": tokens, "input_ids": tokens}
+    lockstep.export(model, inputs, tmp_path / "net.lsm")
+    config = config_of(tmp_path, "max_steps: 20", data="npy { kind: TEXTS }", samples=texts, lr=0.5)
+    losses = trained_losses(config, tmp_path / "run", ranks=ranks)
+    net = lambda x: model(x[:, 0], x[:, 1])  # noqa: E731
+    net.train, net.parameters = model.train, model.parameters
+    np.testing.assert_allclose(losses, torch_losses(net, 20, samples=texts, lr=0.5), **CLOSE)
+    output = tmp_path / "labels.csv"
+    run = Run(["predict", tmp_path / "run", "--input", tmp_path / "x.npy", "--output", output])
+    assert run.status == DONE and len(output.read_text().splitlines()) == COUNT + 1, run
+
+    np.save(tmp_path / "x.npy", texts()[0][:, 0])
+    run = train(config, tmp_path / "other")
+    expect_error(run, USAGE, "takes 2 inputs (input_ids, attention_mask), and the samples have 1: NPY's TEXTS of [samp")
+    np.save(tmp_path / "x.npy", texts()[0].astype(np.float32))
+    run = train(config, tmp_path / "other")
+    expect_error(run, DATA, "x.npy: TEXTS are integers of [samples, tokens] or [samples, inputs, tokens]")
 
 
 def test_it_goes_on_bit_for_bit(tmp_path):

@@ -149,8 +149,10 @@ class Npy : public Dataset {
     spec_.classes = options.classes;
     const std::vector<int64_t>& shape = inputs_.shape();
     size_ = shape[0];
-    if (options.pixels) {
+    if (options.kind == NpyOptions::Kind::kPixels) {
       SetPixels(shape);
+    } else if (options.kind == NpyOptions::Kind::kTexts) {
+      SetTexts(shape);
     } else if (shape.size() < 2) {
       throw DataError(
           "{}: an array of shape [{}]: its first dimension counts samples, the others "
@@ -160,6 +162,10 @@ class Npy : public Dataset {
       spec_.shape = {shape.begin() + 1, shape.end()};
     }
     elements_ = c10::multiply_integers(spec_.shape);
+    if (options.task == Task::kSegmentation && spec_.shape.size() != 3) {
+      throw DataError("{}: inputs of [{}] are no images of [channels, height, width]",
+                      inputs_.path(), fmt::join(spec_.shape, ", "));
+    }
     if (options.targets.empty()) {
       if (options.task != Task::kClassification)
         spec_.classes = std::max<int64_t>(1, spec_.classes);
@@ -172,6 +178,8 @@ class Npy : public Dataset {
     }
     if (options.task == Task::kClassification) {
       ReadLabels(targets);
+    } else if (options.task == Task::kSegmentation) {
+      ReadMasks(targets);
     } else {
       ReadNumbers(targets);
     }
@@ -183,12 +191,21 @@ class Npy : public Dataset {
   void Read(int64_t index, int64_t /*epoch*/, std::byte* input, std::byte* target) const override {
     if (spec_.dtype == at::kByte) {
       inputs_.Read(index * elements_, elements_, reinterpret_cast<uint8_t*>(input));
+    } else if (spec_.dtype == at::kLong) {
+      inputs_.Read(index * elements_, elements_, reinterpret_cast<int64_t*>(input));
     } else {
       inputs_.Read(index * elements_, elements_, reinterpret_cast<float*>(input));
     }
     if (spec_.task == Task::kClassification) {
       const int64_t label = labels_.empty() ? kNoLabel : labels_[index];
       std::memcpy(target, &label, sizeof(label));
+    } else if (spec_.task == Task::kSegmentation) {
+      const int64_t pixels = spec_.targets();
+      if (masks_.empty()) {
+        std::fill_n(target, pixels, static_cast<std::byte>(kIgnoredPixel));
+      } else {
+        std::memcpy(target, &masks_[index * pixels], pixels);
+      }
     } else if (numbers_.empty()) {
       std::fill_n(reinterpret_cast<float*>(target), spec_.classes, std::nanf(""));
     } else {
@@ -216,6 +233,55 @@ class Npy : public Dataset {
     } else {
       spec_.shape = {shape.begin() + 1, shape.end()};
     }
+  }
+
+  void SetTexts(const std::vector<int64_t>& shape) {
+    if (!inputs_.holds_integers() || (shape.size() != 2 && shape.size() != 3)) {
+      throw DataError(
+          "{}: TEXTS are integers of [samples, tokens] or [samples, inputs, tokens], not [{}]{}",
+          inputs_.path(), fmt::join(shape, ", "),
+          inputs_.holds_integers() ? "" : " of another type");
+    }
+    spec_.dtype = at::kLong;
+    spec_.shape = {shape.begin() + 1, shape.end()};
+  }
+
+  // [samples, height, width], or with a dimension of one channel as images have it.
+  void ReadMasks(const Array& targets) {
+    const int64_t pixels = spec_.targets();
+    const std::vector<int64_t>& shape = targets.shape();
+    const int64_t rows = spec_.shape[1], columns = spec_.shape[2];
+    const bool fits = shape == std::vector<int64_t>{size_, rows, columns} ||
+                      shape == std::vector<int64_t>{size_, 1, rows, columns} ||
+                      shape == std::vector<int64_t>{size_, rows, columns, 1};
+    if (!fits || !targets.holds_integers()) {
+      throw DataError("{}: masks are integers of [samples, {}, {}] as the images are, not [{}]{}",
+                      targets.path(), rows, columns, fmt::join(shape, ", "),
+                      targets.holds_integers() ? "" : " of another type");
+    }
+    masks_.resize(size_ * pixels);
+    const bool finds_classes = spec_.classes == 0;
+    const int64_t limit = finds_classes ? kIgnoredPixel : spec_.classes;
+    int64_t greatest = 0;
+    std::vector<int64_t> mask(pixels);
+    for (int64_t i = 0; i < size_; ++i) {
+      targets.Read(i * pixels, pixels, mask.data());
+      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+        const int64_t label = mask[pixel];
+        if (label != kIgnoredPixel && (label < 0 || label >= limit)) {
+          throw DataError(
+              "{}: sample {}, row {}, column {}: class {} is out of range: {}, and {} stands for "
+              "a pixel without a class",
+              targets.path(), i, pixel / columns, pixel % columns, label,
+              finds_classes ? fmt::format("there can be {}", kIgnoredPixel)
+                            : fmt::format("data.classes is {}", limit),
+              kIgnoredPixel);
+        }
+        if (label != kIgnoredPixel) greatest = std::max(greatest, label);
+        masks_[i * pixels + pixel] = static_cast<uint8_t>(label);
+      }
+    }
+    if (finds_classes) spec_.classes = greatest + 1;
   }
 
   void ReadLabels(const Array& targets) {
@@ -260,6 +326,7 @@ class Npy : public Dataset {
   int64_t size_ = 0;
   int64_t elements_ = 0;         // of an input
   std::vector<int64_t> labels_;  // of classes; empty: they are not known
+  std::vector<uint8_t> masks_;   // of segmentation; empty likewise
   std::vector<float> numbers_;   // the other tasks' targets; empty likewise
   std::vector<std::string> remarks_;
 };
@@ -268,6 +335,20 @@ class Npy : public Dataset {
 
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options) {
   return std::make_shared<Npy>(options);
+}
+
+std::string NpyHeader(std::string_view type, std::span<const int64_t> shape) {
+  std::string dictionary = fmt::format(
+      "{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", type, fmt::join(shape, ", "));
+  // The numbers begin at a multiple of 64 bytes.
+  constexpr size_t kAlignment = 64;
+  const size_t before = kMagic.size() + 4;
+  const size_t length =
+      (before + dictionary.size() + 1 + kAlignment - 1) / kAlignment * kAlignment - before;
+  dictionary.append(length - dictionary.size() - 1, ' ');
+  std::string header(kMagic);
+  header += {1, 0, static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
+  return header + dictionary + '\n';
 }
 
 }  // namespace lockstep

@@ -56,8 +56,9 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
         std::tuple("2, 12, 5", std::vector<int64_t>{1, 12, 5}, false),
         std::tuple("2, 1, 12, 5", std::vector<int64_t>{1, 12, 5}, false),
         std::tuple("2, 12, 5, 1", std::vector<int64_t>{1, 12, 5}, false)}) {
-    const auto dataset = MapNpy(
-        {.inputs = WriteTestFile("p.npy", NpyOf<uint8_t>("|u1", shape, bytes)), .pixels = true});
+    const auto dataset =
+        MapNpy({.inputs = WriteTestFile("p.npy", NpyOf<uint8_t>("|u1", shape, bytes)),
+                .kind = NpyOptions::Kind::kPixels});
     EXPECT_EQ(dataset->spec().shape, expected);
     EXPECT_EQ(dataset->spec().channels_last, channels_last);
     std::vector<std::byte> image(60);
@@ -66,9 +67,57 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
   }
   EXPECT_THAT(DataErrorOf([] {
                 MapNpy({.inputs = WriteTestFile("p.npy", NpyOf<float>("<f4", "1, 2, 1", {1, 2})),
-                        .pixels = true});
+                        .kind = NpyOptions::Kind::kPixels});
               }),
               HasSubstr("PIXELS are unsigned bytes of 3 or 4 dimensions, not [1, 2, 1]"));
+}
+
+TEST(Npy, ReadsMasks) {
+  const std::string images =
+      WriteTestFile("x.npy", NpyOf<float>("<f4", "2, 1, 1, 3", {0, 0, 0, 0, 0, 0}));
+  for (const std::string shape : {"2, 1, 3", "2, 1, 1, 3", "2, 1, 3, 1"}) {
+    const auto dataset = MapNpy(
+        {.inputs = images,
+         .targets = WriteTestFile("y.npy", NpyOf<int32_t>("<i4", shape, {0, 2, 255, 1, 0, 0})),
+         .task = Task::kSegmentation});
+    EXPECT_EQ(dataset->spec().classes, 3);
+    EXPECT_EQ(dataset->spec().target_shape(), (std::vector<int64_t>{1, 3}));
+    std::vector<std::byte> image(12), mask(3);
+    dataset->Read(0, 0, image.data(), mask.data());
+    EXPECT_EQ(mask, (std::vector{std::byte{0}, std::byte{2}, std::byte{255}}));
+  }
+  const auto unknown = MapNpy({.inputs = images, .task = Task::kSegmentation, .classes = 3});
+  std::vector<std::byte> image(12), mask(3);
+  unknown->Read(1, 0, image.data(), mask.data());
+  EXPECT_EQ(mask, std::vector(3, std::byte{255}));
+}
+
+TEST(Npy, ReadsTexts) {
+  for (const auto& [shape, expected] : {std::pair("2, 4", std::vector<int64_t>{4}),
+                                        std::pair("2, 2, 2", std::vector<int64_t>{2, 2})}) {
+    const auto dataset =
+        MapNpy({.inputs = WriteTestFile(
+                    "x.npy", NpyOf<uint16_t>("<u2", shape, {1, 2, 3, 4, 5, 6, 7, 65535})),
+                .targets = WriteTestFile("y.npy", NpyOf<int64_t>("<i8", "2,", {0, 1})),
+                .kind = NpyOptions::Kind::kTexts});
+    EXPECT_EQ(dataset->spec().shape, expected);
+    EXPECT_EQ(dataset->spec().dtype, at::kLong);
+    std::vector<int64_t> tokens(4);
+    int64_t label = 0;
+    dataset->Read(1, 0, reinterpret_cast<std::byte*>(tokens.data()),
+                  reinterpret_cast<std::byte*>(&label));
+    EXPECT_EQ(tokens, (std::vector<int64_t>{5, 6, 7, 65535}));
+    EXPECT_EQ(label, 1);
+  }
+}
+
+TEST(Npy, HeaderIsThatOfNumPy) {
+  // numpy.save() of numpy.zeros((2, 3), numpy.uint8)
+  const std::string header = NpyHeader("|u1", std::vector<int64_t>{2, 3});
+  EXPECT_EQ(header.size(), 128);
+  const auto read = MapNpy({.inputs = WriteTestFile("x.npy", header + "abcdef")});
+  int64_t label = 0;
+  EXPECT_EQ(InputOf(*read, 1, &label), (std::vector<float>{'d', 'e', 'f'}));
 }
 
 TEST(Npy, RefusesWhatItCannotRead) {
@@ -128,6 +177,35 @@ TEST(Npy, RefusesTargetsThatDoNotFit) {
               HasSubstr("sample 1: nan is no finite number"));
   EXPECT_THAT(error_of(NpyOf<float>("<f4", "2,", {0, 1}), Task::kRegression, 2),
               HasSubstr("1 numbers for each sample where data.classes is 2"));
+}
+
+TEST(Npy, RefusesMasksAndTextsThatDoNotFit) {
+  const std::string images = WriteTestFile("x.npy", NpyOf<float>("<f4", "1, 1, 1, 3", {0, 0, 0}));
+  const auto error_of = [&](const std::string& targets, int64_t classes) {
+    return DataErrorOf([&] {
+      MapNpy({.inputs = images,
+              .targets = WriteTestFile("y.npy", targets),
+              .task = Task::kSegmentation,
+              .classes = classes});
+    });
+  };
+  EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "1, 3", {0, 1, 2}), 0),
+              HasSubstr("masks are integers of [samples, 1, 3] as the images are, not [1, 3]"));
+  EXPECT_THAT(error_of(NpyOf<float>("<f4", "1, 1, 3", {0, 1, 2}), 0), HasSubstr("of another type"));
+  EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "1, 1, 3", {0, 2, 255}), 2),
+              HasSubstr("sample 0, row 0, column 1: class 2 is out of range: data.classes is 2"));
+  EXPECT_THAT(error_of(NpyOf<int64_t>("<i8", "1, 1, 3", {0, -1, 0}), 0),
+              HasSubstr("column 1: class -1 is out of range: there can be 255"));
+  EXPECT_THAT(DataErrorOf([&] {
+                MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "1, 3", {0, 0, 0})),
+                        .task = Task::kSegmentation});
+              }),
+              HasSubstr("are no images of [channels, height, width]"));
+  EXPECT_THAT(DataErrorOf([&] {
+                MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "1, 3", {0, 0, 0})),
+                        .kind = NpyOptions::Kind::kTexts});
+              }),
+              HasSubstr("TEXTS are integers of [samples, tokens]"));
 }
 
 }  // namespace

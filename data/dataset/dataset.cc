@@ -64,12 +64,24 @@ std::vector<int64_t> SampleSpec::target_shape() const {
       return {classes};
     case Task::kLanguage:
       return shape;
+    case Task::kSegmentation:
+      return {shape.end() - 2, shape.end()};
   }
   throw BugError("task {}", static_cast<int>(task));
 }
 
 at::ScalarType SampleSpec::target_dtype() const {
-  return task == Task::kMultiLabel || task == Task::kRegression ? at::kFloat : at::kLong;
+  switch (task) {
+    case Task::kMultiLabel:
+    case Task::kRegression:
+      return at::kFloat;
+    case Task::kClassification:
+    case Task::kLanguage:
+      return at::kLong;
+    case Task::kSegmentation:
+      return at::kByte;
+  }
+  throw BugError("task {}", static_cast<int>(task));
 }
 
 int64_t SampleSpec::targets() const { return c10::multiply_integers(target_shape()); }

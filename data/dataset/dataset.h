@@ -23,10 +23,15 @@ enum class Task {
   kMultiLabel,      // whether each label applies: float32 [classes], 0 or 1
   kRegression,      // float32 [classes]
   kLanguage,        // the next token after each token of the input: int64 [tokens]
+  kSegmentation,  // the class of each pixel: uint8 [height, width], in [0, classes) or kIgnoredPixel
 };
 
+// The class of a pixel that has none. It adds nothing to the loss and to the metrics.
+constexpr int64_t kIgnoredPixel = 255;
+
 struct SampleSpec {
-  // The shape of one input: {features}, {channels, height, width}, or {tokens}.
+  // The shape of one input: {features}, {channels, height, width}, {tokens}, or {inputs, tokens} for a model that takes
+  // several inputs.
   std::vector<int64_t> shape;
   at::ScalarType dtype = at::kFloat;  // kFloat, kByte for pixels in 0..255, kLong for tokens
   bool channels_last = false;  // a pixel's channels lie side by side, {height, width, channels}
@@ -67,7 +72,7 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
 
   // Writes spec().bytes() bytes of sample `index` to `input`, and spec().target_bytes() bytes to `target`. An unknown
-  // class is written as kNoLabel, and an unknown number as NaN. If the data set augments samples at random, a sample
+  // class is written as kNoLabel, that of a pixel as kIgnoredPixel, and an unknown number as NaN. If the data set augments samples at random, a sample
   // has another variant in each `epoch`.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 

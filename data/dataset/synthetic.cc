@@ -23,6 +23,12 @@ class Synthetic : public Dataset {
     std::mt19937_64 random(index);
     Draw(random, options_.spec.dtype, options_.spec.bytes(), input);
     Draw(random, options_.spec.target_dtype(), options_.spec.target_bytes(), target);
+    if (options_.spec.task == Task::kSegmentation) {
+      for (int64_t i = 0; i < options_.spec.target_bytes(); ++i) {
+        const int64_t drawn = std::to_integer<int64_t>(target[i]);
+        target[i] = static_cast<std::byte>(drawn % options_.spec.classes);
+      }
+    }
     if (options_.spec.task != Task::kMultiLabel) return;
     for (int64_t i = 0; i < options_.spec.target_bytes(); i += sizeof(float)) {
       float number = 0;

@@ -264,7 +264,7 @@ class EstimateCommand final : public LocalCommand {
   void PrintTable(const config::Config& config, const SampleSpec& spec,
                   const Models& models) const {
     const bool has_images = spec.shape.size() == 3;
-    const bool has_tokens = spec.task == Task::kLanguage;
+    const bool has_tokens = spec.dtype == at::kLong && spec.shape.size() == 1;
     if (!has_images && !has_tokens) {
       throw UsageError("--table: is for images and tokens, not for samples of {} numbers",
                        spec.bytes() / static_cast<int64_t>(c10::elementSize(spec.dtype)));

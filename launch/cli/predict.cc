@@ -1,4 +1,4 @@
-// lockstep predict: a run's predictions for files, as CSV.
+// lockstep predict: a run's predictions for files, as CSV, or masks as an array.
 #include "base/files/output_target.h"
 #include "base/say.h"
 #include "launch/cli/commands.h"
@@ -14,7 +14,7 @@ class PredictCommand final : public RankCommand {
       : RankCommand(app, "predict", "predictions of a run's weights, as CSV") {
     options().Add("RUN", run_, kRunPoint).Required();
     options().Add("--input", inputs_, "files to predict, with or without labels").Required();
-    options().Add("--output", output_, "CSV file to write").ShowDefault();
+    options().Add("--output", output_, "CSV file to write; for masks a .npy file").ShowDefault();
   }
 
   bool prints_result() const override { return false; }

@@ -119,12 +119,21 @@ class Checker {
            "is for pixels; for CSV use data.csv.standardize");
     }
     const bool has_classes = data.task() == config::Data::CLASSIFICATION;
-    if (!has_classes && HoldsTokens(data)) {
+    const bool has_masks = data.task() == config::Data::SEGMENTATION;
+    if (!has_classes && PredictsTokens(data)) {
       Fail("data.task", "tokens are for the next token's CLASSIFICATION");
     }
-    if (!format_.Has(data.task())) Fail("data.task", FormatName(data) + " holds classes");
-    if (!has_classes && config_.model().label_smoothing() > 0) {
+    if (has_masks && HoldsTokens(data)) Fail("data.task", "SEGMENTATION is for images");
+    if (!format_.Has(data.task())) {
+      Fail("data.task",
+           fmt::format("{} holds {}", FormatName(data),
+                       format_.Has(config::Data::REGRESSION) ? "no masks" : "classes of samples"));
+    }
+    if (!has_classes && !has_masks && config_.model().label_smoothing() > 0) {
       Fail("model.label_smoothing", "is for classes");
+    }
+    if (has_masks && data.augment().cutmix() > 0) {
+      Fail("data.augment.cutmix", "is for one class of each image, not for masks");
     }
     format_.Check(check_);
   }

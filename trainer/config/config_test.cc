@@ -149,6 +149,16 @@ TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
   EXPECT_THAT(ErrorOf("data { format: SYNTHETIC input_shape: 2 }"), HasSubstr("data.classes"));
   EXPECT_THAT(ErrorOf("data { format: SYNTHETIC train: 'train.csv' input_shape: 2 classes: 2 }"),
               HasSubstr("data.train: SYNTHETIC samples come from no file"));
+  EXPECT_THAT(ErrorOf("data { train: 'train.csv' task: SEGMENTATION }"),
+              HasSubstr("data.task: CSV holds no masks"));
+  const std::string masks = "data { format: SYNTHETIC task: SEGMENTATION classes: 2 ";
+  EXPECT_THAT(ErrorOf(masks + "input_shape: 2 }"),
+              HasSubstr("data.input_shape: images have three"));
+  EXPECT_THAT(ErrorOf(masks + "synthetic { kind: TEXTS } input_shape: 2 }"),
+              HasSubstr("data.task: SEGMENTATION is for images"));
+  EXPECT_THAT(ErrorOf(masks + "synthetic { kind: PIXELS } augment { cutmix: 1 } "
+                              "input_shape: 3 input_shape: 4 input_shape: 4 }"),
+              HasSubstr("data.augment.cutmix: is for one class of each image"));
   EXPECT_THAT(ErrorOf("data { train: 'train.csv' tokens { length: 8 } }"),
               HasSubstr("data.tokens: has no meaning for format CSV"));
   EXPECT_THAT(ErrorOf(good + "optimizer { type: LAMB shard: true }"),

@@ -72,7 +72,7 @@ void Keep(const CsvTable& table, config::Csv& csv) {
 
 class Tables : public Format {
  public:
-  bool Has(config::Data::Task) const override { return true; }
+  bool Has(config::Data::Task task) const override { return task != config::Data::SEGMENTATION; }
 
   void Check(const FieldCheck& check) const override {
     const config::Data& data = check.config().data();

@@ -54,6 +54,10 @@ std::string PairText(const config::Data& data, const Format::FilePair& pair) {
 }
 
 bool HoldsTokens(const config::Data& data) {
+  return PredictsTokens(data) || FormatOf(data).kind(data) == SampleKind::kTexts;
+}
+
+bool PredictsTokens(const config::Data& data) {
   return FormatOf(data).kind(data) == SampleKind::kTokens;
 }
 

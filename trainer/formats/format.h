@@ -39,7 +39,8 @@ class MemoryBudget;
 enum class SampleKind {
   kNumbers,  // float32 of any shape
   kPixels,   // uint8 [channels, height, width]
-  kTokens,   // int64 [tokens]
+  kTokens,   // int64 [tokens], and the target is the token behind each one
+  kTexts,    // int64 [tokens] or [inputs, tokens], and a target of the whole
 };
 
 // The arguments with which a data set is opened.
@@ -73,7 +74,7 @@ class Format {
   // Returns what the samples consist of with these options.
   virtual SampleKind kind(const config::Data&) const { return SampleKind::kNumbers; }
 
-  // Returns whether files of this format can hold targets of this task. By default they hold classes.
+  // Returns whether files of this format can hold targets of this task. By default they hold classes of samples.
   virtual bool Has(config::Data::Task task) const { return task == config::Data::CLASSIFICATION; }
 
   // Returns whether training needs files.
@@ -117,7 +118,8 @@ const std::string& FormatName(const config::Data& data);
 // Returns a text such as "MNIST takes two files: images, labels", for a format with a pair of files.
 std::string PairText(const config::Data& data, const Format::FilePair& pair);
 
-bool HoldsTokens(const config::Data& data);
+bool HoldsTokens(const config::Data& data);  // whether inputs are token numbers
+bool PredictsTokens(const config::Data& data);
 bool HoldsPixels(const config::Data& data);
 
 // Registers a format. Only RegisteredFormat calls it.

@@ -9,7 +9,14 @@ namespace {
 class Npy : public Format {
  public:
   SampleKind kind(const config::Data& data) const override {
-    return data.npy().kind() == config::Npy::PIXELS ? SampleKind::kPixels : SampleKind::kNumbers;
+    switch (data.npy().kind()) {
+      case config::Npy::PIXELS:
+        return SampleKind::kPixels;
+      case config::Npy::TEXTS:
+        return SampleKind::kTexts;
+      default:
+        return SampleKind::kNumbers;
+    }
   }
   bool Has(config::Data::Task) const override { return true; }
   std::optional<FilePair> pair() const override { return FilePair{"inputs", "targets"}; }
@@ -19,7 +26,19 @@ class Npy : public Format {
                    .targets = TargetsFile(request),
                    .task = request.expected.task,
                    .classes = request.expected.classes,
-                   .pixels = HoldsPixels(request.config.data())});
+                   .kind = KindOf(request.config.data())});
+  }
+
+ private:
+  static NpyOptions::Kind KindOf(const config::Data& data) {
+    switch (data.npy().kind()) {
+      case config::Npy::PIXELS:
+        return NpyOptions::Kind::kPixels;
+      case config::Npy::TEXTS:
+        return NpyOptions::Kind::kTexts;
+      default:
+        return NpyOptions::Kind::kNumbers;
+    }
   }
 };
 

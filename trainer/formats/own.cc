@@ -12,6 +12,8 @@ class Own : public Format {
         return SampleKind::kPixels;
       case config::Own::TOKENS:
         return SampleKind::kTokens;
+      case config::Own::TEXTS:
+        return SampleKind::kTexts;
       default:
         return SampleKind::kNumbers;
     }

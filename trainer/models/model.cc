@@ -27,7 +27,7 @@ at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target) {
 }  // namespace
 
 void ModelSpec::RequireNumbers() const {
-  if (task != Task::kLanguage) return;
+  if (!tokens) return;
   throw UsageError("model {}: it takes numbers or pixels, and the samples are tokens: take gpt2",
                    config.name());
 }
@@ -45,6 +45,14 @@ at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
     case Task::kLanguage:
       return at::cross_entropy_loss(output.flatten(0, -2), target.flatten(), /*weight=*/{},
                                     at::Reduction::Sum, /*ignore_index=*/-100, label_smoothing());
+    case Task::kSegmentation:
+      if (output.dim() != 4 || output.size(0) != target.size(0) ||
+          output.sizes().slice(2) != target.sizes().slice(1)) {
+        throw UsageError("the model puts out [{}] where the masks are [{}]",
+                         fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
+      }
+      return at::cross_entropy_loss(output, target.to(at::kLong), /*weight=*/{}, at::Reduction::Sum,
+                                    kIgnoredPixel, label_smoothing());
     case Task::kMultiLabel:
       return at::binary_cross_entropy_with_logits(OutputFor(output, target), target, /*weight=*/{},
                                                   /*pos_weight=*/{}, at::Reduction::Sum);

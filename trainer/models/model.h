@@ -27,8 +27,9 @@ namespace lockstep {
 
 // The arguments with which a model is made.
 struct ModelSpec {
-  // The shape of one sample: {features}, or {channels, height, width}.
+  // The shape of one sample: {features}, {channels, height, width}, {tokens} or {inputs, tokens}.
   std::vector<int64_t> input_shape;
+  bool tokens = false;  // whether the samples are token numbers, int64
   int64_t classes = 0;  // the number of classes, labels or numbers of the model's output
   Task task = Task::kClassification;
   config::Model config;
@@ -51,11 +52,11 @@ class Model : public torch::nn::Module {
   // Computes the output of a micro-batch. `input` is [count, input_shape...] with count >= 1. It is float32, or int64
   // if the samples are tokens. On a GPU that trains in BF16 or FP16, pixels have that type, to which autocast would
   // round the input of a first layer. The output holds logits or numbers, [count, classes], or [count, tokens, classes]
-  // for tokens. If the output has more columns than there are classes, the further columns are ignored.
+  // for the next token of each, or [count, classes, height, width] for a class of each pixel. If the output has more columns than there are classes, the further columns are ignored.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
   // Returns the sum of the losses of all targets, 0-dimensional. By default it is a loss of torch.nn.functional with
-  // reduction="sum": cross_entropy for classes (in training with the config's label smoothing) and tokens,
+  // reduction="sum": cross_entropy for classes (in training with the config's label smoothing), tokens and pixels,
   // binary_cross_entropy_with_logits for labels, and mse_loss for numbers. `target` is [count,
   // SampleSpec::target_shape()...]. For a mixture of samples (data.augment) it is called twice, with the targets of
   // either sample.

@@ -69,7 +69,10 @@ Predictions Predict(Model& model, const Preprocessing& preprocessing, const Data
     throw Error::OnEveryRank(ExitStatus::kUsage, "predict is for samples, not for tokens");
   }
   Predictions predictions;
-  if (spec.task == Task::kClassification) {
+  const bool masks = spec.task == Task::kSegmentation;
+  if (masks) {
+    predictions.values = at::zeros({dataset.size(), spec.shape[1], spec.shape[2]}, at::kByte);
+  } else if (spec.task == Task::kClassification) {
     predictions.columns = {"label", "probability"};
   } else {
     const std::string name = spec.task == Task::kMultiLabel ? "probability" : "value";
@@ -79,13 +82,17 @@ Predictions Predict(Model& model, const Preprocessing& preprocessing, const Data
   }
   // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
   // them.
-  predictions.values =
-      at::zeros({dataset.size(), static_cast<int64_t>(predictions.columns.size())}, at::kDouble);
+  if (!masks) {
+    predictions.values =
+        at::zeros({dataset.size(), static_cast<int64_t>(predictions.columns.size())}, at::kDouble);
+  }
   ForEachBatch(
       model, preprocessing, dataset, global_batch, loader_options, precision, world,
       [&](const DeviceBatch& batch, const at::Tensor& output) {
-        at::Tensor values = output.narrow(-1, 0, spec.classes).to(at::kDouble);
-        if (spec.task == Task::kClassification) {
+        at::Tensor values = output.narrow(masks ? 1 : -1, 0, spec.classes).to(at::kDouble);
+        if (masks) {
+          values = values.argmax(1);
+        } else if (spec.task == Task::kClassification) {
           const auto [probability, label] = values.softmax(1).max(1);
           values = at::stack({label.to(at::kDouble), probability}, 1);
         } else if (spec.task == Task::kMultiLabel) {

@@ -136,6 +136,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
   const Foretelling foretelling(/*fills=*/false);
   model_ =
       models.Make({.input_shape = spec.shape,
+                   .tokens = spec.dtype == at::kLong,
                    .classes = spec.classes,
                    .task = spec.task,
                    .config = config.model(),

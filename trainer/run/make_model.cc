@@ -57,6 +57,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
   torch::manual_seed(config.seed());
   std::shared_ptr<Model> model = models.Make(
       {.input_shape = spec.shape,
+       .tokens = spec.dtype == at::kLong,
        .classes = spec.classes,
        .task = spec.task,
        .config = config.model(),

@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 Task TaskOf(const config::Data& config) {
-  if (HoldsTokens(config)) return Task::kLanguage;
+  if (PredictsTokens(config)) return Task::kLanguage;
   switch (config.task()) {
     case config::Data::CLASSIFICATION:
       return Task::kClassification;
@@ -25,6 +25,8 @@ Task TaskOf(const config::Data& config) {
       return Task::kMultiLabel;
     case config::Data::REGRESSION:
       return Task::kRegression;
+    case config::Data::SEGMENTATION:
+      return Task::kSegmentation;
   }
   throw BugError("data.task {}", static_cast<int>(config.task()));
 }

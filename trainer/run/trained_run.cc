@@ -11,6 +11,7 @@
 #include "ckpt/weights.h"
 #include "comm/reduce/reducer.h"
 #include "comm/together.h"
+#include "data/arrays/npy.h"
 #include "data/tables/csv_cells.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
@@ -106,9 +107,13 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
 int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Extensions& extensions, const World& world) {
+  const bool masks = config.data().task() == config::Data::SEGMENTATION;
   // Before there is work that could be lost.
   std::optional<OutputTarget> target;
   Together(world.host, [&] {
+    if (masks && !output.ends_with(".npy")) {
+      throw UsageError("--output {}: masks are written as an array: name a .npy file", output);
+    }
     if (world.rank() == 0) target.emplace(output);
   });
   const LoadedRun loaded = LoadRun(run, config, extensions, world, [&] {
@@ -121,8 +126,13 @@ int64_t PredictRun(const std::string& run, const config::Config& config,
               LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
   Together(world.host, [&] {
     if (!target) return;
-    const std::string csv = CsvOf(predictions, loaded.dataset->spec().class_names);
-    target->Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(csv))); });
+    const at::Tensor& values = predictions.values;
+    const std::string text = masks ? NpyHeader("|u1", values.sizes())
+                                   : CsvOf(predictions, loaded.dataset->spec().class_names);
+    target->Write([&](const AppendBytes& append) {
+      append(std::as_bytes(std::span(text)));
+      if (masks) append(std::as_bytes(std::span(values.const_data_ptr<uint8_t>(), values.numel())));
+    });
   });
   return loaded.dataset->size();
 }

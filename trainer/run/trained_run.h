@@ -32,8 +32,8 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
                           const World& world);
 
 // Predicts the samples of `files`, whose labels may be missing, with the weights of `run`. Writes the predictions to
-// `output` as CSV: the index and the columns of Predictions, with the names of labels if they have names. Returns the
-// number of samples. Every rank must call it. Throws Error.
+// `output` as CSV: the index and the columns of Predictions, with the names of labels if they have names; masks as an array
+// of NumPy's, uint8 [samples, height, width]. Returns the number of samples. Every rank must call it. Throws Error.
 int64_t PredictRun(const std::string& run, const config::Config& config,
                    const std::vector<std::string>& files, const std::string& output,
                    const Extensions& extensions, const World& world);

@@ -106,13 +106,13 @@ def _with_batch(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, A
     if any(tensor.shape[0] not in (batch, 1) for tensor in tensors):
         counts = ", ".join(str(tensor.shape[0]) for tensor in tensors)
         raise ExportError(f"inputs: the tensors hold different numbers of samples: {counts}")
-    if batch > 1:
-        return args, kwargs, batch
+    copies = 3 if batch == 1 else 1
 
-    def repeated(value: Any) -> Any:
-        return torch.cat([value] * 3) if isinstance(value, torch.Tensor) else value
+    # Each argument is a tensor of its own: torch.export takes one that is passed twice for one input.
+    def copied(value: Any) -> Any:
+        return torch.cat([value] * copies) if isinstance(value, torch.Tensor) else value
 
-    return _pytree.tree_map(repeated, args), _pytree.tree_map(repeated, kwargs), 3
+    return _pytree.tree_map(copied, args), _pytree.tree_map(copied, kwargs), copies * batch
 
 
 class _State:

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -19,6 +20,10 @@ using Json = nlohmann::json;
 
 constexpr char kDescription[] = "lockstep.model";
 constexpr int64_t kVersion = 1;
+
+// Of inputs. The first one has the samples' type; further ones, such as a mask, may have another.
+const std::map<std::string, at::ScalarType> kTypes{
+    {"float32", at::kFloat}, {"int64", at::kLong}, {"int32", at::kInt}, {"bool", at::kBool}};
 
 // Reads a file's description. Throws Error (kUsage).
 Json DescriptionOf(const SafetensorsFile& file) {
@@ -52,40 +57,59 @@ std::string ShapeText(const Json& shape) {
   return "[" + text + "]";
 }
 
-// Throws Error (kUsage) if the model does not take such samples.
-void CheckInput(const std::string& path, const Json& inputs, const ModelSpec& spec) {
-  if (inputs.size() != 1) {
-    std::vector<std::string> names;
-    for (const Json& input : inputs) names.push_back(input.at("name"));
-    throw UsageError("{}: the model takes {} inputs ({}), and samples have one", path,
-                     inputs.size(), fmt::join(names, ", "));
+// Returns the types of the model's inputs. Throws Error (kUsage) if it does not take such samples.
+std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& inputs,
+                                          const ModelSpec& spec) {
+  std::vector<at::ScalarType> types;
+  std::vector<std::string> names;
+  for (const Json& input : inputs) {
+    const std::string type = input.at("dtype");
+    const auto known = kTypes.find(type);
+    if (known == kTypes.end()) {
+      throw UsageError("{}: input {} is {}, and samples are float32 numbers or int64 tokens", path,
+                       input.at("name").get<std::string>(), type);
+    }
+    types.push_back(known->second);
+    names.push_back(input.at("name"));
   }
-  const Json& input = inputs[0];
-  const bool takes_tokens = input.at("dtype") == "int64";
-  if (takes_tokens != (spec.task == Task::kLanguage)) {
-    throw UsageError("{}: the model takes {}, and the samples are {}", path,
-                     takes_tokens ? "tokens" : "numbers", takes_tokens ? "numbers" : "tokens");
+  std::vector<int64_t> shape = spec.input_shape;
+  const auto given = static_cast<size_t>(spec.tokens && shape.size() == 2 ? shape[0] : 1);
+  if (types.size() != given) {
+    throw UsageError("{}: the model takes {} input{} ({}), and the samples have {}{}", path,
+                     types.size(), types.size() == 1 ? "" : "s", fmt::join(names, ", "), given,
+                     spec.tokens ? ": NPY's TEXTS of [samples, inputs, tokens] have several" : "");
   }
+  if (spec.tokens && shape.size() == 2) shape.erase(shape.begin());
   Json expected{"batch"};
-  for (const int64_t size : spec.input_shape) expected.push_back(size);
-  if (input.at("shape") != expected) {
-    throw UsageError(
-        "{}: the model takes inputs of {}, and the samples give {}: export it for their shape",
-        path, ShapeText(input.at("shape")), ShapeText(expected));
+  for (const int64_t size : shape) expected.push_back(size);
+  for (size_t i = 0; i < types.size(); ++i) {
+    const bool takes_tokens = types[0] != at::kFloat;
+    if (takes_tokens != spec.tokens) {
+      throw UsageError("{}: the model takes {}, and the samples are {}", path,
+                       takes_tokens ? "tokens" : "numbers", takes_tokens ? "numbers" : "tokens");
+    }
+    if (inputs[i].at("shape") != expected) {
+      throw UsageError(
+          "{}: the model takes {} of {}, and the samples give {}: export it for their shape", path,
+          types.size() == 1 ? "inputs" : names[i], ShapeText(inputs[i].at("shape")),
+          ShapeText(expected));
+    }
   }
+  return types;
 }
 
 }  // namespace
 
 Imported::Imported(const ModelSpec& spec)
     : path_(Checked(spec.config.imported().file())),
-      tokens_(spec.task == Task::kLanguage),
+      task_(spec.task),
+      tokens_(spec.tokens),
       classes_(spec.classes) {
   const SafetensorsFile file(path_, kGivenByUser);
   const Json json = DescriptionOf(file);
   ExportedGraph::Tensors tensors;
   try {
-    CheckInput(path_, json.at("inputs"), spec);
+    inputs_ = TypesOfInputs(path_, json.at("inputs"), spec);
     head_ = json.at("head").get<std::vector<std::string>>();
     bool learns = false;
     for (const Json& parameter : json.at("parameters")) {
@@ -109,8 +133,9 @@ Imported::Imported(const ModelSpec& spec)
       constants_.push_back(file.Read(fmt::format("constant.{}", i)));
       tensors.constants[std::to_string(i)] = constants_.back();
     }
-    training_.emplace(json.at("training"), path_ + ": training", 1, tensors);
-    evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", 1, tensors);
+    const auto count = static_cast<int64_t>(inputs_.size());
+    training_.emplace(json.at("training"), path_ + ": training", count, tensors);
+    evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", count, tensors);
   } catch (const Json::exception& error) {
     throw UsageError("{}: its description is damaged: {}", path_, FirstLine(error.what()));
   } catch (const c10::Error& error) {  // of names that no module can have
@@ -131,16 +156,22 @@ void Imported::to(at::Device device, bool non_blocking) {
 }
 
 at::Tensor Imported::Forward(const at::Tensor& input) {
-  const at::Tensor output = (is_training() ? training_ : evaluation_)->Run({input});
-  std::vector<int64_t> expected{input.size(0)};
-  if (tokens_) expected.push_back(input.size(1));
-  expected.push_back(classes_);
-  const bool fits = output.is_floating_point() &&
-                    output.dim() == static_cast<int64_t>(expected.size()) &&
-                    output.sizes().slice(0, expected.size() - 1) ==
-                        at::IntArrayRef(expected).slice(0, expected.size() - 1) &&
-                    output.size(-1) >= classes_;
-  if (!fits) {
+  std::vector<at::Tensor> inputs{input};
+  if (tokens_) {
+    if (input.dim() == 3) inputs = input.unbind(1);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs[i].to(inputs_[i]);
+  }
+  const at::Tensor output = (is_training() ? training_ : evaluation_)->Run(inputs);
+  // The size in which the classes lie may be larger than their number.
+  std::vector<int64_t> expected{input.size(0), classes_};
+  if (task_ == Task::kLanguage) expected.insert(expected.begin() + 1, input.size(1));
+  if (task_ == Task::kSegmentation) {
+    expected.insert(expected.end(), {input.size(2), input.size(3)});
+  }
+  const size_t classes = task_ == Task::kSegmentation ? 1 : expected.size() - 1;
+  std::vector<int64_t> sizes = output.sizes().vec();
+  if (sizes.size() == expected.size() && sizes[classes] >= classes_) sizes[classes] = classes_;
+  if (!output.is_floating_point() || sizes != expected) {
     throw UsageError(
         "{}: the model's output is {} [{}], where one floating-point tensor of [{}] is expected",
         path_, c10::toString(output.scalar_type()), fmt::join(output.sizes(), ", "),

@@ -27,7 +27,7 @@ class Imported : public Model {
   // Throws Error (kUsage, kCheckpoint) if the file cannot be read or does not take such samples.
   explicit Imported(const ModelSpec& spec);
 
-  // `input` as in Model; the output is [count, classes], or [count, tokens, classes] for tokens.
+  // `input` as in Model. For a model of several inputs it is [count, inputs, tokens]: input i is input[:, i].
   at::Tensor Forward(const at::Tensor& input) override;
 
   // Without the buffers that the module does not save either.
@@ -37,8 +37,10 @@ class Imported : public Model {
 
  private:
   std::string path_;
+  Task task_;
   bool tokens_;
   int64_t classes_;
+  std::vector<at::ScalarType> inputs_;  // the type of each
   std::vector<std::string> head_;
   std::set<std::string> unsaved_;  // buffers
   std::vector<at::Tensor> constants_;
