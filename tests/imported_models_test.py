@@ -1,0 +1,196 @@
+"""Ten models of timm, torchvision and Hugging Face, in small: they train as in PyTorch, on ranks and in micro-batches too,
+and their gradients are no farther from float64 than PyTorch's."""
+
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+import timm
+import torch
+import torchvision
+import transformers
+from torch import nn
+from torch.nn import functional
+
+import sampler_reference
+from harness import DEVICE, sets, skip_without_gpus, train, trained_losses, weights_of, write_config
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
+import lockstep  # noqa: E402
+
+CLASSES, COUNT, SEED, STEPS, WORDS = 5, 22, 7, 20, 40
+BATCH = 8  # the last one of each epoch has six samples
+LR = 0.002
+# BatchNorm of the few values that a small image leaves to this one magnifies differences in the last digit.
+SLOWLY = {"resnet": 0.00001}
+SGD_LR = 4096.0  # of one step, so that its change is the gradient but for the last digit
+# PyTorch's losses are those of a CPU, and a GPU adds in another order.
+CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
+PIECES = {"alone": (1, 1), "two_ranks": (2, 1), "three_ranks": (3, 1), "three_micro_batches": (1, 3)}
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+        self.middle = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU())
+        self.up = nn.ConvTranspose2d(16, 8, 2, 2)
+        self.last = nn.Conv2d(16, CLASSES, 1)
+
+    def forward(self, x):
+        x = self.down(x)
+        return self.last(torch.cat([x, self.up(self.middle(x))], 1))
+
+
+def of_timm(name, **options):
+    return lambda: timm.create_model(name, num_classes=CLASSES, drop_rate=0.0, drop_path_rate=0.0, **options)
+
+
+def of_torchvision(name, **options):
+    return lambda: torchvision.models.get_model(name, num_classes=CLASSES, **options)
+
+
+def of_transformers(config):
+    return lambda: transformers.AutoModelForSequenceClassification.from_config(config)
+
+
+SMALL = {"vocab_size": WORDS, "num_labels": CLASSES, "max_position_embeddings": 16}
+BERT = transformers.BertConfig(
+    **SMALL,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+DISTILBERT = transformers.DistilBertConfig(
+    **SMALL, dim=32, n_layers=2, n_heads=2, hidden_dim=64, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0
+)
+SWIN = {"img_size": 56, "embed_dim": 24, "depths": (1, 1), "num_heads": (1, 2)}
+
+# name: (the model, the shape of an image; none: it takes texts)
+MODELS = {
+    "efficientnet": (of_timm("test_efficientnet"), (3, 64, 64)),
+    "convnext": (of_timm("test_convnext"), (3, 64, 64)),
+    "vit": (of_timm("test_vit", img_size=32), (3, 32, 32)),
+    "swin": (of_timm("swin_tiny_patch4_window7_224", **SWIN), (3, 56, 56)),
+    "regnety": (of_timm("regnety_002"), (3, 64, 64)),
+    "resnet": (of_torchvision("resnet18"), (3, 128, 128)),
+    "mobilenet": (of_torchvision("mobilenet_v3_small", dropout=0.0), (3, 64, 64)),
+    "bert": (of_transformers(BERT), None),
+    "distilbert": (of_transformers(DISTILBERT), None),
+    "unet": (UNet, (3, 16, 16)),
+}
+
+
+class Case:
+    """A model, exported into a folder, and its samples."""
+
+    def __init__(self, name, folder):
+        self.folder = folder
+        make, shape = MODELS[name]
+        torch.manual_seed(1)
+        torch.set_num_threads(2)
+        self.model = make().train()
+        random = np.random.default_rng(3)
+        y = random.integers(0, CLASSES, COUNT)
+        if shape is None:
+            mask = np.arange(12) < random.integers(3, 13, (COUNT, 1))
+            x = np.stack([random.integers(2, WORDS, (COUNT, 12)) * mask, mask], 1)
+            one = torch.ones(2, 12, dtype=torch.int64)
+            self.data, inputs = "npy { kind: TEXTS }", {"input_ids": one, "attention_mask": one}
+        else:
+            x = random.normal(size=(COUNT, *shape)).astype(np.float32)
+            self.data, inputs = "", torch.zeros(2, *shape)
+        if name == "unet":
+            y = random.integers(0, CLASSES, (COUNT, *shape[1:]))
+            self.data = "task: SEGMENTATION"
+        lockstep.export(self.model, inputs, folder / "net.lsm")
+        np.save(folder / "x.npy", x)
+        np.save(folder / "y.npy", y)
+        self.x, self.y = torch.from_numpy(x), torch.from_numpy(y)
+
+    def output(self, model, x):
+        if x.dtype == torch.int64:
+            return model(input_ids=x[:, 0], attention_mask=x[:, 1]).logits
+        return model(x.to(next(model.parameters()).dtype))
+
+    def config(self, lr, more):
+        return write_config(
+            self.folder,
+            f"""seed: {SEED} global_batch: {BATCH} epochs: 20 {more} log {{ every_steps: 1 }}
+            data {{ format: NPY train: ["x.npy", "y.npy"] classes: {CLASSES} {self.data} }}
+            model {{ name: "imported" imported {{ file: "net.lsm" }} }} optimizer {{ type: SGD lr: {lr} momentum: 0.9 }}""",
+        )
+
+    def gradients(self, model, step, pieces):
+        """Adds the gradients of a step's mean loss, cut in pieces, and returns the loss."""
+        loss = 0
+        for piece in range(pieces):
+            rows = step[len(step) * piece // pieces : len(step) * (piece + 1) // pieces]
+            own = functional.cross_entropy(self.output(model, self.x[rows]), self.y[rows], reduction="sum")
+            own = own * (len(self.y) / len(step) / self.y.numel())
+            own.backward()
+            loss += own.item()
+        return loss
+
+    def losses(self, pieces, lr):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr, momentum=0.9)
+        losses = []
+        for step in sampler_reference.steps(COUNT, BATCH, SEED, epochs=20):
+            optimizer.zero_grad()
+            losses.append(self.gradients(self.model, step, pieces))
+            optimizer.step()
+            if len(losses) == STEPS:
+                return losses
+
+
+@pytest.fixture
+def case(name, tmp_path):
+    return Case(name, tmp_path)
+
+
+@pytest.mark.all_tier(unless=lambda name, pieces: (name, pieces) in (("mobilenet", "two_ranks"), ("distilbert", "alone")))
+@pytest.mark.parametrize("pieces", PIECES)
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_are_pytorchs(name, pieces, case, tmp_path):
+    ranks, accumulation = PIECES[pieces]
+    skip_without_gpus(ranks)
+    lr = SLOWLY.get(name, LR)
+    # A rank has a core, and sums are those of as many threads.
+    torch.set_num_threads(1 if ranks > 1 else 2)
+    config = case.config(lr, f"max_steps: {STEPS} accumulation: {accumulation}")
+    losses = trained_losses(config, tmp_path / "run", ranks=ranks)
+    np.testing.assert_allclose(losses, case.losses(ranks * accumulation, lr), **CLOSE)
+    if pieces == "alone":
+        statistics = {key: value for key, value in case.model.state_dict().items() if "running_" in key}
+        weights = weights_of(tmp_path / "run")
+        for key, value in statistics.items():
+            torch.testing.assert_close(weights[key], value, rtol=1e-4, atol=1e-4, msg=key)
+
+
+@pytest.mark.all_tier(unless=lambda name: name == "distilbert")
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_are_as_near_to_float64_as_pytorchs(name, case, tmp_path):
+    step = next(sampler_reference.steps(COUNT, BATCH, SEED, epochs=1))
+    before = {key: value.double().clone() for key, value in case.model.named_parameters()}
+    exact, eager = {}, {}
+    for dtype, gradients in ((torch.float64, exact), (torch.float32, eager)):
+        model = case.model.to(dtype)
+        model.zero_grad()
+        case.gradients(model, step, 1)
+        gradients.update({key: value.grad.double().clone() for key, value in model.named_parameters()})
+    run = train(case.config(SGD_LR, "max_steps: 1"), tmp_path / "run", *sets("optimizer.momentum=0"))
+    weights = weights_of(tmp_path / "run")
+    assert weights, run
+
+    def distance(gradients):
+        off = sum((gradients[key] - exact[key]).square().sum() for key in exact)
+        return (off / sum(value.square().sum() for value in exact.values())).sqrt().item()
+
+    ours = {key: (value - weights[key].double()) / SGD_LR for key, value in before.items()}
+    print(f"{name}: {distance(ours):.2e}, PyTorch {distance(eager):.2e}")
+    bound = 2 * distance(eager) + 1e-6 if DEVICE == "CPU" else 1e-2
+    assert distance(ours) <= bound, (distance(ours), distance(eager))
