@@ -1,5 +1,6 @@
 """Models that lockstep.export has written: they train as in PyTorch, and wrong files and samples get one line."""
 
+import gzip
 import json
 import pathlib
 import struct
@@ -270,6 +271,22 @@ def test_a_model_of_two_inputs(ranks, tmp_path):
     np.save(tmp_path / "x.npy", texts()[0].astype(np.float32))
     run = train(config, tmp_path / "other")
     expect_error(run, DATA, "x.npy: TEXTS are integers of [samples, tokens] or [samples, inputs, tokens]")
+
+
+def test_gradients_are_reduced_while_backward_runs(tmp_path):
+    """In each rank's trace of a step: the buckets before the last one are handed over before backward's last operation."""
+    skip_without_gpus(2)
+    export(tmp_path, "transformer")
+    more = "max_steps: 9 ddp { bucket_bytes: 2048 first_bucket_bytes: 1024 } profile { first_step: 8 steps: 1 }"
+    assert train(config_of(tmp_path, more), tmp_path / "run", ranks=2).status == DONE
+    paths = sorted((tmp_path / "run/profiles/8/traces").iterdir())
+    assert len(paths) == 2
+    for path in paths:
+        spans = [e for e in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"] if e.get("cat") == "user_annotation"]
+        (backward,) = (span for span in spans if span["name"] == "backward")
+        handed_over = [span["ts"] for span in spans if span["name"].startswith("bucket ")]
+        end = backward["ts"] + backward["dur"]
+        assert len(handed_over) > 4 and sum(backward["ts"] < begin < end for begin in handed_over) >= len(handed_over) - 1
 
 
 def test_it_goes_on_bit_for_bit(tmp_path):
