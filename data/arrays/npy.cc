@@ -4,6 +4,7 @@
 #include "data/arrays/npy.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/TypeCast.h>
 #include <c10/util/accumulate.h>
 #include <fmt/ranges.h>
 
@@ -50,7 +51,7 @@ class Array {
       throw DataError("{}: no .npy file{}", path,
                       bytes.starts_with("PK") ? ": take the arrays out of the .npz archive" : "");
     }
-    const int version = bytes[6];
+    const int version = static_cast<unsigned char>(bytes[6]);
     if (version < 1 || version > 3) throw DataError("{}: .npy version {}", path, version);
     const size_t length_bytes = version == 1 ? 2 : 4;
     size_t length = 0;
@@ -93,7 +94,7 @@ class Array {
     WithType(type_, [&](auto number) {
       for (int64_t i = 0; i < count; ++i, from += sizeof(number)) {
         std::memcpy(&number, from, sizeof(number));
-        to[i] = static_cast<To>(number);
+        to[i] = c10::convert<To>(number);
       }
     });
   }
