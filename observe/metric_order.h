@@ -7,7 +7,7 @@ namespace lockstep {
 
 // Returns whether more is better of the metric `name` (observe/metrics.h), such as "accuracy".
 inline bool GreaterIsBetter(std::string_view name) {
-  return name == "accuracy" || name == "top5" || name == "f1" || name == "auc";
+  return name == "accuracy" || name == "top5" || name == "f1" || name == "auc" || name == "iou";
 }
 
 // Returns whether `value` is better than `than`, of the figure that log.jsonl calls `name`: a metric of the validation

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -172,17 +173,21 @@ class Npy : public Dataset {
         spec_.classes = std::max<int64_t>(1, spec_.classes);
       return;
     }
-    const Array targets(options.targets);
+    Array targets(options.targets);
     if (targets.shape()[0] != size_) {
       throw DataError("{}: {} targets for the {} inputs of {}", targets.path(), targets.shape()[0],
                       size_, inputs_.path());
     }
-    if (options.task == Task::kClassification) {
-      ReadLabels(targets);
-    } else if (options.task == Task::kSegmentation) {
-      ReadMasks(targets);
-    } else {
-      ReadNumbers(targets);
+    switch (options.task) {
+      case Task::kClassification:
+        ReadLabels(targets);
+        break;
+      case Task::kSegmentation:
+        CheckMasks(targets);
+        masks_.emplace(std::move(targets));
+        break;
+      default:
+        ReadNumbers(targets);
     }
   }
 
@@ -193,7 +198,14 @@ class Npy : public Dataset {
     if (spec_.dtype == at::kByte) {
       inputs_.Read(index * elements_, elements_, reinterpret_cast<uint8_t*>(input));
     } else if (spec_.dtype == at::kLong) {
-      inputs_.Read(index * elements_, elements_, reinterpret_cast<int64_t*>(input));
+      auto* tokens = reinterpret_cast<int64_t*>(input);
+      inputs_.Read(index * elements_, elements_, tokens);
+      // Models look tokens up in a table.
+      if (const auto* bad =
+              std::find_if(tokens, tokens + elements_, [](int64_t token) { return token < 0; });
+          bad != tokens + elements_) {
+        throw DataError("{}: sample {}: {} is no token", inputs_.path(), index, *bad);
+      }
     } else {
       inputs_.Read(index * elements_, elements_, reinterpret_cast<float*>(input));
     }
@@ -202,10 +214,10 @@ class Npy : public Dataset {
       std::memcpy(target, &label, sizeof(label));
     } else if (spec_.task == Task::kSegmentation) {
       const int64_t pixels = spec_.targets();
-      if (masks_.empty()) {
-        std::fill_n(target, pixels, static_cast<std::byte>(kIgnoredPixel));
+      if (masks_) {
+        masks_->Read(index * pixels, pixels, reinterpret_cast<uint8_t*>(target));
       } else {
-        std::memcpy(target, &masks_[index * pixels], pixels);
+        std::fill_n(target, pixels, static_cast<std::byte>(kIgnoredPixel));
       }
     } else if (numbers_.empty()) {
       std::fill_n(reinterpret_cast<float*>(target), spec_.classes, std::nanf(""));
@@ -248,7 +260,7 @@ class Npy : public Dataset {
   }
 
   // [samples, height, width], or with a dimension of one channel as images have it.
-  void ReadMasks(const Array& targets) {
+  void CheckMasks(const Array& targets) {
     const int64_t pixels = spec_.targets();
     const std::vector<int64_t>& shape = targets.shape();
     const int64_t rows = spec_.shape[1], columns = spec_.shape[2];
@@ -260,7 +272,6 @@ class Npy : public Dataset {
                       targets.path(), rows, columns, fmt::join(shape, ", "),
                       targets.holds_integers() ? "" : " of another type");
     }
-    masks_.resize(size_ * pixels);
     const bool finds_classes = spec_.classes == 0;
     const int64_t limit = finds_classes ? kIgnoredPixel : spec_.classes;
     int64_t greatest = 0;
@@ -279,7 +290,6 @@ class Npy : public Dataset {
               kIgnoredPixel);
         }
         if (label != kIgnoredPixel) greatest = std::max(greatest, label);
-        masks_[i * pixels + pixel] = static_cast<uint8_t>(label);
       }
     }
     if (finds_classes) spec_.classes = greatest + 1;
@@ -327,7 +337,7 @@ class Npy : public Dataset {
   int64_t size_ = 0;
   int64_t elements_ = 0;         // of an input
   std::vector<int64_t> labels_;  // of classes; empty: they are not known
-  std::vector<uint8_t> masks_;   // of segmentation; empty likewise
+  std::optional<Array> masks_;   // of segmentation, checked; nothing likewise
   std::vector<float> numbers_;   // the other tasks' targets; empty likewise
   std::vector<std::string> remarks_;
 };

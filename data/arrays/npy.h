@@ -3,8 +3,8 @@
 // what can fail -> what the caller sees -> the test that shows it (data/arrays/npy_test.cc)
 //   a file that is missing, empty or truncated; an array of another type, order or shape; fewer or more
 //   numbers than its header says -> Error (kData) with path -> Npy.RefusesWhatItCannotRead
-//   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1, a mask of another size
-//   than its image, tokens that are no integers
+//   a label that is no integer or outside [0, classes), of several labels one that is not 0 or 1, a mask
+//   of another size than its image, tokens that are no integers
 //     -> Error (kData) with path and record -> Npy.RefusesTargetsThatDoNotFit
 #pragma once
 
@@ -34,8 +34,8 @@ struct NpyOptions {
 };
 
 // Returns a data set of arrays that NumPy saved. They may have any little-endian float or integer type, or booleans.
-// Values become float32, but pixels stay bytes, and tokens become int64. The inputs are mapped into memory and not read; the targets are read
-// and checked. Throws Error (kData).
+// Values become float32, but pixels stay bytes, and tokens become int64. The inputs are mapped into memory and not read;
+// the targets are read and checked. Read() throws Error (kData) for a token below 0. Throws Error (kData).
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
 
 // Returns what stands in a .npy file before the numbers of an array that lies row by row. `type` is NumPy's name of their

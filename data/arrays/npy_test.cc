@@ -206,6 +206,12 @@ TEST(Npy, RefusesMasksAndTextsThatDoNotFit) {
                         .kind = NpyOptions::Kind::kTexts});
               }),
               HasSubstr("TEXTS are integers of [samples, tokens]"));
+  const auto padded =
+      MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<int32_t>("<i4", "1, 3", {4, -100, 0})),
+              .kind = NpyOptions::Kind::kTexts});
+  std::vector<std::byte> text(24), label(8);
+  EXPECT_THAT(DataErrorOf([&] { padded->Read(0, 0, text.data(), label.data()); }),
+              HasSubstr("x.npy: sample 0: -100 is no token"));
 }
 
 }  // namespace

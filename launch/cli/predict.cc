@@ -11,7 +11,7 @@ namespace {
 class PredictCommand final : public RankCommand {
  public:
   explicit PredictCommand(CLI::App& app)
-      : RankCommand(app, "predict", "predictions of a run's weights, as CSV") {
+      : RankCommand(app, "predict", "predictions of a run's weights, as CSV or masks") {
     options().Add("RUN", run_, kRunPoint).Required();
     options().Add("--input", inputs_, "files to predict, with or without labels").Required();
     options().Add("--output", output_, "CSV file to write; for masks a .npy file").ShowDefault();

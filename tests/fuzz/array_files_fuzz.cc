@@ -14,13 +14,16 @@ namespace lockstep {
 namespace {
 
 std::shared_ptr<const Dataset> Open(int choice, const std::string& path) {
-  const auto task = static_cast<Task>(choice / 8 % 3);
+  const auto task = static_cast<Task>(choice / 8 % 5);
   const int64_t classes = choice / 32 % 4;
   switch (choice % 8) {
     case 0:
       return MapNpy({.inputs = path, .task = task, .classes = classes});
     case 1:
-      return MapNpy({.inputs = path, .task = task, .classes = classes, .pixels = true});
+      return MapNpy({.inputs = path,
+                     .task = task,
+                     .classes = classes,
+                     .kind = classes > 1 ? NpyOptions::Kind::kTexts : NpyOptions::Kind::kPixels});
     case 2:
       return MapNpy({.inputs = path, .targets = path, .task = task, .classes = classes});
     case 3:

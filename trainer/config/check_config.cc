@@ -124,6 +124,12 @@ class Checker {
       Fail("data.task", "tokens are for the next token's CLASSIFICATION");
     }
     if (has_masks && HoldsTokens(data)) Fail("data.task", "SEGMENTATION is for images");
+    if (has_masks && data.input_shape_size() != 0 && data.input_shape_size() != 3) {
+      Fail("data.input_shape", "images have three numbers: channels, height, width");
+    }
+    if (has_masks && data.classes() > kIgnoredPixel) {
+      Fail("data.classes", fmt::format("SEGMENTATION has at most {}", kIgnoredPixel));
+    }
     if (!format_.Has(data.task())) {
       Fail("data.task",
            fmt::format("{} holds {}", FormatName(data),

@@ -45,9 +45,10 @@ std::shared_ptr<const Dataset> Datasets::Open(const config::Own& config,
     throw DataError("the data set \"{}\" has {} classes where {} are expected", name, spec.classes,
                     expected.classes);
   }
-  if (config.kind() == config::Own::PIXELS && spec.shape.size() != 3) {
+  const bool has_images = config.kind() == config::Own::PIXELS || spec.task == Task::kSegmentation;
+  if (has_images && spec.shape.size() != 3) {
     throw DataError(
-        "the data set \"{}\" has samples of {} dimensions: PIXELS have channels, height and width",
+        "the data set \"{}\" has samples of {} dimensions: images have channels, height and width",
         name, spec.shape.size());
   }
   if (dataset->size() == 0) throw DataError("the data set \"{}\" has no samples", name);

@@ -56,7 +56,7 @@ TEST(Datasets, RefusesWhatIsNoneOrOfOtherSamples) {
   EXPECT_THAT(DataErrorOf([] { Open("blank", "", "", 10); }),
               HasSubstr("has 3 classes where 10 are expected"));
   EXPECT_THAT(DataErrorOf([] { Open("blank", "dimensions", "0"); }),
-              HasSubstr("samples of 0 dimensions: PIXELS have channels, height and width"));
+              HasSubstr("samples of 0 dimensions: images have channels, height and width"));
 }
 
 }  // namespace

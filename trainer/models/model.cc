@@ -51,8 +51,10 @@ at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
         throw UsageError("the model puts out [{}] where the masks are [{}]",
                          fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
       }
-      return at::cross_entropy_loss(output, target.to(at::kLong), /*weight=*/{}, at::Reduction::Sum,
-                                    kIgnoredPixel, label_smoothing());
+      // Pixel by pixel: the loss of whole images has no deterministic kernel on a GPU.
+      return at::cross_entropy_loss(output.movedim(1, -1).flatten(0, -2),
+                                    target.flatten().to(at::kLong), /*weight=*/{},
+                                    at::Reduction::Sum, kIgnoredPixel, label_smoothing());
     case Task::kMultiLabel:
       return at::binary_cross_entropy_with_logits(OutputFor(output, target), target, /*weight=*/{},
                                                   /*pos_weight=*/{}, at::Reduction::Sum);

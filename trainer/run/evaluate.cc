@@ -89,10 +89,9 @@ Predictions Predict(Model& model, const Preprocessing& preprocessing, const Data
   ForEachBatch(
       model, preprocessing, dataset, global_batch, loader_options, precision, world,
       [&](const DeviceBatch& batch, const at::Tensor& output) {
-        at::Tensor values = output.narrow(masks ? 1 : -1, 0, spec.classes).to(at::kDouble);
-        if (masks) {
-          values = values.argmax(1);
-        } else if (spec.task == Task::kClassification) {
+        at::Tensor values = output.narrow(masks ? 1 : -1, 0, spec.classes);
+        values = masks ? values.argmax(1) : values.to(at::kDouble);
+        if (spec.task == Task::kClassification) {
           const auto [probability, label] = values.softmax(1).max(1);
           values = at::stack({label.to(at::kDouble), probability}, 1);
         } else if (spec.task == Task::kMultiLabel) {
