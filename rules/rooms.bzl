@@ -68,7 +68,7 @@ _USES = {
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
         "trainer/config/schema",
     ],
-    "trainer/models/imported": ["base", "base/tensor", "base/files", "comm", "trainer/models"],
+    "trainer/models/imported": ["base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/models"],
     "trainer/models/built_in": [
         "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",
         "trainer/ops/attention", "trainer/ops/token", "trainer/ops/pixels", "trainer/models",

@@ -237,6 +237,44 @@ def test_a_tensor_that_is_passed_twice_is_two_inputs(tmp_path):
     check_training(model, ours, [(torch.randn(4, 3), torch.randn(4, 3))])
 
 
+def test_a_loss_of_its_own(tmp_path):
+    """One with weights, of each sample; and one of the mean, over masks."""
+
+    def by_sample(output, target):
+        return F.cross_entropy(output, target, weights, reduction="none") * (1 + target)
+
+    weights = torch.tensor([1.0, 2.0, 3.0, 0.5])
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4))
+    lockstep.export(model, torch.randn(2, 3, 4), tmp_path / "net.lsm", loss=by_sample)
+    output, target = torch.randn(5, 4), torch.randint(4, (5,))
+    torch.testing.assert_close(LsmModel(tmp_path / "net.lsm").loss(output, target), by_sample(output, target))
+
+    loss = nn.CrossEntropyLoss(torch.rand(4), ignore_index=255)
+    lockstep.export(UNet(), torch.randn(2, 3, 16, 16), tmp_path / "net.lsm", loss=loss)
+    output, target = torch.randn(3, 4, 16, 16), torch.randint(4, (3, 16, 16))
+    torch.testing.assert_close(LsmModel(tmp_path / "net.lsm").loss(output, target), loss(output, target))
+
+
+MODEL = nn.Linear(3, 4)
+
+
+@pytest.mark.parametrize(
+    "loss, words",
+    [
+        (lambda output, target: output, "the loss returns neither one number for each sample nor their mean"),
+        (lambda output, target: output.detach().sum(1), "the loss gives no gradient to the output"),
+        (lambda output, target: output.sum(1) if target.sum() > 0 else output.mean(1), "the loss: "),
+        (nn.CrossEntropyLoss(label_smoothing=2), "the loss: "),
+        (lambda output, target: output.sum(1) + MODEL.weight.sum(), "the loss uses parameters of the module"),
+        (nn.Linear(4, 1), "the loss has parameters: make them the module's"),
+    ],
+)
+def test_wrong_losses(loss, words, tmp_path):
+    with pytest.raises(lockstep.ExportError, match=words):
+        lockstep.export(MODEL, torch.randn(2, 3), tmp_path / "net.lsm", loss=loss)
+    assert not (tmp_path / "net.lsm").exists()
+
+
 def test_dense_output(tmp_path):
     model = UNet()
     ours = exported(model, (torch.randn(3, 3, 16, 16),), tmp_path)

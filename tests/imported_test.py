@@ -160,7 +160,7 @@ def loss_of(output, target):
     return functional.cross_entropy(output, target, ignore_index=255, reduction="sum") / target.numel()
 
 
-def torch_losses(model, steps, batch=8, lr=0.05, samples=images):
+def torch_losses(model, steps, batch=8, lr=0.05, samples=images, loss=loss_of):
     """Losses of SGD on the same batches, the last of which in each epoch is short."""
     model.train()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr, momentum=0.9)
@@ -168,11 +168,11 @@ def torch_losses(model, steps, batch=8, lr=0.05, samples=images):
     losses = []
     while True:
         for begin in range(0, COUNT, batch):
-            loss = loss_of(model(x[begin : begin + batch]), y[begin : begin + batch])
+            mean = loss(model(x[begin : begin + batch]), y[begin : begin + batch])
             optimizer.zero_grad()
-            loss.backward()
+            mean.backward()
             optimizer.step()
-            losses.append(loss.item())
+            losses.append(mean.item())
             if len(losses) == steps:
                 return losses
 
@@ -271,6 +271,58 @@ def test_a_model_of_two_inputs(ranks, tmp_path):
     np.save(tmp_path / "x.npy", texts()[0].astype(np.float32))
     run = train(config, tmp_path / "other")
     expect_error(run, DATA, "x.npy: TEXTS are integers of [samples, tokens] or [samples, inputs, tokens]")
+
+
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.all_tier), 2])
+def test_a_loss_of_its_own(ranks, tmp_path):
+    """Each class has its weight, in training and in validation."""
+    skip_without_gpus(ranks)
+    torch.manual_seed(1)
+    model, weights = Transformer(), torch.tensor([1.0, 2.0, 0.5, 3.0, 1.5])
+
+    def loss(output, target):
+        return functional.cross_entropy(output, target, reduction="none") * weights[target]
+
+    lockstep.export(model, torch.zeros(3, 3, 16, 16), tmp_path / "net.lsm", loss=loss)
+    config = config_of(tmp_path, "max_steps: 9", data='validation: ["x.npy", "y.npy"]')
+    losses = trained_losses(config, tmp_path / "run", ranks=ranks)
+    expected = torch_losses(model, 9, loss=lambda output, target: loss(output, target).mean())
+    np.testing.assert_allclose(losses, expected, **CLOSE)
+    model.load_state_dict(weights_of(tmp_path / "run"))
+    x, y = map(torch.from_numpy, images())
+    with torch.no_grad():
+        validation = loss(model.eval()(x), y).mean().item()
+    assert events(tmp_path / "run", "eval")[-1]["val_loss"] == pytest.approx(validation, rel=1e-5)
+    np.save(tmp_path / "y.npy", np.zeros((COUNT, CLASSES), np.float32))
+    run = train(config, tmp_path / "other", *sets("data.task=REGRESSION"))
+    expect_error(run, USAGE, "its loss takes targets of int64 [batch], and the samples have float32 [batch, 5]")
+
+
+@pytest.mark.all_tier(unless=lambda name: name == "convnet")
+@pytest.mark.parametrize("name", ["convnet", "transformer", "resnet18"])
+def test_activation_checkpointing_changes_nothing(name, tmp_path):
+    """Losses, weights and running statistics, on two ranks."""
+    skip_without_gpus(2)
+    export(tmp_path, name)
+    config = config_of(tmp_path, "max_steps: 6 deterministic: true", lr=0.001)
+    found = []
+    for checkpoints in ("false", "true"):
+        run_dir = tmp_path / checkpoints
+        more = sets(f"model.activation_checkpointing={checkpoints}")
+        found.append((trained_losses(config, run_dir, *more, ranks=2), weights_of(run_dir)))
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(found[0][1][key], found[1][1][key]) for key in found[0][1])
+
+
+def test_activation_checkpointing_saves_memory(tmp_path):
+    export(tmp_path, "resnet18")
+    peaks = []
+    for checkpoints in ("false", "true"):
+        words = ["--gpu", "H100", "--json", *sets("global_batch=4096", f"model.activation_checkpointing={checkpoints}")]
+        run = Run(["estimate", config_of(tmp_path), *words])
+        assert run.status == DONE, run
+        peaks.append(json.loads(run.out)["peak_bytes"])
+    assert peaks[1] < 0.8 * peaks[0], peaks
 
 
 def test_gradients_are_reduced_while_backward_runs(tmp_path):

@@ -99,7 +99,16 @@ class LsmModel(nn.Module):
             assert list(tensor.shape) == shape, (entry, tensor.shape)
         low, high = graph["batch"]
         assert batch is None or low <= batch <= high
+        return self._compute(graph, inputs)
 
+    def loss(self, output, target):
+        """What the file's own loss says of an output."""
+        entry = self.description["target"]
+        assert str(target.dtype) == "torch." + entry["dtype"]
+        assert [*target.shape] == [target.shape[0], *entry["shape"][1:]] and entry["shape"][0] == "batch"
+        return self._compute(self.description["loss"], (output, target))
+
+    def _compute(self, graph, inputs):
         values = {}
 
         def put(number, value):

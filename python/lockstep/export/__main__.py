@@ -56,6 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--task", choices=sources.TASKS, help="what an hf: model does (default: it classifies samples)")
     parser.add_argument(
+        "--loss", metavar="MODULE:FUNCTION", help="a loss(output, target) for classes instead of the task's"
+    )
+    parser.add_argument(
         "--to-torch",
         metavar="RUN",
         help="write the weights of this run for torch.load(); name the .lsm file too if its module has tied tensors",
@@ -63,6 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.to_torch is None and options.model is None:
         parser.error("name a model, or a run with --to-torch")
+    if options.to_torch is not None and options.loss is not None:
+        parser.error("--loss is for a model that is written, not for --to-torch")
     about = options.to_torch or options.model
     try:
         require_replaceable(options.output)
@@ -79,7 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
         kept: list[str] = []
         if options.pretrained is not None:
             kept = weights.load_pretrained(model, options.pretrained, options.replace_head)
-        export(model, inputs, options.output, name=options.model)
+        loss = None if options.loss is None else sources.load_function(options.loss)
+        export(model, inputs, options.output, name=options.model, loss=loss)
     except ExportError as error:
         print(f"{parser.prog}: {about}: {error}", file=sys.stderr)
         return _USAGE_ERROR

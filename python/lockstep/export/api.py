@@ -12,6 +12,7 @@ import inspect
 import json
 import math
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,10 +22,10 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree
 
 from lockstep.export import tensor_file
-from lockstep.export.check import require_same
+from lockstep.export.check import require_same, require_same_loss
 from lockstep.export.errors import ExportError
 from lockstep.export.graph import Converter, Graph, Node, State, Value, drop_unused, to_json, values_in
-from lockstep.export.trace import trace
+from lockstep.export.trace import trace, trace_loss
 
 VERSION = 1
 _BATCHES_TRIED = 64
@@ -38,6 +39,8 @@ def export(
     path: str | os.PathLike,
     *,
     name: str | None = None,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+    target: torch.Tensor | None = None,
 ) -> None:
     """Writes `model` to the file `path` (FORMAT.md).
 
@@ -47,7 +50,14 @@ def export(
     the model is; by default it is the name of its class.
 
     The output is the tensor that forward returns; or .logits of an object, "logits" or "out" of a dict, or the first
-    tensor of a tuple. Parameters that do not require a gradient stay frozen. Throws ExportError.
+    tensor of a tuple. Parameters that do not require a gradient stay frozen.
+
+    `loss(output, target)` replaces the loss of the config's data.task, in training and in validation. It returns one
+    loss for each sample, [batch], or their mean. `target` is an example of targets, with as many samples as the inputs
+    or one: int64 [batch] for classes, int64 [batch, height, width] for masks, float32 [batch, numbers]. By default it
+    is classes: int64, with the output's shape without dimension 1, or without the last one of three.
+
+    Throws ExportError.
     """
     path = os.fspath(path)
     tensor_file.require_replaceable(path)
@@ -62,8 +72,14 @@ def export(
         program = trace(model, args, kwargs, batch, training)
         graphs[mode] = _graph(program, state)
         batches[mode] = _batch_range(program)
-        _require_floating_output(program)
+        output = _require_floating_output(program)
     _require_gradient(graphs["training"], state)
+    if loss is not None:
+        pair = _loss_arguments(output, target, batch, next(model.parameters()).device)
+        losses = trace_loss(loss, *pair, batch)
+        graphs["loss"], batches["loss"] = _graph(losses, state), _batch_range(losses)
+        if _require_floating_output(losses, "the loss").dim() > 1:
+            raise ExportError("the loss returns neither one number for each sample nor their mean")
 
     description = {
         "version": VERSION,
@@ -77,7 +93,12 @@ def export(
         "head": _head(graphs["training"], state),
         **{mode: {"batch": batches[mode]} | to_json(graph) for mode, graph in graphs.items()},
     }
+    if loss is not None:
+        description["target"] = _describe(pair[1], batch)
     require_same(model, args, kwargs, batch, description, state.tensors())
+    if loss is not None:
+        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        require_same_loss(loss, pair, batch, description["loss"], trainable, state.tensors())
     text = json.dumps(description, separators=(",", ":"), allow_nan=False)
     tensor_file.write(path, state.tensors(), {"format": "pt", "lockstep.model": text})
 
@@ -177,6 +198,10 @@ def _graph(program: ExportedProgram, state: _State) -> Graph:
                 values[node] = node.meta.get("val")
         elif spec.kind is InputKind.PARAMETER:
             values[node] = graph.parameters.setdefault(state.first_name(spec.target), graph.new_value())
+        elif spec.kind is InputKind.BUFFER and spec.target not in state.buffers:  # of a loss, such as its weights
+            known = program.state_dict if spec.target in program.state_dict else program.constants
+            index = str(state.constant(known[spec.target]))
+            values[node] = graph.constants.setdefault(index, graph.new_value())
         elif spec.kind is InputKind.BUFFER:
             values[node] = graph.buffers.setdefault(state.first_name(spec.target), graph.new_value())
         elif spec.kind is InputKind.CONSTANT_TENSOR:
@@ -188,7 +213,7 @@ def _graph(program: ExportedProgram, state: _State) -> Graph:
     for value, spec in zip(outputs, program.graph_signature.output_specs, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
             graph.output = value
-        elif spec.kind is OutputKind.BUFFER_MUTATION:
+        elif spec.kind is OutputKind.BUFFER_MUTATION and spec.target in state.buffers:
             buffer = graph.buffers[state.first_name(spec.target)]
             out = graph.new_value()
             graph.nodes.append(
@@ -268,13 +293,32 @@ def _with_one_sample(size: int | torch.SymInt) -> int:
     return int(expression.subs({symbol: 1 for symbol in expression.free_symbols}))
 
 
-def _require_floating_output(program: ExportedProgram) -> None:
+def _loss_arguments(
+    output: torch.Tensor, target: torch.Tensor | None, batch: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Examples of a loss's arguments. `output` is a fake tensor with a symbolic batch."""
+    shape = [batch, *(int(size) for size in output.shape[1:])]
+    if target is None:
+        if len(shape) < 2:
+            raise ExportError("the loss: give an example of its target")
+        dropped = 2 if len(shape) == 3 else 1
+        target = torch.randint(shape[dropped], [size for d, size in enumerate(shape) if d != dropped])
+    if target.dim() == 0 or target.shape[0] not in (1, batch):
+        raise ExportError(f"target: it has the samples in dimension 0, {batch} of them or one")
+    if target.shape[0] != batch:
+        target = torch.cat([target] * batch)
+    return torch.rand(shape, dtype=output.dtype, device=device).requires_grad_(), target.clone().to(device)
+
+
+def _require_floating_output(program: ExportedProgram, what: str = "the module") -> torch.Tensor:
     output = next(node for node in program.graph.nodes if node.op == "output")
     for node, spec in zip(output.args[0], program.graph_signature.output_specs, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
             value = node.meta["val"] if isinstance(node, torch.fx.Node) else node
             if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-                raise ExportError(f"the module returns {getattr(value, 'dtype', value)} where floats are expected")
+                raise ExportError(f"{what} returns {getattr(value, 'dtype', value)} where floats are expected")
+            return value
+    raise ExportError(f"{what} returns nothing")
 
 
 def _require_gradient(graph: Graph, state: _State) -> None:
@@ -300,17 +344,15 @@ def _describe_inputs(model: nn.Module, args: tuple, kwargs: dict[str, Any], batc
             continue
         kind, first, *rest = (getattr(key, "idx", getattr(key, "key", None)) for key in keys)
         name = (names[first] if first < len(names) else f"input{first}") if kind == 0 else first
-        shape: list[int | str] = list(value.shape)
-        if shape[0] == batch:
-            shape[0] = "batch"
-        described.append(
-            {
-                "name": ".".join(str(part) for part in (name, *rest)),
-                "dtype": str(value.dtype).removeprefix("torch."),
-                "shape": shape,
-            }
-        )
+        described.append({"name": ".".join(str(part) for part in (name, *rest))} | _describe(value, batch))
     return described
+
+
+def _describe(value: torch.Tensor, batch: int) -> dict[str, Any]:
+    shape: list[int | str] = list(value.shape)
+    if shape[0] == batch:
+        shape[0] = "batch"
+    return {"dtype": str(value.dtype).removeprefix("torch."), "shape": shape}
 
 
 def _weights_of(graph: Graph) -> dict[Value, list[str]]:

@@ -108,6 +108,40 @@ def require_same(
     description["batch"] = description["training"]["batch"]
 
 
+def require_same_loss(
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    example: tuple[torch.Tensor, torch.Tensor],
+    batch: int,
+    graph: Json,
+    parameters: list[nn.Parameter],
+    tensors: Mapping[str, torch.Tensor],
+) -> None:
+    """Throws ExportError if the graph of a loss gives another loss or another gradient, or if the loss itself uses
+    parameters of the module, which would be constants of the graph. `example` holds `batch` samples."""
+    low, high = graph["batch"]
+    for count in {batch, batch + 1}:
+        if not low <= count <= high:
+            continue
+        (output, target), _ = _samples(example, {}, batch, count)
+        found = []
+        with torch.random.fork_rng([]):
+            for call in (loss, lambda *pair: Runner(graph, tensors, output.device)(list(pair))):
+                torch.manual_seed(_SEED)
+                own = output.clone().requires_grad_()
+                value = call(own, target)
+                if not value.requires_grad:
+                    raise ExportError("the loss gives no gradient to the output")
+                gradient, *others = torch.autograd.grad(value.float().sum(), [own, *parameters], allow_unused=True)
+                if gradient is None:
+                    raise ExportError("the loss gives no gradient to the output")
+                if any(other is not None for other in others):
+                    raise ExportError("the loss uses parameters of the module: only its output and the target may be")
+                found.append((value.detach(), gradient))
+        for name, theirs, ours in zip(("value", "gradient"), *found):
+            if _distance(ours, theirs, 0.0) > _TOLERANCE.get(theirs.dtype, 1e-3):
+                raise ExportError(f"the loss: the {name} of its graph differs from the function's")
+
+
 def _require_same(
     model: nn.Module,
     args: tuple,

@@ -18,6 +18,7 @@ import importlib
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -143,17 +144,28 @@ def hugging_face_model(config: Any, options: Options) -> tuple[nn.Module, Any]:
     return model, {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
 
-def _user(module: str, function: str, options: Options) -> tuple[nn.Module, Any]:
+def load_function(source: str) -> Callable:
+    """The function that MODULE:FUNCTION names."""
+    module, _, name = source.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        made = getattr(importlib.import_module(module), function)()
+        return getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:
         place = users_line(error.__traceback__)
-        raise ExportError(f"{module}:{function}: {place + ': ' if place else ''}{first_line(error)}") from error
+        raise ExportError(f"{source}: {place + ': ' if place else ''}{first_line(error)}") from error
+
+
+def _user(module: str, name: str, options: Options) -> tuple[nn.Module, Any]:
+    maker = load_function(f"{module}:{name}")
+    try:
+        made = maker()
+    except (Exception, SystemExit) as error:
+        place = users_line(error.__traceback__)
+        raise ExportError(f"{module}:{name}: {place + ': ' if place else ''}{first_line(error)}") from error
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
         return made
     if not isinstance(made, nn.Module):
-        raise ExportError(f"{module}:{function} returned a {type(made).__name__} where an nn.Module is expected")
+        raise ExportError(f"{module}:{name} returned a {type(made).__name__} where an nn.Module is expected")
     if options.shape is not None:
         return made, torch.randn(2, *options.shape)
     if options.length is not None:
@@ -161,7 +173,7 @@ def _user(module: str, function: str, options: Options) -> tuple[nn.Module, Any]
     names = list(inspect.signature(made.forward).parameters)
     if options.size is None:
         raise ExportError(
-            f"{module}:{function}: say what {', '.join(names)} looks like: give --size, --shape or --length, or return "
+            f"{module}:{name}: say what {', '.join(names)} looks like: give --size, --shape or --length, or return "
             "(module, inputs)"
         )
     return made, _images(options, options.size)

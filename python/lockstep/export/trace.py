@@ -201,6 +201,27 @@ def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: boo
             raise ExportError(f"{place + ': ' if place else ''}in {mode}, {_explain(error)}") from error
 
 
+class _Loss(nn.Module):
+    def __init__(self, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]):
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return self.loss(output, target)
+
+
+def trace_loss(
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], output: torch.Tensor, target: torch.Tensor, batch: int
+) -> ExportedProgram:
+    """Traces a loss as trace() traces a module."""
+    if isinstance(loss, nn.Module) and any(True for _ in loss.parameters()):
+        raise ExportError("the loss has parameters: make them the module's")
+    try:
+        return trace(_Loss(loss), (output, target), {}, batch, training=True)
+    except ExportError as error:
+        raise ExportError(f"the loss: {error}") from error
+
+
 def _first_dimension(batch: int, dimension: Any) -> Callable[[Any], Any]:
     def shape(value: Any) -> dict[int, Any] | None:
         if isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == batch:

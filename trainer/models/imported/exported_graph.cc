@@ -1,432 +1,34 @@
 #include "trainer/models/imported/exported_graph.h"
 
-#include <ATen/ScalarOps.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/core/jit_type.h>
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string_view>
-#include <unordered_set>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/tensor/autocast.h"
-#include "trainer/models/imported/operations.h"
+#include "trainer/models/activation_checkpoint.h"
+#include "trainer/models/imported/program.h"
+#include "trainer/models/imported/segments.h"
 
 namespace lockstep {
 namespace {
 
 using c10::IValue;
-using c10::TypeKind;
-using c10::TypePtr;
+using exported::Argument;
+using exported::Node;
+using exported::Result;
+using exported::Sym;
 using Json = nlohmann::json;
 using Values = std::vector<IValue>;
-
-// A file with more is damaged, or meant to fill the memory.
-constexpr int64_t kMostValues = 1'000'000;
-
-// An argument of an operation, as far as it is known before the graph runs.
-struct Argument {
-  enum class Kind { kConstant, kValue, kDevice, kList };
-
-  Kind kind = Kind::kConstant;
-  IValue constant;
-  int64_t value = -1;
-  bool to_float = false;  // an integer that the schema takes as a float
-  std::vector<Argument> elements;
-  TypePtr element_type;
-};
-
-// What a node does with one result of its operation.
-struct Result {
-  int64_t value = -1;    // -1: nobody uses it
-  bool is_list = false;  // it is a list of tensors, whose elements are the values
-  std::vector<int64_t> elements{};
-};
-
-enum class Sym {
-  kSize,
-  kStride,
-  kNumel,
-  kAdd,
-  kSub,
-  kMul,
-  kFloorDiv,
-  kMod,
-  kTrueDiv,
-  kPow,
-  kNeg,
-  kMin,
-  kMax,
-  kCeil,
-  kFloor,
-  kTrunc,
-  kFloat,
-  kSqrt,
-  kEq,
-  kNe,
-  kLt,
-  kLe,
-  kGt,
-  kGe,
-  kNot,
-  kIte
-};
-
-struct SymName {
-  std::string_view name;
-  Sym sym;
-  size_t arguments;
-};
-
-constexpr SymName kSyms[] = {{"size", Sym::kSize, 2},
-                             {"stride", Sym::kStride, 2},
-                             {"numel", Sym::kNumel, 1},
-                             {"add", Sym::kAdd, 2},
-                             {"sub", Sym::kSub, 2},
-                             {"mul", Sym::kMul, 2},
-                             {"floordiv", Sym::kFloorDiv, 2},
-                             {"mod", Sym::kMod, 2},
-                             {"truediv", Sym::kTrueDiv, 2},
-                             {"pow", Sym::kPow, 2},
-                             {"neg", Sym::kNeg, 1},
-                             {"min", Sym::kMin, 2},
-                             {"max", Sym::kMax, 2},
-                             {"ceil", Sym::kCeil, 1},
-                             {"floor", Sym::kFloor, 1},
-                             {"trunc", Sym::kTrunc, 1},
-                             {"float", Sym::kFloat, 1},
-                             {"sqrt", Sym::kSqrt, 1},
-                             {"eq", Sym::kEq, 2},
-                             {"ne", Sym::kNe, 2},
-                             {"lt", Sym::kLt, 2},
-                             {"le", Sym::kLe, 2},
-                             {"gt", Sym::kGt, 2},
-                             {"ge", Sym::kGe, 2},
-                             {"not", Sym::kNot, 1},
-                             {"ite", Sym::kIte, 3}};
-
-struct Node {
-  std::optional<c10::OperatorHandle> operation;  // nothing: a number is computed
-  Sym sym = Sym::kAdd;
-  std::vector<Argument> arguments;
-  std::vector<Result> results;
-  std::vector<int64_t> last_uses;  // values that no later node uses
-  bool grad = true;
-  bool autocast = true;
-  std::string name;  // "aten::conv2d of layer1.0.conv1 (resnet.py:88)"
-};
-
-const std::unordered_set<std::string_view>& AllowedOperations() {
-  static const std::unordered_set<std::string_view> kAllowed(std::begin(kOperations),
-                                                             std::end(kOperations));
-  return kAllowed;
-}
-
-// A value of a file in an error; a list or an object, which may be nested without end, as what it is.
-std::string Shown(const Json& json) {
-  return json.is_structured() ? std::string("an ") + json.type_name() : json.dump();
-}
-
-const Json& Member(const Json& object, const char* key, const std::string& where) {
-  if (!object.is_object() || !object.contains(key))
-    throw UsageError("{}: there is no \"{}\"", where, key);
-  return object[key];
-}
-
-int64_t Integer(const Json& json, const std::string& where) {
-  if (!json.is_number_integer()) throw UsageError("{}: {} is no integer", where, Shown(json));
-  return json.get<int64_t>();
-}
-
-std::string Text(const Json& json, const std::string& where) {
-  if (!json.is_string()) throw UsageError("{}: {} is no text", where, Shown(json));
-  return json.get<std::string>();
-}
-
-double Float(const Json& json, const std::string& where) {
-  if (json.is_number()) return json.get<double>();
-  if (json == "inf") return std::numeric_limits<double>::infinity();
-  if (json == "-inf") return -std::numeric_limits<double>::infinity();
-  if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
-  throw UsageError("{}: {} is no number", where, Shown(json));
-}
-
-at::ScalarType DtypeOf(const Json& json, const std::string& where) {
-  static const std::map<std::string, at::ScalarType> kDtypes{
-      {"float32", at::kFloat},     {"float64", at::kDouble}, {"float16", at::kHalf},
-      {"bfloat16", at::kBFloat16}, {"int64", at::kLong},     {"int32", at::kInt},
-      {"int16", at::kShort},       {"int8", at::kChar},      {"uint8", at::kByte},
-      {"bool", at::kBool}};
-  const auto found = kDtypes.find(Text(json, where));
-  if (found == kDtypes.end()) throw UsageError("{}: there is no dtype {}", where, Shown(json));
-  return found->second;
-}
-
-at::MemoryFormat MemoryFormatOf(const Json& json, const std::string& where) {
-  static const std::map<std::string, at::MemoryFormat> kFormats{
-      {"contiguous_format", at::MemoryFormat::Contiguous},
-      {"preserve_format", at::MemoryFormat::Preserve},
-      {"channels_last", at::MemoryFormat::ChannelsLast},
-      {"channels_last_3d", at::MemoryFormat::ChannelsLast3d}};
-  const auto found = kFormats.find(Text(json, where));
-  if (found == kFormats.end())
-    throw UsageError("{}: there is no memory format {}", where, Shown(json));
-  return found->second;
-}
-
-IValue ListOf(const TypePtr& element_type, std::vector<IValue> elements) {
-  c10::impl::GenericList list(element_type);
-  for (IValue& element : elements) list.push_back(std::move(element));
-  return list;
-}
-
-IValue WrappedNumber(const at::Scalar& number) {
-  at::Tensor tensor = at::scalar_to_tensor(number);
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
-// The type of a list's elements as the dispatcher's unboxing expects them.
-TypePtr BoxedType(const TypePtr& type) {
-  switch (type->kind()) {
-    case TypeKind::SymIntType:
-    case TypeKind::ScalarTypeType:
-    case TypeKind::LayoutType:
-    case TypeKind::MemoryFormatType:
-      return c10::IntType::get();
-    default:
-      return type;
-  }
-}
-
-// ---- Reading ------------------------------------------------------------------------------------
-
-class Reader {
- public:
-  Reader(std::string where, int64_t values)
-      : where_(std::move(where)), known_(values, false), last_use_(values, -1) {}
-
-  // A value that arises here.
-  int64_t Arises(const Json& json) {
-    const int64_t id = Integer(json, where_);
-    if (id < 0 || id >= static_cast<int64_t>(known_.size()))
-      throw UsageError("{}: there is no value {}", where_, id);
-    if (known_[id]) throw UsageError("{}: value {} arises twice", where_, id);
-    known_[id] = true;
-    return id;
-  }
-
-  // A value that is used by node number `node`.
-  int64_t Used(const Json& json, int64_t node) {
-    const int64_t id = Integer(json, where_);
-    if (id < 0 || id >= static_cast<int64_t>(known_.size()) || !known_[id]) {
-      throw UsageError("{}: value {} is used before it arises", where_, id);
-    }
-    last_use_[id] = node;
-    return id;
-  }
-
-  Argument Decode(const Json& json, const TypePtr& type, int64_t node) {
-    Argument argument;
-    if (json.is_object() && json.contains("v")) {
-      const TypeKind kind = type->kind() == TypeKind::OptionalType
-                                ? type->expectRef<c10::OptionalType>().getElementType()->kind()
-                                : type->kind();
-      argument.kind = Argument::Kind::kValue;
-      argument.value = Used(json["v"], node);
-      argument.to_float = kind == TypeKind::FloatType;
-      return argument;
-    }
-    switch (type->kind()) {
-      case TypeKind::OptionalType:
-        if (json.is_null()) return argument;
-        return Decode(json, type->expectRef<c10::OptionalType>().getElementType(), node);
-      case TypeKind::ListType: {
-        if (!json.is_array()) break;
-        argument.kind = Argument::Kind::kList;
-        argument.element_type = type->expectRef<c10::ListType>().getElementType();
-        bool is_constant = true;
-        for (const Json& element : json) {
-          argument.elements.push_back(Decode(element, argument.element_type, node));
-          is_constant &= argument.elements.back().kind == Argument::Kind::kConstant;
-        }
-        argument.element_type = BoxedType(argument.element_type);
-        if (!is_constant) return argument;
-        std::vector<IValue> elements;
-        for (Argument& element : argument.elements) elements.push_back(element.constant);
-        return {.constant = ListOf(argument.element_type, std::move(elements))};
-      }
-      case TypeKind::TensorType:
-        // As Python's x + 1, which leaves x's dtype.
-        if (json.is_number_integer()) return {.constant = WrappedNumber(json.get<int64_t>())};
-        if (!json.is_object() || !json.contains("f")) break;
-        return {.constant = WrappedNumber(Float(json["f"], where_))};
-      case TypeKind::IntType:
-      case TypeKind::SymIntType:
-        return {.constant = Integer(json, where_)};
-      case TypeKind::FloatType:
-        if (!json.is_object() || !json.contains("f")) break;
-        return {.constant = Float(json["f"], where_)};
-      case TypeKind::BoolType:
-        if (!json.is_boolean()) break;
-        return {.constant = json.get<bool>()};
-      case TypeKind::NumberType:
-        if (json.is_boolean()) return {.constant = json.get<bool>()};
-        if (json.is_object() && json.contains("f")) return {.constant = Float(json["f"], where_)};
-        return {.constant = Integer(json, where_)};
-      case TypeKind::StringType:
-        return {.constant = Text(json, where_)};
-      case TypeKind::ScalarTypeType:
-        if (!json.is_object() || !json.contains("dtype")) break;
-        return {.constant = static_cast<int64_t>(DtypeOf(json["dtype"], where_))};
-      case TypeKind::LayoutType:
-        if (json != Json{{"layout", "strided"}}) break;
-        return {.constant = static_cast<int64_t>(at::kStrided)};
-      case TypeKind::MemoryFormatType:
-        // An integer is a schema's default.
-        if (json == static_cast<int64_t>(at::MemoryFormat::Contiguous))
-          return {.constant = json.get<int64_t>()};
-        if (!json.is_object() || !json.contains("memory_format")) break;
-        return {.constant = static_cast<int64_t>(MemoryFormatOf(json["memory_format"], where_))};
-      case TypeKind::DeviceObjType:
-        if (json != Json{{"device", "input"}}) break;
-        argument.kind = Argument::Kind::kDevice;
-        return argument;
-      default:
-        break;
-    }
-    throw UsageError("{}: {} stands for {}", where_, Shown(json), type->repr_str());
-  }
-
-  Node ReadNode(const Json& json, int64_t number) {
-    Node node;
-    if (json.is_object() && json.contains("sym")) {
-      ReadSym(json, number, node);
-      return node;
-    }
-    const std::string op = Text(Member(json, "op", where_), where_);
-    const std::string overload = Text(Member(json, "overload", where_), where_);
-    const std::string full = overload.empty() ? op : op + "." + overload;
-    if (!AllowedOperations().contains(full)) {
-      throw UsageError("{}: operation {} is not one that an exported model may call", where_, full);
-    }
-    // A reshape() of the user's was a view of what lay in memory in order when it was traced, which it need not do here:
-    // a reshape is a view wherever it can be one.
-    const bool is_view = full == "aten::view" || full == "aten::_unsafe_view";
-    node.operation =
-        c10::Dispatcher::singleton().findSchema({is_view ? "aten::reshape" : op, overload});
-    if (!node.operation) throw UsageError("{}: this LibTorch has no operation {}", where_, full);
-    node.name = full;
-    if (const std::string module = json.value("module", ""); !module.empty())
-      node.name += " of " + module;
-    if (const std::string line = json.value("line", ""); !line.empty())
-      node.name += " (" + line + ")";
-    node.grad = json.value("grad", true);
-    node.autocast = json.value("autocast", true);
-    const c10::FunctionSchema& schema = node.operation->schema();
-    const Json& arguments = Member(json, "args", where_);
-    if (!arguments.is_array() || arguments.size() > schema.arguments().size()) {
-      throw UsageError("{}: {} takes {} arguments", where_, full, schema.arguments().size());
-    }
-    for (size_t i = 0; i < schema.arguments().size(); ++i) {
-      const c10::Argument& expected = schema.arguments()[i];
-      if (i < arguments.size()) {
-        node.arguments.push_back(Decode(arguments[i], expected.real_type(), number));
-        CheckWindow(full, expected.name(), node.arguments.back());
-      } else if (expected.default_value()) {
-        node.arguments.push_back({.constant = *expected.default_value()});
-      } else {
-        throw UsageError("{}: {} lacks argument {}", where_, full, expected.name());
-      }
-    }
-    ReadResults(Member(json, "out", where_), full, schema, node);
-    return node;
-  }
-
-  // For each node, the values that it uses last.
-  void FillLastUses(std::vector<Node>& nodes) const {
-    for (size_t id = 0; id < last_use_.size(); ++id) {
-      if (last_use_[id] >= 0 && last_use_[id] < static_cast<int64_t>(nodes.size())) {
-        nodes[last_use_[id]].last_uses.push_back(static_cast<int64_t>(id));
-      }
-    }
-  }
-
- private:
-  void ReadSym(const Json& json, int64_t number, Node& node) {
-    const std::string name = Text(json["sym"], where_);
-    const auto* sym = std::ranges::find(kSyms, name, &SymName::name);
-    const Json& arguments = Member(json, "args", where_);
-    const Json& out = Member(json, "out", where_);
-    if (sym == std::end(kSyms) || !arguments.is_array() || arguments.size() != sym->arguments ||
-        !out.is_array() || out.size() != 1) {
-      throw UsageError("{}: {} is no number to compute", where_, Shown(json));
-    }
-    node.sym = sym->sym;
-    node.name = name;
-    for (const Json& argument : arguments) {
-      const bool is_value = argument.is_object() && argument.contains("v");
-      if (is_value) {
-        node.arguments.push_back(
-            {.kind = Argument::Kind::kValue, .value = Used(argument["v"], number)});
-      } else {
-        node.arguments.push_back(Decode(argument, c10::NumberType::get(), number));
-      }
-    }
-    node.results.push_back({.value = Arises(out[0])});
-  }
-
-  // Libraries divide by what moves a window, and do not all look whether it is zero.
-  void CheckWindow(const std::string& operation, const std::string& name,
-                   const Argument& argument) const {
-    const bool has_window =
-        operation.starts_with("aten::conv") || operation.find("pool") != std::string::npos;
-    const bool moves =
-        name == "stride" || name == "dilation" || name == "kernel_size" || name == "groups";
-    if (!has_window || !moves || argument.kind != Argument::Kind::kConstant) return;
-    const IValue& value = argument.constant;
-    const bool is_positive =
-        value.isInt()
-            ? value.toInt() > 0
-            : !value.isIntList() ||
-                  std::ranges::all_of(value.toIntVector(), [](int64_t size) { return size > 0; });
-    if (!is_positive) throw UsageError("{}: {} of {} is not positive", where_, name, operation);
-  }
-
-  void ReadResults(const Json& out, const std::string& full, const c10::FunctionSchema& schema,
-                   Node& node) {
-    if (!out.is_array() || out.size() != schema.returns().size()) {
-      throw UsageError("{}: {} has {} results", where_, full, schema.returns().size());
-    }
-    for (const Json& one : out) {
-      Result result;
-      if (one.is_array()) {
-        result.is_list = true;
-        for (const Json& element : one)
-          result.elements.push_back(element.is_null() ? -1 : Arises(element));
-      } else if (!one.is_null()) {
-        result.value = Arises(one);
-      }
-      node.results.push_back(std::move(result));
-    }
-  }
-
-  std::string where_;
-  std::vector<bool> known_;
-  std::vector<int64_t> last_use_;  // by value: the last node that uses it; -1: none
-};
-
-// ---- Running ------------------------------------------------------------------------------------
 
 IValue Made(const Argument& argument, const Values& values, at::Device device) {
   switch (argument.kind) {
@@ -444,7 +46,7 @@ IValue Made(const Argument& argument, const Values& values, at::Device device) {
       elements.reserve(argument.elements.size());
       for (const Argument& element : argument.elements)
         elements.push_back(Made(element, values, device));
-      return ListOf(argument.element_type, std::move(elements));
+      return exported::ListOf(argument.element_type, std::move(elements));
     }
   }
   throw BugError("an argument of kind {}", static_cast<int>(argument.kind));
@@ -452,6 +54,7 @@ IValue Made(const Argument& argument, const Values& values, at::Device device) {
 
 int64_t FloorDivide(int64_t a, int64_t b) {
   TORCH_CHECK(b != 0, "division by zero");
+  TORCH_CHECK(b != -1 || a != std::numeric_limits<int64_t>::min(), "a number is too large");
   const int64_t quotient = a / b;
   return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
 }
@@ -462,19 +65,39 @@ double NumberOf(const IValue& value) {
   return value.toDouble();
 }
 
+int64_t Sum(int64_t a, int64_t b) {
+  TORCH_CHECK(!__builtin_add_overflow(a, b, &a), "a number is too large");
+  return a;
+}
+
+int64_t Difference(int64_t a, int64_t b) {
+  TORCH_CHECK(!__builtin_sub_overflow(a, b, &a), "a number is too large");
+  return a;
+}
+
+int64_t Product(int64_t a, int64_t b) {
+  TORCH_CHECK(!__builtin_mul_overflow(a, b, &a), "a number is too large");
+  return a;
+}
+
 IValue Power(const IValue& base, const IValue& exponent) {
   if (!base.isInt() || !exponent.isInt() || exponent.toInt() < 0) {
     return std::pow(NumberOf(base), NumberOf(exponent));
   }
   int64_t power = 1;
-  for (int64_t i = 0; i < exponent.toInt() && i < 64; ++i) power *= base.toInt();
+  for (int64_t i = 0; i < exponent.toInt() && i < 64; ++i) power = Product(power, base.toInt());
   return power;
 }
 
+int64_t WholeNumber(double number) {
+  TORCH_CHECK(std::abs(number) < 0x1p63, "a number is too large");
+  return static_cast<int64_t>(number);
+}
+
 IValue Computed(Sym sym, const std::vector<IValue>& a) {
-  const auto arithmetic = [&](auto compute) -> IValue {
-    if (a[0].isInt() && a[1].isInt()) return compute(a[0].toInt(), a[1].toInt());
-    return static_cast<double>(compute(NumberOf(a[0]), NumberOf(a[1])));
+  const auto arithmetic = [&](auto of_integers, auto of_floats) -> IValue {
+    if (a[0].isInt() && a[1].isInt()) return of_integers(a[0].toInt(), a[1].toInt());
+    return static_cast<double>(of_floats(NumberOf(a[0]), NumberOf(a[1])));
   };
   const auto compares = [&](auto compare) -> IValue {
     return static_cast<bool>(compare(NumberOf(a[0]), NumberOf(a[1])));
@@ -487,35 +110,35 @@ IValue Computed(Sym sym, const std::vector<IValue>& a) {
     case Sym::kNumel:
       return a[0].toTensor().numel();
     case Sym::kAdd:
-      return arithmetic([](auto x, auto y) { return x + y; });
+      return arithmetic(Sum, std::plus<double>());
     case Sym::kSub:
-      return arithmetic([](auto x, auto y) { return x - y; });
+      return arithmetic(Difference, std::minus<double>());
     case Sym::kMul:
-      return arithmetic([](auto x, auto y) { return x * y; });
+      return arithmetic(Product, std::multiplies<double>());
     case Sym::kFloorDiv:
       if (a[0].isInt() && a[1].isInt()) return FloorDivide(a[0].toInt(), a[1].toInt());
       return std::floor(NumberOf(a[0]) / NumberOf(a[1]));
     case Sym::kMod:
       if (a[0].isInt() && a[1].isInt())
-        return a[0].toInt() - a[1].toInt() * FloorDivide(a[0].toInt(), a[1].toInt());
+        return a[0].toInt() - Product(a[1].toInt(), FloorDivide(a[0].toInt(), a[1].toInt()));
       return NumberOf(a[0]) - NumberOf(a[1]) * std::floor(NumberOf(a[0]) / NumberOf(a[1]));
     case Sym::kTrueDiv:
       return NumberOf(a[0]) / NumberOf(a[1]);
     case Sym::kPow:
       return Power(a[0], a[1]);
     case Sym::kNeg:
-      if (a[0].isInt()) return -a[0].toInt();
+      if (a[0].isInt()) return Difference(0, a[0].toInt());
       return -NumberOf(a[0]);
     case Sym::kMin:
-      return arithmetic([](auto x, auto y) { return y < x ? y : x; });
+      return NumberOf(a[1]) < NumberOf(a[0]) ? a[1] : a[0];
     case Sym::kMax:
-      return arithmetic([](auto x, auto y) { return x < y ? y : x; });
+      return NumberOf(a[0]) < NumberOf(a[1]) ? a[1] : a[0];
     case Sym::kCeil:
-      return static_cast<int64_t>(std::ceil(NumberOf(a[0])));
+      return WholeNumber(std::ceil(NumberOf(a[0])));
     case Sym::kFloor:
-      return static_cast<int64_t>(std::floor(NumberOf(a[0])));
+      return WholeNumber(std::floor(NumberOf(a[0])));
     case Sym::kTrunc:
-      return static_cast<int64_t>(NumberOf(a[0]));
+      return WholeNumber(NumberOf(a[0]));
     case Sym::kFloat:
       return NumberOf(a[0]);
     case Sym::kSqrt:
@@ -556,6 +179,17 @@ void Keep(const Node& node, std::vector<IValue>& stack, Values& values) {
   }
 }
 
+// Leaves the running statistics as they are that the first computation has changed.
+void LeaveStatistics(const Node& node, std::vector<IValue>& stack) {
+  const std::string& name = node.operation->schema().name();
+  if (name != "aten::batch_norm" && name != "aten::native_batch_norm" &&
+      name != "aten::instance_norm") {
+    return;
+  }
+  constexpr size_t kRunningMean = 3, kRunningVariance = 4, kOfThisBatch = 5;
+  if (stack[kOfThisBatch].toBool()) stack[kRunningMean] = stack[kRunningVariance] = IValue();
+}
+
 void Call(const Node& node, Values& values, at::Device device) {
   std::vector<IValue> stack;
   stack.reserve(node.arguments.size());
@@ -564,6 +198,11 @@ void Call(const Node& node, Values& values, at::Device device) {
     values[node.results[0].value] = Computed(node.sym, stack);
     return;
   }
+  for (const size_t i : node.windows) {
+    TORCH_CHECK(exported::MovesWindow(stack[i]),
+                "the size or the stride of a window is not positive");
+  }
+  if (IsRecomputing()) LeaveStatistics(node, stack);
   std::optional<NoAutocast> exact;
   if (!node.autocast) exact.emplace(device);
   const at::AutoGradMode grad(node.grad && at::GradMode::is_enabled());
@@ -574,53 +213,87 @@ void Call(const Node& node, Values& values, at::Device device) {
 }  // namespace
 
 struct ExportedGraph::Parsed {
-  std::string where;
-  std::vector<int64_t> inputs;  // -1: not used
-  Values tensors;               // by value: the module's; nothing: it is computed
-  std::vector<Node> nodes;
-  int64_t output = 0;
-  int64_t least_batch = 1, most_batch = 1;  // the numbers of samples that it takes
+  exported::Program program;
+  Values tensors;       // by value: the module's; nothing: it is computed
+  exported::Cuts cuts;  // none: nothing is computed twice
+
+  // Calls nodes [begin, end). A tensor is released after its last use.
+  void Call(size_t begin, size_t end, Values& values, at::Device device) const {
+    for (size_t i = begin; i < end; ++i) {
+      const Node& node = program.nodes[i];
+      try {
+        if (IsRecomputing() && cuts.once[i]) {
+          // What such an operation changes is its first argument, and what it returns.
+          std::vector<IValue> unchanged{Made(node.arguments[0], values, device)};
+          Keep(node, unchanged, values);
+        } else {
+          lockstep::Call(node, values, device);
+        }
+      } catch (const c10::OutOfMemoryError&) {
+        throw;
+      } catch (const c10::AcceleratorError&) {
+        throw;
+      } catch (const c10::Error& error) {
+        throw UsageError("{}: {} failed: {}", program.where, node.name,
+                         FirstLine(error.what_without_backtrace()));
+      }
+      for (const int64_t value : node.last_uses) values[value] = IValue();
+    }
+  }
+
+  // Calls a segment, which backward will compute again.
+  void CallTwice(const exported::Segment& segment, Values& values, at::Device device) const {
+    std::vector<at::Tensor> inputs;
+    for (const int64_t value : segment.inputs) inputs.push_back(values[value].toTensor());
+    Values given;
+    for (const int64_t value : segment.given) given.push_back(values[value]);
+    const auto made = std::make_shared<Values>();
+    const auto block = [this, &segment, given, made, device](const std::vector<at::Tensor>& from) {
+      Values own = tensors;
+      for (size_t i = 0; i < from.size(); ++i) own[segment.inputs[i]] = from[i];
+      for (size_t i = 0; i < given.size(); ++i) own[segment.given[i]] = given[i];
+      Call(segment.begin, segment.end, own, device);
+      if (!IsRecomputing()) {
+        for (const int64_t value : segment.made) made->push_back(own[value]);
+      }
+      std::vector<at::Tensor> outputs;
+      for (const int64_t value : segment.outputs) outputs.push_back(own[value].toTensor());
+      return outputs;
+    };
+    const std::vector<at::Tensor> outputs = CheckpointActivations(inputs, block);
+    for (size_t i = segment.begin; i < segment.end; ++i) {
+      for (const int64_t value : program.nodes[i].last_uses) values[value] = IValue();
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) values[segment.outputs[i]] = outputs[i];
+    for (size_t i = 0; i < made->size(); ++i) values[segment.made[i]] = std::move((*made)[i]);
+  }
 };
 
-ExportedGraph::ExportedGraph(const Json& graph, std::string where, int64_t input_count,
-                             const Tensors& tensors) {
+ExportedGraph::ExportedGraph(const Json& graph, const std::string& where, int64_t input_count,
+                             const Tensors& tensors, bool checkpoints) {
   auto parsed = std::make_unique<Parsed>();
-  parsed->where = where;
-  const int64_t values = Integer(Member(graph, "values", where), where);
-  if (values < 0 || values > kMostValues) {
-    throw UsageError("{}: {} values are not 0 to {}", where, values, kMostValues);
-  }
-  parsed->tensors.resize(values);
-  const Json& batch = Member(graph, "batch", where);
-  if (!batch.is_array() || batch.size() != 2) throw UsageError("{}: its batch is no range", where);
-  parsed->least_batch = Integer(batch[0], where);
-  parsed->most_batch = Integer(batch[1], where);
-  Reader reader(where, values);
-  const Json& inputs = Member(graph, "inputs", where);
-  if (!inputs.is_array() || static_cast<int64_t>(inputs.size()) != input_count) {
-    throw UsageError("{}: it does not have {} inputs", where, input_count);
-  }
-  for (const Json& input : inputs)
-    parsed->inputs.push_back(input.is_null() ? -1 : reader.Arises(input));
-  const auto read = [&](const char* kind, const std::map<std::string, at::Tensor>& known) {
-    for (const auto& [name, id] : Member(graph, kind, where).items()) {
+  parsed->program = exported::ReadProgram(graph, where, input_count);
+  const exported::Program& program = parsed->program;
+  parsed->tensors.resize(program.values);
+  const auto find = [&](const char* kind, const std::map<std::string, int64_t>& used,
+                        const std::map<std::string, at::Tensor>& known) {
+    for (const auto& [name, id] : used) {
       const auto tensor = known.find(name);
       if (tensor == known.end())
         throw UsageError("{}: there is no tensor {} among the {}", where, name, kind);
-      parsed->tensors[reader.Arises(id)] = tensor->second;
+      parsed->tensors[id] = tensor->second;
     }
   };
-  read("parameters", tensors.parameters);
-  read("buffers", tensors.buffers);
-  read("constants", tensors.constants);
-  const Json& nodes = Member(graph, "nodes", where);
-  if (!nodes.is_array()) throw UsageError("{}: its nodes are no list", where);
-  for (const Json& node : nodes) {
-    parsed->nodes.push_back(reader.ReadNode(node, static_cast<int64_t>(parsed->nodes.size())));
+  find("parameters", program.parameters, tensors.parameters);
+  find("buffers", program.buffers, tensors.buffers);
+  find("constants", program.constants, tensors.constants);
+  if (checkpoints) {
+    std::set<int64_t> trainable;
+    for (const auto& [name, value] : program.parameters) {
+      if (parsed->tensors[value].toTensor().requires_grad()) trainable.insert(value);
+    }
+    parsed->cuts = exported::CutsOf(program, trainable);
   }
-  parsed->output =
-      reader.Used(Member(graph, "output", where), static_cast<int64_t>(parsed->nodes.size()));
-  reader.FillLastUses(parsed->nodes);
   parsed_ = std::move(parsed);
 }
 
@@ -630,7 +303,7 @@ ExportedGraph& ExportedGraph::operator=(ExportedGraph&&) noexcept = default;
 
 std::vector<at::Tensor> ExportedGraph::ConvolutionWeights() const {
   std::vector<at::Tensor> weights;
-  for (const Node& node : parsed_->nodes) {
+  for (const Node& node : parsed_->program.nodes) {
     if (!node.operation || node.operation->schema().name() != "aten::conv2d") continue;
     const Argument& argument = node.arguments[1];
     if (argument.kind != Argument::Kind::kValue) continue;
@@ -641,32 +314,31 @@ std::vector<at::Tensor> ExportedGraph::ConvolutionWeights() const {
 }
 
 at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs) const {
+  const exported::Program& program = parsed_->program;
   const int64_t batch = inputs.at(0).size(0);
-  if (batch < parsed_->least_batch || batch > parsed_->most_batch) {
+  if (batch < program.least_batch || batch > program.most_batch) {
     throw UsageError("{}: it takes {} to {} samples at a time, and a micro-batch has {}",
-                     parsed_->where, parsed_->least_batch, parsed_->most_batch, batch);
+                     program.where, program.least_batch, program.most_batch, batch);
   }
   Values values = parsed_->tensors;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (parsed_->inputs[i] >= 0) values[parsed_->inputs[i]] = inputs[i];
+    if (program.inputs[i] >= 0) values[program.inputs[i]] = inputs[i];
   }
   const at::Device device = inputs.at(0).device();
-  for (const Node& node : parsed_->nodes) {
-    try {
-      Call(node, values, device);
-    } catch (const c10::OutOfMemoryError&) {
-      throw;
-    } catch (const c10::AcceleratorError&) {
-      throw;
-    } catch (const c10::Error& error) {
-      throw UsageError("{}: {} failed: {}", parsed_->where, node.name,
-                       FirstLine(error.what_without_backtrace()));
+  if (!parsed_->cuts.segments.empty() && at::GradMode::is_enabled()) {
+    for (const exported::Segment& segment : parsed_->cuts.segments) {
+      if (segment.twice && !segment.inputs.empty()) {
+        parsed_->CallTwice(segment, values, device);
+      } else {
+        parsed_->Call(segment.begin, segment.end, values, device);
+      }
     }
-    for (const int64_t value : node.last_uses) values[value] = IValue();
+  } else {
+    parsed_->Call(0, program.nodes.size(), values, device);
   }
-  if (!values[parsed_->output].isTensor())
-    throw UsageError("{}: its output is no tensor", parsed_->where);
-  return values[parsed_->output].toTensor();
+  if (!values[program.output].isTensor())
+    throw UsageError("{}: its output is no tensor", program.where);
+  return values[program.output].toTensor();
 }
 
 }  // namespace lockstep

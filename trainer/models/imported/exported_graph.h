@@ -30,9 +30,10 @@ class ExportedGraph {
     std::map<std::string, at::Tensor> parameters, buffers, constants;
   };
 
-  // Reads a graph. `where` is for errors: the file and which of its graphs. Throws Error (kUsage).
-  ExportedGraph(const nlohmann::json& graph, std::string where, int64_t input_count,
-                const Tensors& tensors);
+  // Reads a graph. `where` is for errors: the file and which of its graphs. If it `checkpoints`, Run() keeps for backward
+  // what segments.h says, and backward computes the rest again. Throws Error (kUsage).
+  ExportedGraph(const nlohmann::json& graph, const std::string& where, int64_t input_count,
+                const Tensors& tensors, bool checkpoints = false);
   ~ExportedGraph();
   ExportedGraph(ExportedGraph&&) noexcept;
   ExportedGraph& operator=(ExportedGraph&&) noexcept;

@@ -1,13 +1,19 @@
 #include "trainer/models/imported/exported_graph.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "trainer/models/imported/program.h"
+#include "trainer/models/imported/segments.h"
 
 namespace lockstep {
 namespace {
@@ -164,6 +170,181 @@ TEST(ExportedGraph, RefusesWindowsThatDoNotMove) {
   EXPECT_EQ(pooled(Json::array()), "");
   EXPECT_EQ(pooled(Json::array({0})),
             "net.lsm: training: stride of aten::max_pool1d is not positive");
+}
+
+// Writes a graph of one input, value 0, call by call.
+class Builder {
+ public:
+  // A value of the module's.
+  int64_t Parameter(const std::string& name) {
+    tensors.parameters.try_emplace(name, at::rand({4}).requires_grad_());
+    return OfModule("parameters", name);
+  }
+  int64_t Buffer(const std::string& name) {
+    tensors.buffers.try_emplace(name, at::zeros({4}));
+    return OfModule("buffers", name);
+  }
+
+  // Calls an operation, and returns its result.
+  int64_t Call(const std::string& op, const std::string& overload, const Json& arguments) {
+    graph["nodes"].push_back(
+        {{"op", op}, {"overload", overload}, {"args", arguments}, {"out", {values_}}});
+    return values_++;
+  }
+
+  void End(int64_t output) {
+    graph["output"] = output;
+    graph["values"] = values_;
+  }
+
+  Json graph = Json::parse(
+      R"({"batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+                               "nodes": []})");
+  ExportedGraph::Tensors tensors;
+
+ private:
+  int64_t OfModule(const char* kind, const std::string& name) {
+    if (!graph[kind].contains(name)) graph[kind][name] = values_++;
+    return graph[kind][name].get<int64_t>();
+  }
+
+  int64_t values_ = 1;
+};
+
+Json V(int64_t value) { return Json{{"v", value}}; }
+Json F(double value) { return Json{{"f", value}}; }
+
+// 12 times tanh_(batch_norm(x * weight_i) + count), where a buffer counts the calls.
+Builder Deep(bool tied) {
+  Builder builder;
+  int64_t x = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string n = std::to_string(i);
+    const int64_t weight = builder.Parameter(tied ? "weight" : "weight" + n);
+    const int64_t mean = builder.Buffer("mean" + n), variance = builder.Buffer("variance" + n);
+    const int64_t count = builder.Buffer("count" + n);
+    x = builder.Call("aten::mul", "Tensor", {V(x), V(weight)});
+    x = builder.Call("aten::batch_norm", "",
+                     {V(x), nullptr, nullptr, V(mean), V(variance), true, F(0.1), F(1e-5), false});
+    const int64_t counted = builder.Call("aten::add_", "Tensor", {V(count), F(1), 1});
+    x = builder.Call("aten::add", "Tensor", {V(x), V(counted), 1});
+    x = builder.Call("aten::tanh_", "", Json::array({V(x)}));
+  }
+  builder.End(builder.Call("aten::sum", "", Json::array({V(x)})));
+  return builder;
+}
+
+// 12 blocks that change what they compute in place: by a parameter, by what was there before the block, by a buffer that
+// is changed afterwards, and in a part of a tensor without a gradient.
+Builder InPlace() {
+  Builder builder;
+  int64_t x = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string n = std::to_string(i);
+    const int64_t weight = builder.Parameter("weight" + n), mean = builder.Buffer("mean" + n);
+    int64_t y = builder.Call("aten::mul", "Tensor", {V(x), V(weight)});
+    y = builder.Call("aten::add_", "Tensor", {V(y), V(weight), 1});
+    y = builder.Call("aten::mul", "Tensor", {V(y), F(0.5)});
+    y = builder.Call("aten::add_", "Tensor", {V(y), V(x), 1});
+    const int64_t whole = builder.Call("aten::zeros_like", "", Json::array({V(y)}));
+    const int64_t part = builder.Call("aten::slice", "Tensor", {V(whole), 1, 0, 3, 1});
+    const int64_t from = builder.Call("aten::slice", "Tensor", {V(y), 1, 1, 4, 1});
+    builder.Call("aten::copy_", "", {V(part), V(from), false});
+    x = builder.Call("aten::add", "Tensor", {V(y), V(whole), 1});
+    if (i % 4 == 0) {
+      x = builder.Call("aten::sub", "Tensor", {V(x), V(mean), 1});
+      builder.Call("aten::add_", "Tensor", {V(mean), F(1), 1});
+    }
+  }
+  builder.End(builder.Call("aten::sum", "", Json::array({V(x)})));
+  return builder;
+}
+
+// The gradients and the buffers after a step.
+std::vector<at::Tensor> Step(Builder builder, bool checkpoints) {
+  at::manual_seed(1);
+  for (auto& [name, tensor] : builder.tensors.parameters) {
+    tensor.mutable_grad().reset();
+    tensor.detach().uniform_(0.5, 1.5);
+  }
+  for (auto& [name, tensor] : builder.tensors.buffers) {
+    tensor.fill_(name.starts_with("variance") ? 1 : 0);
+  }
+  const at::Tensor x = at::rand({6, 4});
+  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors, checkpoints);
+  graph.Run({x}).backward();
+  std::vector<at::Tensor> found;
+  for (auto& [name, tensor] : builder.tensors.parameters) found.push_back(tensor.grad().clone());
+  for (auto& [name, tensor] : builder.tensors.buffers) found.push_back(tensor.clone());
+  return found;
+}
+
+TEST(ExportedGraph, ComputesTheSameTwice) {
+  for (const Builder& builder : {Deep(/*tied=*/false), Deep(/*tied=*/true), InPlace()}) {
+    const std::vector<at::Tensor> once = Step(builder, false), twice = Step(builder, true);
+    ASSERT_EQ(once.size(), twice.size());
+    for (size_t i = 0; i < once.size(); ++i) EXPECT_TRUE(at::equal(once[i], twice[i])) << i;
+  }
+}
+
+TEST(CutsOf, CutsWhereLittleIsAliveAndNothingChanges) {
+  const auto cuts_of = [](const Builder& builder) {
+    const auto program = exported::ReadProgram(builder.graph, "net.lsm", 1);
+    std::set<int64_t> trainable;
+    for (const auto& [name, value] : program.parameters) trainable.insert(value);
+    return exported::CutsOf(program, trainable);
+  };
+  const exported::Cuts cuts = cuts_of(Deep(/*tied=*/false));
+  size_t end = 0;
+  for (size_t s = 0; s < cuts.segments.size(); ++s) {
+    const exported::Segment& segment = cuts.segments[s];
+    EXPECT_EQ(segment.begin, end);
+    end = segment.end;
+    const bool is_last = s + 1 == cuts.segments.size();
+    EXPECT_EQ(segment.twice, !is_last);
+    // tanh_ changes the sum before it.
+    EXPECT_TRUE(is_last || segment.end % 5 != 4) << segment.end;
+    EXPECT_LE(segment.inputs.size(), 1);
+  }
+  EXPECT_EQ(end, 61);
+  EXPECT_GE(cuts.segments.size(), 6);
+  EXPECT_EQ(std::ranges::count(cuts.once, true), 12);
+  for (const auto& segment : cuts_of(Deep(/*tied=*/true)).segments) EXPECT_FALSE(segment.twice);
+
+  const exported::Cuts in_place = cuts_of(InPlace());
+  EXPECT_EQ(std::ranges::count(in_place.once, true), 3);
+  // What a block adds in place does not tie it to the block before.
+  EXPECT_GE(in_place.segments.size(), 6);
+  EXPECT_GE(std::ranges::count(in_place.segments, true, &exported::Segment::twice), 3);
+  for (const auto& segment : in_place.segments) EXPECT_LE(segment.inputs.size(), 1);
+}
+
+TEST(ExportedGraph, RefusesNumbersThatAreTooLarge) {
+  const auto computed = [](const char* sym, int64_t a, int64_t b) {
+    Json graph = Graph();
+    graph["nodes"][1] = {{"sym", sym}, {"args", {a, b}}, {"out", {3}}};
+    try {
+      Read(graph).Run({at::ones({1, 2})});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(computed("floordiv", 7, -2), "");
+  for (const char* sym : {"floordiv", "mod", "add", "mul"}) {
+    EXPECT_EQ(computed(sym, kLeast, -1),
+              fmt::format("net.lsm: training: {} failed: a number is too large", sym));
+  }
+}
+
+TEST(ExportedGraph, RefusesWindowsThatWillNotMove) {
+  const Json graph = Json::parse(R"({
+    "values": 3, "batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+    "nodes": [{"sym": "sub", "args": [1, 1], "out": [1]},
+              {"op": "aten::max_pool1d", "overload": "", "args": [{"v": 0}, [1], [{"v": 1}]], "out": [2]}],
+    "output": 2})");
+  EXPECT_THROW(Read(graph).Run({at::ones({1, 2, 3})}), Error);
 }
 
 TEST(ExportedGraph, RefusesEveryMemberThatIsMissing) {

@@ -11,6 +11,7 @@
 #include "base/files/open_file.h"
 #include "base/files/safetensors.h"
 #include "base/tensor/foretold_gpu.h"
+#include "data/dataset/dataset.h"
 #include "trainer/models/imported/module_place.h"
 
 namespace lockstep {
@@ -82,12 +83,12 @@ std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& i
   if (spec.tokens && shape.size() == 2) shape.erase(shape.begin());
   Json expected{"batch"};
   for (const int64_t size : shape) expected.push_back(size);
+  const bool takes_tokens = types[0] != at::kFloat;
+  if (takes_tokens != spec.tokens) {
+    throw UsageError("{}: the model takes {}, and the samples are {}", path,
+                     takes_tokens ? "tokens" : "numbers", takes_tokens ? "numbers" : "tokens");
+  }
   for (size_t i = 0; i < types.size(); ++i) {
-    const bool takes_tokens = types[0] != at::kFloat;
-    if (takes_tokens != spec.tokens) {
-      throw UsageError("{}: the model takes {}, and the samples are {}", path,
-                       takes_tokens ? "tokens" : "numbers", takes_tokens ? "numbers" : "tokens");
-    }
     if (inputs[i].at("shape") != expected) {
       throw UsageError(
           "{}: the model takes {} of {}, and the samples give {}: export it for their shape", path,
@@ -96,6 +97,19 @@ std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& i
     }
   }
   return types;
+}
+
+// Throws Error (kUsage) if the model's own loss does not take the targets of such samples.
+void CheckTarget(const std::string& path, const Json& target, const ModelSpec& spec) {
+  const SampleSpec samples{.shape = spec.input_shape, .classes = spec.classes, .task = spec.task};
+  Json expected{"batch"};
+  for (const int64_t size : samples.target_shape()) expected.push_back(size);
+  // Masks are bytes, and become what PyTorch's losses take.
+  const std::string dtype = samples.target_dtype() == at::kFloat ? "float32" : "int64";
+  if (target.at("shape") == expected && target.at("dtype") == dtype) return;
+  throw UsageError("{}: its loss takes targets of {} {}, and the samples have {} {}", path,
+                   target.at("dtype").get<std::string>(), ShapeText(target.at("shape")), dtype,
+                   ShapeText(expected));
 }
 
 }  // namespace
@@ -134,8 +148,16 @@ Imported::Imported(const ModelSpec& spec)
       tensors.constants[std::to_string(i)] = constants_.back();
     }
     const auto count = static_cast<int64_t>(inputs_.size());
-    training_.emplace(json.at("training"), path_ + ": training", count, tensors);
+    training_.emplace(json.at("training"), path_ + ": training", count, tensors,
+                      spec.config.activation_checkpointing());
     evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", count, tensors);
+    if (json.contains("loss")) {
+      CheckTarget(path_, json.at("target"), spec);
+      if (spec.config.label_smoothing() > 0) {
+        throw UsageError("model.label_smoothing: {} has a loss of its own: leave it out", path_);
+      }
+      loss_.emplace(json.at("loss"), path_ + ": loss", 2, tensors);
+    }
   } catch (const Json::exception& error) {
     throw UsageError("{}: its description is damaged: {}", path_, FirstLine(error.what()));
   } catch (const c10::Error& error) {  // of names that no module can have
@@ -178,6 +200,19 @@ at::Tensor Imported::Forward(const at::Tensor& input) {
         fmt::join(expected, ", "));
   }
   return output;
+}
+
+at::Tensor Imported::LossSum(const at::Tensor& output, const at::Tensor& target) {
+  if (!loss_) return Model::LossSum(output, target);
+  const at::Tensor loss =
+      loss_->Run({output, target.scalar_type() == at::kByte ? target.to(at::kLong) : target});
+  const int64_t count = target.size(0);
+  if (!loss.is_floating_point() || loss.dim() > 1 || (loss.dim() == 1 && loss.size(0) != count)) {
+    throw UsageError("{}: its loss is {} [{}], where [{}] or [] is expected", path_,
+                     c10::toString(loss.scalar_type()), fmt::join(loss.sizes(), ", "), count);
+  }
+  // A sample's loss is the mean of its targets'.
+  return loss.to(at::kFloat).mean() * static_cast<double>(target.numel());
 }
 
 std::vector<NamedTensor> Imported::State() const {

@@ -8,6 +8,7 @@
 // what can fail -> what the caller sees -> the test that shows it (tests/imported_test.py)
 //   a file that is no .lsm, is damaged, or is of a newer version -> Error (kUsage, kCheckpoint) -> test_wrong_files
 //   samples that the model does not take -> Error (kUsage) -> test_wrong_samples
+//   targets that its own loss does not take -> Error (kUsage) -> test_a_loss_of_its_own
 //   an operation that fails -> Error (kUsage) that names it, its module and the line of the user's code
 //     -> test_an_operation_that_fails
 #pragma once
@@ -30,6 +31,9 @@ class Imported : public Model {
   // `input` as in Model. For a model of several inputs it is [count, inputs, tokens]: input i is input[:, i].
   at::Tensor Forward(const at::Tensor& input) override;
 
+  // The loss that the file has, or that of the task. The mean that a loss may return counts for each sample.
+  at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
+
   // Without the buffers that the module does not save either.
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
@@ -44,7 +48,7 @@ class Imported : public Model {
   std::vector<std::string> head_;
   std::set<std::string> unsaved_;  // buffers
   std::vector<at::Tensor> constants_;
-  std::optional<ExportedGraph> training_, evaluation_;
+  std::optional<ExportedGraph> training_, evaluation_, loss_;
 };
 
 }  // namespace lockstep

@@ -51,6 +51,12 @@ TorchScript::TorchScript(const ModelSpec& spec)
       tokens_(spec.task == Task::kLanguage),
       classes_(spec.classes),
       script_(Load(path_)) {
+  if (spec.task == Task::kSegmentation) {
+    throw UsageError(
+        "{}: a TorchScript model puts out a vector for each sample: for masks write it with "
+        "lockstep.export",
+        path_);
+  }
   bool learns = false;
   for (const auto& parameter : script_.named_parameters()) {
     learns |= parameter.value.requires_grad();
