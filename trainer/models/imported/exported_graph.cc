@@ -110,11 +110,11 @@ IValue Computed(Sym sym, const std::vector<IValue>& a) {
     case Sym::kNumel:
       return a[0].toTensor().numel();
     case Sym::kAdd:
-      return arithmetic(Sum, std::plus<double>());
+      return arithmetic(Sum, std::plus<>());
     case Sym::kSub:
-      return arithmetic(Difference, std::minus<double>());
+      return arithmetic(Difference, std::minus<>());
     case Sym::kMul:
-      return arithmetic(Product, std::multiplies<double>());
+      return arithmetic(Product, std::multiplies<>());
     case Sym::kFloorDiv:
       if (a[0].isInt() && a[1].isInt()) return FloorDivide(a[0].toInt(), a[1].toInt());
       return std::floor(NumberOf(a[0]) / NumberOf(a[1]));
