@@ -72,8 +72,8 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
 
   // Writes spec().bytes() bytes of sample `index` to `input`, and spec().target_bytes() bytes to `target`. An unknown
-  // class is written as kNoLabel, that of a pixel as kIgnoredPixel, and an unknown number as NaN. If the data set augments samples at random, a sample
-  // has another variant in each `epoch`.
+  // class is written as kNoLabel, that of a pixel as kIgnoredPixel, and an unknown number as NaN. If the data set
+  // augments samples at random, a sample has another variant in each `epoch`.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 
   // Does the same as one Read() for each of `indices`: writes these samples one after the other. Throws the exception

@@ -52,7 +52,8 @@ class Model : public torch::nn::Module {
   // Computes the output of a micro-batch. `input` is [count, input_shape...] with count >= 1. It is float32, or int64
   // if the samples are tokens. On a GPU that trains in BF16 or FP16, pixels have that type, to which autocast would
   // round the input of a first layer. The output holds logits or numbers, [count, classes], or [count, tokens, classes]
-  // for the next token of each, or [count, classes, height, width] for a class of each pixel. If the output has more columns than there are classes, the further columns are ignored.
+  // for the next token of each, or [count, classes, height, width] for a class of each pixel. If the output has more
+  // columns than there are classes, the further columns are ignored.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
   // Returns the sum of the losses of all targets, 0-dimensional. By default it is a loss of torch.nn.functional with
