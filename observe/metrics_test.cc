@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <map>
+#include <set>
+#include <string>
 
 #include "comm/alone.h"
+#include "observe/metric_order.h"
 
 namespace lockstep {
 namespace {
@@ -136,6 +139,19 @@ TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
   EXPECT_DOUBLE_EQ(values.at("loss"), 2);
   EXPECT_DOUBLE_EQ(values.at("accuracy"), 3.0 / 5);
   EXPECT_DOUBLE_EQ(values.at("iou"), (1.0 / 2 + 2.0 / 4 + 0) / 3);
+}
+
+TEST(MetricNames, AreKnownToMetricOrder) {
+  const std::set<std::string> errors{"loss", "rmse", "mae",
+                                     "perplexity"};  // of these less is better
+  for (const Task task : {Task::kClassification, Task::kMultiLabel, Task::kRegression,
+                          Task::kLanguage, Task::kSegmentation}) {
+    for (const int64_t classes : {2, 9}) {
+      for (const std::string& name : MetricNames({.classes = classes, .task = task})) {
+        EXPECT_NE(GreaterIsBetter(name), errors.contains(name)) << name;
+      }
+    }
+  }
 }
 
 TEST_F(MetricsTest, OfTokens) {

@@ -151,9 +151,10 @@ class Npy : public Dataset {
     spec_.classes = options.classes;
     const std::vector<int64_t>& shape = inputs_.shape();
     size_ = shape[0];
-    if (options.kind == NpyOptions::Kind::kPixels) {
+    spec_.dtype = options.dtype;
+    if (options.dtype == at::kByte) {
       SetPixels(shape);
-    } else if (options.kind == NpyOptions::Kind::kTexts) {
+    } else if (options.dtype == at::kLong) {
       SetTexts(shape);
     } else if (shape.size() < 2) {
       throw DataError(
@@ -237,7 +238,6 @@ class Npy : public Dataset {
                       inputs_.path(), fmt::join(shape, ", "));
     }
     const auto is_channels = [](int64_t size) { return size == 1 || size == 3; };
-    spec_.dtype = at::kByte;
     if (shape.size() == 3) {
       spec_.shape = {1, shape[1], shape[2]};
     } else if (is_channels(shape[3]) && !is_channels(shape[1])) {
@@ -255,7 +255,6 @@ class Npy : public Dataset {
           inputs_.path(), fmt::join(shape, ", "),
           inputs_.holds_integers() ? "" : " of another type");
     }
-    spec_.dtype = at::kLong;
     spec_.shape = {shape.begin() + 1, shape.end()};
   }
 

@@ -19,18 +19,14 @@
 namespace lockstep {
 
 struct NpyOptions {
-  enum class Kind {
-    kNumbers,  // of any type
-    kPixels,   // images of unsigned bytes
-    kTexts,    // integers: the tokens of a text, [samples, tokens] or [samples, inputs, tokens]
-  };
-
   std::string inputs;  // [samples, ...]
   // [samples], [samples, numbers], or [samples, height, width] for segmentation; empty: the targets are unknown
   std::string targets{};
   Task task = Task::kClassification;
   int64_t classes = 0;  // 0: the greatest label + 1, or the number of numbers in one target
-  Kind kind = Kind::kNumbers;
+  // As in SampleSpec. kByte: the inputs are images of unsigned bytes. kLong: they are integers, the tokens of texts,
+  // [samples, tokens] or [samples, inputs, tokens]. kFloat: they are numbers of any type.
+  at::ScalarType dtype = at::kFloat;
 };
 
 // Returns a data set of arrays that NumPy saved. They may have any little-endian float or integer type, or booleans.

@@ -58,7 +58,7 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
         std::tuple("2, 12, 5, 1", std::vector<int64_t>{1, 12, 5}, false)}) {
     const auto dataset =
         MapNpy({.inputs = WriteTestFile("p.npy", NpyOf<uint8_t>("|u1", shape, bytes)),
-                .kind = NpyOptions::Kind::kPixels});
+                .dtype = at::kByte});
     EXPECT_EQ(dataset->spec().shape, expected);
     EXPECT_EQ(dataset->spec().channels_last, channels_last);
     std::vector<std::byte> image(60);
@@ -67,7 +67,7 @@ TEST(Npy, PixelsStayBytesInTheirOrder) {
   }
   EXPECT_THAT(DataErrorOf([] {
                 MapNpy({.inputs = WriteTestFile("p.npy", NpyOf<float>("<f4", "1, 2, 1", {1, 2})),
-                        .kind = NpyOptions::Kind::kPixels});
+                        .dtype = at::kByte});
               }),
               HasSubstr("PIXELS are unsigned bytes of 3 or 4 dimensions, not [1, 2, 1]"));
 }
@@ -99,7 +99,7 @@ TEST(Npy, ReadsTexts) {
         MapNpy({.inputs = WriteTestFile(
                     "x.npy", NpyOf<uint16_t>("<u2", shape, {1, 2, 3, 4, 5, 6, 7, 65535})),
                 .targets = WriteTestFile("y.npy", NpyOf<int64_t>("<i8", "2,", {0, 1})),
-                .kind = NpyOptions::Kind::kTexts});
+                .dtype = at::kLong});
     EXPECT_EQ(dataset->spec().shape, expected);
     EXPECT_EQ(dataset->spec().dtype, at::kLong);
     std::vector<int64_t> tokens(4);
@@ -203,12 +203,12 @@ TEST(Npy, RefusesMasksAndTextsThatDoNotFit) {
               HasSubstr("are no images of [channels, height, width]"));
   EXPECT_THAT(DataErrorOf([&] {
                 MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<float>("<f4", "1, 3", {0, 0, 0})),
-                        .kind = NpyOptions::Kind::kTexts});
+                        .dtype = at::kLong});
               }),
               HasSubstr("TEXTS are integers of [samples, tokens]"));
   const auto padded =
       MapNpy({.inputs = WriteTestFile("x.npy", NpyOf<int32_t>("<i4", "1, 3", {4, -100, 0})),
-              .kind = NpyOptions::Kind::kTexts});
+              .dtype = at::kLong});
   std::vector<std::byte> text(24), label(8);
   EXPECT_THAT(DataErrorOf([&] { padded->Read(0, 0, text.data(), label.data()); }),
               HasSubstr("x.npy: sample 0: -100 is no token"));

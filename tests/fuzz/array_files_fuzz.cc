@@ -23,7 +23,7 @@ std::shared_ptr<const Dataset> Open(int choice, const std::string& path) {
       return MapNpy({.inputs = path,
                      .task = task,
                      .classes = classes,
-                     .kind = classes > 1 ? NpyOptions::Kind::kTexts : NpyOptions::Kind::kPixels});
+                     .dtype = classes > 1 ? at::kLong : at::kByte});
     case 2:
       return MapNpy({.inputs = path, .targets = path, .task = task, .classes = classes});
     case 3:

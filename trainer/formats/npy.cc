@@ -26,19 +26,7 @@ class Npy : public Format {
                    .targets = TargetsFile(request),
                    .task = request.expected.task,
                    .classes = request.expected.classes,
-                   .kind = KindOf(request.config.data())});
-  }
-
- private:
-  static NpyOptions::Kind KindOf(const config::Data& data) {
-    switch (data.npy().kind()) {
-      case config::Npy::PIXELS:
-        return NpyOptions::Kind::kPixels;
-      case config::Npy::TEXTS:
-        return NpyOptions::Kind::kTexts;
-      default:
-        return NpyOptions::Kind::kNumbers;
-    }
+                   .dtype = request.expected.dtype});
   }
 };
 

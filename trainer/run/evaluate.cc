@@ -36,6 +36,17 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
   model.train(was_training);
 }
 
+// Predictions::columns of samples.
+std::vector<std::string> ColumnsOf(const SampleSpec& spec) {
+  if (spec.task == Task::kSegmentation) return {};
+  if (spec.task == Task::kClassification) return {"label", "probability"};
+  const std::string name = spec.task == Task::kMultiLabel ? "probability" : "value";
+  if (spec.classes == 1) return {name};
+  std::vector<std::string> columns;
+  for (int64_t i = 0; i < spec.classes; ++i) columns.push_back(fmt::format("{}_{}", name, i));
+  return columns;
+}
+
 }  // namespace
 
 std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
@@ -68,24 +79,14 @@ Predictions Predict(Model& model, const Preprocessing& preprocessing, const Data
   if (spec.task == Task::kLanguage) {
     throw Error::OnEveryRank(ExitStatus::kUsage, "predict is for samples, not for tokens");
   }
-  Predictions predictions;
+  Predictions predictions{.columns = ColumnsOf(spec)};
   const bool masks = spec.task == Task::kSegmentation;
-  if (masks) {
-    predictions.values = at::zeros({dataset.size(), spec.shape[1], spec.shape[2]}, at::kByte);
-  } else if (spec.task == Task::kClassification) {
-    predictions.columns = {"label", "probability"};
-  } else {
-    const std::string name = spec.task == Task::kMultiLabel ? "probability" : "value";
-    for (int64_t i = 0; i < spec.classes; ++i) {
-      predictions.columns.push_back(spec.classes == 1 ? name : fmt::format("{}_{}", name, i));
-    }
-  }
   // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
   // them.
-  if (!masks) {
-    predictions.values =
-        at::zeros({dataset.size(), static_cast<int64_t>(predictions.columns.size())}, at::kDouble);
-  }
+  predictions.values =
+      masks ? at::zeros({dataset.size(), spec.shape[1], spec.shape[2]}, at::kByte)
+            : at::zeros({dataset.size(), static_cast<int64_t>(predictions.columns.size())},
+                        at::kDouble);
   ForEachBatch(
       model, preprocessing, dataset, global_batch, loader_options, precision, world,
       [&](const DeviceBatch& batch, const at::Tensor& output) {

@@ -34,8 +34,9 @@ struct Predictions {
   // For classes: label (the class with the greatest output) and probability (its softmax). For labels: probability_0,
   // ... (the sigmoid of each label). For numbers: value, or value_0, ... For masks: none.
   std::vector<std::string> columns;
-  // On the CPU: float64 [samples, columns]; for masks the class with the greatest output, uint8 [samples, height, width].
-  at::Tensor values;
+  // On the CPU: float64 [samples, columns]; for masks the class with the greatest output, uint8 [samples, height,
+  // width].
+  at::Tensor values{};
 };
 
 // Predicts each sample of `dataset`. Every rank must call it and gets all predictions in order. For tokens throws Error

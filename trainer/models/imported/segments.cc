@@ -29,6 +29,13 @@ std::vector<int64_t> ValuesOf(const Argument& argument) {
   return values;
 }
 
+// The values that a node uses.
+std::vector<int64_t> ValuesOf(const Node& node) {
+  std::vector<int64_t> values;
+  for (const Argument& argument : node.arguments) AddValues(argument, values);
+  return values;
+}
+
 std::vector<int64_t> ResultsOf(const Node& node) {
   std::vector<int64_t> values;
   for (const Result& result : node.results) {
@@ -148,13 +155,11 @@ class Cutter {
       segment.twice = s + 1 < cuts.segments.size();
       for (size_t i = segment.begin; i < segment.end; ++i) {
         if (unrepeatable_[i]) segment.twice = false;
-        for (const Argument& argument : program_.nodes[i].arguments) {
-          for (const int64_t value : ValuesOf(argument)) {
-            if (!of_module_[value] || !IsReached(value)) continue;
-            const auto user = static_cast<int64_t>(s);
-            if (users[value] == -1) users[value] = user;
-            if (users[value] != user) segment.twice = cuts.segments[users[value]].twice = false;
-          }
+        for (const int64_t value : ValuesOf(program_.nodes[i])) {
+          if (!of_module_[value] || !IsReached(value)) continue;
+          const auto user = static_cast<int64_t>(s);
+          if (users[value] == -1) users[value] = user;
+          if (users[value] != user) segment.twice = cuts.segments[users[value]].twice = false;
         }
       }
     }
@@ -184,10 +189,8 @@ class Cutter {
   void FindReached(int64_t number) {
     const Node& node = program_.nodes[number];
     if (!node.operation || !node.grad) return;
-    bool reached = false;
-    for (const Argument& argument : node.arguments) {
-      for (const int64_t value : ValuesOf(argument)) reached |= IsReached(value);
-    }
+    const bool reached =
+        std::ranges::any_of(ValuesOf(node), [&](int64_t value) { return IsReached(value); });
     if (!reached) return;
     for (const int64_t result : ResultsOf(node)) reached_[result] = true;
     for (size_t i = 0; i < node.arguments.size(); ++i) {
@@ -232,11 +235,9 @@ class Cutter {
     int64_t ranges = 0;
     for (int64_t cut = 0; cut <= count_; ++cut) forbidden_[cut] = (ranges += begins[cut]) > 0;
     for (int64_t i = 0; i < count_; ++i) {
-      for (const Argument& argument : program_.nodes[i].arguments) {
-        for (const int64_t value : ValuesOf(argument)) {
-          const int64_t group = groups_.Of(value);
-          if (has_module[group] && i < last_change[group] && !once_[i]) unrepeatable_[i] = true;
-        }
+      for (const int64_t value : ValuesOf(program_.nodes[i])) {
+        const int64_t group = groups_.Of(value);
+        if (has_module[group] && i < last_change[group] && !once_[i]) unrepeatable_[i] = true;
       }
     }
   }
@@ -289,10 +290,8 @@ class Cutter {
     Segment segment{.begin = static_cast<size_t>(begin), .end = static_cast<size_t>(end)};
     std::set<int64_t> used;
     for (int64_t i = begin; i < end; ++i) {
-      for (const Argument& argument : program_.nodes[i].arguments) {
-        for (const int64_t value : ValuesOf(argument)) {
-          if (!of_module_[value] && arises_[value] < begin) used.insert(value);
-        }
+      for (const int64_t value : ValuesOf(program_.nodes[i])) {
+        if (!of_module_[value] && arises_[value] < begin) used.insert(value);
       }
       for (const int64_t value : ResultsOf(program_.nodes[i])) {
         if (last_used_[value] < end) continue;
