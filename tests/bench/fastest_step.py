@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Whether `lockstep tune --only batch` finds the fastest way to make a step:
 
-    fastest_step.py LOCKSTEP CONFIG [--points 24] [--seconds 5] [--time 60] [--reserve 0.05] [--set NAME=VALUE ...]
+    fastest_step.py LOCKSTEP CONFIG [--points 24] [--seconds 5] [--time 60] [--reserve 0.05] [--keep FILE]
+                    [--set NAME=VALUE ...]
 
 Lets tune look for it. Then times points one by one with `bench step`, each for --seconds: 1, 2, 4, ... micro-batches,
 without and with activation checkpointing, and with --points numbers between them. Prints a JSON line for each point, and
 at the end the ratio of the suggestion's samples/s, timed in the same way, to the best point's, and the seconds that tune
-took.
+took. With --keep a run that was cut off goes on, on the same machine.
 """
 
 import argparse
 import json
+import pathlib
 import subprocess
 import tempfile
 
@@ -40,9 +42,26 @@ def point(options, accumulation, checkpointing, like):
     return line, speed
 
 
+class Kept:
+    """What was measured so far, by name, in a file of JSON lines; without a file, in memory."""
+
+    def __init__(self, path):
+        self.path = path
+        lines = path.read_text().splitlines() if path and path.exists() else []
+        self.known = {line["name"]: line["value"] for line in map(json.loads, lines)}
+
+    def of(self, name, measure):
+        if name not in self.known:
+            self.known[name] = measure()
+            if self.path:
+                with self.path.open("a") as file:
+                    file.write(json.dumps({"name": name, "value": self.known[name]}) + "\n")
+        return self.known[name]
+
+
 def accumulations(global_batch, count):
-    """1, 2, 4, ..., and then what divides the batch between them."""
-    powers = [2**i for i in range(20) if 2**i <= global_batch]
+    """1, 2, 4, ... as far as they divide the batch, and then what divides it between them."""
+    powers = [2**i for i in range(20) if global_batch % 2**i == 0]
     divisors = [n for n in range(3, global_batch + 1) if global_batch % n == 0 and n not in powers]
     return sorted((powers + divisors)[:count])
 
@@ -55,23 +74,34 @@ def main():
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--time", type=int, default=60)
     parser.add_argument("--reserve", type=float, default=0.05)
+    parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
-    like = timed(options, 1, "false")  # its plans are warm from here on
+    kept = Kept(options.keep)
+    like = kept.of("first", lambda: timed(options, 1, "false"))  # its plans are warm from here on
     global_batch = like["global_batch"]
-    with tempfile.TemporaryDirectory() as folder:
-        words = ["--time", options.time, "--reserve", options.reserve]
-        settings = sets([*options.set, f"run_dir={folder}/run"])
-        found, tune_s = suggestion(options.lockstep, options.config, "batch", *words, *settings)
+
+    def tuned():
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--time", options.time, "--reserve", options.reserve]
+            settings = sets([*options.set, f"run_dir={folder}/run"])
+            return suggestion(options.lockstep, options.config, "batch", *words, *settings)
+
+    found, tune_s = kept.of("tune", tuned)
     suggested = (found["accumulation"], str(found["model.activation_checkpointing"]).lower())
     points = {}
+
+    def measure(accumulation, checkpointing):
+        name = f"{accumulation} {checkpointing}"
+        return kept.of(name, lambda: point(options, accumulation, checkpointing, like))
+
     for checkpointing in ("false", "true"):
         for accumulation in accumulations(global_batch, options.points // 2):
-            line, speed = point(options, accumulation, checkpointing, like)
+            line, speed = measure(accumulation, checkpointing)
             points[accumulation, checkpointing] = speed
             if speed > 0:
                 like = line
-    ours = points.get(suggested) or point(options, *suggested, like)[1]
+    ours = measure(*suggested)[1]
     best = max(points, key=points.get)
     print(json.dumps({"suggested": suggested, "best": best, "ratio": round(ours / points[best], 4), "tune_s": round(tune_s, 1)}))
 
