@@ -97,6 +97,20 @@ BatchNormInput InputOf(const at::Tensor& x, const at::Tensor& weight, const at::
           .statistics = statistics.const_data_ptr<float>()};
 }
 
+BatchNormForm FormOf(bool adds, Activation activation) {
+  if (adds) return BatchNormForm::kAddRelu;
+  switch (activation) {
+    case Activation::kRelu:
+      return BatchNormForm::kRelu;
+    case Activation::kSilu:
+      return BatchNormForm::kSilu;
+    case Activation::kHardswish:
+      return BatchNormForm::kHardswish;
+    default:
+      return BatchNormForm::kNorm;
+  }
+}
+
 class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
  public:
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
@@ -104,9 +118,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
                           const ChannelNorm& norm, Activation activation) {
     const c10::DeviceGuard guard(x.device());
     const BatchNormShape shape = ShapeOf(x);
-    const BatchNormForm form = residual                          ? BatchNormForm::kAddRelu
-                               : activation == Activation::kRelu ? BatchNormForm::kRelu
-                                                                 : BatchNormForm::kNorm;
+    const BatchNormForm form = FormOf(residual.has_value(), activation);
     const at::Tensor statistics = BatchStatistics(x, norm);
     const at::Tensor y = at::empty_like(x);
     const at::Tensor mask = HasMask(form) ? EmptyMask(x, shape) : at::Tensor();
@@ -244,7 +256,10 @@ bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm) {
   };
   return IsOnGpu(x) && IsFloatType(x.scalar_type()) && (x.dim() == 2 || x.dim() == 4) &&
          x.numel() > 0 && x.size(1) % ChannelsOfPack(TypeOf(x)) == 0 &&
-         x.is_contiguous(FormatOf(x)) && is_of_channels(norm.weight) && is_of_channels(norm.bias);
+         x.is_contiguous(FormatOf(x)) && is_of_channels(norm.weight) && is_of_channels(norm.bias) &&
+         norm.running_mean.defined() == norm.running_var.defined() &&
+         (!norm.running_mean.defined() ||
+          (is_of_channels(norm.running_mean) && is_of_channels(norm.running_var)));
 }
 
 at::Tensor NewNormCounters(int64_t channels, at::Device device) {

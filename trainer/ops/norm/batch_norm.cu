@@ -6,6 +6,7 @@
 #include "trainer/ops/common/strided_rows.cuh"
 #include "trainer/ops/norm/batch_norm_kernel.h"
 #include "trainer/ops/norm/norm_affine.cuh"
+#include "trainer/ops/product/activation.cuh"
 
 namespace lockstep::ops {
 namespace {
@@ -281,6 +282,15 @@ __global__ void __launch_bounds__(kThreads) StatisticsOfRanks(BatchNormRanks t, 
   results.Finish(t.results, channels, channel, mean, squares / rows, rows);
 }
 
+// Whether the activation has a slope other than 0 and 1.
+constexpr bool IsSmooth(BatchNormForm form) {
+  return form == BatchNormForm::kSilu || form == BatchNormForm::kHardswish;
+}
+
+constexpr Activation SmoothOf(BatchNormForm form) {
+  return form == BatchNormForm::kSilu ? Activation::kSilu : Activation::kHardswish;
+}
+
 template <int kSize>
 __device__ Affine<kSize> NormOf(const BatchNormInput& input, int64_t channels, int64_t pack) {
   return AffineOf<kSize>(input.weight, input.bias, input.statistics, channels, pack);
@@ -323,7 +333,9 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
           float value = norm(values.values[i], i);
           if constexpr (kForm == BatchNormForm::kAddRelu) value += addend.values[i];
           if constexpr (kJoins) value = fmaf(addend.values[i], other.scale.values[i], value);
-          if constexpr (kForm != BatchNormForm::kNorm) {
+          if constexpr (IsSmooth(kForm)) {
+            value = ActivationAt<SmoothOf(kForm)>(value).y;
+          } else if constexpr (kForm != BatchNormForm::kNorm) {
             // Not what is below 0, so that NaN goes on as NaN.
             if (value <= 0) {
               value = 0;
@@ -338,12 +350,14 @@ __global__ void __launch_bounds__(kThreads) Forward(BatchNormForward t, BatchNor
       });
 }
 
-// Whether ReLU let channel i pass.
+// Of channel i: dz from the gradient of the activation's result.
 template <BatchNormForm kForm, int kSize>
-__device__ bool Passes(const Affine<kSize>& norm, float x, unsigned mask, int i) {
-  if constexpr (kForm == BatchNormForm::kRelu) return !(norm(x, i) <= 0);
-  if constexpr (HasMask(kForm)) return (mask >> i & 1) != 0;
-  return true;
+__device__ float BeforeActivation(float gradient, const Affine<kSize>& norm, float x, unsigned mask,
+                                  int i) {
+  if constexpr (IsSmooth(kForm)) return gradient * ActivationAt<SmoothOf(kForm)>(norm(x, i)).slope;
+  if constexpr (kForm == BatchNormForm::kRelu) return norm(x, i) <= 0 ? 0 : gradient;
+  if constexpr (HasMask(kForm)) return (mask >> i & 1) != 0 ? gradient : 0;
+  return gradient;
 }
 
 template <int kInputs>
@@ -416,7 +430,7 @@ __global__ void __launch_bounds__(kThreads, kSumBlocks)
 #pragma unroll
           for (int i = 0; i < kSize; ++i) {
             const float dz =
-                Passes<kForm>(norm, values[0].values[i], masks[u], i) ? gradient.values[i] : 0;
+                BeforeActivation<kForm>(gradient.values[i], norm, values[0].values[i], masks[u], i);
             sums[0].values[i] += dz;
 #pragma unroll
             for (int n = 0; n < kInputs; ++n) {
@@ -465,7 +479,7 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
 #pragma unroll
           for (int i = 0; i < kSize; ++i) {
             const float x = values.values[i];
-            if (n == 0 && !Passes<kForm>(norm, x, masks[u], i)) dz.values[i] = 0;
+            if (n == 0) dz.values[i] = BeforeActivation<kForm>(dz.values[i], norm, x, masks[u], i);
             values.values[i] = dx[n](dz.values[i], x, i);
           }
           Store(t.dx[n], index(row), FromFloats<T>(values));
@@ -504,6 +518,10 @@ void WithForm(BatchNormForm form, const Launch& launch) {
       return launch(std::integral_constant<BatchNormForm, BatchNormForm::kNorm>());
     case BatchNormForm::kRelu:
       return launch(std::integral_constant<BatchNormForm, BatchNormForm::kRelu>());
+    case BatchNormForm::kSilu:
+      return launch(std::integral_constant<BatchNormForm, BatchNormForm::kSilu>());
+    case BatchNormForm::kHardswish:
+      return launch(std::integral_constant<BatchNormForm, BatchNormForm::kHardswish>());
     case BatchNormForm::kAddRelu:
       return launch(std::integral_constant<BatchNormForm, BatchNormForm::kAddRelu>());
     case BatchNormForm::kJoinRelu:

@@ -50,12 +50,12 @@ struct ChannelNorm {
   double momentum = 0.1;
 };
 
-// Throws c10::Error unless `activation` may follow a norm. Only kNone and kRelu may.
+// Throws c10::Error unless `activation` may follow a norm. kNone, kRelu, kSilu and kHardswish may.
 void CheckNormActivation(Activation activation);
 
 // Computes y of the formula above, with x's shape and type. It has gradients for x, weight, bias and residual; the
 // gradients of weight and bias are this rank's sums. `x` is [count, channels, ...] in any float type. `residual` has
-// x's shape and type, or is undefined. `activation` is kNone or kRelu; any other throws c10::Error. On a GPU the
+// x's shape and type, or is undefined. For `activation` see CheckNormActivation(). On a GPU the
 // kernels run if x is float32, float16 or bfloat16, and [count, channels] or [count, channels, height, width] with the
 // channels last, and if ReLU follows the residual. In all other cases BatchNormTwin() runs.
 at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,

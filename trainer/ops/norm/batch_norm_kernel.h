@@ -19,10 +19,12 @@ struct BatchNormShape {
 
 // The formula of y.
 enum class BatchNormForm {
-  kNorm,      // norm(x)
-  kRelu,      // relu(norm(x))
-  kAddRelu,   // relu(norm(x) + residual)
-  kJoinRelu,  // relu(norm(x) + norm'(x')): two inputs, each with a norm of its own
+  kNorm,       // norm(x)
+  kRelu,       // relu(norm(x))
+  kSilu,       // silu(norm(x))
+  kHardswish,  // hardswish(norm(x))
+  kAddRelu,    // relu(norm(x) + residual)
+  kJoinRelu,   // relu(norm(x) + norm'(x')): two inputs, each with a norm of its own
 };
 
 constexpr int InputsOf(BatchNormForm form) { return form == BatchNormForm::kJoinRelu ? 2 : 1; }

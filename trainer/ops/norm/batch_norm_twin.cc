@@ -5,6 +5,7 @@
 
 #include "trainer/ops/norm/batch_norm.h"
 #include "trainer/ops/norm/kept_ranks.h"
+#include "trainer/ops/product/activation_twin.h"
 
 namespace lockstep::ops {
 namespace {
@@ -100,8 +101,9 @@ class NormOfRanks : public torch::autograd::Function<NormOfRanks> {
 }  // namespace
 
 void CheckNormActivation(Activation activation) {
-  TORCH_CHECK(activation == Activation::kNone || activation == Activation::kRelu,
-              "batch norm: its activation is ReLU or none");
+  TORCH_CHECK(activation == Activation::kNone || activation == Activation::kRelu ||
+                  activation == Activation::kSilu || activation == Activation::kHardswish,
+              "batch norm: its activation is ReLU, SiLU, hardswish or none");
 }
 
 at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
@@ -124,7 +126,7 @@ at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual) {
   CheckNormActivation(activation);
   if (residual.defined()) y.add_(residual);
-  return activation == Activation::kRelu ? y.relu_() : y;
+  return activation == Activation::kRelu ? y.relu_() : ActivationTwin(y, activation);
 }
 
 }  // namespace lockstep::ops

@@ -36,6 +36,11 @@ __device__ ActivationValue ActivationAt(float x) {
     return {x < 0 ? 0 : x, x <= 0 ? 0.0F : 1.0F};
   } else if constexpr (kActivation == Activation::kSilu) {
     return Gated(x, x, 1);
+  } else if constexpr (kActivation == Activation::kHardswish) {
+    constexpr float kSixth = 1.0F / 6;
+    if (x <= -3) return {0, 0};
+    if (x >= 3) return {x, 1};
+    return {x * (x + 3) * kSixth, (2 * x + 3) * kSixth};
   } else if constexpr (kActivation == Activation::kGelu) {
     constexpr float kSqrtHalf = 0.70710678F;
     constexpr float kDensityAtZero = 0.39894228F;  // 1 / sqrt(2 pi)

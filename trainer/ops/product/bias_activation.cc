@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/product/activation_twin.h"
 #include "trainer/ops/product/bias_activation_kernel.h"
 #include "trainer/ops/product/weight_gradient.h"
 
@@ -73,23 +74,7 @@ at::Tensor BiasActivation(const at::Tensor& x, const at::Tensor& bias, Activatio
 
 at::Tensor BiasActivationTwin(const at::Tensor& x, const at::Tensor& bias, Activation activation) {
   // Float32 where the bias is, as in the kernel.
-  at::Tensor sum = x + bias;
-  const auto activated = [&] {
-    switch (activation) {
-      case Activation::kRelu:
-        return at::relu(sum);
-      case Activation::kSilu:
-        return at::silu(sum);
-      case Activation::kGelu:
-        return at::gelu(sum, "none");
-      case Activation::kGeluTanh:
-        return at::gelu(sum, "tanh");
-      case Activation::kNone:
-        break;
-    }
-    return sum;
-  };
-  return activated().to(x.scalar_type());
+  return ActivationTwin(x + bias, activation).to(x.scalar_type());
 }
 
 }  // namespace lockstep::ops

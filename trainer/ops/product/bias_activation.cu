@@ -100,6 +100,8 @@ void WithActivation(Activation activation, const Launch& launch) {
       return launch(Chosen<Activation::kRelu>());
     case Activation::kSilu:
       return launch(Chosen<Activation::kSilu>());
+    case Activation::kHardswish:
+      return launch(Chosen<Activation::kHardswish>());
     case Activation::kGelu:
       return launch(Chosen<Activation::kGelu>());
     case Activation::kGeluTanh:

@@ -15,7 +15,8 @@
 namespace lockstep::ops {
 namespace {
 
-constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu, Activation::kSilu,
+constexpr Activation kActivations[] = {Activation::kNone, Activation::kRelu,
+                                       Activation::kSilu, Activation::kHardswish,
                                        Activation::kGelu, Activation::kGeluTanh};
 
 // Widths of less than a pack, of packs that fill a tile and that do not; rows that fill a grid's slices and
@@ -73,6 +74,7 @@ TEST_P(BiasActivationTest, TheTwinIsPyTorchs) {
   EXPECT_TRUE(is(Activation::kNone, sum));
   EXPECT_TRUE(is(Activation::kRelu, at::relu(sum)));
   EXPECT_TRUE(is(Activation::kSilu, at::silu(sum)));
+  EXPECT_TRUE(is(Activation::kHardswish, at::hardswish(sum)));
   EXPECT_TRUE(is(Activation::kGelu, at::gelu(sum)));
   EXPECT_TRUE(is(Activation::kGeluTanh, at::gelu(sum, "tanh")));
 }

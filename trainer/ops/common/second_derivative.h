@@ -1,0 +1,38 @@
+// Gradients that have gradients themselves, for the backward of an operation whose kernels have none.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <vector>
+
+namespace lockstep::ops {
+
+// Whether the caller, which is a backward, must return gradients that can be differentiated again, as
+// torch::autograd::grad() with create_graph asks for. GradientsOfTwin() computes them.
+inline bool IsDifferentiatedAgain() { return at::GradMode::is_enabled(); }
+
+// Returns the gradients of twin(inputs) for each of `inputs`, undefined for those that require none. `inputs` are the
+// operation's own, as autograd saved them; `twin` computes the operation from plain ATen calls, whose result has the
+// shape and type of `dy`.
+inline std::vector<at::Tensor> GradientsOfTwin(
+    const std::vector<at::Tensor>& inputs, const at::Tensor& dy,
+    const std::function<at::Tensor(const std::vector<at::Tensor>&)>& twin) {
+  std::vector<at::Tensor> wanted;
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && input.requires_grad()) wanted.push_back(input);
+  }
+  std::vector<at::Tensor> found =
+      torch::autograd::grad({twin(inputs)}, wanted, {dy}, /*retain_graph=*/true,
+                            /*create_graph=*/true);
+  std::vector<at::Tensor> gradients(inputs.size());
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined() && inputs[i].requires_grad()) gradients[i] = found[next++];
+  }
+  return gradients;
+}
+
+}  // namespace lockstep::ops
