@@ -26,6 +26,9 @@ _USES = {
     "trainer/ops/convolution": [
         "base", "base/files", "trainer/ops/common", "trainer/ops/plan", "trainer/ops/product",
     ],
+    "trainer/ops/autocast": [
+        "base/tensor", "trainer/ops/common", "trainer/ops/product", "trainer/ops/convolution",
+    ],
     "trainer/ops/norm": ["base", "trainer/ops/common", "trainer/ops/product"],
     "trainer/ops/attention": ["base", "trainer/ops/common"],
     "trainer/ops/token": ["base", "trainer/ops/common", "trainer/ops/product"],
@@ -68,7 +71,10 @@ _USES = {
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
         "trainer/config/schema",
     ],
-    "trainer/models/imported": ["base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/models"],
+    "trainer/models/imported": [
+        "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/norm",
+        "trainer/models",
+    ],
     "trainer/models/built_in": [
         "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",
         "trainer/ops/attention", "trainer/ops/token", "trainer/ops/pixels", "trainer/models",
@@ -76,12 +82,12 @@ _USES = {
     ],
     "trainer/step": [
         "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",
-        "trainer/ops/pixels", "trainer/ops/update", "data/dataset", "data/feed", "observe", "observe/profile",
+        "trainer/ops/pixels", "trainer/ops/update", "trainer/ops/autocast", "data/dataset", "data/feed", "observe", "observe/profile",
         "trainer/config/schema", "trainer/models",
     ],
     "trainer/run": [
-        "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "data/dataset",
-        "data/arrays", "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory",
+        "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/autocast",
+        "data/dataset", "data/arrays", "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory",
         "observe/verdict", "observe",
         "observe/profile", "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats",
         "trainer/config", "trainer/models", "trainer/step",

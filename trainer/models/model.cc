@@ -3,11 +3,13 @@
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
+#include <torch/nn/modules/conv.h>
 
 #include <utility>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/tensor/foretold_gpu.h"
 
 namespace lockstep {
 
@@ -37,6 +39,24 @@ void ModelSpec::RequireImages() const {
   if (input_shape.size() == 3) return;
   throw UsageError("model {}: inputs of shape [{}] are no images of [channels, height, width]",
                    config.name(), fmt::join(input_shape, ", "));
+}
+
+void Model::MoveTo(at::Device device, bool rounds) {
+  to(device);
+  if (!IsOnGpu(device)) return;
+  for (const at::Tensor& weight : ConvolutionWeights(rounds)) {
+    weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
+std::vector<at::Tensor> Model::ConvolutionWeights(bool rounds) const {
+  std::vector<at::Tensor> weights;
+  if (!rounds) return weights;
+  for (const auto& module : modules()) {
+    const auto* convolution = module->as<torch::nn::Conv2dImpl>();
+    if (convolution != nullptr) weights.push_back(convolution->weight);
+  }
+  return weights;
 }
 
 at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {

@@ -75,6 +75,15 @@ class Model : public torch::nn::Module {
   // has other ones.
   virtual void AdaptWeights(std::map<std::string, at::Tensor>& /*weights*/) const {}
 
+  // Moves the model to the device. On a GPU the channels of ConvolutionWeights() then lie last, and with them those of the
+  // images; files have PyTorch's layout all the same. `rounds`: whether the model will be trained in 16 bits.
+  void MoveTo(at::Device device, bool rounds);
+
+  // Returns the weights of convolutions, [outputs, inputs, height, width], that may lie so. By default they are those of
+  // torch::nn::Conv2d if convolutions round to 16 bits, because a view of such images is then a copy where it must be
+  // (trainer/ops/autocast/own_operations.h); and none if they do not.
+  virtual std::vector<at::Tensor> ConvolutionWeights(bool rounds) const;
+
   // Sets the gradient, float32 and 0-dimensional, with which backward will be called for the result of LossSum(), if it
   // is known before forward; undefined: unknown. A LossSum() that uses it (ops::CrossEntropySum) must return that loss
   // unchanged.

@@ -131,7 +131,8 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
       host_(std::make_unique<Unanswered>(at::kCPU, ranks)) {
   Foretell(gpu);
   RegisterForetoldKernels();
-  PrecisionOn(kForetold, config_.precision());  // refuses what such a GPU has not
+  // Refuses what such a GPU has not.
+  const config::Precision precision = PrecisionOn(kForetold, config_.precision());
   const ForetoldMemory memory(std::numeric_limits<int64_t>::max());
   const Foretelling foretelling(/*fills=*/false);
   model_ =
@@ -148,7 +149,8 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
         config.model().name());
   }
   Renew(*model_);
-  model_->to(kForetold);  // as it lies on a GPU
+  // As it lies on a GPU.
+  model_->MoveTo(kForetold, /*rounds=*/precision == config::BF16 || precision == config::FP16);
   for (const at::Tensor& parameter : model_->parameters()) parameters_ += parameter.numel();
 }
 

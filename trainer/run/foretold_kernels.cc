@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ceil_divide.h"
+#include "trainer/ops/autocast/own_operations.h"
 
 namespace lockstep {
 namespace {
@@ -67,12 +68,13 @@ void Round(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   operation.callBoxed(stack);
 }
 
-// names: "op" or "op, overload", of LibTorch's lists.
+// names: "op" or "op, overload", of LibTorch's lists. What ops::RegisterOwnOperations() registers is left out.
 template <To kTo>
 void RegisterRounding(torch::Library& library, std::initializer_list<std::string> names) {
   for (std::string name : names) {
     if (const size_t comma = name.find(", "); comma != std::string::npos)
       name.replace(comma, 2, ".");
+    if (ops::IsOwnOperation(name)) continue;
     library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&Round<kTo>>());
   }
 }
@@ -416,6 +418,7 @@ struct Kernels {
 #define LOCKSTEP_NAME(...) #__VA_ARGS__,
     RegisterRounding<To::k16Bit>(foretelling,
                                  {AT_FORALL_LOWER_PRECISION_FP(LOCKSTEP_NAME) "lstm.input"});
+    ops::RegisterOwnOperations(foretelling);
     RegisterRounding<To::kFloat32>(
         foretelling, {AT_FORALL_FP32(LOCKSTEP_NAME) AT_FORALL_FP32_SET_OPT_DTYPE(LOCKSTEP_NAME)});
 #undef LOCKSTEP_NAME

@@ -14,6 +14,7 @@
 #include "base/files/safetensors.h"
 #include "base/tensor/named_tensor.h"
 #include "trainer/models/batch_norm.h"
+#include "trainer/step/precision.h"
 
 namespace lockstep {
 namespace {
@@ -81,7 +82,8 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
       if (!file.empty()) RefuseNan(file, *model);
     }
   }
-  model->to(world.device);
+  const config::Precision precision = PrecisionOn(world.device, config.precision());
+  model->MoveTo(world.device, /*rounds=*/precision == config::BF16 || precision == config::FP16);
   return model;
 }
 

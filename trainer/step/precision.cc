@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/tensor/foretold_gpu.h"
+#include "trainer/ops/autocast/own_operations.h"
 
 namespace lockstep {
 namespace {
@@ -47,6 +48,7 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
   // Else all new memory would be written twice, the first time with NaN.
   context.setDeterministicFillUninitializedMemory(false);
+  ops::UseOwnOperations();
   // What cuBLAS needs for it, before its first call.
   if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
 }

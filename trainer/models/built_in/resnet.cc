@@ -11,7 +11,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/tensor/foretold_gpu.h"
 #include "base/tensor/range.h"
 #include "trainer/ops/convolution/convolution.h"
 #include "trainer/ops/convolution/stem_convolution.h"
@@ -115,15 +114,8 @@ at::Tensor ResNet::Block::operator()(const at::Tensor& x) const {
   return last.norm->Join(last.Convolve(y), *downsample[0].norm, shortcut);
 }
 
-void ResNet::to(at::Device device, bool non_blocking) {
-  Model::to(device, non_blocking);
-  if (!IsOnGpu(device)) return;
-  // As cuDNN reads weights beside images channels last.
-  for (at::Tensor& parameter : parameters()) {
-    if (parameter.dim() == 4) {
-      parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
-    }
-  }
+std::vector<at::Tensor> ResNet::ConvolutionWeights(bool /*rounds*/) const {
+  return Model::ConvolutionWeights(/*rounds=*/true);
 }
 
 at::Tensor ResNet::Forward(const at::Tensor& input) {

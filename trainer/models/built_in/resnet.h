@@ -23,7 +23,7 @@ class ResNet : public Model {
 
   // On a GPU the weights also get the channels-last memory format.
   using Model::to;
-  void to(at::Device device, bool non_blocking) override;
+  std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
   std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
 
   // Accepts older files of torchvision, which have no num_batches_tracked.

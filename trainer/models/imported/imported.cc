@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "base/files/safetensors.h"
-#include "base/tensor/foretold_gpu.h"
 #include "data/dataset/dataset.h"
 #include "trainer/models/imported/module_place.h"
 
@@ -170,11 +169,10 @@ void Imported::to(at::Device device, bool non_blocking) {
   Model::to(device, non_blocking);
   for (const at::Tensor& constant : constants_)
     constant.set_data(constant.to(device, non_blocking));
-  if (!IsOnGpu(device)) return;
-  // As cuDNN computes convolutions of 16 bits. Files have PyTorch's layout all the same.
-  for (const at::Tensor& weight : training_->ConvolutionWeights()) {
-    weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
-  }
+}
+
+std::vector<at::Tensor> Imported::ConvolutionWeights(bool /*rounds*/) const {
+  return training_->ConvolutionWeights();
 }
 
 at::Tensor Imported::Forward(const at::Tensor& input) {

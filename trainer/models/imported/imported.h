@@ -38,6 +38,7 @@ class Imported : public Model {
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   void to(at::Device device, bool non_blocking) override;
+  std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
 
  private:
   std::string path_;

@@ -81,6 +81,20 @@ void TorchScript::train(bool on) {
   script_.train(on);
 }
 
+std::vector<at::Tensor> TorchScript::ConvolutionWeights(bool rounds) const {
+  std::vector<at::Tensor> weights;
+  if (!rounds) return weights;
+  for (const torch::jit::Module& module : script_.modules()) {
+    const auto name = module.type()->name();
+    if (!name || name->name().find("Conv2d") == std::string::npos || !module.hasattr("weight")) {
+      continue;
+    }
+    const c10::IValue weight = module.attr("weight");
+    if (weight.isTensor() && weight.toTensor().dim() == 4) weights.push_back(weight.toTensor());
+  }
+  return weights;
+}
+
 at::Tensor TorchScript::Forward(const at::Tensor& input) {
   // Otherwise the first calls are profiled and later ones run what was fused for the shapes seen:
   // with other numbers, and compiled in a step that is being captured. The switch is this thread's.

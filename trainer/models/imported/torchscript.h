@@ -29,6 +29,7 @@ class TorchScript : public Model {
 
   at::Tensor Forward(const at::Tensor& input) override;
   void train(bool on) override;
+  std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
 
  private:
   std::string path_;

@@ -19,14 +19,14 @@ WeightCopies* WeightCopies::InUse() { return in_use; }
 
 at::Tensor WeightCopies::Of(const at::Tensor& weight) const {
   const auto copy = copies_.find(weight.const_data_ptr());
-  return copy == copies_.end() ? at::Tensor() : copy->second;
+  return copy == copies_.end() ? at::Tensor() : copy->second.tensor;
 }
 
 void WeightCopies::Forget(const at::Tensor& weight) { copies_.erase(weight.const_data_ptr()); }
 
 std::vector<at::Tensor> WeightCopies::All() const {
   std::vector<at::Tensor> copies;
-  for (const auto& [weight, copy] : copies_) copies.push_back(copy);
+  for (const auto& [weight, copy] : copies_) copies.push_back(copy.tensor);
   return copies;
 }
 
@@ -36,12 +36,16 @@ at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type) {
                        weight.scalar_type() == at::kFloat && type != at::kFloat &&
                        weight.is_non_overlapping_and_dense();
   if (!is_kept) return weight.to(type);
-  at::Tensor copy = in_use->Of(weight);
-  if (copy.defined() && copy.scalar_type() == type) return copy;
+  const auto version = static_cast<int64_t>(weight._version());
+  const auto kept = in_use->copies_.find(weight.const_data_ptr());
+  if (kept != in_use->copies_.end() && kept->second.tensor.scalar_type() == type) {
+    if (std::exchange(kept->second.version, version) != version) kept->second.tensor.copy_(weight);
+    return kept->second.tensor;
+  }
   const MemoryScope scope(MemoryOwner::kParameters);
   const at::Tensor rounded = weight.to(type);
-  if (!in_use->settled_ && !copy.defined()) {
-    in_use->copies_[weight.const_data_ptr()] = rounded;
+  if (!in_use->settled_ && kept == in_use->copies_.end()) {
+    in_use->copies_[weight.const_data_ptr()] = {rounded, version};
   }
   return rounded;
 }

@@ -4,12 +4,14 @@
 // on the optimizer writes the copy together with the weight, so that no step needs a separate kernel to round the
 // weight. If no copies are kept, a weight is rounded each time an operation uses it.
 //
-// Invariant: between two updates a kept copy equals its weight, rounded. Code other than the optimizer that writes
-// weights (for example when it reads a checkpoint) must do so before the first copy is made.
+// Invariant: an operation gets its weight, rounded, whoever wrote the weight. What LibTorch's operations write in place,
+// such as a model that clips its weights in forward, the weight's version tells, and the copy is made again. Code that
+// writes weights by their address and is not the optimizer must do so before the first copy is made.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -48,8 +50,13 @@ class WeightCopies {
  private:
   friend at::Tensor Rounded(const at::Tensor& weight, at::ScalarType type);
 
+  struct Copy {
+    at::Tensor tensor;
+    int64_t version;  // of the weight when it was rounded
+  };
+
   bool settled_ = false;
-  std::map<const void*, at::Tensor> copies_;  // the key is the address of the weight
+  std::map<const void*, Copy> copies_;  // the key is the address of the weight
 };
 
 // Returns a weight in `type`, with the same strides and without a gradient function. Call it where gradients are off,

@@ -76,6 +76,17 @@ TEST(RoundedWeight, NoneIsMadeOnceTheyAreSettled) {
   }
 }
 
+TEST(RoundedWeight, IsMadeAgainAfterAChangeInPlace) {
+  const at::NoGradGuard no_grad;
+  WeightCopies copies;
+  const WeightCopies::Use use(&copies);
+  const at::Tensor weight = Weight();
+  const at::Tensor rounded = Rounded(weight, at::kBFloat16);
+  weight.clamp_(-0.1, 0.1);
+  EXPECT_EQ(Rounded(weight, at::kBFloat16).const_data_ptr(), rounded.const_data_ptr());
+  EXPECT_TRUE(at::equal(rounded, weight.to(at::kBFloat16)));
+}
+
 TEST(RoundedWeight, UsesNest) {
   const at::NoGradGuard no_grad;
   WeightCopies outer, inner;

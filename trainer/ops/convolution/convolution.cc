@@ -5,8 +5,11 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/rounded_weight.h"
+#include "trainer/ops/common/second_derivative.h"
 #include "trainer/ops/convolution/convolution_planner.h"
 #include "trainer/ops/convolution/pointwise_convolution.h"
 #include "trainer/ops/product/weight_gradient.h"
@@ -25,7 +28,7 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
                           int64_t stride, int64_t padding, bool trains) {
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     // Each serves the other's gradient.
-    context->save_for_backward({x, rounded});
+    context->save_for_backward({x, rounded, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
@@ -40,8 +43,16 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
     const c10::DeviceGuard guard(x.device());
     const ConvolutionOptions options{.stride = context->saved_data["stride"].toInt(),
                                      .padding = context->saved_data["padding"].toInt()};
-    const at::Tensor dy = gradients[0].contiguous(x.suggest_memory_format());
     variable_list results(5);
+    if (IsDifferentiatedAgain()) {
+      const auto twin = [&](const variable_list& of) {
+        return at::conv2d(of[0], of[1].to(of[0].scalar_type()), /*bias=*/{}, options.stride,
+                          options.padding);
+      };
+      std::ranges::copy(GradientsOfTwin({x, saved[2]}, gradients[0], twin), results.begin());
+      return results;
+    }
+    const at::Tensor dy = gradients[0].contiguous(x.suggest_memory_format());
     if (context->needs_input_grad(0)) {
       results[0] = PlannedConvolutionInputGradient(dy, x, weight, options);
     }

@@ -5,6 +5,7 @@
 
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/rounded_weight.h"
+#include "trainer/ops/common/second_derivative.h"
 #include "trainer/ops/product/matrix_product.h"
 #include "trainer/ops/product/weight_gradient.h"
 
@@ -36,8 +37,8 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
     const at::Tensor matrix =
         Rounded(weight, x.scalar_type()).view({weight.size(0), weight.size(1)});
     // Each serves the other's gradient.
-    context->save_for_backward(
-        {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? matrix : at::Tensor()});
+    context->save_for_backward({weight.requires_grad() ? x : at::Tensor(),
+                                x.requires_grad() ? matrix : at::Tensor(), weight});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     context->set_materialize_grads(false);
     return {ImagesOf(x, MatrixProduct(Rows(x), matrix.t(), x.scalar_type())), x};
@@ -46,6 +47,21 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) return {gradients[1], {}};
     const variable_list saved = context->get_saved_variables();
+    if (IsDifferentiatedAgain()) {
+      const at::IntArrayRef dy_sizes = gradients[0].sizes();
+      const auto twin = [](const variable_list& of) {
+        return at::conv2d(of[0], of[1].to(of[0].scalar_type()));
+      };
+      // The gradient of x does not depend on x.
+      const at::Tensor x =
+          saved[0].defined() ? saved[0]
+                             : at::zeros({dy_sizes[0], saved[2].size(1), dy_sizes[2], dy_sizes[3]},
+                                         gradients[0].options())
+                                   .requires_grad_();
+      variable_list results = GradientsOfTwin({x, saved[2]}, gradients[0], twin);
+      if (gradients[1].defined()) results[0] = results[0] + gradients[1];
+      return results;
+    }
     const at::Tensor dy = Rows(gradients[0].contiguous(kLast));
     variable_list results(2);
     if (context->needs_input_grad(0)) {

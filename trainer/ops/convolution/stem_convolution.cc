@@ -7,12 +7,14 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
 #include "base/ceil_divide.h"
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/rounded_weight.h"
+#include "trainer/ops/common/second_derivative.h"
 #include "trainer/ops/convolution/convolution.h"
 #include "trainer/ops/convolution/convolution_planner.h"
 #include "trainer/ops/convolution/stem_convolution_kernel.h"
@@ -169,7 +171,7 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
     const at::Tensor squares = FusedSquares(x);
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     // Each serves the other's gradient.
-    context->save_for_backward({squares, rounded});
+    context->save_for_backward({squares, rounded, x, weight});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     return Convolved(x, squares, rounded, trains);
   }
@@ -179,8 +181,16 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
     const at::Tensor& squares = saved[0];
     const at::Tensor& weight = saved[1];
     const c10::DeviceGuard guard(squares.device());
-    const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
     variable_list results(3);
+    if (IsDifferentiatedAgain()) {
+      const auto twin = [](const variable_list& of) {
+        return at::conv2d(of[0], of[1].to(of[0].scalar_type()), /*bias=*/{}, /*stride=*/2,
+                          /*padding=*/3);
+      };
+      std::ranges::copy(GradientsOfTwin({saved[2], saved[3]}, gradients[0], twin), results.begin());
+      return results;
+    }
+    const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
     if (context->needs_input_grad(0)) {
       const at::Tensor d_squares =
           PlannedConvolutionInputGradient(dy, squares, FusedWeightOfSquares(weight));

@@ -4,11 +4,13 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/rounded_weight.h"
+#include "trainer/ops/common/second_derivative.h"
 #include "trainer/ops/product/linear_kernel.h"
 #include "trainer/ops/product/linear_parts.h"
 #include "trainer/ops/product/matrix_product.h"
@@ -47,8 +49,9 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     MatrixProduct(y, rows, matrix,
                   {.bias = bias ? bias->to(x.scalar_type()) : at::Tensor(), .searches = trains});
     // Each serves the other's gradient.
-    context->save_for_backward(
-        {weight.requires_grad() ? rows : at::Tensor(), x.requires_grad() ? rounded : at::Tensor()});
+    context->save_for_backward({weight.requires_grad() ? x : at::Tensor(),
+                                x.requires_grad() ? rounded : at::Tensor(), weight,
+                                bias ? *bias : at::Tensor()});
     context->saved_data["inputs_first"] = inputs_first;
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["d_weight"] = GradientToAddTo(weight);
@@ -61,15 +64,30 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     const WeightLayout layout =
         inputs_first ? WeightLayout::kInputsOutputs : WeightLayout::kOutputsInputs;
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor& x = saved[0];
-    const at::Tensor dy = Rows(gradients[0]).contiguous();
     variable_list results(5);
+    if (IsDifferentiatedAgain()) {
+      const auto twin = [&](const variable_list& of) {
+        return LinearTwin(of[0], of[1], of[2], layout);
+      };
+      // The gradient of x does not depend on x.
+      const auto x_of_zeros = [&] {
+        std::vector<int64_t> sizes = gradients[0].sizes().vec();
+        sizes.back() = saved[2].size(inputs_first ? 0 : 1);
+        return at::zeros(sizes, gradients[0].options()).requires_grad_();
+      };
+      const at::Tensor x = saved[0].defined() ? saved[0] : x_of_zeros();
+      const variable_list found = GradientsOfTwin({x, saved[2], saved[3]}, gradients[0], twin);
+      std::ranges::copy(found, results.begin());
+      return results;
+    }
+    const at::Tensor dy = Rows(gradients[0]).contiguous();
     if (context->needs_input_grad(0)) {
       const at::Tensor dx = MatrixProduct(dy, WeightMatrix(saved[1], layout).t(), dy.scalar_type());
       results[0] = WithRowsOf(gradients[0], dx);
     }
     if (context->needs_input_grad(1)) {
-      results[1] = WeightGradient(context->saved_data["d_weight"].toTensor(), x, dy, layout);
+      results[1] =
+          WeightGradient(context->saved_data["d_weight"].toTensor(), Rows(saved[0]), dy, layout);
     }
     // Without a bias there is no such input.
     if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
@@ -108,7 +126,8 @@ at::Tensor BiasGradient(const at::Tensor& to, const at::Tensor& dy) {
 at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   WeightLayout layout) {
   if (!IsOnGpu(x) || !Is16Bit(x)) return LinearTwin(x, weight, bias, layout);
-  return FusedLinear::apply(x, weight, bias.defined() ? std::optional(bias) : std::nullopt,
+  return FusedLinear::apply(x.contiguous(), weight,
+                            bias.defined() ? std::optional(bias) : std::nullopt,
                             layout == WeightLayout::kInputsOutputs,
                             /*trains=*/at::GradMode::is_enabled());
 }
