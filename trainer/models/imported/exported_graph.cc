@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "trainer/models/activation_checkpoint.h"
+#include "trainer/models/imported/fuse.h"
 #include "trainer/models/imported/program.h"
 #include "trainer/models/imported/segments.h"
 
@@ -194,7 +195,7 @@ void Call(const Node& node, Values& values, at::Device device) {
   std::vector<IValue> stack;
   stack.reserve(node.arguments.size());
   for (const Argument& argument : node.arguments) stack.push_back(Made(argument, values, device));
-  if (!node.operation) {
+  if (!node.operation && !node.fused) {
     values[node.results[0].value] = Computed(node.sym, stack);
     return;
   }
@@ -202,10 +203,14 @@ void Call(const Node& node, Values& values, at::Device device) {
     TORCH_CHECK(exported::MovesWindow(stack[i]),
                 "the size or the stride of a window is not positive");
   }
-  if (IsRecomputing()) LeaveStatistics(node, stack);
   std::optional<NoAutocast> exact;
   if (!node.autocast) exact.emplace(device);
   const at::AutoGradMode grad(node.grad && at::GradMode::is_enabled());
+  if (node.fused) {
+    values[node.results[0].value] = node.fused(stack);
+    return;
+  }
+  if (IsRecomputing()) LeaveStatistics(node, stack);
   node.operation->callBoxed(stack);
   Keep(node, stack, values);
 }
@@ -273,6 +278,7 @@ ExportedGraph::ExportedGraph(const Json& graph, const std::string& where, int64_
                              const Tensors& tensors, bool checkpoints) {
   auto parsed = std::make_unique<Parsed>();
   parsed->program = exported::ReadProgram(graph, where, input_count);
+  exported::Fuse(parsed->program);
   const exported::Program& program = parsed->program;
   parsed->tensors.resize(program.values);
   const auto find = [&](const char* kind, const std::map<std::string, int64_t>& used,

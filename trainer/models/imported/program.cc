@@ -1,8 +1,10 @@
 #include "trainer/models/imported/program.h"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/core/alias_info.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -137,8 +139,7 @@ TypePtr BoxedType(const TypePtr& type) {
 
 class Reader {
  public:
-  Reader(std::string where, int64_t values)
-      : where_(std::move(where)), known_(values, false), last_use_(values, -1) {}
+  Reader(std::string where, int64_t values) : where_(std::move(where)), known_(values, false) {}
 
   // A value that arises here.
   int64_t Arises(const Json& json) {
@@ -150,38 +151,37 @@ class Reader {
     return id;
   }
 
-  // A value that is used by node number `node`.
-  int64_t Used(const Json& json, int64_t node) {
+  // A value that arose before.
+  int64_t Used(const Json& json) {
     const int64_t id = Integer(json, where_);
     if (id < 0 || id >= static_cast<int64_t>(known_.size()) || !known_[id]) {
       throw UsageError("{}: value {} is used before it arises", where_, id);
     }
-    last_use_[id] = node;
     return id;
   }
 
-  Argument Decode(const Json& json, const TypePtr& type, int64_t node) {
+  Argument Decode(const Json& json, const TypePtr& type) {
     Argument argument;
     if (json.is_object() && json.contains("v")) {
       const TypeKind kind = type->kind() == TypeKind::OptionalType
                                 ? type->expectRef<c10::OptionalType>().getElementType()->kind()
                                 : type->kind();
       argument.kind = Argument::Kind::kValue;
-      argument.value = Used(json["v"], node);
+      argument.value = Used(json["v"]);
       argument.to_float = kind == TypeKind::FloatType;
       return argument;
     }
     switch (type->kind()) {
       case TypeKind::OptionalType:
         if (json.is_null()) return argument;
-        return Decode(json, type->expectRef<c10::OptionalType>().getElementType(), node);
+        return Decode(json, type->expectRef<c10::OptionalType>().getElementType());
       case TypeKind::ListType: {
         if (!json.is_array()) break;
         argument.kind = Argument::Kind::kList;
         argument.element_type = type->expectRef<c10::ListType>().getElementType();
         bool is_constant = true;
         for (const Json& element : json) {
-          argument.elements.push_back(Decode(element, argument.element_type, node));
+          argument.elements.push_back(Decode(element, argument.element_type));
           is_constant &= argument.elements.back().kind == Argument::Kind::kConstant;
         }
         argument.element_type = BoxedType(argument.element_type);
@@ -232,10 +232,10 @@ class Reader {
     throw UsageError("{}: {} stands for {}", where_, Shown(json), type->repr_str());
   }
 
-  Node ReadNode(const Json& json, int64_t number) {
+  Node ReadNode(const Json& json) {
     Node node;
     if (json.is_object() && json.contains("sym")) {
-      ReadSym(json, number, node);
+      ReadSym(json, node);
       return node;
     }
     const std::string op = Text(Member(json, "op", where_), where_);
@@ -265,7 +265,7 @@ class Reader {
     for (size_t i = 0; i < schema.arguments().size(); ++i) {
       const c10::Argument& expected = schema.arguments()[i];
       if (i < arguments.size()) {
-        node.arguments.push_back(Decode(arguments[i], expected.real_type(), number));
+        node.arguments.push_back(Decode(arguments[i], expected.real_type()));
         CheckWindow(full, expected.name(), i, node);
       } else if (expected.default_value()) {
         node.arguments.push_back({.constant = *expected.default_value()});
@@ -277,17 +277,8 @@ class Reader {
     return node;
   }
 
-  // For each node, the values that it uses last.
-  void FillLastUses(std::vector<Node>& nodes) const {
-    for (size_t id = 0; id < last_use_.size(); ++id) {
-      if (last_use_[id] >= 0 && last_use_[id] < static_cast<int64_t>(nodes.size())) {
-        nodes[last_use_[id]].last_uses.push_back(static_cast<int64_t>(id));
-      }
-    }
-  }
-
  private:
-  void ReadSym(const Json& json, int64_t number, Node& node) {
+  void ReadSym(const Json& json, Node& node) {
     const std::string name = Text(json["sym"], where_);
     const auto* sym = std::ranges::find(kSyms, name, &SymName::name);
     const Json& arguments = Member(json, "args", where_);
@@ -301,10 +292,9 @@ class Reader {
     for (const Json& argument : arguments) {
       const bool is_value = argument.is_object() && argument.contains("v");
       if (is_value) {
-        node.arguments.push_back(
-            {.kind = Argument::Kind::kValue, .value = Used(argument["v"], number)});
+        node.arguments.push_back({.kind = Argument::Kind::kValue, .value = Used(argument["v"])});
       } else {
-        node.arguments.push_back(Decode(argument, c10::NumberType::get(), number));
+        node.arguments.push_back(Decode(argument, c10::NumberType::get()));
       }
     }
     node.results.push_back({.value = Arises(out[0])});
@@ -352,10 +342,59 @@ class Reader {
 
   std::string where_;
   std::vector<bool> known_;
-  std::vector<int64_t> last_use_;  // by value: the last node that uses it; -1: none
 };
 
 }  // namespace
+
+namespace {
+
+void AddValues(const Argument& argument, std::vector<int64_t>& values) {
+  if (argument.kind == Argument::Kind::kValue) values.push_back(argument.value);
+  for (const Argument& element : argument.elements) AddValues(element, values);
+}
+
+}  // namespace
+
+std::vector<int64_t> ValuesOf(const Argument& argument) {
+  std::vector<int64_t> values;
+  AddValues(argument, values);
+  return values;
+}
+
+std::vector<int64_t> ValuesOf(const Node& node) {
+  std::vector<int64_t> values;
+  for (const Argument& argument : node.arguments) AddValues(argument, values);
+  return values;
+}
+
+std::vector<int64_t> ResultsOf(const Node& node) {
+  std::vector<int64_t> values;
+  for (const Result& result : node.results) {
+    if (result.value >= 0) values.push_back(result.value);
+    std::ranges::copy_if(result.elements, std::back_inserter(values),
+                         [](int64_t element) { return element >= 0; });
+  }
+  return values;
+}
+
+bool Writes(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+void FillLastUses(Program& program) {
+  std::vector<int64_t> last_use(program.values, -1);  // by value: a node
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    program.nodes[i].last_uses.clear();
+    for (const int64_t value : ValuesOf(program.nodes[i])) {
+      last_use[value] = static_cast<int64_t>(i);
+    }
+  }
+  for (int64_t value = 0; value < program.values; ++value) {
+    if (value != program.output && last_use[value] >= 0) {
+      program.nodes[last_use[value]].last_uses.push_back(value);
+    }
+  }
+}
 
 bool MovesWindow(const IValue& value) {
   if (value.isInt()) return value.toInt() > 0;
@@ -396,11 +435,10 @@ Program ReadProgram(const Json& graph, const std::string& where, int64_t input_c
   const Json& nodes = Member(graph, "nodes", where);
   if (!nodes.is_array()) throw UsageError("{}: its nodes are no list", where);
   for (const Json& node : nodes) {
-    program.nodes.push_back(reader.ReadNode(node, static_cast<int64_t>(program.nodes.size())));
+    program.nodes.push_back(reader.ReadNode(node));
   }
-  program.output =
-      reader.Used(Member(graph, "output", where), static_cast<int64_t>(program.nodes.size()));
-  reader.FillLastUses(program.nodes);
+  program.output = reader.Used(Member(graph, "output", where));
+  FillLastUses(program);
   return program;
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/core/jit_type.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -64,9 +65,13 @@ enum class Sym {
   kIte
 };
 
+// An operation of trainer/ops, called with its node's arguments.
+using FusedOperation = std::function<at::Tensor(const std::vector<c10::IValue>& arguments)>;
+
 struct Node {
-  std::optional<c10::OperatorHandle> operation;  // nothing: a number is computed
-  Sym sym = Sym::kAdd;
+  std::optional<c10::OperatorHandle> operation;
+  FusedOperation fused;  // in the place of `operation` (fuse.h)
+  Sym sym = Sym::kAdd;   // without either a number is computed
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<int64_t> last_uses;  // values that no later node uses
@@ -92,6 +97,17 @@ struct Program {
 // Reads a graph of `input_count` inputs. It calls only operations of python/lockstep/operations.txt, with arguments that
 // have the types of their schemas and arose before. Throws Error (kUsage) that names the place in `where`.
 Program ReadProgram(const nlohmann::json& graph, const std::string& where, int64_t input_count);
+
+// The values that a node uses, and those that arise with it.
+std::vector<int64_t> ValuesOf(const Argument& argument);
+std::vector<int64_t> ValuesOf(const Node& node);
+std::vector<int64_t> ResultsOf(const Node& node);
+
+// Whether an operation changes an argument in place.
+bool Writes(const c10::Argument& argument);
+
+// Fills the last_uses of all nodes.
+void FillLastUses(Program& program);
 
 // Whether sizes or strides of a window are positive. Libraries divide by them, and do not all look whether they are zero.
 bool MovesWindow(const c10::IValue& value);

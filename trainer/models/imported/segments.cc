@@ -18,38 +18,6 @@ namespace {
 
 constexpr int64_t kBeforeAll = -1;  // when inputs and the module's tensors arise
 
-void AddValues(const Argument& argument, std::vector<int64_t>& values) {
-  if (argument.kind == Argument::Kind::kValue) values.push_back(argument.value);
-  for (const Argument& element : argument.elements) AddValues(element, values);
-}
-
-std::vector<int64_t> ValuesOf(const Argument& argument) {
-  std::vector<int64_t> values;
-  AddValues(argument, values);
-  return values;
-}
-
-// The values that a node uses.
-std::vector<int64_t> ValuesOf(const Node& node) {
-  std::vector<int64_t> values;
-  for (const Argument& argument : node.arguments) AddValues(argument, values);
-  return values;
-}
-
-std::vector<int64_t> ResultsOf(const Node& node) {
-  std::vector<int64_t> values;
-  for (const Result& result : node.results) {
-    if (result.value >= 0) values.push_back(result.value);
-    std::ranges::copy_if(result.elements, std::back_inserter(values),
-                         [](int64_t element) { return element >= 0; });
-  }
-  return values;
-}
-
-bool Writes(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
-
 // Whether a result may share memory with an argument although the schema does not say so.
 bool MayReturnAnyArgument(const c10::FunctionSchema& schema) {
   constexpr std::array<std::string_view, 17> kUndeclared = {"aten::dropout",
@@ -188,11 +156,12 @@ class Cutter {
   // What a gradient reaches. Where it comes into a tensor in place, it reaches all that share its memory.
   void FindReached(int64_t number) {
     const Node& node = program_.nodes[number];
-    if (!node.operation || !node.grad) return;
+    if ((!node.operation && !node.fused) || !node.grad) return;
     const bool reached =
         std::ranges::any_of(ValuesOf(node), [&](int64_t value) { return IsReached(value); });
     if (!reached) return;
     for (const int64_t result : ResultsOf(node)) reached_[result] = true;
+    if (!node.operation) return;
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       if (!Writes(node.operation->schema().arguments()[i])) continue;
       for (const int64_t value : ValuesOf(node.arguments[i])) {

@@ -1,0 +1,335 @@
+#include "trainer/models/imported/fuse.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/tensor/autocast.h"
+#include "base/tensor/foretold_gpu.h"
+#include "trainer/models/activation_checkpoint.h"
+#include "trainer/ops/norm/batch_norm.h"
+#include "trainer/ops/norm/layer_norm.h"
+#include "trainer/ops/norm/norm_pool.h"
+#include "trainer/ops/product/activation.h"
+
+namespace lockstep::exported {
+namespace {
+
+using c10::IValue;
+using ops::Activation;
+
+// The arguments of aten::batch_norm.
+enum NormArgument : size_t {
+  kInput,
+  kWeight,
+  kBias,
+  kRunningMean,
+  kRunningVariance,
+  kTraining,
+  kMomentum,
+  kEpsilon,
+  kCudnn,
+  kNormArguments
+};
+
+at::Tensor TensorOf(const IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
+
+// A norm whose arguments begin at `first`. Keeps the counters of its kernels.
+class Norm {
+ public:
+  explicit Norm(size_t first = 0) : first_(first) {}
+
+  at::Tensor Input(const std::vector<IValue>& arguments) const {
+    return arguments[first_ + kInput].toTensor();
+  }
+
+  ops::ChannelNorm Of(const std::vector<IValue>& arguments) {
+    const auto argument = [&](NormArgument i) { return arguments[first_ + i]; };
+    const at::Tensor x = Input(arguments);
+    ops::ChannelNorm norm{.weight = argument(kWeight).toTensor(),
+                          .bias = argument(kBias).toTensor(),
+                          .epsilon = argument(kEpsilon).toDouble(),
+                          .momentum = argument(kMomentum).toDouble()};
+    if (!counters_.defined() || counters_.device() != x.device()) {
+      counters_ = ops::NewNormCounters(norm.weight.numel(), x.device());
+    }
+    norm.counters = counters_;
+    // One value has no variance for the running statistics to follow.
+    if (!IsRecomputing() && x.numel() > x.size(1)) {
+      norm.running_mean = TensorOf(argument(kRunningMean));
+      norm.running_var = TensorOf(argument(kRunningVariance));
+    }
+    return norm;
+  }
+
+ private:
+  size_t first_;
+  at::Tensor counters_;
+};
+
+FusedOperation NormThen(Activation activation) {
+  return [norm = Norm(), activation](const std::vector<IValue>& arguments) mutable {
+    return ops::BatchNorm(norm.Input(arguments), norm.Of(arguments), activation);
+  };
+}
+
+// The other branch is the last argument.
+FusedOperation NormAddRelu() {
+  return [norm = Norm()](const std::vector<IValue>& arguments) mutable {
+    const at::Tensor x = norm.Input(arguments);
+    const at::Tensor residual = arguments[kNormArguments].toTensor();
+    if (residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type()) {
+      return ops::BatchNorm(x, norm.Of(arguments), Activation::kRelu, residual);
+    }
+    // The sum has another shape or type.
+    return at::relu(ops::BatchNorm(x, norm.Of(arguments), Activation::kNone) + residual);
+  };
+}
+
+// The arguments of a norm, and then those of the other.
+FusedOperation NormsAddRelu() {
+  return [a = Norm(), b = Norm(kNormArguments)](const std::vector<IValue>& arguments) mutable {
+    const at::Tensor x_a = a.Input(arguments);
+    const at::Tensor x_b = b.Input(arguments);
+    if (x_a.sizes() == x_b.sizes() && x_a.scalar_type() == x_b.scalar_type()) {
+      return ops::JoinBatchNorms(x_a, a.Of(arguments), x_b, b.Of(arguments));
+    }
+    return at::relu(ops::BatchNorm(x_a, a.Of(arguments), Activation::kNone) +
+                    ops::BatchNorm(x_b, b.Of(arguments), Activation::kNone));
+  };
+}
+
+FusedOperation NormPool() {
+  return [norm = Norm()](const std::vector<IValue>& arguments) mutable {
+    const at::Tensor x = norm.Input(arguments);
+    if (x.dim() == 4) return ops::NormPool(x, norm.Of(arguments));
+    return at::max_pool2d(ops::BatchNorm(x, norm.Of(arguments), Activation::kRelu), 3, 2, 1);
+  };
+}
+
+// `rounds`: whoever uses the result rounds it under autocast.
+FusedOperation RowsNorm(bool rounds) {
+  return [rounds](const std::vector<IValue>& arguments) {
+    const at::Tensor x = arguments[0].toTensor();
+    const at::Tensor weight = arguments[2].toTensor();
+    const at::Tensor bias = arguments[3].toTensor();
+    const double epsilon = arguments[4].toDouble();
+    const AutocastState autocast = AutocastState::Now(x.device().type());
+    const bool gives_own = x.scalar_type() == at::kFloat || !autocast.enabled ||
+                           (rounds && x.scalar_type() == autocast.dtype);
+    if (IsOnGpu(x.device()) && gives_own) return ops::LayerNorm(x, weight, bias, epsilon);
+    return at::layer_norm(x, arguments[1].toIntVector(), weight, bias, epsilon);
+  };
+}
+
+std::string_view NameOf(const Node& node) {
+  return node.operation ? std::string_view(node.operation->schema().name()) : std::string_view();
+}
+
+bool IsConstant(const Argument& argument) { return argument.kind == Argument::Kind::kConstant; }
+
+bool IsConstant(const Argument& argument, const IValue& value) {
+  return IsConstant(argument) && argument.constant == value;
+}
+
+// Whether the list says the same for height and width.
+bool IsOfBoth(const Argument& argument, int64_t number) {
+  if (!IsConstant(argument) || !argument.constant.isIntList()) return false;
+  const std::vector<int64_t> numbers = argument.constant.toIntVector();
+  return !numbers.empty() &&
+         std::ranges::all_of(numbers, [&](int64_t other) { return other == number; });
+}
+
+// A norm with the statistics of its batch, and with a weight and a bias.
+bool IsNorm(const Node& node) {
+  if (NameOf(node) != "aten::batch_norm" || node.results[0].value < 0) return false;
+  const auto is_value = [&](NormArgument i) {
+    return node.arguments[i].kind == Argument::Kind::kValue;
+  };
+  return is_value(kInput) && is_value(kWeight) && is_value(kBias) &&
+         IsConstant(node.arguments[kTraining], true) && IsConstant(node.arguments[kMomentum]) &&
+         node.arguments[kMomentum].constant.isDouble() && IsConstant(node.arguments[kEpsilon]);
+}
+
+bool IsRelu(const Node& node) {
+  return NameOf(node) == "aten::relu" || NameOf(node) == "aten::relu_";
+}
+
+bool IsSum(const Node& node) {
+  const bool is_add = NameOf(node) == "aten::add" || NameOf(node) == "aten::add_";
+  return is_add && node.operation->schema().overload_name() == "Tensor" &&
+         node.arguments[0].kind == Argument::Kind::kValue &&
+         node.arguments[1].kind == Argument::Kind::kValue && IsConstant(node.arguments[2], 1);
+}
+
+// relu's input pooled as ops::NormPool() does.
+bool IsPool(const Node& node) {
+  return NameOf(node) == "aten::max_pool2d" && IsOfBoth(node.arguments[1], 3) &&
+         IsOfBoth(node.arguments[2], 2) && IsOfBoth(node.arguments[3], 1) &&
+         IsOfBoth(node.arguments[4], 1) && IsConstant(node.arguments[5], false);
+}
+
+bool IsRowsNorm(const Node& node) {
+  if (NameOf(node) != "aten::layer_norm" || node.results[0].value < 0) return false;
+  const auto is_value = [&](size_t i) { return node.arguments[i].kind == Argument::Kind::kValue; };
+  const Argument& shape = node.arguments[1];
+  const bool is_of_rows =
+      shape.kind == Argument::Kind::kList
+          ? shape.elements.size() == 1
+          : shape.constant.isIntList() && shape.constant.toIntList().size() == 1;
+  return is_of_rows && is_value(0) && is_value(2) && is_value(3) && IsConstant(node.arguments[4]);
+}
+
+// Whether autocast rounds the node's first argument.
+bool RoundsInput(const Node& node) {
+  return node.autocast && (NameOf(node) == "aten::linear" || NameOf(node) == "aten::conv2d");
+}
+
+class Fuser {
+ public:
+  explicit Fuser(Program& program)
+      : program_(program), maker_(program.values, -1), users_(program.values) {
+    for (size_t i = 0; i < program.nodes.size(); ++i) {
+      for (const int64_t value : ValuesOf(program.nodes[i])) users_[value].push_back(Number(i));
+      for (const int64_t value : ResultsOf(program.nodes[i])) maker_[value] = Number(i);
+    }
+    for (const auto& [name, value] : program.buffers) buffers_.insert(value);
+  }
+
+  void Fuse() {
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (!gone_.contains(Number(i)) && IsNorm(program_.nodes[i])) FuseNorm(Number(i));
+      if (IsRowsNorm(program_.nodes[i])) FuseRowsNorm(Number(i));
+    }
+    std::vector<Node> nodes;
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (const auto fused = fused_.find(Number(i)); fused != fused_.end()) {
+        nodes.push_back(std::move(fused->second));
+      } else if (!gone_.contains(Number(i))) {
+        nodes.push_back(std::move(program_.nodes[i]));
+      }
+    }
+    program_.nodes = std::move(nodes);
+    FillLastUses(program_);
+  }
+
+ private:
+  static int64_t Number(size_t node) { return static_cast<int64_t>(node); }
+
+  const Node& At(int64_t node) const { return program_.nodes[node]; }
+
+  // The only node that uses the result of this one, of the same modes; -1: there are several, or none.
+  int64_t OnlyUser(int64_t node) const {
+    const int64_t value = At(node).results[0].value;
+    if (value < 0 || value == program_.output || users_[value].size() != 1) return -1;
+    const int64_t user = users_[value][0];
+    const bool is_alike = At(user).operation && At(user).grad == At(node).grad &&
+                          At(user).autocast == At(node).autocast && !gone_.contains(user) &&
+                          At(user).results.size() == 1 && At(user).results[0].value >= 0;
+    return is_alike ? user : -1;
+  }
+
+  void FuseNorm(int64_t norm) {
+    const int64_t user = OnlyUser(norm);
+    const bool is_fused = user >= 0 && (FuseActivation(norm, user) || FuseSum(norm, user));
+    if (!is_fused) Put({norm}, NormThen(Activation::kNone));
+  }
+
+  bool FuseActivation(int64_t norm, int64_t user) {
+    const std::string_view name = NameOf(At(user));
+    if (name == "aten::silu" || name == "aten::silu_") {
+      return Put({norm, user}, NormThen(Activation::kSilu));
+    }
+    if (name == "aten::hardswish" || name == "aten::hardswish_") {
+      return Put({norm, user}, NormThen(Activation::kHardswish));
+    }
+    if (!IsRelu(At(user))) return false;
+    const int64_t pool = OnlyUser(user);
+    if (pool >= 0 && IsPool(At(pool)) && Put({norm, user, pool}, NormPool())) return true;
+    return Put({norm, user}, NormThen(Activation::kRelu));
+  }
+
+  // The sum of a norm and another branch, and relu of it.
+  bool FuseSum(int64_t norm, int64_t sum) {
+    if (!IsSum(At(sum))) return false;
+    const int64_t relu = OnlyUser(sum);
+    if (relu < 0 || !IsRelu(At(relu))) return false;
+    const int64_t own = At(norm).results[0].value;
+    const std::vector<Argument>& addends = At(sum).arguments;
+    const int64_t branch = addends[0].value == own ? addends[1].value : addends[0].value;
+    if (branch == own) return false;
+    const int64_t other = maker_[branch];
+    if (other >= 0 && !gone_.contains(other) && IsNorm(At(other)) && OnlyUser(other) == sum) {
+      const std::vector<Argument>& more = At(other).arguments;
+      if (Put({std::min(norm, other), std::max(norm, other), sum, relu}, NormsAddRelu(), norm,
+              more))
+        return true;
+    }
+    return Put({norm, sum, relu}, NormAddRelu(), norm,
+               {{.kind = Argument::Kind::kValue, .value = branch}});
+  }
+
+  void FuseRowsNorm(int64_t norm) {
+    const int64_t value = At(norm).results[0].value;
+    const bool rounds =
+        value != program_.output && std::ranges::all_of(users_[value], [&](int64_t user) {
+          return RoundsInput(At(user)) && At(user).arguments[0].value == value;
+        });
+    Put({norm}, RowsNorm(rounds && At(norm).autocast));
+  }
+
+  bool Put(const std::vector<int64_t>& chain, FusedOperation operation) {
+    return Put(chain, std::move(operation), chain.front(), {});
+  }
+
+  // Puts the operation where the chain's last node stood. Its arguments are the norm's and `more`.
+  bool Put(const std::vector<int64_t>& chain, FusedOperation operation, int64_t norm,
+           const std::vector<Argument>& more) {
+    for (int64_t i = chain.front() + 1; i < chain.back(); ++i) {
+      if (std::ranges::find(chain, i) == chain.end() && ChangesATensor(At(i))) return false;
+    }
+    Node node;
+    node.fused = std::move(operation);
+    node.arguments = At(norm).arguments;
+    node.arguments.insert(node.arguments.end(), more.begin(), more.end());
+    node.results = At(chain.back()).results;
+    node.grad = At(norm).grad;
+    node.autocast = At(norm).autocast;
+    node.name = At(norm).name;
+    gone_.insert(chain.begin(), chain.end());
+    fused_[chain.back()] = std::move(node);
+    return true;
+  }
+
+  // In place, other than a buffer, such as the number of batches.
+  bool ChangesATensor(const Node& node) const {
+    if (!node.operation) return false;
+    const auto& arguments = node.operation->schema().arguments();
+    for (size_t i = 0; i < node.arguments.size(); ++i) {
+      if (!Writes(arguments[i])) continue;
+      for (const int64_t value : ValuesOf(node.arguments[i])) {
+        if (!buffers_.contains(value)) return true;
+      }
+    }
+    return false;
+  }
+
+  Program& program_;
+  std::vector<int64_t> maker_;               // by value: the node that it arises with; -1: none
+  std::vector<std::vector<int64_t>> users_;  // by value: nodes, one for each use
+  std::set<int64_t> buffers_;                // values
+  std::set<int64_t> gone_;                   // nodes that are part of a fused one
+  std::map<int64_t, Node> fused_;            // by the node in whose place it is
+};
+
+}  // namespace
+
+void Fuse(Program& program) { Fuser(program).Fuse(); }
+
+}  // namespace lockstep::exported

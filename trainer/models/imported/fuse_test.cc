@@ -1,0 +1,192 @@
+// What is fused, and that a fused graph computes what LibTorch's operations compute, one after the other.
+
+#include "trainer/models/imported/fuse.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "trainer/models/imported/exported_graph.h"
+#include "trainer/models/imported/program.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kChannels = 8;
+
+// Values: 0 x; 1 to 4 a norm's weight, bias and running statistics, 5 to 8 another's; the nodes' follow.
+std::string Text(const std::string& nodes, int output) {
+  return fmt::format(
+      R"({{"values": 20, "batch": [1, 8], "inputs": [0], "parameters": {{"a.weight": 1, "a.bias": 2, "b.weight": 5,
+          "b.bias": 6}}, "buffers": {{"a.mean": 3, "a.var": 4, "b.mean": 7, "b.var": 8}}, "constants": {{}},
+          "nodes": [{}], "output": {}}})",
+      nodes, output);
+}
+
+std::string Norm(int x, int weight, int out, bool training = true) {
+  return fmt::format(
+      R"({{"op": "aten::batch_norm", "overload": "", "args": [{{"v": {}}}, {{"v": {}}}, {{"v": {}}}, {{"v": {}}},
+          {{"v": {}}}, {}, {{"f": 0.1}}, {{"f": 1e-5}}, true], "out": [{}]}})",
+      x, weight, weight + 1, weight + 2, weight + 3, training, out);
+}
+
+std::string Of(const std::string& op, int x, int out) {
+  return fmt::format(R"({{"op": "aten::{}", "overload": "", "args": [{{"v": {}}}], "out": [{}]}})",
+                     op, x, out);
+}
+
+std::string Sum(const std::string& op, int x, int y, int out) {
+  return fmt::format(
+      R"({{"op": "aten::{}", "overload": "Tensor", "args": [{{"v": {}}}, {{"v": {}}}], "out": [{}]}})",
+      op, x, y, out);
+}
+
+std::string Pool(int x, int out) {
+  return fmt::format(
+      R"({{"op": "aten::max_pool2d", "overload": "", "args": [{{"v": {}}}, [3, 3], [2, 2], [1, 1]], "out": [{}]}})",
+      x, out);
+}
+
+std::string Chain(const std::vector<std::string>& nodes) {
+  return fmt::format("{}", fmt::join(nodes, ", "));
+}
+
+ExportedGraph::Tensors Tensors() {
+  at::manual_seed(1);
+  ExportedGraph::Tensors tensors;
+  for (const std::string norm : {"a", "b"}) {
+    tensors.parameters[norm + ".weight"] = (at::rand({kChannels}) + 0.5).requires_grad_();
+    tensors.parameters[norm + ".bias"] = at::randn({kChannels}).requires_grad_();
+    tensors.buffers[norm + ".mean"] = at::randn({kChannels});
+    tensors.buffers[norm + ".var"] = at::rand({kChannels}) + 0.5;
+  }
+  return tensors;
+}
+
+using Tensor = at::Tensor;
+using Expected =
+    std::function<Tensor(const Tensor& x, const std::function<Tensor(const Tensor&)>& a,
+                         const std::function<Tensor(const Tensor&)>& b)>;
+
+// How many nodes are left.
+size_t NodesOf(const std::string& text) {
+  exported::Program program = exported::ReadProgram(Json::parse(text), "net.lsm", 1);
+  exported::Fuse(program);
+  return program.nodes.size();
+}
+
+void ExpectComputes(const std::string& text, const Expected& expected) {
+  const ExportedGraph::Tensors tensors = Tensors();
+  const ExportedGraph::Tensors own = Tensors();
+  const ExportedGraph graph(Json::parse(text), "net.lsm", 1, tensors);
+  const Tensor x = at::randn({4, kChannels, 6, 6});
+  const auto norm = [&](const std::string& name) {
+    return [&own, name](const Tensor& input) {
+      return at::batch_norm(input, own.parameters.at(name + ".weight"),
+                            own.parameters.at(name + ".bias"), own.buffers.at(name + ".mean"),
+                            own.buffers.at(name + ".var"), true, 0.1, 1e-5, true);
+    };
+  };
+  const Tensor wanted = expected(x, norm("a"), norm("b"));
+  const Tensor y = graph.Run({x});
+  EXPECT_TRUE(at::allclose(y, wanted, 1e-5, 1e-5));
+  const Tensor dy = at::randn_like(wanted);
+  wanted.backward(dy);
+  y.backward(dy);
+  for (const auto& [name, parameter] : tensors.parameters) {
+    const Tensor& gradient = own.parameters.at(name).grad();
+    EXPECT_EQ(parameter.grad().defined(), gradient.defined()) << name;
+    if (!gradient.defined()) continue;
+    EXPECT_TRUE(at::allclose(parameter.grad(), gradient, 1e-4, 1e-4)) << name;
+  }
+  for (const auto& [name, buffer] : tensors.buffers) {
+    EXPECT_TRUE(at::allclose(buffer, own.buffers.at(name))) << name;
+  }
+}
+
+TEST(Fuse, TakesTheActivationToTheNorm) {
+  const std::map<std::string, std::function<Tensor(const Tensor&)>> activations = {
+      {"relu", [](const Tensor& x) { return at::relu(x); }},
+      {"silu", [](const Tensor& x) { return at::silu(x); }},
+      {"hardswish", [](const Tensor& x) { return at::hardswish(x); }}};
+  for (const auto& [name, activation] : activations) {
+    for (const std::string in_place : {"", "_"}) {
+      const std::string text = Text(Chain({Norm(0, 1, 9), Of(name + in_place, 9, 10)}), 10);
+      EXPECT_EQ(NodesOf(text), 1) << name;
+      ExpectComputes(text, [&](auto& x, auto& a, auto&) { return activation(a(x)); });
+    }
+  }
+}
+
+TEST(Fuse, TakesTheOtherBranchToTheNorm) {
+  for (const std::string add : {"add", "add_"}) {
+    const std::string text = Text(
+        Chain({Norm(0, 1, 9), Of("sigmoid", 0, 10), Sum(add, 9, 10, 11), Of("relu", 11, 12)}), 12);
+    EXPECT_EQ(NodesOf(text), 2);
+    ExpectComputes(text, [](auto& x, auto& a, auto&) { return at::relu(a(x) + at::sigmoid(x)); });
+  }
+  // A branch of another shape.
+  ExpectComputes(
+      Text(Chain({Norm(0, 1, 9), Of("mean", 0, 10), Sum("add", 10, 9, 11), Of("relu", 11, 12)}),
+           12),
+      [](auto& x, auto& a, auto&) { return at::relu(a(x) + x.mean()); });
+}
+
+TEST(Fuse, JoinsTwoNorms) {
+  const std::string text = Text(Chain({Norm(0, 1, 9), Of("sigmoid", 0, 10), Norm(10, 5, 11),
+                                       Sum("add", 9, 11, 12), Of("relu", 12, 13)}),
+                                13);
+  EXPECT_EQ(NodesOf(text), 2);
+  ExpectComputes(text,
+                 [](auto& x, auto& a, auto& b) { return at::relu(a(x) + b(at::sigmoid(x))); });
+}
+
+TEST(Fuse, TakesThePoolToTheNorm) {
+  const std::string text = Text(Chain({Norm(0, 1, 9), Of("relu_", 9, 10), Pool(10, 11)}), 11);
+  EXPECT_EQ(NodesOf(text), 1);
+  ExpectComputes(text, [](auto& x, auto& a, auto&) {
+    return at::max_pool2d(at::relu(a(x)), {3, 3}, {2, 2}, {1, 1});
+  });
+}
+
+TEST(Fuse, LeavesWhatOthersUse) {
+  // The norm's result is used twice, and so is relu's, which is pooled.
+  const std::string twice =
+      Text(Chain({Norm(0, 1, 9), Of("relu", 9, 10), Sum("add", 9, 10, 11)}), 11);
+  EXPECT_EQ(NodesOf(twice), 3);
+  ExpectComputes(twice, [](auto& x, auto& a, auto&) {
+    const Tensor y = a(x);
+    return y + at::relu(y);
+  });
+  EXPECT_EQ(NodesOf(Text(Chain({Norm(0, 1, 9), Of("relu", 9, 10), Pool(10, 11), Of("mean", 10, 12),
+                                Sum("add", 11, 12, 13)}),
+                         13)),
+            4);
+  // It is the output.
+  EXPECT_EQ(NodesOf(Text(Chain({Norm(0, 1, 9), Of("relu", 9, 10)}), 9)), 2);
+  // Something between changes a tensor in place, which may be the branch's input.
+  const std::string changed = Text(Chain({Of("sigmoid", 0, 14), Norm(14, 1, 9), Of("neg_", 14, 10),
+                                          Sum("add", 9, 10, 11), Of("relu", 11, 12)}),
+                                   12);
+  EXPECT_EQ(NodesOf(changed), 5);
+}
+
+TEST(Fuse, LeavesANormOfRunningStatistics) {
+  const std::string text = Text(Chain({Norm(0, 1, 9, /*training=*/false), Of("relu", 9, 10)}), 10);
+  exported::Program program = exported::ReadProgram(Json::parse(text), "net.lsm", 1);
+  exported::Fuse(program);
+  ASSERT_EQ(program.nodes.size(), 2);
+  EXPECT_FALSE(program.nodes[0].fused);
+}
+
+}  // namespace
+}  // namespace lockstep
