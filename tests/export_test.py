@@ -288,13 +288,16 @@ def test_one_sample_as_example(tmp_path):
     check_training(model, ours, [(torch.randn(7, 3, 4),), (torch.randn(1, 3, 4),)])
 
 
-def test_batch_norm_of_vectors_takes_one_sample_in_evaluation_only(tmp_path):
+def test_batch_norm_of_vectors(tmp_path):
+    """That one sample is too few in training, Lockstep says (tests/imported_test.py): ranks may share a batch."""
     model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
     ours = exported(model, torch.randn(2, 6), tmp_path)
-    assert ours.description["batch"] == ours.description["training"]["batch"] == [2, 2**31 - 1]
+    assert ours.description["batch"] == ours.description["training"]["batch"] == [1, 2**31 - 1]
     check_training(model, ours, [(torch.randn(7, 6),), (torch.randn(2, 6),)])
     one = torch.randn(1, 6)
     close(ours(one), model(one))
+    with pytest.raises(ValueError, match="more than 1 value"):
+        model.train()(one)
 
 
 def maybe_autocast(device, enabled):

@@ -1,5 +1,6 @@
 """Models that lockstep.export has written: they train as in PyTorch, and wrong files and samples get one line."""
 
+import functools
 import gzip
 import json
 import pathlib
@@ -115,9 +116,9 @@ MODELS = {
 }
 
 
-def images():
+def images(side=16):
     random = np.random.default_rng(3)
-    return random.normal(size=(COUNT, 3, 16, 16)).astype(np.float32), random.integers(0, CLASSES, COUNT)
+    return random.normal(size=(COUNT, 3, side, side)).astype(np.float32), random.integers(0, CLASSES, COUNT)
 
 
 def masks():
@@ -136,10 +137,10 @@ def texts():
     return np.stack([tokens, mask], 1), random.integers(0, CLASSES, COUNT)
 
 
-def export(folder, name):
+def export(folder, name, side=16):
     torch.manual_seed(1)
     model = MODELS[name]()
-    lockstep.export(model, (torch.zeros(3, 3, 16, 16),), folder / "net.lsm")
+    lockstep.export(model, (torch.zeros(3, 3, side, side),), folder / "net.lsm")
     return model
 
 
@@ -209,6 +210,37 @@ def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
     config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}")
     losses = trained_losses(config, tmp_path / "run", ranks=ranks)
     np.testing.assert_allclose(losses, torch_losses(model, 12), **CLOSE)
+
+
+@pytest.mark.all_tier(unless=lambda name, checkpoints: name == "convnet" and not checkpoints)
+@pytest.mark.parametrize("checkpoints", [False, True])
+@pytest.mark.parametrize("name", ["convnet", "resnet18", "mobilenet"])
+def test_ranks_share_the_statistics_of_a_batch(name, checkpoints, tmp_path):
+    """Losses are those of whole batches in one process. The last of each epoch has fewer samples than there are ranks."""
+    # BatchNorm of few values magnifies differences in the last digit.
+    batch, lr, side = (7, 1e-2, 16) if name == "convnet" else (10, 1e-5, 96)
+    model = export(tmp_path, name, side)
+    samples = functools.partial(images, side)
+    config = config_of(tmp_path, "max_steps: 20 ddp { sync_batch_norm: true }", batch=batch, lr=lr, samples=samples)
+    more = sets(f"model.activation_checkpointing={str(checkpoints).lower()}")
+    losses = trained_losses(config, tmp_path / "run", *more, ranks=3)
+    np.testing.assert_allclose(losses, torch_losses(model, 20, batch=batch, lr=lr, samples=samples), rtol=1e-4, atol=1e-4)
+    trained = weights_of(tmp_path / "run")
+    expected = {k: v for k, v in model.state_dict().items() if "running" in k}
+    torch.testing.assert_close({k: trained[k] for k in expected}, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_one_value_has_no_variance(tmp_path):
+    """The last batch has one sample, of which a channel of resnet18 has one value."""
+    export(tmp_path, "resnet18")
+    run = Run(["train", config_of(tmp_path, batch=7)])
+    expect_error(run, USAGE, "batch_norm of layer3.0.bn1 (resnet.py:", "one value of a channel has no variance")
+
+
+def test_statistics_of_one_rank_cannot_be_shared(tmp_path):
+    export(tmp_path, "transformer")
+    run = Run(["train", config_of(tmp_path, "ddp { sync_batch_norm: true }")], ranks=2)
+    expect_error(run, USAGE, "ddp.sync_batch_norm", "imported")
 
 
 @pytest.mark.parametrize("ranks, accumulation", [(1, 3), (2, 1)])

@@ -29,8 +29,12 @@ class AllRanks : public ops::NormRanks {
 
 }  // namespace
 
+std::unique_ptr<ops::NormRanks> NormRanksOf(Communicator* sync) {
+  return sync != nullptr ? std::make_unique<AllRanks>(*sync) : nullptr;
+}
+
 BatchNorm::BatchNorm(int64_t channels, Communicator* sync, double epsilon, double momentum)
-    : ranks_(sync != nullptr ? std::make_unique<AllRanks>(*sync) : nullptr),
+    : ranks_(NormRanksOf(sync)),
       epsilon_(epsilon),
       momentum_(momentum),
       weight_(register_parameter("weight", torch::ones({channels}))),

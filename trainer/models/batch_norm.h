@@ -14,6 +14,9 @@
 
 namespace lockstep {
 
+// Returns the ranks of a communicator as norms use them; null for null.
+std::unique_ptr<ops::NormRanks> NormRanksOf(Communicator* sync);
+
 class BatchNorm : public torch::nn::Module {
  public:
   // `sync` is ModelSpec::sync_batch_norm.

@@ -5,11 +5,13 @@
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/conv.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/tensor/foretold_gpu.h"
+#include "trainer/models/batch_norm.h"
 
 namespace lockstep {
 
@@ -47,6 +49,12 @@ void Model::MoveTo(at::Device device, bool rounds) {
   for (const at::Tensor& weight : ConvolutionWeights(rounds)) {
     weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
   }
+}
+
+bool Model::SharesStatistics() const {
+  return std::ranges::any_of(modules(), [](const std::shared_ptr<torch::nn::Module>& module) {
+    return dynamic_cast<const BatchNorm*>(module.get()) != nullptr;
+  });
 }
 
 std::vector<at::Tensor> Model::ConvolutionWeights(bool rounds) const {

@@ -84,6 +84,10 @@ class Model : public torch::nn::Module {
   // (trainer/ops/autocast/own_operations.h); and none if they do not.
   virtual std::vector<at::Tensor> ConvolutionWeights(bool rounds) const;
 
+  // Returns whether norms of the model use ModelSpec::sync_batch_norm. By default they do if a module is a
+  // lockstep::BatchNorm.
+  virtual bool SharesStatistics() const;
+
   // Sets the gradient, float32 and 0-dimensional, with which backward will be called for the result of LossSum(), if it
   // is known before forward; undefined: unknown. A LossSum() that uses it (ops::CrossEntropySum) must return that loss
   // unchanged.

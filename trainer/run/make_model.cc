@@ -13,7 +13,6 @@
 #include "base/files/open_file.h"
 #include "base/files/safetensors.h"
 #include "base/tensor/named_tensor.h"
-#include "trainer/models/batch_norm.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {
@@ -63,11 +62,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
        .task = spec.task,
        .config = config.model(),
        .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});
-  const auto modules = model->modules();
-  const bool has_batch_norm = std::any_of(modules.begin(), modules.end(), [](const auto& module) {
-    return dynamic_cast<const BatchNorm*>(module.get()) != nullptr;
-  });
-  if (config.ddp().sync_batch_norm() && !has_batch_norm) {
+  if (config.ddp().sync_batch_norm() && !model->SharesStatistics()) {
     throw UsageError(
         "ddp.sync_batch_norm: the model \"{}\" has no lockstep::BatchNorm "
         "(trainer/models/batch_norm.h)",

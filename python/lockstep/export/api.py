@@ -242,14 +242,7 @@ def _batch_range(program: ExportedProgram) -> list[int]:
         low = max(low, int(limits.lower))
         if limits.upper <= high:  # it may be infinity, which is no int
             high = int(limits.upper)
-    low = _smallest_batch(program, low, high)
-    # torch.nn raises for a BatchNorm of one value, whose variance is not defined; the operation itself returns NaN.
-    for node in program.graph.nodes:
-        if node.target is torch.ops.aten.batch_norm.default and node.args[5]:
-            count, _, *sizes = node.args[0].meta["val"].shape
-            if math.prod(_with_one_sample(size) for size in (count, *sizes)) == 1:
-                low = max(low, 2)
-    return [low, high]
+    return [_smallest_batch(program, low, high), high]
 
 
 def _smallest_batch(program: ExportedProgram, low: int, high: int) -> int:
@@ -283,14 +276,6 @@ def _holds(guard: str, batch: int) -> bool:
         return bool(eval(guard, {"L": _Sizes(batch), "max": max, "min": min, "math": math, "torch": torch}))
     except Exception:
         return False
-
-
-def _with_one_sample(size: int | torch.SymInt) -> int:
-    """What a size is for a batch of one sample."""
-    if isinstance(size, int):
-        return size
-    expression = size.node.expr
-    return int(expression.subs({symbol: 1 for symbol in expression.free_symbols}))
 
 
 def _loss_arguments(

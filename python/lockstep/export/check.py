@@ -26,7 +26,7 @@ from torch import nn
 from torch.utils import _pytree
 
 from lockstep.export.errors import ExportError, first_line, users_line
-from lockstep.export.trace import module_mode, select_output
+from lockstep.export.trace import module_mode, select_output, taking_batches_of_one
 
 Json = Any
 _SEED = 1
@@ -187,7 +187,7 @@ def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training:
     mode = "training" if training else "evaluation"
     inputs = [leaf.clone() for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
-    with _noting_functions() as functions, module_mode(model, training):
+    with _noting_functions() as functions, module_mode(model, training), taking_batches_of_one():
         with _restoring(model) as buffers:
             try:
                 theirs = _step(lambda: select_output(model(*args, **kwargs)), parameters, training)

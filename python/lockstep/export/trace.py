@@ -103,6 +103,19 @@ def _as_under_autocast() -> Iterator[None]:
 
 
 @contextmanager
+def taking_batches_of_one() -> Iterator[None]:
+    """Lets BatchNorm be traced for any number of samples. torch.nn raises for one value of a channel, whose variance is
+    not defined. Lockstep does so when it trains, as several ranks may share a batch."""
+    functional = torch.nn.functional
+    original = functional._verify_batch_size
+    functional._verify_batch_size = lambda size: None
+    try:
+        yield
+    finally:
+        functional._verify_batch_size = original
+
+
+@contextmanager
 def module_mode(model: nn.Module, training: bool) -> Iterator[None]:
     """Sets the module's mode, and each submodule's own mode again afterwards. Some models keep tensors that they have
     computed in evaluation until train() is called (timm's LeViT): none that is older may get into the graph, and none
@@ -180,6 +193,7 @@ def trace(model: nn.Module, args: tuple, kwargs: dict, batch: int, training: boo
         during.enter_context(_refusing_prints())
         during.enter_context(_selecting(model))
         during.enter_context(_as_under_autocast())
+        during.enter_context(taking_batches_of_one())
         during.enter_context(_noting_fixed_sizes(fixed))
         during.enter_context(torch.enable_grad())
         try:

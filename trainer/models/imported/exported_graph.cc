@@ -219,6 +219,8 @@ void Call(const Node& node, Values& values, at::Device device) {
 
 struct ExportedGraph::Parsed {
   exported::Program program;
+  exported::SharedStatistics shared;
+  int64_t batch_norms = 0;
   Values tensors;       // by value: the module's; nothing: it is computed
   exported::Cuts cuts;  // none: nothing is computed twice
 
@@ -275,10 +277,11 @@ struct ExportedGraph::Parsed {
 };
 
 ExportedGraph::ExportedGraph(const Json& graph, const std::string& where, int64_t input_count,
-                             const Tensors& tensors, bool checkpoints) {
+                             const Tensors& tensors, const Options& options) {
   auto parsed = std::make_unique<Parsed>();
   parsed->program = exported::ReadProgram(graph, where, input_count);
-  exported::Fuse(parsed->program);
+  parsed->shared.ranks = options.ranks;
+  parsed->batch_norms = exported::Fuse(parsed->program, parsed->shared);
   const exported::Program& program = parsed->program;
   parsed->tensors.resize(program.values);
   const auto find = [&](const char* kind, const std::map<std::string, int64_t>& used,
@@ -293,7 +296,7 @@ ExportedGraph::ExportedGraph(const Json& graph, const std::string& where, int64_
   find("parameters", program.parameters, tensors.parameters);
   find("buffers", program.buffers, tensors.buffers);
   find("constants", program.constants, tensors.constants);
-  if (checkpoints) {
+  if (options.checkpoints) {
     std::set<int64_t> trainable;
     for (const auto& [name, value] : program.parameters) {
       if (parsed->tensors[value].toTensor().requires_grad()) trainable.insert(value);
@@ -319,7 +322,20 @@ std::vector<at::Tensor> ExportedGraph::ConvolutionWeights() const {
   return weights;
 }
 
+int64_t ExportedGraph::batch_norms() const { return parsed_->batch_norms; }
+
 at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs) const {
+  parsed_->shared.has_samples = true;
+  return Computed(inputs);
+}
+
+at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& inputs) const {
+  // Until the next run: backward may compute norms again.
+  parsed_->shared.has_samples = false;
+  return Computed(inputs);
+}
+
+at::Tensor ExportedGraph::Computed(const std::vector<at::Tensor>& inputs) const {
   const exported::Program& program = parsed_->program;
   const int64_t batch = inputs.at(0).size(0);
   if (batch < program.least_batch || batch > program.most_batch) {

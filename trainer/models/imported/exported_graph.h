@@ -22,6 +22,10 @@
 
 namespace lockstep {
 
+namespace ops {
+class NormRanks;  // trainer/ops/norm/batch_norm.h
+}
+
 class ExportedGraph {
  public:
   // What a graph computes with, besides its inputs. The graph shares these tensors with the module that owns them, so it
@@ -30,10 +34,16 @@ class ExportedGraph {
     std::map<std::string, at::Tensor> parameters, buffers, constants;
   };
 
-  // Reads a graph. `where` is for errors: the file and which of its graphs. If it `checkpoints`, Run() keeps for backward
-  // what segments.h says, and backward computes the rest again. Throws Error (kUsage).
+  struct Options {
+    // Whether Run() keeps for backward only what segments.h says, and backward computes the rest again.
+    bool checkpoints = false;
+    // The ranks that share the statistics of norms of batches, which must exist as long as the graph; null: this one.
+    ops::NormRanks* ranks = nullptr;
+  };
+
+  // Reads a graph. `where` is for errors: the file and which of its graphs. Throws Error (kUsage).
   ExportedGraph(const nlohmann::json& graph, const std::string& where, int64_t input_count,
-                const Tensors& tensors, bool checkpoints = false);
+                const Tensors& tensors, const Options& options = {false, nullptr});
   ~ExportedGraph();
   ExportedGraph(ExportedGraph&&) noexcept;
   ExportedGraph& operator=(ExportedGraph&&) noexcept;
@@ -42,12 +52,21 @@ class ExportedGraph {
   // (kUsage), and LibTorch's own exceptions if memory runs out.
   at::Tensor Run(const std::vector<at::Tensor>& inputs) const;
 
+  // The same for a rank without samples, with a sample that counts for nothing: norms whose statistics ranks share leave it
+  // out.
+  at::Tensor RunWithoutSamples(const std::vector<at::Tensor>& inputs) const;
+
+  // How many norms of batches it has.
+  int64_t batch_norms() const;
+
   // The weights of two-dimensional convolutions, those that are tensors of the module.
   std::vector<at::Tensor> ConvolutionWeights() const;
 
  private:
+  at::Tensor Computed(const std::vector<at::Tensor>& inputs) const;
+
   struct Parsed;
-  std::unique_ptr<const Parsed> parsed_;
+  std::unique_ptr<Parsed> parsed_;
 };
 
 }  // namespace lockstep

@@ -271,7 +271,8 @@ std::vector<at::Tensor> Step(Builder builder, bool checkpoints) {
     tensor.fill_(name.starts_with("variance") ? 1 : 0);
   }
   const at::Tensor x = at::rand({6, 4});
-  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors, checkpoints);
+  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors,
+                            {.checkpoints = checkpoints});
   graph.Run({x}).backward();
   std::vector<at::Tensor> found;
   for (auto& [name, tensor] : builder.tensors.parameters) found.push_back(tensor.grad().clone());

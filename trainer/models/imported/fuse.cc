@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "base/tensor/autocast.h"
 #include "base/tensor/foretold_gpu.h"
 #include "trainer/models/activation_checkpoint.h"
@@ -40,10 +41,18 @@ at::Tensor TensorOf(const IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
+// How many values of a channel all ranks have, they learn when they meet.
+void CheckValues(const at::Tensor& x) {
+  TORCH_CHECK(
+      x.numel() > x.size(1),
+      "one value of a channel has no variance: give each micro-batch of a rank two samples");
+}
+
 // A norm whose arguments begin at `first`. Keeps the counters of its kernels.
 class Norm {
  public:
-  explicit Norm(size_t first = 0) : first_(first) {}
+  explicit Norm(const SharedStatistics& shared, size_t first = 0)
+      : shared_(&shared), first_(first) {}
 
   at::Tensor Input(const std::vector<IValue>& arguments) const {
     return arguments[first_ + kInput].toTensor();
@@ -54,62 +63,105 @@ class Norm {
     const at::Tensor x = Input(arguments);
     ops::ChannelNorm norm{.weight = argument(kWeight).toTensor(),
                           .bias = argument(kBias).toTensor(),
+                          .ranks = shared_->ranks,
                           .epsilon = argument(kEpsilon).toDouble(),
                           .momentum = argument(kMomentum).toDouble()};
     if (!counters_.defined() || counters_.device() != x.device()) {
       counters_ = ops::NewNormCounters(norm.weight.numel(), x.device());
     }
     norm.counters = counters_;
-    // One value has no variance for the running statistics to follow.
-    if (!IsRecomputing() && x.numel() > x.size(1)) {
+    if (norm.ranks == nullptr) CheckValues(x);
+    if (!IsRecomputing()) {
       norm.running_mean = TensorOf(argument(kRunningMean));
       norm.running_var = TensorOf(argument(kRunningVariance));
     }
     return norm;
   }
 
+  // Whether the ranks count what it gets.
+  bool counts() const { return shared_->has_samples; }
+
+  // normed(inputs), where the inputs have x's shape; of a rank without samples, zeros in this shape, to which the ranks
+  // come by way of no rows.
+  template <typename Normed>
+  at::Tensor Counted(const std::vector<at::Tensor>& inputs, const Normed& normed) const {
+    if (shared_->has_samples) return normed(inputs);
+    std::vector<at::Tensor> none;
+    for (const at::Tensor& input : inputs) none.push_back(input.narrow(0, 0, 0));
+    return at::cat({normed(none), at::zeros_like(inputs.front())});
+  }
+
  private:
+  const SharedStatistics* shared_;
   size_t first_;
   at::Tensor counters_;
 };
 
-FusedOperation NormThen(Activation activation) {
-  return [norm = Norm(), activation](const std::vector<IValue>& arguments) mutable {
-    return ops::BatchNorm(norm.Input(arguments), norm.Of(arguments), activation);
+at::Tensor Normed(Norm& norm, const std::vector<IValue>& arguments, Activation activation,
+                  const at::Tensor& residual = {}) {
+  std::vector<at::Tensor> inputs{norm.Input(arguments)};
+  if (residual.defined()) inputs.push_back(residual);
+  return norm.Counted(inputs, [&](const std::vector<at::Tensor>& of) {
+    return ops::BatchNorm(of[0], norm.Of(arguments), activation,
+                          of.size() > 1 ? of[1] : at::Tensor());
+  });
+}
+
+// A norm without a weight or a bias, with LibTorch's operation.
+at::Tensor PlainNorm(const std::vector<IValue>& arguments) {
+  const at::Tensor x = arguments[kInput].toTensor();
+  CheckValues(x);
+  const auto follows = [&](NormArgument i) {
+    return IsRecomputing() ? at::Tensor() : TensorOf(arguments[i]);
   };
+  return at::batch_norm(x, TensorOf(arguments[kWeight]), TensorOf(arguments[kBias]),
+                        follows(kRunningMean), follows(kRunningVariance), /*training=*/true,
+                        arguments[kMomentum].toDouble(), arguments[kEpsilon].toDouble(),
+                        /*cudnn_enabled=*/true);
+}
+
+FusedOperation NormThen(Norm norm, Activation activation) {
+  return [norm, activation](const std::vector<IValue>& arguments) mutable {
+    return Normed(norm, arguments, activation);
+  };
+}
+
+// Whether they can be added in one operation: the sum has their shape and type.
+bool AreAlike(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
 
 // The other branch is the last argument.
-FusedOperation NormAddRelu() {
-  return [norm = Norm()](const std::vector<IValue>& arguments) mutable {
-    const at::Tensor x = norm.Input(arguments);
+FusedOperation NormAddRelu(Norm norm) {
+  return [norm](const std::vector<IValue>& arguments) mutable {
     const at::Tensor residual = arguments[kNormArguments].toTensor();
-    if (residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type()) {
-      return ops::BatchNorm(x, norm.Of(arguments), Activation::kRelu, residual);
+    if (AreAlike(residual, norm.Input(arguments))) {
+      return Normed(norm, arguments, Activation::kRelu, residual);
     }
-    // The sum has another shape or type.
-    return at::relu(ops::BatchNorm(x, norm.Of(arguments), Activation::kNone) + residual);
+    return at::relu(Normed(norm, arguments, Activation::kNone) + residual);
   };
 }
 
-// The arguments of a norm, and then those of the other.
-FusedOperation NormsAddRelu() {
-  return [a = Norm(), b = Norm(kNormArguments)](const std::vector<IValue>& arguments) mutable {
+// The arguments of norm `a`, and then those of `b`.
+FusedOperation NormsAddRelu(Norm a, Norm b) {
+  return [a, b](const std::vector<IValue>& arguments) mutable {
     const at::Tensor x_a = a.Input(arguments);
     const at::Tensor x_b = b.Input(arguments);
-    if (x_a.sizes() == x_b.sizes() && x_a.scalar_type() == x_b.scalar_type()) {
-      return ops::JoinBatchNorms(x_a, a.Of(arguments), x_b, b.Of(arguments));
+    if (!AreAlike(x_a, x_b)) {
+      return at::relu(Normed(a, arguments, Activation::kNone) +
+                      Normed(b, arguments, Activation::kNone));
     }
-    return at::relu(ops::BatchNorm(x_a, a.Of(arguments), Activation::kNone) +
-                    ops::BatchNorm(x_b, b.Of(arguments), Activation::kNone));
+    return a.Counted({x_a, x_b}, [&](const std::vector<at::Tensor>& of) {
+      return ops::JoinBatchNorms(of[0], a.Of(arguments), of[1], b.Of(arguments));
+    });
   };
 }
 
-FusedOperation NormPool() {
-  return [norm = Norm()](const std::vector<IValue>& arguments) mutable {
+FusedOperation NormPool(Norm norm) {
+  return [norm](const std::vector<IValue>& arguments) mutable {
     const at::Tensor x = norm.Input(arguments);
-    if (x.dim() == 4) return ops::NormPool(x, norm.Of(arguments));
-    return at::max_pool2d(ops::BatchNorm(x, norm.Of(arguments), Activation::kRelu), 3, 2, 1);
+    if (x.dim() == 4 && norm.counts()) return ops::NormPool(x, norm.Of(arguments));
+    return at::max_pool2d(Normed(norm, arguments, Activation::kRelu), 3, 2, 1);
   };
 }
 
@@ -146,15 +198,24 @@ bool IsOfBoth(const Argument& argument, int64_t number) {
          std::ranges::all_of(numbers, [&](int64_t other) { return other == number; });
 }
 
-// A norm with the statistics of its batch, and with a weight and a bias.
+// A norm with the statistics of its batch.
 bool IsNorm(const Node& node) {
-  if (NameOf(node) != "aten::batch_norm" || node.results[0].value < 0) return false;
-  const auto is_value = [&](NormArgument i) {
-    return node.arguments[i].kind == Argument::Kind::kValue;
-  };
-  return is_value(kInput) && is_value(kWeight) && is_value(kBias) &&
+  return NameOf(node) == "aten::batch_norm" && node.results[0].value >= 0 &&
+         node.arguments[kInput].kind == Argument::Kind::kValue &&
          IsConstant(node.arguments[kTraining], true) && IsConstant(node.arguments[kMomentum]) &&
-         node.arguments[kMomentum].constant.isDouble() && IsConstant(node.arguments[kEpsilon]);
+         node.arguments[kMomentum].constant.isDouble() && IsConstant(node.arguments[kEpsilon]) &&
+         node.arguments[kEpsilon].constant.isDouble();
+}
+
+bool HasWeights(const Node& norm) {
+  return norm.arguments[kWeight].kind == Argument::Kind::kValue &&
+         norm.arguments[kBias].kind == Argument::Kind::kValue;
+}
+
+// A norm whose statistics ranks cannot share.
+bool IsOnlyOfThisRank(const Node& node) {
+  if (NameOf(node) != "aten::batch_norm" && NameOf(node) != "aten::native_batch_norm") return false;
+  return !IsConstant(node.arguments[kTraining], false) && !(IsNorm(node) && HasWeights(node));
 }
 
 bool IsRelu(const Node& node) {
@@ -193,8 +254,8 @@ bool RoundsInput(const Node& node) {
 
 class Fuser {
  public:
-  explicit Fuser(Program& program)
-      : program_(program), maker_(program.values, -1), users_(program.values) {
+  Fuser(Program& program, const SharedStatistics& shared)
+      : program_(program), shared_(shared), maker_(program.values, -1), users_(program.values) {
     for (size_t i = 0; i < program.nodes.size(); ++i) {
       for (const int64_t value : ValuesOf(program.nodes[i])) users_[value].push_back(Number(i));
       for (const int64_t value : ResultsOf(program.nodes[i])) maker_[value] = Number(i);
@@ -202,9 +263,19 @@ class Fuser {
     for (const auto& [name, value] : program.buffers) buffers_.insert(value);
   }
 
-  void Fuse() {
+  // Returns how many norms of batches there are.
+  int64_t Fuse() {
+    int64_t norms = 0;
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      if (!gone_.contains(Number(i)) && IsNorm(program_.nodes[i])) FuseNorm(Number(i));
+      if (shared_.ranks != nullptr && IsOnlyOfThisRank(program_.nodes[i])) {
+        throw UsageError(
+            "ddp.sync_batch_norm: {}: ranks cannot share the statistics of {}, which has no weight",
+            program_.where, program_.nodes[i].name);
+      }
+      if (IsNorm(program_.nodes[i])) {
+        ++norms;
+        if (!gone_.contains(Number(i))) FuseNorm(Number(i));
+      }
       if (IsRowsNorm(program_.nodes[i])) FuseRowsNorm(Number(i));
     }
     std::vector<Node> nodes;
@@ -217,6 +288,7 @@ class Fuser {
     }
     program_.nodes = std::move(nodes);
     FillLastUses(program_);
+    return norms;
   }
 
  private:
@@ -236,23 +308,28 @@ class Fuser {
   }
 
   void FuseNorm(int64_t norm) {
+    if (!HasWeights(At(norm))) {
+      Put({norm}, PlainNorm);
+      return;
+    }
     const int64_t user = OnlyUser(norm);
     const bool is_fused = user >= 0 && (FuseActivation(norm, user) || FuseSum(norm, user));
-    if (!is_fused) Put({norm}, NormThen(Activation::kNone));
+    if (!is_fused) Put({norm}, NormThen(Norm(shared_), Activation::kNone));
   }
 
   bool FuseActivation(int64_t norm, int64_t user) {
     const std::string_view name = NameOf(At(user));
     if (name == "aten::silu" || name == "aten::silu_") {
-      return Put({norm, user}, NormThen(Activation::kSilu));
+      return Put({norm, user}, NormThen(Norm(shared_), Activation::kSilu));
     }
     if (name == "aten::hardswish" || name == "aten::hardswish_") {
-      return Put({norm, user}, NormThen(Activation::kHardswish));
+      return Put({norm, user}, NormThen(Norm(shared_), Activation::kHardswish));
     }
     if (!IsRelu(At(user))) return false;
     const int64_t pool = OnlyUser(user);
-    if (pool >= 0 && IsPool(At(pool)) && Put({norm, user, pool}, NormPool())) return true;
-    return Put({norm, user}, NormThen(Activation::kRelu));
+    if (pool >= 0 && IsPool(At(pool)) && Put({norm, user, pool}, NormPool(Norm(shared_))))
+      return true;
+    return Put({norm, user}, NormThen(Norm(shared_), Activation::kRelu));
   }
 
   // The sum of a norm and another branch, and relu of it.
@@ -265,13 +342,14 @@ class Fuser {
     const int64_t branch = addends[0].value == own ? addends[1].value : addends[0].value;
     if (branch == own) return false;
     const int64_t other = maker_[branch];
-    if (other >= 0 && !gone_.contains(other) && IsNorm(At(other)) && OnlyUser(other) == sum) {
+    if (other >= 0 && !gone_.contains(other) && IsNorm(At(other)) && HasWeights(At(other)) &&
+        OnlyUser(other) == sum) {
       const std::vector<Argument>& more = At(other).arguments;
-      if (Put({std::min(norm, other), std::max(norm, other), sum, relu}, NormsAddRelu(), norm,
-              more))
+      if (Put({std::min(norm, other), std::max(norm, other), sum, relu},
+              NormsAddRelu(Norm(shared_), Norm(shared_, kNormArguments)), norm, more))
         return true;
     }
-    return Put({norm, sum, relu}, NormAddRelu(), norm,
+    return Put({norm, sum, relu}, NormAddRelu(Norm(shared_)), norm,
                {{.kind = Argument::Kind::kValue, .value = branch}});
   }
 
@@ -321,6 +399,7 @@ class Fuser {
   }
 
   Program& program_;
+  const SharedStatistics& shared_;
   std::vector<int64_t> maker_;               // by value: the node that it arises with; -1: none
   std::vector<std::vector<int64_t>> users_;  // by value: nodes, one for each use
   std::set<int64_t> buffers_;                // values
@@ -330,6 +409,8 @@ class Fuser {
 
 }  // namespace
 
-void Fuse(Program& program) { Fuser(program).Fuse(); }
+int64_t Fuse(Program& program, const SharedStatistics& shared) {
+  return Fuser(program, shared).Fuse();
+}
 
 }  // namespace lockstep::exported

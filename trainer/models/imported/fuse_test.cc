@@ -79,8 +79,9 @@ using Expected =
 
 // How many nodes are left.
 size_t NodesOf(const std::string& text) {
+  const exported::SharedStatistics shared;
   exported::Program program = exported::ReadProgram(Json::parse(text), "net.lsm", 1);
-  exported::Fuse(program);
+  exported::Fuse(program, shared);
   return program.nodes.size();
 }
 
@@ -182,8 +183,9 @@ TEST(Fuse, LeavesWhatOthersUse) {
 
 TEST(Fuse, LeavesANormOfRunningStatistics) {
   const std::string text = Text(Chain({Norm(0, 1, 9, /*training=*/false), Of("relu", 9, 10)}), 10);
+  const exported::SharedStatistics shared;
   exported::Program program = exported::ReadProgram(Json::parse(text), "net.lsm", 1);
-  exported::Fuse(program);
+  exported::Fuse(program, shared);
   ASSERT_EQ(program.nodes.size(), 2);
   EXPECT_FALSE(program.nodes[0].fused);
 }

@@ -11,6 +11,7 @@
 #include "base/files/open_file.h"
 #include "base/files/safetensors.h"
 #include "data/dataset/dataset.h"
+#include "trainer/models/batch_norm.h"
 #include "trainer/models/imported/module_place.h"
 
 namespace lockstep {
@@ -147,8 +148,10 @@ Imported::Imported(const ModelSpec& spec)
       tensors.constants[std::to_string(i)] = constants_.back();
     }
     const auto count = static_cast<int64_t>(inputs_.size());
+    ranks_ = NormRanksOf(spec.sync_batch_norm);
     training_.emplace(json.at("training"), path_ + ": training", count, tensors,
-                      spec.config.activation_checkpointing());
+                      ExportedGraph::Options{.checkpoints = spec.config.activation_checkpointing(),
+                                             .ranks = ranks_.get()});
     evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", count, tensors);
     if (json.contains("loss")) {
       CheckTarget(path_, json.at("target"), spec);
@@ -176,12 +179,22 @@ std::vector<at::Tensor> Imported::ConvolutionWeights(bool /*rounds*/) const {
 }
 
 at::Tensor Imported::Forward(const at::Tensor& input) {
+  if (input.size(0) == 0) {
+    std::vector<int64_t> sizes = input.sizes().vec();
+    sizes[0] = 1;
+    return OutputOf(at::zeros(sizes, input.options()), /*has_samples=*/false).narrow(0, 0, 0);
+  }
+  return OutputOf(input, /*has_samples=*/true);
+}
+
+at::Tensor Imported::OutputOf(const at::Tensor& input, bool has_samples) const {
   std::vector<at::Tensor> inputs{input};
   if (tokens_) {
     if (input.dim() == 3) inputs = input.unbind(1);
     for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs[i].to(inputs_[i]);
   }
-  const at::Tensor output = (is_training() ? training_ : evaluation_)->Run(inputs);
+  const ExportedGraph& graph = is_training() ? *training_ : *evaluation_;
+  const at::Tensor output = has_samples ? graph.Run(inputs) : graph.RunWithoutSamples(inputs);
   // The size in which the classes lie may be larger than their number.
   std::vector<int64_t> expected{input.size(0), classes_};
   if (task_ == Task::kLanguage) expected.insert(expected.begin() + 1, input.size(1));
@@ -202,6 +215,7 @@ at::Tensor Imported::Forward(const at::Tensor& input) {
 
 at::Tensor Imported::LossSum(const at::Tensor& output, const at::Tensor& target) {
   if (!loss_) return Model::LossSum(output, target);
+  if (target.size(0) == 0) return output.to(at::kFloat).sum();  // a graph takes one sample at least
   const at::Tensor loss =
       loss_->Run({output, target.scalar_type() == at::kByte ? target.to(at::kLong) : target});
   const int64_t count = target.size(0);

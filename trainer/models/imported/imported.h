@@ -28,7 +28,7 @@ class Imported : public Model {
   // Throws Error (kUsage, kCheckpoint) if the file cannot be read or does not take such samples.
   explicit Imported(const ModelSpec& spec);
 
-  // `input` as in Model. For a model of several inputs it is [count, inputs, tokens]: input i is input[:, i].
+  // `input` as in Model, or empty if ranks share the statistics of norms. For a model of several inputs it is [count, inputs, tokens]: input i is input[:, i].
   at::Tensor Forward(const at::Tensor& input) override;
 
   // The loss that the file has, or that of the task. The mean that a loss may return counts for each sample.
@@ -39,8 +39,11 @@ class Imported : public Model {
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   void to(at::Device device, bool non_blocking) override;
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
+  bool SharesStatistics() const override { return training_->batch_norms() > 0; }
 
  private:
+  at::Tensor OutputOf(const at::Tensor& input, bool has_samples) const;
+
   std::string path_;
   Task task_;
   bool tokens_;
@@ -49,6 +52,7 @@ class Imported : public Model {
   std::vector<std::string> head_;
   std::set<std::string> unsaved_;  // buffers
   std::vector<at::Tensor> constants_;
+  std::unique_ptr<ops::NormRanks> ranks_;  // null: norms have the statistics of this rank
   std::optional<ExportedGraph> training_, evaluation_, loss_;
 };
 
