@@ -62,7 +62,9 @@ std::vector<at::Tensor> Model::ConvolutionWeights(bool rounds) const {
   if (!rounds) return weights;
   for (const auto& module : modules()) {
     const auto* convolution = module->as<torch::nn::Conv2dImpl>();
-    if (convolution != nullptr) weights.push_back(convolution->weight);
+    if (convolution != nullptr && convolution->weight.defined()) {
+      weights.push_back(convolution->weight);
+    }
   }
   return weights;
 }

@@ -21,8 +21,6 @@ class ResNet : public Model {
 
   at::Tensor Forward(const at::Tensor& input) override;
 
-  // On a GPU the weights also get the channels-last memory format.
-  using Model::to;
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
   std::vector<std::string> HeadPrefixes() const override { return {"fc."}; }
 

@@ -20,6 +20,8 @@ class Vit : public Model {
 
   at::Tensor Forward(const at::Tensor& input) override;
   std::vector<std::string> HeadPrefixes() const override { return {"heads."}; }
+  // Its only convolution is that of patches, which do not overlap.
+  std::vector<at::Tensor> ConvolutionWeights(bool /*rounds*/) const override { return {}; }
 
   // Accepts older files of torchvision, which name the layers of an MLP linear_1 and linear_2.
   void AdaptWeights(std::map<std::string, at::Tensor>& weights) const override;

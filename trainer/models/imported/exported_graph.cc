@@ -317,10 +317,12 @@ std::vector<at::Tensor> ExportedGraph::ConvolutionWeights() const {
     const Argument& argument = node.arguments[1];
     if (argument.kind != Argument::Kind::kValue) continue;
     const IValue& weight = parsed_->tensors[argument.value];
-    if (weight.isTensor()) weights.push_back(weight.toTensor());
+    if (weight.isTensor() && weight.toTensor().dim() == 4) weights.push_back(weight.toTensor());
   }
   return weights;
 }
+
+int64_t ExportedGraph::least_batch() const { return parsed_->program.least_batch; }
 
 int64_t ExportedGraph::batch_norms() const { return parsed_->batch_norms; }
 

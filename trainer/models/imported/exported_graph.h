@@ -52,9 +52,12 @@ class ExportedGraph {
   // (kUsage), and LibTorch's own exceptions if memory runs out.
   at::Tensor Run(const std::vector<at::Tensor>& inputs) const;
 
-  // The same for a rank without samples, with a sample that counts for nothing: norms whose statistics ranks share leave it
-  // out.
+  // The same for a rank without samples, with least_batch() samples that count for nothing: norms whose statistics ranks
+  // share leave them out.
   at::Tensor RunWithoutSamples(const std::vector<at::Tensor>& inputs) const;
+
+  // The fewest samples that it takes.
+  int64_t least_batch() const;
 
   // How many norms of batches it has.
   int64_t batch_norms() const;

@@ -66,8 +66,10 @@ class Norm {
                           .ranks = shared_->ranks,
                           .epsilon = argument(kEpsilon).toDouble(),
                           .momentum = argument(kMomentum).toDouble()};
-    if (!counters_.defined() || counters_.device() != x.device()) {
-      counters_ = ops::NewNormCounters(norm.weight.numel(), x.device());
+    const int64_t channels = norm.weight.numel();
+    if (channels != channels_ || counters_.device() != x.device()) {
+      counters_ = ops::NewNormCounters(channels, x.device());
+      channels_ = channels;
     }
     norm.counters = counters_;
     if (norm.ranks == nullptr) CheckValues(x);
@@ -81,19 +83,20 @@ class Norm {
   // Whether the ranks count what it gets.
   bool counts() const { return shared_->has_samples; }
 
-  // normed(inputs), where the inputs have x's shape; of a rank without samples, zeros in this shape, to which the ranks
+  // normed(inputs), where the inputs have x's shape; of a rank without samples, ones in this shape, to which the ranks
   // come by way of no rows.
   template <typename Normed>
   at::Tensor Counted(const std::vector<at::Tensor>& inputs, const Normed& normed) const {
     if (shared_->has_samples) return normed(inputs);
     std::vector<at::Tensor> none;
     for (const at::Tensor& input : inputs) none.push_back(input.narrow(0, 0, 0));
-    return at::cat({normed(none), at::zeros_like(inputs.front())});
+    return at::cat({normed(none), at::ones_like(inputs.front())});
   }
 
  private:
   const SharedStatistics* shared_;
   size_t first_;
+  int64_t channels_ = -1;  // of the counters
   at::Tensor counters_;
 };
 
@@ -131,25 +134,32 @@ bool AreAlike(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
 
+// a + b; in place, in a's type.
+at::Tensor SumOf(const at::Tensor& a, const at::Tensor& b, bool in_place) {
+  const at::Tensor sum = a + b;
+  return in_place ? sum.to(a.scalar_type()) : sum;
+}
+
 // The other branch is the last argument.
-FusedOperation NormAddRelu(Norm norm) {
-  return [norm](const std::vector<IValue>& arguments) mutable {
+FusedOperation NormAddRelu(Norm norm, bool in_place) {
+  return [norm, in_place](const std::vector<IValue>& arguments) mutable {
     const at::Tensor residual = arguments[kNormArguments].toTensor();
     if (AreAlike(residual, norm.Input(arguments))) {
       return Normed(norm, arguments, Activation::kRelu, residual);
     }
-    return at::relu(Normed(norm, arguments, Activation::kNone) + residual);
+    return at::relu(SumOf(Normed(norm, arguments, Activation::kNone), residual, in_place));
   };
 }
 
 // The arguments of norm `a`, and then those of `b`.
-FusedOperation NormsAddRelu(Norm a, Norm b) {
-  return [a, b](const std::vector<IValue>& arguments) mutable {
+FusedOperation NormsAddRelu(Norm a, Norm b, bool in_place) {
+  return [a, b, in_place](const std::vector<IValue>& arguments) mutable {
     const at::Tensor x_a = a.Input(arguments);
     const at::Tensor x_b = b.Input(arguments);
     if (!AreAlike(x_a, x_b)) {
-      return at::relu(Normed(a, arguments, Activation::kNone) +
-                      Normed(b, arguments, Activation::kNone));
+      // As JoinBatchNorms(), b first: ranks must meet in one order.
+      const at::Tensor of_b = Normed(b, arguments, Activation::kNone);
+      return at::relu(SumOf(Normed(a, arguments, Activation::kNone), of_b, in_place));
     }
     return a.Counted({x_a, x_b}, [&](const std::vector<at::Tensor>& of) {
       return ops::JoinBatchNorms(of[0], a.Of(arguments), of[1], b.Of(arguments));
@@ -222,11 +232,16 @@ bool IsRelu(const Node& node) {
   return NameOf(node) == "aten::relu" || NameOf(node) == "aten::relu_";
 }
 
-bool IsSum(const Node& node) {
-  const bool is_add = NameOf(node) == "aten::add" || NameOf(node) == "aten::add_";
-  return is_add && node.operation->schema().overload_name() == "Tensor" &&
-         node.arguments[0].kind == Argument::Kind::kValue &&
-         node.arguments[1].kind == Argument::Kind::kValue && IsConstant(node.arguments[2], 1);
+// A sum with `value`; in place, a sum that is written to it.
+bool IsSumWith(const Node& node, int64_t value) {
+  const bool in_place = NameOf(node) == "aten::add_";
+  if ((NameOf(node) != "aten::add" && !in_place) ||
+      node.operation->schema().overload_name() != "Tensor") {
+    return false;
+  }
+  return node.arguments[0].kind == Argument::Kind::kValue &&
+         node.arguments[1].kind == Argument::Kind::kValue && IsConstant(node.arguments[2], 1) &&
+         (!in_place || node.arguments[0].value == value);
 }
 
 // relu's input pooled as ops::NormPool() does.
@@ -268,9 +283,8 @@ class Fuser {
     int64_t norms = 0;
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       if (shared_.ranks != nullptr && IsOnlyOfThisRank(program_.nodes[i])) {
-        throw UsageError(
-            "ddp.sync_batch_norm: {}: ranks cannot share the statistics of {}, which has no weight",
-            program_.where, program_.nodes[i].name);
+        throw UsageError("ddp.sync_batch_norm: {}: ranks cannot share the statistics of {}",
+                         program_.where, program_.nodes[i].name);
       }
       if (IsNorm(program_.nodes[i])) {
         ++norms;
@@ -334,9 +348,10 @@ class Fuser {
 
   // The sum of a norm and another branch, and relu of it.
   bool FuseSum(int64_t norm, int64_t sum) {
-    if (!IsSum(At(sum))) return false;
+    if (!IsSumWith(At(sum), At(norm).results[0].value)) return false;
     const int64_t relu = OnlyUser(sum);
     if (relu < 0 || !IsRelu(At(relu))) return false;
+    const bool in_place = NameOf(At(sum)) == "aten::add_";
     const int64_t own = At(norm).results[0].value;
     const std::vector<Argument>& addends = At(sum).arguments;
     const int64_t branch = addends[0].value == own ? addends[1].value : addends[0].value;
@@ -346,10 +361,10 @@ class Fuser {
         OnlyUser(other) == sum) {
       const std::vector<Argument>& more = At(other).arguments;
       if (Put({std::min(norm, other), std::max(norm, other), sum, relu},
-              NormsAddRelu(Norm(shared_), Norm(shared_, kNormArguments)), norm, more))
+              NormsAddRelu(Norm(shared_), Norm(shared_, kNormArguments), in_place), norm, more))
         return true;
     }
-    return Put({norm, sum, relu}, NormAddRelu(Norm(shared_)), norm,
+    return Put({norm, sum, relu}, NormAddRelu(Norm(shared_), in_place), norm,
                {{.kind = Argument::Kind::kValue, .value = branch}});
   }
 

@@ -181,6 +181,18 @@ TEST(Fuse, LeavesWhatOthersUse) {
   EXPECT_EQ(NodesOf(changed), 5);
 }
 
+// Others see the sum in the branch.
+TEST(Fuse, LeavesASumThatIsWrittenToTheBranch) {
+  const std::string text = Text(Chain({Norm(0, 1, 9), Of("sigmoid", 0, 10), Sum("add_", 10, 9, 11),
+                                       Of("relu", 11, 12), Sum("add", 12, 10, 13)}),
+                                13);
+  EXPECT_EQ(NodesOf(text), 5);
+  ExpectComputes(text, [](auto& x, auto& a, auto&) {
+    const Tensor sum = a(x) + at::sigmoid(x);
+    return at::relu(sum) + sum;
+  });
+}
+
 TEST(Fuse, LeavesANormOfRunningStatistics) {
   const std::string text = Text(Chain({Norm(0, 1, 9, /*training=*/false), Of("relu", 9, 10)}), 10);
   const exported::SharedStatistics shared;

@@ -181,8 +181,8 @@ std::vector<at::Tensor> Imported::ConvolutionWeights(bool /*rounds*/) const {
 at::Tensor Imported::Forward(const at::Tensor& input) {
   if (input.size(0) == 0) {
     std::vector<int64_t> sizes = input.sizes().vec();
-    sizes[0] = 1;
-    return OutputOf(at::zeros(sizes, input.options()), /*has_samples=*/false).narrow(0, 0, 0);
+    sizes[0] = training_->least_batch();
+    return OutputOf(at::ones(sizes, input.options()), /*has_samples=*/false).narrow(0, 0, 0);
   }
   return OutputOf(input, /*has_samples=*/true);
 }

@@ -82,12 +82,14 @@ MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, at::In
     if (!HasDepthwiseKernels(input, weight, *stride, *padding)) return std::nullopt;
     return DepthwiseConvolution(input, weight, *stride, *padding);
   }
-  if (weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3) {
-    return StemConvolution(input, weight);
-  }
   // Pixels of few channels have no plan.
   constexpr int64_t kPlanned = 8;
-  if (weight.size(0) % kPlanned != 0 || weight.size(1) % kPlanned != 0) return std::nullopt;
+  if (weight.size(1) % kPlanned != 0) {
+    const bool is_stem =
+        weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3;
+    return is_stem ? MaybeTensor(StemConvolution(input, weight)) : std::nullopt;
+  }
+  if (weight.size(0) % kPlanned != 0) return std::nullopt;
   return Convolution(input.contiguous(kLast), weight.contiguous(kLast), *stride, *padding);
 }
 

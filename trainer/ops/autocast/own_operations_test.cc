@@ -204,6 +204,14 @@ TEST_F(OwnOperationsOfAForetoldGpu, TakeWhatTheyCompute) {
   EXPECT_THAT(Convolved({2, 16, 9, 9}, {24, 16, 1, 1}, 2, 0), HasSubstr("FusedConvolution"));
   EXPECT_THAT(Convolved({2, 3, 32, 32}, {24, 3, 7, 7}, 2, 3), HasSubstr("FusedStem"));
   EXPECT_THAT(Convolved({2, 16, 9, 9}, {16, 1, 5, 5}, 2, 2, 16), HasSubstr("FusedDepthwise"));
+  // Whoever gets the result may write to it: the bias does.
+  for (const int64_t size : {1, 3}) {
+    const at::Tensor bias = Leaf({24});
+    const at::Tensor y = at::conv2d(Leaf({2, 16, 9, 9}), Leaf({24, 16, size, size}), bias).relu_();
+    EXPECT_TRUE(y.is_contiguous(kLast));
+    y.backward(at::empty_like(y));
+    EXPECT_EQ(bias.grad().sizes(), bias.sizes());
+  }
   const at::Tensor weight = Leaf({8, 24});
   const at::Tensor y = at::linear(Leaf({2, 5, 24}), weight, Leaf({8}));
   EXPECT_THAT(NameOf(y), HasSubstr("FusedLinear"));

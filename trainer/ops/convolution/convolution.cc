@@ -28,7 +28,8 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
                           int64_t stride, int64_t padding, bool trains) {
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     // Each serves the other's gradient.
-    context->save_for_backward({x, rounded, weight});
+    context->save_for_backward({x, rounded});
+    context->saved_data["weight"] = weight;
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
@@ -49,7 +50,9 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
         return at::conv2d(of[0], of[1].to(of[0].scalar_type()), /*bias=*/{}, options.stride,
                           options.padding);
       };
-      std::ranges::copy(GradientsOfTwin({x, saved[2]}, gradients[0], twin), results.begin());
+      std::ranges::copy(
+          GradientsOfTwin({x, context->saved_data["weight"].toTensor()}, gradients[0], twin),
+          results.begin());
       return results;
     }
     const at::Tensor dy = gradients[0].contiguous(x.suggest_memory_format());

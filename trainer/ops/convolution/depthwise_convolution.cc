@@ -116,7 +116,8 @@ class FusedDepthwise : public torch::autograd::Function<FusedDepthwise> {
 bool HasDepthwiseKernels(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                          int64_t padding) {
   if (!IsOnGpu(x) || !Is16Bit(x) || x.dim() != 4 || x.numel() == 0 || weight.dim() != 4 ||
-      weight.scalar_type() != at::kFloat || weight.device() != x.device()) {
+      weight.scalar_type() != at::kFloat || weight.device() != x.device() ||
+      !weight.is_contiguous()) {
     return false;
   }
   const int64_t size = weight.size(2);

@@ -182,6 +182,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+constexpr int kMostLanes = 64;  // as many as a block may have in its third dimension
+
 // How the gradient of the weight is shared out: a thread has a pack, a row of the window, and every so many rows of
 // images.
 struct GradientGrid {
@@ -191,7 +193,7 @@ struct GradientGrid {
 
   static GradientGrid Of(const DepthwiseShape& shape) {
     const Columns columns = Columns::Of(shape.channels);
-    const int lanes = kThreads / (columns.packs * shape.size);
+    const int lanes = std::min(kMostLanes, kThreads / (columns.packs * shape.size));
     const int64_t rows = int64_t{shape.count} * shape.out_height;
     // Enough for all multiprocessors, and for few partial sums.
     const int64_t wanted = CeilDivide(int64_t{4} * shape.multiprocessors, columns.count);

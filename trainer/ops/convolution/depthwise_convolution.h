@@ -14,7 +14,7 @@ namespace lockstep::ops {
 // `x` is [count, channels, height, width], `weight` is [channels, 1, size, size]. The result is [count, channels, ...],
 // with gradients for both.
 //
-// For float16 and bfloat16 on a GPU, with channels in multiples of 8 and a float32 weight of a size and stride above,
+// For float16 and bfloat16 on a GPU, with channels in multiples of 8 and a contiguous float32 weight of a size above,
 // the weight is not rounded, and its gradient is added to its .grad (weight_gradient.h); y's channels lie last. In all
 // other cases DepthwiseConvolutionTwin() runs.
 at::Tensor DepthwiseConvolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <vector>
+
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/rounded_weight.h"
 #include "trainer/ops/common/second_derivative.h"
@@ -23,7 +25,7 @@ at::Tensor Rows(const at::Tensor& images) {
   return images.permute({0, 2, 3, 1}).view({-1, images.size(1)});
 }
 
-// The reverse, with x's sizes but for the channels. No view for autograd, which would forbid writing to it.
+// The reverse, with x's sizes but for the channels.
 at::Tensor ImagesOf(const at::Tensor& x, const at::Tensor& rows) {
   return at::_unsafe_view(rows, {x.size(0), x.size(2), x.size(3), rows.size(1)})
       .permute({0, 3, 1, 2});
@@ -37,28 +39,34 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
     const at::Tensor matrix =
         Rounded(weight, x.scalar_type()).view({weight.size(0), weight.size(1)});
     // Each serves the other's gradient.
-    context->save_for_backward({weight.requires_grad() ? x : at::Tensor(),
-                                x.requires_grad() ? matrix : at::Tensor(), weight});
+    context->save_for_backward(
+        {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? matrix : at::Tensor()});
+    context->saved_data["weight"] = weight;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     context->set_materialize_grads(false);
-    return {ImagesOf(x, MatrixProduct(Rows(x), matrix.t(), x.scalar_type())), x};
+    // A view, such as of rows, nobody could write to: it is one of two results.
+    const at::Tensor y =
+        at::empty({x.size(0), weight.size(0), x.size(2), x.size(3)}, x.options(), kLast);
+    MatrixProduct(Rows(y), Rows(x), matrix.t());
+    return {y, x};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     if (!gradients[0].defined()) return {gradients[1], {}};
     const variable_list saved = context->get_saved_variables();
     if (IsDifferentiatedAgain()) {
-      const at::IntArrayRef dy_sizes = gradients[0].sizes();
+      const at::Tensor weight = context->saved_data["weight"].toTensor();
+      // The gradient of x does not depend on x.
+      const auto zeros = [&] {
+        std::vector<int64_t> sizes = gradients[0].sizes().vec();
+        sizes[1] = weight.size(1);
+        return at::zeros(sizes, gradients[0].options()).requires_grad_();
+      };
       const auto twin = [](const variable_list& of) {
         return at::conv2d(of[0], of[1].to(of[0].scalar_type()));
       };
-      // The gradient of x does not depend on x.
-      const at::Tensor x =
-          saved[0].defined() ? saved[0]
-                             : at::zeros({dy_sizes[0], saved[2].size(1), dy_sizes[2], dy_sizes[3]},
-                                         gradients[0].options())
-                                   .requires_grad_();
-      variable_list results = GradientsOfTwin({x, saved[2]}, gradients[0], twin);
+      variable_list results =
+          GradientsOfTwin({saved[0].defined() ? saved[0] : zeros(), weight}, gradients[0], twin);
       if (gradients[1].defined()) results[0] = results[0] + gradients[1];
       return results;
     }

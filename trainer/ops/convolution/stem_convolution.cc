@@ -44,6 +44,14 @@ at::Tensor ImageIn(const at::Tensor& framed, int64_t channels) {
       .permute({0, 1, 3, 2, 4, 5});
 }
 
+// The image whose squares these are, [count, channels, height, width].
+at::Tensor ImageOfSquares(const at::Tensor& squares, int64_t channels) {
+  return ImageIn(squares.permute({0, 2, 3, 1}), channels)
+      .permute({0, 5, 1, 2, 3, 4})
+      .flatten(4, 5)
+      .flatten(2, 3);
+}
+
 std::vector<int64_t> FramedSizes(const at::Tensor& x) {
   return {x.size(0), x.size(2) / 2 + kBefore + kAfter, x.size(3) / 2 + kBefore + kAfter,
           ChannelsOfSquares(x.size(1))};
@@ -171,7 +179,8 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
     const at::Tensor squares = FusedSquares(x);
     const at::Tensor rounded = Rounded(weight, x.scalar_type());
     // Each serves the other's gradient.
-    context->save_for_backward({squares, rounded, x, weight});
+    context->save_for_backward({squares, rounded, x.requires_grad() ? x : at::Tensor()});
+    context->saved_data["weight"] = weight;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     return Convolved(x, squares, rounded, trains);
   }
@@ -187,17 +196,17 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
         return at::conv2d(of[0], of[1].to(of[0].scalar_type()), /*bias=*/{}, /*stride=*/2,
                           /*padding=*/3);
       };
-      std::ranges::copy(GradientsOfTwin({saved[2], saved[3]}, gradients[0], twin), results.begin());
+      const at::Tensor image =
+          saved[2].defined() ? saved[2] : ImageOfSquares(squares, weight.size(1));
+      const at::Tensor exact = context->saved_data["weight"].toTensor();
+      std::ranges::copy(GradientsOfTwin({image, exact}, gradients[0], twin), results.begin());
       return results;
     }
     const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
     if (context->needs_input_grad(0)) {
       const at::Tensor d_squares =
           PlannedConvolutionInputGradient(dy, squares, FusedWeightOfSquares(weight));
-      results[0] = ImageIn(d_squares.permute({0, 2, 3, 1}), weight.size(1))
-                       .permute({0, 5, 1, 2, 3, 4})
-                       .flatten(4, 5)
-                       .flatten(2, 3);
+      results[0] = ImageOfSquares(d_squares, weight.size(1));
     }
     if (context->needs_input_grad(1)) {
       const at::Tensor to = context->saved_data["d_weight"].toTensor();

@@ -1,9 +1,9 @@
-// BatchNorm with the statistics of the batch, together with the operations that follow it in a residual network: the
-// addition of the other branch, and ReLU.
+// BatchNorm with the statistics of the batch, together with the operations that follow it: the addition of the other
+// branch of a residual network and ReLU, or an activation alone (ReLU, SiLU, hardswish).
 //
 // y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those of
 // a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed.
-// Backward must know which values ReLU passed. If there is no addition between the norm and ReLU, backward computes
+// Backward must know which values ReLU passed, or the activation's slope. If there is no addition between the norm and ReLU, backward computes
 // this again; after an addition, forward keeps one bit for each value. Of x, y and residual, backward reads only x.
 //
 // In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
@@ -70,7 +70,7 @@ at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation ac
 at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
                           const ChannelNorm& norm_b);
 
-// Adds `residual` to y, if it is defined, and applies `activation`. The result overwrites y. Throws c10::Error like
+// Adds `residual` to y, if it is defined, and applies `activation`. The result may overwrite y. Throws c10::Error like
 // BatchNorm().
 at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual);
 

@@ -49,9 +49,10 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     MatrixProduct(y, rows, matrix,
                   {.bias = bias ? bias->to(x.scalar_type()) : at::Tensor(), .searches = trains});
     // Each serves the other's gradient.
-    context->save_for_backward({weight.requires_grad() ? x : at::Tensor(),
-                                x.requires_grad() ? rounded : at::Tensor(), weight,
-                                bias ? *bias : at::Tensor()});
+    context->save_for_backward(
+        {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? rounded : at::Tensor()});
+    context->saved_data["weight"] = weight;
+    context->saved_data["bias"] = bias ? *bias : at::Tensor();
     context->saved_data["inputs_first"] = inputs_first;
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["d_weight"] = GradientToAddTo(weight);
@@ -66,18 +67,19 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     const variable_list saved = context->get_saved_variables();
     variable_list results(5);
     if (IsDifferentiatedAgain()) {
+      const at::Tensor weight = context->saved_data["weight"].toTensor();
+      const at::Tensor bias = context->saved_data["bias"].toTensor();
+      // The gradient of x does not depend on x.
+      const auto zeros = [&] {
+        std::vector<int64_t> sizes = gradients[0].sizes().vec();
+        sizes.back() = weight.size(inputs_first ? 0 : 1);
+        return at::zeros(sizes, gradients[0].options()).requires_grad_();
+      };
       const auto twin = [&](const variable_list& of) {
         return LinearTwin(of[0], of[1], of[2], layout);
       };
-      // The gradient of x does not depend on x.
-      const auto x_of_zeros = [&] {
-        std::vector<int64_t> sizes = gradients[0].sizes().vec();
-        sizes.back() = saved[2].size(inputs_first ? 0 : 1);
-        return at::zeros(sizes, gradients[0].options()).requires_grad_();
-      };
-      const at::Tensor x = saved[0].defined() ? saved[0] : x_of_zeros();
-      const variable_list found = GradientsOfTwin({x, saved[2], saved[3]}, gradients[0], twin);
-      std::ranges::copy(found, results.begin());
+      const at::Tensor x = saved[0].defined() ? saved[0] : zeros();
+      std::ranges::copy(GradientsOfTwin({x, weight, bias}, gradients[0], twin), results.begin());
       return results;
     }
     const at::Tensor dy = Rows(gradients[0]).contiguous();
