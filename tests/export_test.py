@@ -532,6 +532,16 @@ def test_command_with_weights_of_a_file(tmp_path):
     assert sorted(set(os.listdir(tmp_path)) - {"__pycache__"}) == ["net.lsm", "net.pt", "net.py"]
 
 
+def test_command_writes_the_same_weights_each_time(tmp_path, capfd, monkeypatch):
+    (tmp_path / "seeded.py").write_text("from collections import OrderedDict\n" + NET)
+    written = []
+    for seed in ([], ["--seed", "0"], ["--seed", "1"]):
+        words = ["seeded:make_net", "--shape", "3,2,2", *seed, "--output", "net.lsm"]
+        command_line(tmp_path, capfd, monkeypatch, *words, status=0)
+        written.append((tmp_path / "net.lsm").read_bytes())
+    assert written[0] == written[1] != written[2]
+
+
 def test_weights_of_another_head(tmp_path):
     def net(classes):
         layers = [("body", nn.Conv2d(3, 8, 3)), ("norm", nn.BatchNorm2d(8)), ("fc", nn.Linear(8, classes))]

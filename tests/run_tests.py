@@ -239,6 +239,12 @@ def soak_parts():
         "90 min",
         ["--test_timeout=36000", "--test_env=TIDY=all", "//tests/checks:tidy_test"],
     )
+    parts["breadth"] = Part(
+        "95 % of timm's and Hugging Face's models export, train a step and match eager",
+        "45 min",
+        [".venv/bin/python", "tests/bench/export_breadth.py", "--jobs", "2"],
+        bazel=False,
+    )
     parts["faults"] = Part(
         "every fault of a rank is told twenty times in a row",
         "35 min",

@@ -7,6 +7,8 @@ import os
 import sys
 import warnings
 
+import torch
+
 from lockstep.export import sources, weights
 from lockstep.export.api import export
 from lockstep.export.errors import ExportError, first_line
@@ -50,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--classes", type=_positive, help="classes, or labels, of the output")
     parser.add_argument("--length", type=_positive, help="tokens of a sample")
     parser.add_argument("--shape", type=_shape, help="shape of one sample, for MODULE:FUNCTION: 3,32,32")
+    parser.add_argument("--seed", type=int, default=0, help="of the initial weights (default: 0)")
     parser.add_argument("--pretrained", metavar="FILE", help="weights: safetensors, or a state dict of torch.save")
     parser.add_argument(
         "--replace-head", action="store_true", help="keep as made what that file lacks or has in another shape"
@@ -75,6 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
             count = to_torch(options.to_torch, options.output, options.model)
             print(f"{options.output}: {count} tensors of {options.to_torch}")
             return 0
+        torch.manual_seed(options.seed)
         model, inputs = sources.make(
             options.model,
             sources.Options(

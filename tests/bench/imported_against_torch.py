@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""One training step of models that other people wrote, exported and trained by Lockstep, and in PyTorch on the same GPU:
+
+    imported_against_torch.py LOCKSTEP [MODEL ...] [--modes eager default reduce-overhead] [--torchscript]
+
+MODEL is one of the names below, by default all: timm's, torchvision's, classifiers of Hugging Face with tokens and their
+mask, and a U-Net. Needs timm, torchvision and transformers, and their configurations, but no weights of theirs.
+
+Prints a JSON line for each measurement: `lockstep bench step --json` with an empty cache of plans and then with a full one
+(`tag` cold and warm), and PyTorch's step: forward under autocast, loss, backward and fused optimizer, with the channels
+last and torch.backends.cudnn.benchmark, the median of three groups of 30 steps. And one line for each model with PyTorch's
+milliseconds over Lockstep's: above 1 Lockstep is the faster one. With --torchscript Lockstep trains torch.jit.script's
+file of the model instead, if it is one of images.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+PYTHON = pathlib.Path(__file__).parents[2] / "python"
+# name -> where it is from, samples
+MODELS = {
+    "efficientnet_b0": ("timm:efficientnet_b0", 256),
+    "convnext_tiny": ("timm:convnext_tiny", 128),
+    "vit_small": ("timm:vit_small_patch16_224", 256),
+    "swin_tiny": ("timm:swin_tiny_patch4_window7_224", 128),
+    "regnety_016": ("timm:regnety_016", 128),
+    "resnet50": ("torchvision:resnet50", 256),
+    "mobilenet_v3_large": ("torchvision:mobilenet_v3_large", 256),
+    "bert": ("hf:Bert", 64),
+    "distilbert": ("hf:DistilBert", 64),
+    "unet": ("own:UNet", 32),
+}
+TOKENS = 128
+IMAGES = """data { format: SYNTHETIC input_shape: [3, 224, 224] classes: 1000 mean: 0.5 std: 0.25
+        synthetic { kind: PIXELS samples: 4096 } }"""
+MASKS = """data { format: SYNTHETIC input_shape: [3, 256, 256] classes: 4 task: SEGMENTATION mean: 0.5 std: 0.25
+        synthetic { kind: PIXELS samples: 256 } }"""
+SGD = "optimizer { type: SGD lr: 0.01 momentum: 0.9 weight_decay: 0.00005 }"
+
+
+def unet(width=64, classes=4):
+    import torch
+    from torch import nn
+
+    def twice(inputs, outputs):
+        layers = []
+        for channels in inputs, outputs:
+            layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+        return nn.Sequential(*layers)
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            widths = [width, 2 * width, 4 * width, 8 * width]
+            self.down = nn.ModuleList(twice(i, o) for i, o in zip([3, *widths], widths))
+            self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in widths[-2::-1])
+            self.join = nn.ModuleList(twice(2 * w, w) for w in widths[-2::-1])
+            self.out = nn.Conv2d(width, classes, 1)
+
+        def forward(self, x):
+            kept = []
+            for i, block in enumerate(self.down):
+                x = block(x if i == 0 else nn.functional.max_pool2d(x, 2))
+                kept.append(x)
+            for up, join, skip in zip(self.up, self.join, kept[-2::-1]):
+                x = join(torch.cat([up(x), skip], 1))
+            return self.out(x)
+
+    return UNet()
+
+
+def make(name, batch, scripted=False):
+    """The module, its inputs by name, and targets."""
+    import torch
+
+    torch.manual_seed(0)
+    kind, what = MODELS[name][0].split(":")
+    if kind == "hf":
+        import transformers
+
+        config = getattr(transformers, what + "Config")(num_labels=3)
+        model = getattr(transformers, what + "ForSequenceClassification")(config)
+        mask = torch.ones(batch, TOKENS, dtype=torch.long)
+        mask[1::2, TOKENS * 3 // 4 :] = 0
+        tokens = torch.randint(0, config.vocab_size, (batch, TOKENS))
+        return model, {"input_ids": tokens, "attention_mask": mask}, torch.randint(0, 3, (batch,))
+    if kind == "own":
+        return unet(), {"x": torch.randn(batch, 3, 256, 256)}, torch.randint(0, 4, (batch, 256, 256))
+    if kind == "timm":
+        import timm
+        import timm.layers
+
+        timm.layers.set_scriptable(scripted)
+        model = timm.create_model(what, pretrained=False, num_classes=1000)
+    else:
+        import torchvision
+
+        model = torchvision.models.get_model(what, num_classes=1000)
+    return model, {"x": torch.randn(batch, 3, 224, 224)}, torch.randint(0, 1000, (batch,))
+
+
+def write(name, folder, scripted):
+    """Writes the model's file, and the samples of texts. Returns the config."""
+    import numpy
+    import torch
+
+    model, inputs, target = make(name, 2, scripted)
+    if scripted:
+        torch.jit.script(model.train()).save(folder / "net.pt")
+        what = f'name: "torchscript" torchscript {{ file: "{folder}/net.pt" }}'
+    else:
+        sys.path.insert(0, os.environ.get("EXPORTER", str(PYTHON)))
+        import lockstep
+
+        lockstep.export(model, tuple(inputs.values()), folder / "net.lsm")
+        what = f'name: "imported" imported {{ file: "{folder}/net.lsm" }}'
+    data, optimizer = (MASKS, SGD) if name == "unet" else (IMAGES, SGD)
+    if "input_ids" in inputs:
+        _, inputs, target = make(name, 1024)
+        numpy.save(folder / "tokens.npy", torch.stack([inputs["input_ids"], inputs["attention_mask"]], 1).numpy())
+        numpy.save(folder / "labels.npy", target.numpy())
+        data = f'data {{ format: NPY npy {{ kind: TEXTS }} train: ["{folder}/tokens.npy", "{folder}/labels.npy"] }}'
+        optimizer = "optimizer { type: ADAMW lr: 0.0001 }"
+    config = folder / "train.pbtxt"
+    config.write_text(f"global_batch: {MODELS[name][1]} precision: BF16\n{data}\nmodel {{ {what} }}\n{optimizer}\n")
+    return config
+
+
+def in_lockstep(lockstep, name, folder, tag):
+    command = [lockstep, "bench", "step", folder / "train.pbtxt", "--json", "--set", f"run_dir={folder}/run"]
+    environment = os.environ | {"XDG_CACHE_HOME": f"{folder}/cache"}
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=environment)
+    if done.returncode != 0:
+        return {"model": name, "tag": tag, "failure": done.stderr.strip().splitlines()[-1]}
+    return json.loads(done.stdout.strip().splitlines()[-1]) | {"model": name, "tag": tag}
+
+
+def in_torch(name, mode):
+    """The line of PyTorch's step."""
+    import torch
+    from torch.nn import functional
+
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    batch = MODELS[name][1]
+    model, inputs, target = make(name, batch)
+    last = {"memory_format": torch.channels_last} if "x" in inputs else {}
+    model = model.to("cuda", **last).train()
+    inputs = {key: value.to("cuda").to(**last) if last else value.to("cuda") for key, value in inputs.items()}
+    target = target.to("cuda")
+    if last:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-5, fused=True)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def loss_of(inputs, target):
+        output = model(**inputs) if not last else model(inputs["x"])
+        return functional.cross_entropy(getattr(output, "logits", output), target)
+
+    compiled = loss_of if mode == "eager" else torch.compile(loss_of, mode=mode)
+
+    def step():
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = compiled(inputs, target)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    begin = time.monotonic()
+    step()
+    torch.cuda.synchronize()
+    first_s = time.monotonic() - begin
+    for _ in range(10):
+        step()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(3):  # groups, so that the host runs ahead within one
+        begin = time.monotonic()
+        for _ in range(30):
+            loss = step()
+        torch.cuda.synchronize()
+        times.append((time.monotonic() - begin) / 30 * 1e3)
+    return {
+        "peer": "torch" if mode == "eager" else f"torch.compile {mode}",
+        "model": name,
+        "batch": batch,
+        "step_ms": round(statistics.median(times), 3),
+        "first_step_s": round(first_s, 1),
+        "reserved_gib": round(torch.cuda.memory_reserved() / 2**30, 2),
+        "loss": round(float(loss), 4),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep")
+    parser.add_argument("models", nargs="*", default=list(MODELS), metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument("--modes", nargs="+", default=["eager"], choices=["eager", "default", "reduce-overhead"])
+    parser.add_argument("--torchscript", action="store_true")
+    parser.add_argument("--in-torch", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.in_torch:
+        print(json.dumps(in_torch(options.models[0], options.in_torch)))
+        return
+    for name in options.models:
+        with tempfile.TemporaryDirectory() as folder:
+            write(name, pathlib.Path(folder), options.torchscript)
+            lines = [in_lockstep(options.lockstep, name, pathlib.Path(folder), tag) for tag in ("cold", "warm")]
+        ours = lines[-1]
+        ratios = {}
+        for mode in options.modes:
+            # Each in a process of its own, whose memory is its own.
+            command = [sys.executable, "-W", "ignore", __file__, options.lockstep, name, "--in-torch", mode]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode != 0:
+                lines.append({"peer": mode, "model": name, "failure": done.stderr.strip().splitlines()[-1]})
+                continue
+            lines.append(json.loads(done.stdout.splitlines()[-1]))
+            if "step_ms" in ours:
+                ratios[mode] = round(lines[-1]["step_ms"] / ours["step_ms"], 3)
+        for line in lines:
+            print(json.dumps(line))
+        print(json.dumps({"model": name, "ratios": ratios}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
