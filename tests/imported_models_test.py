@@ -1,5 +1,5 @@
 """Ten models of timm, torchvision and Hugging Face, in small: they train as in PyTorch, on ranks and in micro-batches too,
-and their gradients are no farther from float64 than PyTorch's."""
+their gradients are no farther from float64 than PyTorch's, and on a GPU they learn in bfloat16 as in PyTorch."""
 
 import pathlib
 import sys
@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 import sampler_reference
-from harness import DEVICE, sets, skip_without_gpus, train, trained_losses, weights_of, write_config
+from harness import DEVICE, needs_gpus, sets, skip_without_gpus, train, trained_losses, weights_of, write_config
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import lockstep  # noqa: E402
@@ -120,7 +120,7 @@ class Case:
     def config(self, lr, more):
         return write_config(
             self.folder,
-            f"""seed: {SEED} global_batch: {BATCH} epochs: 20 {more} log {{ every_steps: 1 }}
+            f"""seed: {SEED} global_batch: {BATCH} epochs: 100 {more} log {{ every_steps: 1 }}
             data {{ format: NPY train: ["x.npy", "y.npy"] classes: {CLASSES} {self.data} }}
             model {{ name: "imported" imported {{ file: "net.lsm" }} }} optimizer {{ type: SGD lr: {lr} momentum: 0.9 }}""",
         )
@@ -139,11 +139,28 @@ class Case:
     def losses(self, pieces, lr):
         optimizer = torch.optim.SGD(self.model.parameters(), lr, momentum=0.9)
         losses = []
-        for step in sampler_reference.steps(COUNT, BATCH, SEED, epochs=20):
+        for step in sampler_reference.steps(COUNT, BATCH, SEED, epochs=100):
             optimizer.zero_grad()
             losses.append(self.gradients(self.model, step, pieces))
             optimizer.step()
             if len(losses) == STEPS:
+                return losses
+
+
+    def curve(self, steps, lr):
+        """Losses in bfloat16 on the device of the tests."""
+        device = DEVICE.lower()
+        model, x, y = (tensors.to(device) for tensors in (self.model, self.x, self.y))
+        optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
+        losses = []
+        for step in sampler_reference.steps(COUNT, BATCH, SEED, epochs=100):
+            with torch.autocast(device, dtype=torch.bfloat16):
+                loss = functional.cross_entropy(self.output(model, x[step]), y[step])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            if len(losses) == steps:
                 return losses
 
 
@@ -169,6 +186,17 @@ def test_losses_are_pytorchs(name, pieces, case, tmp_path):
         weights = weights_of(tmp_path / "run")
         for key, value in statistics.items():
             torch.testing.assert_close(weights[key], value, rtol=1e-4, atol=1e-4, msg=key)
+
+
+@pytest.mark.all_tier
+@pytest.mark.parametrize("name", MODELS)
+def test_curves_in_bfloat16_are_pytorchs(name, case, tmp_path):
+    """The means of 20 steps each, of 200."""
+    needs_gpus(1)
+    losses = trained_losses(case.config(LR, "max_steps: 200 precision: BF16"), tmp_path / "run")
+    ours, theirs = (np.reshape(values, (10, 20)).mean(1) for values in (losses, case.curve(200, LR)))
+    print(name, *(f"{a:.4f}/{b:.4f}" for a, b in zip(ours, theirs)))
+    np.testing.assert_allclose(ours, theirs, rtol=0.01)
 
 
 @pytest.mark.all_tier(unless=lambda name: name == "distilbert")
