@@ -116,6 +116,19 @@ struct Tiles {
   }
 };
 
+// Loads a pack of the pixels [begin, begin + kCount) of a row of `width` pixels, whose first is pixel `row` of all; zeros
+// for those that lie outside.
+template <int kCount>
+__device__ void LoadPixels(uint4 (&loaded)[kCount], const void* images, int64_t row, int begin,
+                           int width, int packs, int pack) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int pixel = begin + i;
+    const bool is_inside = pixel >= 0 && pixel < width;
+    loaded[i] = is_inside ? Load(images, (row + pixel) * packs + pack) : uint4{};
+  }
+}
+
 template <typename T, typename Reads, int kSize>
 __global__ void __launch_bounds__(kThreads)
     Convolve(const void* in, const float* weight, void* out, ImagesShape shape, Tiles tiles) {
@@ -145,13 +158,8 @@ __global__ void __launch_bounds__(kThreads)
       const int from = Reads::Row(row, k, shape.padding, shape.in_height);
       if (from < 0) continue;
       uint4 loaded[Reads::kReads];
-      const int64_t line = (image * shape.in_height + from) * shape.in_width;
-#pragma unroll
-      for (int i = 0; i < Reads::kReads; ++i) {
-        const int pixel = begin + i;
-        const bool is_inside = pixel >= 0 && pixel < shape.in_width;
-        loaded[i] = is_inside ? Load(in, (line + pixel) * packs + pack) : uint4{};
-      }
+      LoadPixels(loaded, in, (image * shape.in_height + from) * shape.in_width, begin,
+                 shape.in_width, packs, pack);
       Channels of_row[kSize];
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
@@ -226,19 +234,9 @@ __global__ void __launch_bounds__(kThreads)
         Channels gradients[kAcross];
         uint4 loaded[Reads::kReads];
         uint4 loaded_gradients[kAcross];
-#pragma unroll
-        for (int j = 0; j < kAcross; ++j) {
-          const bool is_inside = left + j < shape.out_width;
-          loaded_gradients[j] =
-              is_inside ? Load(dy, (line * shape.out_width + left + j) * packs + pack) : uint4{};
-        }
-        const int begin = Reads::First(left, shape.padding);
-#pragma unroll
-        for (int i = 0; i < Reads::kReads; ++i) {
-          const int pixel = begin + i;
-          const bool is_inside = pixel >= 0 && pixel < shape.width;
-          loaded[i] = is_inside ? Load(x, (x_line + pixel) * packs + pack) : uint4{};
-        }
+        LoadPixels(loaded_gradients, dy, line * shape.out_width, left, shape.out_width, packs,
+                   pack);
+        LoadPixels(loaded, x, x_line, Reads::First(left, shape.padding), shape.width, packs, pack);
 #pragma unroll
         for (int j = 0; j < kAcross; ++j) gradients[j] = ToFloats<T>(loaded_gradients[j]);
 #pragma unroll
@@ -284,16 +282,26 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// d_weight[channel, tap] of partials[blocks][taps][channels]: a thread for each.
+// d_weight[channel, tap] of partials[blocks][taps][channels]. A block has a tap of some channels, and adds up several
+// partial sums of each at a time.
+constexpr int kSumChannels = 32;
+constexpr int kSumRows = 8;
+
 __global__ void SumGradients(const float* partials, int blocks, int channels, int taps, SumsTo to) {
-  const int channel = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int channel = static_cast<int>(blockIdx.x) * kSumChannels + static_cast<int>(threadIdx.x);
   const int tap = static_cast<int>(blockIdx.y);
-  if (channel >= channels) return;
+  __shared__ float shared[kSumRows][kSumChannels];
   float sum = 0;
-#pragma unroll 8
-  for (int block = 0; block < blocks; ++block) {
-    sum += partials[(int64_t{block} * taps + tap) * channels + channel];
+  if (channel < channels) {
+#pragma unroll 4
+    for (int block = static_cast<int>(threadIdx.y); block < blocks; block += kSumRows) {
+      sum += partials[(int64_t{block} * taps + tap) * channels + channel];
+    }
   }
+  shared[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || channel >= channels) return;
+  for (int row = 1; row < kSumRows; ++row) sum += shared[row][threadIdx.x];
   float& result = to.sums[channel * taps + tap];
   result = to.adds ? result + sum : sum;
 }
@@ -394,11 +402,11 @@ void LaunchDepthwiseWeightGradient(const void* x, const void* dy, float* partial
       kernel<<<blocks, threads, 0, stream>>>(x, dy, partials, shape);
     });
   });
-  constexpr int kSumThreads = 64;
   const int taps = shape.size * shape.size;
-  const dim3 of_sums(static_cast<unsigned>(CeilDivide(shape.channels, kSumThreads)), taps);
-  SumGradients<<<of_sums, kSumThreads, 0, stream>>>(partials, grid.blocks, shape.channels, taps,
-                                                    d_weight);
+  const dim3 sum_blocks(static_cast<unsigned>(CeilDivide(shape.channels, kSumChannels)), taps);
+  const dim3 sum_threads(kSumChannels, kSumRows);
+  SumGradients<<<sum_blocks, sum_threads, 0, stream>>>(partials, grid.blocks, shape.channels, taps,
+                                                       d_weight);
 }
 
 }  // namespace lockstep::ops
