@@ -82,8 +82,8 @@ _USES = {
     ],
     "trainer/step": [
         "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",
-        "trainer/ops/pixels", "trainer/ops/update", "trainer/ops/autocast", "data/dataset", "data/feed", "observe", "observe/profile",
-        "trainer/config/schema", "trainer/models",
+        "trainer/ops/pixels", "trainer/ops/update", "trainer/ops/autocast", "data/dataset", "data/feed",
+        "observe", "observe/profile", "trainer/config/schema", "trainer/models",
     ],
     "trainer/run": [
         "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/autocast",

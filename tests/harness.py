@@ -12,6 +12,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -340,6 +341,24 @@ def needs_gpus(count):
 
         pytest.skip("needs GPUs: this is the test on CPUs")
     skip_without_gpus(count)
+
+
+HOLD = """
+import sys, torch
+free, _ = torch.cuda.mem_get_info()
+held = torch.empty(free - int(sys.argv[1]), dtype=torch.uint8, device="cuda")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def nearly_full_gpu(left_bytes):
+    """Another process holds what is free of the GPU but so many bytes, to the end or until what this yields is called."""
+    command = [sys.executable, "-c", HOLD, str(left_bytes)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        yield lambda: other.communicate("")
 
 
 def write_config(folder, text, name="config.pbtxt"):

@@ -8,9 +8,9 @@ samples, executed by tests/lsm_executor.py with torch alone, as the module itsel
 weights and the same seed: the output, all gradients and all buffers within 1e-5 of their largest element, in fp32 on
 one thread of a CPU; and the outputs in evaluation likewise. Dropout is on: both draw the same numbers.
 
-One line a model, then the counts; the exit status is 0 if at least 95 % are ok. `refused` comes with the exporter's line. `eager` is a model that does not train in
-eager mode either; it does not count. Each model runs in a process of its own. export_breadth_models.txt lists timm's
-models; --list writes it again (some minutes).
+One line a model, then the counts; the exit status is 0 if at least 95 % are ok. `refused` comes with the exporter's line.
+`eager` is a model that does not train in eager mode either; it does not count. Each model runs in a process of its own.
+export_breadth_models.txt lists timm's models; --list writes it again (some minutes).
 """
 
 import argparse

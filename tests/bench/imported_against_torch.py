@@ -10,7 +10,7 @@ Prints a JSON line for each measurement: `lockstep bench step --json` with an em
 (`tag` cold and warm), and PyTorch's step: forward under autocast, loss, backward and fused optimizer, with the channels
 last and torch.backends.cudnn.benchmark, the median of three groups of 30 steps. And one line for each model with PyTorch's
 milliseconds over Lockstep's: above 1 Lockstep is the faster one. With --torchscript Lockstep trains torch.jit.script's
-file of the model instead, if it is one of images.
+file of the model instead, if it is timm's or torchvision's.
 """
 
 import argparse
@@ -116,7 +116,7 @@ def write(name, folder, scripted):
         torch.jit.script(model.train()).save(folder / "net.pt")
         what = f'name: "torchscript" torchscript {{ file: "{folder}/net.pt" }}'
     else:
-        sys.path.insert(0, os.environ.get("EXPORTER", str(PYTHON)))
+        sys.path.insert(0, str(PYTHON))
         import lockstep
 
         lockstep.export(model, tuple(inputs.values()), folder / "net.lsm")
@@ -212,7 +212,8 @@ def main():
         return
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:
-            write(name, pathlib.Path(folder), options.torchscript)
+            scripted = options.torchscript and MODELS[name][0].startswith(("timm:", "torchvision:"))
+            write(name, pathlib.Path(folder), scripted)
             lines = [in_lockstep(options.lockstep, name, pathlib.Path(folder), tag) for tag in ("cold", "warm")]
         ours = lines[-1]
         ratios = {}

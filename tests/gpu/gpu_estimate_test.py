@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harness import DONE, Run, command_of, events, needs_gpus, sets, wait_until
+from harness import DONE, Run, command_of, events, nearly_full_gpu, needs_gpus, sets, wait_until
 
 PEERS = pathlib.Path(__file__).parent / "peers"
 CASES = [("gpt2", 16), ("gpt2", 64), ("resnet50", 64), ("resnet50", 256), ("vit_b_16", 128), ("lstm", 256)]
@@ -89,25 +89,13 @@ def test_auto_fits_what_there_is(tmp_path):
     assert foretold["reserved_bytes"] < 0.95 * foretold["device_bytes"]
 
 
-HOLD = """
-import sys, torch
-held = torch.empty(int(sys.argv[1]), dtype=torch.uint8, device="cuda")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
 def test_auto_grows_when_there_is_room_again(tmp_path):
-    free, _ = gpu_bytes()
     settings = ["--set", "micro_batch=AUTO", "--set", "max_steps=800", "--set", "log.every_steps=1"]
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(free - (12 << 30))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout.readline() == "held\n"
+    with nearly_full_gpu(12 << 30) as release:
         command = command_of(train_words(tmp_path, "lstm", 16384, settings))
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as run:
             wait_until(lambda: (tmp_path / "run" / "log.jsonl").exists() and step_of(tmp_path) > 10)
-            other.communicate("")
+            release()
             assert run.wait() == DONE
     (first, cut), (later, whole) = micro_batches(tmp_path)
     assert first == 1 and cut > 1 and (later - 1) % 256 == 0 and whole == 1, (cut, later, whole)

@@ -2,12 +2,10 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
-from harness import DONE, Run, events, needs_gpus, sets, write_config
+from harness import DONE, Run, events, nearly_full_gpu, needs_gpus, sets, write_config
 
 PEERS = pathlib.Path(__file__).parent / "peers"
 
@@ -76,22 +74,9 @@ def test_the_largest_micro_batch(model, tmp_path):
     assert runs_out(tmp_path, model, int(1.03 * found) + 1)
 
 
-HOLD_ALL_BUT_12_GIB = """
-import sys, torch
-free, _ = torch.cuda.mem_get_info()
-held = torch.empty(free - (12 << 30), dtype=torch.uint8, device="cuda")
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
 @pytest.mark.parametrize("model", ["gpt2", "resnet50", "vit_b_16", "lstm"])
 def test_a_thousand_steps_with_the_usual_reserve(model, tmp_path):
     """Another process holds most of the GPU, so that a step is short."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD_ALL_BUT_12_GIB], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout.readline() == "held\n"
+    with nearly_full_gpu(12 << 30):
         found = largest(tmp_path, model, reserve=0.05)
         assert not runs_out(tmp_path, model, found, steps=1000)
-        other.communicate("")

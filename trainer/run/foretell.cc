@@ -150,7 +150,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
   }
   Renew(*model_);
   // As it lies on a GPU.
-  model_->MoveTo(kForetold, /*rounds=*/precision == config::BF16 || precision == config::FP16);
+  model_->MoveTo(kForetold, /*rounds=*/Is16Bit(precision));
   for (const at::Tensor& parameter : model_->parameters()) parameters_ += parameter.numel();
 }
 

@@ -77,8 +77,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
       if (!file.empty()) RefuseNan(file, *model);
     }
   }
-  const config::Precision precision = PrecisionOn(world.device, config.precision());
-  model->MoveTo(world.device, /*rounds=*/precision == config::BF16 || precision == config::FP16);
+  model->MoveTo(world.device, /*rounds=*/Is16Bit(PrecisionOn(world.device, config.precision())));
   return model;
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 AutocastState StateFor(at::DeviceType device, config::Precision precision) {
   AutocastState state = AutocastState::Now(device);
-  state.enabled = precision == config::BF16 || precision == config::FP16;
+  state.enabled = Is16Bit(precision);
   if (state.enabled) state.dtype = precision == config::BF16 ? at::kBFloat16 : at::kHalf;
   return state;
 }

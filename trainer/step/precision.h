@@ -18,6 +18,11 @@ namespace lockstep {
 // not support `wanted`.
 config::Precision PrecisionOn(at::Device device, config::Precision wanted);
 
+// Returns whether products and convolutions compute in 16 bits.
+inline bool Is16Bit(config::Precision precision) {
+  return precision == config::BF16 || precision == config::FP16;
+}
+
 // Sets two options of LibTorch that hold for the whole process: whether products may round their inputs to tf32, and
 // whether LibTorch uses only algorithms that give the same bits every time.
 void SetUpNumerics(config::Precision precision, bool deterministic);

@@ -195,7 +195,7 @@ void Call(const Node& node, Values& values, at::Device device) {
   std::vector<IValue> stack;
   stack.reserve(node.arguments.size());
   for (const Argument& argument : node.arguments) stack.push_back(Made(argument, values, device));
-  if (!node.operation && !node.fused) {
+  if (node.IsNumber()) {
     values[node.results[0].value] = Computed(node.sym, stack);
     return;
   }

@@ -228,8 +228,13 @@ bool IsOnlyOfThisRank(const Node& node) {
   return !IsConstant(node.arguments[kTraining], false) && !(IsNorm(node) && HasWeights(node));
 }
 
-bool IsRelu(const Node& node) {
-  return NameOf(node) == "aten::relu" || NameOf(node) == "aten::relu_";
+// The activation that a norm can take over; kNone: there is none. In place it is the same.
+Activation ActivationOf(const Node& node) {
+  std::string_view name = NameOf(node);
+  if (name.ends_with('_')) name.remove_suffix(1);
+  if (name == "aten::relu") return Activation::kRelu;
+  if (name == "aten::silu") return Activation::kSilu;
+  return name == "aten::hardswish" ? Activation::kHardswish : Activation::kNone;
 }
 
 // A sum with `value`; in place, a sum that is written to it.
@@ -332,25 +337,20 @@ class Fuser {
   }
 
   bool FuseActivation(int64_t norm, int64_t user) {
-    const std::string_view name = NameOf(At(user));
-    if (name == "aten::silu" || name == "aten::silu_") {
-      return Put({norm, user}, NormThen(Norm(shared_), Activation::kSilu));
-    }
-    if (name == "aten::hardswish" || name == "aten::hardswish_") {
-      return Put({norm, user}, NormThen(Norm(shared_), Activation::kHardswish));
-    }
-    if (!IsRelu(At(user))) return false;
-    const int64_t pool = OnlyUser(user);
-    if (pool >= 0 && IsPool(At(pool)) && Put({norm, user, pool}, NormPool(Norm(shared_))))
+    const Activation activation = ActivationOf(At(user));
+    if (activation == Activation::kNone) return false;
+    const int64_t pool = activation == Activation::kRelu ? OnlyUser(user) : -1;
+    if (pool >= 0 && IsPool(At(pool)) && Put({norm, user, pool}, NormPool(Norm(shared_)))) {
       return true;
-    return Put({norm, user}, NormThen(Norm(shared_), Activation::kRelu));
+    }
+    return Put({norm, user}, NormThen(Norm(shared_), activation));
   }
 
   // The sum of a norm and another branch, and relu of it.
   bool FuseSum(int64_t norm, int64_t sum) {
     if (!IsSumWith(At(sum), At(norm).results[0].value)) return false;
     const int64_t relu = OnlyUser(sum);
-    if (relu < 0 || !IsRelu(At(relu))) return false;
+    if (relu < 0 || ActivationOf(At(relu)) != Activation::kRelu) return false;
     const bool in_place = NameOf(At(sum)) == "aten::add_";
     const int64_t own = At(norm).results[0].value;
     const std::vector<Argument>& addends = At(sum).arguments;

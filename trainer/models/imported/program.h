@@ -71,7 +71,9 @@ using FusedOperation = std::function<at::Tensor(const std::vector<c10::IValue>& 
 struct Node {
   std::optional<c10::OperatorHandle> operation;
   FusedOperation fused;  // in the place of `operation` (fuse.h)
-  Sym sym = Sym::kAdd;   // without either a number is computed
+  Sym sym = Sym::kAdd;   // of a number
+
+  bool IsNumber() const { return !operation && !fused; }
   std::vector<Argument> arguments;
   std::vector<Result> results;
   std::vector<int64_t> last_uses;  // values that no later node uses

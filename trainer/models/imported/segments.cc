@@ -156,7 +156,7 @@ class Cutter {
   // What a gradient reaches. Where it comes into a tensor in place, it reaches all that share its memory.
   void FindReached(int64_t number) {
     const Node& node = program_.nodes[number];
-    if ((!node.operation && !node.fused) || !node.grad) return;
+    if (node.IsNumber() || !node.grad) return;
     const bool reached =
         std::ranges::any_of(ValuesOf(node), [&](int64_t value) { return IsReached(value); });
     if (!reached) return;

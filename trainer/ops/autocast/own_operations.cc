@@ -1,12 +1,12 @@
 #include "trainer/ops/autocast/own_operations.h"
 
 #include <ATen/ATen.h>
-#include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "trainer/ops/common/launch_arguments.h"
@@ -143,6 +143,17 @@ at::Tensor View(const at::Tensor& x, at::IntArrayRef sizes) {
   return may_copy ? at::reshape(x, sizes) : x.view(sizes);
 }
 
+struct OwnOperation {
+  std::string_view name;
+  torch::CppFunction (*kernel)();
+};
+
+constexpr OwnOperation kOwnOperations[] = {
+    {"conv2d", [] { return torch::CppFunction(TORCH_FN(Conv2d)); }},
+    {"_convolution", [] { return torch::CppFunction(TORCH_FN(AnyConvolution)); }},
+    {"linear", [] { return torch::CppFunction(TORCH_FN(LinearOf)); }},
+    {"view", [] { return torch::CppFunction(TORCH_FN(View)); }}};
+
 // LibTorch warns of a kernel in place of its own.
 class NoWarning : public c10::WarningHandler {
  public:
@@ -152,14 +163,11 @@ class NoWarning : public c10::WarningHandler {
 }  // namespace
 
 void RegisterOwnOperations(torch::Library& library) {
-  library.impl("conv2d", TORCH_FN(Conv2d));
-  library.impl("_convolution", TORCH_FN(AnyConvolution));
-  library.impl("linear", TORCH_FN(LinearOf));
-  library.impl("view", TORCH_FN(View));
+  for (const auto& [name, kernel] : kOwnOperations) library.impl(name.data(), kernel());
 }
 
 bool IsOwnOperation(std::string_view name) {
-  return name == "conv2d" || name == "_convolution" || name == "linear" || name == "view";
+  return std::ranges::find(kOwnOperations, name, &OwnOperation::name) != std::end(kOwnOperations);
 }
 
 void UseOwnOperations() {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -13,6 +15,14 @@ namespace lockstep::ops {
 // Whether the caller, which is a backward, must return gradients that can be differentiated again, as
 // torch::autograd::grad() with create_graph asks for. GradientsOfTwin() computes them.
 inline bool IsDifferentiatedAgain() { return at::GradMode::is_enabled(); }
+
+// Returns what stands for an input that backward did not keep, because its gradient does not depend on it: zeros with the
+// shape of `like`, but `size` in `dimension`.
+inline at::Tensor InPlaceOfInput(const at::Tensor& like, int64_t dimension, int64_t size) {
+  std::vector<int64_t> sizes = like.sizes().vec();
+  sizes.at(at::maybe_wrap_dim(dimension, like.dim())) = size;
+  return at::zeros(sizes, like.options()).requires_grad_();
+}
 
 // Returns the gradients of twin(inputs) for each of `inputs`, undefined for those that require none. `inputs` are the
 // operation's own, as autograd saved them; `twin` computes the operation from plain ATen calls, whose result has the

@@ -372,9 +372,7 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
   const bool is_forward = pass == ConvolutionPass::kForward;
   const auto inputs = [&]() -> std::vector<c10::IValue> {
     if (!is_forward) return {of.y, of.x, of.weight};
-    const std::vector<int64_t> strides(2, options.stride);
-    const std::vector<int64_t> paddings(2, options.padding);
-    return {of.x, of.weight, c10::IValue(), strides, paddings, std::vector<int64_t>{1, 1}};
+    return ConvolutionEventInputs(of.x, of.weight, options.stride, options.padding);
   };
   RECORD_FUNCTION(is_forward ? kConvolutionEvent : kConvolutionGradientEvent, inputs());
   auto status = plan->made->Run(pointers);
@@ -388,6 +386,12 @@ std::vector<ConvolutionPlanReport> ConvolutionPlanner::Plans() const {
     reports.push_back({key, plan, source});
   }
   return reports;
+}
+
+std::vector<c10::IValue> ConvolutionEventInputs(const at::Tensor& x, const at::Tensor& weight,
+                                                int64_t stride, int64_t padding) {
+  const auto both = [](int64_t number) { return std::vector<int64_t>(2, number); };
+  return {x, weight, /*bias=*/c10::IValue(), both(stride), both(padding), /*dilation=*/both(1)};
 }
 
 at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,

@@ -30,6 +30,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <cstdint>
 #include <memory>
@@ -103,6 +104,10 @@ class ConvolutionPlanner {
 // event are dy, x and weight.
 inline constexpr char kConvolutionEvent[] = "lockstep::convolution";
 inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backward";
+
+// Returns the inputs of a convolution's event.
+std::vector<c10::IValue> ConvolutionEventInputs(const at::Tensor& x, const at::Tensor& weight,
+                                                int64_t stride, int64_t padding);
 
 // These functions do the same with the planner of this process, whose files lie in CacheFolder().
 at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,

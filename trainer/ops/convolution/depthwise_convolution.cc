@@ -50,11 +50,7 @@ class FusedDepthwise : public torch::autograd::Function<FusedDepthwise> {
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
                           int64_t stride, int64_t padding) {
     // As the convolution that it is, for whoever counts operations.
-    const auto inputs = [&]() -> std::vector<c10::IValue> {
-      const auto both = [](int64_t number) { return std::vector<int64_t>(2, number); };
-      return {x, weight, c10::IValue(), both(stride), both(padding), both(1)};
-    };
-    RECORD_FUNCTION(kConvolutionEvent, inputs());
+    RECORD_FUNCTION(kConvolutionEvent, ConvolutionEventInputs(x, weight, stride, padding));
     const DepthwiseShape shape = ShapeOf(x, weight, stride, padding);
     const at::Tensor windows = Windows(weight);
     const at::Tensor y =

@@ -17,6 +17,13 @@ constexpr int kAcross = 4;  // pixels side by side that a thread makes
 
 using Channels = Floats<kPack>;
 
+__device__ void AddProducts(const Channels& a, const Channels& b, Channels& sums) {
+#pragma unroll
+  for (int c = 0; c < kPack; ++c) {
+    sums.values[c] = fmaf(a.values[c], b.values[c], sums.values[c]);
+  }
+}
+
 // How the packs of a row lie on blocks: about evenly.
 struct Columns {
   int count;  // blocks side by side
@@ -173,10 +180,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < kAcross; ++j) {
           const int at = Reads::WeightAt(i, j);
           if (at < 0) continue;
-#pragma unroll
-          for (int c = 0; c < kPack; ++c) {
-            sums[j].values[c] = fmaf(values.values[c], of_row[at].values[c], sums[j].values[c]);
-          }
+          AddProducts(values, of_row[at], sums[j]);
         }
       }
     }
@@ -246,11 +250,7 @@ __global__ void __launch_bounds__(kThreads)
           for (int j = 0; j < kAcross; ++j) {
             const int at = Reads::WeightAt(i, j);
             if (at < 0) continue;
-#pragma unroll
-            for (int c = 0; c < kPack; ++c) {
-              sums[at].values[c] =
-                  fmaf(values.values[c], gradients[j].values[c], sums[at].values[c]);
-            }
+            AddProducts(values, gradients[j], sums[at]);
           }
         }
       }

@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <vector>
-
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/rounded_weight.h"
 #include "trainer/ops/common/second_derivative.h"
@@ -56,17 +54,12 @@ class FusedFork : public torch::autograd::Function<FusedFork> {
     const variable_list saved = context->get_saved_variables();
     if (IsDifferentiatedAgain()) {
       const at::Tensor weight = context->saved_data["weight"].toTensor();
-      // The gradient of x does not depend on x.
-      const auto zeros = [&] {
-        std::vector<int64_t> sizes = gradients[0].sizes().vec();
-        sizes[1] = weight.size(1);
-        return at::zeros(sizes, gradients[0].options()).requires_grad_();
-      };
+      const at::Tensor x =
+          saved[0].defined() ? saved[0] : InPlaceOfInput(gradients[0], 1, weight.size(1));
       const auto twin = [](const variable_list& of) {
         return at::conv2d(of[0], of[1].to(of[0].scalar_type()));
       };
-      variable_list results =
-          GradientsOfTwin({saved[0].defined() ? saved[0] : zeros(), weight}, gradients[0], twin);
+      variable_list results = GradientsOfTwin({x, weight}, gradients[0], twin);
       if (gradients[1].defined()) results[0] = results[0] + gradients[1];
       return results;
     }

@@ -133,11 +133,8 @@ at::Tensor Convolved(const at::Tensor& x, const at::Tensor& squares, const at::T
   const StemShape shape = ShapeOf(squares, weight.size(0));
   if (!HasStemForward(shape)) return PlannedConvolution(squares, of_squares, {.searches = trains});
   // As the convolution that it is, for whoever counts operations.
-  const auto inputs = [&]() -> std::vector<c10::IValue> {
-    const auto both = [](int64_t number) { return std::vector<int64_t>(2, number); };
-    return {x, weight, c10::IValue(), /*stride=*/both(2), /*padding=*/both(3), both(1)};
-  };
-  RECORD_FUNCTION(kConvolutionEvent, inputs());
+  RECORD_FUNCTION(kConvolutionEvent,
+                  ConvolutionEventInputs(x, weight, /*stride=*/2, /*padding=*/3));
   const at::Tensor y =
       at::empty({shape.count, shape.outputs, shape.height, shape.width}, x.options(), kLast);
   Launch(x, [&](cudaStream_t stream) {

@@ -54,7 +54,6 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     context->saved_data["weight"] = weight;
     context->saved_data["bias"] = bias ? *bias : at::Tensor();
     context->saved_data["inputs_first"] = inputs_first;
-    context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     if (bias) context->saved_data["d_bias"] = GradientToAddTo(*bias);
     return WithRowsOf(x, y);
@@ -65,20 +64,15 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     const WeightLayout layout =
         inputs_first ? WeightLayout::kInputsOutputs : WeightLayout::kOutputsInputs;
     const variable_list saved = context->get_saved_variables();
+    const at::Tensor bias = context->saved_data["bias"].toTensor();
     variable_list results(5);
     if (IsDifferentiatedAgain()) {
       const at::Tensor weight = context->saved_data["weight"].toTensor();
-      const at::Tensor bias = context->saved_data["bias"].toTensor();
-      // The gradient of x does not depend on x.
-      const auto zeros = [&] {
-        std::vector<int64_t> sizes = gradients[0].sizes().vec();
-        sizes.back() = weight.size(inputs_first ? 0 : 1);
-        return at::zeros(sizes, gradients[0].options()).requires_grad_();
-      };
+      const int64_t inputs = weight.size(inputs_first ? 0 : 1);
+      const at::Tensor x = saved[0].defined() ? saved[0] : InPlaceOfInput(gradients[0], -1, inputs);
       const auto twin = [&](const variable_list& of) {
         return LinearTwin(of[0], of[1], of[2], layout);
       };
-      const at::Tensor x = saved[0].defined() ? saved[0] : zeros();
       std::ranges::copy(GradientsOfTwin({x, weight, bias}, gradients[0], twin), results.begin());
       return results;
     }
@@ -92,7 +86,7 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
           WeightGradient(context->saved_data["d_weight"].toTensor(), Rows(saved[0]), dy, layout);
     }
     // Without a bias there is no such input.
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2)) {
+    if (bias.defined() && context->needs_input_grad(2)) {
       results[2] = BiasGradient(context->saved_data["d_bias"].toTensor(), dy);
     }
     return results;
