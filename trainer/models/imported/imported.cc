@@ -144,8 +144,10 @@ Imported::Imported(const ModelSpec& spec)
     }
     if (!learns) throw UsageError("{}: no parameter of it requires a gradient", path_);
     for (int64_t i = 0; i < json.at("constants").get<int64_t>(); ++i) {
-      constants_.push_back(file.Read(fmt::format("constant.{}", i)));
-      tensors.constants[std::to_string(i)] = constants_.back();
+      const std::string name = fmt::format("constant {}", i);  // which no name in Python is
+      tensors.constants[std::to_string(i)] =
+          register_buffer(name, file.Read(fmt::format("constant.{}", i)));
+      unsaved_.insert(name);
     }
     const auto count = static_cast<int64_t>(inputs_.size());
     ranks_ = NormRanksOf(spec.sync_batch_norm);
@@ -166,12 +168,6 @@ Imported::Imported(const ModelSpec& spec)
     throw UsageError("{}: its description is damaged: {}", path_,
                      FirstLine(error.what_without_backtrace()));
   }
-}
-
-void Imported::to(at::Device device, bool non_blocking) {
-  Model::to(device, non_blocking);
-  for (const at::Tensor& constant : constants_)
-    constant.set_data(constant.to(device, non_blocking));
 }
 
 std::vector<at::Tensor> Imported::ConvolutionWeights(bool /*rounds*/) const {

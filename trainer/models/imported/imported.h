@@ -28,16 +28,16 @@ class Imported : public Model {
   // Throws Error (kUsage, kCheckpoint) if the file cannot be read or does not take such samples.
   explicit Imported(const ModelSpec& spec);
 
-  // `input` as in Model, or empty if ranks share the statistics of norms. For a model of several inputs it is [count, inputs, tokens]: input i is input[:, i].
+  // `input` as in Model, or empty if ranks share the statistics of norms. For a model of several inputs it is
+  // [count, inputs, tokens]: input i is input[:, i].
   at::Tensor Forward(const at::Tensor& input) override;
 
   // The loss that the file has, or that of the task. The mean that a loss may return counts for each sample.
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
 
-  // Without the buffers that the module does not save either.
+  // Without the buffers that the module does not save either, and without the constants of the graphs.
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
-  void to(at::Device device, bool non_blocking) override;
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;
   bool SharesStatistics() const override { return training_->batch_norms() > 0; }
 
@@ -50,8 +50,8 @@ class Imported : public Model {
   int64_t classes_;
   std::vector<at::ScalarType> inputs_;  // the type of each
   std::vector<std::string> head_;
-  std::set<std::string> unsaved_;  // buffers
-  std::vector<at::Tensor> constants_;
+  std::set<std::string>
+      unsaved_;  // buffers: the module's own of that kind, and the constants of the graphs
   std::unique_ptr<ops::NormRanks> ranks_;  // null: norms have the statistics of this rank
   std::optional<ExportedGraph> training_, evaluation_, loss_;
 };
