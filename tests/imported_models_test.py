@@ -24,6 +24,8 @@ BATCH = 8  # the last one of each epoch has six samples
 LR = 0.002
 # BatchNorm of the few values that a small image leaves to this one magnifies differences in the last digit.
 SLOWLY = {"resnet": 0.00001}
+# In bfloat16, 200 steps of PyTorch's own end 1 to 3 % apart at LR where its first weights differ by a millionth; here by less.
+CURVE_LR = {"efficientnet": 0.0002, "resnet": 0.0002, "mobilenet": 0.0002}
 SGD_LR = 4096.0  # of one step, so that its change is the gradient but for the last digit
 # PyTorch's losses are those of a CPU, and a GPU adds in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
@@ -193,8 +195,9 @@ def test_losses_are_pytorchs(name, pieces, case, tmp_path):
 def test_curves_in_bfloat16_are_pytorchs(name, case, tmp_path):
     """The means of 20 steps each, of 200."""
     needs_gpus(1)
-    losses = trained_losses(case.config(LR, "max_steps: 200 precision: BF16"), tmp_path / "run")
-    ours, theirs = (np.reshape(values, (10, 20)).mean(1) for values in (losses, case.curve(200, LR)))
+    lr = CURVE_LR.get(name, LR)
+    losses = trained_losses(case.config(lr, "max_steps: 200 precision: BF16"), tmp_path / "run")
+    ours, theirs = (np.reshape(values, (10, 20)).mean(1) for values in (losses, case.curve(200, lr)))
     print(name, *(f"{a:.4f}/{b:.4f}" for a, b in zip(ours, theirs)))
     np.testing.assert_allclose(ours, theirs, rtol=0.01)
 
