@@ -29,7 +29,7 @@ class NormRanks;  // trainer/ops/norm/batch_norm.h
 class ExportedGraph {
  public:
   // What a graph computes with, besides its inputs. The graph shares these tensors with the module that owns them, so it
-  // computes with what they hold when it runs (at::Tensor::set_data moves them to a device).
+  // computes with what they hold when it runs, on the device that the module was moved to.
   struct Tensors {
     std::map<std::string, at::Tensor> parameters, buffers, constants;
   };

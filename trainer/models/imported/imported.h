@@ -50,8 +50,7 @@ class Imported : public Model {
   int64_t classes_;
   std::vector<at::ScalarType> inputs_;  // the type of each
   std::vector<std::string> head_;
-  std::set<std::string>
-      unsaved_;  // buffers: the module's own of that kind, and the constants of the graphs
+  std::set<std::string> unsaved_;  // buffers: some of the module's own, and the graphs' constants
   std::unique_ptr<ops::NormRanks> ranks_;  // null: norms have the statistics of this rank
   std::optional<ExportedGraph> training_, evaluation_, loss_;
 };
