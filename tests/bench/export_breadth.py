@@ -1,12 +1,16 @@
-"""How many models lockstep.export can write: the smallest member of every timm module at the least image size that it
-takes, and 20 Hugging Face architectures from tiny configs.
+"""How many models lockstep.export can write and Lockstep trains: the smallest member of every timm module at the least
+image size that it takes, and 20 Hugging Face architectures from tiny configs.
 
-    python export_breadth.py [PATTERN ...] [--jobs 1] [--seconds 240] [--operations FILE]
+    python export_breadth.py LOCKSTEP [PATTERN ...] [--jobs 1] [--seconds 240] [--operations FILE]
 
-Definition: a model counts as `ok` if it exports with two samples, and the file then trains one step on three other
-samples, executed by tests/lsm_executor.py with torch alone, as the module itself does in eager mode from the same
-weights and the same seed: the output, all gradients and all buffers within 1e-5 of their largest element, in fp32 on
-one thread of a CPU; and the outputs in evaluation likewise. Dropout is on: both draw the same numbers.
+LOCKSTEP is the program, such as ./lockstep. Definition: a model counts as `ok` if it exports with two samples, and the file
+then gives what the module itself gives in eager mode for three other samples, from the same weights and the same seed, in
+fp32 on one thread of a CPU. Dropout is on: all draw the same numbers.
+
+- By tests/lsm_executor.py, with torch alone: the output, all gradients, all buffers, and the output in evaluation, within
+  1e-5 of their largest element.
+- By `lockstep train`: the loss of a step and that of evaluation after it, and the gradient of all parameters as one vector
+  and the buffers as another one, within the shares of OF_LOCKSTEP.
 
 One line a model, then the counts; the exit status is 0 if at least 95 % are ok. `refused` comes with the exporter's line.
 `eager` is a model that does not train in eager mode either; it does not count. Each model runs in a process of its own.
@@ -29,6 +33,13 @@ FOLDER = Path(__file__).parent
 MODELS = FOLDER / "export_breadth_models.txt"
 SIZES = (32, 64, 96, 128, 160, 192, 224, 240, 256, 288, 384)
 TOLERANCE = 1e-5
+# Lockstep adds in another order, and BatchNorm of three samples magnifies that.
+OF_LOCKSTEP = {"loss": 1e-5, "validation": 1e-5, "gradient": 1e-3, "statistics": 1e-4}
+SEED = 7
+# What the trainer seeds the generator of its first rank with (trainer/run/trainer.cc).
+SEED_OF_RANK = SEED ^ 0x9E3779B97F4A7C15
+LR = 4096.0  # of one step, so that its change is the gradient but for the last digit
+NO_LR = 1e-30  # so small that a step leaves the weights as they are
 
 sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parent.parent / "python")]
 
@@ -62,6 +73,21 @@ class NoEager(Exception):
     """The model does not train in eager mode."""
 
 
+def mean_of_tokens(model):
+    """The model with an output for each sample instead of one for each token."""
+    import torch
+
+    class MeanOfTokens(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids, attention_mask):
+            return self.model(input_ids=input_ids, attention_mask=attention_mask).logits.mean(1)
+
+    return MeanOfTokens()
+
+
 def make(source):
     """The module and example inputs of two samples."""
     import torch
@@ -75,7 +101,8 @@ def make(source):
         config = transformers.AutoConfig.for_model(name, **HUGGING_FACE[name])
         if name == "t5":
             tokens = torch.randint(2, 500, (2, 16))
-            return transformers.T5ForTokenClassification(config), {"input_ids": tokens, "attention_mask": tokens > 0}
+            model = mean_of_tokens(transformers.T5ForTokenClassification(config))
+            return model, {"input_ids": tokens, "attention_mask": tokens > 0}
         return sources.hugging_face_model(config, sources.Options(length=16))
 
     reason = ""
@@ -112,9 +139,61 @@ def distance(ours, eager):
     return (ours.double() - eager.double()).abs().max().item() / max(scale, 1e-6) if eager.numel() else 0.0
 
 
+def length_of(tensors):
+    return sum(tensor.double().square().sum().item() for tensor in tensors) ** 0.5
+
+
+def share_off(ours, expected):
+    """The length of the difference of tensors, by name, as a share of the length of those expected."""
+    length = length_of(expected.values())
+    return length_of(ours[name].double() - tensor.double() for name, tensor in expected.items()) / length if length else 0.0
+
+
+def trained(folder, samples, target, classes, lr):
+    """The folder of a run that made a step of the folder's net.lsm, and evaluated it."""
+    import numpy
+    from harness import DONE, train, write_config
+
+    images = samples[0].is_floating_point()
+    x = samples[0].numpy() if images else numpy.stack([tensor.numpy().astype(numpy.int64) for tensor in samples], 1)
+    numpy.save(folder / "x.npy", x)
+    numpy.save(folder / "y.npy", target.numpy())
+    config = write_config(
+        folder,
+        f"""seed: {SEED} global_batch: {len(target)} max_steps: 1 log {{ every_steps: 1 }}
+        data {{ format: NPY train: ["x.npy", "y.npy"] validation: ["x.npy", "y.npy"] shuffle: false classes: {classes}
+                {"" if images else "npy { kind: TEXTS }"} }}
+        model {{ name: "imported" imported {{ file: "net.lsm" }} }} optimizer {{ type: SGD lr: {lr} }}""",
+    )
+    run = train(config, folder / f"run_{lr}")
+    if run.status != DONE:
+        raise ChildProcessError(run.error_lines[-1])
+    return folder / f"run_{lr}"
+
+
+def in_lockstep(folder, samples, target, start, model, losses, classes):
+    """How far `lockstep train` is from eager mode: the model has its gradients and statistics, `start` the weights before,
+    and `losses` are those of the step and of evaluation."""
+    from harness import events, step_losses, weights_of
+
+    stepped, still = (trained(folder, samples, target, classes, lr) for lr in (LR, NO_LR))
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    after = weights_of(stepped)
+    ours = {name: (start[name].double() - after[name].double()) / LR for name in gradients}
+    statistics = {name: b for name, b in model.named_buffers() if name in after and b.is_floating_point()}
+    (step,), validation = step_losses(still), events(still, "eval")[-1]["val_loss"]
+    return {
+        "loss": abs(step - losses[0]) / losses[0],
+        "validation": abs(validation - losses[1]) / losses[1],
+        "gradient": share_off(ours, gradients),
+        "statistics": share_off(after, statistics),
+    }
+
+
 def one(source):
     """Exports one model and compares; returns the report."""
     import torch
+    from torch.nn.functional import cross_entropy
 
     import lockstep
     from lockstep.export.trace import select_output
@@ -130,47 +209,57 @@ def one(source):
     report = {"inputs": list(inputs.shape[1:]) if isinstance(inputs, torch.Tensor) else sorted(inputs)}
     made = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/net.lsm"
+        folder = Path(folder)
         try:
-            lockstep.export(model, inputs, path, name=source)
+            lockstep.export(model, inputs, folder / "net.lsm", name=source)
         except lockstep.ExportError as error:
             return report | {"result": "refused", "text": str(error)}
-        ours = LsmModel(path)
-    report |= {"make_s": round(made - begin, 1), "export_s": round(time.monotonic() - made, 1)}
-    nodes = [node for mode in ("training", "evaluation") for node in ours.description[mode]["nodes"]]
-    report["nodes"] = len(ours.description["training"]["nodes"])
-    report["operations"] = dict(
-        collections.Counter(
-            f"sym {node['sym']}" if "sym" in node else node["op"] + ("." + node["overload"] if node["overload"] else "")
-            for node in nodes
+        ours = LsmModel(folder / "net.lsm")
+        report |= {"make_s": round(made - begin, 1), "export_s": round(time.monotonic() - made, 1)}
+        nodes = [node for mode in ("training", "evaluation") for node in ours.description[mode]["nodes"]]
+        report["nodes"] = len(ours.description["training"]["nodes"])
+        report["operations"] = dict(
+            collections.Counter(
+                f"sym {node['sym']}" if "sym" in node else node["op"] + ("." + node["overload"] if node["overload"] else "")
+                for node in nodes
+            )
         )
-    )
 
-    named = inputs if isinstance(inputs, dict) else None
-    samples = {name: other_samples(value) for name, value in named.items()} if named else other_samples(inputs)
-    call = (lambda: model(**samples)) if named else (lambda: model(samples))
-    flat = list(samples.values()) if named else [samples]
-    model.train(), ours.train()
-    torch.manual_seed(7)
-    expected = select_output(call())
-    torch.manual_seed(7)
-    output = ours(*flat)
-    report["output"] = distance(output, expected)
-    weight = torch.randn(expected.shape)
-    (expected * weight).sum().backward()
-    (output * weight).sum().backward()
-    report["gradients"] = max(distance(ours.parameters_[name].grad, p.grad) for name, p in model.named_parameters())
-    report["buffers"] = max([distance(ours.buffers_[name], b) for name, b in model.named_buffers()], default=0.0)
-    model.eval(), ours.eval()
-    with torch.no_grad():
-        report["evaluation"] = distance(ours(*flat), select_output(call()))
-    worst = max(report[key] for key in ("output", "gradients", "buffers", "evaluation"))
-    return report | {"result": "ok" if worst <= TOLERANCE else "differs", "worst": worst}
+        named = inputs if isinstance(inputs, dict) else None
+        samples = {name: other_samples(value) for name, value in named.items()} if named else other_samples(inputs)
+        call = (lambda: model(**samples)) if named else (lambda: model(samples))
+        flat = list(samples.values()) if named else [samples]
+        start = {name: p.detach().clone() for name, p in model.named_parameters()}
+        model.train(), ours.train()
+        torch.manual_seed(SEED_OF_RANK)
+        expected = select_output(call())
+        torch.manual_seed(SEED_OF_RANK)
+        output = ours(*flat)
+        report["output"] = distance(output, expected)
+        classes = expected.shape[1]
+        target = torch.arange(len(expected)) % classes
+        loss = cross_entropy(expected, target)
+        loss.backward()
+        cross_entropy(output, target).backward()
+        report["gradients"] = max(distance(ours.parameters_[name].grad, p.grad) for name, p in model.named_parameters())
+        report["buffers"] = max([distance(ours.buffers_[name], b) for name, b in model.named_buffers()], default=0.0)
+        model.eval(), ours.eval()
+        with torch.no_grad():
+            expected = select_output(call())
+            report["evaluation"] = distance(ours(*flat), expected)
+        losses = loss.item(), cross_entropy(expected, target).item()
+        worst = max(report[key] for key in ("output", "gradients", "buffers", "evaluation"))
+        try:
+            lockstep_is_off = in_lockstep(folder, flat, target, start, model, losses, classes)
+        except ChildProcessError as error:
+            return report | {"result": "failed", "text": str(error)}
+    is_ok = worst <= TOLERANCE and all(lockstep_is_off[key] <= most for key, most in OF_LOCKSTEP.items())
+    return report | {"result": "ok" if is_ok else "differs", "worst": worst, "lockstep": lockstep_is_off}
 
 
-def in_process(source, seconds):
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-W", "ignore", __file__, "--one", source]
+def in_process(source, program, seconds):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "LOCKSTEP": program}
+    command = [sys.executable, "-W", "ignore", __file__, program, "--one", source]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, env=environment)
     except subprocess.TimeoutExpired:
@@ -201,6 +290,7 @@ def smallest_members():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep", metavar="LOCKSTEP", help="the program")
     parser.add_argument("patterns", nargs="*", default=["*"], metavar="PATTERN", help="timm:conv*, hf:bert, ...")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=240, help="the limit of a model")
@@ -217,8 +307,15 @@ def main():
     every = [f"hf:{name}" for name in HUGGING_FACE] + [f"timm:{name}" for name in MODELS.read_text().split()]
     chosen = [source for source in every if any(fnmatch.fnmatch(source, pattern) for pattern in options.patterns)]
     counts, operations = collections.Counter(), collections.Counter()
+    # ./lockstep builds what has changed, which two models at a time cannot.
+    program = os.path.abspath(options.lockstep)
+    subprocess.run([program, "version"], check=True, stdout=subprocess.DEVNULL)
+
+    def check(source):
+        return in_process(source, program, options.seconds)
+
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for source, report in zip(chosen, pool.map(lambda source: in_process(source, options.seconds), chosen)):
+        for source, report in zip(chosen, pool.map(check, chosen)):
             counts[report["result"]] += 1
             operations.update(report.pop("operations", {}))
             print(source, report.pop("result"), report.pop("text", None) or json.dumps(report), flush=True)
