@@ -24,8 +24,8 @@ BATCH = 8  # the last one of each epoch has six samples
 LR = 0.002
 # BatchNorm of the few values that a small image leaves to this one magnifies differences in the last digit.
 SLOWLY = {"resnet": 0.00001}
-# In bfloat16, 200 steps of PyTorch's own end 1 to 3 % apart at LR where its first weights differ by a millionth; here by less.
-CURVE_LR = {"efficientnet": 0.0002, "resnet": 0.0002, "mobilenet": 0.0002}
+# In bfloat16 and with LR, 200 steps of PyTorch's own differ by 1 to 5 % where its first weights differ by a millionth.
+CURVE_LR = {"efficientnet": 0.0002, "resnet": 0.0002, "mobilenet": 0.0005}
 SGD_LR = 4096.0  # of one step, so that its change is the gradient but for the last digit
 # PyTorch's losses are those of a CPU, and a GPU adds in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
