@@ -13,6 +13,7 @@ import torch
 import torchvision
 from torch import nn
 from torch.nn import functional
+from torch.optim import swa_utils
 
 from harness import (
     CHECKPOINT,
@@ -163,8 +164,9 @@ def loss_of(output, target):
     return functional.cross_entropy(output, target, ignore_index=255, reduction="sum") / target.numel()
 
 
-def torch_losses(model, steps, batch=8, lr=0.05, samples=images, loss=loss_of, forward=None):
-    """Losses of SGD on the same batches, the last of which in each epoch is short. `forward` calls the model."""
+def torch_losses(model, steps, batch=8, lr=0.05, samples=images, loss=loss_of, forward=None, clip_norm=None, average=None):
+    """Losses of SGD on the same batches, the last of which in each epoch is short. `forward` calls the model, and `average`
+    is updated with its parameters after each step."""
     forward = forward or model
     model.train()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr, momentum=0.9)
@@ -175,7 +177,11 @@ def torch_losses(model, steps, batch=8, lr=0.05, samples=images, loss=loss_of, f
             mean = loss(forward(x[begin : begin + batch]), y[begin : begin + batch])
             optimizer.zero_grad()
             mean.backward()
+            if clip_norm:
+                nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
+            if average:
+                average.update_parameters(model)
             losses.append(mean.item())
             if len(losses) == steps:
                 return losses
@@ -211,6 +217,19 @@ def test_ranks_and_micro_batches_change_nothing(ranks, accumulation, tmp_path):
     config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}")
     losses = trained_losses(config, tmp_path / "run", ranks=ranks)
     np.testing.assert_allclose(losses, torch_losses(model, 12), **CLOSE)
+
+
+@pytest.mark.all_tier
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_clipping_averages_and_sharded_moments(ranks, tmp_path):
+    skip_without_gpus(ranks)
+    model = export(tmp_path, "transformer")
+    more = sets("optimizer.clip_norm=0.5", "optimizer.ema_decay=0.9", "optimizer.shard=true")
+    losses = trained_losses(config_of(tmp_path, "max_steps: 12"), tmp_path / "run", *more, ranks=ranks)
+    average = swa_utils.AveragedModel(model, multi_avg_fn=swa_utils.get_ema_multi_avg_fn(0.9))
+    average.n_averaged += 1  # the average begins with the initial weights
+    np.testing.assert_allclose(losses, torch_losses(model, 12, clip_norm=0.5, average=average), **CLOSE)
+    torch.testing.assert_close(weights_of(tmp_path / "run"), average.module.state_dict(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.all_tier(unless=lambda name, checkpoints: name == "convnet" and not checkpoints)
