@@ -241,7 +241,7 @@ def soak_parts():
     )
     parts["breadth"] = Part(
         "95 % of timm's and Hugging Face's models export, train a step and match eager",
-        "45 min",
+        "35 min",
         [".venv/bin/python", "tests/bench/export_breadth.py", "./lockstep", "--jobs", "2"],
         bazel=False,
     )

@@ -10,7 +10,7 @@ fp32 on one thread of a CPU. Dropout is on: all draw the same numbers.
 - By tests/lsm_executor.py, with torch alone: the output, all gradients, all buffers, and the output in evaluation, within
   1e-5 of their largest element.
 - By `lockstep train`: the loss of a step and that of evaluation after it, and the gradient of all parameters as one vector
-  and the statistics of norms as another one, within CLOSE, or else within ten times what eager mode itself is off when
+  and the statistics of norms as another one, within CLOSE, or else within five times what eager mode itself is off when
   every weight is changed by its last digit: BatchNorm of three values magnifies that, and Lockstep adds in another order.
 
 One line a model, then the counts; the exit status is 0 if at least 95 % are ok. `refused` comes with the exporter's line.
@@ -189,7 +189,7 @@ def step_of(model, inputs):
     model.eval()
     with torch.no_grad():
         evaluation = select_output(call(model, inputs))
-    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     statistics = {name: b.clone() for name, b in model.named_buffers() if "running_" in name}
     validation = cross_entropy(evaluation, targets_of(evaluation))
     return Step(loss.item(), validation.item(), gradients, statistics), output, evaluation
@@ -240,7 +240,7 @@ def step_in_lockstep(folder, samples, output, start, expected):
 
     stepped, still = (trained(folder, samples, output, lr) for lr in (LR, NO_LR))
     after = weights_of(stepped)
-    gradients = {name: (start[name].double() - after[name].double()) / LR for name in expected.gradients}
+    gradients = {name: (start[name] - after[name]) / LR for name in expected.gradients}
     statistics = {name: after[name] for name in expected.statistics}
     (loss,) = step_losses(still)
     return Step(loss, events(still, "eval")[-1]["val_loss"], gradients, statistics)
@@ -295,12 +295,13 @@ def one(source):
         gradients = (distance(executor.parameters_[name].grad, p.grad) for name, p in model.named_parameters())
         buffers = (distance(executor.buffers_[name], b) for name, b in model.named_buffers())
         distances |= {"gradients": max(gradients), "buffers": max(buffers, default=0.0)}
+        del executor, executed  # a large model has much memory
         try:
             ours = step_in_lockstep(folder, flat, output, start, expected).shares_off(expected)
         except ChildProcessError as error:
             return report | {"result": "failed", "text": str(error)}
     nudged = nudged_step_of(model, start, samples).shares_off(expected)
-    is_ok = max(distances.values()) <= TOLERANCE and all(ours[key] <= max(CLOSE, 10 * nudged[key]) for key in ours)
+    is_ok = max(distances.values()) <= TOLERANCE and all(ours[key] <= max(CLOSE, 5 * nudged[key]) for key in ours)
     return report | {"result": "ok" if is_ok else "differs", "executor": distances, "lockstep": ours, "nudged": nudged}
 
 
