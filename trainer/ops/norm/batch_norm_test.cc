@@ -382,10 +382,10 @@ TEST_P(BatchNormTest, AddsToTheGradientsThatAreThere) {
   const at::Tensor dy = Random({4, 24, 5, 7});
   const ChannelNorm norm = Norm(24);
   const ChannelNorm other_norm = Norm(24);
-  for (const auto& [activation, adds] : kCases) {
-    ExpectAddsToGradients(
-        [&] { BatchNorm(x, norm, activation, adds ? other : at::Tensor()).backward(dy); },
-        {norm.weight, norm.bias});
+  for (const Case& c : kCases) {
+    const at::Tensor residual = c.adds ? other : at::Tensor();
+    ExpectAddsToGradients([&] { BatchNorm(x, norm, c.activation, residual).backward(dy); },
+                          {norm.weight, norm.bias});
   }
   ExpectAddsToGradients([&] { JoinBatchNorms(x, norm, other, other_norm).backward(dy); },
                         {norm.weight, norm.bias, other_norm.weight, other_norm.bias});
