@@ -68,12 +68,12 @@ _USES = {
         "observe/history",
     ],
     "trainer/models": [
-        "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "data/dataset",
+        "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "trainer/ops/token", "data/dataset",
         "trainer/config/schema",
     ],
     "trainer/models/imported": [
         "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/norm",
-        "trainer/models",
+        "trainer/ops/attention", "trainer/models",
     ],
     "trainer/models/built_in": [
         "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",

@@ -1,5 +1,6 @@
 #include "trainer/models/model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
@@ -12,6 +13,7 @@
 #include "base/nearest.h"
 #include "base/tensor/foretold_gpu.h"
 #include "trainer/models/batch_norm.h"
+#include "trainer/ops/token/cross_entropy.h"
 
 namespace lockstep {
 
@@ -26,6 +28,24 @@ at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target) {
   if (output.sizes() == target.sizes()) return output.to(at::kFloat);
   throw UsageError("the model puts out [{}] where the targets are [{}]",
                    fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
+}
+
+// The sum over rows of the cross-entropy of output [..., classes] and target [...] of integers.
+at::Tensor CrossEntropyOf(const at::Tensor& output, const at::Tensor& target, int64_t ignored,
+                          double label_smoothing) {
+  const at::Tensor logits = output.flatten(0, -2);
+  at::Tensor labels = target.flatten().to(at::kLong);
+  if (!IsOnGpu(output.device())) {
+    return at::cross_entropy_loss(logits, labels, /*weight=*/{}, at::Reduction::Sum, ignored,
+                                  label_smoothing);
+  }
+  if (ignored != ops::kIgnoredTarget) {
+    labels = labels.masked_fill(labels == ignored, ops::kIgnoredTarget);
+  }
+  // The gradient is written over the logits, which the model may have kept.
+  const bool trains = at::GradMode::is_enabled() && logits.requires_grad();
+  return ops::CrossEntropySum(trains ? logits.clone(at::MemoryFormat::Contiguous) : logits, labels,
+                              logits.size(1), label_smoothing);
 }
 
 }  // namespace
@@ -73,8 +93,7 @@ at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
   switch (task_) {
     case Task::kClassification:
     case Task::kLanguage:
-      return at::cross_entropy_loss(output.flatten(0, -2), target.flatten(), /*weight=*/{},
-                                    at::Reduction::Sum, /*ignore_index=*/-100, label_smoothing());
+      return CrossEntropyOf(output, target, ops::kIgnoredTarget, label_smoothing());
     case Task::kSegmentation:
       if (output.dim() != 4 || output.size(0) != target.size(0) ||
           output.sizes().slice(2) != target.sizes().slice(1)) {
@@ -82,9 +101,7 @@ at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
                          fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
       }
       // Pixel by pixel: the loss of whole images has no deterministic kernel on a GPU.
-      return at::cross_entropy_loss(output.movedim(1, -1).flatten(0, -2),
-                                    target.flatten().to(at::kLong), /*weight=*/{},
-                                    at::Reduction::Sum, kIgnoredPixel, label_smoothing());
+      return CrossEntropyOf(output.movedim(1, -1), target, kIgnoredPixel, label_smoothing());
     case Task::kMultiLabel:
       return at::binary_cross_entropy_with_logits(OutputFor(output, target), target, /*weight=*/{},
                                                   /*pos_weight=*/{}, at::Reduction::Sum);

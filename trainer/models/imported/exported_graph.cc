@@ -207,7 +207,12 @@ void Call(const Node& node, Values& values, at::Device device) {
   if (!node.autocast) exact.emplace(device);
   const at::AutoGradMode grad(node.grad && at::GradMode::is_enabled());
   if (node.fused) {
-    values[node.results[0].value] = node.fused(stack);
+    std::vector<at::Tensor> tensors = node.fused(stack);
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      if (const int64_t value = node.results[i].value; value >= 0) {
+        values[value] = std::move(tensors.at(i));
+      }
+    }
     return;
   }
   if (IsRecomputing()) LeaveStatistics(node, stack);

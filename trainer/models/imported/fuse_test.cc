@@ -202,5 +202,153 @@ TEST(Fuse, LeavesANormOfRunningStatistics) {
   EXPECT_FALSE(program.nodes[0].fused);
 }
 
+// ---- Norms of rows and attention -----------------------------------------------------------------
+
+std::string RowsNorm(int x, int out) {
+  return fmt::format(
+      R"({{"op": "aten::layer_norm", "overload": "", "args": [{{"v": {}}}, [8], {{"v": 1}}, {{"v": 2}}, {{"f": 1e-5}},
+          false], "out": [{}]}})",
+      x, out);
+}
+
+std::string Linear(int x, int weight, int out) {
+  return fmt::format(
+      R"({{"op": "aten::linear", "overload": "", "args": [{{"v": {}}}, {{"v": {}}}, null], "out": [{}]}})",
+      x, weight, out);
+}
+
+std::string Reshape(int x, const std::string& shape, int out) {
+  return fmt::format(
+      R"({{"op": "aten::reshape", "overload": "", "args": [{{"v": {}}}, {}], "out": [{}]}})", x,
+      shape, out);
+}
+
+// Values: 0 x; 1, 2 the norm's weight and bias; 3 [8, 8]; 4 [24, 8].
+std::string RowsText(const std::string& nodes, int output) {
+  return fmt::format(
+      R"({{"values": 20, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1, "bias": 2, "square": 3, "qkv": 4}},
+          "buffers": {{}}, "constants": {{}}, "nodes": [{}], "output": {}}})",
+      nodes, output);
+}
+
+using RowsExpected = std::function<Tensor(const Tensor& x, const ExportedGraph::Tensors& tensors)>;
+
+// Values and all gradients, in the types of the CPU.
+void ExpectComputesRows(const std::string& text, const RowsExpected& expected) {
+  const auto tensors = [] {
+    at::manual_seed(1);
+    ExportedGraph::Tensors made;
+    made.parameters["weight"] = (at::rand({kChannels}) + 0.5).requires_grad_();
+    made.parameters["bias"] = at::randn({kChannels}).requires_grad_();
+    made.parameters["square"] = at::randn({kChannels, kChannels}).requires_grad_();
+    made.parameters["qkv"] = at::randn({3 * kChannels, kChannels}).requires_grad_();
+    return made;
+  };
+  const ExportedGraph::Tensors used = tensors();
+  const ExportedGraph::Tensors own = tensors();
+  const ExportedGraph graph(Json::parse(text), "net.lsm", 1, used);
+  const Tensor x = at::randn({4, 6, kChannels}).requires_grad_();
+  const Tensor own_x = x.detach().clone().requires_grad_();
+  const Tensor wanted = expected(own_x, own);
+  const Tensor y = graph.Run({x});
+  EXPECT_TRUE(at::allclose(y, wanted, 1e-5, 1e-5));
+  const Tensor dy = at::randn_like(wanted);
+  wanted.backward(dy);
+  y.backward(dy);
+  EXPECT_TRUE(at::allclose(x.grad(), own_x.grad(), 1e-4, 1e-4));
+  for (const auto& [name, parameter] : used.parameters) {
+    const Tensor& gradient = own.parameters.at(name).grad();
+    ASSERT_EQ(parameter.grad().defined(), gradient.defined()) << name;
+    if (gradient.defined()) {
+      EXPECT_TRUE(at::allclose(parameter.grad(), gradient, 1e-4, 1e-4)) << name;
+    }
+  }
+}
+
+Tensor RowsNormed(const Tensor& x, const ExportedGraph::Tensors& tensors) {
+  return at::layer_norm(x, {kChannels}, tensors.parameters.at("weight"),
+                        tensors.parameters.at("bias"), 1e-5);
+}
+
+// A block of a transformer, whose sum goes on.
+TEST(Fuse, TakesTheSumToTheNormOfRows) {
+  const std::string text = RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6), RowsNorm(6, 7),
+                                           Linear(7, 3, 8), Sum("add", 6, 8, 9)}),
+                                    9);
+  EXPECT_EQ(NodesOf(text), 4);
+  ExpectComputesRows(text, [](auto& x, auto& tensors) {
+    const Tensor& square = tensors.parameters.at("square");
+    const Tensor sum = x + at::linear(x, square);
+    return sum + at::linear(RowsNormed(sum, tensors), square);
+  });
+  // The sum gets another shape before, and the norm's result is used by one who does not round it, too.
+  const std::string reshaped = RowsText(
+      Chain({Linear(0, 3, 5), Sum("add", 5, 0, 6), Reshape(6, "[-1, 8]", 7), RowsNorm(7, 8),
+             Linear(8, 3, 9), Sum("add", 9, 8, 10), Sum("add", 10, 7, 11)}),
+      11);
+  EXPECT_EQ(NodesOf(reshaped), 5);
+  ExpectComputesRows(reshaped, [](auto& x, auto& tensors) {
+    const Tensor& square = tensors.parameters.at("square");
+    const Tensor sum = (at::linear(x, square) + x).reshape({-1, kChannels});
+    const Tensor y = RowsNormed(sum, tensors);
+    return at::linear(y, square) + y + sum;
+  });
+}
+
+TEST(Fuse, LeavesASumThatIsWrittenTo) {
+  const std::string text = RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6), RowsNorm(6, 7),
+                                           Linear(7, 3, 8), Sum("add_", 6, 8, 9)}),
+                                    9);
+  EXPECT_EQ(NodesOf(text), 5);
+}
+
+TEST(Fuse, LeavesASumThatIsUsedBeforeItsNorm) {
+  const std::string text = RowsText(Chain({Linear(0, 3, 5), Sum("add", 0, 5, 6), Of("relu", 6, 7),
+                                           RowsNorm(6, 8), Sum("add", 7, 8, 9)}),
+                                    9);
+  EXPECT_EQ(NodesOf(text), 5);
+  ExpectComputesRows(text, [](auto& x, auto& tensors) {
+    const Tensor sum = x + at::linear(x, tensors.parameters.at("square"));
+    return at::relu(sum) + RowsNormed(sum, tensors);
+  });
+}
+
+std::vector<std::string> AttentionNodes(const std::string& order) {
+  return {
+      Linear(0, 4, 5),
+      Reshape(5, "[-1, 6, 3, 2, 4]", 6),
+      fmt::format(
+          R"({{"op": "aten::permute", "overload": "", "args": [{{"v": 6}}, {}], "out": [7]}})",
+          order),
+      R"({"op": "aten::unbind", "overload": "int", "args": [{"v": 7}, 0], "out": [[8, 9, 10]]})",
+      R"({"op": "aten::scaled_dot_product_attention", "overload": "", "args": [{"v": 8}, {"v": 9}, {"v": 10}, null,
+              {"f": 0.0}, false, null, false], "out": [11]})",
+      R"({"op": "aten::transpose", "overload": "int", "args": [{"v": 11}, 1, 2], "out": [12]})",
+      Reshape(12, "[-1, 6, 8]", 13)};
+}
+
+TEST(Fuse, ReadsQueriesKeysAndValuesWhereTheyLie) {
+  const std::string text = RowsText(Chain(AttentionNodes("[2, 0, 3, 1, 4]")), 13);
+  EXPECT_EQ(NodesOf(text), 2);
+  ExpectComputesRows(text, [](auto& x, auto& tensors) {
+    const auto parts = at::linear(x, tensors.parameters.at("qkv"))
+                           .view({4, 6, 3, 2, 4})
+                           .permute({2, 0, 3, 1, 4})
+                           .unbind(0);
+    return at::scaled_dot_product_attention(parts[0], parts[1], parts[2])
+        .transpose(1, 2)
+        .reshape({4, 6, kChannels});
+  });
+  // Heads and tokens in another order.
+  EXPECT_EQ(NodesOf(RowsText(Chain(AttentionNodes("[2, 0, 1, 3, 4]")), 13)), 7);
+}
+
+TEST(Fuse, LeavesOutAPadOfNothing) {
+  const std::string pad =
+      R"({"op": "aten::pad", "overload": "", "args": [{"v": 0}, [0, 0, 0, 0], "constant", null], "out": [5]})";
+  EXPECT_EQ(NodesOf(RowsText(Chain({pad, Of("relu", 5, 6)}), 6)), 1);
+  EXPECT_EQ(NodesOf(RowsText(Chain({pad, Of("relu_", 5, 6)}), 6)), 2);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -65,8 +65,9 @@ enum class Sym {
   kIte
 };
 
-// An operation of trainer/ops, called with its node's arguments.
-using FusedOperation = std::function<at::Tensor(const std::vector<c10::IValue>& arguments)>;
+// An operation of trainer/ops, called with its node's arguments. Gives one tensor for each of the node's results.
+using FusedOperation =
+    std::function<std::vector<at::Tensor>(const std::vector<c10::IValue>& arguments)>;
 
 struct Node {
   std::optional<c10::OperatorHandle> operation;

@@ -78,18 +78,17 @@ MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, at::In
     return std::nullopt;
   }
   const at::Tensor input = Rounded16(x, type);
-  if (groups > 1) {
-    if (!HasDepthwiseKernels(input, weight, *stride, *padding)) return std::nullopt;
+  if (groups > 1 && HasDepthwiseKernels(input, weight, *stride, *padding)) {
     return DepthwiseConvolution(input, weight, *stride, *padding);
   }
   // Pixels of few channels have no plan.
   constexpr int64_t kPlanned = 8;
   if (weight.size(1) % kPlanned != 0) {
     const bool is_stem =
-        weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3;
+        groups == 1 && weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3;
     return is_stem ? MaybeTensor(StemConvolution(input, weight)) : std::nullopt;
   }
-  if (weight.size(0) % kPlanned != 0) return std::nullopt;
+  if (weight.size(0) % (groups * kPlanned) != 0) return std::nullopt;
   return Convolution(input.contiguous(kLast), weight.contiguous(kLast), *stride, *padding);
 }
 

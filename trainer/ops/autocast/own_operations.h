@@ -6,9 +6,8 @@
 // Convolution(), StemConvolution(), DepthwiseConvolution() and Linear() run instead. They give the same results within
 // rounding, and can be differentiated twice like LibTorch's.
 //
-// What they do not compute, LibTorch computes as before: convolutions in groups of several channels, with dilation, with
-// other strides or padding along height than along width, or of channels that are no multiples of 8 (but for a stem of
-// 7x7); images where neither x nor the weight has the channels last; weights that are not float32; everything without
+// What they do not compute, LibTorch computes as before: convolutions with dilation, with other strides or padding along
+// height than along width, or in groups whose channels are no multiples of 8 (but for a stem of 7x7); images where neither x nor the weight has the channels last; weights that are not float32; everything without
 // autocast, in float32, or on the CPU. As each gradient is added to the weight's .grad, torch::autograd::grad() does not
 // return that of a weight, unless it creates a graph, and a hook of a weight gets an undefined tensor (weight_gradient.h).
 //

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "trainer/ops/common/float_type.h"
 
@@ -53,14 +54,27 @@ __device__ inline uint4 Load(const void* row, int64_t pack) {
   return static_cast<const uint4*>(row)[pack];
 }
 
+// The words of a pack of 16 bytes, or of the 8 bytes that lie beside 16 bytes of a wider type.
+template <typename T, int kCount>
+using PackWords = std::conditional_t<sizeof(Pack<T, kCount>) == sizeof(uint4), uint4, uint2>;
+
+template <typename T, int kCount>
+__device__ PackWords<T, kCount> LoadWords(const void* row, int64_t pack) {
+  return static_cast<const PackWords<T, kCount>*>(row)[pack];
+}
+
 template <typename T>
 __device__ Pack<T> Unpack(const uint4& words) {
   return __builtin_bit_cast(Pack<T>, words);
 }
-
 template <typename T>
-__device__ void Store(void* row, int64_t pack, const Pack<T>& values) {
-  static_cast<uint4*>(row)[pack] = __builtin_bit_cast(uint4, values);
+__device__ Pack<T, sizeof(uint2) / sizeof(T)> Unpack(const uint2& words) {
+  return __builtin_bit_cast(Pack<T, sizeof(uint2) / sizeof(T)>, words);
+}
+
+template <typename T, int kCount>
+__device__ void Store(void* row, int64_t pack, const Pack<T, kCount>& values) {
+  static_cast<PackWords<T, kCount>*>(row)[pack] = __builtin_bit_cast(PackWords<T, kCount>, values);
 }
 
 // Loads the float32 values that belong to the columns of a pack.

@@ -47,8 +47,8 @@ class FusedConvolution : public torch::autograd::Function<FusedConvolution> {
     variable_list results(5);
     if (IsDifferentiatedAgain()) {
       const auto twin = [&](const variable_list& of) {
-        return at::conv2d(of[0], of[1].to(of[0].scalar_type()), /*bias=*/{}, options.stride,
-                          options.padding);
+        return ConvolutionTwin(of[0], of[1].to(of[0].scalar_type()), options.stride,
+                               options.padding);
       };
       std::ranges::copy(
           GradientsOfTwin({x, context->saved_data["weight"].toTensor()}, gradients[0], twin),
@@ -79,15 +79,16 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t st
     return ConvolutionTwin(x, weight, stride, padding);
   }
   // By 1x1 it is a matrix product, whose plans are the better ones.
-  const bool is_pointwise = weight.size(2) == 1 && weight.size(3) == 1 && stride == 1 &&
-                            padding == 0 && x.is_contiguous(at::MemoryFormat::ChannelsLast);
+  const bool is_pointwise = GroupsOf(x, weight) == 1 && weight.size(2) == 1 &&
+                            weight.size(3) == 1 && stride == 1 && padding == 0 &&
+                            x.is_contiguous(at::MemoryFormat::ChannelsLast);
   if (is_pointwise && x.numel() > 0) return PointwiseConvolution(x, weight).convolved;
   return FusedConvolution::apply(x, weight, stride, padding, /*trains=*/at::GradMode::is_enabled());
 }
 
 at::Tensor ConvolutionTwin(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                            int64_t padding) {
-  return at::conv2d(x, weight, /*bias=*/{}, stride, padding);
+  return at::conv2d(x, weight, /*bias=*/{}, stride, padding, /*dilation=*/1, GroupsOf(x, weight));
 }
 
 }  // namespace lockstep::ops

@@ -1,4 +1,4 @@
-// Convolution(): a convolution of 16-bit images with float32 weights, without a bias.
+// Convolution(): a convolution of 16-bit images with float32 weights, without a bias, in one or more groups of channels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace lockstep::ops {
 
-// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs, size, size]. The result is [count,
+// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs of a group, size, size]. The result is [count,
 // outputs, ...], with gradients for both. If x has 16 bits and is on a GPU, the result has x's type, the weight is
 // rounded to this type (rounded_weight.h), and its gradient is added to its .grad (weight_gradient.h). In all other
 // cases ConvolutionTwin() runs.

@@ -13,15 +13,18 @@ namespace {
 
 struct Case {
   int64_t count, inputs, outputs, height, width, size, stride;
+  int64_t groups = 1;
 };
-constexpr Case kCases[] = {{1, 8, 8, 1, 1, 3, 1},     {3, 24, 40, 5, 7, 3, 1},
-                           {2, 3, 5, 9, 9, 3, 2},     {4, 64, 64, 14, 14, 3, 1},
-                           {2, 256, 512, 8, 8, 1, 2}, {2, 7, 2048, 3, 2, 1, 1}};
+constexpr Case kCases[] = {{1, 8, 8, 1, 1, 3, 1},      {3, 24, 40, 5, 7, 3, 1},
+                           {2, 3, 5, 9, 9, 3, 2},      {4, 64, 64, 14, 14, 3, 1},
+                           {2, 256, 512, 8, 8, 1, 2},  {2, 7, 2048, 3, 2, 1, 1},
+                           {3, 48, 48, 9, 7, 3, 1, 2}, {2, 96, 192, 8, 8, 3, 2, 4},
+                           {2, 32, 64, 5, 5, 1, 1, 4}, {2, 12, 6, 5, 5, 3, 1, 3}};
 
 class ConvolutionTest : public ConvolutionOpTest {
  protected:
   at::Tensor WeightOf(const Case& of, at::MemoryFormat format) const {
-    return Weight({of.outputs, of.inputs, of.size, of.size}, format);
+    return Weight({of.outputs, of.inputs / of.groups, of.size, of.size}, format);
   }
   at::Tensor Run(const at::Tensor& x, const at::Tensor& weight, const Case& of) const {
     return Convolution(x, Passed(weight), of.stride, of.size / 2);
@@ -32,14 +35,15 @@ TEST_P(ConvolutionTest, IsPyTorchs) {
   for (const Case& of : kCases) {
     for (const auto format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {
       SCOPED_TRACE(testing::Message() << of.inputs << " to " << of.outputs << " by " << of.size
-                                      << ", stride " << of.stride);
+                                      << ", stride " << of.stride << ", groups " << of.groups);
       const at::Tensor x = Images({of.count, of.inputs, of.height, of.width}).requires_grad_();
       const at::Tensor weight = WeightOf(of, format);
       const at::Tensor y = Run(x, weight, of);
       EXPECT_EQ(y.scalar_type(), dtype());
       const at::Tensor exact_x = x.detach().to(at::kDouble).requires_grad_();
       const at::Tensor exact_weight = weight.detach().to(at::kDouble).requires_grad_();
-      const at::Tensor expected = ConvolutionTwin(exact_x, exact_weight, of.stride, of.size / 2);
+      const at::Tensor expected = at::conv2d(exact_x, exact_weight, /*bias=*/{}, of.stride,
+                                             of.size / 2, /*dilation=*/1, of.groups);
       EXPECT_TRUE(IsNear(y, expected, tolerance()));
       const at::Tensor dy = Images(expected.sizes());
       y.backward(dy);

@@ -29,23 +29,32 @@ bool IsFused(const at::Tensor& x, at::TensorList weights) {
 }
 
 // Whether they add the branch to an x that they take.
-bool CanAdd(const at::Tensor& x, const Branch& branch) {
-  return branch.values.sizes() == x.sizes() && branch.values.scalar_type() == x.scalar_type() &&
+bool CanAdd(const at::Tensor& x, const Branch& branch, at::ScalarType type) {
+  return branch.values.sizes() == x.sizes() && branch.values.scalar_type() == type &&
          branch.values.device() == x.device() &&
          (!branch.bias.defined() || IsFloatVector(branch.bias, x.size(-1), x));
 }
 
-// -> {y}, or {sum, y} where there is a branch. bias: LayerNorm's; without it, RMSNorm.
+// What a norm gives, and in which types.
+struct Results {
+  at::ScalarType type;  // of y
+  bool wide = false;    // y also in x's type, which then is another
+};
+
+// -> {y}, or {sum, y} where there is a branch; at the end y in x's type, if it is wanted. bias: LayerNorm's; without it,
+// RMSNorm.
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static variable_list forward(AutogradContext* context, const Variable& x, const Variable& weight,
                                const std::optional<Variable>& bias,
                                const std::optional<Variable>& branch,
-                               const std::optional<Variable>& branch_bias, double epsilon) {
+                               const std::optional<Variable>& branch_bias, double epsilon,
+                               const Results& results) {
     const c10::DeviceGuard guard(x.device());
     const RowsShape shape = RowsShapeOf(x);
     const at::Tensor sum = branch ? at::empty_like(x) : at::Tensor();
-    const at::Tensor y = at::empty_like(x);
+    const at::Tensor y = at::empty_like(x, x.options().dtype(results.type));
+    const at::Tensor wide = results.wide ? at::empty_like(x) : at::Tensor();
     const at::Tensor statistics = at::empty({shape.rows, 2}, x.options().dtype(at::kFloat));
     Launch(x, [&](cudaStream_t stream) {
       LaunchLayerNorm(
@@ -57,32 +66,43 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
            .epsilon = static_cast<float>(epsilon),
            .sum = sum.defined() ? sum.mutable_data_ptr() : nullptr,
            .y = y.mutable_data_ptr(),
+           .y_wide = wide.defined() ? wide.mutable_data_ptr() : nullptr,
            .statistics = reinterpret_cast<RowStatistics*>(statistics.mutable_data_ptr<float>())},
-          /*centers=*/bias.has_value(), TypeOf(x), shape, stream);
+          /*centers=*/bias.has_value(), {TypeOf(x), TypeOf(y)}, shape, stream);
     });
     context->set_materialize_grads(false);
     context->save_for_backward({sum.defined() ? sum : x, weight, statistics});
     context->saved_data["d_weight"] = GradientToAddTo(weight);
     context->saved_data["centers"] = bias.has_value();
     if (bias) context->saved_data["d_bias"] = GradientToAddTo(*bias);
+    context->saved_data["adds"] = branch.has_value();
     context->saved_data["has_branch_bias"] = branch_bias.has_value();
     if (branch_bias) context->saved_data["d_branch_bias"] = GradientToAddTo(*branch_bias);
-    return sum.defined() ? variable_list{sum, y} : variable_list{y};
+    context->saved_data["type"] = results.type;
+    variable_list made;
+    if (sum.defined()) made.push_back(sum);
+    made.push_back(y);
+    if (wide.defined()) made.push_back(wide);
+    return made;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const bool adds = gradients.size() == 2;
+    const bool adds = context->saved_data["adds"].toBool();
     const bool centers = context->saved_data["centers"].toBool();
+    const at::ScalarType type = context->saved_data["type"].toScalarType();
     // Inputs are numbered without those that there are not.
+    const size_t branch_input = centers ? 3 : 2;
     const bool wants_branch_bias = context->saved_data["has_branch_bias"].toBool() &&
-                                   context->needs_input_grad(centers ? 4 : 3);
+                                   context->needs_input_grad(branch_input + 1);
+    const size_t first = adds ? 1 : 0;
     const at::Tensor d_sum = adds ? gradients[0] : at::Tensor();
-    if (!gradients.back().defined()) {
+    const at::Tensor d_wide = gradients.size() > first + 1 ? gradients[first + 1] : at::Tensor();
+    if (!gradients[first].defined() && !d_wide.defined()) {
       at::Tensor d_branch_bias;
       if (wants_branch_bias) {
         d_branch_bias = d_sum.flatten(0, -2).sum(0, /*keepdim=*/false, at::kFloat);
       }
-      return {d_sum, {}, {}, d_sum, d_branch_bias, {}};
+      return {d_sum, {}, {}, d_sum.defined() ? d_sum.to(type) : d_sum, d_branch_bias, {}, {}};
     }
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
@@ -92,9 +112,17 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
       if (!wanted) return GradientSums();
       return NewGradientSums(context->saved_data[name].toTensor(), shape.width, x.options());
     };
-    const at::Tensor dy = gradients.back().contiguous();
-    const at::Tensor added = d_sum.defined() ? d_sum.contiguous() : at::Tensor();
+    const auto in_rows = [](const at::Tensor& gradient) {
+      return gradient.defined() ? gradient.contiguous() : gradient;
+    };
+    const at::Tensor dy = in_rows(gradients[first]);
+    const at::Tensor dy_wide = in_rows(d_wide);
+    const at::Tensor added = in_rows(d_sum);
     const at::Tensor dx = at::empty_like(x);
+    at::Tensor d_branch;
+    if (adds && context->needs_input_grad(branch_input)) {
+      d_branch = type == x.scalar_type() ? dx : at::empty_like(x, x.options().dtype(type));
+    }
     const GradientSums d_weight = sums(context->needs_input_grad(1), "d_weight");
     const GradientSums d_bias = sums(centers && context->needs_input_grad(2), "d_bias");
     const GradientSums d_branch_bias = sums(wants_branch_bias, "d_branch_bias");
@@ -103,31 +131,36 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
       partials = at::empty({LayerNormPartialRows(shape), LayerNormBackward::kParts, shape.width},
                            x.options().dtype(at::kFloat));
     }
+    const auto read = [](const at::Tensor& tensor) {
+      return tensor.defined() ? tensor.const_data_ptr() : nullptr;
+    };
     Launch(x, [&](cudaStream_t stream) {
       LaunchLayerNormBackward(
           {.x = x.const_data_ptr(),
-           .dy = dy.const_data_ptr(),
-           .d_sum = added.defined() ? added.const_data_ptr() : nullptr,
+           .dy = read(dy),
+           .dy_wide = read(dy_wide),
+           .d_sum = read(added),
            .weight = saved[1].const_data_ptr<float>(),
            .statistics = reinterpret_cast<const RowStatistics*>(saved[2].const_data_ptr<float>()),
            .dx = dx.mutable_data_ptr(),
+           .d_branch = d_branch.defined() ? d_branch.mutable_data_ptr() : nullptr,
            .partials = partials.defined() ? partials.mutable_data_ptr<float>() : nullptr,
            .d_weight = d_weight.to,
            .d_bias = d_bias.to,
            .d_branch_bias = d_branch_bias.to},
-          centers, TypeOf(x), shape, stream);
+          centers, {TypeOf(x), TypeOf(type)}, shape, stream);
     });
-    return {dx, d_weight.result, d_bias.result, adds ? dx : at::Tensor(), d_branch_bias.result, {}};
+    return {dx, d_weight.result, d_bias.result, d_branch, d_branch_bias.result, {}, {}};
   }
 };
 
 variable_list Fused(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
-                    const at::Tensor& bias, double epsilon) {
+                    const at::Tensor& bias, double epsilon, const Results& results) {
   const auto given = [](const at::Tensor& tensor) {
     return tensor.defined() ? std::optional<Variable>(tensor.contiguous()) : std::nullopt;
   };
   return FusedNorm::apply(x.contiguous(), weight.contiguous(), given(bias), given(branch.values),
-                          given(branch.bias), epsilon);
+                          given(branch.bias), epsilon, results);
 }
 
 // The type that the twins normalise in.
@@ -147,31 +180,45 @@ at::Tensor SumTwin(const at::Tensor& x, const Branch& branch) {
 at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                      double epsilon) {
   if (!IsFused(x, {weight, bias})) return LayerNormTwin(x, weight, bias, epsilon);
-  return Fused(x, {}, weight, bias, epsilon)[0];
+  return Fused(x, {}, weight, bias, epsilon, {x.scalar_type()})[0];
 }
 
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   if (!IsFused(x, {weight})) return RmsNormTwin(x, weight, epsilon);
-  return Fused(x, {}, weight, {}, epsilon)[0];
+  return Fused(x, {}, weight, {}, epsilon, {x.scalar_type()})[0];
 }
 
 std::pair<at::Tensor, at::Tensor> AddLayerNorm(const at::Tensor& x, const Branch& branch,
                                                const at::Tensor& weight, const at::Tensor& bias,
                                                double epsilon) {
-  if (!IsFused(x, {weight, bias}) || !CanAdd(x, branch)) {
+  if (!IsFused(x, {weight, bias}) || !CanAdd(x, branch, x.scalar_type())) {
     return AddLayerNormTwin(x, branch, weight, bias, epsilon);
   }
-  const variable_list results = Fused(x, branch, weight, bias, epsilon);
+  const variable_list results = Fused(x, branch, weight, bias, epsilon, {x.scalar_type()});
   return {results[0], results[1]};
 }
 
 std::pair<at::Tensor, at::Tensor> AddRmsNorm(const at::Tensor& x, const Branch& branch,
                                              const at::Tensor& weight, double epsilon) {
-  if (!IsFused(x, {weight}) || !CanAdd(x, branch)) {
+  if (!IsFused(x, {weight}) || !CanAdd(x, branch, x.scalar_type())) {
     return AddRmsNormTwin(x, branch, weight, epsilon);
   }
-  const variable_list results = Fused(x, branch, weight, {}, epsilon);
+  const variable_list results = Fused(x, branch, weight, {}, epsilon, {x.scalar_type()});
   return {results[0], results[1]};
+}
+
+WideNorm LayerNormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                         const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide) {
+  const bool adds = branch.values.defined();
+  const bool is_fused = IsFused(x, {weight, bias}) && x.scalar_type() == at::kFloat &&
+                        (type == at::kHalf || type == at::kBFloat16) &&
+                        (!adds || CanAdd(x, branch, type));
+  if (!is_fused) return LayerNormOfWideTwin(x, branch, weight, bias, epsilon, type);
+  const variable_list results = Fused(x, branch, weight, bias, epsilon, {type, wide});
+  const size_t first = adds ? 1 : 0;
+  return {.sum = adds ? results[0] : x,
+          .y = results[first],
+          .wide = wide ? results[first + 1] : at::Tensor()};
 }
 
 at::Tensor LayerNormTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -191,6 +238,13 @@ std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const Br
                                                    double epsilon) {
   const at::Tensor sum = SumTwin(x, branch);
   return {sum, LayerNormTwin(sum, weight, bias, epsilon)};
+}
+
+WideNorm LayerNormOfWideTwin(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                             const at::Tensor& bias, double epsilon, at::ScalarType type) {
+  const at::Tensor sum = branch.values.defined() ? SumTwin(x, branch) : x;
+  const at::Tensor wide = LayerNormTwin(sum, weight, bias, epsilon);
+  return {.sum = sum, .y = wide.to(type), .wide = wide};
 }
 
 std::pair<at::Tensor, at::Tensor> AddRmsNormTwin(const at::Tensor& x, const Branch& branch,

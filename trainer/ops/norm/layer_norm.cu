@@ -1,8 +1,10 @@
 #include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/ceil_divide.h"
+#include "trainer/ops/common/floats.cuh"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/common/warp_sum.cuh"
@@ -19,6 +21,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kMostPacks = kThreads * 4;  // of a row
+
+// T is NormTypes' wide type, and U the narrow one.
+template <typename T, typename U>
+constexpr bool kIsMixed = !std::is_same_v<T, U>;
 
 // The team's sum, in each of its threads. warps: shared memory, where a team is more than a warp.
 // Its halves take turns, so that one barrier is enough: a thread that writes the one is past the
@@ -37,7 +43,7 @@ __device__ float TeamSum(float value, float (&warps)[2][kWarps], unsigned& turn)
   return value;
 }
 
-template <typename T, int kTeam, int kPacks, bool kCenters>
+template <typename T, typename U, int kTeam, int kPacks, bool kCenters>
 __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, RowsShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   constexpr int kTeams = kThreads / kTeam;
@@ -64,18 +70,18 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, RowsS
       if (thread + i * kTeam < packs) values[i] = Load(x, thread + i * kTeam);
     }
     if (t.branch != nullptr) {
-      const T* branch = static_cast<const T*>(t.branch) + row * shape.width;
+      const U* branch = static_cast<const U*>(t.branch) + row * shape.width;
       T* sum = static_cast<T*>(t.sum) + row * shape.width;
-      uint4 others[kPacks];
+      PackWords<U, kSize> others[kPacks];
 #pragma unroll
       for (int i = 0; i < kPacks; ++i) {
-        if (thread + i * kTeam < packs) others[i] = Load(branch, thread + i * kTeam);
+        if (thread + i * kTeam < packs) others[i] = LoadWords<U, kSize>(branch, thread + i * kTeam);
       }
 #pragma unroll
       for (int i = 0; i < kPacks; ++i) {
         if (thread + i * kTeam >= packs) continue;
         Pack<T> pack = Unpack<T>(values[i]);
-        const Pack<T> other = Unpack<T>(others[i]);
+        const Pack<U, kSize> other = Unpack<U>(others[i]);
         float branch_bias[kSize] = {};
         if (t.branch_bias != nullptr) LoadWeights(t.branch_bias, thread + i * kTeam, branch_bias);
 #pragma unroll
@@ -113,25 +119,32 @@ __global__ void __launch_bounds__(kThreads, 2) Forward(LayerNormForward t, RowsS
     }
     const float rstd = rsqrtf(TeamSum<kTeam>(squares, warps, turn) / width + t.epsilon);
 
-    T* y = static_cast<T*>(t.y) + row * shape.width;
+    U* y = static_cast<U*>(t.y) + row * shape.width;
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       if (thread + i * kTeam >= packs) continue;
       Pack<T> pack = Unpack<T>(values[i]);
+      Pack<U, kSize> rounded;
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         float value = (ToFloat(pack.values[j]) - mean) * rstd * weight[i][j];
         if constexpr (kCenters) value += bias[i][j];
-        pack.values[j] = FromFloat<T>(value);
+        rounded.values[j] = FromFloat<U>(value);
+        if constexpr (kIsMixed<T, U>) pack.values[j] = value;
       }
-      Store(y, thread + i * kTeam, pack);
+      Store(y, thread + i * kTeam, rounded);
+      if constexpr (kIsMixed<T, U>) {
+        if (t.y_wide != nullptr) {
+          Store(static_cast<T*>(t.y_wide) + row * shape.width, thread + i * kTeam, pack);
+        }
+      }
     }
     if (thread == 0) t.statistics[row] = {mean, rstd};
   }
 }
 
 // Any width and address: the row is read again for each of its sums, from cache.
-template <typename T, bool kCenters>
+template <typename T, typename U, bool kCenters>
 __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsShape shape) {
   __shared__ float warps[2][kWarps];
   const auto width = static_cast<float>(shape.width);
@@ -139,7 +152,7 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
   for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(t.x) + row * shape.width;
     if (t.branch != nullptr) {
-      const T* branch = static_cast<const T*>(t.branch) + row * shape.width;
+      const U* branch = static_cast<const U*>(t.branch) + row * shape.width;
       T* sum = static_cast<T*>(t.sum) + row * shape.width;
       for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
         const float branch_bias = t.branch_bias == nullptr ? 0 : t.branch_bias[c];
@@ -159,11 +172,14 @@ __global__ void __launch_bounds__(kThreads) ForwardAny(LayerNormForward t, RowsS
       squares += deviation * deviation;
     }
     const float rstd = rsqrtf(TeamSum<kThreads>(squares, warps, turn) / width + t.epsilon);
-    T* y = static_cast<T*>(t.y) + row * shape.width;
+    U* y = static_cast<U*>(t.y) + row * shape.width;
     for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
       float value = (ToFloat(x[c]) - mean) * rstd * t.weight[c];
       if constexpr (kCenters) value += t.bias[c];
-      y[c] = FromFloat<T>(value);
+      y[c] = FromFloat<U>(value);
+      if constexpr (kIsMixed<T, U>) {
+        if (t.y_wide != nullptr) static_cast<T*>(t.y_wide)[row * shape.width + c] = value;
+      }
     }
     if (threadIdx.x == 0) t.statistics[row] = {mean, rstd};
   }
@@ -187,12 +203,15 @@ static_assert(kBackwardThreads<2> <= kMostTeams * 2 * 32);
 constexpr int64_t kMostBackwardRows = int64_t{1} << 30;
 
 // What is on its way to a block's teams, a row each.
-template <int kPacks>
+template <typename T, typename U, int kPacks>
 struct BackwardRows {
-  uint4 x[kPacks][kBackwardThreads<kPacks>];
-  uint4 dy[kPacks][kBackwardThreads<kPacks>];
-  uint4 d_sum[kPacks][kBackwardThreads<kPacks>];
-  RowStatistics statistics[kBackwardThreads<kPacks>];
+  static constexpr int kThreads = kBackwardThreads<kPacks>;
+
+  uint4 x[kPacks][kThreads];
+  PackWords<U, Pack<T>::kSize> dy[kPacks][kThreads];
+  uint4 dy_wide[kIsMixed<T, U> ? kPacks : 1][kIsMixed<T, U> ? kThreads : 1];
+  uint4 d_sum[kPacks][kThreads];
+  RowStatistics statistics[kThreads];
 };
 
 // What each warp of a team of several has found, and zeros beyond: four are one load.
@@ -201,10 +220,10 @@ struct WarpSums {
   float4 gx[kMostTeams][kMostTeamWarps / 4];
 };
 
-template <int kPacks>
+template <typename T, typename U, int kPacks>
 struct BackwardMemory {
   static constexpr int kRows = kSlots / kPacks;  // that a team awaits
-  BackwardRows<kPacks> rows[kRows];
+  BackwardRows<T, U, kPacks> rows[kRows];
   WarpSums warps[2];
 };
 
@@ -251,12 +270,35 @@ __device__ RowSums TeamSums(RowSums sums, const BackwardShape& shape, int place,
   return sums;
 }
 
+// The gradients of a row's y that a thread holds: dy + dy_wide.
+template <typename T, typename U, int kPacks>
+struct Gradients {
+  static constexpr int kSize = Pack<T>::kSize;
+
+  PackWords<U, kSize> narrow[kPacks];
+  uint4 wide[kIsMixed<T, U> ? kPacks : 1];
+
+  __device__ Floats<kSize> operator[](int i) const {
+    const Pack<U, kSize> pack = Unpack<U>(narrow[i]);
+    Floats<kSize> sums;
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) sums.values[j] = ToFloat(pack.values[j]);
+    if constexpr (kIsMixed<T, U>) {
+      const Pack<T> more = Unpack<T>(wide[i]);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) sums.values[j] += more.values[j];
+    }
+    return sums;
+  }
+};
+
 // kBranchBias: whether its sums are wanted.
-template <typename T, int kPacks, bool kCenters, bool kBranchBias>
+template <typename T, typename U, int kPacks, bool kCenters, bool kBranchBias>
 __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     Backward(LayerNormBackward t, BackwardShape shape) {
   constexpr int kSize = Pack<T>::kSize;
-  using Memory = BackwardMemory<kPacks>;
+  using Narrow = PackWords<U, kSize>;
+  using Memory = BackwardMemory<T, U, kPacks>;
   extern __shared__ __align__(16) unsigned char bytes[];
   Memory& memory = *reinterpret_cast<Memory*>(bytes);
   const int self = static_cast<int>(threadIdx.x);
@@ -269,7 +311,7 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   const int first = static_cast<int>(blockIdx.x + gridDim.x * team);
   const int stride = static_cast<int>(gridDim.x) * shape.teams;
 
-  const auto start_copy = [&](int row, BackwardRows<kPacks>& to) {
+  const auto start_copy = [&](int row, BackwardRows<T, U, kPacks>& to) {
     if (row < shape.rows) {
 #pragma unroll
       for (int i = 0; i < kPacks; ++i) {
@@ -278,8 +320,16 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
         const int64_t from = int64_t{row} * packs + pack;
         __pipeline_memcpy_async(&to.x[i][self], static_cast<const uint4*>(t.x) + from,
                                 sizeof(uint4));
-        __pipeline_memcpy_async(&to.dy[i][self], static_cast<const uint4*>(t.dy) + from,
-                                sizeof(uint4));
+        if (!kIsMixed<T, U> || t.dy != nullptr) {
+          __pipeline_memcpy_async(&to.dy[i][self], static_cast<const Narrow*>(t.dy) + from,
+                                  sizeof(Narrow));
+        }
+        if constexpr (kIsMixed<T, U>) {
+          if (t.dy_wide != nullptr) {
+            __pipeline_memcpy_async(&to.dy_wide[i][self],
+                                    static_cast<const uint4*>(t.dy_wide) + from, sizeof(uint4));
+          }
+        }
         if (t.d_sum != nullptr) {
           __pipeline_memcpy_async(&to.d_sum[i][self], static_cast<const uint4*>(t.d_sum) + from,
                                   sizeof(uint4));
@@ -313,17 +363,20 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     const int row = first + static_cast<int>(round) * stride;
     const int own_packs = row < shape.rows ? packs : 0;
     // Empty groups follow the last rows', so that this is always the oldest of kRows.
-    BackwardRows<kPacks>& rows = memory.rows[round % Memory::kRows];
+    BackwardRows<T, U, kPacks>& rows = memory.rows[round % Memory::kRows];
     __pipeline_wait_prior(Memory::kRows - 1);
     RowStatistics statistics = rows.statistics[self];
     if constexpr (!kCenters) statistics.mean = 0;
     uint4 values[kPacks];
-    uint4 gradients[kPacks];
+    Gradients<T, U, kPacks> gradients = {};
     uint4 others[kPacks] = {};
 #pragma unroll
     for (int i = 0; i < kPacks; ++i) {
       values[i] = rows.x[i][self];
-      gradients[i] = rows.dy[i][self];
+      if (!kIsMixed<T, U> || t.dy != nullptr) gradients.narrow[i] = rows.dy[i][self];
+      if constexpr (kIsMixed<T, U>) {
+        if (t.dy_wide != nullptr) gradients.wide[i] = rows.dy_wide[i][self];
+      }
       if (t.d_sum != nullptr) others[i] = rows.d_sum[i][self];
     }
     start_copy(row + Memory::kRows * stride, rows);
@@ -333,11 +386,11 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     for (int i = 0; i < kPacks; ++i) {
       if (thread + i * team_threads >= own_packs) continue;
       const Pack<T> value = Unpack<T>(values[i]);
-      const Pack<T> gradient = Unpack<T>(gradients[i]);
+      const Floats<kSize> gradient = gradients[i];
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         const float normal = (ToFloat(value.values[j]) - statistics.mean) * statistics.rstd;
-        const float d = ToFloat(gradient.values[j]);
+        const float d = gradient.values[j];
         d_weight[i][j] += d * normal;
         d_bias[i][j] += d;
         sums.g += d * weight[i][j];
@@ -352,18 +405,24 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
     for (int i = 0; i < kPacks; ++i) {
       if (thread + i * team_threads >= own_packs) continue;
       Pack<T> value = Unpack<T>(values[i]);
-      const Pack<T> gradient = Unpack<T>(gradients[i]);
+      const Floats<kSize> gradient = gradients[i];
       const Pack<T> other = Unpack<T>(others[i]);
+      Pack<U, kSize> rounded;
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         const float normal = (ToFloat(value.values[j]) - statistics.mean) * statistics.rstd;
-        const float g = ToFloat(gradient.values[j]) * weight[i][j];
+        const float g = gradient.values[j] * weight[i][j];
         const float derivative =
             statistics.rstd * (g - mean_g - normal * mean_gx) + ToFloat(other.values[j]);
         if constexpr (kBranchBias) d_branch_bias[i][j] += derivative;
         value.values[j] = FromFloat<T>(derivative);
+        if constexpr (kIsMixed<T, U>) rounded.values[j] = FromFloat<U>(derivative);
       }
-      Store(t.dx, int64_t{row} * packs + thread + i * team_threads, value);
+      const int64_t to = int64_t{row} * packs + thread + i * team_threads;
+      Store(t.dx, to, value);
+      if constexpr (kIsMixed<T, U>) {
+        if (t.d_branch != nullptr) Store(t.d_branch, to, rounded);
+      }
     }
   }
 
@@ -398,21 +457,31 @@ __global__ void __launch_bounds__(kBackwardThreads<kPacks>, 2 / kPacks)
   }
 }
 
+// The gradient of one value of y.
+template <typename T, typename U>
+__device__ float GradientAt(const LayerNormBackward& t, int64_t place) {
+  if constexpr (kIsMixed<T, U>) {
+    const float narrow = t.dy == nullptr ? 0 : ToFloat(static_cast<const U*>(t.dy)[place]);
+    return t.dy_wide == nullptr ? narrow : narrow + static_cast<const T*>(t.dy_wide)[place];
+  } else {
+    return ToFloat(static_cast<const T*>(t.dy)[place]);
+  }
+}
+
 // dx for any width and address.
-template <typename T, bool kCenters>
+template <typename T, typename U, bool kCenters>
 __global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, RowsShape shape) {
   __shared__ float warps[2][kWarps];
   const auto width = static_cast<float>(shape.width);
   unsigned turn = 0;
   for (int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
     const T* x = static_cast<const T*>(t.x) + row * shape.width;
-    const T* dy = static_cast<const T*>(t.dy) + row * shape.width;
     RowStatistics statistics = t.statistics[row];
     if constexpr (!kCenters) statistics.mean = 0;
     float sum_g = 0;
     float sum_gx = 0;
     for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
-      const float g = ToFloat(dy[c]) * t.weight[c];
+      const float g = GradientAt<T, U>(t, row * shape.width + c) * t.weight[c];
       sum_g += g;
       sum_gx += g * (ToFloat(x[c]) - statistics.mean) * statistics.rstd;
     }
@@ -421,19 +490,24 @@ __global__ void __launch_bounds__(kThreads) BackwardAny(LayerNormBackward t, Row
     T* dx = static_cast<T*>(t.dx) + row * shape.width;
     for (int64_t c = threadIdx.x; c < shape.width; c += kThreads) {
       const float normal = (ToFloat(x[c]) - statistics.mean) * statistics.rstd;
-      const float g = ToFloat(dy[c]) * t.weight[c];
+      const float g = GradientAt<T, U>(t, row * shape.width + c) * t.weight[c];
       float derivative = statistics.rstd * (g - mean_g - normal * mean_gx);
       if (t.d_sum != nullptr) {
         derivative += ToFloat(static_cast<const T*>(t.d_sum)[row * shape.width + c]);
       }
       dx[c] = FromFloat<T>(derivative);
+      if constexpr (kIsMixed<T, U>) {
+        if (t.d_branch != nullptr) {
+          static_cast<U*>(t.d_branch)[row * shape.width + c] = FromFloat<U>(derivative);
+        }
+      }
     }
   }
 }
 
 // Partial sums for any width and address, after BackwardAny: a thread has a column, and each
 // gridDim.y-th row.
-template <typename T>
+template <typename T, typename U>
 __global__ void __launch_bounds__(kThreads)
     BackwardWeightsAny(LayerNormBackward t, RowsShape shape) {
   const int64_t column = int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -443,11 +517,12 @@ __global__ void __launch_bounds__(kThreads)
   float d_branch_bias = 0;
   for (int64_t row = blockIdx.y; row < shape.rows; row += gridDim.y) {
     const RowStatistics statistics = t.statistics[row];
-    const float x = ToFloat(static_cast<const T*>(t.x)[row * shape.width + column]);
-    const float dy = ToFloat(static_cast<const T*>(t.dy)[row * shape.width + column]);
+    const int64_t place = row * shape.width + column;
+    const float x = ToFloat(static_cast<const T*>(t.x)[place]);
+    const float dy = GradientAt<T, U>(t, place);
     d_weight += dy * (x - statistics.mean) * statistics.rstd;
     d_bias += dy;
-    d_branch_bias += ToFloat(static_cast<const T*>(t.dx)[row * shape.width + column]);
+    d_branch_bias += ToFloat(static_cast<const T*>(t.dx)[place]);
   }
   float* partials = t.partials + int64_t{blockIdx.y} * LayerNormBackward::kParts * shape.width;
   partials[column] = d_weight;
@@ -460,9 +535,9 @@ int64_t Blocks(int64_t rows, int teams, int64_t resident) {
   return std::min(CeilDivide(rows, teams), resident);
 }
 
-template <typename T, int kTeam, int kPacks, bool kCenters>
+template <typename T, typename U, int kTeam, int kPacks, bool kCenters>
 void LaunchForward(const LayerNormForward& t, const RowsShape& shape, cudaStream_t stream) {
-  const auto kernel = Forward<T, kTeam, kPacks, kCenters>;
+  const auto kernel = Forward<T, U, kTeam, kPacks, kCenters>;
   int per_multiprocessor = 1;
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, kernel, kThreads, 0);
   const int64_t blocks = Blocks(shape.rows, kThreads / kTeam,
@@ -471,11 +546,11 @@ void LaunchForward(const LayerNormForward& t, const RowsShape& shape, cudaStream
 }
 
 // -> rows of the partial sums.
-template <typename T, int kPacks, bool kCenters, bool kBranchBias>
+template <typename T, typename U, int kPacks, bool kCenters, bool kBranchBias>
 int64_t LaunchBackward(const LayerNormBackward& t, const RowsShape& shape, int64_t packs,
                        cudaStream_t stream) {
-  const auto kernel = Backward<T, kPacks, kCenters, kBranchBias>;
-  constexpr int kBytes = sizeof(BackwardMemory<kPacks>);
+  const auto kernel = Backward<T, U, kPacks, kCenters, kBranchBias>;
+  constexpr int kBytes = sizeof(BackwardMemory<T, U, kPacks>);
   constexpr int kWarpPacks = 32 * kPacks;
   const int team_warps = static_cast<int>(CeilDivide(packs, kWarpPacks));
   const BackwardShape layout = {.rows = static_cast<int>(shape.rows),
@@ -523,68 +598,79 @@ int64_t PacksOf(const RowsShape& shape, const Pointers*... pointers) {
   return fits && (IsAligned(pointers) && ...) ? packs : 0;
 }
 
-template <typename T, bool kCenters>
+template <typename T, typename U, bool kCenters>
 void ForwardOf(const LayerNormForward& t, const RowsShape& shape, cudaStream_t stream) {
   const int64_t packs =
-      PacksOf<T>(shape, t.x, t.branch, t.branch_bias, t.weight, t.bias, t.sum, t.y);
+      PacksOf<T>(shape, t.x, t.branch, t.branch_bias, t.weight, t.bias, t.sum, t.y, t.y_wide);
   if (packs == 0) {
     const int64_t blocks = Blocks(shape.rows, 1, int64_t{shape.multiprocessors} * 8);
-    ForwardAny<T, kCenters><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
+    ForwardAny<T, U, kCenters><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
     return;
   }
   return WithTeam(packs, [&](auto team) {
     using Chosen = decltype(team);
-    return LaunchForward<T, Chosen::kThreads, Chosen::kPacks, kCenters>(t, shape, stream);
+    return LaunchForward<T, U, Chosen::kThreads, Chosen::kPacks, kCenters>(t, shape, stream);
   });
 }
 
-template <typename T, bool kCenters>
+template <typename T, typename U, bool kCenters>
 int64_t BackwardAnyOf(const LayerNormBackward& t, const RowsShape& shape, cudaStream_t stream) {
   const int64_t blocks = Blocks(shape.rows, 1, int64_t{shape.multiprocessors} * 8);
-  BackwardAny<T, kCenters><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
+  BackwardAny<T, U, kCenters><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(t, shape);
   const int64_t slices = LayerNormPartialRows(shape);
   if (t.partials == nullptr) return slices;
   const dim3 grid(static_cast<unsigned>(CeilDivide(shape.width, kThreads)),
                   static_cast<unsigned>(slices));
-  BackwardWeightsAny<T><<<grid, kThreads, 0, stream>>>(t, shape);
+  BackwardWeightsAny<T, U><<<grid, kThreads, 0, stream>>>(t, shape);
   return slices;
 }
 
-template <typename T, bool kCenters>
+template <typename T, typename U, bool kCenters>
 int64_t BackwardOf(const LayerNormBackward& t, const RowsShape& shape, cudaStream_t stream) {
-  const int64_t packs = PacksOf<T>(shape, t.x, t.dy, t.d_sum, t.weight, t.dx);
+  const int64_t packs =
+      PacksOf<T>(shape, t.x, t.dy, t.dy_wide, t.d_sum, t.weight, t.dx, t.d_branch);
   if (packs == 0 || shape.rows > kMostBackwardRows) {
-    return BackwardAnyOf<T, kCenters>(t, shape, stream);
+    return BackwardAnyOf<T, U, kCenters>(t, shape, stream);
   }
   const bool branch_bias = t.d_branch_bias.sums != nullptr;
   if (packs <= kBackwardThreads<1>) {
-    return branch_bias ? LaunchBackward<T, 1, kCenters, true>(t, shape, packs, stream)
-                       : LaunchBackward<T, 1, kCenters, false>(t, shape, packs, stream);
+    return branch_bias ? LaunchBackward<T, U, 1, kCenters, true>(t, shape, packs, stream)
+                       : LaunchBackward<T, U, 1, kCenters, false>(t, shape, packs, stream);
   }
-  return branch_bias ? LaunchBackward<T, 2, kCenters, true>(t, shape, packs, stream)
-                     : LaunchBackward<T, 2, kCenters, false>(t, shape, packs, stream);
+  return branch_bias ? LaunchBackward<T, U, 2, kCenters, true>(t, shape, packs, stream)
+                     : LaunchBackward<T, U, 2, kCenters, false>(t, shape, packs, stream);
+}
+
+// Calls launch() with values of the C++ types.
+template <typename Launch>
+auto WithTypes(const NormTypes& types, const Launch& launch) {
+  return WithType(types.narrow, [&](auto narrow) {
+    return types.wide == types.narrow ? launch(narrow, narrow) : launch(float(), narrow);
+  });
 }
 
 }  // namespace
 
-void LaunchLayerNorm(const LayerNormForward& tensors, bool centers, FloatType type,
+void LaunchLayerNorm(const LayerNormForward& tensors, bool centers, const NormTypes& types,
                      const RowsShape& shape, cudaStream_t stream) {
   if (shape.rows == 0) return;
-  WithType(type, [&](auto zero) {
-    using T = decltype(zero);
-    return centers ? ForwardOf<T, true>(tensors, shape, stream)
-                   : ForwardOf<T, false>(tensors, shape, stream);
+  WithTypes(types, [&](auto wide, auto narrow) {
+    using T = decltype(wide);
+    using U = decltype(narrow);
+    return centers ? ForwardOf<T, U, true>(tensors, shape, stream)
+                   : ForwardOf<T, U, false>(tensors, shape, stream);
   });
 }
 
-void LaunchLayerNormBackward(const LayerNormBackward& tensors, bool centers, FloatType type,
+void LaunchLayerNormBackward(const LayerNormBackward& tensors, bool centers, const NormTypes& types,
                              const RowsShape& shape, cudaStream_t stream) {
   int64_t partial_rows = 0;
   if (shape.rows > 0) {
-    partial_rows = WithType(type, [&](auto zero) {
-      using T = decltype(zero);
-      return centers ? BackwardOf<T, true>(tensors, shape, stream)
-                     : BackwardOf<T, false>(tensors, shape, stream);
+    partial_rows = WithTypes(types, [&](auto wide, auto narrow) {
+      using T = decltype(wide);
+      using U = decltype(narrow);
+      return centers ? BackwardOf<T, U, true>(tensors, shape, stream)
+                     : BackwardOf<T, U, false>(tensors, shape, stream);
     });
   }
   // Without rows these are zeros, and there is no scratch.

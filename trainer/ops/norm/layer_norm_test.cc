@@ -88,7 +88,12 @@ class LayerNormTest : public OpTest {
       EXPECT_TRUE(IsNear(gradient, exact.weights()[i].grad(), WeightTolerance(width))) << i;
     }
   }
+  // Which results of a WideNorm have a gradient.
+  struct Used {
+    bool sum = false, y = false, wide = false;
+  };
   void ExpectIsPyTorchs(at::IntArrayRef sizes, bool centers) const;
+  void ExpectIsOfWide(at::IntArrayRef sizes, const Used& used, bool adds) const;
   void ExpectAddsTheBranch(at::IntArrayRef sizes, bool centers, bool uses_sum, bool uses_y,
                            bool has_bias) const;
 };
@@ -179,6 +184,68 @@ TEST_P(LayerNormTest, AddsTheBranchAsPyTorchDoes) {
                      << at::IntArrayRef(sizes) << ", centers " << centers << ", gradient of sum "
                      << uses_sum << ", y " << uses_y << ", bias " << has_bias);
         ExpectAddsTheBranch(sizes, centers, uses_sum, uses_y, has_bias);
+      }
+    }
+  }
+}
+
+// float32 sums beside branches and results of dtype().
+void LayerNormTest::ExpectIsOfWide(at::IntArrayRef sizes, const Used& used, bool adds) const {
+  const int64_t width = sizes.back();
+  const at::TensorOptions floats = options(at::kFloat);
+  const at::Tensor x = (2 * at::randn(sizes, floats) + 0.5).requires_grad_();
+  const Branch branch{adds ? Random(sizes).requires_grad_() : at::Tensor(), {}};
+  const Norm norm = NewNorm(/*centers=*/true, width);
+  const WideNorm found =
+      LayerNormOfWide(x, branch, norm.weight, norm.bias, kEpsilon, dtype(), used.wide);
+  const at::Tensor exact_x = Exact(x);
+  const at::Tensor exact_branch = adds ? Exact(branch.values) : at::zeros_like(exact_x);
+  const Norm exact = Exact(norm);
+  const at::Tensor sum = exact_x + exact_branch;
+  const at::Tensor y = AtensNormal(sum, exact);
+  EXPECT_EQ(found.sum.scalar_type(), at::kFloat);
+  EXPECT_TRUE(IsNear(found.sum, sum, 1e-6));
+  EXPECT_EQ(found.y.scalar_type(), dtype());
+  EXPECT_TRUE(IsNear(found.y, y, Tolerance(width)));
+  torch::autograd::variable_list outputs, gradients, exact_outputs, exact_gradients;
+  const auto use = [&](const at::Tensor& output, const at::Tensor& expected) {
+    outputs.push_back(output), exact_outputs.push_back(expected);
+    gradients.push_back(at::randn_like(output));
+    exact_gradients.push_back(gradients.back().to(at::kDouble));
+  };
+  if (used.sum) use(found.sum, sum);
+  if (used.y) use(found.y, y);
+  if (used.wide) {
+    EXPECT_EQ(found.wide.scalar_type(), at::kFloat);
+    EXPECT_TRUE(IsNear(found.wide, y, WeightTolerance(width)));
+    use(found.wide, y);
+  }
+  torch::autograd::backward(outputs, gradients);
+  torch::autograd::backward(exact_outputs, exact_gradients);
+  EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
+  EXPECT_TRUE(IsNear(x.grad(), exact_x.grad(), WeightTolerance(width)));
+  if (adds) {
+    EXPECT_EQ(branch.values.grad().scalar_type(), dtype());
+    EXPECT_TRUE(IsNear(branch.values.grad(), exact_branch.grad(), tolerance()));
+  }
+  EXPECT_EQ(norm.weight.grad().defined(), used.y || used.wide);
+  if (used.y || used.wide) ExpectGradients(norm, exact, width);
+}
+
+TEST_P(LayerNormTest, NormsWideSumsOfNarrowBranches) {
+  for (const std::vector<int64_t>& sizes : kShapes) {
+    if (dtype() == at::kFloat || IsForGpus(sizes)) continue;
+    for (const Used& used : {Used{.sum = true, .y = true},
+                             {.sum = true, .y = true, .wide = true},
+                             {.y = true, .wide = true},
+                             {.y = true},
+                             {.wide = true},
+                             {.sum = true}}) {
+      for (const bool adds : {true, false}) {
+        SCOPED_TRACE(testing::Message()
+                     << at::IntArrayRef(sizes) << ", branch " << adds << ", gradient of sum "
+                     << used.sum << ", y " << used.y << ", wide " << used.wide);
+        ExpectIsOfWide(sizes, used, adds);
       }
     }
   }

@@ -1,4 +1,4 @@
-// Rows that are swept, once or twice, or held in registers whole. Long ones are cross_entropy_pipeline.cuh's, where the
+// Rows that are swept, once or twice, held in registers whole, or so short that a thread has one. Long ones are cross_entropy_pipeline.cuh's, where the
 // GPU can.
 #include <cmath>
 #include <cstring>
@@ -243,6 +243,80 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   if (column.IsMine<kSize>()) WriteTarget(derivative, logit, x, column);
 }
 
+// Rows of so few columns that a thread reads one alone, twice: neighbours' rows lie in the same cache lines.
+constexpr int64_t kFewColumns = 32;
+
+// The row that belongs to this thread; shape.rows or more: none.
+__device__ int64_t OwnRow() { return int64_t{blockIdx.x} * kSweepThreads + threadIdx.x; }
+
+template <typename T>
+__device__ Seen SeenAlone(const T* x, const CrossEntropyShape& shape) {
+  const int classes = static_cast<int>(shape.classes);
+  Seen seen;
+  for (int c = 0; c < classes; ++c) seen.greatest = fmaxf(seen.greatest, ToFloat(x[c]));
+  const float base = Base(seen.greatest);
+  for (int c = 0; c < classes; ++c) {
+    const float logit = ToFloat(x[c]);
+    seen.exp_sum += Exp(logit - base);
+    seen.sum += logit;
+  }
+  return seen;
+}
+
+template <typename T>
+__device__ void WriteAlone(const Derivative& derivative, T* x, const Target& target,
+                           const CrossEntropyShape& shape) {
+  const float logit = target.Logit(x);
+  for (int c = 0; c < static_cast<int>(shape.columns); ++c) {
+    x[c] = FromFloat<T>(c < shape.classes ? derivative(ToFloat(x[c])) : 0);
+  }
+  if (target.column >= 0) WriteTarget(derivative, logit, x, target);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kSweepThreads)
+    ForwardOfFew(const T* logits, const int64_t* target, float* losses, LogSum* log_sums,
+                 CrossEntropyShape shape) {
+  const int64_t row = OwnRow();
+  if (row >= shape.rows) return;
+  const T* x = logits + row * shape.columns;
+  const Seen seen = SeenAlone(x, shape);
+  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
+  log_sums[row] = log_sum;
+  const Target column(target[row], shape);
+  losses[row] = Loss(seen, log_sum, column, column.Logit(x), shape);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kSweepThreads)
+    BackwardOfFew(T* logits, const int64_t* target, const LogSum* log_sums, const float* gradient,
+                  CrossEntropyShape shape) {
+  const int64_t row = OwnRow();
+  if (row >= shape.rows) return;
+  const Target column(target[row], shape);
+  const Derivative derivative(log_sums[row], *gradient, column, shape);
+  WriteAlone(derivative, logits + row * shape.columns, column, shape);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kSweepThreads)
+    LossAndGradientOfFew(T* logits, const int64_t* target, const float* gradient, float* losses,
+                         CrossEntropyShape shape) {
+  const int64_t row = OwnRow();
+  if (row >= shape.rows) return;
+  T* x = logits + row * shape.columns;
+  const Seen seen = SeenAlone(x, shape);
+  const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
+  const Target column(target[row], shape);
+  losses[row] = Loss(seen, log_sum, column, column.Logit(x), shape);
+  WriteAlone(Derivative(log_sum, *gradient, column, shape), x, column, shape);
+}
+
+// Blocks with a thread for each row.
+unsigned BlocksOfFew(const CrossEntropyShape& shape) {
+  return static_cast<unsigned>(CeilDivide<int64_t>(shape.rows, kSweepThreads));
+}
+
 // Rows begin at multiples of 16 bytes and end with a whole pack.
 template <typename T>
 bool IsPacked(const void* logits, const CrossEntropyShape& shape) {
@@ -252,6 +326,11 @@ bool IsPacked(const void* logits, const CrossEntropyShape& shape) {
 template <typename T>
 void ForwardOf(const void* logits, const int64_t* target, float* losses, LogSum* log_sums,
                const CrossEntropyShape& shape, cudaStream_t stream) {
+  if (shape.columns <= kFewColumns) {
+    ForwardOfFew<T><<<BlocksOfFew(shape), kSweepThreads, 0, stream>>>(
+        static_cast<const T*>(logits), target, losses, log_sums, shape);
+    return;
+  }
   const bool packed = IsPacked<T>(logits, shape);
   const auto kernel = packed ? Forward<T, Pack<T>::kSize> : Forward<T, 1>;
   const int64_t packs = shape.classes / (packed ? Pack<T>::kSize : 1) + 1;
@@ -262,6 +341,11 @@ void ForwardOf(const void* logits, const int64_t* target, float* losses, LogSum*
 template <typename T>
 void BackwardOf(void* logits, const int64_t* target, const LogSum* log_sums, const float* gradient,
                 const CrossEntropyShape& shape, cudaStream_t stream) {
+  if (shape.columns <= kFewColumns) {
+    BackwardOfFew<T><<<BlocksOfFew(shape), kSweepThreads, 0, stream>>>(
+        static_cast<T*>(logits), target, log_sums, gradient, shape);
+    return;
+  }
   const bool packed = IsPacked<T>(logits, shape);
   const auto kernel = packed ? Backward<T, Pack<T>::kSize> : Backward<T, 1>;
   const int64_t packs = shape.columns / (packed ? Pack<T>::kSize : 1);
@@ -272,6 +356,11 @@ void BackwardOf(void* logits, const int64_t* target, const LogSum* log_sums, con
 template <typename T>
 void LossAndGradientOf(void* logits, const int64_t* target, const float* gradient, float* losses,
                        const CrossEntropyShape& shape, cudaStream_t stream) {
+  if (shape.columns <= kFewColumns) {
+    LossAndGradientOfFew<T><<<BlocksOfFew(shape), kSweepThreads, 0, stream>>>(
+        static_cast<T*>(logits), target, gradient, losses, shape);
+    return;
+  }
   const bool packed = IsPacked<T>(logits, shape);
   const int64_t packs = shape.columns / (packed ? Pack<T>::kSize : 1);
   const auto launch = [&](auto* kernel, int64_t each) {

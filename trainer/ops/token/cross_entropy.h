@@ -1,16 +1,19 @@
 // Softmax and cross-entropy in one or two passes over the logits, without a float32 copy of the logits.
 //
 // loss = sum over rows r of (1 - s) (L_r - x[r, t_r]) + s (L_r - mean of x[r, :classes]), L_r = log sum over c <
-// classes of exp(x[r, c]), where s is the label smoothing. Rows whose target is -100, PyTorch's ignore_index, are left
-// out.
+// classes of exp(x[r, c]), where s is the label smoothing. Rows whose target is kIgnoredTarget are left out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
+#include "trainer/ops/token/cross_entropy_kernel.h"
+
 namespace lockstep::ops {
 
 // `logits` is [rows, columns] in any float type. `target` is int64 [rows] on the logits' device, and each target is in
-// [0, classes) or is -100. The columns from `classes` on are padding: they have no influence on the loss and get no
+// [0, classes) or is kIgnoredTarget. The columns from `classes` on are padding: they have no influence on the loss and get no
 // gradient. Returns the loss, float32 and 0-dimensional, with a gradient for logits, which is 0 in rows that are left
 // out. Throws c10::Error if sizes, types or devices do not fit. The kernels run for float32, float16 and bfloat16 on a
 // GPU; in all other cases CrossEntropySumTwin() runs.

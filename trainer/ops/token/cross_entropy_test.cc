@@ -77,10 +77,11 @@ class CrossEntropy : public OpTest {
 TEST_P(CrossEntropy, IsPyTorchs) {
   // Rows of one to eight packs a thread, rows that go through shared memory from Hopper on (16 to
   // 113 KiB), rows too long for registers (50,304 in float32), and rows that have no whole packs.
-  for (const Case& shape : {Case{1, 1, 1}, Case{5, 10, 10}, Case{33, 1000, 1000}, Case{7, 513, 513},
-                            Case{64, 50304, 50257}, Case{3, 16, 9}, Case{2, 200003, 200003},
-                            Case{9, 128, 100}, Case{5, 4096, 4090}, Case{3, 8192, 8192},
-                            Case{5, 8200, 8187}, Case{4, 32768, 32761}, Case{2, 65536, 65500}}) {
+  for (const Case& shape :
+       {Case{1, 1, 1}, Case{5, 10, 10}, Case{33, 1000, 1000}, Case{7, 513, 513},
+        Case{64, 50304, 50257}, Case{3, 16, 9}, Case{2, 200003, 200003}, Case{9, 128, 100},
+        Case{5, 4096, 4090}, Case{3, 8192, 8192}, Case{5, 8200, 8187}, Case{4, 32768, 32761},
+        Case{2, 65536, 65500}, Case{1000, 4, 4}, Case{257, 32, 31}, Case{300, 33, 33}}) {
     for (const double smoothing : {0.0, 0.1}) {
       for (const bool beforehand : {false, true}) {
         SCOPED_TRACE(testing::Message()

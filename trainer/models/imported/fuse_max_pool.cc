@@ -1,0 +1,45 @@
+#include "trainer/models/imported/fuse_max_pool.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "trainer/ops/norm/max_pool.h"
+
+namespace lockstep::exported {
+namespace {
+
+// The number that the list has for height and width, if it is one.
+std::optional<int64_t> Single(const Argument& argument) {
+  const auto numbers = IntegersOf(argument);
+  const bool is_single = !numbers.empty() && std::ranges::all_of(numbers, [&](const auto& number) {
+    return number == numbers[0];
+  });
+  return is_single ? numbers[0] : std::nullopt;
+}
+
+}  // namespace
+
+void FuseMaxPool(Rewriter& rewriter, int64_t node, const SharedStatistics& /*shared*/) {
+  enum PoolArgument : size_t { kInput, kWindow, kStride, kPadding, kDilation, kCeils };
+  const Node& pool = rewriter.At(node);
+  const auto window = Single(pool.arguments[kWindow]);
+  // Without a stride it is the window's.
+  const bool has_stride = !IntegersOf(pool.arguments[kStride]).empty();
+  const auto stride = has_stride ? Single(pool.arguments[kStride]) : window;
+  const auto padding = Single(pool.arguments[kPadding]);
+  if (pool.results[0].value < 0 || !IsValue(pool.arguments[kInput]) || !window || !stride ||
+      !padding || Single(pool.arguments[kDilation]) != 1 ||
+      !IsConstant(pool.arguments[kCeils], false)) {
+    return;
+  }
+  const auto run = [window = *window, stride = *stride, padding = *padding](
+                       const std::vector<c10::IValue>& arguments) -> std::vector<at::Tensor> {
+    return {ops::MaxPool(arguments[0].toTensor(), window, stride, padding)};
+  };
+  rewriter.Put({node}, run, {pool.arguments[kInput]}, {pool.results[0].value}, node);
+}
+
+}  // namespace lockstep::exported

@@ -1,0 +1,14 @@
+// Max-pooling of images (fuse.h): a max_pool2d with a square window becomes MaxPool().
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/models/imported/fuse_batch_norm.h"
+#include "trainer/models/imported/rewriter.h"
+
+namespace lockstep::exported {
+
+// Fuses the max_pool2d that is this node.
+void FuseMaxPool(Rewriter& rewriter, int64_t node, const SharedStatistics& shared);
+
+}  // namespace lockstep::exported
