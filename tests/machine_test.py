@@ -239,6 +239,11 @@ def test_watch_once():
     assert re.search(r"  pid \d+   \S+   61.0 GiB   \S*lockstep watch --once\n", gpu), out
 
 
+def test_watch_many_gpus():
+    out = table(driver(gpus=16))
+    assert [line for line in out.splitlines() if line.startswith("GPU ")] == [f"GPU {i}  Stand-in GPU" for i in range(16)]
+
+
 def test_watch_without_a_driver(tmp_path):
     if any(pathlib.Path("/dev").glob("nvidia[0-9]*")):
         pytest.skip("this machine has a driver")

@@ -192,14 +192,14 @@ class GpuReader::Gpu {
   }
 
   void ReadLinks(const Asker& ask, GpuReading& reading) {
-    std::array<nvmlFieldValue_t, 4> fields{};
+    NvmlFields<4> fields;
     fields[0].fieldId = NVML_FI_DEV_PCIE_COUNT_TX_BYTES;
     fields[1].fieldId = NVML_FI_DEV_PCIE_COUNT_RX_BYTES;
     fields[2].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX;
     fields[3].fieldId = NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX;
     fields[2].scopeId = fields[3].scopeId = UINT_MAX;  // of all links together
     const bool has_fields = ask.Succeeds<decltype(nvmlDeviceGetFieldValues)>(
-        "nvmlDeviceGetFieldValues", handle_, static_cast<int>(fields.size()), fields.data());
+        "nvmlDeviceGetFieldValues", handle_, fields.kCount, fields.data());
     const Clock::time_point now = Clock::now();
     if (has_fields) {
       reading.pcie_sent_bytes_per_s = pcie_sent_.At(now, ValueOf(fields[0]));

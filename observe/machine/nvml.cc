@@ -36,12 +36,12 @@ void ReadLinks(const NvmlLibrary& nvml, nvmlDevice_t gpu, GpuCondition& conditio
   // The first field is the speed of all links, the second that of the first link. A GPU knows one of them.
   for (const unsigned int id :
        {NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, NVML_FI_DEV_NVLINK_GET_SPEED}) {
-    nvmlFieldValue_t field{};
-    field.fieldId = id;
-    if (nvml.Call<decltype(nvmlDeviceGetFieldValues)>("nvmlDeviceGetFieldValues", gpu, 1, &field) ==
-            NVML_SUCCESS &&
-        field.nvmlReturn == NVML_SUCCESS) {
-      condition.nvlink_gbs = std::max(condition.nvlink_gbs, field.value.uiVal * 1e-3);
+    NvmlFields<1> field;
+    field[0].fieldId = id;
+    if (nvml.Call<decltype(nvmlDeviceGetFieldValues)>("nvmlDeviceGetFieldValues", gpu, field.kCount,
+                                                      field.data()) == NVML_SUCCESS &&
+        field[0].nvmlReturn == NVML_SUCCESS) {
+      condition.nvlink_gbs = std::max(condition.nvlink_gbs, field[0].value.uiVal * 1e-3);
     }
   }
 }

@@ -5,15 +5,31 @@
 //   there is no library -> is_ready() is false, and why_not() says so -> test_watch_without_a_driver
 //   the library cannot speak to the driver -> is_ready() is false, and why_not() has NVML's reason
 //     -> test_watch_with_a_broken_driver
+//   the driver writes behind the fields that it is asked for -> nothing -> test_watch_many_gpus
 //   an older driver lacks a function -> Call() returns NVML_ERROR_FUNCTION_NOT_FOUND -> test_an_old_driver
 #pragma once
 
 #include <dlfcn.h>
 #include <nvml.h>
 
+#include <array>
+#include <cstddef>
 #include <string>
 
 namespace lockstep {
+
+// Fields to ask nvmlDeviceGetFieldValues for, and behind them one that is none. Driver 580.159 looks at what follows the
+// fields that it is asked for: if that looks like a field, it writes a time there. On a machine with four GPUs what
+// followed was the number of the last GPU, whose name was then lost.
+template <int kFields>
+struct NvmlFields {
+  static constexpr int kCount = kFields;
+
+  std::array<nvmlFieldValue_t, kFields + 1> values{};
+
+  nvmlFieldValue_t* data() { return values.data(); }
+  nvmlFieldValue_t& operator[](size_t i) { return values[i]; }
+};
 
 class NvmlLibrary {
  public:

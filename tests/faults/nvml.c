@@ -207,7 +207,8 @@ nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t gpu,
   return NVML_SUCCESS;
 }
 
-// NVLink's counters grow by 1 GiB with each call. Those of PCIe are left to nvmlDeviceGetPcieThroughput.
+// NVLink's counters grow by 1 GiB with each call. Those of PCIe are left to nvmlDeviceGetPcieThroughput. Like driver
+// 580.159 it looks at what follows the fields that it is asked for, and writes there if that looks like a field.
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValue_t* fields) {
   BEGIN();
   static unsigned long long kibibytes = 0;
@@ -218,6 +219,9 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t gpu, int count, nvmlFieldValu
     fields[i].nvmlReturn = NVML_SUCCESS;
     fields[i].valueType = NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
     fields[i].value.ullVal = kibibytes;
+  }
+  if (fields[count].fieldId > 0 && fields[count].fieldId < NVML_FI_MAX) {
+    fields[count].timestamp = 0x6614d7f5638f3;
   }
   return NVML_SUCCESS;
 }
