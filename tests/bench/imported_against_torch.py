@@ -214,21 +214,21 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             scripted = options.torchscript and MODELS[name][0].startswith(("timm:", "torchvision:"))
             write(name, pathlib.Path(folder), scripted)
-            lines = [in_lockstep(options.lockstep, name, pathlib.Path(folder), tag) for tag in ("cold", "warm")]
-        ours = lines[-1]
+            for tag in "cold", "warm":
+                ours = in_lockstep(options.lockstep, name, pathlib.Path(folder), tag)
+                print(json.dumps(ours), flush=True)
         ratios = {}
         for mode in options.modes:
             # Each in a process of its own, whose memory is its own.
             command = [sys.executable, "-W", "ignore", __file__, options.lockstep, name, "--in-torch", mode]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
-                lines.append({"peer": mode, "model": name, "failure": done.stderr.strip().splitlines()[-1]})
+                print(json.dumps({"peer": mode, "model": name, "failure": done.stderr.strip().splitlines()[-1]}))
                 continue
-            lines.append(json.loads(done.stdout.splitlines()[-1]))
+            line = json.loads(done.stdout.splitlines()[-1])
+            print(json.dumps(line), flush=True)
             if "step_ms" in ours:
-                ratios[mode] = round(lines[-1]["step_ms"] / ours["step_ms"], 3)
-        for line in lines:
-            print(json.dumps(line))
+                ratios[mode] = round(line["step_ms"] / ours["step_ms"], 3)
         print(json.dumps({"model": name, "ratios": ratios}), flush=True)
 
 
