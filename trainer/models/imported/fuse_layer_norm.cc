@@ -44,10 +44,9 @@ Normed RowsNorm(const at::Tensor& x, const at::Tensor& branch, const std::vector
   const at::Tensor bias = arguments[kBias].toTensor();
   const double epsilon = arguments[kEpsilon].toDouble();
   const AutocastState autocast = AutocastState::Now(x.device().type());
-  const bool on_gpu = IsOnGpu(x.device());
   const bool rounds = autocast.enabled && uses.rounded &&
                       (autocast.dtype == at::kHalf || autocast.dtype == at::kBFloat16);
-  if (on_gpu && rounds) {
+  if (rounds) {
     // The wider of the two is what stays in float32.
     const bool is_swapped = branch.defined() && branch.scalar_type() == at::kFloat;
     const at::Tensor& stream = is_swapped ? branch : x;
@@ -62,16 +61,17 @@ Normed RowsNorm(const at::Tensor& x, const at::Tensor& branch, const std::vector
     }
   }
   const at::Tensor sum = branch.defined() ? x + branch : x;
-  if (on_gpu && rounds && sum.scalar_type() == at::kFloat) {
+  if (rounds && sum.scalar_type() == at::kFloat) {
     const ops::WideNorm norm =
         ops::LayerNormOfWide(sum, {}, weight, bias, epsilon, autocast.dtype, uses.wide);
     return {.sum = sum, .wide = norm.wide, .rounded = norm.y};
   }
   const bool gives_own = sum.scalar_type() == at::kFloat || !autocast.enabled ||
                          (rounds && !uses.wide && sum.scalar_type() == autocast.dtype);
-  const at::Tensor y = on_gpu && gives_own ? ops::LayerNorm(sum, weight, bias, epsilon)
-                                           : at::layer_norm(sum, arguments[kShape].toIntVector(),
-                                                            weight, bias, epsilon);
+  const at::Tensor y =
+      IsOnGpu(x.device()) && gives_own
+          ? ops::LayerNorm(sum, weight, bias, epsilon)
+          : at::layer_norm(sum, arguments[kShape].toIntVector(), weight, bias, epsilon);
   return {.sum = sum, .wide = y, .rounded = y};
 }
 

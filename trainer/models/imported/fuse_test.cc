@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/tensor/autocast.h"
 #include "trainer/models/imported/exported_graph.h"
 #include "trainer/models/imported/program.h"
 
@@ -233,8 +234,9 @@ std::string RowsText(const std::string& nodes, int output) {
 
 using RowsExpected = std::function<Tensor(const Tensor& x, const ExportedGraph::Tensors& tensors)>;
 
-// Values and all gradients, in the types of the CPU.
-void ExpectComputesRows(const std::string& text, const RowsExpected& expected) {
+// Values and all gradients.
+void ExpectComputesRowsWithin(double tolerance, const std::string& text,
+                              const RowsExpected& expected) {
   const auto tensors = [] {
     at::manual_seed(1);
     ExportedGraph::Tensors made;
@@ -251,18 +253,27 @@ void ExpectComputesRows(const std::string& text, const RowsExpected& expected) {
   const Tensor own_x = x.detach().clone().requires_grad_();
   const Tensor wanted = expected(own_x, own);
   const Tensor y = graph.Run({x});
-  EXPECT_TRUE(at::allclose(y, wanted, 1e-5, 1e-5));
+  EXPECT_EQ(y.scalar_type(), wanted.scalar_type());
+  EXPECT_TRUE(at::allclose(y, wanted, tolerance, tolerance));
   const Tensor dy = at::randn_like(wanted);
   wanted.backward(dy);
   y.backward(dy);
-  EXPECT_TRUE(at::allclose(x.grad(), own_x.grad(), 1e-4, 1e-4));
+  EXPECT_TRUE(at::allclose(x.grad(), own_x.grad(), 10 * tolerance, 10 * tolerance));
   for (const auto& [name, parameter] : used.parameters) {
     const Tensor& gradient = own.parameters.at(name).grad();
     ASSERT_EQ(parameter.grad().defined(), gradient.defined()) << name;
     if (gradient.defined()) {
-      EXPECT_TRUE(at::allclose(parameter.grad(), gradient, 1e-4, 1e-4)) << name;
+      EXPECT_TRUE(at::allclose(parameter.grad(), gradient, 10 * tolerance, 10 * tolerance)) << name;
     }
   }
+}
+
+// In float32, and rounded by autocast.
+void ExpectComputesRows(const std::string& text, const RowsExpected& expected) {
+  ExpectComputesRowsWithin(1e-5, text, expected);
+  const AutocastGuard rounds(
+      {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
+  ExpectComputesRowsWithin(1e-2, text, expected);
 }
 
 Tensor RowsNormed(const Tensor& x, const ExportedGraph::Tensors& tensors) {
