@@ -420,6 +420,20 @@ def test_what_it_takes_of_a_gpu(tmp_path):
     assert run.status == DONE and json.loads(run.out)["largest_micro_batch"] > 100, run
 
 
+def test_a_gpu_keeps_a_stem_once(tmp_path):
+    """BatchNorm and ReLU keep but their input, which a convolution of three channels gives with the channels last."""
+    stem = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(inplace=True))
+    model = nn.Sequential(*stem, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, CLASSES))
+    lockstep.export(model, (torch.zeros(3, 3, 64, 64),), tmp_path / "net.lsm")
+    text = f"""global_batch: 256 precision: BF16
+        data {{ format: SYNTHETIC input_shape: [3, 64, 64] classes: {CLASSES} synthetic {{ kind: PIXELS samples: 256 }} }}
+        model {{ name: "imported" imported {{ file: "net.lsm" }} }} optimizer {{ type: SGD lr: 0.1 }}"""
+    run = Run(["estimate", write_config(tmp_path, text), "--gpu", "A100", "--json"])
+    assert run.status == DONE, run
+    pixels = 256 * 64 * 64
+    assert 2 * 32 * pixels < json.loads(run.out)["owners"]["activations"] < 2 * (32 + 16) * pixels, run
+
+
 def edited(folder, edit):
     """The file with another description."""
     data = (folder / "net.lsm").read_bytes()

@@ -81,6 +81,12 @@ void RegisterRounding(torch::Library& library, std::initializer_list<std::string
 
 // Convolutions ----------------------------------------------------------------
 
+// With cuDNN all tensors of a convolution have the channels last if its input or its weight has.
+at::MemoryFormat FormatOf(const at::Tensor& x, const at::Tensor& weight) {
+  const at::MemoryFormat format = x.suggest_memory_format();
+  return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
+}
+
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight,
                        const std::optional<at::Tensor>&, at::IntArrayRef stride,
                        at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
@@ -96,7 +102,7 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight,
                                      of(output_padding, i)
                                : (size + 2 * of(padding, i) - kernel) / of(stride, i) + 1);
   }
-  const at::MemoryFormat format = x.suggest_memory_format();
+  const at::MemoryFormat format = FormatOf(x, weight);
   // As cuDNN wants them.
   const at::Tensor input = x.contiguous(format);
   const at::Tensor filter = weight.contiguous(format);
@@ -113,7 +119,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionBackward(
     const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight, at::OptionalIntArrayRef,
     at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, bool, at::IntArrayRef, int64_t,
     std::array<bool, 3> wanted) {
-  const at::MemoryFormat format = x.suggest_memory_format();
+  const at::MemoryFormat format = FormatOf(x, weight);
   const at::Tensor gradient = dy.contiguous(format);
   const at::Tensor input = x.contiguous(format);
   const at::Tensor filter = weight.contiguous(format);
