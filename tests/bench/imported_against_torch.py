@@ -223,11 +223,11 @@ def main():
             command = [sys.executable, "-W", "ignore", __file__, options.lockstep, name, "--in-torch", mode]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
-                print(json.dumps({"peer": mode, "model": name, "failure": done.stderr.strip().splitlines()[-1]}))
-                continue
-            line = json.loads(done.stdout.splitlines()[-1])
+                line = {"peer": mode, "model": name, "failure": done.stderr.strip().splitlines()[-1]}
+            else:
+                line = json.loads(done.stdout.splitlines()[-1])
             print(json.dumps(line), flush=True)
-            if "step_ms" in ours:
+            if "step_ms" in line and "step_ms" in ours:
                 ratios[mode] = round(line["step_ms"] / ours["step_ms"], 3)
         print(json.dumps({"model": name, "ratios": ratios}), flush=True)
 

@@ -1,11 +1,13 @@
 #include "trainer/models/imported/fuse.h"
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 
 #include "trainer/models/imported/fuse_attention.h"
 #include "trainer/models/imported/fuse_layer_norm.h"
 #include "trainer/models/imported/fuse_max_pool.h"
+#include "trainer/models/imported/leave_out_pad.h"
 #include "trainer/models/imported/rewriter.h"
 
 namespace lockstep::exported {
@@ -13,23 +15,28 @@ namespace {
 
 struct Pattern {
   std::string_view operation;
-  void (*fuse)(Rewriter& rewriter, int64_t node, const SharedStatistics& shared);
+  std::function<void(Rewriter& rewriter, int64_t node)> fuse;
 };
-
-constexpr Pattern kPatterns[] = {
-    {"aten::batch_norm", FuseBatchNorm}, {"aten::native_batch_norm", FuseBatchNorm},
-    {"aten::layer_norm", FuseLayerNorm}, {"aten::scaled_dot_product_attention", FuseAttention},
-    {"aten::max_pool2d", FuseMaxPool},   {"aten::pad", LeaveOutEmptyPad}};
 
 }  // namespace
 
 int64_t Fuse(Program& program, const SharedStatistics& shared) {
   const int64_t norms = std::ranges::count_if(program.nodes, IsBatchNorm);
+  const auto fuse_batch_norm = [&shared](Rewriter& rewriter, int64_t node) {
+    FuseBatchNorm(rewriter, node, shared);
+  };
+  // One after the other: pads, which would lie between a norm and who uses it, first; pools after the norms that take them.
+  const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
+                              {"aten::batch_norm", fuse_batch_norm},
+                              {"aten::native_batch_norm", fuse_batch_norm},
+                              {"aten::layer_norm", FuseLayerNorm},
+                              {"aten::scaled_dot_product_attention", FuseAttention},
+                              {"aten::max_pool2d", FuseMaxPool}};
   Rewriter rewriter(program);
-  for (int64_t i = 0; i < rewriter.size(); ++i) {
-    for (const Pattern& pattern : kPatterns) {
+  for (const Pattern& pattern : patterns) {
+    for (int64_t i = 0; i < rewriter.size(); ++i) {
       if (!rewriter.IsGone(i) && NameOf(rewriter.At(i)) == pattern.operation) {
-        pattern.fuse(rewriter, i, shared);
+        pattern.fuse(rewriter, i);
       }
     }
   }

@@ -5,6 +5,7 @@
 //   fuse_batch_norm.h   norms of batches with the addition and the activation that follow
 //   fuse_layer_norm.h   norms of rows with the addition before them
 //   fuse_max_pool.h     max-pooling
+//   leave_out_pad.h     pads of nothing
 //   fuse_attention.h    attention of queries, keys and values that one linear layer computes
 //
 // A chain is fused if nobody else uses what lies between (rewriter.h). A fused operation gives what the chain gives,

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <optional>
 #include <vector>
 
 #include "trainer/ops/attention/attention.h"
@@ -31,7 +30,7 @@ FusedOperation Attention(double dropout, bool causal) {
 
 }  // namespace
 
-void FuseAttention(Rewriter& rewriter, int64_t node, const SharedStatistics& /*shared*/) {
+void FuseAttention(Rewriter& rewriter, int64_t node) {
   const Node& attention = rewriter.At(node);
   const std::vector<Argument>& own = attention.arguments;
   const bool is_plain = IsValue(own[kQuery]) && IsValue(own[kKey]) && IsValue(own[kValue]) &&

@@ -9,12 +9,11 @@
 
 #include <cstdint>
 
-#include "trainer/models/imported/fuse_batch_norm.h"
 #include "trainer/models/imported/rewriter.h"
 
 namespace lockstep::exported {
 
 // Fuses the scaled_dot_product_attention that is this node.
-void FuseAttention(Rewriter& rewriter, int64_t node, const SharedStatistics& shared);
+void FuseAttention(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -172,13 +172,6 @@ FusedOperation NormPool(Norm norm) {
   };
 }
 
-// Whether the list says the same for height and width.
-bool IsOfBoth(const Argument& argument, int64_t number) {
-  const auto numbers = IntegersOf(argument);
-  return !numbers.empty() &&
-         std::ranges::all_of(numbers, [&](const auto& other) { return other == number; });
-}
-
 bool HasWeights(const Node& norm) {
   return IsValue(norm.arguments[kWeight]) && IsValue(norm.arguments[kBias]);
 }
@@ -200,20 +193,14 @@ Activation ActivationOf(const Node& node) {
 
 // A sum with `value`; in place, a sum that is written to it.
 bool IsSumWith(const Node& node, int64_t value) {
-  const bool in_place = NameOf(node) == "aten::add_";
-  if ((NameOf(node) != "aten::add" && !in_place) ||
-      node.operation->schema().overload_name() != "Tensor") {
-    return false;
-  }
-  return IsValue(node.arguments[0]) && IsValue(node.arguments[1]) &&
-         IsConstant(node.arguments[2], 1) && (!in_place || node.arguments[0].value == value);
+  return IsSum(node) || (IsSum(node, "aten::add_") && node.arguments[0].value == value);
 }
 
 // relu's input pooled as ops::NormPool() does.
 bool IsPool(const Node& node) {
-  return NameOf(node) == "aten::max_pool2d" && IsOfBoth(node.arguments[1], 3) &&
-         IsOfBoth(node.arguments[2], 2) && IsOfBoth(node.arguments[3], 1) &&
-         IsOfBoth(node.arguments[4], 1) && IsConstant(node.arguments[5], false);
+  return NameOf(node) == "aten::max_pool2d" && SingleOf(node.arguments[1]) == 3 &&
+         SingleOf(node.arguments[2]) == 2 && SingleOf(node.arguments[3]) == 1 &&
+         SingleOf(node.arguments[4]) == 1 && IsConstant(node.arguments[5], false);
 }
 
 class NormFuser {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -46,25 +47,20 @@ Normed RowsNorm(const at::Tensor& x, const at::Tensor& branch, const std::vector
   const AutocastState autocast = AutocastState::Now(x.device().type());
   const bool rounds = autocast.enabled && uses.rounded &&
                       (autocast.dtype == at::kHalf || autocast.dtype == at::kBFloat16);
-  if (rounds) {
-    // The wider of the two is what stays in float32.
-    const bool is_swapped = branch.defined() && branch.scalar_type() == at::kFloat;
-    const at::Tensor& stream = is_swapped ? branch : x;
-    const at::Tensor& other = is_swapped ? x : branch;
-    const bool is_mixed = stream.scalar_type() == at::kFloat &&
-                          (!other.defined() || (other.scalar_type() == autocast.dtype &&
-                                                other.sizes() == stream.sizes()));
-    if (is_mixed) {
-      const ops::WideNorm norm = ops::LayerNormOfWide(stream, {.values = other}, weight, bias,
-                                                      epsilon, autocast.dtype, uses.wide);
-      return {.sum = norm.sum, .wide = norm.wide, .rounded = norm.y};
-    }
+  // What stays in float32 is the wider of the two. The norm adds the other one if that has 16 bits.
+  at::Tensor sum = x;
+  at::Tensor added = branch;
+  if (added.defined() && added.scalar_type() == at::kFloat) std::swap(sum, added);
+  const bool adds = rounds && added.defined() && sum.scalar_type() == at::kFloat &&
+                    added.scalar_type() == autocast.dtype && added.sizes() == sum.sizes();
+  if (added.defined() && !adds) {
+    sum = x + branch;
+    added = at::Tensor();
   }
-  const at::Tensor sum = branch.defined() ? x + branch : x;
   if (rounds && sum.scalar_type() == at::kFloat) {
-    const ops::WideNorm norm =
-        ops::LayerNormOfWide(sum, {}, weight, bias, epsilon, autocast.dtype, uses.wide);
-    return {.sum = sum, .wide = norm.wide, .rounded = norm.y};
+    const ops::WideNorm norm = ops::LayerNormOfWide(sum, {.values = added}, weight, bias, epsilon,
+                                                    autocast.dtype, uses.wide);
+    return {.sum = norm.sum, .wide = norm.wide, .rounded = norm.y};
   }
   const bool gives_own = sum.scalar_type() == at::kFloat || !autocast.enabled ||
                          (rounds && !uses.wide && sum.scalar_type() == autocast.dtype);
@@ -105,7 +101,7 @@ FusedOperation SumAndNorm(const Uses& uses) {
 
 }  // namespace
 
-void FuseLayerNorm(Rewriter& rewriter, int64_t node, const SharedStatistics& /*shared*/) {
+void FuseLayerNorm(Rewriter& rewriter, int64_t node) {
   const Node& norm = rewriter.At(node);
   if (!IsRowsNorm(norm)) return;
   const int64_t y = norm.results[0].value;
@@ -149,19 +145,6 @@ void FuseLayerNorm(Rewriter& rewriter, int64_t node, const SharedStatistics& /*s
     if (rewriter.Put(chain, SumAndNorm(uses), all, {input, y, rounded}, node)) return;
   }
   rewriter.Put({node}, NormOfRows(uses), arguments, {y, rounded}, node);
-}
-
-void LeaveOutEmptyPad(Rewriter& rewriter, int64_t node, const SharedStatistics& /*shared*/) {
-  const Node& pad = rewriter.At(node);
-  const auto sizes = IntegersOf(pad.arguments[1]);
-  const bool is_empty =
-      !sizes.empty() && std::ranges::all_of(sizes, [](const auto& size) { return size == 0; });
-  const int64_t result = pad.results[0].value;
-  if (!is_empty || !IsValue(pad.arguments[0]) || result < 0 || result == rewriter.program().output)
-    return;
-  const int64_t input = pad.arguments[0].value;
-  if (rewriter.IsWritten(input) || rewriter.IsWritten(result)) return;
-  rewriter.LeaveOut(node, input);
 }
 
 }  // namespace lockstep::exported

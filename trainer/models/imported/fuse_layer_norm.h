@@ -10,15 +10,11 @@
 
 #include <cstdint>
 
-#include "trainer/models/imported/fuse_batch_norm.h"
 #include "trainer/models/imported/rewriter.h"
 
 namespace lockstep::exported {
 
 // Fuses the layer_norm that is this node.
-void FuseLayerNorm(Rewriter& rewriter, int64_t node, const SharedStatistics& shared);
-
-// Leaves a pad out that adds nothing: LibTorch copies its input, which then somebody may not write to.
-void LeaveOutEmptyPad(Rewriter& rewriter, int64_t node, const SharedStatistics& shared);
+void FuseLayerNorm(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

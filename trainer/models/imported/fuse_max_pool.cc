@@ -2,36 +2,21 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "trainer/ops/norm/max_pool.h"
 
 namespace lockstep::exported {
-namespace {
-
-// The number that the list has for height and width, if it is one.
-std::optional<int64_t> Single(const Argument& argument) {
-  const auto numbers = IntegersOf(argument);
-  const bool is_single = !numbers.empty() && std::ranges::all_of(numbers, [&](const auto& number) {
-    return number == numbers[0];
-  });
-  return is_single ? numbers[0] : std::nullopt;
-}
-
-}  // namespace
-
-void FuseMaxPool(Rewriter& rewriter, int64_t node, const SharedStatistics& /*shared*/) {
+void FuseMaxPool(Rewriter& rewriter, int64_t node) {
   enum PoolArgument : size_t { kInput, kWindow, kStride, kPadding, kDilation, kCeils };
   const Node& pool = rewriter.At(node);
-  const auto window = Single(pool.arguments[kWindow]);
+  const auto window = SingleOf(pool.arguments[kWindow]);
   // Without a stride it is the window's.
   const bool has_stride = !IntegersOf(pool.arguments[kStride]).empty();
-  const auto stride = has_stride ? Single(pool.arguments[kStride]) : window;
-  const auto padding = Single(pool.arguments[kPadding]);
+  const auto stride = has_stride ? SingleOf(pool.arguments[kStride]) : window;
+  const auto padding = SingleOf(pool.arguments[kPadding]);
   if (pool.results[0].value < 0 || !IsValue(pool.arguments[kInput]) || !window || !stride ||
-      !padding || Single(pool.arguments[kDilation]) != 1 ||
+      !padding || SingleOf(pool.arguments[kDilation]) != 1 ||
       !IsConstant(pool.arguments[kCeils], false)) {
     return;
   }

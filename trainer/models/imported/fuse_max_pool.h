@@ -3,12 +3,11 @@
 
 #include <cstdint>
 
-#include "trainer/models/imported/fuse_batch_norm.h"
 #include "trainer/models/imported/rewriter.h"
 
 namespace lockstep::exported {
 
 // Fuses the max_pool2d that is this node.
-void FuseMaxPool(Rewriter& rewriter, int64_t node, const SharedStatistics& shared);
+void FuseMaxPool(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 namespace lockstep::exported {
@@ -18,12 +19,14 @@ bool Moves(const Node& node) {
          std::ranges::find(kMoves, NameOf(node)) != kMoves.end();
 }
 
-// Whether a result may share memory with this argument.
-bool MayShare(const Node& node, size_t argument) {
-  if (!node.operation || argument >= node.arguments.size()) return false;
-  const bool is_declared = node.operation->schema().arguments()[argument].alias_info() != nullptr;
-  return IsValue(node.arguments[argument]) &&
-         (is_declared || (argument == 0 && (Moves(node) || NameOf(node) == "aten::dropout")));
+// The values that the node changes in place.
+std::vector<int64_t> WrittenBy(const Node& node) {
+  std::vector<int64_t> written;
+  for (size_t i = 0; node.operation && i < node.arguments.size(); ++i) {
+    if (!Writes(node.operation->schema().arguments()[i])) continue;
+    std::ranges::copy(ValuesOf(node.arguments[i]), std::back_inserter(written));
+  }
+  return written;
 }
 
 // Every value of an argument becomes another.
@@ -63,8 +66,16 @@ bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> intege
   return std::ranges::equal(IntegersOf(argument), integers);
 }
 
-bool IsSum(const Node& node) {
-  return NameOf(node) == "aten::add" && node.operation->schema().overload_name() == "Tensor" &&
+std::optional<int64_t> SingleOf(const Argument& argument) {
+  const auto numbers = IntegersOf(argument);
+  const bool is_single = !numbers.empty() && std::ranges::all_of(numbers, [&](const auto& number) {
+    return number == numbers[0];
+  });
+  return is_single ? numbers[0] : std::nullopt;
+}
+
+bool IsSum(const Node& node, std::string_view operation) {
+  return NameOf(node) == operation && node.operation->schema().overload_name() == "Tensor" &&
          IsValue(node.arguments[0]) && IsValue(node.arguments[1]) &&
          IsConstant(node.arguments[2], 1);
 }
@@ -72,10 +83,11 @@ bool IsSum(const Node& node) {
 Argument ValueArgument(int64_t value) { return {.kind = Argument::Kind::kValue, .value = value}; }
 
 Rewriter::Rewriter(Program& program)
-    : program_(program), maker_(program.values, -1), users_(program.values) {
+    : program_(program), maker_(program.values, -1), users_(program.values), groups_(program) {
   for (int64_t i = 0; i < size(); ++i) {
     for (const int64_t value : ValuesOf(At(i))) users_[value].push_back(i);
     for (const int64_t value : ResultsOf(At(i))) maker_[value] = i;
+    for (const int64_t value : WrittenBy(At(i))) written_.insert(groups_.Of(value));
   }
   for (const auto& [name, value] : program.buffers) buffers_.insert(value);
 }
@@ -115,30 +127,7 @@ bool Rewriter::IsRoundedByAll(int64_t value) const {
          std::ranges::all_of(users_[value], [&](int64_t user) { return IsRoundedBy(user, value); });
 }
 
-bool Rewriter::IsWritten(int64_t value) const {
-  int64_t maker = maker_[value];
-  while (maker >= 0 && MayShare(At(maker), 0)) {
-    value = At(maker).arguments[0].value;
-    maker = maker_[value];
-  }
-  return IsWrittenBelow(value);
-}
-
-bool Rewriter::IsWrittenBelow(int64_t value) const {
-  return std::ranges::any_of(users_[value], [&](int64_t user) {
-    const Node& node = At(user);
-    for (size_t i = 0; i < node.arguments.size(); ++i) {
-      const std::vector<int64_t> used = ValuesOf(node.arguments[i]);
-      if (std::ranges::find(used, value) == used.end() || !node.operation) continue;
-      if (Writes(node.operation->schema().arguments()[i])) return true;
-      if (!MayShare(node, i)) continue;
-      if (std::ranges::any_of(ResultsOf(node), [&](int64_t own) { return IsWrittenBelow(own); })) {
-        return true;
-      }
-    }
-    return false;
-  });
-}
+bool Rewriter::IsWritten(int64_t value) const { return written_.contains(groups_.Of(value)); }
 
 bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
                    const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
@@ -201,15 +190,8 @@ void Rewriter::Finish() {
 }
 
 bool Rewriter::ChangesATensor(const Node& node) const {
-  if (!node.operation) return false;
-  const auto& arguments = node.operation->schema().arguments();
-  for (size_t i = 0; i < node.arguments.size(); ++i) {
-    if (!Writes(arguments[i])) continue;
-    for (const int64_t value : ValuesOf(node.arguments[i])) {
-      if (!buffers_.contains(value)) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(WrittenBy(node),
+                             [&](int64_t value) { return !buffers_.contains(value); });
 }
 
 }  // namespace lockstep::exported

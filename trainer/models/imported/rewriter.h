@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trainer/models/imported/memory_groups.h"
 #include "trainer/models/imported/program.h"
 
 namespace lockstep::exported {
@@ -30,8 +31,11 @@ std::vector<std::optional<int64_t>> IntegersOf(const Argument& argument);
 // Whether they are these integers.
 bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> integers);
 
-// A sum x + y of two values, not in place.
-bool IsSum(const Node& node);
+// The number that a list has for all dimensions; nothing if it has several, or none.
+std::optional<int64_t> SingleOf(const Argument& argument);
+
+// A sum x + y of two values; of the operation "aten::add_" in place.
+bool IsSum(const Node& node, std::string_view operation = "aten::add");
 
 // An argument that is this value.
 Argument ValueArgument(int64_t value);
@@ -83,14 +87,15 @@ class Rewriter {
 
  private:
   bool ChangesATensor(const Node& node) const;
-  bool IsWrittenBelow(int64_t value) const;
 
   Program& program_;
   std::vector<int64_t> maker_;               // by value; -1: none
   std::vector<std::vector<int64_t>> users_;  // by value: nodes, one for each use
   std::set<int64_t> buffers_;                // values
-  std::set<int64_t> gone_;                   // nodes that are part of a fused one, or left out
-  std::map<int64_t, Node> fused_;            // by the node in whose place it is
+  MemoryGroups groups_;
+  std::set<int64_t> written_;      // groups
+  std::set<int64_t> gone_;         // nodes that are part of a fused one, or left out
+  std::map<int64_t, Node> fused_;  // by the node in whose place it is
 };
 
 }  // namespace lockstep::exported

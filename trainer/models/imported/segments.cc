@@ -1,84 +1,25 @@
 #include "trainer/models/imported/segments.h"
 
-#include <ATen/core/alias_info.h>
 #include <ATen/core/function_schema.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
 #include <limits>
-#include <numeric>
 #include <string_view>
-#include <utility>
+
+#include "trainer/models/imported/memory_groups.h"
 
 namespace lockstep::exported {
 namespace {
 
 constexpr int64_t kBeforeAll = -1;  // when inputs and the module's tensors arise
 
-// Whether a result may share memory with an argument although the schema does not say so.
-bool MayReturnAnyArgument(const c10::FunctionSchema& schema) {
-  constexpr std::array<std::string_view, 17> kUndeclared = {"aten::dropout",
-                                                            "aten::feature_dropout",
-                                                            "aten::alpha_dropout",
-                                                            "aten::feature_alpha_dropout",
-                                                            "aten::atleast_1d",
-                                                            "aten::atleast_2d",
-                                                            "aten::atleast_3d",
-                                                            "aten::meshgrid",
-                                                            "aten::broadcast_tensors",
-                                                            "aten::type_as",
-                                                            "aten::conj_physical",
-                                                            "aten::sum_to_size",
-                                                            "aten::einsum",
-                                                            "aten::unsafe_split",
-                                                            "aten::unsafe_split_with_sizes",
-                                                            "aten::unsafe_chunk",
-                                                            "aten::chain_matmul"};
-  return std::ranges::find(kUndeclared, schema.name()) != kUndeclared.end();
-}
-
-// Whether the results may share memory with this argument.
-bool MayBeReturned(const c10::FunctionSchema& schema, const c10::Argument& argument) {
-  const bool is_declared = argument.alias_info() != nullptr &&
-                           std::ranges::any_of(schema.returns(), [](const c10::Argument& result) {
-                             return result.alias_info() != nullptr;
-                           });
-  return is_declared || MayReturnAnyArgument(schema);
-}
-
 // Whether the node changes its first argument and returns that.
 bool IsPlainChange(const Node& node) {
   const c10::FunctionSchema& schema = node.operation->schema();
   return Writes(schema.arguments()[0]) && schema.returns().size() == 1 && !node.results[0].is_list;
 }
-
-// Values that may share memory.
-class Groups {
- public:
-  explicit Groups(int64_t values) : parent_(values), size_(values, 1) {
-    std::iota(parent_.begin(), parent_.end(), 0);
-  }
-
-  int64_t Of(int64_t value) const {
-    while (parent_[value] != value) value = parent_[value];
-    return value;
-  }
-
-  // The smaller group, by its number of values, joins the other.
-  void Join(int64_t a, int64_t b) {
-    a = Of(a), b = Of(b);
-    if (a == b) return;
-    if (size_[a] > size_[b]) std::swap(a, b);
-    parent_[a] = b;
-    size_[b] += size_[a];
-  }
-
- private:
-  std::vector<int64_t> parent_, size_;
-};
 
 class Cutter {
  public:
@@ -90,7 +31,7 @@ class Cutter {
         of_module_(program.values, false),
         reached_(program.values, false),
         group_reached_(program.values, false),
-        groups_(program.values),
+        groups_(program),
         once_(program.nodes.size(), false),
         unrepeatable_(program.nodes.size(), false),
         forbidden_(program.nodes.size() + 1, false),
@@ -135,20 +76,16 @@ class Cutter {
   }
 
  private:
-  // Where values arise and are used, which share memory, and what changes them.
+  // Where values arise and are used, and what changes them.
   void FindUses(int64_t number) {
     const Node& node = program_.nodes[number];
-    const std::vector<int64_t> results = ResultsOf(node);
-    for (const int64_t result : results) arises_[result] = number;
+    for (const int64_t result : ResultsOf(node)) arises_[result] = number;
     for (size_t i = 0; i < node.arguments.size(); ++i) {
       for (const int64_t value : ValuesOf(node.arguments[i])) {
         last_used_[value] = number;
         if (!node.operation) continue;
-        const c10::FunctionSchema& schema = node.operation->schema();
-        if (MayBeReturned(schema, schema.arguments()[i])) {
-          for (const int64_t result : results) groups_.Join(value, result);
-        }
-        if (Writes(schema.arguments()[i])) changes_.push_back({.node = number, .value = value});
+        if (Writes(node.operation->schema().arguments()[i]))
+          changes_.push_back({.node = number, .value = value});
       }
     }
   }
@@ -283,7 +220,7 @@ class Cutter {
   std::vector<int64_t> arises_, last_used_;  // by value: a node
   std::vector<bool> of_module_, reached_;    // by value
   std::vector<bool> group_reached_;          // by group
-  Groups groups_;
+  MemoryGroups groups_;
   std::vector<Change> changes_;            // in place
   std::vector<bool> once_, unrepeatable_;  // by node: it changes a tensor of the module
   std::vector<bool> forbidden_;            // by cut: before node 0, 1, ...

@@ -7,9 +7,9 @@
 
 namespace lockstep::ops {
 
-// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs of a group, size, size]. The result is [count,
-// outputs, ...], with gradients for both. If x has 16 bits and is on a GPU, the result has x's type, the weight is
-// rounded to this type (rounded_weight.h), and its gradient is added to its .grad (weight_gradient.h). In all other
+// `x` is [count, inputs, height, width], and `weight` is float32 [outputs, inputs of a group, size, size]. The result is
+// [count, outputs, ...], with gradients for both. If x has 16 bits and is on a GPU, the result has x's type, the weight
+// is rounded to this type (rounded_weight.h), and its gradient is added to its .grad (weight_gradient.h). In all other
 // cases ConvolutionTwin() runs.
 at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
                        int64_t padding);

@@ -102,13 +102,9 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
                            .stride = options.stride,
                            .padding = options.padding,
                            .type = TypeOf(tensors.x)};
-  if (key.group_inputs == 0 || key.group_inputs % kChannels != 0 ||
-      key.inputs % key.group_inputs != 0) {
-    return std::nullopt;
-  }
-  const int64_t groups = key.inputs / key.group_inputs;
-  if (groups == 0 || key.outputs % (groups * kChannels) != 0 ||
-      key.kernel_height > key.height + 2 * key.padding ||
+  const int64_t groups = GroupsOf(tensors.x, tensors.weight);
+  if (groups * key.group_inputs != key.inputs || key.group_inputs % kChannels != 0 ||
+      key.outputs % (groups * kChannels) != 0 || key.kernel_height > key.height + 2 * key.padding ||
       key.kernel_width > key.width + 2 * key.padding) {
     return std::nullopt;
   }

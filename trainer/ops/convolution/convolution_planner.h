@@ -79,8 +79,7 @@ class ConvolutionPlanner {
   //
   // A convolution has a plan if it is float16 or bfloat16 on a GPU, and if its operands are channels last, contiguous
   // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels in each group. Its result is channels
-  // last, too.
-  // ATen computes all other convolutions.
+  // last, too. ATen computes all other convolutions.
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
                      const ConvolutionOptions& options = {});
 

@@ -19,8 +19,7 @@ struct alignas(8) RowStatistics {
 
 // The types of the activations, [rows, width]. Either both are the same, or `narrow` has 16 bits beside a float32 `wide`.
 struct NormTypes {
-  FloatType
-      wide;  // of what is normalised, and of what belongs to it: x, sum, d_sum, dx, y_wide and dy_wide
+  FloatType wide;    // of what is normalised: x, sum, d_sum, dx; and of y_wide and dy_wide
   FloatType narrow;  // of branch, y, dy and d_branch
 };
 
