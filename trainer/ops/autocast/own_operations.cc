@@ -64,9 +64,14 @@ std::optional<int64_t> Single(at::IntArrayRef numbers) {
   return is_single ? std::optional(numbers[0]) : std::nullopt;
 }
 
+at::Tensor WithBias(const at::Tensor& y, const MaybeTensor& bias) {
+  return IsDefined(bias) ? y.add_(bias->to(y.scalar_type()).view({1, -1, 1, 1})) : y;
+}
+
 // Nothing: LibTorch's.
-MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, at::IntArrayRef strides,
-                           at::IntArrayRef paddings, at::IntArrayRef dilations, int64_t groups,
+MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
+                           at::IntArrayRef strides, at::IntArrayRef paddings,
+                           at::IntArrayRef dilations, int64_t groups,
                            std::optional<at::ScalarType> type) {
   const std::optional<int64_t> stride = Single(strides);
   const std::optional<int64_t> padding = Single(paddings);
@@ -79,30 +84,33 @@ MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, at::In
   }
   const at::Tensor input = Rounded16(x, type);
   if (groups > 1 && HasDepthwiseKernels(input, weight, *stride, *padding)) {
-    return DepthwiseConvolution(input, weight, *stride, *padding);
+    const bool adds = IsDefined(bias) && IsFloatVector(*bias, weight.size(0), weight);
+    const at::Tensor y =
+        DepthwiseConvolution(input, weight, adds ? *bias : at::Tensor(), *stride, *padding);
+    return adds ? y : WithBias(y, bias);
   }
   // Pixels of few channels have no plan.
   constexpr int64_t kPlanned = 8;
   if (weight.size(1) % kPlanned != 0) {
     const bool is_stem =
         groups == 1 && weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3;
-    return is_stem ? MaybeTensor(StemConvolution(input, weight)) : std::nullopt;
+    if (!is_stem) return std::nullopt;
+    return WithBias(StemConvolution(input, weight), bias);
   }
   if (weight.size(0) % (groups * kPlanned) != 0) return std::nullopt;
-  return Convolution(input.contiguous(kLast), weight.contiguous(kLast), *stride, *padding);
+  return WithBias(Convolution(input.contiguous(kLast), weight.contiguous(kLast), *stride, *padding),
+                  bias);
 }
 
 at::Tensor Conv2d(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                   at::IntArrayRef strides, at::IntArrayRef paddings, at::IntArrayRef dilations,
                   int64_t groups) {
   const std::optional<at::ScalarType> type = RoundedType();
-  const MaybeTensor y = OwnConvolution(x, weight, strides, paddings, dilations, groups, type);
+  const MaybeTensor y = OwnConvolution(x, weight, bias, strides, paddings, dilations, groups, type);
+  if (y) return *y;
   const c10::impl::ExcludeDispatchKeyGuard once(kAutocast);
-  if (!y) {
-    return at::conv2d(Rounded16(x, type), Rounded16(weight, type), Rounded16(bias, type), strides,
-                      paddings, dilations, groups);
-  }
-  return IsDefined(bias) ? y->add_(bias->to(*type).view({1, -1, 1, 1})) : *y;
+  return at::conv2d(Rounded16(x, type), Rounded16(weight, type), Rounded16(bias, type), strides,
+                    paddings, dilations, groups);
 }
 
 // What a traced TorchScript file calls.

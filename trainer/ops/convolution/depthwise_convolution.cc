@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "trainer/ops/common/launch_arguments.h"
 #include "trainer/ops/common/second_derivative.h"
 #include "trainer/ops/convolution/convolution_planner.h"
 #include "trainer/ops/convolution/depthwise_convolution_kernel.h"
+#include "trainer/ops/product/linear_parts.h"
 #include "trainer/ops/product/weight_gradient.h"
 
 namespace lockstep::ops {
@@ -48,18 +50,22 @@ at::Tensor Windows(const at::Tensor& weight) {
 class FusedDepthwise : public torch::autograd::Function<FusedDepthwise> {
  public:
   static Variable forward(AutogradContext* context, const Variable& x, const Variable& weight,
-                          int64_t stride, int64_t padding) {
+                          const std::optional<Variable>& bias, int64_t stride, int64_t padding) {
     // As the convolution that it is, for whoever counts operations.
     RECORD_FUNCTION(kConvolutionEvent, ConvolutionEventInputs(x, weight, stride, padding));
     const DepthwiseShape shape = ShapeOf(x, weight, stride, padding);
     const at::Tensor windows = Windows(weight);
+    const at::Tensor added = bias ? bias->contiguous() : at::Tensor();
     const at::Tensor y =
         at::empty({x.size(0), x.size(1), shape.out_height, shape.out_width}, x.options(), kLast);
     Launch(x, [&](cudaStream_t stream) {
-      LaunchDepthwise(x.const_data_ptr(), windows.const_data_ptr<float>(), y.mutable_data_ptr(),
-                      TypeOf(x), shape, stream);
+      LaunchDepthwise(x.const_data_ptr(), windows.const_data_ptr<float>(),
+                      added.defined() ? added.const_data_ptr<float>() : nullptr,
+                      y.mutable_data_ptr(), TypeOf(x), shape, stream);
     });
     context->save_for_backward({x, weight});
+    context->saved_data["bias"] = bias ? *bias : at::Tensor();
+    if (bias) context->saved_data["d_bias"] = GradientToAddTo(*bias);
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["d_weight"] = GradientToAddTo(weight);
@@ -72,12 +78,15 @@ class FusedDepthwise : public torch::autograd::Function<FusedDepthwise> {
     const at::Tensor& weight = saved[1];
     const int64_t stride = context->saved_data["stride"].toInt();
     const int64_t padding = context->saved_data["padding"].toInt();
-    variable_list results(4);
+    const at::Tensor bias = context->saved_data["bias"].toTensor();
+    variable_list results(5);
     if (IsDifferentiatedAgain()) {
       const auto twin = [&](const variable_list& of) {
-        return DepthwiseConvolutionTwin(of[0], of[1].to(of[0].scalar_type()), stride, padding);
+        const at::ScalarType type = of[0].scalar_type();
+        return DepthwiseConvolutionTwin(of[0], of[1].to(type),
+                                        of[2].defined() ? of[2].to(type) : of[2], stride, padding);
       };
-      std::ranges::copy(GradientsOfTwin({x, weight}, gradients[0], twin), results.begin());
+      std::ranges::copy(GradientsOfTwin({x, weight, bias}, gradients[0], twin), results.begin());
       return results;
     }
     const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
@@ -91,6 +100,11 @@ class FusedDepthwise : public torch::autograd::Function<FusedDepthwise> {
         LaunchDepthwiseInputGradient(dy.const_data_ptr(), windows.const_data_ptr<float>(),
                                      results[0].mutable_data_ptr(), TypeOf(x), shape, stream);
       });
+    }
+    // Without a bias there is no such input.
+    if (bias.defined() && context->needs_input_grad(2)) {
+      results[2] =
+          BiasGradient(context->saved_data["d_bias"].toTensor(), Rows(dy.permute({0, 2, 3, 1})));
     }
     if (!context->needs_input_grad(1)) return results;
     const GradientSums sums =
@@ -125,18 +139,20 @@ bool HasDepthwiseKernels(const at::Tensor& x, const at::Tensor& weight, int64_t 
          x.numel() / x.size(0) <= std::numeric_limits<int>::max();
 }
 
-at::Tensor DepthwiseConvolution(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
-                                int64_t padding) {
-  if (!HasDepthwiseKernels(x, weight, stride, padding)) {
-    return DepthwiseConvolutionTwin(x, weight, stride, padding);
-  }
-  return FusedDepthwise::apply(Aligned(x.contiguous(kLast)), weight, stride, padding);
+at::Tensor DepthwiseConvolution(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& bias, int64_t stride, int64_t padding) {
+  const bool fits = HasDepthwiseKernels(x, weight, stride, padding) &&
+                    (!bias.defined() || IsFloatVector(bias, x.size(1), x));
+  if (!fits) return DepthwiseConvolutionTwin(x, weight, bias, stride, padding);
+  return FusedDepthwise::apply(Aligned(x.contiguous(kLast)), weight,
+                               bias.defined() ? std::optional(bias) : std::nullopt, stride,
+                               padding);
 }
 
-at::Tensor DepthwiseConvolutionTwin(const at::Tensor& x, const at::Tensor& weight, int64_t stride,
-                                    int64_t padding) {
-  return at::conv2d(x, weight, /*bias=*/{}, stride, padding, /*dilation=*/1,
-                    /*groups=*/weight.size(0));
+at::Tensor DepthwiseConvolutionTwin(const at::Tensor& x, const at::Tensor& weight,
+                                    const at::Tensor& bias, int64_t stride, int64_t padding) {
+  return at::conv2d(x, weight, bias.defined() ? std::optional(bias) : std::nullopt, stride, padding,
+                    /*dilation=*/1, /*groups=*/weight.size(0));
 }
 
 }  // namespace lockstep::ops

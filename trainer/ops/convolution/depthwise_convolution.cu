@@ -5,6 +5,7 @@
 #include "trainer/ops/common/floats.cuh"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/convolution/depthwise_convolution_kernel.h"
+#include "trainer/ops/convolution/depthwise_large_window.cuh"
 
 namespace lockstep::ops {
 namespace {
@@ -138,7 +139,8 @@ __device__ void LoadPixels(uint4 (&loaded)[kCount], const void* images, int64_t 
 
 template <typename T, typename Reads, int kSize>
 __global__ void __launch_bounds__(kThreads)
-    Convolve(const void* in, const float* weight, void* out, ImagesShape shape, Tiles tiles) {
+    Convolve(const void* in, const float* weight, const float* bias, void* out, ImagesShape shape,
+             Tiles tiles) {
   const int packs = shape.channels / kPack;
   const int pack = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   // [kSize * kSize][packs of the block][kPack]
@@ -154,11 +156,15 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   if (pack >= packs) return;
+  Channels added = {};
+  if (bias != nullptr) added = LoadFloats<kPack>(bias, pack);
   const int lane = static_cast<int>(threadIdx.y);
   for (int64_t tile = blockIdx.y; tile < tiles.all; tile += gridDim.y) {
     const auto [image, row, left] = tiles.At(tile, lane, shape);
     if (image >= shape.count || row >= shape.out_height || left >= shape.out_width) continue;
-    Channels sums[kAcross] = {};
+    Channels sums[kAcross];
+#pragma unroll
+    for (int j = 0; j < kAcross; ++j) sums[j] = added;
     const int begin = Reads::First(left, shape.padding);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
@@ -327,10 +333,20 @@ void With16Bits(FloatType type, const Launch& launch) {
   }
 }
 
-using Convolution = void (*)(const void*, const float*, void*, ImagesShape, Tiles);
+// Whether depthwise_large_window.cuh has the kernels.
+constexpr int kLargeSize = 7;
+bool IsLarge(const DepthwiseShape& shape) { return shape.size == kLargeSize && shape.stride == 1; }
 
-void LaunchConvolve(Convolution kernel, const void* in, const float* weight, void* out,
-                    const ImagesShape& shape, int multiprocessors, cudaStream_t stream) {
+// How many partial sums there are of each weight's gradient.
+int GradientBlocks(const DepthwiseShape& shape) {
+  if (!IsLarge(shape)) return GradientGrid::Of(shape).blocks;
+  return large_window::GradientBlocks(shape.count, shape.channels / 2, shape.multiprocessors);
+}
+
+using Convolution = void (*)(const void*, const float*, const float*, void*, ImagesShape, Tiles);
+
+void LaunchConvolve(Convolution kernel, const void* in, const float* weight, const float* bias,
+                    void* out, const ImagesShape& shape, int multiprocessors, cudaStream_t stream) {
   const Columns columns = Columns::Of(shape.channels);
   const Tiles tiles = Tiles::Of(shape);
   const dim3 threads(columns.packs, kLanes);
@@ -340,22 +356,31 @@ void LaunchConvolve(Convolution kernel, const void* in, const float* weight, voi
   const int64_t wanted =
       std::max<int64_t>(1, int64_t{multiprocessors} * std::max(resident, 1) / columns.count);
   const dim3 grid(columns.count, static_cast<unsigned>(std::min(tiles.all, wanted)));
-  kernel<<<grid, threads, 0, stream>>>(in, weight, out, shape, tiles);
+  kernel<<<grid, threads, 0, stream>>>(in, weight, bias, out, shape, tiles);
 }
 
 }  // namespace
 
-void LaunchDepthwise(const void* x, const float* weight, void* y, FloatType type,
+void LaunchDepthwise(const void* x, const float* weight, const float* bias, void* y, FloatType type,
                      const DepthwiseShape& shape, cudaStream_t stream) {
   const ImagesShape images{shape.count,      shape.channels,  shape.height,  shape.width,
                            shape.out_height, shape.out_width, shape.padding, /*turns=*/false};
   With16Bits(type, [&](auto zero) {
     using T = decltype(zero);
+    if (IsLarge(shape)) {
+      return large_window::LaunchConvolve<T, kLargeSize>(
+          x, weight, bias, y,
+          {shape.count, shape.channels / 2, shape.height, shape.width, shape.out_height,
+           shape.out_width, shape.padding},
+          /*turns=*/false, shape.multiprocessors, stream);
+    }
     WithSize(shape.size, [&](auto size) {
       constexpr int kSize = decltype(size)::kValue;
-      const Convolution kernel = shape.stride == 1 ? Convolve<T, Window<kSize, 1>, kSize>
-                                                   : Convolve<T, Window<kSize, 2>, kSize>;
-      LaunchConvolve(kernel, x, weight, y, images, shape.multiprocessors, stream);
+      Convolution kernel = Convolve<T, Window<kSize, 2>, kSize>;
+      if constexpr (kSize < kLargeSize) {
+        if (shape.stride == 1) kernel = Convolve<T, Window<kSize, 1>, kSize>;
+      }
+      LaunchConvolve(kernel, x, weight, bias, y, images, shape.multiprocessors, stream);
     });
   });
 }
@@ -366,25 +391,33 @@ void LaunchDepthwiseInputGradient(const void* dy, const float* weight, void* dx,
                      shape.height, shape.width,    shape.padding,    /*turns=*/false};
   With16Bits(type, [&](auto zero) {
     using T = decltype(zero);
+    if (IsLarge(shape)) {
+      return large_window::LaunchConvolve<T, kLargeSize>(
+          dy, weight, /*bias=*/nullptr, dx,
+          {shape.count, shape.channels / 2, shape.out_height, shape.out_width, shape.height,
+           shape.width, kLargeSize - 1 - shape.padding},
+          /*turns=*/true, shape.multiprocessors, stream);
+    }
     WithSize(shape.size, [&](auto size) {
       constexpr int kSize = decltype(size)::kValue;
-      Convolution kernel = nullptr;
-      if (shape.stride == 1) {
-        images.padding = kSize - 1 - shape.padding;
-        images.turns = true;
-        kernel = Convolve<T, Window<kSize, 1>, kSize>;
-      } else if (shape.padding % 2 == 1) {
-        kernel = Convolve<T, StridedGradient<kSize, true>, kSize>;
-      } else {
-        kernel = Convolve<T, StridedGradient<kSize, false>, kSize>;
+      Convolution kernel = shape.padding % 2 == 1
+                               ? Convolve<T, StridedGradient<kSize, true>, kSize>
+                               : Convolve<T, StridedGradient<kSize, false>, kSize>;
+      if constexpr (kSize < kLargeSize) {
+        if (shape.stride == 1) {
+          images.padding = kSize - 1 - shape.padding;
+          images.turns = true;
+          kernel = Convolve<T, Window<kSize, 1>, kSize>;
+        }
       }
-      LaunchConvolve(kernel, dy, weight, dx, images, shape.multiprocessors, stream);
+      LaunchConvolve(kernel, dy, weight, /*bias=*/nullptr, dx, images, shape.multiprocessors,
+                     stream);
     });
   });
 }
 
 int64_t DepthwisePartials(const DepthwiseShape& shape) {
-  return int64_t{GradientGrid::Of(shape).blocks} * shape.size * shape.size * shape.channels;
+  return int64_t{GradientBlocks(shape)} * shape.size * shape.size * shape.channels;
 }
 
 void LaunchDepthwiseWeightGradient(const void* x, const void* dy, float* partials,
@@ -395,18 +428,27 @@ void LaunchDepthwiseWeightGradient(const void* x, const void* dy, float* partial
   const dim3 threads(grid.columns.packs, shape.size, grid.lanes);
   With16Bits(type, [&](auto zero) {
     using T = decltype(zero);
+    if (IsLarge(shape)) {
+      return large_window::LaunchWeightGradient<T, kLargeSize>(
+          x, dy, partials,
+          {shape.count, shape.channels / 2, shape.height, shape.width, shape.out_height,
+           shape.out_width, shape.padding},
+          GradientBlocks(shape), stream);
+    }
     WithSize(shape.size, [&](auto size) {
       constexpr int kSize = decltype(size)::kValue;
-      const auto kernel =
-          shape.stride == 1 ? WeightGradient<T, kSize, 1> : WeightGradient<T, kSize, 2>;
+      auto kernel = WeightGradient<T, kSize, 2>;
+      if constexpr (kSize < kLargeSize) {
+        if (shape.stride == 1) kernel = WeightGradient<T, kSize, 1>;
+      }
       kernel<<<blocks, threads, 0, stream>>>(x, dy, partials, shape);
     });
   });
   const int taps = shape.size * shape.size;
   const dim3 sum_blocks(static_cast<unsigned>(CeilDivide(shape.channels, kSumChannels)), taps);
   const dim3 sum_threads(kSumChannels, kSumRows);
-  SumGradients<<<sum_blocks, sum_threads, 0, stream>>>(partials, grid.blocks, shape.channels, taps,
-                                                       d_weight);
+  SumGradients<<<sum_blocks, sum_threads, 0, stream>>>(partials, GradientBlocks(shape),
+                                                       shape.channels, taps, d_weight);
 }
 
 }  // namespace lockstep::ops

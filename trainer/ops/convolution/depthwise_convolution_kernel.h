@@ -22,8 +22,8 @@ struct DepthwiseShape {
   int multiprocessors;
 };
 
-// Enqueues y = x * weight. `weight` is [channels, size, size].
-void LaunchDepthwise(const void* x, const float* weight, void* y, FloatType type,
+// Enqueues y = x * weight + bias. `weight` is [channels, size, size], `bias` is [channels] or nullptr.
+void LaunchDepthwise(const void* x, const float* weight, const float* bias, void* y, FloatType type,
                      const DepthwiseShape& shape, cudaStream_t stream);
 
 // Enqueues dx, the gradient of x.

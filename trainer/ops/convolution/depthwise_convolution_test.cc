@@ -31,6 +31,9 @@ class DepthwiseConvolutionTest : public OpTest {
         .to(type)
         .requires_grad_();
   }
+  at::Tensor Bias(int64_t channels) const {
+    return at::randn({channels}, options(Is16BitOnGpu() ? at::kFloat : dtype())).requires_grad_();
+  }
 };
 
 at::Tensor Exact(const at::Tensor& tensor) {
@@ -41,7 +44,8 @@ at::Tensor Exact(const at::Tensor& tensor) {
 // block's, and beyond; images smaller than the window.
 TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
   const std::vector<std::vector<int64_t>> images = {
-      {2, 8, 7, 7}, {3, 24, 5, 9}, {1, 72, 2, 3}, {2, 16, 56, 57}, {1, 136, 33, 14}, {2, 3, 6, 6}};
+      {2, 8, 7, 7},     {3, 24, 5, 9},   {1, 72, 2, 3}, {2, 16, 56, 57},
+      {1, 136, 33, 14}, {5, 96, 14, 14}, {2, 3, 6, 6}};
   for (const std::vector<int64_t>& sizes : images) {
     for (const int64_t size : {3, 5, 7}) {
       for (const int64_t stride : {1, 2}) {
@@ -51,22 +55,29 @@ TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
                                           << ", stride " << stride << ", padding " << padding);
           const at::Tensor x = Images(sizes);
           const at::Tensor weight = Weight(sizes[1], size);
+          // Every second time there is a bias.
+          const bool adds = (sizes[1] / 8 + size / 2 + stride + padding) % 2 == 0;
+          const at::Tensor bias = adds ? Bias(sizes[1]) : at::Tensor();
           const at::Tensor exact_x = Exact(x);
           const at::Tensor exact_weight = Exact(weight);
+          const at::Tensor exact_bias = adds ? Exact(bias) : at::Tensor();
           const at::Tensor expected =
-              DepthwiseConvolutionTwin(exact_x, exact_weight, stride, padding);
+              DepthwiseConvolutionTwin(exact_x, exact_weight, exact_bias, stride, padding);
           const at::Tensor dy = at::randn(expected.sizes(), options()).contiguous(kLast);
           expected.backward(dy.to(at::kDouble));
           const bool is_fused = HasDepthwiseKernels(x, weight, stride, padding);
           EXPECT_EQ(is_fused, Is16BitOnGpu() && sizes[1] % 8 == 0);
           if (Is16BitOnGpu() && !is_fused) continue;  // the twin takes no other type
-          const at::Tensor y = DepthwiseConvolution(x, weight, stride, padding);
+          const at::Tensor y = DepthwiseConvolution(x, weight, bias, stride, padding);
           EXPECT_EQ(y.scalar_type(), dtype());
           y.backward(dy);
           EXPECT_TRUE(IsNear(y, expected, tolerance()));
           EXPECT_TRUE(IsNear(x.grad(), exact_x.grad(), tolerance()));
-          EXPECT_TRUE(
-              IsNear(weight.grad(), exact_weight.grad(), is_fused ? 1e-4 : 2 * tolerance()));
+          const double sum_tolerance = is_fused ? 1e-4 : 2 * tolerance();
+          EXPECT_TRUE(IsNear(weight.grad(), exact_weight.grad(), sum_tolerance));
+          if (adds) {
+            EXPECT_TRUE(IsNear(bias.grad(), exact_bias.grad(), sum_tolerance));
+          }
         }
       }
     }
@@ -76,12 +87,12 @@ TEST_P(DepthwiseConvolutionTest, IsPyTorchs) {
 TEST_P(DepthwiseConvolutionTest, TakesAnyLayoutAndAddress) {
   const at::Tensor weight = Weight(16, 3).detach();
   const at::Tensor x = Images({2, 16, 9, 9}).detach();
-  const at::Tensor expected = DepthwiseConvolution(x, weight, 1, 1);
+  const at::Tensor expected = DepthwiseConvolution(x, weight, {}, 1, 1);
   const at::Tensor apart = at::empty({x.numel() + 1}, options()).narrow(0, 1, x.numel());
   const at::Tensor moved = apart.view({2, 9, 9, 16}).permute({0, 3, 1, 2}).copy_(x);
-  for (const at::Tensor& y : {DepthwiseConvolution(moved, weight, 1, 1),
-                              DepthwiseConvolution(x.contiguous(), weight, 1, 1),
-                              DepthwiseConvolution(x, weight.contiguous(kLast), 1, 1)}) {
+  for (const at::Tensor& y : {DepthwiseConvolution(moved, weight, {}, 1, 1),
+                              DepthwiseConvolution(x.contiguous(), weight, {}, 1, 1),
+                              DepthwiseConvolution(x, weight.contiguous(kLast), {}, 1, 1)}) {
     EXPECT_TRUE(IsNear(y, expected.to(at::kDouble), tolerance()));
   }
 }
@@ -89,22 +100,28 @@ TEST_P(DepthwiseConvolutionTest, TakesAnyLayoutAndAddress) {
 TEST_P(DepthwiseConvolutionTest, AddsToTheGradient) {
   if (!Is16BitOnGpu()) GTEST_SKIP() << "PyTorch's gradients: only kernels add to .grad themselves";
   const at::Tensor x = Images({2, 24, 9, 9});
-  const at::Tensor weight = Weight(24, 5);
-  const at::Tensor dy = at::randn({2, 24, 9, 9}, options());
-  ExpectAddsToGradients([&] { DepthwiseConvolution(x, weight, 1, 2).backward(dy); }, {weight});
+  const at::Tensor bias = Bias(24);
+  for (const int64_t size : {5, 7}) {
+    const at::Tensor weight = Weight(24, size);
+    const at::Tensor dy = at::randn({2, 24, 9, 9}, options());
+    ExpectAddsToGradients([&] { DepthwiseConvolution(x, weight, bias, 1, size / 2).backward(dy); },
+                          {weight, bias});
+  }
 }
 
 TEST_P(DepthwiseConvolutionTest, GivesTheSameBits) {
   const at::Tensor x = Images({8, 40, 28, 28});
-  const at::Tensor weight = Weight(40, 5);
-  const auto gradients = [&] {
-    const at::Tensor y = DepthwiseConvolution(x, weight, 2, 2);
-    return torch::autograd::grad({y}, {x, weight}, {y.detach()});
-  };
-  const auto first = gradients();
-  const auto second = gradients();
-  EXPECT_TRUE(at::equal(first[0], second[0]));
-  EXPECT_TRUE(at::equal(first[1], second[1]));
+  for (const int64_t size : {5, 7}) {
+    const at::Tensor weight = Weight(40, size);
+    const auto gradients = [&] {
+      const at::Tensor y = DepthwiseConvolution(x, weight, {}, size == 5 ? 2 : 1, 2);
+      return torch::autograd::grad({y}, {x, weight}, {y.detach()});
+    };
+    const auto first = gradients();
+    const auto second = gradients();
+    EXPECT_TRUE(at::equal(first[0], second[0]));
+    EXPECT_TRUE(at::equal(first[1], second[1]));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, DepthwiseConvolutionTest, EveryDeviceAndType(), DeviceAndType);
