@@ -6,7 +6,9 @@
 
 #include "trainer/models/imported/fuse_attention.h"
 #include "trainer/models/imported/fuse_layer_norm.h"
+#include "trainer/models/imported/fuse_linear.h"
 #include "trainer/models/imported/fuse_max_pool.h"
+#include "trainer/models/imported/fuse_scaled_sum.h"
 #include "trainer/models/imported/leave_out_pad.h"
 #include "trainer/models/imported/rewriter.h"
 
@@ -25,13 +27,17 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
   const auto fuse_batch_norm = [&shared](Rewriter& rewriter, int64_t node) {
     FuseBatchNorm(rewriter, node, shared);
   };
-  // One after the other: pads, which would lie between a norm and who uses it, first; pools after the norms that take them.
+  // One after the other: pads, which would lie between a norm and who uses it, first; sums before the norms that would
+  // take them; pools after the norms that take them; linear layers, which round what norms and sums give, at the end.
   const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
                               {"aten::batch_norm", fuse_batch_norm},
                               {"aten::native_batch_norm", fuse_batch_norm},
+                              {"aten::mul", FuseScaledSum},
                               {"aten::layer_norm", FuseLayerNorm},
                               {"aten::scaled_dot_product_attention", FuseAttention},
-                              {"aten::max_pool2d", FuseMaxPool}};
+                              {"aten::softmax", FuseSoftmaxAttention},
+                              {"aten::max_pool2d", FuseMaxPool},
+                              {"aten::linear", FuseLinear}};
   Rewriter rewriter(program);
   for (const Pattern& pattern : patterns) {
     for (int64_t i = 0; i < rewriter.size(); ++i) {

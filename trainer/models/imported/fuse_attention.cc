@@ -2,9 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "trainer/ops/attention/attention.h"
+#include "trainer/ops/attention/window_attention.h"
 
 namespace lockstep::exported {
 namespace {
@@ -13,6 +19,8 @@ using c10::IValue;
 
 // The arguments of aten::scaled_dot_product_attention.
 enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal, kScale };
+
+// ---- The operations ------------------------------------------------------------------------------
 
 // Arguments: queries, keys and values in one tensor, their shape, and the result's.
 FusedOperation Attention(double dropout, bool causal) {
@@ -28,56 +36,324 @@ FusedOperation Attention(double dropout, bool causal) {
   };
 }
 
+// The arguments of an attention within windows. Those after the bias are there if something hides tokens: the hiding, and
+// two shapes, which are those that the hiding is expanded and reshaped to, or those that the scores get before and after.
+enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
+
+// Whether LibTorch computes scores (q * scale) @ k^T of its own, or calls its attention.
+enum class Form { kScores, kAttention };
+
+// LibTorch's operations, as the graph has them. `scale` is that of kScores.
+at::Tensor LibTorchs(const at::Tensor& parts, const std::vector<IValue>& arguments, Form form,
+                     double scale) {
+  const std::vector<at::Tensor> qkv = parts.permute({2, 0, 3, 1, 4}).unbind(0);
+  const at::Tensor bias = arguments[kBias].toTensor();
+  const bool hides = arguments.size() > kHiding;
+  if (form == Form::kAttention) {
+    const at::Tensor mask = hides ? bias + arguments[kHiding]
+                                               .toTensor()
+                                               .expand(arguments[kFirstShape].toIntVector())
+                                               .reshape(arguments[kSecondShape].toIntVector())
+                                  : bias;
+    return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], mask);
+  }
+  at::Tensor scores = at::matmul(qkv[0] * scale, qkv[1].transpose(-2, -1)) + bias;
+  if (hides) {
+    scores = (scores.reshape(arguments[kFirstShape].toIntVector()) + arguments[kHiding].toTensor())
+                 .reshape(arguments[kSecondShape].toIntVector());
+  }
+  return at::matmul(scores.softmax(-1), qkv[2]);
+}
+
+// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds, kinds, heads, tokens, tokens].
+// In an expansion -1 stands for what was there.
+bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64_t windows,
+              int64_t heads, Form form) {
+  const int64_t kinds = hiding.size(1);
+  const std::vector<int64_t> wanted{windows / kinds, kinds, heads, hiding.size(3), hiding.size(4)};
+  if (shape.size() != wanted.size()) return false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const bool is_as_before = form == Form::kAttention && i != 2 && hiding.size(i) == wanted[i];
+    const bool is_the_rest = form == Form::kScores && i == 0;
+    if (shape[i] != wanted[i] && !(shape[i] == -1 && (is_as_before || is_the_rest))) return false;
+  }
+  return true;
+}
+
+// What hides tokens, as the operation takes it: [kinds, tokens, tokens], or undefined.
+at::Tensor MaskOf(const std::vector<IValue>& arguments) {
+  if (arguments.size() <= kHiding) return {};
+  return arguments[kHiding].toTensor().squeeze(2).squeeze(0);
+}
+
+// Whether the operation computes it. On CPUs it does so in float32, whatever the size of heads and windows is.
+bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& arguments, Form form) {
+  const int64_t windows = qkv.size(0);
+  const int64_t tokens = qkv.size(1);
+  const at::Tensor bias = arguments[kBias].toTensor();
+  const bool has_16_bits = qkv.scalar_type() == at::kHalf || qkv.scalar_type() == at::kBFloat16;
+  if (!has_16_bits || bias.scalar_type() != at::kFloat || qkv.numel() == 0 ||
+      bias.sizes() != at::IntArrayRef({1, heads, tokens, tokens})) {
+    return false;
+  }
+  if (arguments.size() > kHiding) {
+    const at::Tensor hiding = arguments[kHiding].toTensor();
+    if (hiding.scalar_type() != at::kFloat || hiding.dim() != 5 || hiding.size(1) == 0 ||
+        hiding.sizes() != at::IntArrayRef({1, hiding.size(1), 1, tokens, tokens}) ||
+        windows % hiding.size(1) != 0 ||
+        !IsByKind(arguments[kFirstShape].toIntVector(), hiding, windows, heads, form)) {
+      return false;
+    }
+    const std::vector<int64_t> shape = arguments[kSecondShape].toIntVector();
+    if (shape.size() != 4 || (shape[0] != -1 && shape[0] != windows) || shape[1] != heads ||
+        shape[2] != tokens || shape[3] != tokens) {
+      return false;
+    }
+  }
+  return qkv.is_cpu() ||
+         ops::HasWindowAttentionKernels(qkv, heads, bias.squeeze(0), MaskOf(arguments));
+}
+
+FusedOperation WindowAttention(Form form, double scale) {
+  return [form, scale](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor parts = arguments[kInput].toTensor().reshape(arguments[kShape].toIntVector());
+    const int64_t heads = parts.size(3);
+    const at::Tensor qkv = parts.flatten(2);
+    const double usual_scale = 1 / std::sqrt(static_cast<double>(parts.size(4)));
+    const bool is_scaled =
+        form == Form::kAttention || std::abs(scale - usual_scale) < 1e-6 * usual_scale;
+    at::Tensor y;
+    if (is_scaled && IsOwn(qkv, heads, arguments, form)) {
+      y = ops::WindowAttention(qkv, heads, arguments[kBias].toTensor().squeeze(0),
+                               MaskOf(arguments));
+    } else {
+      y = LibTorchs(parts, arguments, form, scale).transpose(1, 2);
+    }
+    return {y.reshape(arguments[kResult].toIntVector())};
+  };
+}
+
+// ---- The chains ----------------------------------------------------------------------------------
+
+// The node that a value arises with, if it is this operation of the same modes; otherwise -1.
+int64_t MakerOf(const Rewriter& rewriter, const Argument& argument, std::string_view name,
+                const Node& like) {
+  const int64_t maker = IsValue(argument) ? rewriter.MakerOf(argument.value) : -1;
+  const bool is_it = maker >= 0 && NameOf(rewriter.At(maker)) == name &&
+                     rewriter.At(maker).grad == like.grad &&
+                     rewriter.At(maker).autocast == like.autocast;
+  return is_it ? maker : -1;
+}
+
+// The same, and nobody else uses the value.
+int64_t OwnMakerOf(const Rewriter& rewriter, const Argument& argument, std::string_view name,
+                   int64_t user) {
+  const int64_t maker = MakerOf(rewriter, argument, name, rewriter.At(user));
+  return maker >= 0 && rewriter.OnlyUser(maker) == user ? maker : -1;
+}
+
+// Where queries, keys and values lie side by side.
+struct Packed {
+  std::vector<int64_t> chain;  // reshape, permute, unbind
+  Argument input, shape;
+};
+
+// Queries, keys and values come of one unbind, which comes of one tensor; `users` are the nodes that use them, and nobody
+// else does.
+std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
+                                 const std::vector<int64_t>& users) {
+  const int64_t unbind = rewriter.MakerOf(parts[kQuery]);
+  if (unbind < 0 || NameOf(rewriter.At(unbind)) != "aten::unbind" ||
+      !IsConstant(rewriter.At(unbind).arguments[1], 0) ||
+      rewriter.At(unbind).results[0].elements != parts) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (rewriter.OnlyUserOf(parts[i], rewriter.At(users[i])) != users[i]) return std::nullopt;
+  }
+  const int64_t permute =
+      OwnMakerOf(rewriter, rewriter.At(unbind).arguments[0], "aten::permute", unbind);
+  if (permute < 0 || !AreIntegers(rewriter.At(permute).arguments[1], {2, 0, 3, 1, 4})) {
+    return std::nullopt;
+  }
+  const int64_t reshape =
+      OwnMakerOf(rewriter, rewriter.At(permute).arguments[0], "aten::reshape", permute);
+  if (reshape < 0) return std::nullopt;
+  const std::vector<Argument>& arguments = rewriter.At(reshape).arguments;
+  const auto shape = IntegersOf(arguments[1]);
+  if (shape.size() != 5 || shape[2] != 3) return std::nullopt;
+  return Packed{.chain = {reshape, permute, unbind}, .input = arguments[0], .shape = arguments[1]};
+}
+
+// The transpose and the reshape after which the heads of a token lie side by side again, or none.
+std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
+  const int64_t transpose = rewriter.OnlyUser(node);
+  if (transpose < 0 || NameOf(rewriter.At(transpose)) != "aten::transpose" ||
+      !IsConstant(rewriter.At(transpose).arguments[1], 1) ||
+      !IsConstant(rewriter.At(transpose).arguments[2], 2)) {
+    return {};
+  }
+  const int64_t reshape = rewriter.OnlyUser(transpose);
+  if (reshape < 0 || NameOf(rewriter.At(reshape)) != "aten::reshape") return {};
+  return {transpose, reshape};
+}
+
+// Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the result's,
+// and `more`.
+void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<int64_t>& inner,
+                  const std::vector<int64_t>& result, FusedOperation operation,
+                  const std::vector<Argument>& more, int64_t like) {
+  std::vector<int64_t> chain = packed.chain;
+  chain.insert(chain.end(), inner.begin(), inner.end());
+  chain.insert(chain.end(), result.begin(), result.end());
+  std::ranges::sort(chain);
+  const Node& last = rewriter.At(result.back());
+  std::vector<Argument> arguments{packed.input, packed.shape, last.arguments[1]};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  rewriter.Put(chain, std::move(operation), arguments, {last.results[0].value}, like);
+}
+
+// What is added to the scores: arguments from kBias on, and the nodes that are part of the chain.
+struct Added {
+  std::vector<Argument> arguments;
+  std::vector<int64_t> nodes;
+};
+
+// The mask of a scaled_dot_product_attention. Anything that is not a sum with something expanded is a bias.
+Added AddedByMask(const Rewriter& rewriter, int64_t node) {
+  const Argument& mask = rewriter.At(node).arguments[kMask];
+  Added bias_alone{.arguments = {mask}, .nodes = {}};
+  const int64_t sum = OwnMakerOf(rewriter, mask, "aten::add", node);
+  if (sum < 0 || !IsSum(rewriter.At(sum))) return bias_alone;
+  const std::vector<Argument>& addends = rewriter.At(sum).arguments;
+  const int64_t reshape = OwnMakerOf(rewriter, addends[1], "aten::reshape", sum);
+  if (reshape < 0) return bias_alone;
+  const std::vector<Argument>& reshaped = rewriter.At(reshape).arguments;
+  const int64_t expand = OwnMakerOf(rewriter, reshaped[0], "aten::expand", reshape);
+  if (expand < 0) return bias_alone;
+  const std::vector<Argument>& expanded = rewriter.At(expand).arguments;
+  return {.arguments = {addends[0], expanded[0], expanded[1], reshaped[1]},
+          .nodes = {expand, reshape, sum}};
+}
+
+// What a softmax's scores are sums of; also the product of queries and keys, in front of the chain's nodes. Empty if they
+// are something else.
+Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
+  const auto bias_of = [&](const Argument& scores, int64_t user) -> Added {
+    const int64_t sum = OwnMakerOf(rewriter, scores, "aten::add", user);
+    if (sum < 0 || !IsSum(rewriter.At(sum))) return {};
+    const std::vector<Argument>& addends = rewriter.At(sum).arguments;
+    const int64_t product = OwnMakerOf(rewriter, addends[0], "aten::matmul", sum);
+    if (product < 0) return {};
+    return {.arguments = {addends[1]}, .nodes = {product, sum}};
+  };
+  const Argument& scores = rewriter.At(softmax).arguments[0];
+  const int64_t after = OwnMakerOf(rewriter, scores, "aten::reshape", softmax);
+  if (after < 0) return bias_of(scores, softmax);
+  const int64_t sum = OwnMakerOf(rewriter, rewriter.At(after).arguments[0], "aten::add", after);
+  if (sum < 0 || !IsSum(rewriter.At(sum))) return {};
+  const std::vector<Argument>& addends = rewriter.At(sum).arguments;
+  const int64_t before = OwnMakerOf(rewriter, addends[0], "aten::reshape", sum);
+  if (before < 0) return {};
+  Added added = bias_of(rewriter.At(before).arguments[0], before);
+  if (added.nodes.empty()) return {};
+  added.arguments.insert(added.arguments.end(), {addends[1], rewriter.At(before).arguments[1],
+                                                 rewriter.At(after).arguments[1]});
+  added.nodes.insert(added.nodes.end(), {before, sum, after});
+  return added;
+}
+
+// Whether a dropout gives what it takes.
+bool DropsNothing(const Node& dropout) {
+  return IsConstant(dropout.arguments[1], 0.0) || IsConstant(dropout.arguments[2], false);
+}
+
+// The number that a node multiplies with, if it is one.
+std::optional<double> FactorOf(const Node& product) {
+  const Argument& factor = product.arguments[1];
+  if (!IsConstant(factor)) return std::nullopt;
+  if (factor.constant.isDouble()) return factor.constant.toDouble();
+  const bool is_number = factor.constant.isTensor() && factor.constant.toTensor().dim() == 0 &&
+                         factor.constant.toTensor().is_floating_point();
+  return is_number ? std::optional(factor.constant.toTensor().item<double>()) : std::nullopt;
+}
+
 }  // namespace
 
 void FuseAttention(Rewriter& rewriter, int64_t node) {
   const Node& attention = rewriter.At(node);
   const std::vector<Argument>& own = attention.arguments;
+  const bool is_masked = IsValue(own[kMask]);
   const bool is_plain = IsValue(own[kQuery]) && IsValue(own[kKey]) && IsValue(own[kValue]) &&
-                        IsConstant(own[kMask], IValue()) && IsConstant(own[kDropout]) &&
-                        own[kDropout].constant.isDouble() && IsConstant(own[kCausal]) &&
-                        own[kCausal].constant.isBool() && IsConstant(own[kScale], IValue());
+                        (is_masked || IsConstant(own[kMask], IValue())) &&
+                        IsConstant(own[kDropout]) && own[kDropout].constant.isDouble() &&
+                        IsConstant(own[kCausal]) && own[kCausal].constant.isBool() &&
+                        IsConstant(own[kScale], IValue());
   if (!is_plain) return;
+  const double dropout = own[kDropout].constant.toDouble();
+  const bool causal = own[kCausal].constant.toBool();
+  if (is_masked && (dropout != 0 || causal)) return;
+  const auto packed = FindPacked(rewriter, {own[kQuery].value, own[kKey].value, own[kValue].value},
+                                 {node, node, node});
+  const std::vector<int64_t> result = FindResult(rewriter, node);
+  if (!packed || result.empty()) return;
+  if (!is_masked) {
+    PutAttention(rewriter, *packed, {node}, result, Attention(dropout, causal), {}, node);
+    return;
+  }
+  const Added added = AddedByMask(rewriter, node);
+  std::vector<int64_t> inner = added.nodes;
+  inner.push_back(node);
+  PutAttention(rewriter, *packed, inner, result, WindowAttention(Form::kAttention, 0),
+               added.arguments, node);
+}
 
-  // Backward: the three come of one unbind, which comes of one tensor.
-  const int64_t unbind = rewriter.MakerOf(own[kQuery].value);
-  if (unbind < 0 || NameOf(rewriter.At(unbind)) != "aten::unbind" ||
-      !IsConstant(rewriter.At(unbind).arguments[1], 0)) {
+void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
+  const Node& softmax = rewriter.At(node);
+  if (!IsValue(softmax.arguments[0]) || !IsConstant(softmax.arguments[1], -1) ||
+      !IsConstant(softmax.arguments[2], IValue())) {
     return;
   }
-  const std::vector<int64_t> parts{own[kQuery].value, own[kKey].value, own[kValue].value};
-  if (rewriter.At(unbind).results[0].elements != parts) return;
-  for (const int64_t part : parts) {
-    if (rewriter.OnlyUserOf(part, attention) != node) return;
-  }
-  const int64_t permute = rewriter.MakerOf(rewriter.At(unbind).arguments[0].value);
-  if (permute < 0 || NameOf(rewriter.At(permute)) != "aten::permute" ||
-      !AreIntegers(rewriter.At(permute).arguments[1], {2, 0, 3, 1, 4}) ||
-      rewriter.OnlyUser(permute) != unbind) {
-    return;
-  }
-  const int64_t reshape = rewriter.MakerOf(rewriter.At(permute).arguments[0].value);
-  if (reshape < 0 || NameOf(rewriter.At(reshape)) != "aten::reshape" ||
-      rewriter.OnlyUser(reshape) != permute) {
-    return;
-  }
-  const auto shape = IntegersOf(rewriter.At(reshape).arguments[1]);
-  if (shape.size() != 5 || shape[2] != 3) return;
+  const Added added = AddedToScores(rewriter, node);
+  if (added.nodes.empty()) return;
 
-  // Forward: the heads of a token lie side by side again.
-  const int64_t transpose = rewriter.OnlyUser(node);
-  if (transpose < 0 || NameOf(rewriter.At(transpose)) != "aten::transpose" ||
-      !IsConstant(rewriter.At(transpose).arguments[1], 1) ||
-      !IsConstant(rewriter.At(transpose).arguments[2], 2)) {
+  // Backward: scaled queries, and keys.
+  const int64_t product = added.nodes.front();
+  const std::vector<Argument>& factors = rewriter.At(product).arguments;
+  const int64_t scaled = OwnMakerOf(rewriter, factors[0], "aten::mul", product);
+  const int64_t transposed = OwnMakerOf(rewriter, factors[1], "aten::transpose", product);
+  if (scaled < 0 || transposed < 0) return;
+  const std::optional<double> scale = FactorOf(rewriter.At(scaled));
+  const std::vector<Argument>& keys = rewriter.At(transposed).arguments;
+  if (!scale || !IsValue(rewriter.At(scaled).arguments[0]) || !IsConstant(keys[1], -2) ||
+      !IsConstant(keys[2], -1)) {
     return;
   }
-  const int64_t result = rewriter.OnlyUser(transpose);
-  if (result < 0 || NameOf(rewriter.At(result)) != "aten::reshape") return;
-  rewriter.Put({reshape, permute, unbind, node, transpose, result},
-               Attention(own[kDropout].constant.toDouble(), own[kCausal].constant.toBool()),
-               {rewriter.At(reshape).arguments[0], rewriter.At(reshape).arguments[1],
-                rewriter.At(result).arguments[1]},
-               {rewriter.At(result).results[0].value}, node);
+
+  // Forward: the values.
+  std::vector<int64_t> inner{scaled, transposed};
+  inner.insert(inner.end(), added.nodes.begin(), added.nodes.end());
+  inner.push_back(node);
+  int64_t weights = node;
+  int64_t mixed = rewriter.OnlyUser(node);
+  if (mixed >= 0 && NameOf(rewriter.At(mixed)) == "aten::dropout" &&
+      DropsNothing(rewriter.At(mixed))) {
+    inner.push_back(mixed);
+    weights = mixed;
+    mixed = rewriter.OnlyUser(mixed);
+  }
+  if (mixed < 0 || NameOf(rewriter.At(mixed)) != "aten::matmul") return;
+  const std::vector<Argument>& mixing = rewriter.At(mixed).arguments;
+  if (!IsValue(mixing[1]) || mixing[0].value != rewriter.At(weights).results[0].value) return;
+  inner.push_back(mixed);
+
+  const auto packed =
+      FindPacked(rewriter, {rewriter.At(scaled).arguments[0].value, keys[0].value, mixing[1].value},
+                 {scaled, transposed, mixed});
+  const std::vector<int64_t> result = FindResult(rewriter, mixed);
+  if (!packed || result.empty()) return;
+  PutAttention(rewriter, *packed, inner, result, WindowAttention(Form::kScores, *scale),
+               added.arguments, node);
 }
 
 }  // namespace lockstep::exported

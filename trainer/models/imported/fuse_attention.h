@@ -1,10 +1,23 @@
 // Attention of queries, keys and values that one linear layer computes side by side (fuse.h):
 //
-//   reshape [count, tokens, 3, heads, size] -> permute [2, 0, 3, 1, 4] -> unbind -> scaled_dot_product_attention
-//     -> transpose of heads and tokens -> reshape             SelfAttention(), CausalSelfAttention()
+//   reshape [count, tokens, 3, heads, size] -> permute [2, 0, 3, 1, 4] -> unbind -> attention
+//     -> transpose of heads and tokens -> reshape
 //
-// They read queries, keys and values where these lie, and write their gradients side by side. A chain with a mask or a
-// scale of its own is left as it is.
+// attention is one of
+//   scaled_dot_product_attention without a mask        SelfAttention(), CausalSelfAttention()
+//   scaled_dot_product_attention with a mask           WindowAttention()
+//   (q * scale) @ k^T + bias -> softmax -> @ v         WindowAttention(), and so timm's Swin transformers have it
+//
+// The mask is a bias [1, heads, tokens, tokens], to which another one, [1, kinds, 1, tokens, tokens], may be added that
+// hides tokens of neighbouring windows from each other:
+//   mask = bias + hiding.expand(..., heads, ...).reshape([windows, heads, tokens, tokens])
+//   scores = ((scores + bias).reshape([..., kinds, heads, tokens, tokens]) + hiding).reshape(the scores' shape)
+// Views are reshapes in here (program.cc).
+//
+// The operations read queries, keys and values where these lie, and write their gradients side by side. When the graph
+// runs, LibTorch's operations are called instead of WindowAttention() unless the values have 16 bits and the shapes are
+// these ones. A chain with dropout beside a mask, or with a scale of its own in scaled_dot_product_attention, is left as
+// it is.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +28,8 @@ namespace lockstep::exported {
 
 // Fuses the scaled_dot_product_attention that is this node.
 void FuseAttention(Rewriter& rewriter, int64_t node);
+
+// Fuses the attention whose softmax is this node.
+void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node);
 
 }  // namespace lockstep::exported

@@ -3,12 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "trainer/models/activation_checkpoint.h"
+#include "trainer/models/imported/activation_of.h"
 #include "trainer/ops/norm/norm_pool.h"
 #include "trainer/ops/product/activation.h"
 
@@ -182,15 +182,6 @@ bool IsOnlyOfThisRank(const Node& node) {
   return !IsConstant(node.arguments[kTraining], false) && !(IsBatchNorm(node) && HasWeights(node));
 }
 
-// The activation that a norm can take over; kNone: there is none. In place it is the same.
-Activation ActivationOf(const Node& node) {
-  std::string_view name = NameOf(node);
-  if (name.ends_with('_')) name.remove_suffix(1);
-  if (name == "aten::relu") return Activation::kRelu;
-  if (name == "aten::silu") return Activation::kSilu;
-  return name == "aten::hardswish" ? Activation::kHardswish : Activation::kNone;
-}
-
 // A sum with `value`; in place, a sum that is written to it.
 bool IsSumWith(const Node& node, int64_t value) {
   return IsSum(node) || (IsSum(node, "aten::add_") && node.arguments[0].value == value);
@@ -221,7 +212,9 @@ class NormFuser {
  private:
   bool FuseActivation(int64_t norm, int64_t user) {
     const Activation activation = ActivationOf(rewriter_.At(user));
-    if (activation == Activation::kNone) return false;
+    const bool follows = activation == Activation::kRelu || activation == Activation::kSilu ||
+                         activation == Activation::kHardswish;
+    if (!follows) return false;
     const int64_t pool = activation == Activation::kRelu ? rewriter_.OnlyUser(user) : -1;
     if (pool >= 0 && IsPool(rewriter_.At(pool)) &&
         Put({norm, user, pool}, NormPool(Norm(shared_)))) {

@@ -315,6 +315,54 @@ TEST(Fuse, LeavesASumThatIsUsedBeforeItsNorm) {
   });
 }
 
+// ---- Layer scale and activations ------------------------------------------------------------------
+
+TEST(Fuse, TakesTheScaleToTheSum) {
+  const auto nodes = [](const std::string& add) {
+    return Chain({Linear(0, 3, 5), Sum("mul", 5, 1, 6), Sum(add, 6, 0, 7), Linear(7, 3, 8),
+                  Sum("add", 7, 8, 9)});
+  };
+  const ExpectedOf expected = [](auto& x, auto& tensors) {
+    const Tensor& square = tensors.parameters.at("square");
+    const Tensor sum = at::linear(x, square) * tensors.parameters.at("weight") + x;
+    return sum + at::linear(sum, square);
+  };
+  EXPECT_EQ(NodesOf(RowsText(nodes("add"), 9)), 4);
+  ExpectComputesRows(RowsText(nodes("add"), 9), expected);
+  // In place, others may see the product.
+  EXPECT_EQ(NodesOf(RowsText(nodes("add_"), 9)), 5);
+  // Something between changes a tensor in place.
+  const std::string changed =
+      RowsText(Chain({Linear(0, 3, 5), Sum("mul", 5, 1, 6), Of("neg", 0, 10), Of("neg_", 10, 11),
+                      Sum("add", 6, 11, 7), Linear(7, 3, 8), Sum("add", 7, 8, 9)}),
+               9);
+  EXPECT_EQ(NodesOf(changed), 7);
+  ExpectComputesRows(changed, [](auto& x, auto& tensors) {
+    const Tensor& square = tensors.parameters.at("square");
+    const Tensor sum = at::linear(x, square) * tensors.parameters.at("weight") + x;
+    return sum + at::linear(sum, square);
+  });
+}
+
+TEST(Fuse, TakesTheActivationToTheLinear) {
+  const std::map<std::string, std::function<Tensor(const Tensor&)>> activations = {
+      {"relu_", [](const Tensor& x) { return at::relu(x); }},
+      {"silu", [](const Tensor& x) { return at::silu(x); }},
+      {"gelu", [](const Tensor& x) { return at::gelu(x); }}};
+  for (const auto& [name, activation] : activations) {
+    const std::string with_bias = fmt::format(
+        R"({{"op": "aten::linear", "overload": "", "args": [{{"v": 0}}, {{"v": 3}}, {{"v": 2}}], "out": [5]}})");
+    const std::string text = RowsText(Chain({with_bias, Of(name, 5, 6)}), 6);
+    EXPECT_EQ(NodesOf(text), 1) << name;
+    ExpectComputesRows(text, [&](auto& x, auto& tensors) {
+      return activation(
+          at::linear(x, tensors.parameters.at("square"), tensors.parameters.at("bias")));
+    });
+    // Without a bias there is nothing to add.
+    EXPECT_EQ(NodesOf(RowsText(Chain({Linear(0, 3, 5), Of(name, 5, 6)}), 6)), 2);
+  }
+}
+
 std::vector<std::string> AttentionNodes(const std::string& order) {
   return {
       Linear(0, 4, 5),
@@ -343,6 +391,133 @@ TEST(Fuse, ReadsQueriesKeysAndValuesWhereTheyLie) {
   });
   // Heads and tokens in another order.
   EXPECT_EQ(NodesOf(RowsText(Chain(AttentionNodes("[2, 0, 1, 3, 4]")), 13)), 7);
+}
+
+// Values: 0 x; 1 a weight [24, 8]; 2 a bias of scores [heads, 6, 6]; 3 what hides tokens [2, 6, 6].
+std::string WindowsText(const std::vector<std::string>& nodes) {
+  return fmt::format(
+      R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"qkv": 1, "bias": 2}}, "buffers": {{"hiding": 3}},
+          "constants": {{}}, "nodes": [{}], "output": 30}})",
+      Chain(nodes));
+}
+
+ExportedGraph::Tensors WindowsTensors() {
+  at::manual_seed(1);
+  ExportedGraph::Tensors tensors;
+  tensors.parameters["qkv"] = (0.3 * at::randn({3 * kChannels, kChannels})).requires_grad_();
+  tensors.parameters["bias"] = at::randn({2, 6, 6}).requires_grad_();
+  tensors.buffers["hiding"] = at::zeros({2, 6, 6});
+  tensors.buffers["hiding"][1].narrow(0, 0, 3).narrow(1, 3, 3).fill_(-100);
+  return tensors;
+}
+
+// The bias of one head is that of all.
+ExportedGraph::Tensors OneHeadsTensors() {
+  ExportedGraph::Tensors tensors = WindowsTensors();
+  tensors.parameters["bias"] = at::randn({1, 6, 6}).requires_grad_();
+  return tensors;
+}
+
+std::string View(const std::string& op, int x, const std::string& shape, int out) {
+  return fmt::format(
+      R"({{"op": "aten::{}", "overload": "", "args": [{{"v": {}}}, {}], "out": [{}]}})", op, x,
+      shape, out);
+}
+
+// Attention of 2 heads, as timm's Swin transformers have it: explicitly, or by scaled_dot_product_attention.
+std::vector<std::string> WindowNodes(bool is_explicit, bool hides, double scale = 0.5,
+                                     double dropout = 0) {
+  std::vector<std::string> nodes = {
+      Linear(0, 1, 5), Reshape(5, "[-1, 6, 3, 2, 4]", 6), View("permute", 6, "[2, 0, 3, 1, 4]", 7),
+      R"({"op": "aten::unbind", "overload": "int", "args": [{"v": 7}, 0], "out": [[8, 9, 10]]})"};
+  const auto add = [&](const std::string& node) { nodes.push_back(node); };
+  if (is_explicit) {
+    add(fmt::format(
+        R"({{"op": "aten::mul", "overload": "Tensor", "args": [{{"v": 8}}, {{"f": {}}}], "out": [11]}})",
+        scale));
+    add(R"({"op": "aten::transpose", "overload": "int", "args": [{"v": 9}, -2, -1], "out": [12]})");
+    add(R"({"op": "aten::matmul", "overload": "", "args": [{"v": 11}, {"v": 12}], "out": [13]})");
+    add(View("unsqueeze", 2, "0", 14));
+    add(Sum("add", 13, 14, 15));
+    if (hides) {
+      add(View("view", 15, "[-1, 2, 2, 6, 6]", 16));
+      add(View("unsqueeze", 3, "1", 17));
+      add(View("unsqueeze", 17, "0", 18));
+      add(Sum("add", 16, 18, 19));
+      add(View("view", 19, "[-1, 2, 6, 6]", 20));
+    }
+    add(fmt::format(
+        R"({{"op": "aten::softmax", "overload": "int", "args": [{{"v": {}}}, -1, null], "out": [21]}})",
+        hides ? 20 : 15));
+    add(fmt::format(
+        R"({{"op": "aten::dropout", "overload": "", "args": [{{"v": 21}}, {{"f": {}}}, true], "out": [22]}})",
+        dropout));
+    add(R"({"op": "aten::matmul", "overload": "", "args": [{"v": 22}, {"v": 10}], "out": [23]})");
+  } else {
+    add(View("unsqueeze", 2, "0", 14));
+    if (hides) {
+      add(View("view", 3, "[1, 2, 1, 6, 6]", 16));
+      add(R"({"op": "aten::expand", "overload": "", "args": [{"v": 16}, [2, -1, 2, -1, -1], false], "out": [17]})");
+      add(Reshape(17, "[-1, 2, 6, 6]", 18));
+      add(Sum("add", 14, 18, 19));
+    }
+    add(fmt::format(
+        R"({{"op": "aten::scaled_dot_product_attention", "overload": "", "args": [{{"v": 8}}, {{"v": 9}}, {{"v": 10}},
+            {{"v": {}}}, {{"f": {}}}, false, null, false], "out": [23]}})",
+        hides ? 19 : 14, dropout));
+  }
+  add(R"({"op": "aten::transpose", "overload": "int", "args": [{"v": 23}, 1, 2], "out": [24]})");
+  add(Reshape(24, "[-1, 6, 8]", 30));
+  return nodes;
+}
+
+// Of 4 windows, in float32 and rounded by autocast.
+void ExpectComputesWindows(bool is_explicit, bool hides, double scale,
+                           ExportedGraph::Tensors (*make)()) {
+  const std::string text = WindowsText(WindowNodes(is_explicit, hides, scale));
+  const ExpectedOf expected = [&](const Tensor& x, const ExportedGraph::Tensors& tensors) {
+    const auto parts = at::linear(x, tensors.parameters.at("qkv"))
+                           .view({4, 6, 3, 2, 4})
+                           .permute({2, 0, 3, 1, 4})
+                           .unbind(0);
+    Tensor mask = tensors.parameters.at("bias").unsqueeze(0);
+    if (hides) {
+      mask = mask + tensors.buffers.at("hiding")
+                        .view({1, 2, 1, 6, 6})
+                        .expand({2, 2, 2, 6, 6})
+                        .reshape({4, 2, 6, 6});
+    }
+    const Tensor y =
+        is_explicit
+            ? at::matmul(
+                  at::softmax(at::matmul(parts[0] * scale, parts[1].transpose(2, 3)) + mask, -1),
+                  parts[2])
+            : at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask);
+    return y.transpose(1, 2).reshape({4, 6, kChannels});
+  };
+  const Tensor x = at::randn({4, 6, kChannels}).requires_grad_();
+  ExpectAlike(text, x, 1e-5, make, expected);
+  const AutocastGuard rounds(
+      {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
+  ExpectAlike(text, at::randn({4, 6, kChannels}).requires_grad_(), 1e-2, make, expected);
+}
+
+TEST(Fuse, AddsABiasToScoresOfWindows) {
+  for (const bool is_explicit : {true, false}) {
+    for (const bool hides : {false, true}) {
+      SCOPED_TRACE(testing::Message() << (is_explicit ? "explicit" : "sdpa") << hides);
+      // Left are the linear layer, and what makes bias and mask of parameter and buffer.
+      const size_t left = 2 + (hides ? (is_explicit ? 2 : 1) : 0);
+      EXPECT_EQ(NodesOf(WindowsText(WindowNodes(is_explicit, hides))), left + 1);
+      ExpectComputesWindows(is_explicit, hides, 0.5, WindowsTensors);
+      // The operation does not know such a bias, and LibTorch's are called.
+      ExpectComputesWindows(is_explicit, hides, 0.5, OneHeadsTensors);
+      const auto dropping = WindowNodes(is_explicit, hides, 0.5, /*dropout=*/0.1);
+      EXPECT_EQ(NodesOf(WindowsText(dropping)), dropping.size());
+    }
+  }
+  // Nor does it know such a scale.
+  ExpectComputesWindows(/*is_explicit=*/true, /*hides=*/true, 0.3, WindowsTensors);
 }
 
 std::string Pad(int x, int out) {
