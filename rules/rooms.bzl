@@ -72,8 +72,8 @@ _USES = {
         "trainer/config/schema",
     ],
     "trainer/models/imported": [
-        "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/norm",
-        "trainer/ops/attention", "trainer/models",
+        "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/convolution",
+        "trainer/ops/norm", "trainer/ops/attention", "trainer/models",
     ],
     "trainer/models/built_in": [
         "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",

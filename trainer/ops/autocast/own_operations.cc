@@ -89,15 +89,16 @@ MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const 
         DepthwiseConvolution(input, weight, adds ? *bias : at::Tensor(), *stride, *padding);
     return adds ? y : WithBias(y, bias);
   }
+  if (groups > 1 && !JoinsGroups(input, weight)) return std::nullopt;
   // Pixels of few channels have no plan.
   constexpr int64_t kPlanned = 8;
-  if (weight.size(1) % kPlanned != 0) {
+  if (x.size(1) % kPlanned != 0) {
     const bool is_stem =
-        groups == 1 && weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3;
+        weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3;
     if (!is_stem) return std::nullopt;
     return WithBias(StemConvolution(input, weight), bias);
   }
-  if (weight.size(0) % (groups * kPlanned) != 0) return std::nullopt;
+  if (weight.size(0) % kPlanned != 0) return std::nullopt;
   return WithBias(Convolution(input.contiguous(kLast), weight.contiguous(kLast), *stride, *padding),
                   bias);
 }

@@ -60,7 +60,7 @@ std::vector<int64_t> SizesOfX(const ConvolutionKey& key) {
   return {key.count, key.inputs, key.height, key.width};
 }
 std::vector<int64_t> SizesOfWeight(const ConvolutionKey& key) {
-  return {key.outputs, key.group_inputs, key.kernel_height, key.kernel_width};
+  return {key.outputs, key.inputs, key.kernel_height, key.kernel_width};
 }
 std::vector<int64_t> SizesOfY(const ConvolutionKey& key) {
   return {key.count, key.outputs, key.OutputHeight(), key.OutputWidth()};
@@ -96,15 +96,13 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
                            .height = tensors.x.size(2),
                            .width = tensors.x.size(3),
                            .outputs = tensors.weight.size(0),
-                           .group_inputs = tensors.weight.size(1),
                            .kernel_height = tensors.weight.size(2),
                            .kernel_width = tensors.weight.size(3),
                            .stride = options.stride,
                            .padding = options.padding,
                            .type = TypeOf(tensors.x)};
-  const int64_t groups = GroupsOf(tensors.x, tensors.weight);
-  if (groups * key.group_inputs != key.inputs || key.group_inputs % kChannels != 0 ||
-      key.outputs % (groups * kChannels) != 0 || key.kernel_height > key.height + 2 * key.padding ||
+  if (tensors.weight.size(1) != key.inputs || key.inputs % kChannels != 0 ||
+      key.outputs % kChannels != 0 || key.kernel_height > key.height + 2 * key.padding ||
       key.kernel_width > key.width + 2 * key.padding) {
     return std::nullopt;
   }
@@ -126,15 +124,13 @@ at::Tensor AtenConvolution(ConvolutionPass pass, const ConvolutionTensors& tenso
   const c10::NoGradGuard no_gradients;
   const int64_t stride = options.stride;
   const int64_t padding = options.padding;
-  const int64_t groups = GroupsOf(tensors.x, tensors.weight);
   if (pass == ConvolutionPass::kForward) {
-    return at::conv2d(tensors.x, tensors.weight, /*bias=*/{}, stride, padding, /*dilation=*/1,
-                      groups);
+    return at::conv2d(tensors.x, tensors.weight, /*bias=*/{}, stride, padding);
   }
   const bool is_of_x = pass == ConvolutionPass::kInputGradient;
   const auto [dx, d_weight, d_bias] = at::convolution_backward(
       tensors.y, tensors.x, tensors.weight, /*bias_sizes=*/{}, {stride, stride}, {padding, padding},
-      /*dilation=*/{1, 1}, /*transposed=*/false, /*output_padding=*/{0, 0}, groups,
+      /*dilation=*/{1, 1}, /*transposed=*/false, /*output_padding=*/{0, 0}, /*groups=*/1,
       {is_of_x, !is_of_x, false});
   return is_of_x ? dx : d_weight;
 }
@@ -328,11 +324,6 @@ ConvolutionPlanner& ProcessPlanner() {
 
 }  // namespace
 
-int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight) {
-  const bool is_image = x.dim() == 4 && weight.dim() == 4 && weight.size(1) > 0;
-  return is_image ? std::max<int64_t>(1, x.size(1) / weight.size(1)) : 1;
-}
-
 ConvolutionPlanner::ConvolutionPlanner(std::string folder)
     : choices_(std::move(folder), "convolutions", [](c10::DeviceIndex device) {
         return DeviceText(device, fmt::format("cuDNN {}", cudnnGetVersion()));
@@ -380,8 +371,9 @@ at::Tensor ConvolutionPlanner::Run(ConvolutionPass pass, const ConvolutionTensor
   // Seen by profilers, and by whoever counts operations, as ATen's convolutions are.
   const bool is_forward = pass == ConvolutionPass::kForward;
   const auto inputs = [&]() -> std::vector<c10::IValue> {
-    if (!is_forward) return {of.y, of.x, of.weight};
-    return ConvolutionEventInputs(of.x, of.weight, options.stride, options.padding);
+    const at::Tensor of_group = of.weight.narrow(1, 0, of.weight.size(1) / options.groups);
+    if (!is_forward) return {of.y, of.x, of_group};
+    return ConvolutionEventInputs(of.x, of_group, options.stride, options.padding);
   };
   RECORD_FUNCTION(is_forward ? kConvolutionEvent : kConvolutionGradientEvent, inputs());
   auto status = plan->made->Run(pointers);

@@ -48,17 +48,16 @@ struct ConvolutionOptions {
   // False: do not search for a plan of this convolution. This is for convolutions that may occur only once, such as
   // those of an evaluation.
   bool searches = true;
+  // Groups of channels between which the weight is zero. Whoever counts operations does not count these zeros.
+  int64_t groups = 1;
 };
 
 // The tensors of y = the convolution of x with weight. A pass computes one of them from the other two.
 struct ConvolutionTensors {
   at::Tensor x;       // [count, inputs, height, width]
-  at::Tensor weight;  // [outputs, inputs of a group, kernel height, kernel width]
+  at::Tensor weight;  // [outputs, inputs, kernel height, kernel width]
   at::Tensor y;
 };
-
-// The number of groups in which the channels lie: those of x over those of the weight.
-int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight);
 
 class CudnnGraph;  // trainer/ops/common/cudnn_graph.h
 
@@ -78,8 +77,8 @@ class ConvolutionPlanner {
   // at::convolution_backward require, and the result has their type. There is no gradient.
   //
   // A convolution has a plan if it is float16 or bfloat16 on a GPU, and if its operands are channels last, contiguous
-  // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels in each group. Its result is channels
-  // last, too. ATen computes all other convolutions.
+  // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels. Its result is channels last, too.
+  // ATen computes all other convolutions.
   at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
                      const ConvolutionOptions& options = {});
 

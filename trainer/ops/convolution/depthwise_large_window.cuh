@@ -15,7 +15,7 @@ namespace lockstep::ops::large_window {
 
 constexpr int kHigh = 4;
 constexpr int kMostPairs = 32;  // that a block has side by side: a cache line
-constexpr int kConvolveThreads = 256;
+constexpr int kConvolveThreads = 192;
 constexpr int kGradientThreads = 128;
 constexpr int kGradientBlocks = 3;  // that a multiprocessor has registers for
 

@@ -22,7 +22,7 @@ std::string_view NameOf(ConvolutionPass pass) {
 
 std::string Description(const ConvolutionKey& key) {
   return fmt::format("{} of {}x{}x{}x{} by {}x{}x{}x{} stride {} padding {} {}", NameOf(key.pass),
-                     key.count, key.inputs, key.height, key.width, key.outputs, key.group_inputs,
+                     key.count, key.inputs, key.height, key.width, key.outputs, key.inputs,
                      key.kernel_height, key.kernel_width, key.stride, key.padding,
                      key.type == FloatType::kFloat16 ? "f16" : "bf16");
 }

@@ -19,8 +19,7 @@ enum class ConvolutionPass { kForward, kInputGradient, kWeightGradient };
 std::string_view NameOf(ConvolutionPass pass);
 
 // Everything on which the choice of an engine depends. x is [count, inputs, height, width], and weight is [outputs,
-// group_inputs, kernel_height, kernel_width]: inputs and outputs lie in inputs / group_inputs groups, each convolved by
-// itself. Both have the channels last and the same type. `padding` is added on all sides.
+// inputs, kernel_height, kernel_width]. Both have the channels last and the same type. `padding` is added on all sides.
 struct ConvolutionKey {
   ConvolutionPass pass = ConvolutionPass::kForward;
   int64_t count = 0;
@@ -28,7 +27,6 @@ struct ConvolutionKey {
   int64_t height = 0;
   int64_t width = 0;
   int64_t outputs = 0;
-  int64_t group_inputs = 0;
   int64_t kernel_height = 0;
   int64_t kernel_width = 0;
   int64_t stride = 1;

@@ -25,7 +25,6 @@ TEST(ConvolutionKey, HasATextOfItsOwn) {
                            .height = 56,
                            .width = 48,
                            .outputs = 128,
-                           .group_inputs = 64,
                            .kernel_height = 3,
                            .kernel_width = 5,
                            .stride = 2,
@@ -46,7 +45,6 @@ TEST(ConvolutionKey, HasATextOfItsOwn) {
   differs([](ConvolutionKey& other) { other.height = 7; });
   differs([](ConvolutionKey& other) { other.width = 7; });
   differs([](ConvolutionKey& other) { other.outputs = 8; });
-  differs([](ConvolutionKey& other) { other.group_inputs = 32; });
   differs([](ConvolutionKey& other) { other.kernel_height = 1; });
   differs([](ConvolutionKey& other) { other.kernel_width = 1; });
   differs([](ConvolutionKey& other) { other.stride = 1; });
