@@ -439,7 +439,8 @@ function showKernels(run) {
   const parts = listOf(profile.slower).map((words) => make('p', { className: 'banner warn' }, textOf(words)));
   const phases = Object.entries(objectOf(rank.phases_ms)).filter(([, value]) => numberOf(value) > 0);
   const facts = [[rank.step_ms, (value) => `${Text.number(value)} ms a step`], [rank.busy_share, (value) => `device busy ${Text.percent(value)}`],
-    [rank.attributed_share, (value) => `${Text.percent(value)} of the device’s time has a phase`]]
+    [rank.attributed_share, (value) => `${Text.percent(value)} of the device’s time has a phase`],
+    [rank.fused_share > 0 ? rank.fused_share : NaN, (value) => `${Text.percent(value)} of it in fused operations`]]
     .filter(([value]) => Number.isFinite(numberOf(value))).map(([value, text]) => text(value));
   parts.push(make('p', { className: 'soft', style: { margin: '0' } }, [textOf(rank.device), `${profile.steps} steps`, ...facts].filter(Boolean).join(' · ')));
   if (phases.length > 0) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <limits>
 #include <map>
@@ -101,6 +102,17 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+bool IsFused(std::string_view kernel) {
+  return kernel.find("lockstep::") != std::string_view::npos;
+}
+
+bool IsLibTorchs(std::string_view kernel) {
+  constexpr std::array<std::string_view, 3> kNames = {"at::native", "at_cuda_detail", "at::cuda"};
+  return !IsFused(kernel) && std::ranges::any_of(kNames, [&](std::string_view name) {
+    return kernel.find(name) != std::string_view::npos;
+  });
+}
+
 struct Sum {
   double us = 0;
   double calls = 0;
@@ -191,6 +203,8 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
   std::map<std::pair<std::string, std::string>, Sum> sums;
   double all_us = 0;
   double attributed_us = 0;
+  double fused_us = 0;
+  double libtorch_us = 0;
   // The begin and the end of each step's work. What is between two steps, such as an evaluation, does not count.
   std::map<int64_t, std::pair<double, double>> spans;
   for (const Call& call : calls) {
@@ -198,7 +212,8 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
     const int64_t step = arguments.value("step", int64_t{0});
     const std::string phase = Text(arguments, "phase");
     steps.insert(step);
-    Sum& sum = sums[{Text(*call.event, "name"), phase}];
+    const std::string name = Text(*call.event, "name");
+    Sum& sum = sums[{name, phase}];
     sum.us += call.us;
     sum.calls += 1;
     sum.by_step[step] += call.us;
@@ -209,6 +224,8 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
     }
     all_us += call.us;
     if (!phase.empty()) attributed_us += call.us;
+    if (on_gpu && IsFused(name)) fused_us += call.us;
+    if (on_gpu && IsLibTorchs(name)) libtorch_us += call.us;
     std::pair<double, double>& span =
         spans.try_emplace(step, call.begin_us, call.begin_us).first->second;
     span.first = std::min(span.first, call.begin_us);
@@ -222,6 +239,8 @@ RankProfile ProfileOf(const Json& trace, bool on_gpu, double peak_flops) {
   profile.step_ms = span_us / kUsPerMs / count;
   profile.busy_share = on_gpu ? BusyUs(calls) / span_us : 1;
   profile.attributed_share = attributed_us / all_us;
+  profile.fused_share = fused_us / all_us;
+  profile.libtorch_share = libtorch_us / all_us;
   profile.phases_ms = PhasesOf(trace, calls, on_gpu, count);
   for (const auto& [key, sum] : sums) {
     KernelRow row{.name = key.first,
@@ -250,7 +269,9 @@ nlohmann::ordered_json JsonOf(const RankProfile& profile) {
                               {"steps", profile.steps},
                               {"step_ms", profile.step_ms},
                               {"busy_share", profile.busy_share},
-                              {"attributed_share", profile.attributed_share}};
+                              {"attributed_share", profile.attributed_share},
+                              {"fused_share", profile.fused_share},
+                              {"libtorch_share", profile.libtorch_share}};
   json["phases_ms"] = nlohmann::ordered_json::object();
   for (const auto& [phase, ms] : profile.phases_ms) json["phases_ms"][phase] = ms;
   json["kernels"] = nlohmann::ordered_json::array();
@@ -273,6 +294,8 @@ RankProfile RankProfileOf(const nlohmann::ordered_json& json) {
                       .step_ms = json.at("step_ms").get<double>(),
                       .busy_share = json.at("busy_share").get<double>(),
                       .attributed_share = json.at("attributed_share").get<double>(),
+                      .fused_share = Number(json, "fused_share"),
+                      .libtorch_share = Number(json, "libtorch_share"),
                       .phases_ms = {},
                       .kernels = {}};
   for (const auto& [phase, ms] : json.at("phases_ms").items()) {
@@ -321,9 +344,14 @@ std::string TableOf(const RankProfile& profile, size_t most) {
   for (const auto& [phase, ms] : profile.phases_ms) {
     if (ms > 0) phases += fmt::format("{}{} {:.3f}", phases.empty() ? "" : ", ", phase, ms);
   }
-  const std::string works = profile.device == "CPU" ? std::string()
-                                                    : fmt::format(", kernels run in {:.1f} % of it",
-                                                                  100 * profile.busy_share);
+  std::string works;
+  if (profile.device != "CPU") {
+    works = fmt::format(
+        ", kernels run in {:.1f} % of it: {:.1f} % are fused operations, {:.1f} % LibTorch's, "
+        "{:.1f} % libraries'",
+        100 * profile.busy_share, 100 * profile.fused_share, 100 * profile.libtorch_share,
+        100 * (1 - profile.fused_share - profile.libtorch_share));
+  }
   std::string text = fmt::format(
       "rank {} on {}: {} step{} of {:.3f} ms{}\n"
       "  in ms a step: {}\n"

@@ -37,6 +37,10 @@ struct RankProfile {
   double step_ms = 0;           // from the first work of the steps to the last, for one step
   double busy_share = 0;        // the share of that time in which the device worked
   double attributed_share = 0;  // the share of the device's time whose phase is known
+  // On a GPU, whose kernels take which share of its time: Lockstep's fused operations, and LibTorch's operations one by
+  // one. The rest are the products, convolutions and attention of NVIDIA's libraries, and copies.
+  double fused_share = 0;
+  double libtorch_share = 0;
   std::vector<std::pair<std::string, double>> phases_ms;  // for one step
   std::vector<KernelRow> kernels;                         // the heaviest first
 };

@@ -167,9 +167,10 @@ Json TwoSteps(double slower_us) {
     const double begin = 1000.0 * step;
     for (Json& event : Step(step, begin)) events.push_back(std::move(event));
     events.push_back(Launch(++call, kTraining, begin + 16));
-    events.push_back(Kernel("void product<float>(float*)", call, begin + 20, 60 + slower_us));
+    events.push_back(
+        Kernel("void at::native::product<float>(float*)", call, begin + 20, 60 + slower_us));
     events.push_back(Launch(++call, kTraining, begin + 51));
-    events.push_back(Kernel("sum", call, begin + 200, 10.0 * step));
+    events.push_back(Kernel("void lockstep::ops::Sum()", call, begin + 200, 10.0 * step));
   }
   Json trace = TraceOf(std::move(events));
   AddPlaces(trace, {}, /*on_gpu=*/true);
@@ -183,6 +184,8 @@ TEST(ProfileOf, GivesTheFiguresOfAStep) {
   EXPECT_DOUBLE_EQ(profile.step_ms, 0.195);
   EXPECT_DOUBLE_EQ(profile.busy_share, 150.0 / 390);
   EXPECT_DOUBLE_EQ(profile.attributed_share, 1);
+  EXPECT_DOUBLE_EQ(profile.fused_share, 0.2);
+  EXPECT_DOUBLE_EQ(profile.libtorch_share, 0.8);
   ASSERT_THAT(profile.kernels, SizeIs(2));
   const KernelRow& product = profile.kernels[0];
   EXPECT_EQ(product.phase, "forward");

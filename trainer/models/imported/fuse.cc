@@ -5,10 +5,13 @@
 #include <string_view>
 
 #include "trainer/models/imported/fuse_attention.h"
+#include "trainer/models/imported/fuse_fork.h"
 #include "trainer/models/imported/fuse_layer_norm.h"
 #include "trainer/models/imported/fuse_linear.h"
 #include "trainer/models/imported/fuse_max_pool.h"
 #include "trainer/models/imported/fuse_scaled_sum.h"
+#include "trainer/models/imported/fuse_squeeze_excite.h"
+#include "trainer/models/imported/fuse_windows.h"
 #include "trainer/models/imported/leave_out_pad.h"
 #include "trainer/models/imported/rewriter.h"
 
@@ -27,9 +30,13 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
   const auto fuse_batch_norm = [&shared](Rewriter& rewriter, int64_t node) {
     FuseBatchNorm(rewriter, node, shared);
   };
-  // One after the other: pads, which would lie between a norm and who uses it, first; sums before the norms that would
-  // take them; pools after the norms that take them; linear layers, which round what norms and sums give, at the end.
+  // One after the other: pads, which would lie between a norm and who uses it, first; forks before norms take what they
+  // give; sums before the norms that would take them; pools after the norms that take them; windows after the norms,
+  // which look through the moves in them; linear layers, which round what norms and sums give, at the end.
   const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
+                              {"aten::conv2d", FuseFork},
+                              {"aten::mean", FuseSqueezeExcite},
+                              {"aten::adaptive_avg_pool2d", FuseSqueezeExcite},
                               {"aten::batch_norm", fuse_batch_norm},
                               {"aten::native_batch_norm", fuse_batch_norm},
                               {"aten::mul", FuseScaledSum},
@@ -37,6 +44,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
                               {"aten::scaled_dot_product_attention", FuseAttention},
                               {"aten::softmax", FuseSoftmaxAttention},
                               {"aten::max_pool2d", FuseMaxPool},
+                              {"aten::permute", FuseWindows},
                               {"aten::linear", FuseLinear}};
   Rewriter rewriter(program);
   for (const Pattern& pattern : patterns) {

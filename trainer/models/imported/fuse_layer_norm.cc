@@ -136,7 +136,7 @@ void FuseLayerNorm(Rewriter& rewriter, int64_t node) {
   const bool adds = in_front(maker) && IsSum(rewriter.At(maker)) && !rewriter.IsWritten(input);
   if (adds) chain.insert(chain.begin(), maker);
 
-  const int64_t rounded = rewriter.NewValue();
+  const int64_t rounded = rewriter.NewValue(y);
   rewriter.Replace(y, rounded, rounding);
   if (adds) {
     const Node& sum = rewriter.At(maker);

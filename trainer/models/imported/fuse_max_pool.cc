@@ -20,11 +20,19 @@ void FuseMaxPool(Rewriter& rewriter, int64_t node) {
       !IsConstant(pool.arguments[kCeils], false)) {
     return;
   }
+  // Who reads the input later reads it as the pooling passes it on.
+  const int64_t x = pool.arguments[kInput].value;
+  std::vector<int64_t> later;
+  if (rewriter.Arises(x) && !rewriter.IsWrittenAfter(x, node)) later = rewriter.UsersAfter(x, node);
+  const int64_t passed = rewriter.NewValue(x);
+  rewriter.Replace(x, passed, later);
   const auto run = [window = *window, stride = *stride, padding = *padding](
                        const std::vector<c10::IValue>& arguments) -> std::vector<at::Tensor> {
-    return {ops::MaxPool(arguments[0].toTensor(), window, stride, padding)};
+    const auto [pooled, of_later] =
+        ops::ForkedMaxPool(arguments[0].toTensor(), window, stride, padding);
+    return {pooled, of_later};
   };
-  rewriter.Put({node}, run, {pool.arguments[kInput]}, {pool.results[0].value}, node);
+  rewriter.Put({node}, run, {pool.arguments[kInput]}, {pool.results[0].value, passed}, node);
 }
 
 }  // namespace lockstep::exported

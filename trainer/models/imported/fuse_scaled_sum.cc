@@ -80,7 +80,7 @@ void FuseScaledSum(Rewriter& rewriter, int64_t node) {
       return result != rewriter.program().output && rewriter.IsRoundedBy(user, result);
     });
   }
-  const int64_t rounded = rewriter.NewValue();
+  const int64_t rounded = rewriter.NewValue(result);
   rewriter.Replace(result, rounded, rounding);
   if (rewriter.Put({node, sum}, SumOfProduct(!rounding.empty()),
                    {product.arguments[0], product.arguments[1], addends[is_first ? 1 : 0]},

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -218,6 +219,48 @@ TEST(Fuse, LeavesANormOfRunningStatistics) {
   const exported::Program program = Fused(text);
   ASSERT_EQ(program.nodes.size(), 2);
   EXPECT_FALSE(program.nodes[0].fused);
+}
+
+// Values: 0 x; 1 [8, 8, 1, 1].
+TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
+  const auto text = [](const std::string& nodes, int output) {
+    return fmt::format(
+        R"({{"values": 20, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1}}, "buffers": {{}},
+            "constants": {{}}, "nodes": [{}], "output": {}}})",
+        nodes, output);
+  };
+  const auto convolution = [](int x, int out) {
+    return fmt::format(
+        R"({{"op": "aten::conv2d", "overload": "", "args": [{{"v": {}}}, {{"v": 1}}], "out": [{}]}})",
+        x, out);
+  };
+  const auto make = [] {
+    at::manual_seed(1);
+    ExportedGraph::Tensors tensors;
+    tensors.parameters["weight"] = at::randn({kChannels, kChannels, 1, 1}).requires_grad_();
+    return tensors;
+  };
+  const Tensor x = at::randn({4, kChannels, 6, 6}).requires_grad_();
+  // The fork is one node of two results.
+  const std::string fork =
+      text(Chain({Of("sigmoid", 0, 2), convolution(2, 3), Sum("add", 3, 2, 4)}), 4);
+  const exported::Program program = Fused(fork);
+  ASSERT_EQ(program.nodes.size(), 3);
+  EXPECT_EQ(program.nodes[1].results.size(), 2);
+  ExpectAlike(fork, x, 1e-5, make, [](auto& of, auto& tensors) {
+    const Tensor inner = at::sigmoid(of);
+    return at::conv2d(inner, tensors.parameters.at("weight")) + inner;
+  });
+  // An operation in place before does not matter.
+  const std::string before =
+      text(Chain({Of("neg", 0, 5), Of("relu_", 5, 2), convolution(2, 3), Sum("add", 3, 2, 4)}), 4);
+  EXPECT_TRUE(Fused(before).nodes[2].fused);
+  // Who reads the input before the convolution does not count, and nobody may write to it after.
+  for (const std::string& other :
+       {Chain({Of("sigmoid", 0, 2), Of("neg", 2, 5), convolution(2, 3), Sum("add", 3, 5, 4)}),
+        Chain({Of("sigmoid", 0, 2), convolution(2, 3), Of("neg_", 2, 5), Sum("add", 3, 5, 4)})}) {
+    for (const exported::Node& node : Fused(text(other, 4)).nodes) EXPECT_FALSE(node.fused);
+  }
 }
 
 // ---- Norms of rows and attention -----------------------------------------------------------------
@@ -519,6 +562,255 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
   // Nor does it know such a scale.
   ExpectComputesWindows(/*is_explicit=*/true, /*hides=*/true, 0.3, WindowsTensors);
 }
+
+// ---- Windows of images ---------------------------------------------------------------------------
+
+// Values: as RowsText's, with a greater number of others.
+std::string ImageText(const std::vector<std::string>& nodes, int output) {
+  Json json = Json::parse(RowsText(Chain(nodes), output));
+  json["values"] = 40;
+  return json.dump();
+}
+
+// Of 2 images of 4 x 6 pixels.
+void ExpectComputesImages(const std::string& text, const ExpectedOf& expected) {
+  const auto image = [] { return at::randn({2, 4, 6, kChannels}).requires_grad_(); };
+  ExpectAlike(text, image(), 1e-5, RowsTensors, expected);
+  const AutocastGuard rounds(
+      {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
+  ExpectAlike(text, image(), 1e-2, RowsTensors, expected);
+}
+
+std::string Roll(int x, const std::string& shifts, int out, const std::string& dims = "[1, 2]") {
+  return fmt::format(
+      R"({{"op": "aten::roll", "overload": "", "args": [{{"v": {}}}, {}, {}], "out": [{}]}})", x,
+      shifts, dims, out);
+}
+
+std::string Slice(int x, const std::string& range, int out) {
+  return fmt::format(
+      R"({{"op": "aten::slice", "overload": "Tensor", "args": [{{"v": {}}}, {}, 1], "out": [{}]}})",
+      x, range, out);
+}
+
+std::string SwapSizes(int x, int out) { return View("permute", x, "[0, 1, 3, 2, 4, 5]", out); }
+
+Tensor Swapped(const Tensor& x, at::IntArrayRef parts, at::IntArrayRef result) {
+  return x.reshape(parts).permute({0, 1, 3, 2, 4, 5}).reshape(result);
+}
+
+// A block of timm's Swin transformers whose attention is a linear layer, on windows of 2 x 3 pixels.
+std::vector<std::string> SwinNodes(bool rolls) {
+  std::vector<std::string> nodes = {RowsNorm(0, 5)};
+  if (rolls) nodes.push_back(Roll(5, "[-1, -2]", 6));
+  nodes.insert(nodes.end(),
+               {R"({"sym": "size", "args": [{"v": 0}, 0], "out": [7]})",
+                View("view", rolls ? 6 : 5, R"([{"v": 7}, 2, 2, 2, 3, 8])", 8), SwapSizes(8, 9),
+                View("contiguous", 9, "0", 10), View("view", 10, "[-1, 2, 3, 8]", 11),
+                View("view", 11, "[-1, 6, 8]", 12), Linear(12, 3, 13),
+                View("view", 13, "[-1, 2, 3, 8]", 14), View("view", 14, "[-1, 2, 2, 2, 3, 8]", 15),
+                SwapSizes(15, 16), View("contiguous", 16, "0", 17),
+                View("view", 17, "[-1, 4, 6, 8]", 18), Of("alias", 18, 19)});
+  if (rolls) nodes.push_back(Roll(19, "[1, 2]", 20));
+  nodes.push_back(Sum("add", 0, rolls ? 20 : 19, 21));
+  return nodes;
+}
+
+TEST(Fuse, CutsImagesIntoWindows) {
+  for (const bool rolls : {false, true}) {
+    SCOPED_TRACE(rolls);
+    const std::string text = ImageText(SwinNodes(rolls), 21);
+    // The norm, the size, windows, the linear layer, images, the sum.
+    const exported::Program program = Fused(text);
+    ASSERT_EQ(program.nodes.size(), 6);
+    // The norm gives nothing in float32.
+    EXPECT_EQ(program.nodes[0].results[0].value, -1);
+    EXPECT_GE(program.nodes[0].results[1].value, 0);
+    ExpectComputesImages(text, [&](auto& x, auto& tensors) {
+      Tensor y = RowsNormed(x, tensors);
+      if (rolls) y = at::roll(y, {-1, -2}, {1, 2});
+      y = at::linear(Swapped(y, {2, 2, 2, 2, 3, 8}, {8, 6, 8}), tensors.parameters.at("square"));
+      y = Swapped(y, {2, 2, 2, 2, 3, 8}, {2, 4, 6, 8});
+      return x + (rolls ? at::roll(y, {1, 2}, {1, 2}) : y);
+    });
+  }
+}
+
+// As torchvision has it, where windows divide no image: the roll is of what remains.
+TEST(Fuse, CutsPaddedImagesIntoWindows) {
+  const std::string text =
+      ImageText({Linear(0, 3, 5), View("view", 5, "[2, 2, 2, 2, 3, 8]", 6), SwapSizes(6, 7),
+                 Reshape(7, "[8, 6, 8]", 8), Linear(8, 3, 9),
+                 View("view", 9, "[2, 2, 2, 2, 3, 8]", 10), SwapSizes(10, 11),
+                 Reshape(11, "[2, 4, 6, 8]", 12), Slice(12, "1, 0, 3", 13), Roll(13, "[1, 2]", 14)},
+                14);
+  EXPECT_EQ(NodesOf(text), 6);
+  ExpectComputesImages(text, [](auto& x, auto& tensors) {
+    const Tensor& square = tensors.parameters.at("square");
+    const Tensor y =
+        at::linear(Swapped(at::linear(x, square), {2, 2, 2, 2, 3, 8}, {8, 6, 8}), square);
+    return at::roll(Swapped(y, {2, 2, 2, 2, 3, 8}, {2, 4, 6, 8}).slice(1, 0, 3), {1, 2}, {1, 2});
+  });
+}
+
+// LibTorch's operations run.
+TEST(Fuse, RollsWhatIsNoWindow) {
+  // The parts are not those of the image that was rolled, or of the one that is.
+  const std::string before =
+      ImageText({Of("relu", 0, 5), Roll(5, "[-1, -2]", 6), View("view", 6, "[2, 2, 3, 2, 2, 8]", 7),
+                 SwapSizes(7, 8), Reshape(8, "[-1, 6, 8]", 9)},
+                9);
+  EXPECT_EQ(NodesOf(before), 2);
+  ExpectComputesImages(before, [](auto& x, auto&) {
+    return Swapped(at::roll(at::relu(x), {-1, -2}, {1, 2}), {2, 2, 3, 2, 2, 8}, {8, 6, 8});
+  });
+  const std::string after =
+      ImageText({Of("relu", 0, 5), View("view", 5, "[2, 2, 3, 2, 2, 8]", 6), SwapSizes(6, 7),
+                 Reshape(7, "[2, -1, 6, 8]", 8), Roll(8, "[1, 2]", 9)},
+                9);
+  EXPECT_EQ(NodesOf(after), 2);
+  ExpectComputesImages(after, [](auto& x, auto&) {
+    return at::roll(Swapped(at::relu(x), {2, 2, 3, 2, 2, 8}, {2, 4, 6, 8}), {1, 2}, {1, 2});
+  });
+  // Pixels do not lie one after the other.
+  const std::string strided =
+      ImageText({View("transpose", 0, "1, 2", 5), Roll(5, "[-1, -2]", 6),
+                 Reshape(6, "[2, 3, 2, 2, 2, 8]", 7), SwapSizes(7, 8), Reshape(8, "[-1, 4, 8]", 9)},
+                9);
+  Json json = Json::parse(strided);
+  json["nodes"][0]["overload"] = "int";
+  EXPECT_EQ(NodesOf(json.dump()), 2);
+  ExpectComputesImages(json.dump(), [](auto& x, auto&) {
+    return Swapped(at::roll(x.transpose(1, 2), {-1, -2}, {1, 2}), {2, 3, 2, 2, 2, 8}, {12, 4, 8});
+  });
+}
+
+TEST(Fuse, LeavesWindowsThatOthersUse) {
+  const auto nodes = [](const std::string& dims) {
+    return std::vector<std::string>{Of("relu", 0, 5), Roll(5, "[-1, -2]", 6, dims),
+                                    View("view", 6, "[2, 2, 2, 2, 3, 8]", 7), SwapSizes(7, 8),
+                                    Reshape(8, "[2, 4, 6, 8]", 9)};
+  };
+  EXPECT_EQ(NodesOf(ImageText(nodes("[1, 2]"), 9)), 2);
+  // Other dimensions are rolled.
+  EXPECT_EQ(NodesOf(ImageText(nodes("[2, 1]"), 9)), 3);
+  // The image is used before it is cut.
+  std::vector<std::string> used = nodes("[1, 2]");
+  used.push_back(Sum("add", 6, 9, 10));
+  EXPECT_EQ(NodesOf(ImageText(used, 10)), 4);
+  ExpectComputesImages(ImageText(used, 10), [](auto& x, auto&) {
+    const Tensor rolled = at::roll(at::relu(x), {-1, -2}, {1, 2});
+    return rolled + Swapped(rolled, {2, 2, 2, 2, 3, 8}, {2, 4, 6, 8});
+  });
+  // The parts are used, and the windows are written to.
+  used.back() = Of("mean", 7, 10);
+  used.push_back(Sum("add", 9, 10, 11));
+  EXPECT_EQ(NodesOf(ImageText(used, 11)), 7);
+  std::vector<std::string> written = nodes("[1, 2]");
+  written.push_back(Of("neg_", 9, 10));
+  EXPECT_EQ(NodesOf(ImageText(written, 10)), 6);
+}
+
+// ---- Squeeze-and-excitation ----------------------------------------------------------------------
+
+// Values: 0 x; 1 to 4 a norm's weight, bias and running statistics; 5, 6 weights [8, 8, 1, 1]; 7 a bias [8].
+std::string ExciteText(const std::vector<std::string>& nodes, int output) {
+  return fmt::format(
+      R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1, "bias": 2, "reduce": 5, "expand": 6,
+          "expand_bias": 7}}, "buffers": {{"mean": 3, "var": 4}}, "constants": {{}}, "nodes": [{}], "output": {}}})",
+      Chain(nodes), output);
+}
+
+ExportedGraph::Tensors ExciteTensors() {
+  at::manual_seed(1);
+  ExportedGraph::Tensors tensors;
+  tensors.parameters["weight"] = (at::rand({kChannels}) + 0.5).requires_grad_();
+  for (const std::string name : {"bias", "expand_bias"}) {
+    tensors.parameters[name] = at::randn({kChannels}).requires_grad_();
+  }
+  for (const std::string name : {"reduce", "expand"}) {
+    tensors.parameters[name] = at::randn({kChannels, kChannels, 1, 1}).requires_grad_();
+  }
+  tensors.buffers["mean"] = at::randn({kChannels});
+  tensors.buffers["var"] = at::rand({kChannels}) + 0.5;
+  return tensors;
+}
+
+std::string PixelMean(int x, int out, const std::string& keeps = "true") {
+  return fmt::format(
+      R"({{"op": "aten::mean", "overload": "dim", "args": [{{"v": {}}}, [2, 3], {}, null], "out": [{}]}})",
+      x, keeps, out);
+}
+
+// Of the norm of x, which is value 9. The product is value 15.
+std::vector<std::string> ExciteNodes(const std::string& mean, bool gate_first) {
+  return {
+      Norm(0, 1, 8),
+      Of("silu_", 8, 9),
+      mean,
+      R"({"op": "aten::conv2d", "overload": "", "args": [{"v": 10}, {"v": 5}], "out": [11]})",
+      Of("silu_", 11, 12),
+      R"({"op": "aten::conv2d", "overload": "", "args": [{"v": 12}, {"v": 6}, {"v": 7}], "out": [13]})",
+      Of("sigmoid", 13, 14),
+      Sum("mul", gate_first ? 14 : 9, gate_first ? 9 : 14, 15)};
+}
+
+// How many nodes are fused operations.
+int64_t FusedNodesOf(const std::string& text) {
+  const exported::Program program = Fused(text);
+  return std::ranges::count_if(program.nodes,
+                               [](const exported::Node& node) { return bool(node.fused); });
+}
+
+TEST(Fuse, SqueezesAndExcites) {
+  const ExpectedOf expected = [](auto& x, auto& tensors) {
+    const auto& parameters = tensors.parameters;
+    const Tensor normed = at::silu(at::batch_norm(
+        x, parameters.at("weight"), parameters.at("bias"), tensors.buffers.at("mean"),
+        tensors.buffers.at("var"), true, 0.1, 1e-5, true));
+    const Tensor reduced =
+        at::silu(at::conv2d(normed.mean({2, 3}, /*keepdim=*/true), parameters.at("reduce")));
+    return normed *
+           at::sigmoid(at::conv2d(reduced, parameters.at("expand"), parameters.at("expand_bias")));
+  };
+  const auto image = [] { return at::randn({4, kChannels, 6, 5}).requires_grad_(); };
+  for (const std::string& mean : {PixelMean(9, 10), View("adaptive_avg_pool2d", 9, "[1, 1]", 10)}) {
+    for (const bool gate_first : {false, true}) {
+      const std::string text = ExciteText(ExciteNodes(mean, gate_first), 15);
+      EXPECT_EQ(NodesOf(text), 7);
+      EXPECT_EQ(FusedNodesOf(text), 3) << "norm, mean and product";
+      ExpectAlike(text, image(), 1e-5, ExciteTensors, expected);
+      const AutocastGuard rounds(
+          {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
+      ExpectAlike(text, image(), 1e-2, ExciteTensors, expected);
+    }
+  }
+}
+
+TEST(Fuse, LeavesAProductThatIsNoExcitation) {
+  const std::vector<std::string> nodes = ExciteNodes(PixelMean(9, 10), /*gate_first=*/false);
+  // Only the norm is fused. Somebody else uses x, or x is the output.
+  std::vector<std::string> used = nodes;
+  used.push_back(Sum("mul", 15, 9, 16));
+  EXPECT_EQ(FusedNodesOf(ExciteText(used, 16)), 1);
+  EXPECT_EQ(FusedNodesOf(ExciteText(nodes, 9)), 1);
+  // The factor does not arise from the mean.
+  std::vector<std::string> other = nodes;
+  other.back() = Sum("mul", 9, 7, 15);
+  EXPECT_EQ(FusedNodesOf(ExciteText(other, 15)), 1);
+  // The mean of rows, and one that is no image of a pixel.
+  EXPECT_EQ(FusedNodesOf(
+                ExciteText(ExciteNodes(View("adaptive_avg_pool2d", 9, "[1, 2]", 10), false), 15)),
+            1);
+  EXPECT_EQ(FusedNodesOf(ExciteText(ExciteNodes(PixelMean(9, 10, "false"), false), 15)), 1);
+  // x is written to in the meantime, under another name.
+  std::vector<std::string> written = nodes;
+  written.insert(written.begin() + 1, View("view", 8, "[-1]", 20));
+  written.insert(written.end() - 1, Of("neg_", 20, 21));
+  EXPECT_EQ(FusedNodesOf(ExciteText(written, 15)), 1);
+}
+
+// ---- Pads ----------------------------------------------------------------------------------------
 
 std::string Pad(int x, int out) {
   return fmt::format(

@@ -65,6 +65,13 @@ int64_t MemoryGroups::Of(int64_t value) const {
   return value;
 }
 
+void MemoryGroups::Add(int64_t like) {
+  const int64_t group = Of(like);
+  parent_.push_back(group);
+  size_.push_back(1);
+  ++size_[group];
+}
+
 // The smaller group, by its number of values, joins the other.
 void MemoryGroups::Join(int64_t a, int64_t b) {
   a = Of(a), b = Of(b);

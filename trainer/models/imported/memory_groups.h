@@ -16,6 +16,9 @@ class MemoryGroups {
   // The group's number, which is that of one of its values.
   int64_t Of(int64_t value) const;
 
+  // Adds the program's next value, which is in the group of `like`, whose number stays.
+  void Add(int64_t like);
+
  private:
   void Join(int64_t a, int64_t b);
 

@@ -83,11 +83,15 @@ bool IsSum(const Node& node, std::string_view operation) {
 Argument ValueArgument(int64_t value) { return {.kind = Argument::Kind::kValue, .value = value}; }
 
 Rewriter::Rewriter(Program& program)
-    : program_(program), maker_(program.values, -1), users_(program.values), groups_(program) {
+    : program_(program),
+      maker_(program.values, -1),
+      users_(program.values),
+      values_(program.values),
+      groups_(program) {
   for (int64_t i = 0; i < size(); ++i) {
     for (const int64_t value : ValuesOf(At(i))) users_[value].push_back(i);
     for (const int64_t value : ResultsOf(At(i))) maker_[value] = i;
-    for (const int64_t value : WrittenBy(At(i))) written_.insert(groups_.Of(value));
+    for (const int64_t value : WrittenBy(At(i))) last_written_[groups_.Of(value)] = i;
   }
   for (const auto& [name, value] : program.buffers) buffers_.insert(value);
 }
@@ -95,6 +99,13 @@ Rewriter::Rewriter(Program& program)
 int64_t Rewriter::MakerOf(int64_t value) const {
   const int64_t maker = maker_[value];
   return maker >= 0 && !IsGone(maker) ? maker : -1;
+}
+
+std::vector<int64_t> Rewriter::UsersAfter(int64_t value, int64_t node) const {
+  std::vector<int64_t> after;
+  std::ranges::copy_if(users_[value], std::back_inserter(after),
+                       [&](int64_t user) { return user > node; });
+  return after;
 }
 
 int64_t Rewriter::OnlyUser(int64_t node) const {
@@ -127,7 +138,12 @@ bool Rewriter::IsRoundedByAll(int64_t value) const {
          std::ranges::all_of(users_[value], [&](int64_t user) { return IsRoundedBy(user, value); });
 }
 
-bool Rewriter::IsWritten(int64_t value) const { return written_.contains(groups_.Of(value)); }
+bool Rewriter::Arises(int64_t value) const { return value >= values_ || maker_[value] >= 0; }
+
+bool Rewriter::IsWrittenAfter(int64_t value, int64_t node) const {
+  const auto last = last_written_.find(groups_.Of(value));
+  return last != last_written_.end() && last->second > node;
+}
 
 bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
                    const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
@@ -155,7 +171,8 @@ bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
   return true;
 }
 
-int64_t Rewriter::NewValue() {
+int64_t Rewriter::NewValue(int64_t like) {
+  groups_.Add(like);
   maker_.push_back(-1);
   users_.emplace_back();
   return program_.values++;

@@ -57,6 +57,9 @@ class Rewriter {
   // The nodes that use a value, one for each use.
   const std::vector<int64_t>& UsersOf(int64_t value) const { return users_[value]; }
 
+  // Those that use a value and come after this node.
+  std::vector<int64_t> UsersAfter(int64_t value, int64_t node) const;
+
   // The only node that uses the result of this one, of the same modes and of one result itself; -1: there are several,
   // or none. With OnlyUserOf of a value likewise, whatever it arises with.
   int64_t OnlyUser(int64_t node) const;
@@ -66,8 +69,12 @@ class Rewriter {
   bool IsRoundedByAll(int64_t value) const;
   bool IsRoundedBy(int64_t user, int64_t value) const;
 
-  // Whether an operation changes the value's memory in place, under this name or another.
-  bool IsWritten(int64_t value) const;
+  // Whether the value arises in the graph, and is neither an input nor a tensor of the module.
+  bool Arises(int64_t value) const;
+
+  // Whether an operation changes the value's memory in place, under this name or another; after this node.
+  bool IsWritten(int64_t value) const { return IsWrittenAfter(value, -1); }
+  bool IsWrittenAfter(int64_t value, int64_t node) const;
 
   // Puts `operation` where the chain's last node stood. `arguments` are its arguments, `results` the values that arise; a
   // tensor that nobody uses is dropped. `like`, of the chain, gives modes and name. Returns whether it could.
@@ -75,8 +82,8 @@ class Rewriter {
            const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
            int64_t like);
 
-  // A new value, which these nodes use in the place of another.
-  int64_t NewValue();
+  // A new value, which may share memory with `like`; and what these nodes use in the place of another.
+  int64_t NewValue(int64_t like);
   void Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes);
 
   // Leaves a node out that returns its argument `value`.
@@ -92,10 +99,11 @@ class Rewriter {
   std::vector<int64_t> maker_;               // by value; -1: none
   std::vector<std::vector<int64_t>> users_;  // by value: nodes, one for each use
   std::set<int64_t> buffers_;                // values
+  const int64_t values_;                     // that the program had
   MemoryGroups groups_;
-  std::set<int64_t> written_;      // groups
-  std::set<int64_t> gone_;         // nodes that are part of a fused one, or left out
-  std::map<int64_t, Node> fused_;  // by the node in whose place it is
+  std::map<int64_t, int64_t> last_written_;  // by group: the last node that writes to it
+  std::set<int64_t> gone_;                   // nodes that are part of a fused one, or left out
+  std::map<int64_t, Node> fused_;            // by the node in whose place it is
 };
 
 }  // namespace lockstep::exported

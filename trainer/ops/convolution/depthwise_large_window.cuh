@@ -48,6 +48,16 @@ __device__ float2 ToFloats(unsigned word) {
   }
 }
 
+// The same of several words. The compiler would keep the words, and convert them again at each use.
+template <typename T, int kCount>
+__device__ void ConvertOnce(const unsigned (&words)[kCount], float2 (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = ToFloats<T>(words[i]);
+    asm volatile("" : "+f"(values[i].x), "+f"(values[i].y));
+  }
+}
+
 template <typename T>
 __device__ unsigned FromFloats(float2 pair) {
   const Pack<T, 2> both = {FromFloat<T>(pair.x), FromFloat<T>(pair.y)};
@@ -59,17 +69,37 @@ __device__ inline void AddProduct(float2 a, float2 b, float2& sum) {
   sum.y = fmaf(a.y, b.y, sum.y);
 }
 
-// Loads the pixels [begin, begin + kCount) of a row of `width` pixels; zeros for those that lie outside. `row` points to
-// the thread's channels in the row's first pixel.
+// Where pixels [begin, begin + kCount) lie in each row of `width` pixels. Pixels outside of it are read at its border and
+// then count as zero: a load that may not happen would be a branch.
 template <int kCount>
-__device__ void LoadPixels(unsigned (&loaded)[kCount], const unsigned* row, int begin, int width,
-                           int pairs) {
+struct Pixels {
+  unsigned offsets[kCount];  // in bytes
+  unsigned inside = 0;       // a bit for each
+
+  __device__ Pixels(int begin, int width, int pairs) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const int pixel = begin + i;
-    loaded[i] = pixel >= 0 && pixel < width ? row[int64_t{pixel} * pairs] : 0;
+    for (int i = 0; i < kCount; ++i) {
+      const int pixel = begin + i;
+      offsets[i] = static_cast<unsigned>(min(max(pixel, 0), width - 1) * pairs) * sizeof(unsigned);
+      inside |= static_cast<unsigned>(pixel >= 0 && pixel < width) << i;
+    }
   }
-}
+
+  // `row` points to the thread's channels in the row's first pixel.
+  __device__ void Load(unsigned (&loaded)[kCount], const unsigned* row) const {
+    // An address of its own, to which the offsets are added: else each sum would begin at the image.
+    asm volatile("" : "+l"(row));
+    const auto* const bytes = reinterpret_cast<const char*>(row);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      loaded[i] = __ldg(reinterpret_cast<const unsigned*>(bytes + offsets[i]));
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if ((inside >> i & 1) == 0) loaded[i] = 0;
+    }
+  }
+};
 
 // out = in * weight + bias, if there is one; with `turns` the window is turned by half a turn.
 template <typename T, int kSize, int kWide>
@@ -77,17 +107,16 @@ __global__ void __launch_bounds__(kConvolveThreads, 2)
     Convolve(const unsigned* in, const float* weight, const float* bias, unsigned* out, Shape shape,
              int block_pairs, bool turns) {
   constexpr int kReads = kWide + kSize - 1;
-  __shared__ float2 weights[kSize * kSize * kMostPairs];
+  __shared__ float2 weights[kSize * kSize][kMostPairs];
   const int first = static_cast<int>(blockIdx.x) * block_pairs;
   for (int i = static_cast<int>(threadIdx.x); i < kSize * kSize * block_pairs;
        i += static_cast<int>(blockDim.x)) {
+    const int tap = i / block_pairs;
     const int pair = first + i % block_pairs;
-    const int tap = turns ? kSize * kSize - 1 - i / block_pairs : i / block_pairs;
-    weights[i] = {};
-    if (pair < shape.pairs) {
-      const float* const own = weight + int64_t{2} * pair * kSize * kSize + tap;
-      weights[i] = {own[0], own[kSize * kSize]};
-    }
+    if (pair >= shape.pairs) continue;
+    const float* const own = weight + int64_t{2} * pair * kSize * kSize;
+    const int from = turns ? kSize * kSize - 1 - tap : tap;
+    weights[tap][i % block_pairs] = {own[from], own[kSize * kSize + from]};
   }
   __syncthreads();
   const int own_pair = static_cast<int>(threadIdx.x) % block_pairs;
@@ -106,7 +135,7 @@ __global__ void __launch_bounds__(kConvolveThreads, 2)
     const int64_t image = tile / (int64_t{across} * down);
     const int64_t line = int64_t{shape.width} * shape.pairs;
     const unsigned* const images = in + image * shape.height * line + pair;
-    const int begin = left - shape.padding;
+    const Pixels<kReads> pixels(left - shape.padding, shape.width, shape.pairs);
     const int high = min(kHigh, shape.out_height - top);
     const int last = min(top + high - 1 - shape.padding + kSize - 1, shape.height - 1);
     int row = max(top - shape.padding, 0);
@@ -118,23 +147,19 @@ __global__ void __launch_bounds__(kConvolveThreads, 2)
       for (int j = 0; j < kWide; ++j) sums[o][j] = added;
     }
     unsigned next[kReads] = {};
-    if (row <= last) LoadPixels(next, images + row * line, begin, shape.width, shape.pairs);
+    if (row <= last) pixels.Load(next, images + row * line);
     for (; row <= last; ++row) {
       float2 values[kReads];
-#pragma unroll
-      for (int i = 0; i < kReads; ++i) values[i] = ToFloats<T>(next[i]);
+      ConvertOnce<T>(next, values);
       // They arrive while this row is computed.
-      if (row < last) {
-        LoadPixels(next, images + (row + 1) * line, begin, shape.width, shape.pairs);
-      }
+      if (row < last) pixels.Load(next, images + (row + 1) * line);
 #pragma unroll
       for (int o = 0; o < kHigh; ++o) {
         const int k = row + shape.padding - top - o;
         if (k < 0 || k >= kSize || o >= high) continue;
-        const float2* const of_row = weights + k * kSize * block_pairs + own_pair;
 #pragma unroll
         for (int i = 0; i < kSize; ++i) {
-          const float2 factor = of_row[i * block_pairs];
+          const float2 factor = weights[k * kSize + i][own_pair];
 #pragma unroll
           for (int j = 0; j < kWide; ++j) AddProduct(values[i + j], factor, sums[o][j]);
         }
@@ -180,19 +205,19 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
       const int row = static_cast<int>(line % shape.height);
       const int64_t image = line / shape.height;
       unsigned loaded[kReads];
-      LoadPixels(loaded, x + line * shape.width * shape.pairs + pair, left - shape.padding,
-                 shape.width, shape.pairs);
+      Pixels<kReads>(left - shape.padding, shape.width, shape.pairs)
+          .Load(loaded, x + line * shape.width * shape.pairs + pair);
       float2 values[kReads];
-#pragma unroll
-      for (int i = 0; i < kReads; ++i) values[i] = ToFloats<T>(loaded[i]);
+      ConvertOnce<T>(loaded, values);
+      const Pixels<kWide> pixels(left, shape.out_width, shape.pairs);
+      const unsigned* const images =
+          dy + image * shape.out_height * shape.out_width * shape.pairs + pair;
 #pragma unroll
       for (int k = 0; k < kSize; ++k) {
         const int out = row + shape.padding - k;
         if (out < 0 || out >= shape.out_height) continue;
         unsigned gradients[kWide];
-        LoadPixels(gradients,
-                   dy + (image * shape.out_height + out) * shape.out_width * shape.pairs + pair,
-                   left, shape.out_width, shape.pairs);
+        pixels.Load(gradients, images + int64_t{out} * shape.out_width * shape.pairs);
 #pragma unroll
         for (int j = 0; j < kWide; ++j) {
           const float2 gradient = ToFloats<T>(gradients[j]);
@@ -203,22 +228,29 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks)
     }
   }
 
-  // The lanes' sums, one weight at a time, in two places by turns.
-  __shared__ float2 shared[2][kGradientThreads];
+  // The lanes' sums, a row of the window at a time.
+  __shared__ float2 shared[kSize][kGradientThreads];
 #pragma unroll
-  for (int tap = 0; tap < kSize * kSize; ++tap) {
-    float2(&all)[kGradientThreads] = shared[tap % 2];
-    all[threadIdx.x] = sums[tap / kSize][tap % kSize];
+  for (int k = 0; k < kSize; ++k) {
     __syncthreads();
-    if (lane != 0 || pair >= shape.pairs) continue;
-    float2 sum = all[own_pair];
-    for (int other = 1; other < lanes; ++other) {
-      const float2 its = all[other * block_pairs + own_pair];
-      sum.x += its.x;
-      sum.y += its.y;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) shared[i][threadIdx.x] = sums[k][i];
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < kSize * block_pairs;
+         i += static_cast<int>(blockDim.x)) {
+      const int of = i % block_pairs;
+      const int64_t to_pair = int64_t{blockIdx.x} * block_pairs + of;
+      if (to_pair >= shape.pairs) continue;
+      float2 sum = {};
+#pragma unroll 1
+      for (int other = 0; other < lanes; ++other) {
+        const float2 its = shared[i / block_pairs][other * block_pairs + of];
+        sum.x += its.x;
+        sum.y += its.y;
+      }
+      const int64_t tap = int64_t{blockIdx.y} * kSize * kSize + k * kSize + i / block_pairs;
+      reinterpret_cast<float2*>(partials)[tap * shape.pairs + to_pair] = sum;
     }
-    const int64_t to = (int64_t{blockIdx.y} * kSize * kSize + tap) * shape.pairs + pair;
-    reinterpret_cast<float2*>(partials)[to] = sum;
   }
 }
 

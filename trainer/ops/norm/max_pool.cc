@@ -47,9 +47,18 @@ bool IsFused(const at::Tensor& x, const Window& window) {
          2 * window.padding <= window.size && fits(x.size(2)) && fits(x.size(3));
 }
 
+// Whether the kernel can add images of these strides.
+bool IsAddable(const at::Tensor& images) {
+  const int64_t pixel = images.stride(3);
+  return images.stride(1) == 1 && images.stride(2) == images.size(3) * pixel &&
+         images.stride(0) == images.size(2) * images.stride(2) &&
+         pixel % ChannelsOfPack(TypeOf(images)) == 0 && IsAligned(images);
+}
+
+// -> {pooled, x}
 class FusedMaxPool : public torch::autograd::Function<FusedMaxPool> {
  public:
-  static Variable forward(AutogradContext* context, const Variable& x, const Window& window) {
+  static variable_list forward(AutogradContext* context, const Variable& x, const Window& window) {
     const c10::DeviceGuard guard(x.device());
     const MaxPoolShape shape = ShapeOf(x, window);
     const at::Tensor y = at::empty({x.size(0), x.size(1), shape.pooled_height, shape.pooled_width},
@@ -63,18 +72,24 @@ class FusedMaxPool : public torch::autograd::Function<FusedMaxPool> {
     context->saved_data["sizes"] = x.sizes();
     context->saved_data["window"] =
         std::vector<int64_t>{window.size, window.stride, window.padding};
-    return y;
+    context->set_materialize_grads(false);
+    return {y, x};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    if (!gradients[0].defined()) return {gradients[1], {}};
     const at::Tensor positions = context->get_saved_variables()[0];
+    at::Tensor passed = gradients[1];
+    if (passed.defined() && !IsAddable(passed)) passed = Aligned(passed.contiguous(kLast));
     const at::Tensor dy = Aligned(gradients[0].contiguous(kLast));
     const c10::DeviceGuard guard(dy.device());
     const std::vector<int64_t> window = context->saved_data["window"].toIntVector();
     const at::Tensor dx =
         at::empty(context->saved_data["sizes"].toIntVector(), dy.options(), kLast);
     Launch(dy, [&](cudaStream_t stream) {
-      LaunchMaxPoolBackward(dy.const_data_ptr(), positions.const_data_ptr<uint8_t>(),
+      AddedGradient added;
+      if (passed.defined()) added = {passed.const_data_ptr(), passed.stride(3)};
+      LaunchMaxPoolBackward(dy.const_data_ptr(), positions.const_data_ptr<uint8_t>(), added,
                             dx.mutable_data_ptr(), TypeOf(dy),
                             ShapeOf(dx, {window[0], window[1], window[2]}), stream);
     });
@@ -85,9 +100,14 @@ class FusedMaxPool : public torch::autograd::Function<FusedMaxPool> {
 }  // namespace
 
 at::Tensor MaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding) {
+  return ForkedMaxPool(x, window, stride, padding).pooled;
+}
+
+PoolFork ForkedMaxPool(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding) {
   const Window all{window, stride, padding};
-  if (!IsFused(x, all)) return MaxPoolTwin(x, window, stride, padding);
-  return FusedMaxPool::apply(Aligned(x), all);
+  if (!IsFused(x, all)) return {MaxPoolTwin(x, window, stride, padding), x};
+  const variable_list results = FusedMaxPool::apply(Aligned(x), all);
+  return {results[0], results[1]};
 }
 
 at::Tensor MaxPoolTwin(const at::Tensor& x, int64_t window, int64_t stride, int64_t padding) {

@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T, int kWindow>
 __global__ void __launch_bounds__(kThreads)
-    Backward(const Pack<T>* dy, const Pack<uint8_t, Pack<T>::kSize>* positions, Pack<T>* dx,
-             MaxPoolShape shape) {
+    Backward(const Pack<T>* dy, const Pack<uint8_t, Pack<T>::kSize>* positions, AddedGradient added,
+             Pack<T>* dx, MaxPoolShape shape) {
   constexpr int kSize = Pack<T>::kSize;
   const unsigned packs = shape.channels / kSize;
   const unsigned pixels = shape.height * shape.width * packs;
@@ -89,6 +89,13 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t pooled = int64_t{shape.pooled_height} * shape.pooled_width * packs;
   for (int64_t image = blockIdx.y; image < shape.count; image += gridDim.y) {
     float sums[kSize] = {};
+    if (added.images != nullptr) {
+      const int64_t pixel = image * shape.height * shape.width + index / packs;
+      const Pack<T> more = static_cast<const Pack<T>*>(
+          added.images)[pixel * (added.pixel_stride / kSize) + place.pack];
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) sums[k] = ToFloat(more.values[k]);
+    }
     for (int i = first_row; i <= last_row; ++i) {
       for (int j = first_column; j <= last_column; ++j) {
         const int64_t at =
@@ -139,8 +146,9 @@ void LaunchMaxPool(const void* x, void* y, uint8_t* positions, FloatType type,
   });
 }
 
-void LaunchMaxPoolBackward(const void* dy, const uint8_t* positions, void* dx, FloatType type,
-                           const MaxPoolShape& shape, cudaStream_t stream) {
+void LaunchMaxPoolBackward(const void* dy, const uint8_t* positions, const AddedGradient& added,
+                           void* dx, FloatType type, const MaxPoolShape& shape,
+                           cudaStream_t stream) {
   WithType(type, [&](auto zero) {
     using P = Pack<decltype(zero)>;
     const dim3 grid =
@@ -148,7 +156,7 @@ void LaunchMaxPoolBackward(const void* dy, const uint8_t* positions, void* dx, F
     WithWindow(shape.window, [&](auto window) {
       Backward<decltype(zero), window.value><<<grid, kThreads, 0, stream>>>(
           static_cast<const P*>(dy), reinterpret_cast<const Pack<uint8_t, P::kSize>*>(positions),
-          static_cast<P*>(dx), shape);
+          added, static_cast<P*>(dx), shape);
     });
   });
 }

@@ -26,8 +26,15 @@ struct MaxPoolShape {
 void LaunchMaxPool(const void* x, void* y, uint8_t* positions, FloatType type,
                    const MaxPoolShape& shape, cudaStream_t stream);
 
-// Enqueues the kernel that computes dx = the sum of dy over the windows in which x is the greatest value.
-void LaunchMaxPoolBackward(const void* dy, const uint8_t* positions, void* dx, FloatType type,
-                           const MaxPoolShape& shape, cudaStream_t stream);
+// A gradient that is added to dx: images whose pixels lie `pixel_stride` values apart, a multiple of ChannelsOfPack.
+struct AddedGradient {
+  const void* images = nullptr;  // nullptr: nothing is added
+  int64_t pixel_stride = 0;
+};
+
+// Enqueues the kernel that computes dx = the sum of dy over the windows in which x is the greatest value, + added.
+void LaunchMaxPoolBackward(const void* dy, const uint8_t* positions, const AddedGradient& added,
+                           void* dx, FloatType type, const MaxPoolShape& shape,
+                           cudaStream_t stream);
 
 }  // namespace lockstep::ops

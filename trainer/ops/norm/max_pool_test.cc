@@ -55,6 +55,32 @@ TEST_P(MaxPoolTest, IsPyTorchs) {
   }
 }
 
+// Others' gradients, of which one begins within a pixel of more channels.
+TEST_P(MaxPoolTest, AddsTheGradientOfWhoElseReadsIt) {
+  for (const std::vector<int64_t>& sizes : kShapes) {
+    SCOPED_TRACE(at::IntArrayRef(sizes));
+    if (sizes[2] < 2 || sizes[3] < 2) continue;
+    std::vector<int64_t> wide = sizes;
+    wide[1] *= 2;
+    for (const at::Tensor& d_passed : {Random(sizes), Random(wide).narrow(1, sizes[1], sizes[1]),
+                                       Random(sizes).contiguous(at::MemoryFormat::Contiguous)}) {
+      const at::Tensor x = Random(sizes).requires_grad_();
+      const auto [pooled, passed] = ForkedMaxPool(x, 2, 2, 0);
+      EXPECT_TRUE(at::equal(passed, x));
+      const at::Tensor exact = x.detach().to(at::kDouble).requires_grad_();
+      const at::Tensor expected = at::max_pool2d(exact, {2, 2}, {2, 2});
+      const at::Tensor dy = Random(expected.sizes());
+      const auto d_exact = torch::autograd::grad({expected}, {exact}, {dy.to(at::kDouble)})[0] +
+                           d_passed.to(at::kDouble);
+      const auto both = torch::autograd::grad({pooled, passed}, {x}, {dy, d_passed},
+                                              /*retain_graph=*/true)[0];
+      EXPECT_TRUE(IsNear(both, d_exact, tolerance()));
+      const auto one = torch::autograd::grad({passed}, {x}, {d_passed})[0];
+      EXPECT_TRUE(at::equal(one, d_passed));
+    }
+  }
+}
+
 TEST_P(MaxPoolTest, NotANumberIsTheGreatest) {
   const at::Tensor x = Random({2, 16, 9, 9});
   x[1][3][4][4].fill_(std::numeric_limits<float>::quiet_NaN());
