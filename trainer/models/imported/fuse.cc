@@ -9,6 +9,7 @@
 #include "trainer/models/imported/fuse_layer_norm.h"
 #include "trainer/models/imported/fuse_linear.h"
 #include "trainer/models/imported/fuse_max_pool.h"
+#include "trainer/models/imported/fuse_multihead_attention.h"
 #include "trainer/models/imported/fuse_scaled_sum.h"
 #include "trainer/models/imported/fuse_squeeze_excite.h"
 #include "trainer/models/imported/fuse_windows.h"
@@ -42,6 +43,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
                               {"aten::mul", FuseScaledSum},
                               {"aten::layer_norm", FuseLayerNorm},
                               {"aten::scaled_dot_product_attention", FuseAttention},
+                              {"aten::scaled_dot_product_attention", FuseMultiheadAttention},
                               {"aten::softmax", FuseSoftmaxAttention},
                               {"aten::max_pool2d", FuseMaxPool},
                               {"aten::permute", FuseWindows},

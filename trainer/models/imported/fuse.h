@@ -2,15 +2,17 @@
 //
 // The table in fuse.cc names the operation that each pattern is looked for at. The patterns are
 //
-//   leave_out_pad.h         pads of nothing
-//   fuse_fork.h             1x1 convolutions whose input others read, too
-//   fuse_squeeze_excite.h   products of an image and a gate of its mean
-//   fuse_batch_norm.h       norms of batches with the addition and the activation that follow
-//   fuse_scaled_sum.h       residual sums with a layer scale
-//   fuse_layer_norm.h       norms of rows with the addition before them
-//   fuse_attention.h        attention of queries, keys and values that one linear layer computes
-//   fuse_max_pool.h         max-pooling
-//   fuse_linear.h           linear layers with the activation that follows
+//   leave_out_pad.h             pads of nothing
+//   fuse_fork.h                 1x1 convolutions whose input others read, too
+//   fuse_squeeze_excite.h       products of images and a gate that their mean gives
+//   fuse_batch_norm.h           norms of batches with the addition and the activation that follow
+//   fuse_scaled_sum.h           residual sums with a layer scale
+//   fuse_layer_norm.h           norms of rows with the addition before them
+//   fuse_attention.h            attention of queries, keys and values that one linear layer computes
+//   fuse_multihead_attention.h  torch.nn.MultiheadAttention of a sequence with itself
+//   fuse_max_pool.h             max-pooling
+//   fuse_windows.h              Swin's windows of images
+//   fuse_linear.h               linear layers with the activation that follows
 //
 // A chain is fused if nobody else uses what lies between (rewriter.h). A fused operation gives what the chain gives,
 // within rounding; where it has no kernel for what it gets, it calls LibTorch's operations itself.

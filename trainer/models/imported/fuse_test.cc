@@ -563,6 +563,58 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
   ExpectComputesWindows(/*is_explicit=*/true, /*hides=*/true, 0.3, WindowsTensors);
 }
 
+// ---- torch.nn.MultiheadAttention ------------------------------------------------------------------
+
+std::string Named(const std::string& name, const std::string& overload, int x,
+                  const std::string& more, int out) {
+  return fmt::format(
+      R"({{"op": "aten::{}", "overload": "{}", "args": [{{"v": {}}}{}], "out": [{}]}})", name,
+      overload, x, more, out);
+}
+
+TEST(Fuse, TransposesNothingInMultiheadAttention) {
+  const auto text = [](int width) {
+    std::vector<std::string> nodes{
+        Named("transpose", "int", 0, ", 1, 0", 5),
+        Linear(5, 4, 6),
+        Named("unflatten", "int", 6, fmt::format(", -1, [3, {}]", width), 7),
+        Named("unsqueeze", "", 7, ", 0", 8),
+        Named("transpose", "int", 8, ", 0, -2", 9),
+        Named("squeeze", "dim", 9, ", -2", 10),
+        Named("contiguous", "", 10, "", 11)};
+    int value = 12;
+    for (int part = 0; part < 3; ++part, value += 4) {
+      nodes.push_back(Named("select", "int", 11, fmt::format(", 0, {}", part), value));
+      nodes.push_back(Reshape(value, "[6, 8, 4]", value + 1));
+      nodes.push_back(Named("transpose", "int", value + 1, ", 0, 1", value + 2));
+      nodes.push_back(Reshape(value + 2, "[4, 2, 6, 4]", value + 3));
+    }
+    nodes.push_back(
+        R"({"op": "aten::scaled_dot_product_attention", "overload": "", "args": [{"v": 15}, {"v": 19}, {"v": 23}, null,
+            {"f": 0.0}, false, null, false], "out": [24]})");
+    nodes.push_back(Named("permute", "", 24, ", [2, 0, 1, 3]", 25));
+    nodes.push_back(Reshape(25, "[24, 8]", 26));
+    nodes.push_back(Linear(26, 3, 27));
+    nodes.push_back(Reshape(27, "[6, 4, 8]", 28));
+    nodes.push_back(Named("transpose", "int", 28, ", 1, 0", 29));
+    std::string whole = RowsText(Chain(nodes), 29);
+    const std::string few = R"("values": 20)";
+    return whole.replace(whole.find(few), few.size(), R"("values": 30)");
+  };
+  EXPECT_EQ(NodesOf(text(8)), 1);
+  // Not all of the three.
+  EXPECT_EQ(NodesOf(text(4)), 25);
+  ExpectComputesRows(text(8), [](auto& x, auto& tensors) {
+    const auto parts = at::linear(x, tensors.parameters.at("qkv"))
+                           .view({4, 6, 3, 2, 4})
+                           .permute({2, 0, 3, 1, 4})
+                           .unbind(0);
+    const Tensor y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
+    return at::linear(y.transpose(1, 2).reshape({4, 6, kChannels}),
+                      tensors.parameters.at("square"));
+  });
+}
+
 // ---- Windows of images ---------------------------------------------------------------------------
 
 // Values: as RowsText's, with a greater number of others.

@@ -1,0 +1,173 @@
+#include "trainer/models/imported/fuse_multihead_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "trainer/ops/attention/attention.h"
+
+namespace lockstep::exported {
+namespace {
+
+using c10::IValue;
+
+// The arguments of aten::scaled_dot_product_attention, and of aten::linear.
+enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal, kScale };
+enum LinearArgument : size_t { kInput, kWeight, kBias };
+
+std::optional<at::Tensor> MaybeTensor(const IValue& value) {
+  return value.isTensor() ? std::optional(value.toTensor()) : std::nullopt;
+}
+
+// Arguments: the input [count, tokens, width]; weight and bias of the first linear layer, and of the last one.
+FusedOperation MultiheadAttention(int64_t heads, double dropout, bool causal) {
+  return [heads, dropout, causal](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor qkv =
+        at::linear(arguments[0].toTensor(), arguments[1].toTensor(), MaybeTensor(arguments[2]));
+    const at::Tensor y = causal ? ops::CausalSelfAttention(qkv, heads, dropout)
+                                : ops::SelfAttention(qkv, heads, dropout);
+    return {at::linear(y, arguments[3].toTensor(), MaybeTensor(arguments[4]))};
+  };
+}
+
+// A chain of nodes, each of which is the only one that uses what the one before gives.
+class Chain {
+ public:
+  Chain(const Rewriter& rewriter, int64_t node) : rewriter_(rewriter), node_(node) {}
+
+  // Goes to the node that gives the current one's first argument, if it is this operation; otherwise fails.
+  Chain& Back(std::string_view name) { return Go(Before(), name); }
+  // Goes to the node that uses the current one's result, likewise.
+  Chain& On(std::string_view name) { return Go(is_there() ? rewriter_.OnlyUser(node_) : -1, name); }
+  // The current node's argument i is this constant, or fails.
+  Chain& With(size_t i, const IValue& value) {
+    if (is_there() && !IsConstant(rewriter_.At(node_).arguments[i], value)) node_ = -1;
+    return *this;
+  }
+  // It is a transpose of the first two dimensions.
+  Chain& OfFirstTwo() {
+    if (!is_there()) return *this;
+    const std::vector<Argument>& own = rewriter_.At(node_).arguments;
+    const bool is_it = (IsConstant(own[1], 0) && IsConstant(own[2], 1)) ||
+                       (IsConstant(own[1], 1) && IsConstant(own[2], 0));
+    if (!is_it) node_ = -1;
+    return *this;
+  }
+
+  bool is_there() const { return node_ >= 0; }
+  int64_t node() const { return node_; }
+  const std::vector<Argument>& arguments() const { return rewriter_.At(node_).arguments; }
+  const std::vector<int64_t>& passed() const { return passed_; }
+
+ private:
+  int64_t Before() const {
+    if (!is_there()) return -1;
+    const Argument& first = rewriter_.At(node_).arguments[0];
+    const int64_t maker = IsValue(first) ? rewriter_.MakerOf(first.value) : -1;
+    return maker >= 0 && rewriter_.OnlyUser(maker) == node_ ? maker : -1;
+  }
+  Chain& Go(int64_t to, std::string_view name) {
+    node_ = to >= 0 && NameOf(rewriter_.At(to)) == name ? to : -1;
+    if (is_there()) passed_.push_back(node_);
+    return *this;
+  }
+
+  const Rewriter& rewriter_;
+  int64_t node_;
+  std::vector<int64_t> passed_;
+};
+
+// What one of queries, keys and values comes of.
+struct Part {
+  std::vector<int64_t> nodes;
+  int64_t all = -1;  // the value that has all three
+  std::vector<std::optional<int64_t>> shape;
+};
+
+std::optional<Part> FindPart(const Rewriter& rewriter, const Argument& argument, int64_t user,
+                             int64_t index) {
+  const int64_t last = IsValue(argument) ? rewriter.MakerOf(argument.value) : -1;
+  if (last < 0 || NameOf(rewriter.At(last)) != "aten::reshape" || rewriter.OnlyUser(last) != user) {
+    return std::nullopt;
+  }
+  Chain chain(rewriter, last);
+  chain.Back("aten::transpose").OfFirstTwo().Back("aten::reshape").Back("aten::select");
+  chain.With(1, 0).With(2, index);
+  if (!chain.is_there() || !IsValue(chain.arguments()[0])) return std::nullopt;
+  Part part{.nodes = chain.passed(),
+            .all = chain.arguments()[0].value,
+            .shape = IntegersOf(rewriter.At(last).arguments[1])};
+  part.nodes.push_back(last);
+  return part;
+}
+
+}  // namespace
+
+void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
+  const Node& attention = rewriter.At(node);
+  const std::vector<Argument>& own = attention.arguments;
+  const bool is_plain = IsConstant(own[kMask], IValue()) && IsConstant(own[kDropout]) &&
+                        own[kDropout].constant.isDouble() && IsConstant(own[kCausal]) &&
+                        own[kCausal].constant.isBool() && IsConstant(own[kScale], IValue());
+  if (!is_plain) return;
+  std::vector<int64_t> nodes{node};
+  std::vector<int64_t> selects;
+  int64_t all = -1;
+  std::optional<int64_t> heads;
+  std::optional<int64_t> size;
+  for (const size_t i : {kQuery, kKey, kValue}) {
+    const auto part = FindPart(rewriter, own[i], node, static_cast<int64_t>(i));
+    if (!part || part->shape.size() != 4 || (all >= 0 && part->all != all)) return;
+    all = part->all;
+    heads = part->shape[1];
+    size = part->shape[3];
+    nodes.insert(nodes.end(), part->nodes.begin(), part->nodes.end());
+    selects.push_back(part->nodes[2]);
+  }
+  const int64_t contiguous = rewriter.MakerOf(all);
+  if (!heads || !size || contiguous < 0 || NameOf(rewriter.At(contiguous)) != "aten::contiguous" ||
+      !std::ranges::is_permutation(rewriter.UsersOf(all), selects) ||
+      all == rewriter.program().output) {
+    return;
+  }
+
+  // Backward to the input.
+  Chain before(rewriter, contiguous);
+  before.Back("aten::squeeze").With(1, -2).Back("aten::transpose").With(1, 0).With(2, -2);
+  before.Back("aten::unsqueeze").With(1, 0).Back("aten::unflatten").With(1, -1);
+  if (!before.is_there() || !AreIntegers(before.arguments()[2], {3, *heads * *size})) return;
+  before.Back("aten::linear");
+  if (!before.is_there()) return;
+  const std::vector<Argument> first = before.arguments();
+  before.Back("aten::transpose").OfFirstTwo();
+  if (!before.is_there()) return;
+  const Argument input = before.arguments()[0];
+
+  // On to the result.
+  Chain after(rewriter, node);
+  after.On("aten::permute");
+  if (!after.is_there() || !AreIntegers(after.arguments()[1], {2, 0, 1, 3})) return;
+  const int64_t next = rewriter.OnlyUser(after.node());
+  if (next >= 0 && NameOf(rewriter.At(next)) == "aten::contiguous") after.On("aten::contiguous");
+  after.On("aten::reshape").On("aten::linear");
+  if (!after.is_there()) return;
+  const std::vector<Argument> last = after.arguments();
+  after.On("aten::reshape").On("aten::transpose").OfFirstTwo();
+  if (!after.is_there()) return;
+
+  nodes.push_back(contiguous);
+  nodes.insert(nodes.end(), before.passed().begin(), before.passed().end());
+  nodes.insert(nodes.end(), after.passed().begin(), after.passed().end());
+  std::ranges::sort(nodes);
+  rewriter.Put(
+      nodes,
+      MultiheadAttention(*heads, own[kDropout].constant.toDouble(), own[kCausal].constant.toBool()),
+      {input, first[kWeight], first[kBias], last[kWeight], last[kBias]},
+      {rewriter.At(after.node()).results[0].value}, node);
+}
+
+}  // namespace lockstep::exported
