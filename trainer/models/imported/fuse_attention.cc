@@ -65,8 +65,8 @@ at::Tensor LibTorchs(const at::Tensor& parts, const std::vector<IValue>& argumen
   return at::matmul(scores.softmax(-1), qkv[2]);
 }
 
-// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds, kinds, heads, tokens, tokens].
-// In an expansion -1 stands for what was there.
+// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds, kinds,
+// heads, tokens, tokens]. In an expansion -1 stands for what was there.
 bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64_t windows,
               int64_t heads, Form form) {
   const int64_t kinds = hiding.size(1);
@@ -135,23 +135,6 @@ FusedOperation WindowAttention(Form form, double scale) {
 
 // ---- The chains ----------------------------------------------------------------------------------
 
-// The node that a value arises with, if it is this operation of the same modes; otherwise -1.
-int64_t MakerOf(const Rewriter& rewriter, const Argument& argument, std::string_view name,
-                const Node& like) {
-  const int64_t maker = IsValue(argument) ? rewriter.MakerOf(argument.value) : -1;
-  const bool is_it = maker >= 0 && NameOf(rewriter.At(maker)) == name &&
-                     rewriter.At(maker).grad == like.grad &&
-                     rewriter.At(maker).autocast == like.autocast;
-  return is_it ? maker : -1;
-}
-
-// The same, and nobody else uses the value.
-int64_t OwnMakerOf(const Rewriter& rewriter, const Argument& argument, std::string_view name,
-                   int64_t user) {
-  const int64_t maker = MakerOf(rewriter, argument, name, rewriter.At(user));
-  return maker >= 0 && rewriter.OnlyUser(maker) == user ? maker : -1;
-}
-
 // Where queries, keys and values lie side by side.
 struct Packed {
   std::vector<int64_t> chain;  // reshape, permute, unbind
@@ -171,13 +154,11 @@ std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int
   for (size_t i = 0; i < parts.size(); ++i) {
     if (rewriter.OnlyUserOf(parts[i], rewriter.At(users[i])) != users[i]) return std::nullopt;
   }
-  const int64_t permute =
-      OwnMakerOf(rewriter, rewriter.At(unbind).arguments[0], "aten::permute", unbind);
+  const int64_t permute = rewriter.OwnMakerOf(unbind, 0, "aten::permute");
   if (permute < 0 || !AreIntegers(rewriter.At(permute).arguments[1], {2, 0, 3, 1, 4})) {
     return std::nullopt;
   }
-  const int64_t reshape =
-      OwnMakerOf(rewriter, rewriter.At(permute).arguments[0], "aten::reshape", permute);
+  const int64_t reshape = rewriter.OwnMakerOf(permute, 0, "aten::reshape");
   if (reshape < 0) return std::nullopt;
   const std::vector<Argument>& arguments = rewriter.At(reshape).arguments;
   const auto shape = IntegersOf(arguments[1]);
@@ -223,13 +204,13 @@ struct Added {
 Added AddedByMask(const Rewriter& rewriter, int64_t node) {
   const Argument& mask = rewriter.At(node).arguments[kMask];
   Added bias_alone{.arguments = {mask}, .nodes = {}};
-  const int64_t sum = OwnMakerOf(rewriter, mask, "aten::add", node);
+  const int64_t sum = rewriter.OwnMakerOf(node, kMask, "aten::add");
   if (sum < 0 || !IsSum(rewriter.At(sum))) return bias_alone;
   const std::vector<Argument>& addends = rewriter.At(sum).arguments;
-  const int64_t reshape = OwnMakerOf(rewriter, addends[1], "aten::reshape", sum);
+  const int64_t reshape = rewriter.OwnMakerOf(sum, 1, "aten::reshape");
   if (reshape < 0) return bias_alone;
   const std::vector<Argument>& reshaped = rewriter.At(reshape).arguments;
-  const int64_t expand = OwnMakerOf(rewriter, reshaped[0], "aten::expand", reshape);
+  const int64_t expand = rewriter.OwnMakerOf(reshape, 0, "aten::expand");
   if (expand < 0) return bias_alone;
   const std::vector<Argument>& expanded = rewriter.At(expand).arguments;
   return {.arguments = {addends[0], expanded[0], expanded[1], reshaped[1]},
@@ -239,23 +220,22 @@ Added AddedByMask(const Rewriter& rewriter, int64_t node) {
 // What a softmax's scores are sums of; also the product of queries and keys, in front of the chain's nodes. Empty if they
 // are something else.
 Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
-  const auto bias_of = [&](const Argument& scores, int64_t user) -> Added {
-    const int64_t sum = OwnMakerOf(rewriter, scores, "aten::add", user);
+  const auto bias_of = [&](int64_t user) -> Added {
+    const int64_t sum = rewriter.OwnMakerOf(user, 0, "aten::add");
     if (sum < 0 || !IsSum(rewriter.At(sum))) return {};
     const std::vector<Argument>& addends = rewriter.At(sum).arguments;
-    const int64_t product = OwnMakerOf(rewriter, addends[0], "aten::matmul", sum);
+    const int64_t product = rewriter.OwnMakerOf(sum, 0, "aten::matmul");
     if (product < 0) return {};
     return {.arguments = {addends[1]}, .nodes = {product, sum}};
   };
-  const Argument& scores = rewriter.At(softmax).arguments[0];
-  const int64_t after = OwnMakerOf(rewriter, scores, "aten::reshape", softmax);
-  if (after < 0) return bias_of(scores, softmax);
-  const int64_t sum = OwnMakerOf(rewriter, rewriter.At(after).arguments[0], "aten::add", after);
+  const int64_t after = rewriter.OwnMakerOf(softmax, 0, "aten::reshape");
+  if (after < 0) return bias_of(softmax);
+  const int64_t sum = rewriter.OwnMakerOf(after, 0, "aten::add");
   if (sum < 0 || !IsSum(rewriter.At(sum))) return {};
   const std::vector<Argument>& addends = rewriter.At(sum).arguments;
-  const int64_t before = OwnMakerOf(rewriter, addends[0], "aten::reshape", sum);
+  const int64_t before = rewriter.OwnMakerOf(sum, 0, "aten::reshape");
   if (before < 0) return {};
-  Added added = bias_of(rewriter.At(before).arguments[0], before);
+  Added added = bias_of(before);
   if (added.nodes.empty()) return {};
   added.arguments.insert(added.arguments.end(), {addends[1], rewriter.At(before).arguments[1],
                                                  rewriter.At(after).arguments[1]});
@@ -319,9 +299,8 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
 
   // Backward: scaled queries, and keys.
   const int64_t product = added.nodes.front();
-  const std::vector<Argument>& factors = rewriter.At(product).arguments;
-  const int64_t scaled = OwnMakerOf(rewriter, factors[0], "aten::mul", product);
-  const int64_t transposed = OwnMakerOf(rewriter, factors[1], "aten::transpose", product);
+  const int64_t scaled = rewriter.OwnMakerOf(product, 0, "aten::mul");
+  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
   if (scaled < 0 || transposed < 0) return;
   const std::optional<double> scale = FactorOf(rewriter.At(scaled));
   const std::vector<Argument>& keys = rewriter.At(transposed).arguments;

@@ -40,7 +40,9 @@ class Chain {
   Chain(const Rewriter& rewriter, int64_t node) : rewriter_(rewriter), node_(node) {}
 
   // Goes to the node that gives the current one's first argument, if it is this operation; otherwise fails.
-  Chain& Back(std::string_view name) { return Go(Before(), name); }
+  Chain& Back(std::string_view name) {
+    return Go(is_there() ? rewriter_.OwnMakerOf(node_) : -1, name);
+  }
   // Goes to the node that uses the current one's result, likewise.
   Chain& On(std::string_view name) { return Go(is_there() ? rewriter_.OnlyUser(node_) : -1, name); }
   // The current node's argument i is this constant, or fails.
@@ -64,12 +66,6 @@ class Chain {
   const std::vector<int64_t>& passed() const { return passed_; }
 
  private:
-  int64_t Before() const {
-    if (!is_there()) return -1;
-    const Argument& first = rewriter_.At(node_).arguments[0];
-    const int64_t maker = IsValue(first) ? rewriter_.MakerOf(first.value) : -1;
-    return maker >= 0 && rewriter_.OnlyUser(maker) == node_ ? maker : -1;
-  }
   Chain& Go(int64_t to, std::string_view name) {
     node_ = to >= 0 && NameOf(rewriter_.At(to)) == name ? to : -1;
     if (is_there()) passed_.push_back(node_);
@@ -88,15 +84,12 @@ struct Part {
   std::vector<std::optional<int64_t>> shape;
 };
 
-std::optional<Part> FindPart(const Rewriter& rewriter, const Argument& argument, int64_t user,
-                             int64_t index) {
-  const int64_t last = IsValue(argument) ? rewriter.MakerOf(argument.value) : -1;
-  if (last < 0 || NameOf(rewriter.At(last)) != "aten::reshape" || rewriter.OnlyUser(last) != user) {
-    return std::nullopt;
-  }
+std::optional<Part> FindPart(const Rewriter& rewriter, int64_t attention, size_t index) {
+  const int64_t last = rewriter.OwnMakerOf(attention, index, "aten::reshape");
+  if (last < 0) return std::nullopt;
   Chain chain(rewriter, last);
   chain.Back("aten::transpose").OfFirstTwo().Back("aten::reshape").Back("aten::select");
-  chain.With(1, 0).With(2, index);
+  chain.With(1, 0).With(2, static_cast<int64_t>(index));
   if (!chain.is_there() || !IsValue(chain.arguments()[0])) return std::nullopt;
   Part part{.nodes = chain.passed(),
             .all = chain.arguments()[0].value,
@@ -120,7 +113,7 @@ void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
   std::optional<int64_t> heads;
   std::optional<int64_t> size;
   for (const size_t i : {kQuery, kKey, kValue}) {
-    const auto part = FindPart(rewriter, own[i], node, static_cast<int64_t>(i));
+    const auto part = FindPart(rewriter, node, i);
     if (!part || part->shape.size() != 4 || (all >= 0 && part->all != all)) return;
     all = part->all;
     heads = part->shape[1];

@@ -108,18 +108,11 @@ bool GivesAll(const Node& node) {
          IsConstant(node.arguments[4], 1);
 }
 
-// The node that gives the first argument of `user`, if nobody else uses it; otherwise -1.
-int64_t OwnMakerOf(const Rewriter& rewriter, int64_t user) {
-  const Argument& argument = rewriter.At(user).arguments[0];
-  const int64_t maker = IsValue(argument) ? rewriter.MakerOf(argument.value) : -1;
-  return maker >= 0 && rewriter.OnlyUser(maker) == user ? maker : -1;
-}
-
 }  // namespace
 
 void FuseWindows(Rewriter& rewriter, int64_t node) {
   if (!AreIntegers(rewriter.At(node).arguments[1], {0, 1, 3, 2, 4, 5})) return;
-  const int64_t view = OwnMakerOf(rewriter, node);
+  const int64_t view = rewriter.OwnMakerOf(node);
   if (view < 0 || !IsView(rewriter.At(view)) ||
       IntegersOf(rewriter.At(view).arguments[1]).size() != 6) {
     return;
@@ -127,7 +120,7 @@ void FuseWindows(Rewriter& rewriter, int64_t node) {
   std::vector<int64_t> chain{view, node};
   Rolls rolls = Rolls::kNever;
   Shift shift{};
-  const int64_t before = OwnMakerOf(rewriter, view);
+  const int64_t before = rewriter.OwnMakerOf(view);
   if (before >= 0 && IsRoll(rewriter.At(before))) {
     rolls = Rolls::kBefore;
     shift = ShiftOf(rewriter.At(before));

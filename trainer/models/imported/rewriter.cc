@@ -101,6 +101,13 @@ int64_t Rewriter::MakerOf(int64_t value) const {
   return maker >= 0 && !IsGone(maker) ? maker : -1;
 }
 
+int64_t Rewriter::OwnMakerOf(int64_t user, size_t argument, std::string_view name) const {
+  const Argument& given = At(user).arguments[argument];
+  const int64_t maker = IsValue(given) ? MakerOf(given.value) : -1;
+  if (maker < 0 || OnlyUser(maker) != user) return -1;
+  return name.empty() || NameOf(At(maker)) == name ? maker : -1;
+}
+
 std::vector<int64_t> Rewriter::UsersAfter(int64_t value, int64_t node) const {
   std::vector<int64_t> after;
   std::ranges::copy_if(users_[value], std::back_inserter(after),

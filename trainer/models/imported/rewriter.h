@@ -57,6 +57,10 @@ class Rewriter {
   // The nodes that use a value, one for each use.
   const std::vector<int64_t>& UsersOf(int64_t value) const { return users_[value]; }
 
+  // The node that gives this argument of `user`, if nobody else uses its result and it is the operation `name`, if one is
+  // named; -1: there is none.
+  int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
+
   // Those that use a value and come after this node.
   std::vector<int64_t> UsersAfter(int64_t value, int64_t node) const;
 

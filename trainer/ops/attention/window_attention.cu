@@ -147,7 +147,7 @@ __device__ void Round(uint32_t (&rounded)[kTiles][2], const float (&values)[kTil
 template <typename T, int kTiles>
 __global__ void __launch_bounds__(kThreads, kWindowForwardBlocks)
     WindowForward(WindowAttentionForward tensors, int64_t window_count, int tokens) {
-  if (!kHasInstructions) return;
+  if (!kHasMatrixUnit) return;
   enum Tile { kQuery, kKey, kValue, kParts };
   __shared__ __align__(128) char tiles[2 * kParts * kTileBytes];
   const Windows windows = WindowsOfBlock(window_count);
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kThreads, kWindowForwardBlocks)
 template <typename T, int kTiles>
 __global__ void __launch_bounds__(kThreads, kWindowBackwardBlocks)
     WindowBackward(WindowAttentionBackward tensors, int64_t window_count, int tokens) {
-  if (!kHasInstructions) return;
+  if (!kHasMatrixUnit) return;
   enum Tile { kQuery, kKey, kValue, kQkv, kDOut = kQkv, kParts };
   extern __shared__ __align__(128) char shared[];
   auto& tiles = *reinterpret_cast<char(*)[2 * kParts * kTileBytes]>(shared);

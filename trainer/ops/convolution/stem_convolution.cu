@@ -162,7 +162,7 @@ void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeigh
 }
 
 bool HasStemForward(const StemShape& shape) {
-  return shape.major >= kLeastMajor && shape.outputs == kOutputs &&
+  return shape.major >= kMatrixUnitMajor && shape.outputs == kOutputs &&
          shape.framed_channels == kChannels;
 }
 

@@ -170,7 +170,7 @@ template <typename T>
 __global__ void __launch_bounds__(kForwardThreads, 1)
     StemForward(const char* squares, const uint32_t* weight, uint4* y, StemShape shape,
                 Strips strips) {
-  if (kHasInstructions) Convolve<T>(squares, weight, y, shape, strips);
+  if (kHasMatrixUnit) Convolve<T>(squares, weight, y, shape, strips);
 }
 
 }  // namespace lockstep::ops::stem

@@ -227,7 +227,7 @@ template <typename T>
 __global__ void __launch_bounds__(kGradientThreads, kBlocksPerMultiprocessor)
     StemGradient(const char* dy, const char* squares, float* partials, StemShape shape,
                  Strips strips) {
-  if (kHasInstructions) SumProducts<T>(dy, squares, partials, shape, strips);
+  if (kHasMatrixUnit) SumProducts<T>(dy, squares, partials, shape, strips);
 }
 
 }  // namespace lockstep::ops::stem

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "base/ceil_divide.h"
+#include "trainer/ops/common/matrix_unit.cuh"
 
 namespace lockstep::ops::stem {
 
@@ -61,48 +62,5 @@ template <int kLater>
 __device__ void AwaitCopyGroups() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
 }
-
-// Loads four matrices of 8 by 8 values. In each group of 8 threads, a thread gives the address of one row of the
-// group's matrix.
-__device__ inline void LoadMatrices(uint32_t (&values)[4], uint32_t place) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-               : "r"(place)
-               : "memory");
-}
-
-// Does the same and transposes the matrices.
-__device__ inline void LoadTransposed(uint32_t (&values)[4], uint32_t place) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(values[0]), "=r"(values[1]), "=r"(values[2]), "=r"(values[3])
-               : "r"(place)
-               : "memory");
-}
-
-// Computes sums += a b, where a is [16, 16] and b is [16, 8]. The values are distributed over the threads of the warp.
-template <typename T>
-__device__ void MultiplyAdd(float (&sums)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (std::is_same_v<T, __half>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
-
-// Turing has neither these asynchronous copies nor the instructions for bfloat16, so HasStemForward and
-// StemGradientParts do not accept it. The kernels test kHasInstructions with a plain `if` and not with `if constexpr`,
-// so that all of this code counts as used also when it is compiled for Turing.
-constexpr int kLeastMajor = 8;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr bool kHasInstructions = false;
-#else
-constexpr bool kHasInstructions = true;
-#endif
 
 }  // namespace lockstep::ops::stem
