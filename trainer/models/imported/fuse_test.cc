@@ -810,8 +810,8 @@ std::vector<std::string> ExciteNodes(const std::string& mean, bool gate_first) {
 // How many nodes are fused operations.
 int64_t FusedNodesOf(const std::string& text) {
   const exported::Program program = Fused(text);
-  return std::ranges::count_if(program.nodes,
-                               [](const exported::Node& node) { return bool(node.fused); });
+  return std::ranges::count_if(
+      program.nodes, [](const exported::Node& node) { return static_cast<bool>(node.fused); });
 }
 
 TEST(Fuse, SqueezesAndExcites) {
