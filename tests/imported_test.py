@@ -41,7 +41,7 @@ WORDS = 40
 # PyTorch's losses are those of a CPU, and a GPU adds in another order.
 CLOSE = {"rtol": 1e-5, "atol": 1e-5} if DEVICE == "CPU" else {"rtol": 5e-3, "atol": 5e-3}
 # BatchNorm of eight numbers, as these have, magnifies differences in the last digit.
-SLOWLY = {"mobilenet": 0.001, "resnet18": 0.001 if DEVICE == "CPU" else 0.00001}
+SLOWLY = {"mobilenet": 0.001, "resnet18": 0.0001 if DEVICE == "CPU" else 0.00001}
 
 
 class ConvNet(nn.Module):
