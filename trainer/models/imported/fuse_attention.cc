@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "trainer/models/imported/node_chain.h"
 #include "trainer/ops/attention/attention.h"
 #include "trainer/ops/attention/window_attention.h"
 
@@ -137,7 +137,7 @@ FusedOperation WindowAttention(Form form, double scale) {
 
 // Where queries, keys and values lie side by side.
 struct Packed {
-  std::vector<int64_t> chain;  // reshape, permute, unbind
+  std::vector<int64_t> chain;  // permute, reshape, unbind
   Argument input, shape;
 };
 
@@ -154,29 +154,22 @@ std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int
   for (size_t i = 0; i < parts.size(); ++i) {
     if (rewriter.OnlyUserOf(parts[i], rewriter.At(users[i])) != users[i]) return std::nullopt;
   }
-  const int64_t permute = rewriter.OwnMakerOf(unbind, 0, "aten::permute");
-  if (permute < 0 || !AreIntegers(rewriter.At(permute).arguments[1], {2, 0, 3, 1, 4})) {
-    return std::nullopt;
-  }
-  const int64_t reshape = rewriter.OwnMakerOf(permute, 0, "aten::reshape");
-  if (reshape < 0) return std::nullopt;
-  const std::vector<Argument>& arguments = rewriter.At(reshape).arguments;
+  NodeChain before(rewriter, unbind);
+  before.Back("aten::permute").WithIntegers(1, {2, 0, 3, 1, 4}).Back("aten::reshape");
+  if (!before.is_there()) return std::nullopt;
+  const std::vector<Argument>& arguments = before.arguments();
   const auto shape = IntegersOf(arguments[1]);
   if (shape.size() != 5 || shape[2] != 3) return std::nullopt;
-  return Packed{.chain = {reshape, permute, unbind}, .input = arguments[0], .shape = arguments[1]};
+  Packed packed{.chain = before.passed(), .input = arguments[0], .shape = arguments[1]};
+  packed.chain.push_back(unbind);
+  return packed;
 }
 
 // The transpose and the reshape after which the heads of a token lie side by side again, or none.
 std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
-  const int64_t transpose = rewriter.OnlyUser(node);
-  if (transpose < 0 || NameOf(rewriter.At(transpose)) != "aten::transpose" ||
-      !IsConstant(rewriter.At(transpose).arguments[1], 1) ||
-      !IsConstant(rewriter.At(transpose).arguments[2], 2)) {
-    return {};
-  }
-  const int64_t reshape = rewriter.OnlyUser(transpose);
-  if (reshape < 0 || NameOf(rewriter.At(reshape)) != "aten::reshape") return {};
-  return {transpose, reshape};
+  NodeChain after(rewriter, node);
+  after.On("aten::transpose").With(1, 1).With(2, 2).On("aten::reshape");
+  return after.is_there() ? after.passed() : std::vector<int64_t>();
 }
 
 // Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the result's,

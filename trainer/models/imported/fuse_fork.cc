@@ -43,12 +43,8 @@ void FuseFork(Rewriter& rewriter, int64_t node) {
                                 SingleOf(own[kPadding]) == 0 && SingleOf(own[kDilation]) == 1 &&
                                 IsConstant(own[kGroups], 1) && convolution.grad;
   if (!may_be_pointwise) return;
-  const int64_t x = own[kInput].value;
-  if (!rewriter.Arises(x) || rewriter.IsWrittenAfter(x, node)) return;
-  const std::vector<int64_t> later = rewriter.UsersAfter(x, node);
-  if (later.empty()) return;
-  const int64_t shortcut = rewriter.NewValue(x);
-  rewriter.Replace(x, shortcut, later);
+  const int64_t shortcut = rewriter.PassOn(own[kInput].value, node);
+  if (shortcut < 0) return;
   rewriter.Put({node}, Fork, own, {rewriter.At(node).results[0].value, shortcut}, node);
 }
 

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -105,12 +103,7 @@ void FuseLayerNorm(Rewriter& rewriter, int64_t node) {
   const Node& norm = rewriter.At(node);
   if (!IsRowsNorm(norm)) return;
   const int64_t y = norm.results[0].value;
-  std::vector<int64_t> rounding;
-  if (norm.autocast) {
-    std::ranges::copy_if(rewriter.UsersOf(y), std::back_inserter(rounding), [&](int64_t user) {
-      return y != rewriter.program().output && rewriter.IsRoundedBy(user, y);
-    });
-  }
+  const std::vector<int64_t> rounding = rewriter.RoundingUsers(node);
   const Uses uses{.rounded = !rounding.empty(),
                   .wide = rounding.size() != rewriter.UsersOf(y).size()};
   std::vector<Argument> arguments = norm.arguments;

@@ -21,11 +21,7 @@ void FuseMaxPool(Rewriter& rewriter, int64_t node) {
     return;
   }
   // Who reads the input later reads it as the pooling passes it on.
-  const int64_t x = pool.arguments[kInput].value;
-  std::vector<int64_t> later;
-  if (rewriter.Arises(x) && !rewriter.IsWrittenAfter(x, node)) later = rewriter.UsersAfter(x, node);
-  const int64_t passed = rewriter.NewValue(x);
-  rewriter.Replace(x, passed, later);
+  const int64_t passed = rewriter.PassOn(pool.arguments[kInput].value, node);
   const auto run = [window = *window, stride = *stride, padding = *padding](
                        const std::vector<c10::IValue>& arguments) -> std::vector<at::Tensor> {
     const auto [pooled, of_later] =

@@ -3,11 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "trainer/models/imported/node_chain.h"
 #include "trainer/ops/attention/attention.h"
 
 namespace lockstep::exported {
@@ -34,49 +33,6 @@ FusedOperation MultiheadAttention(int64_t heads, double dropout, bool causal) {
   };
 }
 
-// A chain of nodes, each of which is the only one that uses what the one before gives.
-class Chain {
- public:
-  Chain(const Rewriter& rewriter, int64_t node) : rewriter_(rewriter), node_(node) {}
-
-  // Goes to the node that gives the current one's first argument, if it is this operation; otherwise fails.
-  Chain& Back(std::string_view name) {
-    return Go(is_there() ? rewriter_.OwnMakerOf(node_) : -1, name);
-  }
-  // Goes to the node that uses the current one's result, likewise.
-  Chain& On(std::string_view name) { return Go(is_there() ? rewriter_.OnlyUser(node_) : -1, name); }
-  // The current node's argument i is this constant, or fails.
-  Chain& With(size_t i, const IValue& value) {
-    if (is_there() && !IsConstant(rewriter_.At(node_).arguments[i], value)) node_ = -1;
-    return *this;
-  }
-  // It is a transpose of the first two dimensions.
-  Chain& OfFirstTwo() {
-    if (!is_there()) return *this;
-    const std::vector<Argument>& own = rewriter_.At(node_).arguments;
-    const bool is_it = (IsConstant(own[1], 0) && IsConstant(own[2], 1)) ||
-                       (IsConstant(own[1], 1) && IsConstant(own[2], 0));
-    if (!is_it) node_ = -1;
-    return *this;
-  }
-
-  bool is_there() const { return node_ >= 0; }
-  int64_t node() const { return node_; }
-  const std::vector<Argument>& arguments() const { return rewriter_.At(node_).arguments; }
-  const std::vector<int64_t>& passed() const { return passed_; }
-
- private:
-  Chain& Go(int64_t to, std::string_view name) {
-    node_ = to >= 0 && NameOf(rewriter_.At(to)) == name ? to : -1;
-    if (is_there()) passed_.push_back(node_);
-    return *this;
-  }
-
-  const Rewriter& rewriter_;
-  int64_t node_;
-  std::vector<int64_t> passed_;
-};
-
 // What one of queries, keys and values comes of.
 struct Part {
   std::vector<int64_t> nodes;
@@ -87,7 +43,7 @@ struct Part {
 std::optional<Part> FindPart(const Rewriter& rewriter, int64_t attention, size_t index) {
   const int64_t last = rewriter.OwnMakerOf(attention, index, "aten::reshape");
   if (last < 0) return std::nullopt;
-  Chain chain(rewriter, last);
+  NodeChain chain(rewriter, last);
   chain.Back("aten::transpose").OfFirstTwo().Back("aten::reshape").Back("aten::select");
   chain.With(1, 0).With(2, static_cast<int64_t>(index));
   if (!chain.is_there() || !IsValue(chain.arguments()[0])) return std::nullopt;
@@ -129,11 +85,10 @@ void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
   }
 
   // Backward to the input.
-  Chain before(rewriter, contiguous);
+  NodeChain before(rewriter, contiguous);
   before.Back("aten::squeeze").With(1, -2).Back("aten::transpose").With(1, 0).With(2, -2);
   before.Back("aten::unsqueeze").With(1, 0).Back("aten::unflatten").With(1, -1);
-  if (!before.is_there() || !AreIntegers(before.arguments()[2], {3, *heads * *size})) return;
-  before.Back("aten::linear");
+  before.WithIntegers(2, {3, *heads * *size}).Back("aten::linear");
   if (!before.is_there()) return;
   const std::vector<Argument> first = before.arguments();
   before.Back("aten::transpose").OfFirstTwo();
@@ -141,9 +96,9 @@ void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
   const Argument input = before.arguments()[0];
 
   // On to the result.
-  Chain after(rewriter, node);
-  after.On("aten::permute");
-  if (!after.is_there() || !AreIntegers(after.arguments()[1], {2, 0, 1, 3})) return;
+  NodeChain after(rewriter, node);
+  after.On("aten::permute").WithIntegers(1, {2, 0, 1, 3});
+  if (!after.is_there()) return;
   const int64_t next = rewriter.OnlyUser(after.node());
   if (next >= 0 && NameOf(rewriter.At(next)) == "aten::contiguous") after.On("aten::contiguous");
   after.On("aten::reshape").On("aten::linear");

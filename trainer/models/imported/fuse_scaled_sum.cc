@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -56,11 +54,6 @@ FusedOperation SumOfProduct(bool rounds) {
   };
 }
 
-std::vector<at::Tensor> PlainSum(const std::vector<IValue>& arguments) {
-  const at::Tensor sum = arguments[0].toTensor() + arguments[1].toTensor();
-  return {sum, sum};
-}
-
 }  // namespace
 
 void FuseScaledSum(Rewriter& rewriter, int64_t node) {
@@ -74,20 +67,14 @@ void FuseScaledSum(Rewriter& rewriter, int64_t node) {
   const bool is_first = addends[0].value == product.results[0].value;
   const int64_t result = rewriter.At(sum).results[0].value;
   if (rewriter.IsWritten(result)) return;
-  std::vector<int64_t> rounding;
-  if (product.autocast) {
-    std::ranges::copy_if(rewriter.UsersOf(result), std::back_inserter(rounding), [&](int64_t user) {
-      return result != rewriter.program().output && rewriter.IsRoundedBy(user, result);
-    });
-  }
+  const std::vector<int64_t> rounding = rewriter.RoundingUsers(sum);
   const int64_t rounded = rewriter.NewValue(result);
   rewriter.Replace(result, rounded, rounding);
-  if (rewriter.Put({node, sum}, SumOfProduct(!rounding.empty()),
+  const bool is_put =
+      rewriter.Put({node, sum}, SumOfProduct(!rounding.empty()),
                    {product.arguments[0], product.arguments[1], addends[is_first ? 1 : 0]},
-                   {result, rounded}, node)) {
-    return;
-  }
-  rewriter.Put({sum}, PlainSum, addends, {result, rounded}, sum);
+                   {result, rounded}, node);
+  if (!is_put) rewriter.Replace(rounded, result, rounding);
 }
 
 }  // namespace lockstep::exported

@@ -108,13 +108,6 @@ int64_t Rewriter::OwnMakerOf(int64_t user, size_t argument, std::string_view nam
   return name.empty() || NameOf(At(maker)) == name ? maker : -1;
 }
 
-std::vector<int64_t> Rewriter::UsersAfter(int64_t value, int64_t node) const {
-  std::vector<int64_t> after;
-  std::ranges::copy_if(users_[value], std::back_inserter(after),
-                       [&](int64_t user) { return user > node; });
-  return after;
-}
-
 int64_t Rewriter::OnlyUser(int64_t node) const {
   return OnlyUserOf(At(node).results[0].value, At(node));
 }
@@ -140,12 +133,19 @@ bool Rewriter::IsRoundedBy(int64_t user, int64_t value) const {
   return Moves(node) && IsRoundedByAll(node.results[0].value);
 }
 
+std::vector<int64_t> Rewriter::RoundingUsers(int64_t node) const {
+  const int64_t value = At(node).results[0].value;
+  std::vector<int64_t> rounding;
+  if (!At(node).autocast || value == program_.output) return rounding;
+  std::ranges::copy_if(users_[value], std::back_inserter(rounding),
+                       [&](int64_t user) { return IsRoundedBy(user, value); });
+  return rounding;
+}
+
 bool Rewriter::IsRoundedByAll(int64_t value) const {
   return value >= 0 && value != program_.output && !users_[value].empty() &&
          std::ranges::all_of(users_[value], [&](int64_t user) { return IsRoundedBy(user, value); });
 }
-
-bool Rewriter::Arises(int64_t value) const { return value >= values_ || maker_[value] >= 0; }
 
 bool Rewriter::IsWrittenAfter(int64_t value, int64_t node) const {
   const auto last = last_written_.find(groups_.Of(value));
@@ -160,6 +160,10 @@ bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
   }
   Node node;
   for (const int64_t result : results) {
+    if (result < 0) {
+      node.results.push_back({});
+      continue;
+    }
     bool is_used = result == program_.output;
     for (const int64_t user : users_[result]) {
       if (std::ranges::find(chain, user) != chain.end()) continue;
@@ -191,6 +195,18 @@ void Rewriter::Replace(int64_t value, int64_t by, const std::vector<int64_t>& in
     users_[by].push_back(i);
     std::erase(users_[value], i);
   }
+}
+
+int64_t Rewriter::PassOn(int64_t input, int64_t node) {
+  const bool arises = input >= values_ || maker_[input] >= 0;
+  if (!arises || IsWrittenAfter(input, node)) return -1;
+  std::vector<int64_t> later;
+  std::ranges::copy_if(users_[input], std::back_inserter(later),
+                       [&](int64_t user) { return user > node && !IsGone(user); });
+  if (later.empty()) return -1;
+  const int64_t passed = NewValue(input);
+  Replace(input, passed, later);
+  return passed;
 }
 
 void Rewriter::LeaveOut(int64_t node, int64_t value) {

@@ -61,27 +61,21 @@ class Rewriter {
   // named; -1: there is none.
   int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
 
-  // Those that use a value and come after this node.
-  std::vector<int64_t> UsersAfter(int64_t value, int64_t node) const;
-
   // The only node that uses the result of this one, of the same modes and of one result itself; -1: there are several,
   // or none. With OnlyUserOf of a value likewise, whatever it arises with.
   int64_t OnlyUser(int64_t node) const;
   int64_t OnlyUserOf(int64_t value, const Node& like) const;
 
-  // Whether everybody who uses the value rounds it to 16 bits under autocast, be it after it has been moved about.
-  bool IsRoundedByAll(int64_t value) const;
-  bool IsRoundedBy(int64_t user, int64_t value) const;
-
-  // Whether the value arises in the graph, and is neither an input nor a tensor of the module.
-  bool Arises(int64_t value) const;
+  // The users of a node's result that round it to 16 bits under autocast, be it after it has been moved about. None if the
+  // node itself runs without autocast.
+  std::vector<int64_t> RoundingUsers(int64_t node) const;
 
   // Whether an operation changes the value's memory in place, under this name or another; after this node.
   bool IsWritten(int64_t value) const { return IsWrittenAfter(value, -1); }
   bool IsWrittenAfter(int64_t value, int64_t node) const;
 
-  // Puts `operation` where the chain's last node stood. `arguments` are its arguments, `results` the values that arise; a
-  // tensor that nobody uses is dropped. `like`, of the chain, gives modes and name. Returns whether it could.
+  // Puts `operation` where the chain's last node stood. `arguments` are its arguments, `results` the values that arise, or
+  // -1; a tensor that nobody uses is dropped. `like`, of the chain, gives modes and name. Returns whether it could.
   bool Put(const std::vector<int64_t>& chain, FusedOperation operation,
            const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
            int64_t like);
@@ -89,6 +83,11 @@ class Rewriter {
   // A new value, which may share memory with `like`; and what these nodes use in the place of another.
   int64_t NewValue(int64_t like);
   void Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes);
+
+  // For an operation at `node` that passes its input on, so that gradients meet in its backward: a new value, which those
+  // who read the input later now read. -1: there are none, or the input may change in between, or it is no result of a
+  // node, such as the graph's input.
+  int64_t PassOn(int64_t input, int64_t node);
 
   // Leaves a node out that returns its argument `value`.
   void LeaveOut(int64_t node, int64_t value);
@@ -98,6 +97,8 @@ class Rewriter {
 
  private:
   bool ChangesATensor(const Node& node) const;
+  bool IsRoundedByAll(int64_t value) const;
+  bool IsRoundedBy(int64_t user, int64_t value) const;
 
   Program& program_;
   std::vector<int64_t> maker_;               // by value; -1: none
