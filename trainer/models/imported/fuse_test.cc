@@ -41,21 +41,22 @@ std::string Norm(int x, int weight, int out, bool training = true) {
       x, weight, weight + 1, weight + 2, weight + 3, training, out);
 }
 
-std::string Of(const std::string& op, int x, int out) {
-  return fmt::format(R"({{"op": "aten::{}", "overload": "", "args": [{{"v": {}}}], "out": [{}]}})",
-                     op, x, out);
+// A call of value x and of what `more` says, such as ", 1".
+std::string Call(const std::string& op, const std::string& overload, int x, const std::string& more,
+                 int out) {
+  return fmt::format(
+      R"({{"op": "aten::{}", "overload": "{}", "args": [{{"v": {}}}{}], "out": [{}]}})", op,
+      overload, x, more, out);
 }
 
+std::string Of(const std::string& op, int x, int out) { return Call(op, "", x, "", out); }
+
 std::string Sum(const std::string& op, int x, int y, int out) {
-  return fmt::format(
-      R"({{"op": "aten::{}", "overload": "Tensor", "args": [{{"v": {}}}, {{"v": {}}}], "out": [{}]}})",
-      op, x, y, out);
+  return Call(op, "Tensor", x, fmt::format(R"(, {{"v": {}}})", y), out);
 }
 
 std::string Pool(int x, int out) {
-  return fmt::format(
-      R"({{"op": "aten::max_pool2d", "overload": "", "args": [{{"v": {}}}, [3, 3], [2, 2], [1, 1]], "out": [{}]}})",
-      x, out);
+  return Call("max_pool2d", "", x, ", [3, 3], [2, 2], [1, 1]", out);
 }
 
 std::string Chain(const std::vector<std::string>& nodes) {
@@ -266,28 +267,26 @@ TEST(Fuse, AddsGradientsWhereAConvolutionForks) {
 // ---- Norms of rows and attention -----------------------------------------------------------------
 
 std::string RowsNorm(int x, int out) {
-  return fmt::format(
-      R"({{"op": "aten::layer_norm", "overload": "", "args": [{{"v": {}}}, [8], {{"v": 1}}, {{"v": 2}}, {{"f": 1e-5}},
-          false], "out": [{}]}})",
-      x, out);
+  return Call("layer_norm", "", x, R"(, [8], {"v": 1}, {"v": 2}, {"f": 1e-5}, false)", out);
 }
 
 std::string Linear(int x, int weight, int out) {
-  return fmt::format(
-      R"({{"op": "aten::linear", "overload": "", "args": [{{"v": {}}}, {{"v": {}}}, null], "out": [{}]}})",
-      x, weight, out);
+  return Call("linear", "", x, fmt::format(R"(, {{"v": {}}}, null)", weight), out);
+}
+
+// Of operations that take a shape, or something like it.
+std::string View(const std::string& op, int x, const std::string& shape, int out) {
+  return Call(op, "", x, ", " + shape, out);
 }
 
 std::string Reshape(int x, const std::string& shape, int out) {
-  return fmt::format(
-      R"({{"op": "aten::reshape", "overload": "", "args": [{{"v": {}}}, {}], "out": [{}]}})", x,
-      shape, out);
+  return View("reshape", x, shape, out);
 }
 
 // Values: 0 x; 1, 2 the norm's weight and bias; 3 [8, 8]; 4 [24, 8].
 std::string RowsText(const std::string& nodes, int output) {
   return fmt::format(
-      R"({{"values": 20, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1, "bias": 2, "square": 3, "qkv": 4}},
+      R"({{"values": 40, "batch": [1, 8], "inputs": [0], "parameters": {{"weight": 1, "bias": 2, "square": 3, "qkv": 4}},
           "buffers": {{}}, "constants": {{}}, "nodes": [{}], "output": {}}})",
       nodes, output);
 }
@@ -302,12 +301,18 @@ ExportedGraph::Tensors RowsTensors() {
   return tensors;
 }
 
-// In float32, and rounded by autocast.
-void ExpectComputesRows(const std::string& text, const ExpectedOf& expected) {
-  ExpectAlike(text, at::randn({4, 6, kChannels}).requires_grad_(), 1e-5, RowsTensors, expected);
+// In float32, and rounded by autocast. `sizes` are x's.
+void ExpectAlikeAndRounded(const std::string& text, at::IntArrayRef sizes,
+                           ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
+  const auto x = [&] { return at::randn(sizes).requires_grad_(); };
+  ExpectAlike(text, x(), 1e-5, make, expected);
   const AutocastGuard rounds(
       {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
-  ExpectAlike(text, at::randn({4, 6, kChannels}).requires_grad_(), 1e-2, RowsTensors, expected);
+  ExpectAlike(text, x(), 1e-2, make, expected);
+}
+
+void ExpectComputesRows(const std::string& text, const ExpectedOf& expected) {
+  ExpectAlikeAndRounded(text, {4, 6, kChannels}, RowsTensors, expected);
 }
 
 Tensor RowsNormed(const Tensor& x, const ExportedGraph::Tensors& tensors) {
@@ -406,6 +411,14 @@ TEST(Fuse, TakesTheActivationToTheLinear) {
   }
 }
 
+// Queries, keys and values of two heads.
+std::vector<Tensor> PartsOf(const Tensor& x, const ExportedGraph::Tensors& tensors) {
+  return at::linear(x, tensors.parameters.at("qkv"))
+      .view({4, 6, 3, 2, 4})
+      .permute({2, 0, 3, 1, 4})
+      .unbind(0);
+}
+
 std::vector<std::string> AttentionNodes(const std::string& order) {
   return {
       Linear(0, 4, 5),
@@ -424,10 +437,7 @@ TEST(Fuse, ReadsQueriesKeysAndValuesWhereTheyLie) {
   const std::string text = RowsText(Chain(AttentionNodes("[2, 0, 3, 1, 4]")), 13);
   EXPECT_EQ(NodesOf(text), 2);
   ExpectComputesRows(text, [](auto& x, auto& tensors) {
-    const auto parts = at::linear(x, tensors.parameters.at("qkv"))
-                           .view({4, 6, 3, 2, 4})
-                           .permute({2, 0, 3, 1, 4})
-                           .unbind(0);
+    const auto parts = PartsOf(x, tensors);
     return at::scaled_dot_product_attention(parts[0], parts[1], parts[2])
         .transpose(1, 2)
         .reshape({4, 6, kChannels});
@@ -459,12 +469,6 @@ ExportedGraph::Tensors OneHeadsTensors() {
   ExportedGraph::Tensors tensors = WindowsTensors();
   tensors.parameters["bias"] = at::randn({1, 6, 6}).requires_grad_();
   return tensors;
-}
-
-std::string View(const std::string& op, int x, const std::string& shape, int out) {
-  return fmt::format(
-      R"({{"op": "aten::{}", "overload": "", "args": [{{"v": {}}}, {}], "out": [{}]}})", op, x,
-      shape, out);
 }
 
 // Attention of 2 heads, as timm's Swin transformers have it: explicitly, or by scaled_dot_product_attention.
@@ -519,10 +523,7 @@ void ExpectComputesWindows(bool is_explicit, bool hides, double scale,
                            ExportedGraph::Tensors (*make)()) {
   const std::string text = WindowsText(WindowNodes(is_explicit, hides, scale));
   const ExpectedOf expected = [&](const Tensor& x, const ExportedGraph::Tensors& tensors) {
-    const auto parts = at::linear(x, tensors.parameters.at("qkv"))
-                           .view({4, 6, 3, 2, 4})
-                           .permute({2, 0, 3, 1, 4})
-                           .unbind(0);
+    const auto parts = PartsOf(x, tensors);
     Tensor mask = tensors.parameters.at("bias").unsqueeze(0);
     if (hides) {
       mask = mask + tensors.buffers.at("hiding")
@@ -538,11 +539,7 @@ void ExpectComputesWindows(bool is_explicit, bool hides, double scale,
             : at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask);
     return y.transpose(1, 2).reshape({4, 6, kChannels});
   };
-  const Tensor x = at::randn({4, 6, kChannels}).requires_grad_();
-  ExpectAlike(text, x, 1e-5, make, expected);
-  const AutocastGuard rounds(
-      {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
-  ExpectAlike(text, at::randn({4, 6, kChannels}).requires_grad_(), 1e-2, make, expected);
+  ExpectAlikeAndRounded(text, {4, 6, kChannels}, make, expected);
 }
 
 TEST(Fuse, AddsABiasToScoresOfWindows) {
@@ -565,50 +562,38 @@ TEST(Fuse, AddsABiasToScoresOfWindows) {
 
 // ---- torch.nn.MultiheadAttention ------------------------------------------------------------------
 
-std::string Named(const std::string& name, const std::string& overload, int x,
-                  const std::string& more, int out) {
-  return fmt::format(
-      R"({{"op": "aten::{}", "overload": "{}", "args": [{{"v": {}}}{}], "out": [{}]}})", name,
-      overload, x, more, out);
-}
-
 TEST(Fuse, TransposesNothingInMultiheadAttention) {
   const auto text = [](int width) {
     std::vector<std::string> nodes{
-        Named("transpose", "int", 0, ", 1, 0", 5),
+        Call("transpose", "int", 0, ", 1, 0", 5),
         Linear(5, 4, 6),
-        Named("unflatten", "int", 6, fmt::format(", -1, [3, {}]", width), 7),
-        Named("unsqueeze", "", 7, ", 0", 8),
-        Named("transpose", "int", 8, ", 0, -2", 9),
-        Named("squeeze", "dim", 9, ", -2", 10),
-        Named("contiguous", "", 10, "", 11)};
+        Call("unflatten", "int", 6, fmt::format(", -1, [3, {}]", width), 7),
+        Call("unsqueeze", "", 7, ", 0", 8),
+        Call("transpose", "int", 8, ", 0, -2", 9),
+        Call("squeeze", "dim", 9, ", -2", 10),
+        Call("contiguous", "", 10, "", 11)};
     int value = 12;
     for (int part = 0; part < 3; ++part, value += 4) {
-      nodes.push_back(Named("select", "int", 11, fmt::format(", 0, {}", part), value));
+      nodes.push_back(Call("select", "int", 11, fmt::format(", 0, {}", part), value));
       nodes.push_back(Reshape(value, "[6, 8, 4]", value + 1));
-      nodes.push_back(Named("transpose", "int", value + 1, ", 0, 1", value + 2));
+      nodes.push_back(Call("transpose", "int", value + 1, ", 0, 1", value + 2));
       nodes.push_back(Reshape(value + 2, "[4, 2, 6, 4]", value + 3));
     }
     nodes.push_back(
         R"({"op": "aten::scaled_dot_product_attention", "overload": "", "args": [{"v": 15}, {"v": 19}, {"v": 23}, null,
             {"f": 0.0}, false, null, false], "out": [24]})");
-    nodes.push_back(Named("permute", "", 24, ", [2, 0, 1, 3]", 25));
+    nodes.push_back(Call("permute", "", 24, ", [2, 0, 1, 3]", 25));
     nodes.push_back(Reshape(25, "[24, 8]", 26));
     nodes.push_back(Linear(26, 3, 27));
     nodes.push_back(Reshape(27, "[6, 4, 8]", 28));
-    nodes.push_back(Named("transpose", "int", 28, ", 1, 0", 29));
-    std::string whole = RowsText(Chain(nodes), 29);
-    const std::string few = R"("values": 20)";
-    return whole.replace(whole.find(few), few.size(), R"("values": 30)");
+    nodes.push_back(Call("transpose", "int", 28, ", 1, 0", 29));
+    return RowsText(Chain(nodes), 29);
   };
   EXPECT_EQ(NodesOf(text(8)), 1);
   // Not all of the three.
   EXPECT_EQ(NodesOf(text(4)), 25);
   ExpectComputesRows(text(8), [](auto& x, auto& tensors) {
-    const auto parts = at::linear(x, tensors.parameters.at("qkv"))
-                           .view({4, 6, 3, 2, 4})
-                           .permute({2, 0, 3, 1, 4})
-                           .unbind(0);
+    const auto parts = PartsOf(x, tensors);
     const Tensor y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
     return at::linear(y.transpose(1, 2).reshape({4, 6, kChannels}),
                       tensors.parameters.at("square"));
@@ -617,32 +602,17 @@ TEST(Fuse, TransposesNothingInMultiheadAttention) {
 
 // ---- Windows of images ---------------------------------------------------------------------------
 
-// Values: as RowsText's, with a greater number of others.
-std::string ImageText(const std::vector<std::string>& nodes, int output) {
-  Json json = Json::parse(RowsText(Chain(nodes), output));
-  json["values"] = 40;
-  return json.dump();
-}
-
 // Of 2 images of 4 x 6 pixels.
 void ExpectComputesImages(const std::string& text, const ExpectedOf& expected) {
-  const auto image = [] { return at::randn({2, 4, 6, kChannels}).requires_grad_(); };
-  ExpectAlike(text, image(), 1e-5, RowsTensors, expected);
-  const AutocastGuard rounds(
-      {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
-  ExpectAlike(text, image(), 1e-2, RowsTensors, expected);
+  ExpectAlikeAndRounded(text, {2, 4, 6, kChannels}, RowsTensors, expected);
 }
 
 std::string Roll(int x, const std::string& shifts, int out, const std::string& dims = "[1, 2]") {
-  return fmt::format(
-      R"({{"op": "aten::roll", "overload": "", "args": [{{"v": {}}}, {}, {}], "out": [{}]}})", x,
-      shifts, dims, out);
+  return Call("roll", "", x, ", " + shifts + ", " + dims, out);
 }
 
 std::string Slice(int x, const std::string& range, int out) {
-  return fmt::format(
-      R"({{"op": "aten::slice", "overload": "Tensor", "args": [{{"v": {}}}, {}, 1], "out": [{}]}})",
-      x, range, out);
+  return Call("slice", "Tensor", x, ", " + range + ", 1", out);
 }
 
 std::string SwapSizes(int x, int out) { return View("permute", x, "[0, 1, 3, 2, 4, 5]", out); }
@@ -671,7 +641,7 @@ std::vector<std::string> SwinNodes(bool rolls) {
 TEST(Fuse, CutsImagesIntoWindows) {
   for (const bool rolls : {false, true}) {
     SCOPED_TRACE(rolls);
-    const std::string text = ImageText(SwinNodes(rolls), 21);
+    const std::string text = RowsText(Chain(SwinNodes(rolls)), 21);
     // The norm, the size, windows, the linear layer, images, the sum.
     const exported::Program program = Fused(text);
     ASSERT_EQ(program.nodes.size(), 6);
@@ -690,12 +660,12 @@ TEST(Fuse, CutsImagesIntoWindows) {
 
 // As torchvision has it, where windows divide no image: the roll is of what remains.
 TEST(Fuse, CutsPaddedImagesIntoWindows) {
-  const std::string text =
-      ImageText({Linear(0, 3, 5), View("view", 5, "[2, 2, 2, 2, 3, 8]", 6), SwapSizes(6, 7),
-                 Reshape(7, "[8, 6, 8]", 8), Linear(8, 3, 9),
-                 View("view", 9, "[2, 2, 2, 2, 3, 8]", 10), SwapSizes(10, 11),
-                 Reshape(11, "[2, 4, 6, 8]", 12), Slice(12, "1, 0, 3", 13), Roll(13, "[1, 2]", 14)},
-                14);
+  const std::string text = RowsText(
+      Chain({Linear(0, 3, 5), View("view", 5, "[2, 2, 2, 2, 3, 8]", 6), SwapSizes(6, 7),
+             Reshape(7, "[8, 6, 8]", 8), Linear(8, 3, 9), View("view", 9, "[2, 2, 2, 2, 3, 8]", 10),
+             SwapSizes(10, 11), Reshape(11, "[2, 4, 6, 8]", 12), Slice(12, "1, 0, 3", 13),
+             Roll(13, "[1, 2]", 14)}),
+      14);
   EXPECT_EQ(NodesOf(text), 6);
   ExpectComputesImages(text, [](auto& x, auto& tensors) {
     const Tensor& square = tensors.parameters.at("square");
@@ -708,31 +678,29 @@ TEST(Fuse, CutsPaddedImagesIntoWindows) {
 // LibTorch's operations run.
 TEST(Fuse, RollsWhatIsNoWindow) {
   // The parts are not those of the image that was rolled, or of the one that is.
-  const std::string before =
-      ImageText({Of("relu", 0, 5), Roll(5, "[-1, -2]", 6), View("view", 6, "[2, 2, 3, 2, 2, 8]", 7),
-                 SwapSizes(7, 8), Reshape(8, "[-1, 6, 8]", 9)},
-                9);
+  const std::string before = RowsText(
+      Chain({Of("relu", 0, 5), Roll(5, "[-1, -2]", 6), View("view", 6, "[2, 2, 3, 2, 2, 8]", 7),
+             SwapSizes(7, 8), Reshape(8, "[-1, 6, 8]", 9)}),
+      9);
   EXPECT_EQ(NodesOf(before), 2);
   ExpectComputesImages(before, [](auto& x, auto&) {
     return Swapped(at::roll(at::relu(x), {-1, -2}, {1, 2}), {2, 2, 3, 2, 2, 8}, {8, 6, 8});
   });
   const std::string after =
-      ImageText({Of("relu", 0, 5), View("view", 5, "[2, 2, 3, 2, 2, 8]", 6), SwapSizes(6, 7),
-                 Reshape(7, "[2, -1, 6, 8]", 8), Roll(8, "[1, 2]", 9)},
-                9);
+      RowsText(Chain({Of("relu", 0, 5), View("view", 5, "[2, 2, 3, 2, 2, 8]", 6), SwapSizes(6, 7),
+                      Reshape(7, "[2, -1, 6, 8]", 8), Roll(8, "[1, 2]", 9)}),
+               9);
   EXPECT_EQ(NodesOf(after), 2);
   ExpectComputesImages(after, [](auto& x, auto&) {
     return at::roll(Swapped(at::relu(x), {2, 2, 3, 2, 2, 8}, {2, 4, 6, 8}), {1, 2}, {1, 2});
   });
   // Pixels do not lie one after the other.
-  const std::string strided =
-      ImageText({View("transpose", 0, "1, 2", 5), Roll(5, "[-1, -2]", 6),
-                 Reshape(6, "[2, 3, 2, 2, 2, 8]", 7), SwapSizes(7, 8), Reshape(8, "[-1, 4, 8]", 9)},
-                9);
-  Json json = Json::parse(strided);
-  json["nodes"][0]["overload"] = "int";
-  EXPECT_EQ(NodesOf(json.dump()), 2);
-  ExpectComputesImages(json.dump(), [](auto& x, auto&) {
+  const std::string strided = RowsText(
+      Chain({Call("transpose", "int", 0, ", 1, 2", 5), Roll(5, "[-1, -2]", 6),
+             Reshape(6, "[2, 3, 2, 2, 2, 8]", 7), SwapSizes(7, 8), Reshape(8, "[-1, 4, 8]", 9)}),
+      9);
+  EXPECT_EQ(NodesOf(strided), 2);
+  ExpectComputesImages(strided, [](auto& x, auto&) {
     return Swapped(at::roll(x.transpose(1, 2), {-1, -2}, {1, 2}), {2, 3, 2, 2, 2, 8}, {12, 4, 8});
   });
 }
@@ -743,24 +711,24 @@ TEST(Fuse, LeavesWindowsThatOthersUse) {
                                     View("view", 6, "[2, 2, 2, 2, 3, 8]", 7), SwapSizes(7, 8),
                                     Reshape(8, "[2, 4, 6, 8]", 9)};
   };
-  EXPECT_EQ(NodesOf(ImageText(nodes("[1, 2]"), 9)), 2);
+  EXPECT_EQ(NodesOf(RowsText(Chain(nodes("[1, 2]")), 9)), 2);
   // Other dimensions are rolled.
-  EXPECT_EQ(NodesOf(ImageText(nodes("[2, 1]"), 9)), 3);
+  EXPECT_EQ(NodesOf(RowsText(Chain(nodes("[2, 1]")), 9)), 3);
   // The image is used before it is cut.
   std::vector<std::string> used = nodes("[1, 2]");
   used.push_back(Sum("add", 6, 9, 10));
-  EXPECT_EQ(NodesOf(ImageText(used, 10)), 4);
-  ExpectComputesImages(ImageText(used, 10), [](auto& x, auto&) {
+  EXPECT_EQ(NodesOf(RowsText(Chain(used), 10)), 4);
+  ExpectComputesImages(RowsText(Chain(used), 10), [](auto& x, auto&) {
     const Tensor rolled = at::roll(at::relu(x), {-1, -2}, {1, 2});
     return rolled + Swapped(rolled, {2, 2, 2, 2, 3, 8}, {2, 4, 6, 8});
   });
   // The parts are used, and the windows are written to.
   used.back() = Of("mean", 7, 10);
   used.push_back(Sum("add", 9, 10, 11));
-  EXPECT_EQ(NodesOf(ImageText(used, 11)), 7);
+  EXPECT_EQ(NodesOf(RowsText(Chain(used), 11)), 7);
   std::vector<std::string> written = nodes("[1, 2]");
   written.push_back(Of("neg_", 9, 10));
-  EXPECT_EQ(NodesOf(ImageText(written, 10)), 6);
+  EXPECT_EQ(NodesOf(RowsText(Chain(written), 10)), 6);
 }
 
 // ---- Squeeze-and-excitation ----------------------------------------------------------------------
@@ -789,9 +757,7 @@ ExportedGraph::Tensors ExciteTensors() {
 }
 
 std::string PixelMean(int x, int out, const std::string& keeps = "true") {
-  return fmt::format(
-      R"({{"op": "aten::mean", "overload": "dim", "args": [{{"v": {}}}, [2, 3], {}, null], "out": [{}]}})",
-      x, keeps, out);
+  return Call("mean", "dim", x, ", [2, 3], " + keeps + ", null", out);
 }
 
 // Of the norm of x, which is value 9. The product is value 15.
@@ -825,16 +791,12 @@ TEST(Fuse, SqueezesAndExcites) {
     return normed *
            at::sigmoid(at::conv2d(reduced, parameters.at("expand"), parameters.at("expand_bias")));
   };
-  const auto image = [] { return at::randn({4, kChannels, 6, 5}).requires_grad_(); };
   for (const std::string& mean : {PixelMean(9, 10), View("adaptive_avg_pool2d", 9, "[1, 1]", 10)}) {
     for (const bool gate_first : {false, true}) {
       const std::string text = ExciteText(ExciteNodes(mean, gate_first), 15);
       EXPECT_EQ(NodesOf(text), 7);
       EXPECT_EQ(FusedNodesOf(text), 3) << "norm, mean and product";
-      ExpectAlike(text, image(), 1e-5, ExciteTensors, expected);
-      const AutocastGuard rounds(
-          {.device = at::kCPU, .enabled = true, .dtype = at::kBFloat16, .caches = false});
-      ExpectAlike(text, image(), 1e-2, ExciteTensors, expected);
+      ExpectAlikeAndRounded(text, {4, kChannels, 6, 5}, ExciteTensors, expected);
     }
   }
 }
@@ -865,9 +827,7 @@ TEST(Fuse, LeavesAProductThatIsNoExcitation) {
 // ---- Pads ----------------------------------------------------------------------------------------
 
 std::string Pad(int x, int out) {
-  return fmt::format(
-      R"({{"op": "aten::pad", "overload": "", "args": [{{"v": {}}}, [0, 0, 0, 0], "constant", null], "out": [{}]}})",
-      x, out);
+  return Call("pad", "", x, R"(, [0, 0, 0, 0], "constant", null)", out);
 }
 
 TEST(Fuse, LeavesOutAPadOfNothing) {
