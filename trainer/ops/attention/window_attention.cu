@@ -3,6 +3,7 @@
 
 #include "trainer/ops/attention/window_attention_kernel.h"
 #include "trainer/ops/attention/window_attention_tiles.cuh"
+#include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 
 namespace lockstep::ops {
@@ -304,18 +305,13 @@ dim3 Blocks(const WindowAttentionShape& shape, int blocks_per_multiprocessor) {
 // Calls launch() with a value of the C++ type and with the number of tiles of 8 keys, both known to the compiler.
 template <typename Launch>
 void WithTypeAndTiles(FloatType type, int tokens, const Launch& launch) {
-  const auto with_tiles = [&](auto value) {
+  With16Bits(type, [&](auto value) {
     if (tokens <= 56) {
       launch(value, std::integral_constant<int, 7>());
     } else {
       launch(value, std::integral_constant<int, 8>());
     }
-  };
-  if (type == FloatType::kFloat16) {
-    with_tiles(__half());
-  } else {
-    with_tiles(__nv_bfloat16());
-  }
+  });
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "trainer/ops/attention/window_attention_kernel.h"
 #include "trainer/ops/common/matrix_unit.cuh"
+#include "trainer/ops/common/shared_address.cuh"
 
 namespace lockstep::ops::window {
 
@@ -48,10 +49,6 @@ __device__ inline int FirstRow() { return static_cast<int>(threadIdx.x) / 32 * k
 __device__ inline int RowOf(int half) { return FirstRow() + Lane() / 4 + 8 * half; }
 __device__ inline int ColumnOf(int tile) { return 8 * tile + Lane() % 4 * 2; }
 
-__device__ inline uint32_t SharedAddress(const void* shared) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-}
-
 // Starts a copy of a pack to shared memory.
 __device__ inline void CopyPack(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
@@ -69,6 +66,15 @@ __device__ uint32_t Rounded(float first, float second) {
   } else {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
     return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+template <int kTiles>
+__device__ void SetToZero(float (&products)[kTiles][4]) {
+#pragma unroll
+  for (auto& product : products) {
+#pragma unroll
+    for (float& value : product) value = 0;
   }
 }
 
@@ -109,11 +115,7 @@ __device__ void MultiplySixteen(float (&products)[kRowPacks][4], const uint32_t 
 template <typename T, int kTiles>
 __device__ void MultiplyRounded(float (&products)[kRowPacks][4], const uint32_t (&left)[kTiles][2],
                                 uint32_t right) {
-#pragma unroll
-  for (auto& product : products) {
-#pragma unroll
-    for (float& value : product) value = 0;
-  }
+  SetToZero(products);
 #pragma unroll
   for (int tile = 0; tile + 1 < kTiles; tile += 2) {
     const uint32_t a[4] = {left[tile][0], left[tile][1], left[tile + 1][0], left[tile + 1][1]};
@@ -133,11 +135,7 @@ __device__ void MultiplyRounded(float (&products)[kRowPacks][4], const uint32_t 
 template <typename T>
 __device__ void MultiplyTransposed(float (&products)[kRowPacks][4], uint32_t scores,
                                    uint32_t right) {
-#pragma unroll
-  for (auto& product : products) {
-#pragma unroll
-    for (float& value : product) value = 0;
-  }
+  SetToZero(products);
 #pragma unroll
   for (int row = 0; row < kRows; row += 16) {
     uint32_t a[4];

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "base/ceil_divide.h"
+#include "trainer/ops/common/block_columns.h"
 #include "trainer/ops/common/floats.cuh"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/convolution/depthwise_convolution_kernel.h"
@@ -25,17 +26,7 @@ __device__ void AddProducts(const Channels& a, const Channels& b, Channels& sums
   }
 }
 
-// How the packs of a row lie on blocks: about evenly.
-struct Columns {
-  int count;  // blocks side by side
-  int packs;  // of each, the last may have fewer
-
-  static Columns Of(int channels) {
-    const int packs = channels / kPack;
-    const int count = static_cast<int>(CeilDivide(packs, kPacks));
-    return {count, static_cast<int>(CeilDivide(packs, count))};
-  }
-};
+BlockColumns ColumnsOf(int channels) { return BlockColumns::Of(channels / kPack, kPacks); }
 
 // What a thread makes of one row of images: from pixels [0, kReads) beginning at First(), each of which goes into output
 // j by the weight at WeightAt(i, j) of the window's row. A negative one: not at all.
@@ -205,13 +196,13 @@ constexpr int kMostLanes = 64;  // as many as a block may have in its third dime
 // How the gradient of the weight is shared out: a thread has a pack, a row of the window, and every so many rows of
 // images.
 struct GradientGrid {
-  Columns columns;
+  BlockColumns columns;
   int lanes;   // rows of images that a block has at a time
   int blocks;  // one above the other
 
   static GradientGrid Of(const DepthwiseShape& shape) {
-    const Columns columns = Columns::Of(shape.channels);
-    const int lanes = std::min(kMostLanes, kThreads / (columns.packs * shape.size));
+    const BlockColumns columns = ColumnsOf(shape.channels);
+    const int lanes = std::min(kMostLanes, kThreads / (columns.units * shape.size));
     const int64_t rows = int64_t{shape.count} * shape.out_height;
     // Enough for all multiprocessors, and for few partial sums.
     const int64_t wanted = CeilDivide(int64_t{4} * shape.multiprocessors, columns.count);
@@ -324,18 +315,14 @@ void WithSize(int size, const Launch& launch) {
   if (size == 7) launch(Size<7>());
 }
 
-template <typename Launch>
-void With16Bits(FloatType type, const Launch& launch) {
-  if (type == FloatType::kBFloat16) {
-    launch(__nv_bfloat16());
-  } else {
-    launch(__half());
-  }
-}
-
 // Whether depthwise_large_window.cuh has the kernels.
 constexpr int kLargeSize = 7;
 bool IsLarge(const DepthwiseShape& shape) { return shape.size == kLargeSize && shape.stride == 1; }
+
+large_window::Shape LargeShape(const DepthwiseShape& shape) {
+  return {shape.count,      shape.channels / 2, shape.height, shape.width,
+          shape.out_height, shape.out_width,    shape.padding};
+}
 
 // How many partial sums there are of each weight's gradient.
 int GradientBlocks(const DepthwiseShape& shape) {
@@ -347,9 +334,9 @@ using Convolution = void (*)(const void*, const float*, const float*, void*, Ima
 
 void LaunchConvolve(Convolution kernel, const void* in, const float* weight, const float* bias,
                     void* out, const ImagesShape& shape, int multiprocessors, cudaStream_t stream) {
-  const Columns columns = Columns::Of(shape.channels);
+  const BlockColumns columns = ColumnsOf(shape.channels);
   const Tiles tiles = Tiles::Of(shape);
-  const dim3 threads(columns.packs, kLanes);
+  const dim3 threads(columns.units, kLanes);
   int resident = 1;
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel,
                                                 static_cast<int>(threads.x * threads.y), 0);
@@ -368,11 +355,9 @@ void LaunchDepthwise(const void* x, const float* weight, const float* bias, void
   With16Bits(type, [&](auto zero) {
     using T = decltype(zero);
     if (IsLarge(shape)) {
-      return large_window::LaunchConvolve<T, kLargeSize>(
-          x, weight, bias, y,
-          {shape.count, shape.channels / 2, shape.height, shape.width, shape.out_height,
-           shape.out_width, shape.padding},
-          /*turns=*/false, shape.multiprocessors, stream);
+      return large_window::LaunchConvolve<T, kLargeSize>(x, weight, bias, y, LargeShape(shape),
+                                                         /*turns=*/false, shape.multiprocessors,
+                                                         stream);
     }
     WithSize(shape.size, [&](auto size) {
       constexpr int kSize = decltype(size)::kValue;
@@ -425,15 +410,12 @@ void LaunchDepthwiseWeightGradient(const void* x, const void* dy, float* partial
                                    const DepthwiseShape& shape, cudaStream_t stream) {
   const GradientGrid grid = GradientGrid::Of(shape);
   const dim3 blocks(grid.columns.count, grid.blocks);
-  const dim3 threads(grid.columns.packs, shape.size, grid.lanes);
+  const dim3 threads(grid.columns.units, shape.size, grid.lanes);
   With16Bits(type, [&](auto zero) {
     using T = decltype(zero);
     if (IsLarge(shape)) {
-      return large_window::LaunchWeightGradient<T, kLargeSize>(
-          x, dy, partials,
-          {shape.count, shape.channels / 2, shape.height, shape.width, shape.out_height,
-           shape.out_width, shape.padding},
-          GradientBlocks(shape), stream);
+      return large_window::LaunchWeightGradient<T, kLargeSize>(x, dy, partials, LargeShape(shape),
+                                                               GradientBlocks(shape), stream);
     }
     WithSize(shape.size, [&](auto size) {
       constexpr int kSize = decltype(size)::kValue;

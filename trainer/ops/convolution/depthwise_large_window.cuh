@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/ceil_divide.h"
+#include "trainer/ops/common/block_columns.h"
 #include "trainer/ops/common/pack.cuh"
 
 namespace lockstep::ops::large_window {
@@ -25,17 +26,6 @@ struct Shape {
   int height, width;          // of the images that are read
   int out_height, out_width;  // of those that are made
   int padding;
-};
-
-// How pairs lie on blocks: about evenly.
-struct Columns {
-  int count;  // blocks side by side
-  int pairs;  // of each, the last may have fewer
-
-  static Columns Of(int pairs) {
-    const int count = static_cast<int>(CeilDivide(pairs, kMostPairs));
-    return {count, static_cast<int>(CeilDivide(pairs, count))};
-  }
 };
 
 template <typename T>
@@ -269,28 +259,28 @@ void WithWidth(int width, const Launch& launch) {
 template <typename T, int kSize>
 void LaunchConvolve(const void* in, const float* weight, const float* bias, void* out,
                     const Shape& shape, bool turns, int multiprocessors, cudaStream_t stream) {
-  const Columns columns = Columns::Of(shape.pairs);
-  const int lanes = kConvolveThreads / columns.pairs;
+  const BlockColumns columns = BlockColumns::Of(shape.pairs, kMostPairs);
+  const int lanes = kConvolveThreads / columns.units;
   WithWidth(shape.out_width, [&](auto wide) {
     constexpr int kWide = decltype(wide)::value;
     const auto kernel = Convolve<T, kSize, kWide>;
     const int64_t tiles = int64_t{shape.count} * CeilDivide(shape.out_height, kHigh) *
                           CeilDivide(shape.out_width, kWide);
     int resident = 1;
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, lanes * columns.pairs, 0);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, lanes * columns.units, 0);
     const int64_t most =
         std::max<int64_t>(1, int64_t{multiprocessors} * std::max(resident, 1) / columns.count);
     const dim3 blocks(columns.count,
                       static_cast<unsigned>(std::min<int64_t>(CeilDivide(tiles, lanes), most)));
-    kernel<<<blocks, lanes * columns.pairs, 0, stream>>>(static_cast<const unsigned*>(in), weight,
+    kernel<<<blocks, lanes * columns.units, 0, stream>>>(static_cast<const unsigned*>(in), weight,
                                                          bias, static_cast<unsigned*>(out), shape,
-                                                         columns.pairs, turns);
+                                                         columns.units, turns);
   });
 }
 
 // How many partial sums there are of each weight.
 inline int GradientBlocks(int count, int pairs, int multiprocessors) {
-  const Columns columns = Columns::Of(pairs);
+  const BlockColumns columns = BlockColumns::Of(pairs, kMostPairs);
   const int64_t resident = int64_t{multiprocessors} * kGradientBlocks / columns.count;
   return static_cast<int>(std::clamp<int64_t>(resident, 1, int64_t{count} * 16));
 }
@@ -298,13 +288,13 @@ inline int GradientBlocks(int count, int pairs, int multiprocessors) {
 template <typename T, int kSize>
 void LaunchWeightGradient(const void* x, const void* dy, float* partials, const Shape& shape,
                           int blocks, cudaStream_t stream) {
-  const Columns columns = Columns::Of(shape.pairs);
-  const int threads = kGradientThreads / columns.pairs * columns.pairs;
+  const BlockColumns columns = BlockColumns::Of(shape.pairs, kMostPairs);
+  const int threads = kGradientThreads / columns.units * columns.units;
   WithWidth(shape.out_width, [&](auto wide) {
     WeightGradient<T, kSize, decltype(wide)::value>
         <<<dim3(columns.count, blocks), threads, 0, stream>>>(static_cast<const unsigned*>(x),
                                                               static_cast<const unsigned*>(dy),
-                                                              partials, shape, columns.pairs);
+                                                              partials, shape, columns.units);
   });
 }
 

@@ -52,7 +52,7 @@ template <typename T>
 __device__ void Convolve(const char* squares, const uint32_t* weight, uint4* y,
                          const StemShape& shape, const Strips& strips) {
   extern __shared__ uint4 shared[];
-  const auto buffers = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const auto buffers = SharedAddress(shared);
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int half = thread / 32 % 2;

@@ -80,7 +80,7 @@ template <typename T>
 __device__ void SumProducts(const char* dy, const char* squares, float* partials,
                             const StemShape& shape, const Strips& strips) {
   extern __shared__ uint4 shared[];
-  const auto stages = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  const auto stages = SharedAddress(shared);
   const uint32_t ring = stages + kStages * kDyRowBytes;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;

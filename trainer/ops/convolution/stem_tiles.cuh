@@ -11,6 +11,7 @@
 
 #include "base/ceil_divide.h"
 #include "trainer/ops/common/matrix_unit.cuh"
+#include "trainer/ops/common/shared_address.cuh"
 
 namespace lockstep::ops::stem {
 

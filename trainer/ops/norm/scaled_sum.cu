@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "base/ceil_divide.h"
+#include "trainer/ops/common/block_columns.h"
 #include "trainer/ops/common/floats.cuh"
+#include "trainer/ops/common/lane_sums.cuh"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/partial_sums.cuh"
 #include "trainer/ops/norm/scaled_sum_kernel.h"
@@ -24,12 +26,10 @@ struct Tiles {
   int slices;   // blocks one above the other
 
   static Tiles Of(const RowsShape& shape) {
-    const auto packs = static_cast<int>(shape.width / kPack);
-    const int columns = static_cast<int>(CeilDivide(packs, kMostPacks));
-    const int block_packs = static_cast<int>(CeilDivide(packs, columns));
-    const int lanes = kThreads / block_packs;
+    const auto [columns, packs] = BlockColumns::Of(shape.width / kPack, kMostPacks);
+    const int lanes = kThreads / packs;
     const int64_t resident = int64_t{shape.multiprocessors} * kBlocksPerMultiprocessor / columns;
-    return {columns, block_packs, lanes,
+    return {columns, packs, lanes,
             static_cast<int>(std::clamp<int64_t>(CeilDivide(shape.rows, lanes), 1,
                                                  std::max<int64_t>(resident, 1)))};
   }
@@ -119,20 +119,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
     }
   }
   if (t.partials == nullptr) return;
-  __shared__ float lanes[kThreads * kPack];
-  const auto columns = static_cast<int>(blockDim.x) * kPack;
-  const auto self = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-#pragma unroll
-  for (int j = 0; j < kPack; ++j) lanes[self * kPack + j] = d_scale.values[j];
-  __syncthreads();
-  for (int i = self; i < columns; i += static_cast<int>(blockDim.x * blockDim.y)) {
-    const int64_t column = int64_t{blockIdx.x} * columns + i;
-    if (column >= shape.width) continue;
-    float sum = 0;
-    for (int lane = 0; lane < static_cast<int>(blockDim.y); ++lane)
-      sum += lanes[lane * columns + i];
+  SumLanes<kThreads>(d_scale.values, blockIdx.x, shape.width, [&](int64_t column, float sum) {
     t.partials[blockIdx.y * shape.width + column] = sum;
-  }
+  });
 }
 
 // Calls launch() with values of the types of x and of the branch.
@@ -141,7 +130,7 @@ void WithTypes(const ScaledSumTypes& types, const Launch& launch) {
   const auto with_x = [&](auto branch) {
     return types.x == FloatType::kFloat32 ? launch(float(), branch) : launch(branch, branch);
   };
-  return types.branch == FloatType::kBFloat16 ? with_x(__nv_bfloat16()) : with_x(__half());
+  return With16Bits(types.branch, with_x);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include <algorithm>
 
 #include "base/ceil_divide.h"
+#include "trainer/ops/common/block_columns.h"
 #include "trainer/ops/common/floats.cuh"
+#include "trainer/ops/common/lane_sums.cuh"
 #include "trainer/ops/common/pack.cuh"
 #include "trainer/ops/common/strided_rows.cuh"
 #include "trainer/ops/norm/squeeze_excite_kernel.h"
@@ -47,12 +49,11 @@ struct Tiles {
 
  private:
   static Tiles InColumns(const SqueezeShape& shape, int most_packs) {
-    const int64_t packs = shape.channels / kPack;
-    const int64_t columns = CeilDivide(packs, int64_t{most_packs});
+    const auto [columns, packs] = BlockColumns::Of(shape.channels / kPack, most_packs);
     // Columns meet between sectors of 32 bytes.
-    const int64_t block_packs = columns == 1 ? packs : RoundUp(CeilDivide(packs, columns), 2);
-    const int64_t lanes = std::min(kThreads / block_packs, shape.pixels);
-    return {static_cast<int>(columns), static_cast<int>(block_packs), static_cast<int>(lanes), 1};
+    const int block_packs = columns == 1 ? packs : RoundUp(packs, 2);
+    const int64_t lanes = std::min<int64_t>(kThreads / block_packs, shape.pixels);
+    return {columns, block_packs, static_cast<int>(lanes), 1};
   }
 };
 
@@ -126,19 +127,9 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
           }
         });
   }
-  __shared__ float lanes[kThreads * kPack];
-  const auto width = static_cast<int>(blockDim.x) * kPack;
-  const auto self = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-#pragma unroll
-  for (int j = 0; j < kPack; ++j) lanes[self * kPack + j] = sums.values[j];
-  __syncthreads();
-  for (int i = self; i < width; i += static_cast<int>(blockDim.x * blockDim.y)) {
-    const int64_t channel = int64_t{column} * width + i;
-    if (channel >= shape.channels) continue;
-    float sum = 0;
-    for (int lane = 0; lane < static_cast<int>(blockDim.y); ++lane) sum += lanes[lane * width + i];
+  SumLanes<kThreads>(sums.values, column, shape.channels, [&](int64_t channel, float sum) {
     GiveSum<T>(t, shape, at.image * shape.channels + channel, sum);
-  }
+  });
 }
 
 // The sums of `slices` partial sums, one in each thread.
@@ -183,12 +174,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerMultiprocessor)
       });
 }
 
-// Calls launch() with a value of the type.
-template <typename Launch>
-void WithShortType(FloatType type, const Launch& launch) {
-  return type == FloatType::kBFloat16 ? launch(__nv_bfloat16()) : launch(__half());
-}
-
 }  // namespace
 
 int64_t PixelSumSlices(const SqueezeShape& shape) { return Tiles::OfSums(shape).slices; }
@@ -197,7 +182,7 @@ void LaunchPixelSums(const PixelSums& tensors, FloatType type, const SqueezeShap
                      cudaStream_t stream) {
   const Tiles tiles = Tiles::OfSums(shape);
   const dim3 grid(static_cast<unsigned>(shape.count * tiles.columns), tiles.slices);
-  WithShortType(type, [&](auto value) {
+  With16Bits(type, [&](auto value) {
     using T = decltype(value);
     const auto sum_pixels = tensors.by == nullptr ? SumPixels<T, false> : SumPixels<T, true>;
     sum_pixels<<<grid, tiles.Block(), 0, stream>>>(tensors, shape, tiles.columns);
@@ -212,7 +197,7 @@ void LaunchGatedPixels(const GatedPixels& tensors, FloatType type, const Squeeze
                        cudaStream_t stream) {
   const Tiles tiles = Tiles::OfGated(shape);
   const dim3 grid(static_cast<unsigned>(shape.count * tiles.slices), tiles.columns);
-  WithShortType(type, [&](auto value) {
+  With16Bits(type, [&](auto value) {
     GatePixels<decltype(value)><<<grid, tiles.Block(), 0, stream>>>(tensors, shape, tiles.slices);
   });
 }

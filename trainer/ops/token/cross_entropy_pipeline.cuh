@@ -18,6 +18,7 @@
 #include <cstring>
 
 #include "trainer/ops/common/pack.cuh"
+#include "trainer/ops/common/shared_address.cuh"
 #include "trainer/ops/token/cross_entropy_kernel.h"
 #include "trainer/ops/token/cross_entropy_row.cuh"
 
@@ -32,10 +33,6 @@ constexpr int kLineBytes = 128;
 // From Hopper on a thread can start a copy of a whole row to shared memory. The copy needs no registers, and the thread
 // does not wait for it.
 #if __CUDA_ARCH__ >= 900
-__device__ inline unsigned SharedAddress(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
 // Initialises a barrier whose phases each have one arrival, which StartCopy() makes. The fence makes the barrier
 // visible to the copy engine.
 __device__ inline void StartBarrier(uint64_t* barrier) {
