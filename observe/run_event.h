@@ -108,6 +108,12 @@ struct CheckpointsLeftDevice {
   int64_t step = 0;
 };
 
+// A step ran out of memory beside what the graphs of other steps hold. It is made again without them, and those steps are
+// captured again.
+struct GraphsGaveWay {
+  int64_t step = 0;
+};
+
 // A sample cannot be read and was replaced by another one.
 struct BadSample {
   std::string reason;
@@ -193,7 +199,7 @@ struct RunFailed {
 
 using RunEvent =
     std::variant<RunStarted, RunResumed, StepDone, RunsWithoutGraph, MemoryReport, MicroBatchChosen,
-                 OutOfMemory, CheckpointsLeftDevice, BadSample, EpochDone, Evaluated,
+                 OutOfMemory, CheckpointsLeftDevice, GraphsGaveWay, BadSample, EpochDone, Evaluated,
                  CheckpointSaved, CheckpointLate, CheckpointFailed, RunWarning, Profiled,
                  RunStopped, RunFailed, RunDone, MachineReading, SecondsReport, Histograms>;
 

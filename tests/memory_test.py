@@ -19,6 +19,7 @@ from harness import (
     expect_close_weights,
     expect_error,
     faulty_model,
+    needs_gpus,
     path_of,
     skip_without_gpus,
     step_losses,
@@ -76,6 +77,17 @@ def test_the_run_goes_on_with_the_same_losses(fault, ranks, rank, at, fits, accu
     assert last in (at + 1, at + 2) and before in ([], [1], [2]) and bool(before) == (at > 2)
     assert told[-1]["accumulation"] == accumulation and told[-1]["micro_batch"] <= fits
     expect_close_weights(tmp_path / "halved", tmp_path / "whole")
+
+
+def test_graphs_give_way_to_another_step(tmp_path):
+    """The epoch's last batch is the first one after the graph was captured that runs eagerly; it has 21 samples."""
+    needs_gpus(1)
+    whole = train_on(tmp_path, "whole", faulty())
+    short = train_on(tmp_path, "short", faulty(FORWARD, at=2, fits=11))
+    assert whole.status == short.status == DONE, short
+    np.testing.assert_allclose(step_losses(tmp_path / "short"), step_losses(tmp_path / "whole"), rtol=1e-6)
+    told = [event["event"] for event in events(tmp_path / "short") if event.get("step") == 38]
+    assert told.index("graphs_gave_way") < told.index("out_of_memory"), told
 
 
 # Rounded to 8 bits, sums differ by how they are cut.

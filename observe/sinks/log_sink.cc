@@ -117,6 +117,10 @@ Json LineOf(const CheckpointsLeftDevice& event) {
   return {{"event", "checkpoints_left_device"}, {"step", event.step}};
 }
 
+Json LineOf(const GraphsGaveWay& event) {
+  return {{"event", "graphs_gave_way"}, {"step", event.step}};
+}
+
 Json LineOf(const BadSample& event) { return {{"event", "bad_sample"}, {"reason", event.reason}}; }
 
 Json LineOf(const EpochDone& event) {

@@ -99,6 +99,12 @@ class TerminalSink final : public EventSink {
         "step {}: out of memory; from here on checkpoints are copied to the host's", event.step));
   }
 
+  void Tell(const GraphsGaveWay& event) {
+    line_.Say(fmt::format(
+        "step {}: out of memory beside the graphs of other steps, which are captured again",
+        event.step));
+  }
+
   void Tell(const BadSample& event) { line_.Say(event.reason); }
 
   void Tell(const EpochDone& event) {

@@ -47,9 +47,10 @@ def test_the_peak(name, batch, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "resnet50", "vit_b_16", "lstm"])
-@pytest.mark.parametrize("gib", [10, 16, 24, 40])
+@pytest.mark.parametrize("gib", [10, 16, 24, 40, 80])
 def test_the_largest_that_fits(name, gib, tmp_path):
-    """With it nothing runs out and steps run as a graph; with a tenth more they do not."""
+    """With it nothing runs out, also in the epoch's last steps, which are smaller; with a tenth more memory runs out, or
+    steps cannot be captured as a graph."""
     _, total = gpu_bytes()
     share = gib * 2**30 / total
     if share > 1:
@@ -64,9 +65,9 @@ def test_the_largest_that_fits(name, gib, tmp_path):
         folder.mkdir()
         assert train(folder, name, batch, env=limit).status == DONE
         log = events(folder / "run")
-        short.append([line["event"] for line in log if line["event"] in ("out_of_memory", "no_graph")])
+        short.append([line for line in log if line["event"] in ("out_of_memory", "no_graph")])
     print(name, gib, batches, short)
-    assert not short[0] and short[1], short
+    assert short[1] and all(line["event"] != "out_of_memory" for line in short[0]), short
 
 
 def gpu_bytes():

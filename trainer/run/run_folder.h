@@ -45,6 +45,8 @@
 //     device_free_bytes (not reserved), fragmented (whether the free memory would have sufficed in one piece)
 //   checkpoints_left_device  step (the step that did not fit in memory): from this step on, checkpoints are copied to
 //     the host's memory
+//   graphs_gave_way  step (the step that did not fit in memory beside what the graphs of other steps hold): it is made
+//     again without them, and those steps are captured again
 //   no_graph  reason
 //   bad_sample  reason (with the file's path): why a sample of rank 0 cannot be read; another sample takes its place
 //   epoch  step, epoch, train_loss (the mean over the samples of the epoch's steps whose loss is finite), seconds and

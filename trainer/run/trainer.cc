@@ -348,6 +348,11 @@ class Trainer {
   // Makes room in memory after `step` did not fit.
   void MakeRoom(int64_t step) {
     const bool drops = step_->DropHistograms();
+    if (!drops && step_->holds_graphs()) {
+      BeginAgain(step);
+      events_.Emit(GraphsGaveWay{step + 1});
+      return;
+    }
     if (!drops && (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); }))) {
       HalveMicroBatches(step);
       return;

@@ -25,6 +25,9 @@
 //   the step cannot be captured -> it runs eagerly on every rank; why_no_graph() says why
 //     -> tests/graph_test.py
 //   memory runs out on a rank -> false from Run() on every rank -> tests/memory_test.py
+//   memory runs out beside what graphs hold, as in an epoch's short last batch -> false from Run(), and holds_graphs();
+//     without them the same step runs, and the graphs of both batch shapes then share their memory
+//     -> tests/memory_test.py, test_graphs_give_way_to_another_step
 //   memory runs out in a step with histograms -> false from Run(), and DropHistograms() tells -> tests/sinks_test.py,
 //     test_histograms_give_way_to_the_step
 //   loss or gradient are not finite -> figures() (trainer/ops/update/step_values.h) -> tests/precision_test.py
@@ -125,6 +128,9 @@ class Step {
 
   // Returns the nodes of the CUDA graphs that steps run, by the names of their ranges.
   NodesOfGraphs nodes_of_graphs() const { return graphs_ ? graphs_->nodes() : NodesOfGraphs(); }
+
+  // Whether graphs hold memory, the same on every rank: what SetMicroBatches() would give back.
+  bool holds_graphs() const { return graphs_ && !graphs_->empty(); }
 
   // The reason why steps run eagerly although the config asks for a graph; empty if there is none.
   const std::string& why_no_graph() const { return why_no_graph_; }

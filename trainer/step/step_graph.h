@@ -37,6 +37,7 @@ class StepGraphs {
   StepGraphs(at::Device device, Communicator& communicator);
   ~StepGraphs();
 
+  bool empty() const { return graphs_.empty(); }
   bool Has(int64_t key) const;
 
   // Captures the work that `step` enqueues on the current stream, which must not be the default stream. `step` must
