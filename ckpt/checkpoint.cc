@@ -139,14 +139,14 @@ void ForPart(const Checkpoint& checkpoint, const checkpoint::Manifest& manifest,
   });
 }
 
-// That a checkpoint's own state had, of which greater is better; nothing: it had none that is a number. Throws Error
-// (kCheckpoint).
-std::optional<double> ScoreOf(const Checkpoint& checkpoint, const Retention& retention) {
-  const checkpoint::Manifest manifest = ReadManifest(checkpoint);
+// The value of a metric that a checkpoint's own state had, of which greater is better; nothing: it had none that is a
+// number.
+std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::string& name,
+                              bool greater_is_better) {
   if (manifest.metric_step() != manifest.step()) return std::nullopt;
   for (const checkpoint::Metric& metric : manifest.metric()) {
-    if (metric.name() != retention.best || std::isnan(metric.value())) continue;
-    return retention.greater_is_better ? metric.value() : -metric.value();
+    if (metric.name() != name || std::isnan(metric.value())) continue;
+    return greater_is_better ? metric.value() : -metric.value();
   }
   return std::nullopt;
 }
@@ -352,6 +352,27 @@ void RemoveCheckpoint(const Checkpoint& checkpoint) {
   RemoveFolder(removed);
 }
 
+std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir) {
+  std::optional<Checkpoint> best;
+  std::optional<double> best_score;
+  checkpoint::Manifest wanted;  // the newest, which says what is wanted
+  for (const Checkpoint& checkpoint : ListCheckpoints(run_dir)) {
+    checkpoint::Manifest manifest;
+    try {
+      manifest = ReadManifest(checkpoint);
+    } catch (const Error&) {
+      continue;
+    }
+    if (!wanted.has_step()) wanted = manifest;
+    if (wanted.best_metric().empty()) return std::nullopt;
+    const auto score = ScoreOf(manifest, wanted.best_metric(), wanted.greater_is_better());
+    if (!score || (best_score && *score <= *best_score)) continue;
+    best = checkpoint;
+    best_score = score;
+  }
+  return best;
+}
+
 void RemoveOthers(const std::string& run_dir, const Retention& retention) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
   std::optional<Error> first_error;
@@ -361,7 +382,8 @@ void RemoveOthers(const std::string& run_dir, const Retention& retention) {
   for (const Checkpoint& checkpoint : checkpoints) {
     if (retention.best.empty()) break;
     try {
-      const std::optional<double> score = ScoreOf(checkpoint, retention);
+      const std::optional<double> score =
+          ScoreOf(ReadManifest(checkpoint), retention.best, retention.greater_is_better);
       if (!score || (best && *score <= *best)) continue;
       best = score;
       best_step = checkpoint.step;

@@ -47,6 +47,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,11 @@ std::string StopPath(const std::string& run_dir);
 
 // Returns the committed checkpoints, the newest first. Throws Error (kCheckpoint) if the folder cannot be read.
 std::vector<Checkpoint> ListCheckpoints(const std::string& run_dir);
+
+// Returns the checkpoint, of those whose manifest is whole, that has the best value of the metric of which the run keeps
+// the best (Manifest.best_metric), and was evaluated at its own step; of equal ones the newest. Nothing if there is none.
+// Throws Error (kCheckpoint) if the folder cannot be read.
+std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir);
 
 // Reads the manifest of a checkpoint. Throws Error (kCheckpoint) if the manifest is missing, damaged, of a newer format
 // or of another step, or if its content makes no sense.

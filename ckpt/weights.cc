@@ -40,7 +40,7 @@ Weights WeightsOf(const Checkpoint& checkpoint) {
       if (weight == weights.tensors.end()) {
         throw CheckpointError(
             "{}: {}: the averages lie in pieces of {} ranks (optimizer.shard), and only the run "
-            "itself can join them: take its final weights",
+            "itself can join them: take its final weights, RUN@last",
             path, entry, manifest.ranks());
       }
       weight->second = AsSaved(file.Read(entry), weight->second);
@@ -58,6 +58,12 @@ bool HasLaterCheckpoint(const std::string& run_dir) {
          checkpoints.front().step > std::atoll(step->second.c_str());
 }
 
+std::vector<int64_t> StepsOf(const std::vector<Checkpoint>& checkpoints) {
+  std::vector<int64_t> steps;
+  for (const Checkpoint& checkpoint : checkpoints) steps.push_back(checkpoint.step);
+  return steps;
+}
+
 bool IsLike(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
 }
@@ -65,27 +71,36 @@ bool IsLike(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 RunPoint ParseRunPoint(const std::string& text) {
+  using Which = RunPoint::Which;
   const size_t at = text.rfind('@');
-  if (at == std::string::npos || fs::exists(text)) return {text, std::nullopt};
+  if (at == std::string::npos || fs::exists(text)) return {text};
+  const std::string run_dir = text.substr(0, at);
+  const std::string_view point = std::string_view(text).substr(at + 1);
+  if (point == "best") return {run_dir, Which::kBest};
+  if (point == "last") return {run_dir, Which::kLast};
   int64_t step = 0;
   const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + at + 1, end, step);
-  if (error != std::errc() || rest != end || step < 0) return {text, std::nullopt};
-  return {text.substr(0, at), step};
+  const auto [rest, error] = std::from_chars(point.data(), end, step);
+  if (error != std::errc() || rest != end || step < 0) return {text};
+  return {run_dir, Which::kStep, step};
 }
 
 Checkpoint FindCheckpoint(const std::string& point) {
   const RunPoint wanted = ParseRunPoint(point);
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(wanted.run_dir);
   if (checkpoints.empty()) throw CheckpointError("{}: no run with checkpoints", wanted.run_dir);
-  if (!wanted.step) return checkpoints.front();
-  std::vector<int64_t> steps;
+  if (wanted.which == RunPoint::Which::kBest) {
+    if (const auto best = BestCheckpoint(wanted.run_dir)) return *best;
+    throw CheckpointError(
+        "{}: the run has no best checkpoint: train with checkpoint.keep_best, or name a step: {}",
+        wanted.run_dir, fmt::join(StepsOf(checkpoints), ", "));
+  }
+  if (wanted.which != RunPoint::Which::kStep) return checkpoints.front();
   for (const Checkpoint& checkpoint : checkpoints) {
-    if (checkpoint.step == *wanted.step) return checkpoint;
-    steps.push_back(checkpoint.step);
+    if (checkpoint.step == wanted.step) return checkpoint;
   }
   throw CheckpointError("{}: there is no checkpoint of step {} (there are {})", wanted.run_dir,
-                        *wanted.step, fmt::join(steps, ", "));
+                        wanted.step, fmt::join(StepsOf(checkpoints), ", "));
 }
 
 std::string RunWeightsPath(const std::string& run_dir) { return run_dir + "/weights.safetensors"; }
@@ -94,11 +109,26 @@ Weights ReadWeights(const std::string& source) {
   if (fs::is_regular_file(source))
     return {.path = source, .tensors = ReadSafetensors(source, kGivenByUser)};
   const RunPoint point = ParseRunPoint(source);
+  using Which = RunPoint::Which;
+  if (point.which == Which::kUsual || point.which == Which::kBest) {
+    const bool must = point.which == Which::kBest;
+    const auto best = must ? std::optional(FindCheckpoint(source)) : BestCheckpoint(point.run_dir);
+    if (best) {
+      Weights weights = WeightsOf(*best);
+      weights.best_metric = ReadManifest(*best).best_metric();
+      return weights;
+    }
+  }
   const std::string final_weights = RunWeightsPath(point.run_dir);
-  if (!point.step && fs::exists(final_weights) && !HasLaterCheckpoint(point.run_dir)) {
+  if (point.which != Which::kStep && fs::exists(final_weights) &&
+      !HasLaterCheckpoint(point.run_dir)) {
     return {.path = final_weights, .tensors = ReadSafetensors(final_weights, kInRunFolder)};
   }
   return WeightsOf(FindCheckpoint(source));
+}
+
+std::string Weights::Name() const {
+  return best_metric.empty() ? path : fmt::format("{}, the best {}", path, best_metric);
 }
 
 TensorsByName MeanOf(const std::vector<Weights>& weights) {

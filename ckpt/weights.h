@@ -1,13 +1,16 @@
 // Reads weights from runs, checkpoints and files, and exports, averages or verifies them without training.
 //
-// A user names weights in one of three ways:
-//   RUN         a run's final weights. If there are none, or if its newest checkpoint is of a later step, the
-//               weights of that checkpoint
+// A user names weights in one of these ways:
 //   RUN@STEP    the weights of one checkpoint
+//   RUN@best    those of the best checkpoint (BestCheckpoint())
+//   RUN@last    a run's final weights. If there are none, or if its newest checkpoint is of a later step, the
+//               weights of that checkpoint
+//   RUN         RUN@best if the run keeps its best checkpoint (checkpoint.keep_best) and has one, otherwise RUN@last
 //   FILE        a safetensors file
-// If a run keeps averages of its weights (optimizer.ema_decay), both RUN and RUN@STEP mean the averaged weights.
+// If a run keeps averages of its weights (optimizer.ema_decay), all of a run's names mean the averaged weights.
 //
 // what can fail -> what the caller sees -> the test that shows it (ckpt/weights_test.cc)
+//   RUN@best of a run that has no best checkpoint -> Error (kCheckpoint) -> Weights.AreTheBest
 //   no such run, checkpoint or file, or a damaged one -> Error (kCheckpoint) naming it
 //     -> Weights.NamesWhatIsNotThere, .RefusesADamagedCheckpoint
 //   averages that lie in pieces of several ranks -> Error (kCheckpoint) -> Weights.RefusesAveragesInPieces
@@ -26,14 +29,18 @@
 
 namespace lockstep {
 
-// What RUN or RUN@STEP names.
+// What RUN, RUN@STEP, RUN@best or RUN@last names.
 struct RunPoint {
+  enum class Which { kUsual, kStep, kBest, kLast };
+
   std::string run_dir;
-  std::optional<int64_t> step;
+  Which which = Which::kUsual;
+  int64_t step = 0;  // of kStep
 };
 RunPoint ParseRunPoint(const std::string& text);
 
-// Returns the checkpoint that `point` names; for RUN this is the newest. Throws Error (kCheckpoint) if there is none.
+// Returns the checkpoint that `point` names; for RUN and RUN@last this is the newest. Throws Error (kCheckpoint) if there
+// is none.
 Checkpoint FindCheckpoint(const std::string& point);
 
 // Returns the path of a run's final weights.
@@ -47,6 +54,12 @@ using TensorsByName = std::map<std::string, at::Tensor>;
 // Weights on the CPU. ReadWeights() throws Error (kCheckpoint).
 struct Weights {
   std::string path;  // the file or checkpoint from which they were read
+  std::string
+      best_metric;  // of which this is the run's best checkpoint, where RUN or RUN@best named it
+
+  // The path, and that they are the best.
+  std::string Name() const;
+
   TensorsByName tensors;
 };
 Weights ReadWeights(const std::string& source);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -25,7 +26,7 @@ std::string ErrorOfReading(const std::string& source) {
 
 // A checkpoint whose weight "w" is [2, 2] of `value`, and in training one row larger.
 void Save(const std::string& run, int64_t step, float value, bool averages = false,
-          bool in_pieces = false) {
+          bool in_pieces = false, const checkpoint::Manifest& facts = {}) {
   Saver saver(at::kCPU, {.run_dir = run, .attempt = "a", .retention = {.newest = 9}});
   const at::Tensor whole = at::full({3, 2}, value);
   const at::Tensor average = at::full({3, 2}, 10 * value);
@@ -34,7 +35,7 @@ void Save(const std::string& run, int64_t step, float value, bool averages = fal
   if (averages && !in_pieces) state.Add("average.w", average);
   if (in_pieces) state.AddPiece("average.w", average.flatten(), 0, whole);
   saver.Save(step, {{"w", whole.narrow(0, 0, 2)}, {"count", at::full({}, step, at::kLong)}}, state,
-             {});
+             facts);
   saver.Release(step);
   saver.Wait();
   ASSERT_EQ(saver.TakeOutcome()->error, "");
@@ -63,6 +64,52 @@ TEST(Weights, AreTheFinalOnesOrTheNewest) {
   EXPECT_EQ(ValueOf(run), 7);
   Save(run, 7, 0.75);
   EXPECT_EQ(ValueOf(run), 0.75);
+}
+
+// Of a run that keeps its best value of `metric`.
+checkpoint::Manifest Evaluated(int64_t step, const std::string& metric, double value) {
+  checkpoint::Manifest facts;
+  facts.set_best_metric(metric);
+  facts.set_greater_is_better(metric != "loss");
+  facts.set_metric_step(step);
+  checkpoint::Metric& one = *facts.add_metric();
+  one.set_name(metric);
+  one.set_value(value);
+  return facts;
+}
+
+TEST(Weights, AreTheBest) {
+  for (const std::string metric : {"accuracy", "loss"}) {
+    const std::string run = NewFolder();
+    const double sign = metric == "loss" ? -1 : 1;
+    const auto save = [&](int64_t step, double score, int64_t evaluated) {
+      const auto value = static_cast<float>(step) / 10;
+      Save(run, step, value, false, false, Evaluated(evaluated, metric, sign * score));
+    };
+    save(5, 0.8, 5);
+    save(6, 0.9, 6);
+    save(7, 0.9, 7);   // as good, and newer
+    save(8, 0.95, 7);  // it was not evaluated at its step
+    save(9, NAN, 9);
+    WriteSafetensors(RunWeightsPath(run), {{"w", at::full({2, 2}, 7.F)}}, {{kStepOfWeights, "9"}});
+    EXPECT_EQ(BestCheckpoint(run)->step, 7);
+    EXPECT_EQ(ValueOf(run), 0.7F);
+    EXPECT_EQ(ValueOf(run + "@best"), 0.7F);
+    EXPECT_THAT(ReadWeights(run).Name(), testing::EndsWith("000007, the best " + metric));
+    EXPECT_EQ(ValueOf(run + "@last"), 7);
+    EXPECT_EQ(ValueOf(run + "@5"), 0.5F);
+    EXPECT_EQ(FindCheckpoint(run).step, 9);
+    EXPECT_EQ(FindCheckpoint(run + "@best").step, 7);
+    // Of those that are whole.
+    std::ofstream(CheckpointOf(run, 7).path + "/manifest.pb") << "x";
+    EXPECT_EQ(BestCheckpoint(run)->step, 6);
+  }
+  const std::string run = NewFolder();
+  Save(run, 5, 0.5);
+  EXPECT_FALSE(BestCheckpoint(run));
+  EXPECT_THAT(ErrorOfReading(run + "@best"),
+              HasSubstr("train with checkpoint.keep_best, or name a step: 5"));
+  EXPECT_THAT(ErrorOfReading(run + "@bets"), HasSubstr("@bets: no run"));
 }
 
 TEST(Weights, AreTheAveragesWhereThereAreSome) {

@@ -501,7 +501,7 @@ def test_machines_that_share_no_disk(tmp_path):
 @pytest.mark.parametrize("metric,better", [("accuracy", max), ("loss", min)])
 @pytest.mark.all_tier(unless=lambda metric: metric == "accuracy")
 def test_the_best_is_kept(tmp_path, metric, better):
-    """One after each validation, of which the newest and the best stay."""
+    """One after each validation, of which the newest and the best stay; whoever names the run gets the best."""
     text = digits(data="validation_fraction: 0.2", more="").replace("epochs: 2", "epochs: 8").replace("0.003", "0.03")
     when = f'checkpoint {{ every_epochs: 0 keep: 1 keep_best: "{metric}" }}'
     config = write_config(tmp_path, text.replace("checkpoint { every_steps: 1 keep: 100 }", when))
@@ -512,6 +512,14 @@ def test_the_best_is_kept(tmp_path, metric, better):
     assert made[-1] == max(evaluated) and set(made) <= set(evaluated)
     best = max(step for step in made if evaluated[step] == better(evaluated[s] for s in made))
     assert checkpoints(run_dir) == sorted({best, made[-1]})
+    listed = Run(["checkpoints", run_dir]).out.splitlines()
+    assert [line.split()[1] for line in listed if line.endswith(f"best {metric}")] == [str(best)]
+    for name, step in ((run_dir, best), (f"{run_dir}@best", best), (f"{run_dir}@last", made[-1]), (f"{run_dir}@{best}", best)):
+        out = Run(["evaluate", name]).out
+        assert f"{metric} {evaluated[step]:.4f}" in out, (name, step, out)
+        assert (f"step-{step:012}, the best {metric})" in out) == (name in (run_dir, f"{run_dir}@best")), out
+    predicted = Run(["predict", run_dir, "--input", DIGITS, "--output", tmp_path / "p.csv"])
+    assert f"predictions, weights of {run_dir}/checkpoints/step-{best:012}, the best {metric}" in predicted.out, predicted
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -60,10 +61,12 @@ void PrintEach(const std::string& run_dir, Tally tally,
   }
 }
 
-// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it.
+// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it, and which
+// is the best.
 // Throws Error (kCheckpoint) where there are none.
 void PrintCheckpoints(const std::string& run_dir) {
-  PrintEach(run_dir, {}, [](const Checkpoint& checkpoint) {
+  const std::optional<Checkpoint> best = BestCheckpoint(run_dir);
+  PrintEach(run_dir, {}, [&](const Checkpoint& checkpoint) {
     const checkpoint::Manifest manifest = ReadManifest(checkpoint);
     std::string line =
         fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, BytesOf(manifest),
@@ -71,6 +74,7 @@ void PrintCheckpoints(const std::string& run_dir) {
     for (const checkpoint::Metric& metric : manifest.metric()) {
       line += fmt::format("  {} {:.4f}", metric.name(), metric.value());
     }
+    if (best && best->step == checkpoint.step) line += "  best " + manifest.best_metric();
     return line;
   });
 }

@@ -1,6 +1,5 @@
 // lockstep evaluate: the metrics of a run's weights.
 #include "base/say.h"
-#include "ckpt/weights.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
 #include "trainer/run/trained_run.h"
@@ -28,9 +27,9 @@ class EvaluateCommand final : public RankCommand {
       Warn(fmt::format("rank {}: {}", world.rank(), why));
     }
     if (world.rank() != 0) return ExitStatus::kDone;
-    const bool ended = evaluation.weights == RunWeightsPath(run_);
+    const std::string& weights = evaluation.weights;
     Print("{}  ({} samples{}{})\n", MetricsText(evaluation.metrics), evaluation.samples,
-          ended ? "" : ", weights of ", ended ? "" : evaluation.weights);
+          weights.empty() ? "" : ", weights of ", weights);
     return ExitStatus::kDone;
   }
 

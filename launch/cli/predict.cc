@@ -25,8 +25,12 @@ class PredictCommand final : public RankCommand {
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
     const config::Config config = ConfigOfRun(run_, job);
     const World world = Connect(job, config);
-    const int64_t rows = PredictRun(run_, config, inputs_, output_, invocation.extensions, world);
-    if (world.rank() == 0) TellOfOutput(output_, fmt::format("{}: {} predictions", output_, rows));
+    const auto [weights, samples] =
+        PredictRun(run_, config, inputs_, output_, invocation.extensions, world);
+    if (world.rank() == 0) {
+      TellOfOutput(output_, fmt::format("{}: {} predictions{}{}", output_, samples,
+                                        weights.empty() ? "" : ", weights of ", weights));
+    }
     return ExitStatus::kDone;
   }
 

@@ -63,7 +63,7 @@ struct ConfigOptions {
 config::Config ConfigOfRun(const std::string& run);
 // The same on every rank. An error on any rank is thrown on all. Every rank must call it.
 config::Config ConfigOfRun(const std::string& run, Job& job);
-inline constexpr char kRunPoint[] = "run folder; RUN@STEP for one of its checkpoints";
+inline constexpr char kRunPoint[] = "run folder; RUN@STEP, RUN@best or RUN@last for a checkpoint";
 
 // Adds --device.
 void AddDevice(CommandOptions& options, config::Config::Device& device);

@@ -37,7 +37,7 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
                     output));
   }
   std::vector<std::string> paths;
-  for (const Weights& one : weights) paths.push_back(one.path);
+  for (const Weights& one : weights) paths.push_back(one.Name());
   TellOfOutput(output, fmt::format("{}: {} tensors{} of {}", output, named.size(),
                                    paths.size() == 1 ? "" : ", the mean", fmt::join(paths, ", ")));
 }
@@ -71,15 +71,16 @@ class ExportCommand final : public LocalCommand {
 }  // namespace
 
 std::unique_ptr<Command> NewExportCommand(CLI::App& app) {
-  return std::make_unique<ExportCommand>(app, "export",
-                                         "weights of a run or a checkpoint, for other programs",
-                                         "RUN, RUN@STEP, or a safetensors file", 1, 1);
+  return std::make_unique<ExportCommand>(
+      app, "export", "weights of a run or a checkpoint, for other programs",
+      "RUN, RUN@STEP, RUN@best, RUN@last, or a safetensors file", 1, 1);
 }
 
 std::unique_ptr<Command> NewAverageCommand(CLI::App& app) {
   constexpr int kMost = 1 << 20;
-  return std::make_unique<ExportCommand>(app, "average", "the mean of several weights",
-                                         "RUN, RUN@STEP, or a safetensors file, each", 2, kMost);
+  return std::make_unique<ExportCommand>(
+      app, "average", "the mean of several weights",
+      "RUN, RUN@STEP, RUN@best, RUN@last, or a safetensors file, each", 2, kMost);
 }
 
 }  // namespace lockstep

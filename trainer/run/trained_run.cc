@@ -49,7 +49,7 @@ std::string CsvOf(const Predictions& predictions, const std::vector<std::string>
 
 // A run's model with its weights, and the samples that it is to be used on.
 struct LoadedRun {
-  std::string weights;  // on rank 0: where they were
+  std::string weights;  // on rank 0: what they are, if they are not the final ones
   std::shared_ptr<const Dataset> dataset;
   std::shared_ptr<Model> model;
   std::optional<Preprocessing> preprocessing;
@@ -75,7 +75,8 @@ LoadedRun LoadRun(const std::string& run, config::Config config, const Extension
     if (world.rank() == 0) {
       const Weights weights = ReadWeights(run);
       CopyByName(weights.path, weights.tensors, loaded.model->State());
-      loaded.weights = weights.path;
+      const bool are_final = weights.path == RunWeightsPath(ParseRunPoint(run).run_dir);
+      if (!are_final) loaded.weights = weights.Name();
     }
     loaded.preprocessing.emplace(config.data(), loaded.dataset->spec(), world.device,
                                  loaded.precision);
@@ -104,9 +105,9 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
           .bad_samples = loaded.dataset->TakeReports()};
 }
 
-int64_t PredictRun(const std::string& run, const config::Config& config,
-                   const std::vector<std::string>& files, const std::string& output,
-                   const Extensions& extensions, const World& world) {
+RunPredictions PredictRun(const std::string& run, const config::Config& config,
+                          const std::vector<std::string>& files, const std::string& output,
+                          const Extensions& extensions, const World& world) {
   const bool masks = config.data().task() == config::Data::SEGMENTATION;
   // Before there is work that could be lost.
   std::optional<OutputTarget> target;
@@ -134,7 +135,7 @@ int64_t PredictRun(const std::string& run, const config::Config& config,
       if (masks) append(std::as_bytes(std::span(values.const_data_ptr<uint8_t>(), values.numel())));
     });
   });
-  return loaded.dataset->size();
+  return {.weights = loaded.weights, .samples = loaded.dataset->size()};
 }
 
 }  // namespace lockstep

@@ -21,7 +21,8 @@ struct Extensions;  // trainer/run/extensions.h
 // Evaluates the weights of `run` (ckpt/weights.h) on `files`, or on the run's validation samples if there are no files.
 // Every rank must call it. Throws Error.
 struct RunEvaluation {
-  std::string weights;  // on rank 0: the path of the weights
+  // On rank 0: what the weights are, if they are not the run's final ones.
+  std::string weights;
   std::vector<Metric> metrics;
   int64_t samples = 0;
   // One line for each sample of this rank that was replaced, with the reason.
@@ -33,9 +34,13 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
 
 // Predicts the samples of `files`, whose labels may be missing, with the weights of `run`. Writes the predictions to
 // `output` as CSV: the index and the columns of Predictions, with the names of labels if they have names; masks as an array
-// of NumPy's, uint8 [samples, height, width]. Returns the number of samples. Every rank must call it. Throws Error.
-int64_t PredictRun(const std::string& run, const config::Config& config,
-                   const std::vector<std::string>& files, const std::string& output,
-                   const Extensions& extensions, const World& world);
+// of NumPy's, uint8 [samples, height, width]. Every rank must call it. Throws Error.
+struct RunPredictions {
+  std::string weights;  // as RunEvaluation's
+  int64_t samples = 0;
+};
+RunPredictions PredictRun(const std::string& run, const config::Config& config,
+                          const std::vector<std::string>& files, const std::string& output,
+                          const Extensions& extensions, const World& world);
 
 }  // namespace lockstep
