@@ -188,6 +188,7 @@ struct RunDone {
   double samples_per_s = 0;     // during training only, after the first epoch if there is a second
   double total_s = 0;
   double data_wait = 0;  // the fraction of the training time in which the device waited for samples
+  std::string early;  // why the run ended before its last step (early_stopping); empty: it did not
 };
 
 // The run ends by an error.

@@ -522,6 +522,39 @@ def test_the_best_is_kept(tmp_path, metric, better):
     assert f"predictions, weights of {run_dir}/checkpoints/step-{best:012}, the best {metric}" in predicted.out, predicted
 
 
+@pytest.mark.parametrize("ranks", [None, 2])
+@pytest.mark.all_tier(unless=lambda ranks: ranks)
+def test_it_ends_early(ranks, tmp_path):
+    """Only the first evaluation counts as better than those before it."""
+    skip_without_gpus(ranks)
+    config = write_config(tmp_path, digits(data="validation_fraction: 0.2").replace("epochs: 2", "epochs: 20"))
+    fields = sets("early_stopping.metric=accuracy", "early_stopping.min_delta=1")
+    run_dir = tmp_path / "run"
+
+    def ends_after(patience):
+        run = train(config, run_dir, *fields, *sets(f"early_stopping.patience={patience}"), ranks=ranks)
+        assert run.status == DONE, run
+        done = events(run_dir, "done")[-1]
+        first = events(run_dir, "eval")[0]["val_accuracy"]
+        told = f"accuracy has not become better by more than 1 since epoch 1 ({first:.4f}), in {patience} evaluations"
+        assert done["early"] == told and f"early stopping: {told}" in run.out, (done, run)
+        return done["epoch"], len(events(run_dir, "step"))
+
+    epochs, steps = ends_after(3)
+    assert epochs == 4 and events(run_dir, "done")[-1]["step"] == steps
+    assert ends_after(3) == (epochs, steps)  # it has ended
+    assert ends_after(5)[0] == 6  # what it has seen counts
+    # The best is kept, by however little it is better.
+    best = max(events(run_dir, "eval"), key=lambda e: (e["val_accuracy"], e["step"]))
+    assert f"step-{best['step']:012}, the best accuracy" in Run(["evaluate", run_dir]).out
+
+
+def test_it_ends_early_by_what_there_is_not(tmp_path):
+    config = write_config(tmp_path, digits(data="validation_fraction: 0.2"))
+    run = train(config, tmp_path / "run", *sets("early_stopping.metric=acuracy"))
+    expect_error(run, USAGE, 'early_stopping.metric: no metric "acuracy"; did you mean "accuracy"?')
+
+
 @pytest.mark.parametrize(
     "data,name,parts",
     [

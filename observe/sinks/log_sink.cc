@@ -253,6 +253,7 @@ Json LineOf(const RunDone& event) {
                {"samples_per_s", Round(event.samples_per_s, 0)},
                {"total_s", Round(event.total_s, 3)},
                {"data_wait", Round(event.data_wait, 4)}});
+  if (!event.early.empty()) line["early"] = event.early;
   return line;
 }
 

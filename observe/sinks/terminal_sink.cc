@@ -161,6 +161,7 @@ class TerminalSink final : public EventSink {
   }
 
   void Tell(const RunDone& event) {
+    if (!event.early.empty()) line_.Say("early stopping: " + event.early);
     line_.Say(fmt::format("done: {:.0f} samples/s, first step after {:.2f} s; weights in {}",
                           event.samples_per_s, event.first_step_s, event.weights));
   }

@@ -44,17 +44,17 @@ Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
 
 }  // namespace
 
-void RequireMetric(const std::string& metric, const Dataset* validation) {
+void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation) {
   if (metric.empty()) return;
   if (validation == nullptr) {
     throw UsageError(
-        "checkpoint.keep_best: no samples are held back to find the best {} on: set "
-        "data.validation_fraction or data.validation",
-        metric);
+        "{}: no samples are held back to find the best {} on: set data.validation_fraction or "
+        "data.validation",
+        field, metric);
   }
   const std::vector<std::string> known = MetricNames(validation->spec());
   if (std::ranges::find(known, metric) != known.end()) return;
-  throw UsageError("checkpoint.keep_best: no metric \"{}\"{} (of this task: {})", metric,
+  throw UsageError("{}: no metric \"{}\"{} (of this task: {})", field, metric,
                    DidYouMean(metric, known), fmt::join(known, ", "));
 }
 

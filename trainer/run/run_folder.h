@@ -67,7 +67,7 @@
 //     or of all ranks. Where a process is killed, or another rank fails, the log ends without such a line
 //   done   step, epoch, the last metrics (val_loss, ...), first_step_s (from the start of the command to the end of
 //     the first step), samples_per_s (training alone, after the first epoch if there is a second),
-//     total_s, data_wait (the share over the whole training)
+//     total_s, data_wait (the share over the whole training), early (why the run ended early; only then)
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/resume_test.py)
 //   the folder is no run's, or a finished one's without checkpoints -> Error (kUsage)

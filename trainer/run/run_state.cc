@@ -6,12 +6,15 @@
 
 namespace lockstep {
 
-StateTree TreeOf(int64_t& accumulation, Plateau& plateau, Step& step, const World& world) {
+StateTree TreeOf(int64_t& accumulation, Plateau& plateau, EarlyStopping& early_stopping, Step& step,
+                 const World& world) {
   StateTree state;
   state.BeginPart("trainer", 1);
   state.Add("accumulation", accumulation);
   state.BeginPart("schedule", 1);
   plateau.AddTo(state);
+  state.BeginPart("early_stopping", 1);
+  early_stopping.AddTo(state);
   step.AddTo(state);
   const auto add_random = [&](const std::string& name, at::Device device) {
     const at::Generator random = at::globalContext().defaultGenerator(device);

@@ -7,6 +7,7 @@
 #include "base/tensor/named_tensor.h"
 #include "ckpt/manifest.pb.h"
 #include "ckpt/state_tree.h"
+#include "trainer/run/early_stopping.h"
 #include "trainer/step/schedule.h"
 #include "trainer/step/step.h"
 #include "trainer/step/world.h"
@@ -23,6 +24,7 @@ struct RunState {
 // Returns everything on which the next step depends, except the model's parameters and buffers and the values that
 // follow from the number of steps done. Call it only after a step has run or the run was resumed. The tree keeps
 // references to all arguments.
-StateTree TreeOf(int64_t& accumulation, Plateau& plateau, Step& step, const World& world);
+StateTree TreeOf(int64_t& accumulation, Plateau& plateau, EarlyStopping& early_stopping, Step& step,
+                 const World& world);
 
 }  // namespace lockstep

@@ -30,6 +30,7 @@
 #include "trainer/run/anomaly.h"
 #include "trainer/run/checkpointing.h"
 #include "trainer/run/data_wait.h"
+#include "trainer/run/early_stopping.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/foretell.h"
@@ -75,6 +76,7 @@ class Trainer {
                  .prefetch = [this] { input_->feed.Prefetch(); }},
         peak_lr_(PeakLearningRate(config)),
         plateau_(config.schedule()),
+        early_stopping_(config.early_stopping()),
         metrics_(world.device) {
     total_steps_ = StepsOfRun(config, data_.train->size());
     progress_.emplace(PlanOfProgress());
@@ -281,7 +283,7 @@ class Trainer {
 
   // ---- Checkpoints ------------------------------------------------------------------------------
 
-  StateTree Tree() { return TreeOf(accumulation_, plateau_, *step_, world_); }
+  StateTree Tree() { return TreeOf(accumulation_, plateau_, early_stopping_, *step_, world_); }
 
   RunState State() {
     step_->WaitForParameters();
@@ -315,6 +317,7 @@ class Trainer {
              .as_many_ranks = as_many_ranks,
              .sharded = config_.optimizer().shard()});
     step_->AfterRestore();
+    EndIfOver(first_step_);
     evaluated_step_ = manifest.metric_step();
     for (const checkpoint::Metric& metric : manifest.metric()) {
       evaluation_.push_back({metric.name(), metric.value()});
@@ -521,15 +524,23 @@ class Trainer {
       TellSkipped(*data_.validation);
       events_.Emit(Evaluated{steps_done, epoch, evaluation_});
       // A run that ends within an epoch may continue it, so this evaluation does not count.
-      if (config_.schedule().type() == config::Schedule::PLATEAU &&
-          steps_done % sampler_.steps_per_epoch() == 0) {
-        plateau_.OnValidation(evaluation_.front().value);
+      if (steps_done % sampler_.steps_per_epoch() == 0) {
+        if (config_.schedule().type() == config::Schedule::PLATEAU) {
+          plateau_.OnValidation(evaluation_.front().value);
+        }
+        early_stopping_.OnEvaluation(evaluation_, epoch);
+        EndIfOver(steps_done);
       }
     }
     if (averages) step_->SwapAverages();
     input_->loader.Rest();
     progress_->BeginEpoch(steps_done);
     data_wait_.Forget(*input_);
+  }
+
+  // Makes this step the run's last if validation has not become better for long enough.
+  void EndIfOver(int64_t steps_done) {
+    if (early_stopping_.is_over()) total_steps_ = steps_done;
   }
 
   void TellStart(const TrainOptions& options, const RunStart& start) {
@@ -625,7 +636,8 @@ class Trainer {
                          .first_step_s = first_step_s,
                          .samples_per_s = progress_->samples_per_s(),
                          .total_s = SecondsSinceBoot() - options.command_start_s,
-                         .data_wait = data_wait});
+                         .data_wait = data_wait,
+                         .early = early_stopping_.why()});
   }
 
   const config::Config& config_;
@@ -648,6 +660,7 @@ class Trainer {
   DeviceBatch pinned_batch_;  // what steps are measured with
   double peak_lr_;
   Plateau plateau_;
+  EarlyStopping early_stopping_;
   MetricsRing metrics_;
   std::optional<Progress> progress_;
   int64_t first_step_ = 0;  // that this process runs
@@ -671,9 +684,13 @@ void MakeTrainer(std::optional<Trainer>& trainer, config::Config& config,
   Together(world.host, [&] {
     TrainingData data = OpenTrainingData(config, extensions.datasets, world);
     config = Resolved(std::move(config), data);
+    if (config.checkpoint().keep_best().empty()) {
+      config.mutable_checkpoint()->set_keep_best(config.early_stopping().metric());
+    }
     SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
     torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
-    RequireMetric(config.checkpoint().keep_best(), data.validation.get());
+    RequireMetric("early_stopping.metric", config.early_stopping().metric(), data.validation.get());
+    RequireMetric("checkpoint.keep_best", config.checkpoint().keep_best(), data.validation.get());
     trainer.emplace(config, std::move(data), extensions.models, world);
   });
   RequireSame(trainer->Facts(), world.host);

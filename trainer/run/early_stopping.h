@@ -1,0 +1,44 @@
+// EarlyStopping: ends a run whose validation has not become better for a while (early_stopping).
+//
+// Promise: all ranks decide alike, because they have the same metrics. The decision is part of the run's state, so a run
+// that is resumed ends where it would have ended, and one that has ended stays so until early_stopping asks for more.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ckpt/state_tree.h"
+#include "observe/metrics.h"
+#include "trainer/config/schema/config.pb.h"
+
+namespace lockstep {
+
+class EarlyStopping {
+ public:
+  // Keeps a reference to `config`.
+  explicit EarlyStopping(const config::EarlyStopping& config);
+
+  // Call it after each epoch's evaluation with its metrics, at the end of epoch `epoch`.
+  void OnEvaluation(const std::vector<Metric>& metrics, int64_t epoch);
+
+  // Whether the run is to end now.
+  bool is_over() const;
+  // Says why, in words; empty if it is not over.
+  std::string why() const;
+
+  void AddTo(StateTree& state);
+
+ private:
+  double best() const;
+  int64_t best_epoch() const;  // 0: there is none yet
+  int64_t without_improvement() const;
+  void Set(double best, int64_t best_epoch, int64_t without_improvement);
+
+  const config::EarlyStopping& config_;
+  at::Tensor kept_;  // float64: the best value, its epoch, the evaluations since then
+};
+
+}  // namespace lockstep
