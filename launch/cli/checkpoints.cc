@@ -61,9 +61,8 @@ void PrintEach(const std::string& run_dir, Tally tally,
   }
 }
 
-// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it, and which
-// is the best.
-// Throws Error (kCheckpoint) where there are none.
+// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it, and
+// whether it is the best. Throws Error (kCheckpoint) where there are none.
 void PrintCheckpoints(const std::string& run_dir) {
   const std::optional<Checkpoint> best = BestCheckpoint(run_dir);
   PrintEach(run_dir, {}, [&](const Checkpoint& checkpoint) {

@@ -30,12 +30,16 @@ inline at::Tensor InPlaceOfInput(const at::Tensor& like, int64_t dimension, int6
 inline std::vector<at::Tensor> GradientsOfTwin(
     const std::vector<at::Tensor>& inputs, const at::Tensor& dy,
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& twin) {
+  // Views, because one input may arise from another: what goes through the other is autograd's to follow.
+  std::vector<at::Tensor> own = inputs;
   std::vector<at::Tensor> wanted;
-  for (const at::Tensor& input : inputs) {
-    if (input.defined() && input.requires_grad()) wanted.push_back(input);
+  for (at::Tensor& input : own) {
+    if (!input.defined() || !input.requires_grad()) continue;
+    input = input.view_as(input);
+    wanted.push_back(input);
   }
   std::vector<at::Tensor> found =
-      torch::autograd::grad({twin(inputs)}, wanted, {dy}, /*retain_graph=*/true,
+      torch::autograd::grad({twin(own)}, wanted, {dy}, /*retain_graph=*/true,
                             /*create_graph=*/true);
   std::vector<at::Tensor> gradients(inputs.size());
   size_t next = 0;
