@@ -151,6 +151,31 @@ std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::s
   return std::nullopt;
 }
 
+// Which of some checkpoints, the newest first, has the best value of a metric.
+struct Ranking {
+  std::optional<Checkpoint> best;  // of equal ones the newest
+  std::set<int64_t> unknown;       // steps whose manifests cannot be read
+  std::optional<Error> first_error;
+};
+
+Ranking RankingOf(const std::vector<Checkpoint>& checkpoints, const std::string& name,
+                  bool greater_is_better) {
+  Ranking ranking;
+  std::optional<double> best;
+  for (const Checkpoint& checkpoint : checkpoints) {
+    try {
+      const auto score = ScoreOf(ReadManifest(checkpoint), name, greater_is_better);
+      if (!score || (best && *score <= *best)) continue;
+      best = score;
+      ranking.best = checkpoint;
+    } catch (const Error& error) {
+      ranking.unknown.insert(checkpoint.step);
+      if (!ranking.first_error) ranking.first_error = error;
+    }
+  }
+  return ranking;
+}
+
 // Whether it is the name of a file in a folder, and of no other.
 bool IsPlainName(std::string_view name) {
   return !name.empty() && name != "." && name != ".." && name != &kManifest[1] &&
@@ -353,48 +378,30 @@ void RemoveCheckpoint(const Checkpoint& checkpoint) {
 }
 
 std::optional<Checkpoint> BestCheckpoint(const std::string& run_dir) {
-  std::optional<Checkpoint> best;
-  std::optional<double> best_score;
-  checkpoint::Manifest wanted;  // the newest, which says what is wanted
-  for (const Checkpoint& checkpoint : ListCheckpoints(run_dir)) {
-    checkpoint::Manifest manifest;
+  const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
+  for (const Checkpoint& checkpoint : checkpoints) {
     try {
-      manifest = ReadManifest(checkpoint);
+      // The newest says what the run keeps.
+      const checkpoint::Manifest newest = ReadManifest(checkpoint);
+      if (newest.best_metric().empty()) return std::nullopt;
+      return RankingOf(checkpoints, newest.best_metric(), newest.greater_is_better()).best;
     } catch (const Error&) {
       continue;
     }
-    if (!wanted.has_step()) wanted = manifest;
-    if (wanted.best_metric().empty()) return std::nullopt;
-    const auto score = ScoreOf(manifest, wanted.best_metric(), wanted.greater_is_better());
-    if (!score || (best_score && *score <= *best_score)) continue;
-    best = checkpoint;
-    best_score = score;
   }
-  return best;
+  return std::nullopt;
 }
 
 void RemoveOthers(const std::string& run_dir, const Retention& retention) {
   const std::vector<Checkpoint> checkpoints = ListCheckpoints(run_dir);
-  std::optional<Error> first_error;
-  std::optional<double> best;
-  int64_t best_step = -1;
-  std::set<int64_t> unknown;  // which may be the best
-  for (const Checkpoint& checkpoint : checkpoints) {
-    if (retention.best.empty()) break;
-    try {
-      const std::optional<double> score =
-          ScoreOf(ReadManifest(checkpoint), retention.best, retention.greater_is_better);
-      if (!score || (best && *score <= *best)) continue;
-      best = score;
-      best_step = checkpoint.step;
-    } catch (const Error& error) {
-      unknown.insert(checkpoint.step);
-      if (!first_error) first_error = error;
-    }
+  Ranking ranking;
+  if (!retention.best.empty()) {
+    ranking = RankingOf(checkpoints, retention.best, retention.greater_is_better);
   }
+  std::optional<Error> first_error = ranking.first_error;
   for (size_t i = retention.newest; i < checkpoints.size(); ++i) {
     const int64_t step = checkpoints[i].step;
-    if (step == best_step || unknown.contains(step)) continue;
+    if ((ranking.best && step == ranking.best->step) || ranking.unknown.contains(step)) continue;
     if (retention.every_steps > 0 && step % retention.every_steps == 0) continue;
     try {
       RemoveCheckpoint(checkpoints[i]);

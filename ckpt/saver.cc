@@ -66,6 +66,10 @@ void Saver::Save(int64_t step, const std::vector<NamedTensor>& model, const Stat
   }
   manifest_ = options_.manifest;
   manifest_.MergeFrom(facts);
+  if (const Retention& kept = options_.retention; !kept.best.empty()) {
+    manifest_.set_best_metric(kept.best);
+    manifest_.set_greater_is_better(kept.greater_is_better);
+  }
   for (const auto& [part, version] : state.versions()) {
     (*manifest_.mutable_part_version())[part] = version;
   }

@@ -188,31 +188,26 @@ void StateTree::BeginPart(const std::string& part, int version) {
   if (!versions_.emplace(part, version).second) throw BugError("two parts of state are {}", part);
 }
 
-void StateTree::Add(StateEntry entry) {
+void StateTree::Add(StateEntry entry, std::function<void()> if_missing) {
   entry.name = part_ + "." + entry.name;
+  entry.if_missing = std::move(if_missing);
   for (const StateEntry& other : entries_) {
     if (other.name == entry.name) throw BugError("two pieces of state are {}", entry.name);
   }
   entries_.push_back(std::move(entry));
 }
 
-void StateTree::Add(const std::string& name, const at::Tensor& tensor) {
-  Add(EntryOf(name, tensor));
-}
-
-void StateTree::Add(const std::string& name, int64_t& value) {
-  Add(EntryOf(name, value, at::kLong));
-}
-
-void StateTree::Add(const std::string& name, double& value) {
-  Add(EntryOf(name, value, at::kDouble));
-}
-
 void StateTree::Add(const std::string& name, const at::Tensor& tensor,
                     std::function<void()> if_missing) {
-  StateEntry entry = EntryOf(name, tensor);
-  entry.if_missing = std::move(if_missing);
-  Add(std::move(entry));
+  Add(EntryOf(name, tensor), std::move(if_missing));
+}
+
+void StateTree::Add(const std::string& name, int64_t& value, std::function<void()> if_missing) {
+  Add(EntryOf(name, value, at::kLong), std::move(if_missing));
+}
+
+void StateTree::Add(const std::string& name, double& value, std::function<void()> if_missing) {
+  Add(EntryOf(name, value, at::kDouble), std::move(if_missing));
 }
 
 void StateTree::AddOwn(const std::string& name, const at::Tensor& tensor) {

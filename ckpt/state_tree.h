@@ -54,14 +54,12 @@ class StateTree {
   // meaning of the part's names.
   void BeginPart(const std::string& part, int version);
 
-  // Add a shared entry. Restoring writes to the tensor or variable that was passed.
-  void Add(const std::string& name, const at::Tensor& tensor);
-  void Add(const std::string& name, int64_t& value);
-  void Add(const std::string& name, double& value);
-
-  // Adds a shared entry that checkpoints of older programs do not have. For such a checkpoint, `if_missing` is called
-  // after the entries before it were restored.
-  void Add(const std::string& name, const at::Tensor& tensor, std::function<void()> if_missing);
+  // Add a shared entry. Restoring writes to the tensor or variable that was passed. `if_missing` says that checkpoints of
+  // older programs do not have the entry: for such a checkpoint it is called after the entries before it were restored.
+  void Add(const std::string& name, const at::Tensor& tensor,
+           std::function<void()> if_missing = {});
+  void Add(const std::string& name, int64_t& value, std::function<void()> if_missing = {});
+  void Add(const std::string& name, double& value, std::function<void()> if_missing = {});
 
   void AddOwn(const std::string& name, const at::Tensor& tensor);
   void AddOwn(const std::string& name, std::function<at::Tensor()> get,
@@ -77,7 +75,7 @@ class StateTree {
   const std::map<std::string, int>& versions() const { return versions_; }
 
  private:
-  void Add(StateEntry entry);
+  void Add(StateEntry entry, std::function<void()> if_missing = {});
 
   std::string part_;
   std::vector<StateEntry> entries_;

@@ -26,11 +26,13 @@ at::Tensor AsSaved(at::Tensor average, const at::Tensor& weight) {
   return average.contiguous();
 }
 
-Weights WeightsOf(const Checkpoint& checkpoint) {
+// `is_best`: the checkpoint was taken because it is the run's best.
+Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   const checkpoint::Manifest manifest = ReadManifest(checkpoint);
   RequireFiles(checkpoint, manifest);
   VerifyCheckpoint(checkpoint, manifest);
   Weights weights{.path = checkpoint.path,
+                  .best_metric = is_best ? manifest.best_metric() : "",
                   .tensors = ReadSafetensors(ModelFile(checkpoint), kInCheckpoint)};
   for (const std::string& path : StateFiles(checkpoint, manifest)) {
     SafetensorsFile file(path, kInCheckpoint);
@@ -110,21 +112,16 @@ Weights ReadWeights(const std::string& source) {
     return {.path = source, .tensors = ReadSafetensors(source, kGivenByUser)};
   const RunPoint point = ParseRunPoint(source);
   using Which = RunPoint::Which;
-  if (point.which == Which::kUsual || point.which == Which::kBest) {
-    const bool must = point.which == Which::kBest;
-    const auto best = must ? std::optional(FindCheckpoint(source)) : BestCheckpoint(point.run_dir);
-    if (best) {
-      Weights weights = WeightsOf(*best);
-      weights.best_metric = ReadManifest(*best).best_metric();
-      return weights;
-    }
-  }
+  std::optional<Checkpoint> best;
+  if (point.which == Which::kBest) best = FindCheckpoint(source);
+  if (point.which == Which::kUsual) best = BestCheckpoint(point.run_dir);
+  if (best) return WeightsOf(*best, /*is_best=*/true);
   const std::string final_weights = RunWeightsPath(point.run_dir);
   if (point.which != Which::kStep && fs::exists(final_weights) &&
       !HasLaterCheckpoint(point.run_dir)) {
     return {.path = final_weights, .tensors = ReadSafetensors(final_weights, kInRunFolder)};
   }
-  return WeightsOf(FindCheckpoint(source));
+  return WeightsOf(FindCheckpoint(source), /*is_best=*/false);
 }
 
 std::string Weights::Name() const {

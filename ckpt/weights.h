@@ -53,13 +53,12 @@ using TensorsByName = std::map<std::string, at::Tensor>;
 
 // Weights on the CPU. ReadWeights() throws Error (kCheckpoint).
 struct Weights {
-  std::string path;  // the file or checkpoint from which they were read
-  std::string
-      best_metric;  // of which this is the run's best checkpoint, where RUN or RUN@best named it
-
-  // The path, and that they are the best.
+  // The path, and whether they are the best.
   std::string Name() const;
 
+  std::string path;  // the file or checkpoint from which they were read
+  // The metric of which they are the best, where RUN or RUN@best named them so; otherwise empty.
+  std::string best_metric;
   TensorsByName tensors;
 };
 Weights ReadWeights(const std::string& source);

@@ -54,9 +54,10 @@ def main():
             for _ in range(rounds):
                 for name, measured in rates.items():
                     measured.append(rate(points[name]))
+            medians = {name: statistics.median(measured) for name, measured in rates.items()}
             for name, measured in rates.items():
-                print(json.dumps({"threads": name, "samples_per_s": statistics.median(measured), "all": measured}), flush=True)
-            return {name: statistics.median(measured) for name, measured in rates.items()}
+                print(json.dumps({"threads": name, "samples_per_s": medians[name], "all": measured}), flush=True)
+            return medians
 
         medians = medians_of(points, options.rounds)
         best = max(options.threads, key=lambda threads: medians[threads])

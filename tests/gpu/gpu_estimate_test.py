@@ -46,11 +46,20 @@ def test_the_peak(name, batch, tmp_path):
     assert 0 <= first["reserved_bytes"] - before["reserved_bytes"] < 200 << 20
 
 
-@pytest.mark.parametrize("name", ["gpt2", "resnet50", "vit_b_16", "lstm"])
-@pytest.mark.parametrize("gib", [10, 16, 24, 40, 80])
+NO_GRAPH = pytest.mark.xfail(reason="it trains, but memory is short while its step is captured as a graph", strict=True)
+
+
+@pytest.mark.parametrize(
+    "name, gib",
+    [
+        pytest.param(name, gib, marks=[NO_GRAPH] if (name, gib) == ("lstm", 10) else [])
+        for name in ("gpt2", "resnet50", "vit_b_16", "lstm")
+        for gib in (10, 16, 24, 40, 80)
+    ],
+)
 def test_the_largest_that_fits(name, gib, tmp_path):
-    """With it nothing runs out, also in the epoch's last steps, which are smaller; with a tenth more memory runs out, or
-    steps cannot be captured as a graph."""
+    """With it nothing runs out, also in the epoch's last steps, which are smaller, and steps run as a graph; with a tenth
+    more they do not."""
     _, total = gpu_bytes()
     share = gib * 2**30 / total
     if share > 1:
@@ -67,7 +76,7 @@ def test_the_largest_that_fits(name, gib, tmp_path):
         log = events(folder / "run")
         short.append([line for line in log if line["event"] in ("out_of_memory", "no_graph")])
     print(name, gib, batches, short)
-    assert short[1] and all(line["event"] != "out_of_memory" for line in short[0]), short
+    assert not short[0] and short[1], short
 
 
 def gpu_bytes():

@@ -25,11 +25,6 @@ constexpr double kLookInterval = 0.5;
 Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
                                const std::string& attempt, const checkpoint::Manifest& manifest) {
   const config::Checkpoint& when = config.checkpoint();
-  checkpoint::Manifest in_all = manifest;
-  if (!when.keep_best().empty()) {
-    in_all.set_best_metric(when.keep_best());
-    in_all.set_greater_is_better(GreaterIsBetter(when.keep_best()));
-  }
   return {.run_dir = config.run_dir(),
           .attempt = attempt,
           .rank = world.rank(),
@@ -39,7 +34,7 @@ Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
                         .best = when.keep_best(),
                         .greater_is_better = GreaterIsBetter(when.keep_best())},
           .bytes_per_s = 1e6 * when.max_mb_per_s() / world.size(),
-          .manifest = std::move(in_all)};
+          .manifest = manifest};
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 // that is resumed ends where it would have ended, and one that has ended stays so until early_stopping asks for more.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,7 +17,7 @@ namespace lockstep {
 class EarlyStopping {
  public:
   // Keeps a reference to `config`.
-  explicit EarlyStopping(const config::EarlyStopping& config);
+  explicit EarlyStopping(const config::EarlyStopping& config) : config_(config) {}
 
   // Call it after each epoch's evaluation with its metrics, at the end of epoch `epoch`.
   void OnEvaluation(const std::vector<Metric>& metrics, int64_t epoch);
@@ -32,13 +30,10 @@ class EarlyStopping {
   void AddTo(StateTree& state);
 
  private:
-  double best() const;
-  int64_t best_epoch() const;  // 0: there is none yet
-  int64_t without_improvement() const;
-  void Set(double best, int64_t best_epoch, int64_t without_improvement);
-
   const config::EarlyStopping& config_;
-  at::Tensor kept_;  // float64: the best value, its epoch, the evaluations since then
+  double best_ = 0;
+  int64_t best_epoch_ = 0;           // 0: there is none yet
+  int64_t without_improvement_ = 0;  // evaluations
 };
 
 }  // namespace lockstep

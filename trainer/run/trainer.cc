@@ -350,18 +350,17 @@ class Trainer {
 
   // Makes room in memory after `step` did not fit.
   void MakeRoom(int64_t step) {
-    const bool drops = step_->DropHistograms();
-    if (!drops && step_->holds_graphs()) {
-      BeginAgain(step);
-      events_.Emit(GraphsGaveWay{step + 1});
-      return;
+    std::optional<RunEvent> gave_way;
+    if (step_->DropHistograms()) {
+      gave_way = NoRoomForHistograms(step + 1);
+    } else if (step_->holds_graphs()) {
+      gave_way = GraphsGaveWay{step + 1};
+    } else if (checkpointing_ && checkpointing_->LeaveDeviceMemory([this] { EmitAll(); })) {
+      gave_way = CheckpointsLeftDevice{step + 1};
     }
-    if (!drops && (!checkpointing_ || !checkpointing_->LeaveDeviceMemory([this] { EmitAll(); }))) {
-      HalveMicroBatches(step);
-      return;
-    }
+    if (!gave_way) return HalveMicroBatches(step);
     BeginAgain(step);
-    events_.Emit(drops ? RunEvent(NoRoomForHistograms(step + 1)) : CheckpointsLeftDevice{step + 1});
+    events_.Emit(*gave_way);
   }
 
   // Begins again with `step`, whose samples were already taken from the feed.
