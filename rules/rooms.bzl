@@ -31,6 +31,7 @@ _USES = {
     ],
     "trainer/ops/norm": ["base", "trainer/ops/common", "trainer/ops/product"],
     "trainer/ops/attention": ["base", "trainer/ops/common"],
+    "trainer/ops/pointwise": ["base/files", "trainer/ops/common"],
     "trainer/ops/token": ["base", "trainer/ops/common", "trainer/ops/product"],
     "trainer/ops/pixels": ["base", "trainer/ops/common"],
     "trainer/ops/update": ["base", "trainer/ops/common"],
@@ -73,7 +74,7 @@ _USES = {
     ],
     "trainer/models/imported": [
         "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/convolution",
-        "trainer/ops/norm", "trainer/ops/attention", "trainer/models",
+        "trainer/ops/norm", "trainer/ops/attention", "trainer/ops/pointwise", "trainer/models",
     ],
     "trainer/models/built_in": [
         "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",

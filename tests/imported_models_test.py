@@ -1,4 +1,4 @@
-"""Ten models of timm, torchvision and Hugging Face, in small: they train as in PyTorch, on ranks and in micro-batches too,
+"""Eleven models of timm, torchvision and Hugging Face, in small: they train as in PyTorch, on ranks and in micro-batches too,
 their gradients are no farther from float64 than PyTorch's, and on a GPU they learn in bfloat16 as in PyTorch."""
 
 import pathlib
@@ -70,6 +70,17 @@ BERT = transformers.BertConfig(
 DISTILBERT = transformers.DistilBertConfig(
     **SMALL, dim=32, n_layers=2, n_heads=2, hidden_dim=64, dropout=0.0, attention_dropout=0.0, seq_classif_dropout=0.0
 )
+LLAMA = transformers.LlamaConfig(
+    vocab_size=WORDS,
+    num_labels=CLASSES,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=16,
+    pad_token_id=0,
+)
 SWIN = {"img_size": 56, "embed_dim": 24, "depths": (1, 1), "num_heads": (1, 2)}
 
 # name: (the model, the shape of an image; none: it takes texts)
@@ -84,6 +95,7 @@ MODELS = {
     "bert": (of_transformers(BERT), None),
     "distilbert": (of_transformers(DISTILBERT), None),
     "unet": (UNet, (3, 16, 16)),
+    "llama": (of_transformers(LLAMA), None),
 }
 
 

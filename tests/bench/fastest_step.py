@@ -4,10 +4,10 @@
     fastest_step.py LOCKSTEP CONFIG [--points 24] [--seconds 5] [--time 60] [--reserve 0.05] [--keep FILE]
                     [--set NAME=VALUE ...]
 
-Lets tune look for it. Then times points one by one with `bench step`, each for --seconds: 1, 2, 4, ... micro-batches,
-without and with activation checkpointing, and with --points numbers between them. Prints a JSON line for each point, and
-at the end the ratio of the suggestion's samples/s, timed in the same way, to the best point's, and the seconds that tune
-took. With --keep a run that was cut off goes on, on the same machine.
+Lets tune look for it. Then times --points points one by one with `bench step`, each for --seconds: 1, 2, 3, ...
+micro-batches, as far as they divide the batch, without and with activation checkpointing. Prints a JSON line for each
+point, and at the end the ratio of the suggestion's samples/s, timed in the same way, to the best point's, and the seconds
+that tune took. With --keep a run that was cut off goes on, on the same machine.
 """
 
 import argparse
@@ -60,10 +60,8 @@ class Kept:
 
 
 def accumulations(global_batch, count):
-    """1, 2, 4, ... as far as they divide the batch, and then what divides it between them."""
-    powers = [2**i for i in range(20) if global_batch % 2**i == 0]
-    divisors = [n for n in range(3, global_batch + 1) if global_batch % n == 0 and n not in powers]
-    return sorted((powers + divisors)[:count])
+    """The least that divide the batch: the largest micro-batches, next to each other."""
+    return [n for n in range(1, global_batch + 1) if global_batch % n == 0][:count]
 
 
 def main():

@@ -36,6 +36,19 @@ MODELS = {
     "bert": ("hf:Bert", 64),
     "distilbert": ("hf:DistilBert", 64),
     "unet": ("own:UNet", 32),
+    "llama": ("hf:Llama", 64),
+}
+# Of Hugging Face's models whose usual size is not one of 100 million parameters.
+SIZES = {
+    "llama": {
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 4,
+        "intermediate_size": 2048,
+        "max_position_embeddings": 512,
+        "pad_token_id": 0,
+    }
 }
 TOKENS = 128
 IMAGES = """data { format: SYNTHETIC input_shape: [3, 224, 224] classes: 1000 mean: 0.5 std: 0.25
@@ -85,7 +98,7 @@ def make(name, batch, scripted=False):
     if kind == "hf":
         import transformers
 
-        config = getattr(transformers, what + "Config")(num_labels=3)
+        config = getattr(transformers, what + "Config")(num_labels=3, **SIZES.get(name, {}))
         model = getattr(transformers, what + "ForSequenceClassification")(config)
         mask = torch.ones(batch, TOKENS, dtype=torch.long)
         mask[1::2, TOKENS * 3 // 4 :] = 0

@@ -10,6 +10,8 @@
 #include "trainer/models/imported/fuse_linear.h"
 #include "trainer/models/imported/fuse_max_pool.h"
 #include "trainer/models/imported/fuse_multihead_attention.h"
+#include "trainer/models/imported/fuse_pointwise.h"
+#include "trainer/models/imported/fuse_rms_norm.h"
 #include "trainer/models/imported/fuse_scaled_sum.h"
 #include "trainer/models/imported/fuse_squeeze_excite.h"
 #include "trainer/models/imported/fuse_windows.h"
@@ -42,6 +44,8 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
                               {"aten::native_batch_norm", fuse_batch_norm},
                               {"aten::mul", FuseScaledSum},
                               {"aten::layer_norm", FuseLayerNorm},
+                              {"aten::rsqrt", FuseRmsNorm},
+                              {"aten::rms_norm", FuseRmsNorm},
                               {"aten::scaled_dot_product_attention", FuseAttention},
                               {"aten::scaled_dot_product_attention", FuseMultiheadAttention},
                               {"aten::softmax", FuseSoftmaxAttention},
@@ -56,6 +60,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
       }
     }
   }
+  FusePointwise(rewriter);  // what is left
   rewriter.Finish();
   return norms;
 }

@@ -8,11 +8,13 @@
 //   fuse_batch_norm.h           norms of batches with the addition and the activation that follow
 //   fuse_scaled_sum.h           residual sums with a layer scale
 //   fuse_layer_norm.h           norms of rows with the addition before them
+//   fuse_rms_norm.h             RMS norms of rows with the addition before them
 //   fuse_attention.h            attention of queries, keys and values that one linear layer computes
 //   fuse_multihead_attention.h  torch.nn.MultiheadAttention of a sequence with itself
 //   fuse_max_pool.h             max-pooling
 //   fuse_windows.h              Swin's windows of images
 //   fuse_linear.h               linear layers with the activation that follows
+//   fuse_pointwise.h            of what is left, operations on elements at the same place
 //
 // A chain is fused if nobody else uses what lies between (rewriter.h). A fused operation gives what the chain gives,
 // within rounding; where it has no kernel for what it gets, it calls LibTorch's operations itself.

@@ -2,12 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include <utility>
 #include <vector>
 
-#include "base/tensor/autocast.h"
-#include "base/tensor/foretold_gpu.h"
-#include "trainer/ops/norm/layer_norm.h"
+#include "trainer/models/imported/rows_norm.h"
 
 namespace lockstep::exported {
 namespace {
@@ -24,62 +21,24 @@ bool IsRowsNorm(const Node& node) {
          IsConstant(node.arguments[kEpsilon]);
 }
 
-// Who uses a norm's result.
-struct Uses {
-  bool rounded = false;  // somebody who rounds it under autocast
-  bool wide = false;     // somebody who does not
-};
-
-// What layer_norm gives under autocast, and the same rounded for those who would round it. Without such users, or without
-// autocast to 16 bits, the two are one.
-struct Normed {
-  at::Tensor sum, wide, rounded;
-};
-
-// `branch` is undefined if nothing is added.
-Normed RowsNorm(const at::Tensor& x, const at::Tensor& branch, const std::vector<IValue>& arguments,
-                const Uses& uses) {
-  const at::Tensor weight = arguments[kWeight].toTensor();
-  const at::Tensor bias = arguments[kBias].toTensor();
-  const double epsilon = arguments[kEpsilon].toDouble();
-  const AutocastState autocast = AutocastState::Now(x.device().type());
-  const bool rounds = autocast.enabled && uses.rounded &&
-                      (autocast.dtype == at::kHalf || autocast.dtype == at::kBFloat16);
-  // What stays in float32 is the wider of the two. The norm adds the other one if that has 16 bits.
-  at::Tensor sum = x;
-  at::Tensor added = branch;
-  if (added.defined() && added.scalar_type() == at::kFloat) std::swap(sum, added);
-  const bool adds = rounds && added.defined() && sum.scalar_type() == at::kFloat &&
-                    added.scalar_type() == autocast.dtype && added.sizes() == sum.sizes();
-  if (added.defined() && !adds) {
-    sum = x + branch;
-    added = at::Tensor();
-  }
-  if (rounds && sum.scalar_type() == at::kFloat) {
-    const ops::WideNorm norm = ops::LayerNormOfWide(sum, {.values = added}, weight, bias, epsilon,
-                                                    autocast.dtype, uses.wide);
-    return {.sum = norm.sum, .wide = norm.wide, .rounded = norm.y};
-  }
-  const bool gives_own = sum.scalar_type() == at::kFloat || !autocast.enabled ||
-                         (rounds && !uses.wide && sum.scalar_type() == autocast.dtype);
-  const at::Tensor y =
-      IsOnGpu(x.device()) && gives_own
-          ? ops::LayerNorm(sum, weight, bias, epsilon)
-          : at::layer_norm(sum, arguments[kShape].toIntVector(), weight, bias, epsilon);
-  return {.sum = sum, .wide = y, .rounded = y};
+RowsNormWeights WeightsOf(const std::vector<IValue>& arguments) {
+  return {.weight = arguments[kWeight].toTensor(),
+          .bias = arguments[kBias].toTensor(),
+          .epsilon = arguments[kEpsilon].toDouble()};
 }
 
 // Results: the norm's, and the same rounded.
-FusedOperation NormOfRows(const Uses& uses) {
+FusedOperation NormOfRows(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
-    const Normed norm = RowsNorm(arguments[kInput].toTensor(), {}, arguments, uses);
+    const RowsNormResult norm =
+        RowsNorm(arguments[kInput].toTensor(), {}, WeightsOf(arguments), uses);
     return {norm.wide, norm.rounded};
   };
 }
 
 // After the norm's arguments: the addends, and the shape that their sum gets, or none. Results: the sum in its shape, the
 // norm's, and the same rounded.
-FusedOperation SumAndNorm(const Uses& uses) {
+FusedOperation SumAndNorm(const RowsNormUses& uses) {
   return [uses](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     at::Tensor x = arguments[kNormArguments].toTensor();
     at::Tensor branch = arguments[kNormArguments + 1].toTensor();
@@ -92,7 +51,7 @@ FusedOperation SumAndNorm(const Uses& uses) {
         branch = at::Tensor();
       }
     }
-    const Normed norm = RowsNorm(x, branch, arguments, uses);
+    const RowsNormResult norm = RowsNorm(x, branch, WeightsOf(arguments), uses);
     return {norm.sum, norm.wide, norm.rounded};
   };
 }
@@ -104,8 +63,7 @@ void FuseLayerNorm(Rewriter& rewriter, int64_t node) {
   if (!IsRowsNorm(norm)) return;
   const int64_t y = norm.results[0].value;
   const std::vector<int64_t> rounding = rewriter.RoundingUsers(node);
-  const Uses uses{.rounded = !rounding.empty(),
-                  .wide = rounding.size() != rewriter.UsersOf(y).size()};
+  const RowsNormUses uses = UsesOf(rewriter, node, rounding);
   std::vector<Argument> arguments = norm.arguments;
 
   // The sum, and the shape that it gets.

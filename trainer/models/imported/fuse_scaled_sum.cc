@@ -60,6 +60,8 @@ void FuseScaledSum(Rewriter& rewriter, int64_t node) {
   const Node& product = rewriter.At(node);
   const bool is_product = product.operation->schema().overload_name() == "Tensor" &&
                           IsValue(product.arguments[0]) && IsValue(product.arguments[1]) &&
+                          (rewriter.IsParameter(product.arguments[0].value) ||
+                           rewriter.IsParameter(product.arguments[1].value)) &&
                           product.results[0].value >= 0;
   const int64_t sum = is_product ? rewriter.OnlyUser(node) : -1;
   if (sum < 0 || !IsSum(rewriter.At(sum))) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -62,6 +63,17 @@ std::vector<std::optional<int64_t>> IntegersOf(const Argument& argument) {
   return integers;
 }
 
+std::optional<double> NumberOf(const Argument& argument) {
+  if (!IsConstant(argument)) return std::nullopt;
+  const c10::IValue& constant = argument.constant;
+  double number = NAN;
+  if (constant.isDouble() || constant.isInt()) number = constant.toScalar().to<double>();
+  if (constant.isTensor() && constant.toTensor().defined() && constant.toTensor().dim() == 0) {
+    number = constant.toTensor().item<double>();
+  }
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
 bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> integers) {
   return std::ranges::equal(IntegersOf(argument), integers);
 }
@@ -94,6 +106,7 @@ Rewriter::Rewriter(Program& program)
     for (const int64_t value : WrittenBy(At(i))) last_written_[groups_.Of(value)] = i;
   }
   for (const auto& [name, value] : program.buffers) buffers_.insert(value);
+  for (const auto& [name, value] : program.parameters) parameters_.insert(value);
 }
 
 int64_t Rewriter::MakerOf(int64_t value) const {
@@ -145,6 +158,14 @@ std::vector<int64_t> Rewriter::RoundingUsers(int64_t node) const {
 bool Rewriter::IsRoundedByAll(int64_t value) const {
   return value >= 0 && value != program_.output && !users_[value].empty() &&
          std::ranges::all_of(users_[value], [&](int64_t user) { return IsRoundedBy(user, value); });
+}
+
+bool Rewriter::IsParameter(int64_t value) const {
+  for (int64_t maker = MakerOf(value);
+       maker >= 0 && Moves(At(maker)) && IsValue(At(maker).arguments[0]); maker = MakerOf(value)) {
+    value = At(maker).arguments[0].value;
+  }
+  return parameters_.contains(value);
 }
 
 bool Rewriter::IsWrittenAfter(int64_t value, int64_t node) const {

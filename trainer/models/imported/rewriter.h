@@ -28,6 +28,9 @@ bool IsConstant(const Argument& argument, const c10::IValue& value);
 // The list's elements, each an integer or, where it is known only when the graph runs, nothing. No list: none.
 std::vector<std::optional<int64_t>> IntegersOf(const Argument& argument);
 
+// An argument that is a finite number and no value; where the operation takes a tensor, it is one of no dimension.
+std::optional<double> NumberOf(const Argument& argument);
+
 // Whether they are these integers.
 bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> integers);
 
@@ -70,6 +73,9 @@ class Rewriter {
   // node itself runs without autocast.
   std::vector<int64_t> RoundingUsers(int64_t node) const;
 
+  // Whether the value is a parameter, or one that was only moved about.
+  bool IsParameter(int64_t value) const;
+
   // Whether an operation changes the value's memory in place, under this name or another; after this node.
   bool IsWritten(int64_t value) const { return IsWrittenAfter(value, -1); }
   bool IsWrittenAfter(int64_t value, int64_t node) const;
@@ -103,7 +109,7 @@ class Rewriter {
   Program& program_;
   std::vector<int64_t> maker_;               // by value; -1: none
   std::vector<std::vector<int64_t>> users_;  // by value: nodes, one for each use
-  std::set<int64_t> buffers_;                // values
+  std::set<int64_t> buffers_, parameters_;   // values
   const int64_t values_;                     // that the program had
   MemoryGroups groups_;
   std::map<int64_t, int64_t> last_written_;  // by group: the last node that writes to it

@@ -207,13 +207,13 @@ std::pair<at::Tensor, at::Tensor> AddRmsNorm(const at::Tensor& x, const Branch& 
   return {results[0], results[1]};
 }
 
-WideNorm LayerNormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
-                         const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide) {
+WideNorm NormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                    const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide) {
   const bool adds = branch.values.defined();
-  const bool is_fused = IsFused(x, {weight, bias}) && x.scalar_type() == at::kFloat &&
-                        (type == at::kHalf || type == at::kBFloat16) &&
-                        (!adds || CanAdd(x, branch, type));
-  if (!is_fused) return LayerNormOfWideTwin(x, branch, weight, bias, epsilon, type);
+  const bool is_fused =
+      IsFused(x, {weight, bias.defined() ? bias : weight}) && x.scalar_type() == at::kFloat &&
+      (type == at::kHalf || type == at::kBFloat16) && (!adds || CanAdd(x, branch, type));
+  if (!is_fused) return NormOfWideTwin(x, branch, weight, bias, epsilon, type);
   const variable_list results = Fused(x, branch, weight, bias, epsilon, {type, wide});
   const size_t first = adds ? 1 : 0;
   return {.sum = adds ? results[0] : x,
@@ -240,10 +240,11 @@ std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const Br
   return {sum, LayerNormTwin(sum, weight, bias, epsilon)};
 }
 
-WideNorm LayerNormOfWideTwin(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
-                             const at::Tensor& bias, double epsilon, at::ScalarType type) {
+WideNorm NormOfWideTwin(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                        const at::Tensor& bias, double epsilon, at::ScalarType type) {
   const at::Tensor sum = branch.values.defined() ? SumTwin(x, branch) : x;
-  const at::Tensor wide = LayerNormTwin(sum, weight, bias, epsilon);
+  const at::Tensor wide = bias.defined() ? LayerNormTwin(sum, weight, bias, epsilon)
+                                         : RmsNormTwin(sum, weight, epsilon);
   return {.sum = sum, .y = wide.to(type), .wide = wide};
 }
 

@@ -1,5 +1,5 @@
 // Layer normalisation and RMS normalisation, alone or after a residual addition, with float32 weights beside 16-bit
-// values. The sums may be float32 beside 16-bit branches and results (LayerNormOfWide).
+// values. The sums may be float32 beside 16-bit branches and results (NormOfWide).
 //
 // LayerNorm: y[r, c] = (x[r, c] - mean_r) rstd_r weight[c] + bias[c],
 //            rstd_r = 1 / sqrt(variance_r + epsilon), where the variance is the biased one.
@@ -44,11 +44,11 @@ struct WideNorm {
   at::Tensor wide;  // the same in float32, or undefined if it is not wanted
 };
 
-// `x` is float32 [..., width]. branch.values has the 16-bit type `type`, or is undefined. sum, y and wide have gradients.
+// LayerNorm, or RMSNorm if `bias` is undefined. `x` is float32 [..., width]. branch.values has the 16-bit type `type`, or is undefined. sum, y and wide have gradients.
 // One kernel computes all of them, and one their gradients: that of the branch is rounded to `type`, and those of y and
 // wide are added in float32. As above, nobody may write to sum before backward.
-WideNorm LayerNormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
-                         const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide);
+WideNorm NormOfWide(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                    const at::Tensor& bias, double epsilon, at::ScalarType type, bool wide);
 
 // The same operations from plain ATen calls, for any device. Tests compare the kernels with them, and the CPU uses
 // them. They normalise a 16-bit x in float32. For a float32 x they are at::layer_norm and at::rms_norm.
@@ -60,7 +60,7 @@ std::pair<at::Tensor, at::Tensor> AddLayerNormTwin(const at::Tensor& x, const Br
                                                    double epsilon);
 std::pair<at::Tensor, at::Tensor> AddRmsNormTwin(const at::Tensor& x, const Branch& branch,
                                                  const at::Tensor& weight, double epsilon);
-WideNorm LayerNormOfWideTwin(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
-                             const at::Tensor& bias, double epsilon, at::ScalarType type);
+WideNorm NormOfWideTwin(const at::Tensor& x, const Branch& branch, const at::Tensor& weight,
+                        const at::Tensor& bias, double epsilon, at::ScalarType type);
 
 }  // namespace lockstep::ops

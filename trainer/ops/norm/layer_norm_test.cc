@@ -93,7 +93,7 @@ class LayerNormTest : public OpTest {
     bool sum = false, y = false, wide = false;
   };
   void ExpectIsPyTorchs(at::IntArrayRef sizes, bool centers) const;
-  void ExpectIsOfWide(at::IntArrayRef sizes, const Used& used, bool adds) const;
+  void ExpectIsOfWide(at::IntArrayRef sizes, bool centers, const Used& used, bool adds) const;
   void ExpectAddsTheBranch(at::IntArrayRef sizes, bool centers, bool uses_sum, bool uses_y,
                            bool has_bias) const;
 };
@@ -190,14 +190,15 @@ TEST_P(LayerNormTest, AddsTheBranchAsPyTorchDoes) {
 }
 
 // float32 sums beside branches and results of dtype().
-void LayerNormTest::ExpectIsOfWide(at::IntArrayRef sizes, const Used& used, bool adds) const {
+void LayerNormTest::ExpectIsOfWide(at::IntArrayRef sizes, bool centers, const Used& used,
+                                   bool adds) const {
   const int64_t width = sizes.back();
   const at::TensorOptions floats = options(at::kFloat);
   const at::Tensor x = (2 * at::randn(sizes, floats) + 0.5).requires_grad_();
   const Branch branch{adds ? Random(sizes).requires_grad_() : at::Tensor(), {}};
-  const Norm norm = NewNorm(/*centers=*/true, width);
+  const Norm norm = NewNorm(centers, width);
   const WideNorm found =
-      LayerNormOfWide(x, branch, norm.weight, norm.bias, kEpsilon, dtype(), used.wide);
+      NormOfWide(x, branch, norm.weight, norm.bias, kEpsilon, dtype(), used.wide);
   const at::Tensor exact_x = Exact(x);
   const at::Tensor exact_branch = adds ? Exact(branch.values) : at::zeros_like(exact_x);
   const Norm exact = Exact(norm);
@@ -242,10 +243,12 @@ TEST_P(LayerNormTest, NormsWideSumsOfNarrowBranches) {
                              {.wide = true},
                              {.sum = true}}) {
       for (const bool adds : {true, false}) {
-        SCOPED_TRACE(testing::Message()
-                     << at::IntArrayRef(sizes) << ", branch " << adds << ", gradient of sum "
-                     << used.sum << ", y " << used.y << ", wide " << used.wide);
-        ExpectIsOfWide(sizes, used, adds);
+        for (const bool centers : {true, false}) {
+          SCOPED_TRACE(testing::Message() << at::IntArrayRef(sizes) << ", centers " << centers
+                                          << ", branch " << adds << ", gradient of sum " << used.sum
+                                          << ", y " << used.y << ", wide " << used.wide);
+          ExpectIsOfWide(sizes, centers, used, adds);
+        }
       }
     }
   }
