@@ -81,6 +81,9 @@ _USES = {
         "trainer/ops/attention", "trainer/ops/token", "trainer/ops/pixels", "trainer/models",
         "trainer/models/imported",
     ],
+    "trainer/predictions": [
+        "base", "base/files", "data/dataset", "data/arrays", "data/tables", "trainer/config/schema",
+    ],
     "trainer/step": [
         "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",
         "trainer/ops/pixels", "trainer/ops/update", "trainer/ops/autocast", "data/dataset", "data/feed",
@@ -91,7 +94,7 @@ _USES = {
         "data/dataset", "data/arrays", "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory",
         "observe/verdict", "observe",
         "observe/profile", "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats",
-        "trainer/config", "trainer/models", "trainer/step",
+        "trainer/config", "trainer/models", "trainer/predictions", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "base/tensor", "observe/machine"],
     "launch/job": [

@@ -27,6 +27,7 @@ from harness import (
     train,
     weights_of,
     write_config,
+    write_table,
 )
 from sampler_reference import Permutation
 
@@ -108,9 +109,8 @@ def passengers(rows, seed, label=str):
     return table
 
 
-def write_table(path, rows, header=HEADER):
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
+def write_passengers(path, rows):
+    write_table(path, rows, HEADER)
 
 
 def training_rows(rows):
@@ -184,7 +184,7 @@ def test_passengers(tmp_path, ranks):
     rows[held_back[0]][7] = "Atlantis"
     for i in held_back[1:5]:
         rows[i][6] = "1e6"
-    write_table(tmp_path / "train.csv", rows)
+    write_passengers(tmp_path / "train.csv", rows)
     done = train_on(tmp_path, ranks=ranks)
     assert done["val_accuracy"] > 0.8
 
@@ -210,7 +210,7 @@ def test_passengers(tmp_path, ranks):
     assert done["val_accuracy"] == pytest.approx(right, abs=1e-6)
     figures = f"loss {done['val_loss']:.4f}  accuracy {done['val_accuracy']:.4f}"
     assert figures in Run(["evaluate", tmp_path / "run"], ranks=ranks).out
-    write_table(tmp_path / "held_back.csv", validation)
+    write_passengers(tmp_path / "held_back.csv", validation)
     assert figures in Run(["evaluate", tmp_path / "run", "--input", tmp_path / "held_back.csv"]).out
 
     # Without labels and ignored columns, in another order, with texts and gaps of its own.
@@ -227,8 +227,8 @@ def test_passengers(tmp_path, ranks):
 
 def test_labels_by_name(tmp_path):
     names = ["perished, alas", "survived"]
-    write_table(tmp_path / "train.csv", passengers(300, seed=1, label=lambda survived: names[survived]))
-    write_table(tmp_path / "test.csv", passengers(100, seed=2, label=lambda survived: names[survived]))
+    write_passengers(tmp_path / "train.csv", passengers(300, seed=1, label=lambda survived: names[survived]))
+    write_passengers(tmp_path / "test.csv", passengers(100, seed=2, label=lambda survived: names[survived]))
     done = train_on(tmp_path, CSV + " label_names: true", 'validation: "test.csv"')
     assert done["val_accuracy"] > 0.8
     labels = [row["Survived"] for row in rows_of(tmp_path / "test.csv")]
@@ -238,10 +238,10 @@ def test_labels_by_name(tmp_path):
     assert right == pytest.approx(done["val_accuracy"], abs=1e-6)
 
     rows = passengers(3, seed=3, label=lambda survived: "unknown")
-    write_table(tmp_path / "other.csv", rows)
+    write_passengers(tmp_path / "other.csv", rows)
     run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / "other.csv"])
     expect_error(run, DATA, 'other.csv:2: column 2 (Survived): label "unknown" is none of those in training')
-    write_table(tmp_path / "other.csv", [[*row[:1], "", *row[2:]] for row in rows])
+    write_passengers(tmp_path / "other.csv", [[*row[:1], "", *row[2:]] for row in rows])
     assert len(predict(tmp_path / "run", tmp_path / "other.csv")) == 3
 
 
@@ -305,13 +305,13 @@ def test_several_labels_by_name(tmp_path):
     ],
 )
 def test_mistakes_are_one_line(tmp_path, csv_text, status, words):
-    write_table(tmp_path / "train.csv", passengers(50, seed=1))
+    write_passengers(tmp_path / "train.csv", passengers(50, seed=1))
     expect_refused(tmp_path, f'data {{ train: "train.csv" csv {{ {csv_text} }} }}', status, words)
 
 
 def test_files_that_do_not_go_together(tmp_path):
     rows = passengers(60, seed=1)
-    write_table(tmp_path / "train.csv", rows)
+    write_passengers(tmp_path / "train.csv", rows)
     write_table(tmp_path / "more.csv", rows, [*HEADER[:5], "age", *HEADER[6:]])
     text = f'data {{ train: ["train.csv", "more.csv"] csv {{ {CSV} }} }}'
     expect_refused(tmp_path, text, DATA, 'more.csv:1: column 6 is "age" where ', 'train.csv has "Age"')

@@ -67,13 +67,14 @@ def in_mount_namespace(folder, prepare):
 class Run:
     """A finished lockstep command."""
 
-    def __init__(self, arguments, ranks=None, program=LOCKSTEP, launcher=(), cwd=None, env=None, timeout=120):
+    def __init__(self, arguments, ranks=None, program=LOCKSTEP, launcher=(), cwd=None, env=None, timeout=120, input=""):
+        """`input` is what it reads on standard input."""
         begin = time.monotonic()
         done = subprocess.run(
             command_of(arguments, ranks, program, launcher),
             cwd=cwd,
             env=dict(os.environ, **(env or {})),
-            stdin=subprocess.DEVNULL,
+            input=input,
             capture_output=True,
             text=True,
             errors="replace",  # a file's name may be no UTF-8
@@ -204,6 +205,12 @@ def predict(run_dir, *inputs, **options):
     run = Run(["predict", run_dir, "--input", *inputs, "--output", output], **options)
     assert run.status == DONE, run
     return rows_of(output)
+
+
+def write_table(path, rows, header):
+    """A CSV file with a header."""
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
 
 
 def rows_of(path):

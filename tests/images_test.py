@@ -18,10 +18,12 @@ from harness import (
     events,
     expect_error,
     predict,
+    rows_of,
     sets,
     skip_without_gpus,
     step_losses,
     train,
+    write_table,
 )
 from labelled_images import CLASSES, photograph, turned_by, write_images_config
 
@@ -63,7 +65,15 @@ def test_trains_evaluates_and_predicts(folder, ranks):
     assert evaluation.status == DONE, evaluation
     assert "(8 samples)" in evaluation.out and "accuracy 1" in evaluation.out
 
-    assert [row["label"] for row in predict(folder / "run", folder / "new")] == [CLASSES[label] for label in (2, 0, 1)]
+    predictions = [(row["file"], row["label"]) for row in predict(folder / "run", folder / "new")]
+    assert predictions == [(f"{i}.jpg", CLASSES[label]) for i, label in enumerate((2, 0, 1))]
+
+    # A sample submission may call images by their files' names without the ending.
+    write_table(folder / "sample.csv", [[i, *[0] * len(CLASSES)] for i in (2, 0, 1)], ["id", *reversed(CLASSES)])
+    words = ["--input", folder / "new", "--submission", folder / "sample.csv", "--output", folder / "sent.csv"]
+    assert Run(["predict", folder / "run", *words]).status == DONE
+    for row, label in zip(rows_of(folder / "sent.csv"), (1, 2, 0), strict=True):
+        assert max(CLASSES, key=lambda name: float(row[name])) == CLASSES[label]
 
 
 def test_the_number_of_threads_changes_nothing(folder):

@@ -92,6 +92,9 @@ class Dataset {
   // The number of sample `index` among all of the files, from 0.
   virtual int64_t NumberInFiles(int64_t index) const { return index; }
 
+  // The file of sample `index`, as a path within the files' folder or archive; empty if a file holds more than a sample.
+  virtual std::string FileOf(int64_t /*index*/) const { return ""; }
+
   // Returns one line for each sample that was replaced by another sample (data/dataset/skip_bad.h), with the reason. A
   // line that an earlier call returned is not returned again.
   virtual std::vector<std::string> TakeReports() const { return {}; }
@@ -114,6 +117,7 @@ class WrappedDataset : public Dataset {
   int64_t size() const override { return whole_.size(); }
   const SampleSpec& spec() const override { return whole_.spec(); }
   int64_t NumberInFiles(int64_t index) const override { return whole_.NumberInFiles(index); }
+  std::string FileOf(int64_t index) const override { return whole_.FileOf(index); }
   std::vector<std::string> TakeReports() const override { return whole_.TakeReports(); }
   ReadTimes times() const override { return whole_.times(); }
   std::string Fingerprint() const override { return whole_.Fingerprint(); }
@@ -138,6 +142,7 @@ class Subset : public WrappedDataset {
   int64_t NumberInFiles(int64_t index) const override {
     return whole_.NumberInFiles(indices_[index]);
   }
+  std::string FileOf(int64_t index) const override { return whole_.FileOf(indices_[index]); }
 
  private:
   std::shared_ptr<const Dataset> owned_;

@@ -16,6 +16,7 @@ class EncodedCache : public ImageSource {
   const std::vector<std::string>& class_names() const override { return source_->class_names(); }
   int64_t LabelOf(int64_t i) const override { return source_->LabelOf(i); }
   std::string NameOf(int64_t i) const override { return source_->NameOf(i); }
+  std::string PathOf(int64_t i) const override { return source_->PathOf(i); }
   std::vector<std::string> Remarks() const override { return source_->Remarks(); }
   std::string Fingerprint() const override { return source_->Fingerprint(); }
 

@@ -147,6 +147,7 @@ class Images : public Dataset {
 
   int64_t samples_at_once() const override { return options_.gpu ? GpuDecoder::kAtOnce : 1; }
 
+  std::string FileOf(int64_t index) const override { return source_->PathOf(index); }
   std::vector<std::string> Remarks() const override { return source_->Remarks(); }
   std::string Fingerprint() const override { return source_->Fingerprint(); }
 

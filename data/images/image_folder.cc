@@ -130,10 +130,7 @@ ImageIndex IndexOf(const std::string& root) {
 }
 
 std::string NameIn(const std::string& root, const ImageIndex& index, int64_t row) {
-  const int64_t c = index.ClassOf(row);
-  return c < index.classes().size()
-             ? fmt::format("{}/{}/{}", root, index.classes()[c], index.path(row))
-             : fmt::format("{}/{}", root, index.path(row));
+  return fmt::format("{}/{}", root, index.PathWithClass(row));
 }
 
 class ImageFolder : public ListedImages {

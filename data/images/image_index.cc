@@ -1,5 +1,7 @@
 #include "data/images/image_index.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -168,6 +170,12 @@ std::optional<ImageIndex> ImageIndex::FromFile(MappedFile file, std::string_view
   index.labels_ = As<int32_t>(pieces[kLabels]);
   index.content_hash_ = header.content_hash;
   return index;
+}
+
+std::string ImageIndex::PathWithClass(int64_t sample) const {
+  const int64_t c = ClassOf(sample);
+  return c < classes().size() ? fmt::format("{}/{}", classes()[c], path(sample))
+                              : std::string(path(sample));
 }
 
 int64_t ImageIndex::ClassOf(int64_t sample) const {

@@ -114,6 +114,8 @@ class ImageIndex {
   // The samples of class c are [FirstOf(c), FirstOf(c + 1)).
   int64_t FirstOf(int64_t c) const;
   std::string_view path(int64_t sample) const { return paths_[sample]; }
+  // Its path with its class, if it has one, such as "dog/1.jpg".
+  std::string PathWithClass(int64_t sample) const;
   const ImagePlace& place(int64_t sample) const { return places_[sample]; }
   std::span<const int32_t> labels() const { return labels_; }
   uint64_t content_hash() const { return content_hash_; }

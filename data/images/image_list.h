@@ -59,6 +59,9 @@ class ListedImages : public ImageSource {
   int64_t classes() const override { return list_.classes(); }
   const std::vector<std::string>& class_names() const override { return list_.class_names(); }
   int64_t LabelOf(int64_t i) const override { return list_.LabelOf(i); }
+  std::string PathOf(int64_t i) const override {
+    return list_.index().PathWithClass(list_.RowOf(i));
+  }
   std::vector<std::string> Remarks() const override { return list_.remarks(); }
   std::string Fingerprint() const override { return list_.Fingerprint(); }
 

@@ -260,11 +260,7 @@ class OpenShards {
 };
 
 std::string NameIn(const std::vector<std::string>& shards, const ImageIndex& index, int64_t row) {
-  const int64_t c = index.ClassOf(row);
-  const std::string& shard = shards[index.place(row).shard];
-  return c < index.classes().size()
-             ? fmt::format("{}: {}/{}", shard, index.classes()[c], index.path(row))
-             : fmt::format("{}: {}", shard, index.path(row));
+  return fmt::format("{}: {}", shards[index.place(row).shard], index.PathWithClass(row));
 }
 
 class ImageShards : public ListedImages {

@@ -39,6 +39,8 @@ class ImageSource {
   virtual int64_t LabelOf(int64_t i) const = 0;  // the label of sample i, or kNoLabel
   // For example "FOLDER/dog/1.jpg" or "a.tar: dog/1.jpg".
   virtual std::string NameOf(int64_t i) const = 0;
+  // The path within the folder or the tar file, such as "dog/1.jpg".
+  virtual std::string PathOf(int64_t i) const = 0;
 
   // Returns the bytes of the file of sample i. They lie in `buffer` or elsewhere, and are valid until `buffer` changes.
   // Throws Error: kData if the file cannot be read, kUsage if the machine is at its limits.

@@ -149,6 +149,8 @@ TEST_F(ImageSourceOrder, IsThatOfPathsInFoldersAndShards) {
     for (size_t i = 0; i < expected.size(); ++i) {
       EXPECT_EQ(Load(*folder, i), "content of " + expected[i].string());
       EXPECT_EQ(folder->NameOf(i), (root_ / "folder" / expected[i]).string());
+      EXPECT_EQ(folder->PathOf(i), expected[i].string());
+      EXPECT_EQ(shards->PathOf(i), expected[i].string());
       EXPECT_THAT(shards->NameOf(i),
                   AllOf(HasSubstr("shards/"), EndsWith(".tar: " + expected[i].string())));
     }

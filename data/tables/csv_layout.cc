@@ -48,26 +48,26 @@ class Assignment {
         path_(path),
         layout_(layout),
         fields_(layout.roles.size()),
-        numbers_(NumbersOf(layout.header, path)) {}
+        finder_(layout.header, static_cast<int64_t>(layout.roles.size()), path) {}
 
   void Labels() {
     const int64_t first = options_.labels.empty() ? FirstLabel() : 0;
     for (int64_t i = 0; i < options_.LabelCount(); ++i) {
       const int64_t column =
-          options_.labels.empty() ? first + i : Find(options_.labels[i], "data.csv.label");
+          options_.labels.empty() ? first + i : finder_.Find(options_.labels[i], "data.csv.label");
       Give(column, {Kind::kLabel, static_cast<int32_t>(i)}, "the label");
     }
   }
 
   void Ignored() {
     for (const std::string& reference : options_.ignore) {
-      Give(Find(reference, "data.csv.ignore"), {Kind::kIgnored}, "data.csv.ignore");
+      Give(finder_.Find(reference, "data.csv.ignore"), {Kind::kIgnored}, "data.csv.ignore");
     }
   }
 
   void Features() {
     for (const std::string& reference : options_.category) {
-      Give(Find(reference, "data.csv.category"), {Kind::kCategory}, "data.csv.category");
+      Give(finder_.Find(reference, "data.csv.category"), {Kind::kCategory}, "data.csv.category");
     }
     int32_t features = 0;
     for (CsvRole& role : layout_.roles) {
@@ -89,21 +89,6 @@ class Assignment {
         columns());
   }
 
-  int64_t Find(const std::string& reference, const char* field) const {
-    if (!layout_.header.empty()) {
-      const auto found = numbers_.find(reference);
-      if (found != numbers_.end()) return found->second;
-      throw DataError("{}: {}: the header has no column \"{}\"{}", path_, field, reference,
-                      Suggestion(reference, layout_.header));
-    }
-    int64_t number = -1;
-    const char* end = reference.data() + reference.size();
-    const auto [stop, error] = std::from_chars(reference.data(), end, number);
-    if (error == std::errc() && stop == end && number >= 0 && number < columns()) return number;
-    throw DataError("{}: {}: no column \"{}\": without a header they are 0 to {}", path_, field,
-                    reference, columns() - 1);
-  }
-
   void Give(int64_t column, CsvRole role, const char* field) {
     if (fields_[column] != nullptr) {
       throw DataError("{}: {} is given twice, as {} and as {}", path_, layout_.NameOf(column),
@@ -117,7 +102,7 @@ class Assignment {
   const std::string& path_;
   CsvLayout& layout_;
   std::vector<const char*> fields_;  // which option each column was given by; null: none
-  Numbers numbers_;
+  CsvColumnFinder finder_;
 };
 
 // `header` holds the trained columns in any order, with or without those that are ignored and, where
@@ -184,6 +169,25 @@ std::string CsvLayout::NameOf(int64_t column) const {
 
 std::string CsvLayout::Reference(int64_t column) const {
   return header.empty() ? std::to_string(column) : header[column];
+}
+
+CsvColumnFinder::CsvColumnFinder(const std::vector<std::string>& header, int64_t columns,
+                                 const std::string& path)
+    : header_(header), columns_(columns), path_(path), numbers_(NumbersOf(header, path)) {}
+
+int64_t CsvColumnFinder::Find(const std::string& reference, std::string_view field) const {
+  if (!header_.empty()) {
+    const auto found = numbers_.find(reference);
+    if (found != numbers_.end()) return found->second;
+    throw DataError("{}: {}: the header has no column \"{}\"{}", path_, field, reference,
+                    Suggestion(reference, header_));
+  }
+  int64_t number = -1;
+  const char* end = reference.data() + reference.size();
+  const auto [stop, error] = std::from_chars(reference.data(), end, number);
+  if (error == std::errc() && stop == end && number >= 0 && number < columns_) return number;
+  throw DataError("{}: {}: no column \"{}\": without a header they are 0 to {}", path_, field,
+                  reference, columns_ - 1);
 }
 
 CsvLayout LayoutInTraining(const CsvOptions& options, const std::string& path,

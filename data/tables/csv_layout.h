@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "data/tables/csv.h"
@@ -31,6 +33,23 @@ struct CsvLayout {
   std::string NameOf(int64_t column) const;
   // Returns the text that the options `ignore` and `category` have for the column.
   std::string Reference(int64_t column) const;
+};
+
+// Finds columns by what the options call them: a name in the header, or without a header a number from 0. Keeps
+// references to `header` and `path`.
+class CsvColumnFinder {
+ public:
+  // `header` is empty if the file has none. Throws Error (kData) if two columns have one name.
+  CsvColumnFinder(const std::vector<std::string>& header, int64_t columns, const std::string& path);
+
+  // Returns the column's number. `field` is who asks for it. Throws Error (kData) if there is no such column.
+  int64_t Find(const std::string& reference, std::string_view field) const;
+
+ private:
+  const std::vector<std::string>& header_;
+  int64_t columns_;
+  const std::string& path_;
+  std::unordered_map<std::string_view, int64_t> numbers_;  // of the columns, by name
 };
 
 // A file with more columns is refused as a mistake.

@@ -11,6 +11,7 @@
 #include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
 #include "data/tables/csv_cells.h"
+#include "data/tables/csv_texts.h"
 
 namespace lockstep {
 namespace {
@@ -608,6 +609,33 @@ TEST(Csv, RefusesColumnsOfAnotherTable) {
               HasSubstr("data.csv.label does not name the training files' labels: train again"));
   EXPECT_THAT(ErrorOf("1,0\n", {.label_names = true, .features = 1}),
               HasSubstr("data.csv.classes does not say"));
+}
+
+// ---- Texts --------------------------------------------------------------------------------------
+
+TEST(CsvTexts, ReadsColumnsInTheOrderInWhichTheyAreAskedFor) {
+  const std::string first = WriteTestFile("a.csv", "x,id,y\n1,\"007, a\",0\n\n2,,1\n");
+  const std::string second = WriteTestFile("b.csv", "y,x,id\n5,6,7\n");
+  const auto columns = ReadCsvTexts({.files = {first, second}, .columns = {"id", "x"}});
+  ASSERT_EQ(columns.size(), 2);
+  EXPECT_EQ(columns[0].name, "id");
+  EXPECT_THAT(columns[0].texts, ElementsAre("007, a", "", "7"));
+  EXPECT_THAT(columns[1].texts, ElementsAre("1", "2", "6"));
+  EXPECT_EQ(ReadCsvTexts({.files = {first}}).size(), 3);
+  const auto bare = ReadCsvTexts({.files = {second}, .header = false, .columns = {"2"}});
+  EXPECT_THAT(bare.at(0).texts, ElementsAre("id", "7"));
+}
+
+TEST(CsvTexts, RefusesColumnsThatAreNotThereAndRaggedRows) {
+  const auto error = [](const std::string& content, const std::string& column) {
+    return DataErrorOf([&] {
+      ReadCsvTexts(
+          {.files = {WriteTestFile("a.csv", content)}, .columns = {column}, .field = "--id"});
+    });
+  };
+  EXPECT_THAT(error("Id,x\n1,2\n", "id"),
+              HasSubstr("a.csv: --id: the header has no column \"id\"; did you mean \"Id\"?"));
+  EXPECT_THAT(error("Id,x\n1,2\n3\n", "Id"), HasSubstr("a.csv:3: 1 columns where 2 are expected"));
 }
 
 }  // namespace

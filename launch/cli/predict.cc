@@ -1,5 +1,14 @@
-// lockstep predict: a run's predictions for files, as CSV, or masks as an array.
+// lockstep predict: a run's predictions for files, as CSV, JSON lines or an array.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "base/error.h"
 #include "base/files/output_target.h"
+#include "base/files/scratch_folder.h"
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
@@ -8,35 +17,95 @@
 namespace lockstep {
 namespace {
 
+constexpr char kStandardInput[] = "-";
+
+// Standard input as a file, which is there as long as this object: files are read more than once.
+class InputFile {
+ public:
+  // Throws Error (kCheckpoint) if there is no room for it.
+  InputFile()
+      : folder_(std::filesystem::temp_directory_path()), path_(folder_.path() + "/standard_input") {
+    if (folder_.path().empty()) {
+      throw Error(ExitStatus::kCheckpoint,
+                  fmt::format("--input -: no folder can be made in {}: set TMPDIR",
+                              std::filesystem::temp_directory_path().string()));
+    }
+    OutputTarget(path_).Write([](const AppendBytes& append) {
+      std::array<std::byte, 1 << 16> piece;
+      while (const size_t bytes = std::fread(piece.data(), 1, piece.size(), stdin)) {
+        append(std::span(piece).first(bytes));
+      }
+    });
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  ScratchFolder folder_;
+  std::string path_;
+};
+
 class PredictCommand final : public RankCommand {
  public:
   explicit PredictCommand(CLI::App& app)
-      : RankCommand(app, "predict", "predictions of a run's weights, as CSV or masks") {
+      : RankCommand(app, "predict",
+                    "predictions of a run's weights, as CSV, JSON lines or an array") {
+    request_.output = "predictions.csv";
     options().Add("RUN", run_, kRunPoint).Required();
-    options().Add("--input", inputs_, "files to predict, with or without labels").Required();
-    options().Add("--output", output_, "CSV file to write; for masks a .npy file").ShowDefault();
+    options()
+        .Add("--input", request_.files,
+             "files to predict, with or without labels; - is standard input")
+        .Required();
+    options()
+        .Add("--output", request_.output,
+             "file to write: CSV, or JSON lines (.jsonl), or an array (.npy, always for masks); - "
+             "is "
+             "standard output")
+        .ShowDefault();
+    options()
+        .Add("--format", request_.format, "its format, whatever its name is")
+        .OneOf({"csv", "jsonl", "npy"});
+    options().Add("--probabilities", request_.probabilities,
+                  "a column for each class, with its probability");
+    options().Add("--id", request_.id, "the input's column that names the samples");
+    options().Add("--keep", request_.keep, "columns of the input that the output has, too");
+    options().Add("--submission", request_.submission,
+                  "a competition's sample submission: its columns, ids and order");
   }
 
-  bool prints_result() const override { return false; }
+  bool prints_result() const override { return request_.output == "-"; }
 
  private:
-  void Check(StartedCommand&) const override { ConfigOfRun(run_); }
+  void Check(StartedCommand&) const override { CheckRequest(request_, ConfigOfRun(run_).data()); }
 
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
     const config::Config config = ConfigOfRun(run_, job);
     const World world = Connect(job, config);
-    const auto [weights, samples] =
-        PredictRun(run_, config, inputs_, output_, invocation.extensions, world);
+    PredictionRequest request = request_;
+    std::optional<InputFile> input;
+    const auto dash = std::ranges::find(request.files, kStandardInput);
+    if (dash != request.files.end()) {
+      if (world.size() > 1) {
+        throw Error::OnEveryRank(ExitStatus::kUsage,
+                                 "--input -: one rank reads standard input: leave out -n");
+      }
+      *dash = input.emplace().path();
+    }
+    const auto [weights, samples, contents] =
+        PredictRun(run_, config, request, invocation.extensions, world);
     if (world.rank() == 0) {
-      TellOfOutput(output_, fmt::format("{}: {} predictions{}{}", output_, samples,
-                                        weights.empty() ? "" : ", weights of ", weights));
+      const bool to_standard_output = request.output == "-";
+      TellOfOutput(to_standard_output ? "/dev/stdout" : request.output,
+                   fmt::format("{}: {} predictions{}{}",
+                               to_standard_output ? "standard output" : request.output, samples,
+                               weights.empty() ? "" : ", weights of " + weights,
+                               contents.empty() ? "" : fmt::format(" ({})", contents)));
     }
     return ExitStatus::kDone;
   }
 
   std::string run_;
-  std::vector<std::string> inputs_;
-  std::string output_ = "predictions.csv";
+  PredictionRequest request_;
 };
 
 }  // namespace

@@ -36,17 +36,6 @@ void ForEachBatch(Model& model, const Preprocessing& preprocessing, const Datase
   model.train(was_training);
 }
 
-// Predictions::columns of samples.
-std::vector<std::string> ColumnsOf(const SampleSpec& spec) {
-  if (spec.task == Task::kSegmentation) return {};
-  if (spec.task == Task::kClassification) return {"label", "probability"};
-  const std::string name = spec.task == Task::kMultiLabel ? "probability" : "value";
-  if (spec.classes == 1) return {name};
-  std::vector<std::string> columns;
-  for (int64_t i = 0; i < spec.classes; ++i) columns.push_back(fmt::format("{}_{}", name, i));
-  return columns;
-}
-
 }  // namespace
 
 std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
@@ -72,35 +61,32 @@ int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const Dev
   return flops;
 }
 
-Predictions Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                    int64_t global_batch, const LoaderOptions& loader_options,
-                    config::Precision precision, const World& world) {
+at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
+                   int64_t global_batch, const LoaderOptions& loader_options,
+                   config::Precision precision, const World& world, bool best_only) {
   const SampleSpec& spec = dataset.spec();
   if (spec.task == Task::kLanguage) {
     throw Error::OnEveryRank(ExitStatus::kUsage, "predict is for samples, not for tokens");
   }
-  Predictions predictions{.columns = ColumnsOf(spec)};
   const bool masks = spec.task == Task::kSegmentation;
   // Each rank fills in its samples and leaves the others' at zero: the sum over the ranks is all of
   // them.
-  predictions.values =
+  at::Tensor predictions =
       masks ? at::zeros({dataset.size(), spec.shape[1], spec.shape[2]}, at::kByte)
-            : at::zeros({dataset.size(), static_cast<int64_t>(predictions.columns.size())},
-                        at::kDouble);
-  ForEachBatch(
-      model, preprocessing, dataset, global_batch, loader_options, precision, world,
-      [&](const DeviceBatch& batch, const at::Tensor& output) {
-        at::Tensor values = output.narrow(masks ? 1 : -1, 0, spec.classes);
-        values = masks ? values.argmax(1) : values.to(at::kDouble);
-        if (spec.task == Task::kClassification) {
-          const auto [probability, label] = values.softmax(1).max(1);
-          values = at::stack({label.to(at::kDouble), probability}, 1);
-        } else if (spec.task == Task::kMultiLabel) {
-          values = values.sigmoid();
-        }
-        predictions.values.narrow(0, batch.origin.indices.front(), values.size(0)).copy_(values);
-      });
-  world.host.AllReduceSum(predictions.values, world.host.MakeLabel("predictions")).Wait();
+            : at::zeros({dataset.size(), best_only ? 2 : spec.classes}, at::kDouble);
+  ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
+               [&](const DeviceBatch& batch, const at::Tensor& output) {
+                 at::Tensor values = output.narrow(masks ? 1 : -1, 0, spec.classes);
+                 values = masks ? values.argmax(1) : values.to(at::kDouble);
+                 if (spec.task == Task::kClassification) values = values.softmax(1);
+                 if (spec.task == Task::kMultiLabel) values = values.sigmoid();
+                 if (best_only) {
+                   const auto [probability, label] = values.max(1);
+                   values = at::stack({label.to(at::kDouble), probability}, 1);
+                 }
+                 predictions.narrow(0, batch.origin.indices.front(), values.size(0)).copy_(values);
+               });
+  world.host.AllReduceSum(predictions, world.host.MakeLabel("predictions")).Wait();
   return predictions;
 }
 

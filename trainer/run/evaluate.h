@@ -30,19 +30,12 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
 int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const DeviceBatch& batch,
                      config::Precision precision, const World& world);
 
-struct Predictions {
-  // For classes: label (the class with the greatest output) and probability (its softmax). For labels: probability_0,
-  // ... (the sigmoid of each label). For numbers: value, or value_0, ... For masks: none.
-  std::vector<std::string> columns;
-  // On the CPU: float64 [samples, columns]; for masks the class with the greatest output, uint8 [samples, height,
-  // width].
-  at::Tensor values{};
-};
-
-// Predicts each sample of `dataset`. Every rank must call it and gets all predictions in order. For tokens throws Error
-// (kUsage) on every rank.
-Predictions Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
-                    int64_t global_batch, const LoaderOptions& loader_options,
-                    config::Precision precision, const World& world);
+// Predicts each sample of `dataset`. Returns, on the CPU, float64 [samples, classes]: the softmax of classes, the sigmoid of
+// labels, or numbers. With `best_only`, which is for classes, float64 [samples, 2]: the class with the greatest output and
+// its softmax. For masks the class with the greatest output, uint8 [samples, height, width]. Every rank must call it and
+// gets all predictions in order. For tokens throws Error (kUsage) on every rank.
+at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
+                   int64_t global_batch, const LoaderOptions& loader_options,
+                   config::Precision precision, const World& world, bool best_only);
 
 }  // namespace lockstep

@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files/output_target.h"
 #include "base/files/safetensors.h"
 #include "ckpt/weights.h"
 #include "comm/reduce/reducer.h"
 #include "comm/together.h"
-#include "data/arrays/npy.h"
-#include "data/tables/csv_cells.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/input.h"
@@ -22,30 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-// A number of the column `name`; a class by its name, where classes have some, or without a fraction.
-std::string CsvCellOf(const std::string& name, double value,
-                      const std::vector<std::string>& class_names) {
-  if (name == "label") {
-    return class_names.empty() ? fmt::format("{:.0f}", value)
-                               : AsCsvCell(class_names.at(static_cast<size_t>(value)));
-  }
-  // All that float32 holds.
-  return name.starts_with("value") ? fmt::format("{:.9g}", value) : fmt::format("{:.6f}", value);
-}
-
-std::string CsvOf(const Predictions& predictions, const std::vector<std::string>& class_names) {
-  std::string csv = fmt::format("index,{}\n", fmt::join(predictions.columns, ","));
-  const auto values = predictions.values.accessor<double, 2>();
-  for (int64_t i = 0; i < values.size(0); ++i) {
-    csv += std::to_string(i);
-    for (int64_t column = 0; column < values.size(1); ++column) {
-      csv += ',' + CsvCellOf(predictions.columns[column], values[i][column], class_names);
-    }
-    csv += '\n';
-  }
-  return csv;
-}
 
 // A run's model with its weights, and the samples that it is to be used on.
 struct LoadedRun {
@@ -106,36 +79,31 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
 }
 
 RunPredictions PredictRun(const std::string& run, const config::Config& config,
-                          const std::vector<std::string>& files, const std::string& output,
-                          const Extensions& extensions, const World& world) {
-  const bool masks = config.data().task() == config::Data::SEGMENTATION;
-  // Before there is work that could be lost.
-  std::optional<OutputTarget> target;
+                          const PredictionRequest& request, const Extensions& extensions,
+                          const World& world) {
+  std::optional<PredictionFile> file;  // on rank 0
   Together(world.host, [&] {
-    if (masks && !output.ends_with(".npy")) {
-      throw UsageError("--output {}: masks are written as an array: name a .npy file", output);
-    }
-    if (world.rank() == 0) target.emplace(output);
+    CheckRequest(request, config.data());
+    if (world.rank() == 0) file.emplace(request, config.data());
   });
   const LoadedRun loaded = LoadRun(run, config, extensions, world, [&] {
-    return OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/true,
+    return OpenFiles(config, request.files, SpecOf(config.data()), /*label_optional=*/true,
                      extensions.datasets, world);
   });
-  const Predictions predictions =
+  Together(world.host, [&] {
+    if (file) file->Prepare(*loaded.dataset);
+  });
+  const at::Tensor values =
       Predict(*loaded.model, *loaded.preprocessing, *loaded.dataset,
               EvaluationBatch(config, config.accumulation()),
-              LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
+              LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world,
+              WritesBestOnly(request, config.data()));
   Together(world.host, [&] {
-    if (!target) return;
-    const at::Tensor& values = predictions.values;
-    const std::string text = masks ? NpyHeader("|u1", values.sizes())
-                                   : CsvOf(predictions, loaded.dataset->spec().class_names);
-    target->Write([&](const AppendBytes& append) {
-      append(std::as_bytes(std::span(text)));
-      if (masks) append(std::as_bytes(std::span(values.const_data_ptr<uint8_t>(), values.numel())));
-    });
+    if (file) file->Write(values);
   });
-  return {.weights = loaded.weights, .samples = loaded.dataset->size()};
+  return {.weights = loaded.weights,
+          .samples = loaded.dataset->size(),
+          .contents = file ? file->Contents() : ""};
 }
 
 }  // namespace lockstep

@@ -12,6 +12,7 @@
 
 #include "observe/metrics.h"
 #include "trainer/config/schema/config.pb.h"
+#include "trainer/predictions/prediction_file.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {
@@ -32,15 +33,15 @@ RunEvaluation EvaluateRun(const std::string& run, const config::Config& config,
                           const std::vector<std::string>& files, const Extensions& extensions,
                           const World& world);
 
-// Predicts the samples of `files`, whose labels may be missing, with the weights of `run`. Writes the predictions to
-// `output` as CSV: the index and the columns of Predictions, with the names of labels if they have names; masks as an array
-// of NumPy's, uint8 [samples, height, width]. Every rank must call it. Throws Error.
+// Predicts the request's samples, whose labels may be missing, with the weights of `run`, and writes the predictions. Every
+// rank must call it. Throws Error.
 struct RunPredictions {
   std::string weights;  // as RunEvaluation's
   int64_t samples = 0;
+  std::string contents;  // on rank 0: PredictionFile::Contents()
 };
 RunPredictions PredictRun(const std::string& run, const config::Config& config,
-                          const std::vector<std::string>& files, const std::string& output,
-                          const Extensions& extensions, const World& world);
+                          const PredictionRequest& request, const Extensions& extensions,
+                          const World& world);
 
 }  // namespace lockstep

@@ -1,0 +1,32 @@
+// Reads the cells of CSV files as the texts that they are, such as the ids with which predictions are sent.
+//
+// Promise: row i of the files, read one after the other, is sample i of ReadCsv() (data/tables/csv.h).
+//
+// what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
+//   no such column, a ragged row, a file without rows -> Error (kData) with path -> CsvTexts.Refuses*
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+struct CsvTextOptions {
+  std::vector<std::string> files;
+  char delimiter = ',';
+  bool header = true;  // whether the first line of every file holds the columns' names
+  // By their name, or by their number from 0 if there is no header; empty: all columns of a file with a header.
+  std::vector<std::string> columns{};
+  std::string_view field = "";  // who asks for the columns, for error messages
+};
+
+struct CsvTextColumn {
+  std::string name;
+  std::vector<std::string> texts;  // one a row
+};
+
+// Returns the columns in the order in which they are asked for. Throws Error (kData).
+std::vector<CsvTextColumn> ReadCsvTexts(const CsvTextOptions& options);
+
+}  // namespace lockstep

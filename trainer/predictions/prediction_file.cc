@@ -1,0 +1,159 @@
+#include "trainer/predictions/prediction_file.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "data/arrays/npy.h"
+
+namespace lockstep {
+namespace {
+
+enum class Layout : uint8_t { kCsv, kJsonLines, kArray };
+
+Layout LayoutOf(const PredictionRequest& request) {
+  const auto is = [&](const std::string& format) {
+    return request.format.empty() ? request.output.ends_with("." + format)
+                                  : request.format == format;
+  };
+  return is("npy") ? Layout::kArray : is("jsonl") ? Layout::kJsonLines : Layout::kCsv;
+}
+
+// The first option that names columns of the output; empty if none is given.
+std::string ColumnOption(const PredictionRequest& request) {
+  if (!request.submission.empty()) return "--submission";
+  if (!request.id.empty()) return "--id";
+  return request.keep.empty() ? "" : "--keep";
+}
+
+PredictionColumn TextColumn(CsvTextColumn column) {
+  const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
+  return {.name = kept->name, .cell = [kept](int64_t row) { return kept->texts[row]; }};
+}
+
+}  // namespace
+
+void CheckRequest(const PredictionRequest& request, const config::Data& data) {
+  const Layout layout = LayoutOf(request);
+  const std::string column_option = ColumnOption(request);
+  if (data.task() == config::Data::SEGMENTATION) {
+    if (layout != Layout::kArray) {
+      throw UsageError("--output {}: masks are written as an array: name a .npy file",
+                       request.output);
+    }
+    if (request.probabilities) throw UsageError("--probabilities: has no meaning for masks");
+  }
+  if (layout == Layout::kArray && !column_option.empty()) {
+    throw UsageError("{}: an array holds numbers alone: leave it out, or write CSV", column_option);
+  }
+  const bool has_classes = data.task() == config::Data::CLASSIFICATION;
+  const bool are_labels_sent =
+      data.task() == config::Data::MULTI_LABEL && !request.submission.empty();
+  if (request.probabilities && !has_classes && !are_labels_sent) {
+    throw UsageError("--probabilities: is for classes; labels and numbers have a column each");
+  }
+  if (data.format() != config::Data::CSV && (!request.id.empty() || !request.keep.empty())) {
+    throw UsageError("{}: is for tables; images are named by their files",
+                     request.id.empty() ? "--keep" : "--id");
+  }
+  if (request.submission.empty()) return;
+  if (layout != Layout::kCsv) {
+    throw UsageError("--submission: is written as CSV: name a .csv file with --output");
+  }
+  if (!request.keep.empty()) {
+    throw UsageError("--keep: a submission has the sample's columns and no others");
+  }
+}
+
+bool WritesBestOnly(const PredictionRequest& request, const config::Data& data) {
+  return data.task() == config::Data::CLASSIFICATION && !request.probabilities &&
+         request.submission.empty() && LayoutOf(request) != Layout::kArray;
+}
+
+PredictionFile::PredictionFile(PredictionRequest request, config::Data data)
+    : request_(std::move(request)),
+      data_(std::move(data)),
+      target_(request_.output == "-" ? "/dev/stdout" : request_.output) {}
+
+void PredictionFile::Prepare(const Dataset& dataset) {
+  const SampleSpec& spec = dataset.spec();
+  const auto& labels = data_.csv().label();
+  const std::vector<std::string> names =
+      spec.task == Task::kClassification ? spec.class_names
+                                         : std::vector<std::string>(labels.begin(), labels.end());
+  outputs_ = {.task = spec.task,
+              .names = NamesOf(names, spec.classes),
+              .have_names = !names.empty(),
+              .best_only = WritesBestOnly(request_, data_)};
+  if (LayoutOf(request_) == Layout::kArray) return;
+  if (!request_.submission.empty()) {
+    submission_.emplace(request_.submission, outputs_, request_.probabilities);
+  }
+  PredictionColumn samples = NamesOfSamples(dataset);
+  if (submission_) {
+    std::vector<std::string> ids;
+    for (int64_t i = 0; i < dataset.size(); ++i) ids.push_back(samples.cell(i));
+    submission_->Match(ids, /*are_files=*/samples.name == "file");
+    return;
+  }
+  input_columns_.push_back(std::move(samples));
+  if (request_.keep.empty()) return;
+  for (CsvTextColumn& column : ReadColumns(request_.keep, "--keep")) {
+    input_columns_.push_back(TextColumn(std::move(column)));
+  }
+}
+
+PredictionColumn PredictionFile::NamesOfSamples(const Dataset& dataset) const {
+  if (!dataset.FileOf(0).empty()) {
+    return {.name = "file", .cell = [&dataset](int64_t row) { return dataset.FileOf(row); }};
+  }
+  if (!request_.id.empty()) {
+    return TextColumn(std::move(ReadColumns({request_.id}, "--id").front()));
+  }
+  if (submission_ && data_.format() == config::Data::CSV && data_.csv().header()) {
+    return TextColumn(std::move(ReadColumns({submission_->id_name()}, "--submission").front()));
+  }
+  return {
+      .name = "index", .is_number = true, .cell = [](int64_t row) { return std::to_string(row); }};
+}
+
+std::vector<CsvTextColumn> PredictionFile::ReadColumns(const std::vector<std::string>& columns,
+                                                       std::string_view field) const {
+  return ReadCsvTexts({.files = request_.files,
+                       .delimiter = data_.csv().delimiter().front(),
+                       .header = data_.csv().header(),
+                       .columns = columns,
+                       .field = field});
+}
+
+void PredictionFile::Write(const at::Tensor& values) {
+  target_.Write([&](const AppendBytes& append) {
+    const Layout layout = LayoutOf(request_);
+    if (layout == Layout::kArray) {
+      const bool masks = outputs_.task == Task::kSegmentation;
+      const at::Tensor array = masks ? values : values.to(at::kFloat);
+      const std::string header = NpyHeader(masks ? "|u1" : "<f4", array.sizes());
+      append(std::as_bytes(std::span(header)));
+      append({static_cast<const std::byte*>(array.const_data_ptr()), array.nbytes()});
+      return;
+    }
+    outputs_.values = values;
+    PredictionTable table;
+    if (submission_) {
+      table = submission_->Table(outputs_);
+    } else {
+      table = {.rows = values.size(0), .columns = input_columns_};
+      for (PredictionColumn& column : ColumnsOf(outputs_)) {
+        table.columns.push_back(std::move(column));
+      }
+    }
+    layout == Layout::kCsv ? WriteCsv(table, append) : WriteJsonLines(table, append);
+  });
+}
+
+}  // namespace lockstep

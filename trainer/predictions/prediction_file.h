@@ -1,0 +1,78 @@
+// PredictionFile: the file that `lockstep predict` writes: which columns it has, and in which format.
+//
+// Promise: everything that can be wrong with the request, the ids and the sample submission is said before anything is
+// predicted.
+//
+// The file is a table, a row for each sample in the order of the files: the sample's name, the columns that are kept of the
+// input, and the columns of ColumnsOf() (trainer/predictions/outputs.h). The name of a sample is its file for images, what
+// the column --id holds for tables, and otherwise its number from 0. With a sample submission the table is the submission's
+// (trainer/predictions/submission.h). As an array it holds the outputs alone: float32 [samples, names], or for masks uint8
+// [samples, height, width].
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/predict_test.py)
+//   options that do not go together, or with the run's data -> Error (kUsage)
+//   a column that the input does not have, a sample submission that does not fit -> Error (kData)
+//   the file cannot be written -> Error (kCheckpoint), before anything is predicted
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/files/output_target.h"
+#include "data/dataset/dataset.h"
+#include "trainer/config/schema/data.pb.h"
+#include "trainer/predictions/outputs.h"
+#include "trainer/predictions/submission.h"
+
+namespace lockstep {
+
+struct PredictionRequest {
+  std::vector<std::string> files;  // what is predicted
+  std::string output;              // the file to write; "-" is standard output
+  // "csv", "jsonl" or "npy"; empty: as the output's name ends (.jsonl, .npy), otherwise CSV.
+  std::string format{};
+  bool probabilities = false;       // whether each class has a column
+  std::string id{};                 // the column of the input that names samples; empty: none
+  std::vector<std::string> keep{};  // columns of the input that the output has, too
+  std::string submission{};         // a sample submission; empty: none
+};
+
+// Throws Error (kUsage) if the request makes no sense for a run with such data.
+void CheckRequest(const PredictionRequest& request, const config::Data& data);
+
+// Returns whether of each sample only the most probable class and its probability are written.
+bool WritesBestOnly(const PredictionRequest& request, const config::Data& data);
+
+class PredictionFile {
+ public:
+  // Makes sure that the output can be written. Throws Error (kUsage, kCheckpoint).
+  PredictionFile(PredictionRequest request, config::Data data);
+
+  // Reads what names the samples of `dataset`, which is made of the request's files. Throws Error (kData).
+  void Prepare(const Dataset& dataset);
+
+  // Writes what was predicted, the result of Predict() (trainer/run/evaluate.h). Prepare() was called before. Throws Error
+  // (kCheckpoint).
+  void Write(const at::Tensor& values);
+
+  // Returns what a sample submission's columns hold, such as "Survived: label"; empty if there is none.
+  std::string Contents() const { return submission_ ? submission_->Contents() : ""; }
+
+ private:
+  PredictionColumn NamesOfSamples(const Dataset& dataset) const;
+  std::vector<CsvTextColumn> ReadColumns(const std::vector<std::string>& columns,
+                                         std::string_view field) const;
+
+  const PredictionRequest request_;
+  const config::Data data_;
+  OutputTarget target_;
+  Outputs outputs_;
+  std::optional<Submission> submission_;
+  std::vector<PredictionColumn> input_columns_;  // what the output has of the input
+};
+
+}  // namespace lockstep
