@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/say.h"
 #include "comm/together.h"
+#include "launch/cli/command.h"
 #include "launch/cli/commands.h"
 #include "launch/job/start_job.h"
 #include "launch/job/supervised_job.h"
@@ -33,26 +33,6 @@ void AddStartOptions(CommandOptions options, StartOptions& start) {
       .Within(0, 1'000'000);
 }
 
-// Says which command was meant where the first word is none.
-void CheckCommandName(const CLI::App& app, const std::vector<std::string>& words) {
-  const CLI::App* level = &app;
-  for (const std::string& word : words) {
-    if (word.starts_with('-')) continue;
-    std::vector<std::string> names;
-    const CLI::App* meant = nullptr;
-    for (const CLI::App* command : level->get_subcommands({})) {
-      if (command->get_name() == word) meant = command;
-      if (!command->get_group().empty()) names.push_back(command->get_name());
-    }
-    if (names.empty()) return;
-    if (meant == nullptr) {
-      throw UsageError("no command \"{}\"{} (known: {})", word, DidYouMean(word, names),
-                       fmt::join(names, ", "));
-    }
-    level = meant;
-  }
-}
-
 // The path that the user gave, which reads better than where Bazel's links lead.
 std::string ProgramPath(const char* name) {
   if (std::string_view(name).find('/') == std::string_view::npos) {
@@ -71,7 +51,7 @@ int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& pr
   AddStartOptions(CommandOptions(app), invocation.start);
   const std::vector<std::unique_ptr<Command>> commands = NewCommands(app);
   try {
-    CheckCommandName(app, WithoutStartOptions(invocation.words));
+    CommandOf(app, WithoutStartOptions(invocation.words));
     app.parse(argc, argv);
     invocation.program = ProgramPath(argv[0]);
     for (const std::unique_ptr<Command>& command : commands) {

@@ -335,7 +335,7 @@ def test_the_drivers_folder_is_kept(bundle, tmp_path):
     run = start(bundle, env={"LD_LIBRARY_PATH": "/usr/local/nvidia/lib64", "PATH": "/usr/bin"})
     libraries, path = run.out.split()
     assert libraries.startswith(f"{bundle}/lib:{SITE}/torch/lib:") and libraries.endswith(":/usr/local/nvidia/lib64")
-    assert path == f"{bundle}/bin:/usr/bin"
+    assert path == f"{bundle}/bin:{os.path.dirname(sys.executable)}:/usr/bin"
 
 
 def test_slurm_scripts_start_the_bundle(bundle, tmp_path):

@@ -45,6 +45,15 @@ constexpr char kDigitsReadme[] =
 #include "launch/bundle/bundle_digits_readme.inc"
     ;
 
+constexpr char kWheelArchive[] =
+#include "launch/bundle/bundle_wheel_archive.inc"
+    ;
+
+// The Python package: each file's path in a wheel, and its text.
+constexpr std::pair<const char*, const char*> kPackage[] = {
+#include "launch/bundle/bundle_package.inc"
+};
+
 constexpr char kManifest[] = "manifest.json";
 
 // What makes a bundle, and the packages of Debian and Ubuntu that have it.
@@ -53,6 +62,11 @@ constexpr std::pair<const char*, const char*> kTools[] = {
     {"ldd", "libc-bin"},      {"strip", "binutils"},
     {"objdump", "binutils"},  {"mpirun", "openmpi-bin"},
     {"orted", "openmpi-bin"}, {"ompi_info", "openmpi-bin"}};
+
+constexpr std::pair<const char*, const char*> kPython{"python3", "python3"};
+
+// Where a wheel has what a bundle has in its folder.
+constexpr char kProgramInWheel[] = "lockstep/_program";
 
 std::string ThisProgram() { return fs::read_symlink("/proc/self/exe"); }
 
@@ -276,9 +290,15 @@ std::string ManifestText(const std::string& program, const std::string& version,
   return manifest.dump(1) + "\n";
 }
 
+// What the files of a bundle need of a machine.
+struct Needs {
+  std::string glibc;
+  std::string torch;
+};
+
 // Fills `stage` with what `program` needs; its name there is `name`.
-void Fill(Stage& stage, const std::string& program, const std::string& name,
-          const std::string& version) {
+Needs Fill(Stage& stage, const std::string& program, const std::string& name,
+           const std::string& version) {
   const Libraries needs = LibrariesOf({program}).front();
   const Torch torch = TorchOf(needs);
   const OpenMpi mpi = FindOpenMpi(needs);
@@ -321,38 +341,32 @@ void Fill(Stage& stage, const std::string& program, const std::string& name,
   }
   stage.Write(kManifest,
               ManifestText(name, version, torch, symbols, wheel_libraries, stage.files()));
+  return {.glibc = symbols.glibc, .torch = torch.version};
 }
 
-}  // namespace
-
-void MakeBundle(const std::string& archive, const std::string& version) {
-  const std::string program = ThisProgram();
-  if (!archive.ends_with(".tar.gz") && !archive.ends_with(".tgz")) {
-    throw UsageError("{}: a bundle is a tar file: give it a name that ends in .tar.gz", archive);
-  }
+void RequireNew(const std::string& archive) {
   struct stat status {};
   if (lstat(archive.c_str(), &status) == 0) {
     throw UsageError("{}: is there already: remove it, or give another name", archive);
   }
+}
+
+void RequireNoBundle(const std::string& program) {
   if (const std::string bundle = BundleOf(program); !bundle.empty()) {
     throw UsageError(
         "this program is that of the bundle {}: pack that folder, or make a bundle "
         "where the program was built",
         bundle);
   }
-  // What is missing is said before anything is done.
-  for (const auto& [tool, package] : kTools) FindTool(tool, package);
+}
 
-  const ScratchFolder scratch;
+void RequireFolder(const ScratchFolder& scratch) {
   if (scratch.path().empty())
     throw UsageError("/dev/shm: no folder can be made there; {}", kMoreSharedMemory);
-  const std::string name = fs::path(program).filename();
-  Stage stage(scratch.path() + "/" + name);
-  Fill(stage, program, name, version);
-  const std::string bytes = OutputOf({"tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
-                                      "--numeric-owner", "--mode=u+rw,go=u,go-w", "--format=ustar",
-                                      "-I", "gzip -n", "-C", scratch.path(), "-cf", "-", name});
+}
 
+// Whole or not at all, and in the place of nothing.
+void WriteArchive(const std::string& archive, const std::string& bytes) {
   const std::string partial = fmt::format("{}.tmp.{}", archive, getpid());
   try {
     WriteDurably(partial, kInRunFolder,
@@ -363,8 +377,67 @@ void MakeBundle(const std::string& archive, const std::string& version) {
     throw;
   }
   SyncFolder(ParentFolder(archive), kSaving);
+}
+
+// "2.34" as "manylinux_2_34_x86_64".
+std::string PlatformTag(std::string glibc) {
+  std::ranges::replace(glibc, '.', '_');
+  utsname machine{};
+  uname(&machine);
+  return fmt::format("manylinux_{}_{}", glibc, machine.machine);
+}
+
+}  // namespace
+
+void MakeBundle(const std::string& archive, const std::string& version) {
+  const std::string program = ThisProgram();
+  if (!archive.ends_with(".tar.gz") && !archive.ends_with(".tgz")) {
+    throw UsageError("{}: a bundle is a tar file: give it a name that ends in .tar.gz", archive);
+  }
+  RequireNew(archive);
+  RequireNoBundle(program);
+  // What is missing is said before anything is done.
+  for (const auto& [tool, package] : kTools) FindTool(tool, package);
+
+  const ScratchFolder scratch;
+  RequireFolder(scratch);
+  const std::string name = fs::path(program).filename();
+  Stage stage(scratch.path() + "/" + name);
+  Fill(stage, program, name, version);
+  const std::string bytes = OutputOf({"tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
+                                      "--numeric-owner", "--mode=u+rw,go=u,go-w", "--format=ustar",
+                                      "-I", "gzip -n", "-C", scratch.path(), "-cf", "-", name});
+  WriteArchive(archive, bytes);
   Print("{}: {:.1f} MB, {} files; tar -xzf it anywhere and run {}/{}\n", archive,
         bytes.size() * 1e-6, stage.files().size(), name, name);
+}
+
+void MakeWheel(const std::string& folder, const std::string& version) {
+  const std::string program = ThisProgram();
+  RequireNoBundle(program);
+  for (const auto& [tool, package] : kTools) FindTool(tool, package);
+  FindTool(kPython.first, kPython.second);
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    throw UsageError("{}: is no folder: --wheel takes one that is there", folder);
+  }
+
+  const ScratchFolder scratch;
+  RequireFolder(scratch);
+  const std::string name = fs::path(program).filename();
+  Stage stage(fmt::format("{}/{}", scratch.path(), kProgramInWheel));
+  const Needs needs = Fill(stage, program, name, version);
+  Stage package(scratch.path());
+  for (const auto& [path, text] : kPackage) package.Write(path, text);
+  const std::string tag = "py3-none-" + PlatformTag(needs.glibc);
+  const std::string wheel =
+      (fs::path(folder) / fmt::format("lockstep-{}-{}.whl", version, tag)).string();
+  RequireNew(wheel);
+  const std::string bytes = OutputOf({kPython.first, "-I", "-S", "-c", kWheelArchive,
+                                      scratch.path(), "lockstep", version, tag, needs.torch, name});
+  WriteArchive(wheel, bytes);
+  Print("{}: {:.1f} MB, {} files; pip install it beside torch {}\n", wheel, bytes.size() * 1e-6,
+        stage.files().size() + package.files().size(), needs.torch);
 }
 
 std::string StartScriptOr(const std::string& program) {

@@ -1,4 +1,5 @@
-// `lockstep bundle`: packs this program into one archive (a bundle), for a machine that has only a torch wheel.
+// `lockstep bundle`: packs this program into one archive (a bundle), for a machine that has only a torch wheel; or into
+// a wheel, which pip installs beside torch.
 //
 // Promise: the archive unpacks to one folder that runs at any place, on any machine of this architecture whose glibc
 // and libstdc++ are new enough and whose Python has the torch wheel that the program was linked with. It runs as one
@@ -24,12 +25,18 @@
 //   lockstep/examples/digits/     a config and its data
 //   lockstep/manifest.json        what is in it, and what it needs
 //
+// A wheel has the same folder as lockstep/_program, beside the modules of the Python package (python/lockstep), which
+// start the program through the same start script. Its tag names the newest version of glibc that its files need.
+// launch/bundle/wheel_archive.py writes it, with Python's zipfile.
+//
 // what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
 //   something has the archive's name -> Error (kUsage); it is left alone -> test_nothing_is_replaced
 //   no strip, tar, mpirun, ... -> Error (kUsage) with the package that has it -> test_a_missing_tool_is_said
 //   the program is a bundle's own -> Error (kUsage) -> test_a_bundle_makes_no_bundle
 //   no folder, no permission, disk full -> Error (kCheckpoint); no part of an archive is left
 //     -> test_an_archive_that_cannot_be_written
+//   a wheel of that name is there, or its folder is not -> Error (kUsage) -> tests/python_test.py,
+//     test_a_wheel_that_cannot_be_made
 #pragma once
 
 #include <string>
@@ -38,6 +45,9 @@ namespace lockstep {
 
 // Makes the archive of this program, whose version is `version`. Throws Error (kUsage, kCheckpoint).
 void MakeBundle(const std::string& archive, const std::string& version);
+
+// Makes the wheel of this program in `folder`, which must exist. Throws Error (kUsage, kCheckpoint).
+void MakeWheel(const std::string& folder, const std::string& version);
 
 // If this program belongs to a bundle, returns the path of the bundle's start script, which other processes must call.
 // Otherwise returns `program`.

@@ -79,6 +79,11 @@ class LocalCommand : public Command {
   virtual ExitStatus RunHere(const Invocation& invocation) = 0;
 };
 
+// Returns the command that the words of a command line name, such as "bench step"; without words, `app`. Skips words
+// that begin with `-`, and ignores what follows the command. Throws Error (kUsage) with the nearest name if a word where a
+// command must be is none.
+const CLI::App& CommandOf(const CLI::App& app, const std::vector<std::string>& words);
+
 // Returns the command `name` of `app` that has subcommands. Adds it if it does not exist yet.
 CLI::App& Group(CLI::App& app, const std::string& name, const std::string& what);
 

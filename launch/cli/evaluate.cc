@@ -1,4 +1,7 @@
 // lockstep evaluate: the metrics of a run's weights.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
@@ -7,12 +10,24 @@
 namespace lockstep {
 namespace {
 
+std::string JsonOf(const RunEvaluation& evaluation) {
+  nlohmann::ordered_json line = nlohmann::ordered_json::object();
+  for (const Metric& metric : evaluation.metrics) {
+    line[metric.name] =
+        std::isfinite(metric.value) ? nlohmann::ordered_json(metric.value) : nullptr;
+  }
+  line["samples"] = evaluation.samples;
+  line["weights"] = evaluation.weights;
+  return line.dump();
+}
+
 class EvaluateCommand final : public RankCommand {
  public:
   explicit EvaluateCommand(CLI::App& app)
       : RankCommand(app, "evaluate", "loss and accuracy of a run's weights") {
     options().Add("RUN", run_, kRunPoint).Required();
     options().Add("--input", inputs_, "files to evaluate on instead of the samples held back");
+    options().Add("--json", json_, "print the metrics, with all digits, as a line of JSON");
   }
 
  private:
@@ -27,6 +42,10 @@ class EvaluateCommand final : public RankCommand {
       Warn(fmt::format("rank {}: {}", world.rank(), why));
     }
     if (world.rank() != 0) return ExitStatus::kDone;
+    if (json_) {
+      Print("{}\n", JsonOf(evaluation));
+      return ExitStatus::kDone;
+    }
     const std::string& weights = evaluation.weights;
     Print("{}  ({} samples{}{})\n", MetricsText(evaluation.metrics), evaluation.samples,
           weights.empty() ? "" : ", weights of ", weights);
@@ -35,6 +54,7 @@ class EvaluateCommand final : public RankCommand {
 
   std::string run_;
   std::vector<std::string> inputs_;
+  bool json_ = false;
 };
 
 }  // namespace

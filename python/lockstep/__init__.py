@@ -1,12 +1,59 @@
-"""Lockstep's Python package: writes PyTorch modules to files that `lockstep train` trains without Python.
+"""Lockstep from Python: trains a config with the lockstep program, reads what the run left, and writes PyTorch modules
+to files that the program trains without Python.
 
     import lockstep
+    run = lockstep.train("train.pbtxt", optimizer__lr=0.01)
+    run.evaluate()
+    run.predict(frame)
     lockstep.export(model, torch.randn(3, 3, 224, 224), "net.lsm")
 
-It needs nothing but torch. ../FORMAT.md describes the file.
+run.py      train() and Run
+fields.py   a config's fields: from Python's values, and from the text that the program prints
+program.py  finds the program and runs its commands
+child.py    between this process and the program: ends with this process
+export/     export(), and `python -m lockstep.export`
+
+All of it but export() needs the program and no package; where pandas is installed, tables are data frames. Importing
+this package does not import torch.
 """
 
-from lockstep.export.api import export
-from lockstep.export.errors import ExportError
+from __future__ import annotations
 
-__all__ = ["ExportError", "export"]
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+# Loaded before the function of its name is defined: later imports of its modules then leave that name alone.
+import lockstep.export as _export_package  # noqa: F401
+from lockstep.program import LockstepError
+from lockstep.run import Run, train
+
+if TYPE_CHECKING:
+    import torch
+
+    from lockstep.export.errors import ExportError
+
+__all__ = ["ExportError", "LockstepError", "Run", "export", "train"]
+
+
+def export(
+    model: torch.nn.Module,
+    inputs: torch.Tensor | tuple | dict[str, Any],
+    path: str | os.PathLike,
+    *,
+    name: str | None = None,
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+    target: torch.Tensor | None = None,
+) -> None:
+    """Writes a PyTorch module to the file `path`, as lockstep.export.api.export() describes. Throws ExportError."""
+    from lockstep.export import api  # imports torch
+
+    api.export(model, inputs, path, name=name, loss=loss, target=target)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ExportError":
+        from lockstep.export.errors import ExportError  # imports torch
+
+        return ExportError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

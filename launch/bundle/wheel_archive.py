@@ -1,0 +1,64 @@
+"""python3 -c THIS FOLDER NAME VERSION TAG TORCH COMMAND: writes a wheel of the files in FOLDER to standard output.
+
+NAME, VERSION: of the distribution; TAG: py3-none-manylinux_2_34_x86_64; TORCH: the version of torch that it needs;
+COMMAND: the name of the command that starts it. The same files make the same bytes.
+"""
+
+import base64
+import hashlib
+import os
+import sys
+import zipfile
+
+METADATA = """Metadata-Version: 2.1
+Name: {name}
+Version: {version}
+Summary: Trains PyTorch-style models on every GPU of a machine, from one text file or from Python
+License: Apache-2.0
+Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3
+Classifier: Typing :: Typed
+Requires-Python: >=3.10
+Requires-Dist: torch=={torch}.*
+"""
+
+WHEEL = """Wheel-Version: 1.0
+Generator: lockstep ({version})
+Root-Is-Purelib: false
+Tag: {tag}
+"""
+
+ENTRY_POINTS = """[console_scripts]
+{command} = lockstep.program:main
+"""
+
+
+def main(folder, name, version, tag, torch, command):
+    facts = {"name": name, "version": version, "tag": tag, "command": command}
+    facts["torch"] = ".".join(torch.split(".")[:2])
+    info = f"{name}-{version}.dist-info/"
+    files = {}  # bytes and mode
+    for path, _, names in os.walk(folder):
+        for file_name in names:
+            full = os.path.join(path, file_name)
+            with open(full, "rb") as file:
+                files[os.path.relpath(full, folder)] = file.read(), os.stat(full).st_mode & 0o777 | 0o644
+    for file_name, text in (("METADATA", METADATA), ("WHEEL", WHEEL), ("entry_points.txt", ENTRY_POINTS)):
+        files[info + file_name] = text.format(**facts).encode(), 0o644
+    record = ""
+    for path in sorted(files):
+        content, _ = files[path]
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record += f"{path},sha256={digest},{len(content)}\n"
+    files[info + "RECORD"] = f"{record}{info}RECORD,,\n".encode(), 0o644
+    # As the wheel format recommends, dist-info comes last.
+    with zipfile.ZipFile(sys.stdout.buffer, "w") as archive:
+        for path in sorted(files, key=lambda path: (path.startswith(info), path)):
+            content, mode = files[path]
+            entry = zipfile.ZipInfo(path)  # with the oldest date that a zip file can have
+            entry.external_attr = (0o100000 | mode) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 6)
+
+
+main(*sys.argv[1:])

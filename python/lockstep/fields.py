@@ -1,0 +1,153 @@
+"""A config's fields: from Python's values to the program's words, and from the text that the program prints.
+
+The program knows its schema and this package does not: a value goes to it as `--set FIELD=VALUE`, so that a mistake
+gets the program's own line. Only what --set cannot say, blocks that are repeated and options by key, goes into a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# The fields of the schema that map texts to texts.
+_MAPS = {"option"}
+
+
+class Fields:
+    """What a config is made of: `words` for the command line, and `text` for the config's file."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self._blocks: dict[str, Any] = {}  # by name: a dict of those in it, or the texts of a list's blocks
+
+    @property
+    def text(self) -> str:
+        return _text_of(self._blocks)
+
+    def add(self, fields: Mapping[str, Any], message: Sequence[str] = ()) -> None:
+        """Adds the fields of a dict, which may hold dicts. A name may be that of a field of a field, "optimizer.lr" or
+        "optimizer__lr". Throws TypeError for a value that no field can have.
+
+        >>> fields = Fields()
+        >>> fields.add({"epochs": 3, "data": {"train": "a b.csv", "csv": {"header": True}}, "model__mlp__hidden": [8, 8]})
+        >>> fields.words
+        ['--set', 'epochs=3', '--set', 'data.train=a b.csv', '--set', 'data.csv.header=true', '--set', 'model.mlp.hidden=[8, 8]']
+        >>> fields.add({"model": {"option": {"width": 32}}})
+        >>> fields.text
+        'model { option { key: "width" value: "32" } }'
+        """
+        for name, value in fields.items():
+            path = [*message, *name.replace("__", ".").split(".")]
+            if path[-1] in _MAPS and isinstance(value, Mapping):
+                for key, text in value.items():
+                    self._add_block(path, f"key: {_quoted(str(key))} value: {_quoted(str(text))}")
+            elif isinstance(value, Mapping):
+                self.add(value, path)
+            elif isinstance(value, (list, tuple)) and value and all(isinstance(block, Mapping) for block in value):
+                for block in value:
+                    inner = (f"{field}: {_item(field, content)}" for field, content in block.items())
+                    self._add_block(path, " ".join(inner))
+            else:
+                self.words += ["--set", f"{'.'.join(path)}={_value('.'.join(path), value)}"]
+
+    def _add_block(self, path: Sequence[str], text: str) -> None:
+        inside = self._blocks
+        for name in path[:-1]:
+            inside = inside.setdefault(name, {})
+        inside.setdefault(path[-1], []).append(text)
+
+
+def read_printed(text: str) -> dict[str, Any]:
+    """The fields of a config that the program has printed. A field that stands there several times is a list.
+
+    >>> read_printed('epochs: 3\\ndata {\\n  train: "\\\\303\\\\251.csv"\\n  format: CSV\\n}\\n')
+    {'epochs': 3, 'data': {'train': 'é.csv', 'format': 'CSV'}}
+    """
+    config: dict[str, Any] = {}
+    messages = [config]
+    for line in text.splitlines():
+        line = line.strip()
+        if line == "}":
+            messages.pop()
+        elif line.endswith("{") and not line.endswith('"'):
+            message: dict[str, Any] = {}
+            _put(messages[-1], line[:-1].strip(), message)
+            messages.append(message)
+        elif line:
+            name, _, value = line.partition(": ")
+            _put(messages[-1], name, _parsed(value))
+    return config
+
+
+def _text_of(blocks: Mapping[str, Any]) -> str:
+    """A message stands in it once, as the text format wants it, and a list's block as often as there are some."""
+    texts = []
+    for name, content in blocks.items():
+        inner = [_text_of(content)] if isinstance(content, dict) else content
+        texts += [f"{name} {{ {text} }}" for text in inner]
+    return " ".join(texts)
+
+
+def _put(message: dict[str, Any], name: str, value: Any) -> None:
+    if name not in message:
+        message[name] = value
+    elif isinstance(message[name], list):
+        message[name].append(value)
+    else:
+        message[name] = [message[name], value]
+
+
+def _parsed(value: str) -> Any:
+    if value.startswith(('"', "'")):
+        return ast.literal_eval("b" + value).decode(errors="surrogateescape")
+    if value in ("true", "false"):
+        return value == "true"
+    for number in (int, float):
+        try:
+            return number(value)
+        except ValueError:
+            pass
+    return value
+
+
+def _quoted(text: str) -> str:
+    def code(match: re.Match[str]) -> str:
+        return f"\\{ord(match[0]):03o}"
+
+    return '"' + re.sub(r'[\x00-\x1f"\\]', code, text) + '"'
+
+
+def _scalar(name: str, value: Any) -> str | None:
+    """Numbers and truth values, also NumPy's; nothing: it is a text."""
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (str, os.PathLike)):
+        return None
+    raise TypeError(f"{name}: {value!r} is no number, text, truth value, list or dict")
+
+
+def _item(name: str, value: Any) -> str:
+    """In a list or a block, where a text needs its quotes."""
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_item(name, item) for item in value) + "]"
+    scalar = _scalar(name, value)
+    return _quoted(os.fspath(value)) if scalar is None else scalar
+
+
+def _value(name: str, value: Any) -> str:
+    """Behind --set, where a text has no quotes: the program knows whether the field is a text or has names of its
+    own. Those that would look like something else get them."""
+    if isinstance(value, (list, tuple)):
+        return _item(name, value)
+    scalar = _scalar(name, value)
+    if scalar is not None:
+        return scalar
+    text = os.fspath(value)
+    return _quoted(text) if text.startswith(('"', "'", "[")) or re.search(r"[\x00-\x1f]", text) else text

@@ -1,0 +1,247 @@
+"""train() and Run: a training from Python, and what it left.
+
+Promise: all training, evaluation and prediction is the program's; the numbers are those of the same commands in a
+shell. Nothing is written but what the program writes, and files in a temporary folder that is removed.
+
+what can fail -> what the caller sees -> the test that shows it (tests/python_test.py)
+  a mistake in the config or an override, wrong files, no best checkpoint -> LockstepError with the program's line
+    -> test_an_error_is_one_line
+  a folder that is no run's -> LockstepError -> test_what_is_no_run
+  a frame or an array for a run that learnt from something else -> LockstepError -> test_inputs_that_do_not_fit
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lockstep.fields import Fields, read_printed
+from lockstep.program import DONE, INTERRUPTED, STOPPED, USAGE, LockstepError, run as run_program
+
+_Path = str | os.PathLike
+
+
+def train(
+    config: _Path | Mapping[str, Any],
+    *,
+    ranks: int | None = None,
+    fresh: bool = False,
+    progress: bool = True,
+    **overrides: Any,
+) -> Run:
+    """Trains a config, or goes on with it where its run folder has checkpoints, and returns the run.
+
+    Args:
+        config: the path of a config file, or its fields as a dict, which may hold dicts: {"data": {"train": "a.csv"}}.
+            Paths in a dict are relative to the current folder, and its run folder is runs/train if it names none.
+        ranks: how many ranks to start, as `-n` does; None trains in one process.
+        fresh: begin anew; a run that is in the folder is moved to another name.
+        progress: print the program's lines as they come.
+        overrides: fields that replace the config's, as `--set` does: epochs=3, optimizer__lr=0.01, or
+            optimizer={"lr": 0.01}. Relative paths begin in the current folder.
+
+    A run that was asked to stop (`lockstep stop`, a signal to the program) is returned, too; the same call goes on with
+    it. An interrupt (Ctrl-C, a notebook's stop button) stops the run after its step with a checkpoint; then
+    KeyboardInterrupt is raised, and the same call goes on from there. A second interrupt ends it at once.
+
+    Raises:
+        LockstepError: with the program's line.
+        TypeError: for a value that no field of a config can have.
+
+    >>> run = train(DIGITS, epochs=2, run_dir="runs/two", progress=False)
+    >>> run
+    Run('runs/two')
+    """
+    fields = Fields()
+    with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+        if isinstance(config, Mapping):
+            fields.add(config)
+            path = os.path.join(folder, "train.pbtxt")  # the run is named after it
+        else:
+            path = os.fspath(config)
+        file_text = fields.text
+        fields.add(overrides)
+        if fields.text != file_text and not isinstance(config, Mapping):
+            raise TypeError("blocks and options can be given in a config alone, and not in place of a file's")
+        if isinstance(config, Mapping):
+            pathlib.Path(path).write_text(fields.text)
+        printed = run_program(["config", path, *fields.words]).output
+        start = [] if ranks is None else ["-n", str(ranks)]
+        words = [*start, "train", path, *(["--fresh"] if fresh else []), *fields.words]
+        run_program(words, progress=progress, accepted=(DONE, STOPPED, INTERRUPTED))
+    return Run(read_printed(printed)["run_dir"])
+
+
+class Run:
+    """A run's folder, or one of its checkpoints: "runs/train", "runs/train@best", "runs/train@120".
+
+    Raises LockstepError if no run has written to the folder.
+
+    >>> run = Run("runs/train")
+    >>> run.folder, run.best
+    (PosixPath('runs/train'), Run('runs/train@best'))
+    """
+
+    def __init__(self, run: _Path):
+        self.point = os.fspath(run)
+        match = re.fullmatch(r"(.+)@(?:best|last|\d+)", self.point)
+        self.folder = pathlib.Path(match[1] if match else self.point)
+        if not (self.folder / "config.pbtxt").is_file():
+            raise LockstepError(f"{self.folder}: no run's folder: it has no config.pbtxt", USAGE)
+
+    def __repr__(self) -> str:
+        return f"Run({self.point!r})"
+
+    @property
+    def best(self) -> Run:
+        """The best checkpoint, which the program keeps if the config sets checkpoint.keep_best or early_stopping."""
+        return Run(f"{self.folder}@best")
+
+    @property
+    def log(self) -> Any:
+        """What the run has written to log.jsonl so far: a data frame with a row for each event if pandas is installed,
+        otherwise a list of dicts. Raises LockstepError if there is no log.
+
+        >>> log = Run("runs/train").log
+        >>> bool(log[log.event == "eval"].val_accuracy.iloc[-1] > 0.9)
+        True
+        """
+        path = self.folder / "log.jsonl"
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as error:
+            raise LockstepError(f"{path}: {error.strerror}", USAGE) from error
+        # The last line may still be being written.
+        events = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        pandas = _pandas()
+        return events if pandas is None else pandas.DataFrame(events)
+
+    def evaluate(self, files: _Path | Iterable[_Path] | None = None, *, ranks: int | None = None) -> dict[str, Any]:
+        """The metrics of the run's weights on `files`, or on the samples that the run held back: loss, accuracy and
+        others as log.jsonl names them without val_, and `samples`, their number. A metric that these samples do not
+        define is None. `weights` says which weights these are if they are not the run's final ones, and is "" otherwise.
+
+        Raises LockstepError.
+
+        >>> metrics = Run("runs/train").evaluate()
+        >>> metrics["samples"], bool(metrics["accuracy"] > 0.9)
+        (360, True)
+        """
+        words = [*_start(ranks), "evaluate", self.point, "--json"]
+        if files is not None:
+            words += ["--input", *_paths(files)]
+        return json.loads(run_program(words).output)
+
+    def predict(self, inputs: Any, *, ranks: int | None = None) -> Any:
+        """The predictions for `inputs`, a row for each sample in their order.
+
+        Args:
+            inputs: a path or several, of files of the format that the run learnt from; or a pandas data frame, for runs
+                that learnt from CSV; or a NumPy array, for runs that learnt from NPY (the inputs) or from CSV without a
+                header (a row for each sample). Labels are not needed.
+            ranks: how many ranks to start; None predicts in one process.
+
+        Returns:
+            A data frame with the frame's index if `inputs` is one, otherwise a list of dicts. For classes these are
+            `label`, a text if classes have names, and `probability`; for several labels or numbers there is a column
+            for each. `index` is the sample's number, from 0. For masks: an array, uint8 [samples, height, width].
+
+        Raises LockstepError.
+
+        >>> run = Run("runs/train")
+        >>> run.predict(DIGITS_CSV)[0]["label"]
+        0
+        >>> frame = pandas.read_csv(DIGITS_CSV, header=None).drop(columns=64)
+        >>> run.predict(frame).label.head(3).tolist()
+        [0, 1, 2]
+        """
+        data = read_printed((self.folder / "config.pbtxt").read_text(encoding="utf-8"))["data"]
+        pandas, numpy = sys.modules.get("pandas"), sys.modules.get("numpy")
+        frame = inputs if pandas is not None and isinstance(inputs, pandas.DataFrame) else None
+        is_array = numpy is not None and isinstance(inputs, numpy.ndarray)
+        has_masks = data.get("task") == "SEGMENTATION"
+        with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+            output = os.path.join(folder, "masks.npy" if has_masks else "predictions.csv")
+            if frame is not None:
+                files = [self._write_frame(frame, data, folder)]
+            elif is_array:
+                files = [self._write_array(inputs, data, folder)]
+            else:
+                files = _paths(inputs)
+            run_program([*_start(ranks), "predict", self.point, "--input", *files, "--output", output])
+            if has_masks:
+                import numpy
+
+                return numpy.load(output)
+            has_names = data["format"] == "IMAGES" or data.get("csv", {}).get("label_names", False)
+            if frame is not None:
+                assert pandas is not None
+                # A label such as "007" or "NA" stays a text.
+                texts = {"dtype": {"label": str}, "keep_default_na": False} if has_names else {}
+                rows = pandas.read_csv(output, **texts)
+                rows.index = frame.index
+                return rows
+            with open(output, newline="", encoding="utf-8") as file:
+                return [_row(row, has_names) for row in csv.DictReader(file)]
+
+    def _write_frame(self, frame: Any, data: Mapping[str, Any], folder: str) -> str:
+        if data["format"] != "CSV":
+            raise LockstepError(f"{self.folder} learnt from {data['format']}: a data frame is for CSV; give paths", USAGE)
+        path = os.path.join(folder, "inputs.csv")
+        table = data["csv"]
+        frame.to_csv(path, index=False, header=table.get("header", False), sep=table.get("delimiter", ","))
+        return path
+
+    def _write_array(self, array: Any, data: Mapping[str, Any], folder: str) -> str:
+        if data["format"] == "NPY":
+            import numpy
+
+            path = os.path.join(folder, "inputs.npy")
+            numpy.save(path, array)
+            return path
+        table = data.get("csv", {})
+        if data["format"] != "CSV" or table.get("header", False) or array.ndim != 2:
+            raise LockstepError(
+                f"{self.folder} learnt from {data['format']}: an array is for NPY, and of two dimensions for CSV without "
+                "a header; give paths, or a data frame for CSV",
+                USAGE,
+            )
+        path = os.path.join(folder, "inputs.csv")
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file, delimiter=table.get("delimiter", ",")).writerows(array.tolist())
+        return path
+
+
+def _start(ranks: int | None) -> list[str]:
+    return [] if ranks is None else ["-n", str(ranks)]
+
+
+def _paths(files: _Path | Iterable[_Path]) -> list[str]:
+    several = [files] if isinstance(files, (str, os.PathLike)) else files
+    return [os.path.abspath(path) for path in several]
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        return None
+    return pandas
+
+
+def _row(row: Mapping[str, str], has_names: bool) -> dict[str, Any]:
+    return {name: text if has_names and name == "label" else _number(text) for name, text in row.items()}
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

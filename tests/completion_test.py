@@ -1,0 +1,153 @@
+"""`lockstep help` and its examples, and `lockstep completion` in real shells: what it offers is what the program's own help
+has."""
+
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from harness import DONE, LOCKSTEP, USAGE, Run, expect_error, path_of
+
+OWN_MODEL = path_of("OWN_MODEL")
+
+GROUPS = ("bench", "prepare")  # commands that have commands
+
+
+def commands_of(*words):
+    """The commands in the help of a command, or of the program."""
+    shown = Run([*words, "--help"])
+    assert shown.status == DONE, shown
+    _, _, listed = shown.out.partition("\nSubcommands:\n")
+    return re.findall(r"(?m)^  ([a-z][a-z-]*)\s", listed.partition("\n\n")[0])
+
+
+def options_of(*words):
+    """The options in the help of a command, without its examples."""
+    shown = Run([*words, "--help"]).out.partition("\nExamples:\n")[0]
+    return {name for names in re.findall(r"(?m)^  (-\S+)", shown) for name in re.findall(r"--?[a-z][a-z-]*", names)}
+
+
+@pytest.fixture(scope="module")
+def leaves():
+    """The words of each command that does something."""
+    found = [[name] for name in commands_of() if name not in GROUPS]
+    found += [[name, word] for name in GROUPS for word in commands_of(name)]
+    assert ["train"] in found and ["bench", "step"] in found and len(found) > 30
+    return found
+
+
+def test_help_is_that_of_the_command():
+    assert Run(["help"]).out == Run(["--help"]).out
+    for words in [["train"], ["bench", "step"], ["prepare"]]:
+        assert Run(["help", *words]).out == Run([*words, "--help"]).out
+
+
+def test_help_of_what_is_no_command():
+    expect_error(Run(["help", "trian"]), USAGE, 'no command "trian"; did you mean "train"?')
+    expect_error(Run(["help", "bench", "stop"]), USAGE, 'no command "stop"; did you mean "step"?')
+    expect_error(Run(["help", "train", "twice"]), USAGE, "train has no commands of its own")
+
+
+@pytest.mark.parametrize("part", ["some", "all"])
+@pytest.mark.all_tier(unless=lambda part: part == "some")
+def test_every_example_can_be_parsed(leaves, part):
+    """Behind one that is right in all else the program finds nothing wrong but the option that is none."""
+    for words in leaves:
+        if part == "some" and words not in (["train"], ["slurm"], ["completion"], ["bench", "step"]):
+            continue
+        shown = Run(["help", *words]).out
+        examples = re.findall(r"(?m)^  # (.+)\n  \$ lockstep (.+)$", shown)
+        assert 2 <= len(examples) <= 3, shown
+        for _, line in examples:
+            arguments = shlex.split(line.partition(" >")[0])
+            assert [word for word in arguments if word in words][: len(words)] == words, line
+            run = Run([*arguments, "--no-such-option"])
+            expect_error(run, USAGE, "The following argument was not expected: --no-such-option")
+
+
+def script_of(shell, folder, program=LOCKSTEP):
+    run = Run(["completion", shell], program=program)
+    assert run.status == DONE, run
+    path = folder / f"completion.{shell}"
+    path.write_text(run.out)
+    return path
+
+
+def needs(shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}, which is not installed")
+
+
+def in_bash(script, *words):
+    """What bash offers for the last of the words: its own function for `lockstep` is called as readline calls it."""
+    text = """
+        source "$1"; shift
+        complete -p lockstep >&2
+        COMP_WORDS=(lockstep "$@") COMP_CWORD=$# COMPREPLY=()
+        _lockstep lockstep "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(["bash", "-c", text, "bash", script, *words], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "complete -o bashdefault -o default -F _lockstep lockstep\n", done
+    return set(done.stdout.split())
+
+
+def in_zsh(script, *words):
+    """Its function, whose own ways to offer something print it."""
+    text = """
+        autoload -Uz compinit && compinit -u -D
+        source "$1"; shift
+        [[ $_comps[lockstep] == _lockstep ]] || exit 1
+        _describe() { print -rl -- ${${(P)@[-1]}%%:*} }
+        compadd() { shift; print -rl -- $@ }
+        _files() { }
+        words=(lockstep "$@") CURRENT=$#words
+        _lockstep
+    """
+    done = subprocess.run(["zsh", "-f", "-c", text, "zsh", script, *words], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done
+    return {word for word in done.stdout.split() if word.startswith(words[-1])}
+
+
+def in_fish(script, *words):
+    """As fish says itself (`complete -C`); it offers files by their names, of which there are none here."""
+    text = "source $argv[1]; complete -C $argv[2]"
+    words = ["fish", "--no-config", "-c", text, script, shlex.join(["lockstep", *words[:-1]]) + " " + words[-1]]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=script.parent / "empty")
+    assert done.returncode == 0 and done.stderr == "", done
+    return {line.partition("\t")[0] for line in done.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("shell,offered", [("bash", in_bash), ("zsh", in_zsh), ("fish", in_fish)])
+def test_a_shell_completes(shell, offered, tmp_path):
+    needs(shell)
+    (tmp_path / "empty").mkdir()
+    script = script_of(shell, tmp_path)
+    root, names = options_of(), set(commands_of())
+    options = {words: options_of(*words) for words in (("train",), ("bench", "step"))}
+    assert offered(script, "") == names
+    assert offered(script, "tr") == {"train"}
+    # Values of options before the command are no commands.
+    assert offered(script, "-n", "2", "--hosts", "bench", "") == names
+    assert offered(script, "--ela") == {"--elastic"}
+    assert offered(script, "bench", "") == set(commands_of("bench"))
+    assert offered(script, "help", "") == names
+    assert offered(script, "completion", "") == {"bash", "zsh", "fish"}
+    assert offered(script, "export", "--dtype", "") == {"float32", "bfloat16", "float16"}
+    for words in (["train"], ["-n", "2", "train", "a.pbtxt"], ["bench", "step"], ["bench", "step", "a.pbtxt"]):
+        command = [word for word in words if word in ("train", "bench", "step")]
+        wanted = {name for name in options[tuple(command)] | root if name.startswith("--")}
+        assert offered(script, *words, "--") == wanted, words
+        assert offered(script, *words, "") == set()
+
+
+def test_a_program_with_its_own_model_completes_its_own_name(tmp_path):
+    script = script_of("bash", tmp_path, program=OWN_MODEL)
+    done = subprocess.run(["bash", "-c", f"source {script}; complete -p"], capture_output=True, text=True)
+    assert done.stdout.endswith("complete -o bashdefault -o default -F _tiny_net tiny_net\n"), done
+
+
+def test_another_shell_is_refused():
+    expect_error(Run(["completion", "tcsh"]), USAGE, "tcsh not in {bash,zsh,fish}")
