@@ -1,5 +1,5 @@
-"""`lockstep help` and its examples, and `lockstep completion` in real shells: what it offers is what the program's own help
-has."""
+"""`lockstep help` and its examples, and `lockstep completion` in real shells: what it offers is what the program's own
+help has."""
 
 import re
 import shlex
@@ -13,6 +13,7 @@ from harness import DONE, LOCKSTEP, USAGE, Run, expect_error, path_of
 OWN_MODEL = path_of("OWN_MODEL")
 
 GROUPS = ("bench", "prepare")  # commands that have commands
+SOME = (["train"], ["slurm"], ["completion"], ["bench", "step"])
 
 
 def commands_of(*words):
@@ -29,13 +30,19 @@ def options_of(*words):
     return {name for names in re.findall(r"(?m)^  (-\S+)", shown) for name in re.findall(r"--?[a-z][a-z-]*", names)}
 
 
-@pytest.fixture(scope="module")
-def leaves():
+def all_commands():
     """The words of each command that does something."""
     found = [[name] for name in commands_of() if name not in GROUPS]
     found += [[name, word] for name in GROUPS for word in commands_of(name)]
-    assert ["train"] in found and ["bench", "step"] in found and len(found) > 30
+    assert all(words in found for words in SOME) and len(found) > 30
     return found
+
+
+@pytest.fixture(scope="module")
+def known():
+    """What the help has: names of commands and options by the words before them."""
+    commands = {words: set(commands_of(*words)) for words in ((), ("bench",))}
+    return commands, {words: options_of(*words) for words in ((), ("train",), ("bench", "step"))}
 
 
 def test_help_is_that_of_the_command():
@@ -52,11 +59,9 @@ def test_help_of_what_is_no_command():
 
 @pytest.mark.parametrize("part", ["some", "all"])
 @pytest.mark.all_tier(unless=lambda part: part == "some")
-def test_every_example_can_be_parsed(leaves, part):
+def test_every_example_can_be_parsed(part):
     """Behind one that is right in all else the program finds nothing wrong but the option that is none."""
-    for words in leaves:
-        if part == "some" and words not in (["train"], ["slurm"], ["completion"], ["bench", "step"]):
-            continue
+    for words in SOME if part == "some" else all_commands():
         shown = Run(["help", *words]).out
         examples = re.findall(r"(?m)^  # (.+)\n  \$ lockstep (.+)$", shown)
         assert 2 <= len(examples) <= 3, shown
@@ -121,18 +126,18 @@ def in_fish(script, *words):
 
 
 @pytest.mark.parametrize("shell,offered", [("bash", in_bash), ("zsh", in_zsh), ("fish", in_fish)])
-def test_a_shell_completes(shell, offered, tmp_path):
+def test_a_shell_completes(shell, offered, known, tmp_path):
     needs(shell)
     (tmp_path / "empty").mkdir()
     script = script_of(shell, tmp_path)
-    root, names = options_of(), set(commands_of())
-    options = {words: options_of(*words) for words in (("train",), ("bench", "step"))}
+    commands, options = known
+    root, names = options[()], commands[()]
     assert offered(script, "") == names
     assert offered(script, "tr") == {"train"}
     # Values of options before the command are no commands.
     assert offered(script, "-n", "2", "--hosts", "bench", "") == names
     assert offered(script, "--ela") == {"--elastic"}
-    assert offered(script, "bench", "") == set(commands_of("bench"))
+    assert offered(script, "bench", "") == commands[("bench",)]
     assert offered(script, "help", "") == names
     assert offered(script, "completion", "") == {"bash", "zsh", "fish"}
     assert offered(script, "export", "--dtype", "") == {"float32", "bfloat16", "float16"}

@@ -1,5 +1,5 @@
-"""The Python package, and the wheel that `lockstep bundle --wheel` makes of it: installed by pip into an environment that
-has torch and nothing else, it trains, evaluates and predicts as the program does in a shell."""
+"""The Python package, and the wheel that `lockstep bundle --wheel` makes of it: installed by pip into an environment
+that has torch and nothing else, it trains, evaluates and predicts as the program does in a shell."""
 
 import base64
 import csv
@@ -26,7 +26,6 @@ from harness import (
     DEVICE,
     DIGITS,
     DONE,
-    INTERRUPTED,
     LOCKSTEP,
     USAGE,
     Run,
@@ -37,9 +36,7 @@ from harness import (
     expect_error,
     log_text,
     path_of,
-    processes_of,
     rows_of,
-    sets,
     skip_without_gpus,
     train,
     wait_until,
@@ -108,9 +105,10 @@ def environment(wheel, tmp_path_factory):
 
 
 def bare(**more):
-    """Of the variables of this process only those without which nothing runs: with an empty PATH pip finds no compiler, and
-    the package not this source."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("OMPI_ALLOW", "OMP_", "XDG_", "HOME"))}
+    """Of the variables of this process only those without which nothing runs: with an empty PATH pip finds no compiler,
+    and the package not this source."""
+    begins = ("OMPI_ALLOW", "OMP_", "XDG_", "HOME")
+    kept = {name: value for name, value in os.environ.items() if name.startswith(begins)}
     return {"PATH": "", **kept, **more}
 
 
@@ -133,7 +131,8 @@ def test_the_wheel_is_small_and_whole(wheel):
         content = {entry.filename: archive.read(entry) for entry in archive.infolist()}
         modes = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in archive.infolist()}
     info = f"lockstep-{version}.dist-info"
-    recorded = {path: (digest, size) for path, digest, size in csv.reader(content[f"{info}/RECORD"].decode().splitlines())}
+    lines = content[f"{info}/RECORD"].decode().splitlines()
+    recorded = {path: (digest, size) for path, digest, size in csv.reader(lines)}
     assert recorded.keys() == content.keys()
     assert recorded.pop(f"{info}/RECORD") == ("", "")
     for path, (digest, size) in recorded.items():
@@ -142,12 +141,14 @@ def test_the_wheel_is_small_and_whole(wheel):
     assert f"Tag: py3-none-{tags[2]}\n".encode() in content[f"{info}/WHEEL"]
     metadata = content[f"{info}/METADATA"].decode()
     assert f"Name: lockstep\nVersion: {version}\n" in metadata and "\nRequires-Dist: torch==" in metadata
-    sources = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.suffix in (".py", ".txt", ".typed")}
+    kinds = (".py", ".txt", ".typed")
+    sources = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.suffix in kinds}
     assert sources == {path for path in content if not path.startswith(("lockstep/_program/", info))}
     for path in sources:
         assert content[path] == (PACKAGE / path).read_bytes()
     executable = {path for path, mode in modes.items() if mode & 0o111}
-    assert executable == {f"lockstep/_program/{name}" for name in ("lockstep", "bin/lockstep", "bin/mpirun", "bin/orted")}
+    programs = ("lockstep", "bin/lockstep", "bin/mpirun", "bin/orted")
+    assert executable == {f"lockstep/_program/{name}" for name in programs}
 
 
 def test_the_tag_is_that_of_the_newest_glibc(wheel, tmp_path):
@@ -203,7 +204,8 @@ def test_an_installed_wheel_trains(environment, tmp_path, ranks):
     assert losses == [event["loss"] for event in events(tmp_path / "shell", "step")]
     evaluated = events(tmp_path / "shell", "eval")[-1]
     assert metrics["samples"] == 360 and metrics["weights"] == ""
-    np.testing.assert_allclose([metrics["loss"], metrics["accuracy"]], [evaluated["val_loss"], evaluated["val_accuracy"]], rtol=1e-5)
+    for name in ("loss", "accuracy"):
+        np.testing.assert_allclose(metrics[name], evaluated[f"val_{name}"], rtol=1e-5)
     predicted = Run(["predict", tmp_path / "shell", "--input", DIGITS, "--output", tmp_path / "p.csv"])
     assert predicted.status == DONE, predicted
     for row, expected in zip(rows, rows_of(tmp_path / "p.csv"), strict=True):
@@ -225,8 +227,8 @@ def test_a_program_with_its_own_model_makes_a_wheel(tmp_path):
     """The package starts it, and its command has its name."""
     assert Run(["bundle", "--wheel", tmp_path], program=OWN_MODEL).status == DONE
     (wheel,) = tmp_path.glob("*.whl")
-    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", tmp_path / "site"]
-    subprocess.run([*words, wheel], check=True)
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*words, "--target", tmp_path / "site", wheel], check=True)
     assert (tmp_path / "site/bin/tiny_net").exists()
     config = write_config(tmp_path, f'epochs: 1 {digits_data()} model {{ name: "tiny_net" }}')
     script = "import sys, lockstep; print(lockstep.train(sys.argv[1], run_dir='run', progress=False))"
@@ -354,7 +356,7 @@ def test_inputs_that_do_not_fit(trained, tmp_path):
 def test_an_error_is_one_line(config, trained, tmp_path):
     (tmp_path / "bad.csv").write_text("1,2\n")
     for call, status, line in (
-        (lambda: lockstep.train(config, optimizer__lrr=1), USAGE, '--set optimizer.lrr=1: Optimizer has no field "lrr"; did you mean "lr"?'),
+        (lambda: lockstep.train(config, optimizer__lrr=1), USAGE, 'has no field "lrr"; did you mean "lr"?'),
         (lambda: lockstep.train({"data": {"train": "nope.csv"}}), USAGE, "nope.csv"),
         (lambda: lockstep.train(tmp_path / "none.pbtxt"), USAGE, "none.pbtxt: no config can be read from it"),
         (lambda: lockstep.train(config, ranks=0), USAGE, "Value 0 not in range 1 to 4096"),
@@ -398,7 +400,8 @@ def start_training(tmp_path, ranks, **overrides):
     config = write_config(tmp_path, digits_config(log_every=1))
     words = [sys.executable, "-c", textwrap.dedent(TRAIN), config, str(ranks or 0), tmp_path / "run", repr(overrides)]
     env = dict(os.environ, PYTHONPATH=str(PACKAGE))
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(words, env=env, start_new_session=True, **pipes)
 
 
 def wait_for_steps(process, run_dir, count):
@@ -449,12 +452,12 @@ def test_a_run_that_was_asked_to_stop_is_returned(tmp_path):
 
 
 def test_importing_other_modules_keeps_the_function(tmp_path):
-    """lockstep.export is a function, whatever of the package of that name is imported, and needs torch only when called."""
+    """lockstep.export is a function, whatever of the package of that name is imported."""
     script = """
         import sys, lockstep
         import lockstep.export.errors
         from lockstep.export import sources
-        assert callable(lockstep.export) and lockstep.ExportError is lockstep.export.__globals__["__getattr__"]("ExportError")
+        assert callable(lockstep.export) and lockstep.ExportError is sources.ExportError
         import torch
         lockstep.export(torch.nn.Linear(2, 2), torch.zeros(3, 2), "net.lsm")
     """

@@ -238,7 +238,9 @@ def main():
         os.environ,
         LD_LIBRARY_PATH=":".join(folders),
         # A command of the program may start this script again, which then finds the same Python.
-        PATH=":".join([os.path.join(ROOT, "bin"), os.path.dirname(sys.executable), os.environ.get("PATH") or STANDARD_PATH]),
+        PATH=":".join(
+            [os.path.join(ROOT, "bin"), os.path.dirname(sys.executable), os.environ.get("PATH") or STANDARD_PATH]
+        ),
         # Where Open MPI, PMIx and hwloc look for their plugins and texts.
         OPAL_PREFIX=ROOT,
         OPAL_LIBDIR=os.path.join(ROOT, "lib"),

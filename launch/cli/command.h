@@ -80,8 +80,8 @@ class LocalCommand : public Command {
 };
 
 // Returns the command that the words of a command line name, such as "bench step"; without words, `app`. Skips words
-// that begin with `-`, and ignores what follows the command. Throws Error (kUsage) with the nearest name if a word where a
-// command must be is none.
+// that begin with `-`, and ignores what follows the command. If a word is none where a command must be, throws Error
+// (kUsage) with the nearest name.
 const CLI::App& CommandOf(const CLI::App& app, const std::vector<std::string>& words);
 
 // Returns the command `name` of `app` that has subcommands. Adds it if it does not exist yet.

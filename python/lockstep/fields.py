@@ -32,9 +32,9 @@ class Fields:
         "optimizer__lr". Throws TypeError for a value that no field can have.
 
         >>> fields = Fields()
-        >>> fields.add({"epochs": 3, "data": {"train": "a b.csv", "csv": {"header": True}}, "model__mlp__hidden": [8, 8]})
-        >>> fields.words
-        ['--set', 'epochs=3', '--set', 'data.train=a b.csv', '--set', 'data.csv.header=true', '--set', 'model.mlp.hidden=[8, 8]']
+        >>> fields.add({"epochs": 3, "data": {"csv": {"header": True}, "train": "a b.csv"}, "model__mlp__hidden": [8, 8]})
+        >>> fields.words[1::2]
+        ['epochs=3', 'data.csv.header=true', 'data.train=a b.csv', 'model.mlp.hidden=[8, 8]']
         >>> fields.add({"model": {"option": {"width": 32}}})
         >>> fields.text
         'model { option { key: "width" value: "32" } }'

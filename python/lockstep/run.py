@@ -126,7 +126,7 @@ class Run:
     def evaluate(self, files: _Path | Iterable[_Path] | None = None, *, ranks: int | None = None) -> dict[str, Any]:
         """The metrics of the run's weights on `files`, or on the samples that the run held back: loss, accuracy and
         others as log.jsonl names them without val_, and `samples`, their number. A metric that these samples do not
-        define is None. `weights` says which weights these are if they are not the run's final ones, and is "" otherwise.
+        define is None. `weights` says which weights these are if they are not the run's final ones; otherwise it is "".
 
         Raises LockstepError.
 
@@ -193,7 +193,8 @@ class Run:
 
     def _write_frame(self, frame: Any, data: Mapping[str, Any], folder: str) -> str:
         if data["format"] != "CSV":
-            raise LockstepError(f"{self.folder} learnt from {data['format']}: a data frame is for CSV; give paths", USAGE)
+            what = f"{self.folder} learnt from {data['format']}"
+            raise LockstepError(f"{what}: a data frame is for CSV; give paths", USAGE)
         path = os.path.join(folder, "inputs.csv")
         table = data["csv"]
         frame.to_csv(path, index=False, header=table.get("header", False), sep=table.get("delimiter", ","))
@@ -209,8 +210,8 @@ class Run:
         table = data.get("csv", {})
         if data["format"] != "CSV" or table.get("header", False) or array.ndim != 2:
             raise LockstepError(
-                f"{self.folder} learnt from {data['format']}: an array is for NPY, and of two dimensions for CSV without "
-                "a header; give paths, or a data frame for CSV",
+                f"{self.folder} learnt from {data['format']}: an array is for NPY, and of two dimensions for CSV "
+                "without a header; give paths, or a data frame for CSV",
                 USAGE,
             )
         path = os.path.join(folder, "inputs.csv")
