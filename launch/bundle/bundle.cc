@@ -49,10 +49,10 @@ constexpr char kWheelArchive[] =
 #include "launch/bundle/bundle_wheel_archive.inc"
     ;
 
-// The Python package: each file's path in a wheel, and its text.
-constexpr std::pair<const char*, const char*> kPackage[] = {
+// The Python package: each file's path in a wheel, and its text, with a zero behind each.
+constexpr char kPackage[] =
 #include "launch/bundle/bundle_package.inc"
-};
+    ;
 
 constexpr char kManifest[] = "manifest.json";
 
@@ -379,6 +379,19 @@ void WriteArchive(const std::string& archive, const std::string& bytes) {
   SyncFolder(ParentFolder(archive), kSaving);
 }
 
+// Writes the files of the Python package.
+void WritePackage(Stage& stage) {
+  auto next = [rest = std::string_view(kPackage, sizeof(kPackage) - 1)]() mutable {
+    const size_t length = rest.find('\0');
+    const std::string_view text = rest.substr(0, length);
+    rest.remove_prefix(length == std::string_view::npos ? rest.size() : length + 1);
+    return text;
+  };
+  for (std::string_view path = next(); !path.empty(); path = next()) {
+    stage.Write(std::string(path), next());
+  }
+}
+
 // "2.34" as "manylinux_2_34_x86_64".
 std::string PlatformTag(std::string glibc) {
   std::ranges::replace(glibc, '.', '_');
@@ -428,7 +441,7 @@ void MakeWheel(const std::string& folder, const std::string& version) {
   Stage stage(fmt::format("{}/{}", scratch.path(), kProgramInWheel));
   const Needs needs = Fill(stage, program, name, version);
   Stage package(scratch.path());
-  for (const auto& [path, text] : kPackage) package.Write(path, text);
+  WritePackage(package);
   const std::string tag = "py3-none-" + PlatformTag(needs.glibc);
   const std::string wheel =
       (fs::path(folder) / fmt::format("lockstep-{}-{}.whl", version, tag)).string();
