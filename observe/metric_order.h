@@ -1,22 +1,24 @@
-// Says which of two values of a metric is the better one.
+// Says which of two values of a metric is the better one, and which metrics short lines tell.
+//
+// observe/metrics.inc lists the metrics. A figure that log.jsonl calls "val_..." is the metric of that name, of the
+// validation samples.
 #pragma once
 
 #include <string_view>
 
 namespace lockstep {
 
-// Returns whether more is better of the metric `name` (observe/metrics.h), such as "accuracy".
-inline bool GreaterIsBetter(std::string_view name) {
-  return name == "accuracy" || name == "top5" || name == "f1" || name == "auc" || name == "iou";
-}
+// Returns whether more is better of the metric `name`, such as "accuracy". It is false if there is no such metric.
+bool GreaterIsBetter(std::string_view name);
 
-// Returns whether `value` is better than `than`, of the figure that log.jsonl calls `name`: a metric of the validation
-// begins with "val_", and of all others, such as "train_loss", less is better.
-inline bool IsBetter(std::string_view name, double value, double than) {
-  constexpr std::string_view kValidation = "val_";
-  const bool greater =
-      name.starts_with(kValidation) && GreaterIsBetter(name.substr(kValidation.size()));
-  return greater ? value > than : value < than;
-}
+// Returns whether short lines, such as the terminal's of an epoch, tell the metric `name`.
+bool IsBrief(std::string_view name);
+
+// The same of the figure that log.jsonl calls `figure`. It is true of all that are no metrics of the validation.
+bool IsBriefFigure(std::string_view figure);
+
+// Returns whether `value` is better than `than`, of the figure that log.jsonl calls `figure`. Of all that are no
+// metrics of the validation, such as "train_loss", less is better.
+bool IsBetter(std::string_view figure, double value, double than);
 
 }  // namespace lockstep

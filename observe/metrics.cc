@@ -5,21 +5,78 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
+
+#include "observe/metric_order.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
-constexpr int64_t kTop = 5;
+constexpr int64_t kTop = 5;   // of top5
+constexpr int64_t kBest = 3;  // of map3
+
+// scikit-learn's log_loss takes no probability for less than this.
+constexpr double kLeastProbability = std::numeric_limits<double>::epsilon();
 
 // What sums_ holds.
-enum Sum { kLoss, kRight, kRightInTop, kSquares, kDistances, kPixels, kSums };
+enum Sum {
+  kLoss,
+  kLossWeight,
+  kRight,
+  kRightInTop,
+  kReciprocalRanks,
+  kLogLoss,
+  kClassSteps,  // squares of the differences between the predicted class and the right one
+  kSquares,
+  kDistances,
+  kSquaredLogs,
+  kPixels,
+  kSums
+};
 enum Count { kTruePositives, kPredicted, kActual, kCounts };
+enum Column { kMean, kSpread, kResidual, kColumns };
+
+bool HasClasses(const SampleSpec& spec) { return spec.task == Task::kClassification; }
+bool HasLabels(const SampleSpec& spec) { return spec.task == Task::kMultiLabel; }
+bool HasNumbers(const SampleSpec& spec) { return spec.task == Task::kRegression; }
+bool HasTokens(const SampleSpec& spec) { return spec.task == Task::kLanguage; }
+bool HasMasks(const SampleSpec& spec) { return spec.task == Task::kSegmentation; }
+
+// Whether samples have a class of at least `classes`.
+bool HasRanks(const SampleSpec& spec, int64_t classes) {
+  return HasClasses(spec) && spec.classes >= classes;
+}
+
+// The number of outputs of which there is an auc.
+int64_t AucColumns(const SampleSpec& spec) {
+  if (HasLabels(spec)) return spec.classes;
+  return HasClasses(spec) && spec.classes == 2 ? 1 : 0;
+}
+
+// The sums over all samples, on the CPU.
+struct Totals {
+  const SampleSpec& spec;
+  int64_t samples;
+  at::Tensor sums;     // float64 [kSums]
+  at::Tensor counts;   // float64 [kCounts, classes], undefined for numbers and tokens
+  at::Tensor columns;  // float64 [kColumns, columns], undefined except for numbers
+  double auc;
+
+  double Of(Sum sum) const { return sums[sum].item<double>(); }
+  // The mean over all targets.
+  double Mean(Sum sum) const { return Of(sum) / static_cast<double>(samples * spec.targets()); }
+  double Loss() const { return Of(kLoss) / Of(kLossWeight); }
+};
+
+double Accuracy(const Totals& of) {
+  return HasMasks(of.spec) ? of.Of(kRight) / of.Of(kPixels) : of.Mean(kRight);
+}
 
 // 2 tp / (predicted + actual), float64 [classes]; 0 where a class is neither.
-at::Tensor F1Of(const at::Tensor& counts) {
+at::Tensor F1OfEach(const at::Tensor& counts) {
   return 2 * counts[kTruePositives] / (counts[kPredicted] + counts[kActual]).clamp_min(1);
 }
 
@@ -29,11 +86,84 @@ double MeanOfOccurring(const at::Tensor& scores, const at::Tensor& counts) {
   return ((scores * occurs).sum() / occurs.sum()).item<double>();
 }
 
+double F1(const Totals& of) {
+  const at::Tensor f1 = F1OfEach(of.counts);
+  if (HasLabels(of.spec)) return f1.mean().item<double>();
+  return of.spec.classes == 2 ? f1[1].item<double>() : MeanOfOccurring(f1, of.counts);
+}
+
+// The mean of F1 over the samples, each with that of its class.
+double F1ByLabels(const at::Tensor& counts) {
+  return ((F1OfEach(counts) * counts[kActual]).sum() / counts[kActual].sum()).item<double>();
+}
+
 // tp / (predicted + actual - tp), float64 [classes]; 0 where a class is neither.
 at::Tensor IntersectionOverUnion(const at::Tensor& counts) {
   const at::Tensor united = counts[kPredicted] + counts[kActual] - counts[kTruePositives];
   return counts[kTruePositives] / united.clamp_min(1);
 }
+
+// The mean of tp / actual over the classes that occur as a label.
+double MeanRecall(const at::Tensor& counts) {
+  const at::Tensor recall = counts[kTruePositives] / counts[kActual].clamp_min(1);
+  return (recall.sum() / counts[kActual].gt(0).sum()).item<double>();
+}
+
+// (n tp - sum(p a)) / sqrt((n^2 - sum(p^2)) (n^2 - sum(a^2))) of all classes' predictions p and labels a (Gorodkin
+// 2004); 0 where all are of one class.
+double MatthewsCorrelation(const at::Tensor& counts) {
+  const at::Tensor n = counts[kActual].sum();
+  const at::Tensor both = counts[kPredicted].dot(counts[kActual]);
+  const double of_predicted = (n * n - counts[kPredicted].square().sum()).item<double>();
+  const double of_actual = (n * n - counts[kActual].square().sum()).item<double>();
+  if (of_predicted == 0 || of_actual == 0) return 0;
+  const double of_both = (n * counts[kTruePositives].sum() - both).item<double>();
+  return of_both / std::sqrt(of_predicted * of_actual);
+}
+
+// 1 - sum((p - a)^2) / the same of pairs that are drawn apart, which is a matter of the counts alone.
+double QuadraticKappa(const Totals& of) {
+  const at::Tensor number = at::arange(of.spec.classes, at::kDouble);
+  const at::Tensor predicted = of.counts[kPredicted];
+  const at::Tensor actual = of.counts[kActual];
+  const at::Tensor by_chance =
+      ((predicted + actual) * number.square()).sum() -
+      2 * predicted.dot(number) * actual.dot(number) / static_cast<double>(of.samples);
+  return 1 - of.Of(kClassSteps) / by_chance.item<double>();
+}
+
+// The mean over the columns of 1 - residual / spread. As r2_score has it, a column that never changes gives 1 or 0, and
+// of one sample there is none.
+double R2(const Totals& of) {
+  if (of.samples < 2) return kUndefined;
+  const at::Tensor spread = of.columns[kSpread];
+  const at::Tensor residual = of.columns[kResidual];
+  const at::Tensor of_constant = residual.eq(0).to(at::kDouble);
+  return at::where(spread.eq(0), of_constant, 1 - residual / spread).mean().item<double>();
+}
+
+// log(1 + x), float64; not a number for x of -1 and less.
+at::Tensor LogOf(const at::Tensor& numbers) {
+  return numbers.masked_fill(numbers.le(-1), kUndefined).log1p();
+}
+
+struct Entry {
+  const char* name;
+  bool (*has)(const SampleSpec& spec);
+  double (*value)(const Totals& of);
+};
+
+constexpr Entry kEntries[] = {
+#define METRIC(name, better, told, has, value) \
+  {name,                                       \
+   [](const SampleSpec& spec) -> bool {        \
+     static_cast<void>(spec);                  \
+     return has;                               \
+   },                                          \
+   [](const Totals& of) -> double { return value; }},
+#include "observe/metrics.inc"
+#undef METRIC
+};
 
 double MeanOfNumbers(const std::vector<double>& values) {
   double sum = 0;
@@ -56,32 +186,38 @@ std::string MetricsText(const std::vector<Metric>& metrics) {
   return text;
 }
 
+std::string BriefMetricsText(const std::vector<Metric>& metrics) {
+  std::vector<Metric> brief;
+  std::ranges::copy_if(metrics, std::back_inserter(brief),
+                       [](const Metric& metric) { return IsBrief(metric.name); });
+  return MetricsText(brief);
+}
+
 Metrics::Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicator& communicator,
                  Communicator& host)
     : spec_(std::move(spec)), samples_(samples), communicator_(communicator), host_(host) {
-  const at::TensorOptions options(device);
-  sums_ = at::zeros({kSums}, options.dtype(at::kDouble));
-  const bool labels = spec_.task == Task::kMultiLabel;
-  if (labels || spec_.task == Task::kClassification || spec_.task == Task::kSegmentation) {
-    counts_ = at::zeros({kCounts, spec_.classes}, options.dtype(at::kDouble));
+  const at::TensorOptions options = at::TensorOptions(device).dtype(at::kDouble);
+  sums_ = at::zeros({kSums}, options);
+  if (HasClasses(spec_) || HasLabels(spec_) || HasMasks(spec_)) {
+    counts_ = at::zeros({kCounts, spec_.classes}, options);
   }
-  int64_t columns = 0;
-  if (labels) {
-    columns = spec_.classes;
-  } else if (spec_.task == Task::kClassification && spec_.classes == 2) {
-    columns = 1;
-  }
-  if (columns > 0) {
+  if (HasNumbers(spec_)) columns_ = at::zeros({kColumns, spec_.classes}, options);
+  if (const int64_t columns = AucColumns(spec_); columns > 0) {
     scores_ = at::zeros({samples, columns}, at::kFloat);
     truths_ = at::zeros_like(scores_);
   }
 }
 
 void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& target,
-                  const at::Tensor& loss_sum) {
+                  const at::Tensor& loss_sum, const at::Tensor& loss_weight) {
   sums_[kLoss].add_(loss_sum);
+  if (loss_weight.defined()) {
+    sums_[kLossWeight].add_(loss_weight);
+  } else {
+    sums_[kLossWeight].add_(static_cast<double>(target.size(0) * spec_.targets()));
+  }
   // A model may have more columns, to fill up its matrices.
-  const int64_t columns = spec_.task == Task::kSegmentation ? 1 : -1;
+  const int64_t columns = HasMasks(spec_) ? 1 : -1;
   const at::Tensor outputs = output.narrow(columns, 0, spec_.classes);
   switch (spec_.task) {
     case Task::kClassification:
@@ -93,13 +229,38 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
       return AddLabels(first, outputs, target);
     case Task::kSegmentation:
       return AddPixels(outputs, target);
-    case Task::kRegression: {
-      const at::Tensor difference = outputs.to(at::kDouble) - target;
-      sums_[kSquares].add_(difference.square().sum());
-      sums_[kDistances].add_(difference.abs().sum());
-      return;
-    }
+    case Task::kRegression:
+      return AddNumbers(outputs.to(at::kDouble), target.to(at::kDouble));
   }
+}
+
+void Metrics::AddNumbers(const at::Tensor& output, const at::Tensor& target) {
+  const at::Tensor difference = output - target;
+  sums_[kSquares].add_(difference.square().sum());
+  sums_[kDistances].add_(difference.abs().sum());
+  sums_[kSquaredLogs].add_((LogOf(output) - LogOf(target)).square().sum());
+  columns_[kResidual].add_(difference.square().sum(0));
+  const at::Tensor mean = target.mean(0);
+  const at::Tensor apart = mean - columns_[kMean];
+  const auto before = static_cast<double>(added_);
+  const auto count = static_cast<double>(target.size(0));
+  added_ += target.size(0);
+  const double share = count / static_cast<double>(added_);
+  columns_[kSpread].add_((target - mean).square().sum(0) + apart.square() * (before * share));
+  columns_[kMean].add_(apart * share);
+}
+
+// Merges all ranks' columns_ into those of all samples.
+void Metrics::MergeColumns() {
+  const auto sum = [&](const at::Tensor& part) {
+    communicator_.AllReduceSum(part, communicator_.MakeLabel("evaluation")).Wait();
+  };
+  const auto count = static_cast<double>(added_);
+  const at::Tensor mean = columns_[kMean] * (count / static_cast<double>(samples_));
+  sum(mean);
+  columns_[kSpread].add_((columns_[kMean] - mean).square() * count);
+  columns_[kMean].copy_(mean * (count / static_cast<double>(samples_)));
+  sum(columns_);
 }
 
 void Metrics::AddClasses(int64_t first, const at::Tensor& output, const at::Tensor& target) {
@@ -109,6 +270,15 @@ void Metrics::AddClasses(int64_t first, const at::Tensor& output, const at::Tens
     const at::Tensor top = std::get<1>(output.topk(kTop, -1));
     sums_[kRightInTop].add_(top.eq(target.unsqueeze(-1)).sum());
   }
+  if (HasRanks(spec_, kBest)) {
+    const at::Tensor best = std::get<1>(output.topk(kBest, -1));
+    const at::Tensor precision = 1 / at::arange(1, kBest + 1, sums_.options());
+    sums_[kReciprocalRanks].add_((best.eq(target.unsqueeze(-1)) * precision).sum());
+  }
+  sums_[kClassSteps].add_((predicted - target).square().sum());
+  const at::Tensor logs = at::log_softmax(output, -1, at::kDouble);
+  sums_[kLogLoss].add_(
+      logs.gather(-1, target.unsqueeze(-1)).neg().clamp_max(-std::log(kLeastProbability)).sum());
   CountClasses(predicted, target);
   if (!scores_.defined()) return;
   const int64_t count = output.size(0);
@@ -141,6 +311,9 @@ void Metrics::AddLabels(int64_t first, const at::Tensor& output, const at::Tenso
   counts_[kTruePositives].add_((predicted * actual).sum(0));
   counts_[kPredicted].add_(predicted.sum(0));
   counts_[kActual].add_(actual.sum(0));
+  // -log of the probability of what is true: of a label 1 / (1 + e^-output), otherwise 1 / (1 + e^output).
+  const at::Tensor logs = at::softplus(at::where(actual.gt(0), -1, 1) * output.to(at::kDouble));
+  sums_[kLogLoss].add_(logs.clamp_max(-std::log(kLeastProbability)).sum());
   const int64_t count = output.size(0);
   scores_.narrow(0, first, count).copy_(output);
   truths_.narrow(0, first, count).copy_(target);
@@ -155,63 +328,29 @@ std::vector<Metric> Metrics::Finish() {
   sum(counts_, communicator_);
   sum(scores_, host_);
   sum(truths_, host_);
-  const at::Tensor means = (sums_ / static_cast<double>(samples_ * spec_.targets())).cpu();
-  const auto mean = [&](Sum sum) { return means[sum].item<double>(); };
-  std::vector<Metric> metrics{{"loss", mean(kLoss)}};
-  if (spec_.task == Task::kRegression) {
-    metrics.push_back({"rmse", std::sqrt(mean(kSquares))});
-    metrics.push_back({"mae", mean(kDistances)});
-    return metrics;
-  }
-  if (spec_.task == Task::kSegmentation) {
-    const at::Tensor accuracy = sums_[kRight] / sums_[kPixels];
-    metrics.push_back({"accuracy", accuracy.item<double>()});
-    const at::Tensor counts = counts_.cpu();
-    metrics.push_back({"iou", MeanOfOccurring(IntersectionOverUnion(counts), counts)});
-    return metrics;
-  }
-  if (spec_.task == Task::kLanguage) metrics.push_back({"perplexity", std::exp(mean(kLoss))});
-  metrics.push_back({"accuracy", mean(kRight)});
-  if (spec_.task == Task::kLanguage) return metrics;
-  if (spec_.task == Task::kClassification && spec_.classes > kTop) {
-    metrics.push_back({"top5", mean(kRightInTop)});
-  }
-  const at::Tensor counts = counts_.cpu();
-  const at::Tensor f1 = F1Of(counts);
-  if (spec_.task == Task::kMultiLabel) {
-    metrics.push_back({"f1", f1.mean().item<double>()});
-  } else if (spec_.classes == 2) {
-    metrics.push_back({"f1", f1[1].item<double>()});
-  } else {
-    metrics.push_back({"f1", MeanOfOccurring(f1, counts)});
-  }
+  if (columns_.defined()) MergeColumns();
+  Totals totals{.spec = spec_, .samples = samples_, .sums = sums_.cpu(), .auc = kUndefined};
+  if (counts_.defined()) totals.counts = counts_.cpu();
+  if (columns_.defined()) totals.columns = columns_.cpu();
   if (scores_.defined()) {
     std::vector<double> areas;
     for (int64_t column = 0; column < scores_.size(1); ++column) {
       areas.push_back(AreaUnderCurve(scores_.select(1, column), truths_.select(1, column)));
     }
-    metrics.push_back({"auc", MeanOfNumbers(areas)});
+    totals.auc = MeanOfNumbers(areas);
+  }
+  std::vector<Metric> metrics;
+  for (const Entry& entry : kEntries) {
+    if (entry.has(spec_)) metrics.push_back({entry.name, entry.value(totals)});
   }
   return metrics;
 }
 
 std::vector<std::string> MetricNames(const SampleSpec& spec) {
-  switch (spec.task) {
-    case Task::kRegression:
-      return {"loss", "rmse", "mae"};
-    case Task::kLanguage:
-      return {"loss", "perplexity", "accuracy"};
-    case Task::kMultiLabel:
-      return {"loss", "accuracy", "f1", "auc"};
-    case Task::kSegmentation:
-      return {"loss", "accuracy", "iou"};
-    case Task::kClassification:
-      break;
+  std::vector<std::string> names;
+  for (const Entry& entry : kEntries) {
+    if (entry.has(spec)) names.emplace_back(entry.name);
   }
-  std::vector<std::string> names{"loss", "accuracy"};
-  if (spec.classes > kTop) names.push_back("top5");
-  names.push_back("f1");
-  if (spec.classes == 2) names.push_back("auc");
   return names;
 }
 

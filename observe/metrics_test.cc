@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "comm/alone.h"
 #include "observe/metric_order.h"
@@ -96,6 +98,68 @@ TEST_F(MetricsTest, OfClassesIgnorePaddingAndClassesThatNeverOccur) {
   EXPECT_DOUBLE_EQ(values.at("top5"), 0.9);
 }
 
+// 2 sin(3.7 i + 1.3 c + 0.9 i c) for sample i and class c, and the classes (i^2 + i / 3) % classes.
+struct Waves {
+  explicit Waves(int64_t classes) {
+    const at::Tensor i = at::arange(40).unsqueeze(1);
+    const at::Tensor c = at::arange(classes);
+    output = (2 * at::sin(3.7 * i.to(at::kDouble) + 1.3 * c + 0.9 * i * c)).to(at::kFloat);
+    target = (i * i + i.floor_divide(3)).remainder(classes).squeeze(1);
+  }
+  at::Tensor output, target;
+};
+
+// The numbers are scikit-learn 1.9.1's.
+TEST_F(MetricsTest, OfFourClassesAreScikitLearns) {
+  const Waves waves(4);
+  const auto values = Of({.shape = {3}, .classes = 4}, waves.output, waves.target, 0.5);
+  EXPECT_NEAR(values.at("log_loss"), 1.8080159194210936, 1e-6);
+  EXPECT_NEAR(values.at("balanced_accuracy"), 0.22435897435897437, 1e-12);
+  EXPECT_NEAR(values.at("macro_f1"), 0.23392857142857143, 1e-12);
+  EXPECT_NEAR(values.at("weighted_f1"), 0.2770238095238095, 1e-12);
+  EXPECT_NEAR(values.at("matthews"), 0.013758383209802194, 1e-12);
+  EXPECT_NEAR(values.at("quadratic_kappa"), 0.03342366757000903, 1e-12);
+  EXPECT_NEAR(values.at("map3"), 0.4875, 1e-12);  // scikit-learn has none: by its definition
+  EXPECT_EQ(values.at("f1"), values.at("macro_f1"));
+}
+
+TEST_F(MetricsTest, OfTwoClassesAreScikitLearns) {
+  const Waves waves(2);
+  const auto values = Of({.shape = {3}, .classes = 2}, waves.output, waves.target, 0.5);
+  EXPECT_NEAR(values.at("log_loss"), 1.024859403138962, 1e-6);
+  EXPECT_NEAR(values.at("balanced_accuracy"), 0.5284900284900285, 1e-12);
+  EXPECT_NEAR(values.at("macro_f1"), 0.5099935525467441, 1e-12);
+  EXPECT_NEAR(values.at("weighted_f1"), 0.540006447453256, 1e-12);
+  EXPECT_NEAR(values.at("matthews"), 0.05337605126836238, 1e-12);
+  EXPECT_NEAR(values.at("quadratic_kappa"), 0.05, 1e-12);
+  EXPECT_FALSE(values.contains("map3"));
+}
+
+TEST_F(MetricsTest, OfOneClassAreDefinedAsScikitLearnDefinesThem) {
+  const at::Tensor output = at::tensor({2.F, 1.F}).expand({9, 2});
+  const at::Tensor target = at::zeros({9}, at::kLong);
+  const auto values = Of({.shape = {3}, .classes = 2}, output, target, 0.5);
+  EXPECT_EQ(values.at("matthews"), 0);
+  EXPECT_EQ(values.at("balanced_accuracy"), 1);
+  EXPECT_TRUE(std::isnan(values.at("quadratic_kappa")));
+}
+
+TEST_F(MetricsTest, OfASureMistakeTheLogLossIsFinite) {
+  // sklearn.metrics.log_loss([0], [[0, 1]], labels=[0, 1])
+  const at::Tensor output = at::tensor({-500.F, 500.F}).view({1, 2});
+  const auto values = Of({.shape = {3}, .classes = 2}, output, at::zeros({1}, at::kLong), 1000);
+  EXPECT_NEAR(values.at("log_loss"), 36.04365338911715, 1e-9);
+}
+
+TEST_F(MetricsTest, OfWeighedTargetsTheLossIsTheirWeightedMean) {
+  Metrics metrics({.shape = {3}, .classes = 2}, 4, at::kCPU, *alone_, *alone_);
+  const at::Tensor output = at::zeros({2, 2});
+  const at::Tensor target = at::zeros({2}, at::kLong);
+  metrics.Add(0, output, target, at::full({}, 3.0), at::full({}, 2.5));
+  metrics.Add(2, output, target, at::full({}, 4.0), at::full({}, 1.0));
+  EXPECT_DOUBLE_EQ(metrics.Finish().front().value, 2);
+}
+
 TEST_F(MetricsTest, OfTwoClassesAreThoseOfClassOne) {
   const at::Tensor score = at::tensor({-3.F, 2.F, 1.F, -1.F, 4.F, -2.F, 3.F, 0.5F});
   const at::Tensor target = at::tensor({0, 1, 0, 1, 1, 0, 1, 1});
@@ -115,6 +179,8 @@ TEST_F(MetricsTest, OfLabelsAreMeansOverThem) {
   EXPECT_DOUBLE_EQ(values.at("accuracy"), 7.0 / 9);
   EXPECT_NEAR(values.at("f1"), (1 + 0 + 0.8) / 3, 1e-12);
   EXPECT_NEAR(values.at("auc"), (1 + 0) / 2.0, 1e-12);
+  // The mean over the labels of sklearn.metrics.log_loss.
+  EXPECT_NEAR(values.at("log_loss"), 0.8763224154631789, 1e-6);
 }
 
 TEST_F(MetricsTest, OfNumbers) {
@@ -125,6 +191,34 @@ TEST_F(MetricsTest, OfNumbers) {
       Of({.shape = {3}, .classes = 2, .task = Task::kRegression}, output, target, 1.4);
   EXPECT_NEAR(values.at("rmse"), std::sqrt((19 + 9) / 20.0), 1e-12);
   EXPECT_NEAR(values.at("mae"), (19 + 3) / 20.0, 1e-12);
+}
+
+// The numbers are scikit-learn 1.9.1's, of a column and of one that lies `apart` of it.
+TEST_F(MetricsTest, OfNumbersAreScikitLearns) {
+  const auto values_of = [&](double apart) {
+    const at::Tensor i = at::arange(40, at::kDouble).unsqueeze(1);
+    const at::Tensor c = at::arange(2, at::kDouble);
+    const at::Tensor target = (i * 7).remainder(11) + c + (10 + apart * c);
+    const at::Tensor output = target + at::sin(i + c);
+    return Of({.shape = {3}, .classes = 2, .task = Task::kRegression}, output.to(at::kFloat),
+              target.to(at::kFloat), 1.4);
+  };
+  const auto near = values_of(0);
+  EXPECT_NEAR(near.at("r2"), 0.951293693662412, 1e-9);
+  EXPECT_NEAR(near.at("rmsle"), 0.04578757437933827, 1e-9);
+  const auto far = values_of(1e6);
+  EXPECT_NEAR(far.at("r2"), 0.951359316663154, 1e-9);
+  EXPECT_NEAR(far.at("rmse"), 0.7094430708858989, 1e-9);  // the root of mean_squared_error
+}
+
+// As r2_score and root_mean_squared_log_error have them, which throws where there is no logarithm.
+TEST_F(MetricsTest, OfNumbersThatNeverChange) {
+  const SampleSpec spec{.shape = {3}, .classes = 1, .task = Task::kRegression};
+  const at::Tensor fives = at::full({9, 1}, 5.F);
+  EXPECT_EQ(Of(spec, fives, fives, 0).at("r2"), 1);
+  EXPECT_EQ(Of(spec, fives + 1, fives, 1).at("r2"), 0);
+  EXPECT_TRUE(std::isnan(Of(spec, fives.narrow(0, 0, 1), fives.narrow(0, 0, 1), 0).at("r2")));
+  EXPECT_TRUE(std::isnan(Of(spec, fives - 6, fives, 1).at("rmsle")));
 }
 
 TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
@@ -139,19 +233,30 @@ TEST_F(MetricsTest, OfPixelsLeaveOutThoseWithoutAClass) {
   EXPECT_DOUBLE_EQ(values.at("loss"), 2);
   EXPECT_DOUBLE_EQ(values.at("accuracy"), 3.0 / 5);
   EXPECT_DOUBLE_EQ(values.at("iou"), (1.0 / 2 + 2.0 / 4 + 0) / 3);
+  // f1_score of the same
+  EXPECT_NEAR(values.at("dice"), 0.4444444444444444, 1e-12);
 }
 
-TEST(MetricNames, AreKnownToMetricOrder) {
-  const std::set<std::string> errors{"loss", "rmse", "mae",
-                                     "perplexity"};  // of these less is better
+TEST(MetricOrder, KnowsOfWhichMoreIsBetterAndWhichAreBrief) {
+  const std::set<std::string> errors{"loss", "rmse", "mae", "rmsle", "perplexity", "log_loss"};
+  std::set<std::string> names;
   for (const Task task : {Task::kClassification, Task::kMultiLabel, Task::kRegression,
                           Task::kLanguage, Task::kSegmentation}) {
     for (const int64_t classes : {2, 9}) {
-      for (const std::string& name : MetricNames({.classes = classes, .task = task})) {
-        EXPECT_NE(GreaterIsBetter(name), errors.contains(name)) << name;
-      }
+      const std::vector<std::string> all = MetricNames({.classes = classes, .task = task});
+      EXPECT_LE(std::ranges::count_if(all, IsBrief), 5) << "a line of the terminal is short";
+      names.insert(all.begin(), all.end());
     }
   }
+  for (const std::string& name : names) {
+    EXPECT_NE(GreaterIsBetter(name), errors.contains(name)) << name;
+    EXPECT_EQ(IsBetter("val_" + name, 2, 1), GreaterIsBetter(name)) << name;
+    EXPECT_EQ(IsBriefFigure("val_" + name), IsBrief(name)) << name;
+  }
+  EXPECT_TRUE(IsBetter("train_loss", 1, 2));
+  EXPECT_TRUE(IsBriefFigure("train_loss"));
+  EXPECT_EQ(BriefMetricsText({{"loss", 1}, {"log_loss", 2}, {"f1", 0.5}}),
+            "loss 1.0000  f1 0.5000");
 }
 
 TEST_F(MetricsTest, OfTokens) {

@@ -110,7 +110,9 @@ def test_python_opens_the_weights_and_they_are_what_was_evaluated(trained):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_evaluate_repeats_the_runs_figures(trained, ranks):
     done = events(trained[1], "done")[0]
-    expected = f"loss {done['val_loss']:.4f}  accuracy {done['val_accuracy']:.4f}  top5 {done['val_top5']:.4f}  f1 {done['val_f1']:.4f}  (360 samples)\n"
+    figures = {name.removeprefix("val_"): value for name, value in done.items() if name.startswith("val_")}
+    assert [*figures][:5] == ["loss", "accuracy", "top5", "f1", "log_loss"]
+    expected = "  ".join(f"{name} {value:.4f}" for name, value in figures.items()) + "  (360 samples)\n"
     assert Run(["evaluate", trained[1]], ranks=ranks).out == expected
     run = Run(["evaluate", trained[1], "--input", trained[0] / "test.csv"], ranks=ranks)
     assert run.out == expected, run

@@ -187,7 +187,8 @@ def test_compare(folder):
     for before, last, means in zip(ends, ends[1:], losses["at_step"]):
         assert means == [pytest.approx(one.loc[before + 1 : last].mean(), rel=1e-12) for one in steps]
     assert losses["last_step"] == [92, 69]
-    assert [*result["metrics"]] == ["train_loss", "val_loss", "val_accuracy", "val_top5", "val_f1"]
+    assert [*result["metrics"]][:5] == ["train_loss", "val_loss", "val_accuracy", "val_top5", "val_f1"]
+    assert "val_log_loss" in result["metrics"]
     for metric, told_of in result["metrics"].items():
         series = [frame.set_index("step")[metric].dropna() for frame in frames]
         common = [*sorted({*series[0].index} & {*series[1].index})]
@@ -206,6 +207,7 @@ def test_compare_as_a_table(folder):
     assert re.search(r"^  optimizer.lr +0.003 +0.01$", out, re.M), out
     last = [frame_of(folder / name).val_loss.dropna().iloc[-1] for name in ("done", "other")]
     assert re.search(rf"^val_loss\n(  .*\n)*  last +{last[0]:.4g} at 92 +{last[1]:.4g} at 69\n", out, re.M), out
+    assert "val_f1" in out and "val_log_loss" not in out
 
 
 @pytest.mark.parametrize("name", ["stopped", "killed"])

@@ -18,6 +18,7 @@
 #include "ckpt/weights.h"
 #include "launch/cli/ask_job.h"
 #include "launch/cli/commands.h"
+#include "observe/metric_order.h"
 #include "trainer/run/run_folder.h"
 
 namespace lockstep {
@@ -61,8 +62,9 @@ void PrintEach(const std::string& run_dir, Tally tally,
   }
 }
 
-// Prints a line for each, the newest first: step, bytes, ranks that wrote it, metrics of the evaluation before it, and
-// whether it is the best. Throws Error (kCheckpoint) where there are none.
+// Prints a line for each, the newest first: step, bytes, ranks that wrote it, the brief metrics of the evaluation before
+// it and the one by which checkpoints are kept, and whether it is the best. Throws Error (kCheckpoint) where there are
+// none.
 void PrintCheckpoints(const std::string& run_dir) {
   const std::optional<Checkpoint> best = BestCheckpoint(run_dir);
   PrintEach(run_dir, {}, [&](const Checkpoint& checkpoint) {
@@ -71,6 +73,7 @@ void PrintCheckpoints(const std::string& run_dir) {
         fmt::format("step {}  {} bytes of {} rank{}", checkpoint.step, BytesOf(manifest),
                     manifest.ranks(), manifest.ranks() == 1 ? "" : "s");
     for (const checkpoint::Metric& metric : manifest.metric()) {
+      if (!IsBrief(metric.name()) && metric.name() != manifest.best_metric()) continue;
       line += fmt::format("  {} {:.4f}", metric.name(), metric.value());
     }
     if (best && best->step == checkpoint.step) line += "  best " + manifest.best_metric();

@@ -19,6 +19,7 @@
 #include "launch/cli/profile_comparison.h"
 #include "launch/cli/table.h"
 #include "observe/history/run_comparison.h"
+#include "observe/metric_order.h"
 
 namespace lockstep {
 namespace {
@@ -115,7 +116,9 @@ void PrintTable(const Runs& runs) {
     rows.push_back(std::move(row));
   }
   AddMetric(CompareLosses(runs, kWindows), rows);
-  for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) AddMetric(metric, rows);
+  for (const MetricComparison& metric : CompareMetrics(runs, kMostSteps)) {
+    if (IsBriefFigure(metric.name)) AddMetric(metric, rows);
+  }
   Print("{}", TableText(rows));
 }
 

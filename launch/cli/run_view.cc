@@ -16,6 +16,7 @@
 #include "observe/history/log_fields.h"
 #include "observe/machine/machine_reading.h"
 #include "observe/machine/machine_text.h"
+#include "observe/metric_order.h"
 
 namespace lockstep {
 namespace {
@@ -165,6 +166,7 @@ class View {
     const LoggedMetrics& last = log_.evaluations.back();
     std::string text = fmt::format("step {}:", last.step);
     for (const auto& [name, value] : last.values) {
+      if (!IsBriefFigure(name)) continue;
       text += fmt::format("  {} {}", name, FigureText(value));
     }
     Add("validation", text);

@@ -114,7 +114,7 @@ class TerminalSink final : public EventSink {
   }
 
   void Tell(const Evaluated& event) {
-    line_.Say(fmt::format("{}  validation {}", epoch_, MetricsText(event.metrics)));
+    line_.Say(fmt::format("{}  validation {}", epoch_, BriefMetricsText(event.metrics)));
   }
 
   void Tell(const CheckpointSaved&) {}
