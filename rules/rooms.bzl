@@ -68,9 +68,10 @@ _USES = {
         "base", "base/files", "comm", "comm/watch", "observe", "observe/http", "observe/sinks", "trainer/config",
         "observe/history",
     ],
+    "trainer/models/losses": ["base", "data/dataset", "trainer/config/schema"],
     "trainer/models": [
         "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "trainer/ops/token", "data/dataset",
-        "trainer/config/schema",
+        "trainer/config/schema", "trainer/models/losses",
     ],
     "trainer/models/imported": [
         "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/convolution",

@@ -95,7 +95,7 @@ struct Shard {
 
 class Reducer {
  public:
-  static constexpr int64_t kScalars = 5;
+  static constexpr int64_t kScalars = 6;
   // The minimum size of a stage. The collectives of a smaller stage take so little time that an overlap of updates with
   // them would save less than its calls cost.
   static constexpr int64_t kStageBytes = int64_t{16} << 20;

@@ -107,6 +107,11 @@ ReadTimes ReadTimes::operator-(const ReadTimes& other) const {
           .gpu = gpu - other.gpu};
 }
 
+void Dataset::ReadTarget(int64_t index, std::byte* target) const {
+  std::vector<std::byte> input(spec().bytes());
+  Read(index, /*epoch=*/0, input.data(), target);
+}
+
 void Dataset::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
                        std::byte* target) const {
   for (const int64_t index : indices) {

@@ -76,6 +76,9 @@ class Dataset {
   // augments samples at random, a sample has another variant in each `epoch`.
   virtual void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const = 0;
 
+  // Writes the target of Read() alone.
+  virtual void ReadTarget(int64_t index, std::byte* target) const;
+
   // Does the same as one Read() for each of `indices`: writes these samples one after the other. Throws the exception
   // of the first sample that fails.
   virtual void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
@@ -116,6 +119,9 @@ class WrappedDataset : public Dataset {
  public:
   int64_t size() const override { return whole_.size(); }
   const SampleSpec& spec() const override { return whole_.spec(); }
+  void ReadTarget(int64_t index, std::byte* target) const override {
+    whole_.ReadTarget(index, target);
+  }
   int64_t NumberInFiles(int64_t index) const override { return whole_.NumberInFiles(index); }
   std::string FileOf(int64_t index) const override { return whole_.FileOf(index); }
   std::vector<std::string> TakeReports() const override { return whole_.TakeReports(); }
@@ -138,6 +144,9 @@ class Subset : public WrappedDataset {
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override;
   void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
                 std::byte* target) const override;
+  void ReadTarget(int64_t index, std::byte* target) const override {
+    whole_.ReadTarget(indices_[index], target);
+  }
   int64_t samples_at_once() const override { return whole_.samples_at_once(); }
   int64_t NumberInFiles(int64_t index) const override {
     return whole_.NumberInFiles(indices_[index]);

@@ -121,6 +121,12 @@ class Images : public Dataset {
     ReadSome(std::span(&index, 1), epoch, input, target);
   }
 
+  void ReadTarget(int64_t index, std::byte* target) const override {
+    const int64_t label = source_->LabelOf(index);
+    static_assert(ImageSource::kNoLabel == kNoLabel);
+    std::memcpy(target, &label, sizeof(label));
+  }
+
   void ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte* input,
                 std::byte* target) const override {
     static thread_local std::unique_ptr<Workshop> kept;
@@ -135,9 +141,7 @@ class Images : public Dataset {
         const size_t pixels = Cut(indices[i], epoch, *kept, reinterpret_cast<uint8_t*>(input));
         used = std::max(used, kept->file.size() + pixels);
       }
-      const int64_t label = source_->LabelOf(indices[i]);
-      static_assert(ImageSource::kNoLabel == kNoLabel);
-      std::memcpy(target, &label, sizeof(label));
+      ReadTarget(indices[i], target);
       input += spec_.bytes();
       target += spec_.target_bytes();
     }

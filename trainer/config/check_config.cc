@@ -36,6 +36,7 @@ class Checker {
         });
     CheckData();
     CheckModel();
+    CheckLoss();
     CheckOptimizer();
     CheckSchedule();
     CheckObserve();
@@ -197,6 +198,46 @@ class Checker {
     }
     if (config_.replace_head() && config_.init_from().empty()) {
       Fail("replace_head", "needs init_from: without it every layer starts at random");
+    }
+  }
+
+  void CheckLoss() const {
+    const config::Loss& loss = config_.loss();
+    const config::Loss defaults;
+    const auto type = loss.type();
+    const auto task = config_.data().task();
+    const std::string of_task = config::Data::Task_Name(task);
+    const std::string of_type = "type: " + config::Loss::Type_Name(type);
+    const bool is_own = type == config::Loss::OF_TASK;
+    const bool is_focal = type == config::Loss::FOCAL;
+    const bool has_numbers = task == config::Data::REGRESSION;
+    const bool has_labels = task == config::Data::MULTI_LABEL;
+    if (PredictsTokens(config_.data()) &&
+        (!is_own || loss.class_weight_size() > 0 || loss.balanced())) {
+      Fail("loss", "tokens have the loss of the next token: leave it out");
+    }
+    if (!is_own && is_focal == has_numbers) {
+      Fail("loss.type",
+           fmt::format("{} is not for data.task: {}: take {}", config::Loss::Type_Name(type),
+                       of_task, has_numbers ? "MAE, HUBER or QUANTILE" : "FOCAL"));
+    }
+    RequireDefault("loss.gamma", loss.gamma(), defaults.gamma(), is_focal, of_type);
+    RequireDefault("loss.delta", loss.delta(), defaults.delta(), type == config::Loss::HUBER,
+                   of_type);
+    RequireDefault("loss.quantile", loss.quantile(), defaults.quantile(),
+                   type == config::Loss::QUANTILE, of_type);
+    RequireDefault("loss.class_weight", loss.class_weight_size(), 0, !has_numbers && !has_labels,
+                   "data.task: " + of_task + (has_labels ? ", which has positive_weight" : ""));
+    RequireDefault("loss.positive_weight", loss.positive_weight_size(), 0, has_labels,
+                   "data.task: " + of_task + (has_numbers ? "" : ", which has class_weight"));
+    RequireDefault("loss.balanced", loss.balanced(), false,
+                   has_labels || task == config::Data::CLASSIFICATION,
+                   "data.task: " + of_task + (has_numbers ? "" : ": give loss.class_weight"));
+    if (loss.balanced() && loss.class_weight_size() + loss.positive_weight_size() > 0) {
+      Fail("loss.balanced", "weights are given too: choose one of the two");
+    }
+    if (is_focal && config_.model().label_smoothing() > 0) {
+      Fail("model.label_smoothing", "does not go with loss { type: FOCAL }");
     }
   }
 

@@ -13,29 +13,18 @@
 #include "base/nearest.h"
 #include "base/tensor/foretold_gpu.h"
 #include "trainer/models/batch_norm.h"
+#include "trainer/models/losses/losses.h"
 #include "trainer/ops/token/cross_entropy.h"
 
 namespace lockstep {
 
 namespace {
 
-// The columns that there are targets for. Throws Error (kUsage) where the shapes differ otherwise: the
-// losses would broadcast.
-at::Tensor OutputFor(const at::Tensor& output, const at::Tensor& target) {
-  if (output.dim() == target.dim() && output.size(-1) > target.size(-1)) {
-    return OutputFor(output.narrow(-1, 0, target.size(-1)), target);
-  }
-  if (output.sizes() == target.sizes()) return output.to(at::kFloat);
-  throw UsageError("the model puts out [{}] where the targets are [{}]",
-                   fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
-}
-
-// The sum over rows of the cross-entropy of output [..., classes] and target [...] of integers.
-at::Tensor CrossEntropyOf(const at::Tensor& output, const at::Tensor& target, int64_t ignored,
+// The sum over rows of the cross-entropy of logits [rows, classes] and `target` of integers, one for each row.
+at::Tensor CrossEntropyOf(const at::Tensor& logits, const at::Tensor& target, int64_t ignored,
                           double label_smoothing) {
-  const at::Tensor logits = output.flatten(0, -2);
   at::Tensor labels = target.flatten().to(at::kLong);
-  if (!IsOnGpu(output.device())) {
+  if (!IsOnGpu(logits.device())) {
     return at::cross_entropy_loss(logits, labels, /*weight=*/{}, at::Reduction::Sum, ignored,
                                   label_smoothing);
   }
@@ -65,6 +54,7 @@ void ModelSpec::RequireImages() const {
 
 void Model::MoveTo(at::Device device, bool rounds) {
   to(device);
+  if (loss_) loss_->MoveTo(device);
   if (!IsOnGpu(device)) return;
   for (const at::Tensor& weight : ConvolutionWeights(rounds)) {
     weight.set_data(weight.detach().contiguous(at::MemoryFormat::ChannelsLast));
@@ -89,19 +79,23 @@ std::vector<at::Tensor> Model::ConvolutionWeights(bool rounds) const {
   return weights;
 }
 
+at::Tensor Model::WeightSum(const at::Tensor& target) const {
+  return loss_ ? loss_->WeightSum(target) : at::Tensor();
+}
+
 at::Tensor Model::LossSum(const at::Tensor& output, const at::Tensor& target) {
+  if (loss_) {
+    used_loss_ = true;
+    return loss_->Sum(output, target, label_smoothing());
+  }
   switch (task_) {
     case Task::kClassification:
     case Task::kLanguage:
-      return CrossEntropyOf(output, target, ops::kIgnoredTarget, label_smoothing());
+      return CrossEntropyOf(LogitRows(output, target, task_), target, ops::kIgnoredTarget,
+                            label_smoothing());
     case Task::kSegmentation:
-      if (output.dim() != 4 || output.size(0) != target.size(0) ||
-          output.sizes().slice(2) != target.sizes().slice(1)) {
-        throw UsageError("the model puts out [{}] where the masks are [{}]",
-                         fmt::join(output.sizes(), ", "), fmt::join(target.sizes(), ", "));
-      }
-      // Pixel by pixel: the loss of whole images has no deterministic kernel on a GPU.
-      return CrossEntropyOf(output.movedim(1, -1), target, kIgnoredPixel, label_smoothing());
+      return CrossEntropyOf(LogitRows(output, target, task_), target, kIgnoredPixel,
+                            label_smoothing());
     case Task::kMultiLabel:
       return at::binary_cross_entropy_with_logits(OutputFor(output, target), target, /*weight=*/{},
                                                   /*pos_weight=*/{}, at::Reduction::Sum);
@@ -149,6 +143,7 @@ std::shared_ptr<Model> Models::Make(const ModelSpec& spec) const {
   }
   std::shared_ptr<Model> model = factory->second(spec);
   model->task_ = spec.task;
+  model->loss_ = MakeLossFunction(spec.loss, spec.task, spec.classes);
   model->label_smoothing_ = spec.config.label_smoothing();
   model->checkpoints_activations_ = spec.config.activation_checkpointing();
   spec.options.RequireAllAsked(fmt::format("model \"{}\"", name));

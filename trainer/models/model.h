@@ -20,8 +20,10 @@
 #include "base/tensor/named_tensor.h"
 #include "comm/communicator.h"
 #include "data/dataset/dataset.h"
+#include "trainer/config/schema/loss.pb.h"
 #include "trainer/config/schema/model.pb.h"
 #include "trainer/models/activation_checkpoint.h"
+#include "trainer/models/losses/loss_function.h"
 
 namespace lockstep {
 
@@ -33,6 +35,7 @@ struct ModelSpec {
   int64_t classes = 0;  // the number of classes, labels or numbers of the model's output
   Task task = Task::kClassification;
   config::Model config;
+  config::Loss loss;
   // For BatchNorm (trainer/models/batch_norm.h): connects the ranks that share its statistics; null: each rank has its
   // own statistics.
   Communicator* sync_batch_norm = nullptr;
@@ -56,12 +59,20 @@ class Model : public torch::nn::Module {
   // columns than there are classes, the further columns are ignored.
   virtual at::Tensor Forward(const at::Tensor& input) = 0;
 
-  // Returns the sum of the losses of all targets, 0-dimensional. By default it is a loss of torch.nn.functional with
-  // reduction="sum": cross_entropy for classes (in training with the config's label smoothing), tokens and pixels,
-  // binary_cross_entropy_with_logits for labels, and mse_loss for numbers. `target` is [count,
-  // SampleSpec::target_shape()...]. For a mixture of samples (data.augment) it is called twice, with the targets of
-  // either sample.
+  // Returns the sum of the losses of all targets, 0-dimensional. By default it is the loss that the config asks for, or
+  // else a loss of torch.nn.functional with reduction="sum": cross_entropy for classes (in training with the config's
+  // label smoothing), tokens and pixels, binary_cross_entropy_with_logits for labels, and mse_loss for numbers. `target`
+  // is [count, SampleSpec::target_shape()...]. For a mixture of samples (data.augment) it is called twice, with the
+  // targets of either sample.
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
+
+  // Returns the sum of the weights that loss.class_weight gives the targets, 0-dimensional float32. The loss of a
+  // global batch is the sum of the losses divided by the sum of the weights. Undefined if each target weighs 1.
+  at::Tensor WeightSum(const at::Tensor& target) const;
+  bool WeighsTargets() const { return loss_ && loss_->WeighsTargets(); }
+
+  // Whether the config asks for a loss that no LossSum() has used so far, because the model overrides LossSum().
+  bool IgnoresLoss() const { return loss_ && !used_loss_; }
 
   // Returns the tensors to save. By default they are the parameters and then the buffers, under their names. A model
   // that keeps a tensor in another shape than that of the saved file overrides it.
@@ -111,6 +122,8 @@ class Model : public torch::nn::Module {
  private:
   friend class Models;
   Task task_ = Task::kClassification;
+  std::shared_ptr<LossFunction> loss_;  // null: the task's own
+  bool used_loss_ = false;
   double label_smoothing_ = 0;
   bool checkpoints_activations_ = false;
   at::Tensor loss_gradient_;

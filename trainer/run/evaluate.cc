@@ -46,7 +46,7 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
   ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
                [&](const DeviceBatch& batch, const at::Tensor& output) {
                  metrics.Add(batch.origin.indices.front(), output, batch.target,
-                             model.LossSum(output, batch.target));
+                             model.LossSum(output, batch.target), model.WeightSum(batch.target));
                });
   return metrics.Finish();
 }

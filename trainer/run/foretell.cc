@@ -141,6 +141,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
                    .classes = spec.classes,
                    .task = spec.task,
                    .config = config.model(),
+                   .loss = config.loss(),
                    .sync_batch_norm = config.ddp().sync_batch_norm() ? ranks_.get() : nullptr});
   if (!models.CanForetell(config.model().name())) {
     throw UsageError(

@@ -61,6 +61,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
        .classes = spec.classes,
        .task = spec.task,
        .config = config.model(),
+       .loss = config.loss(),
        .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});
   if (config.ddp().sync_batch_norm() && !model->SharesStatistics()) {
     throw UsageError(

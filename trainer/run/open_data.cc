@@ -12,6 +12,7 @@
 #include "data/images/kept_bytes.h"
 #include "trainer/config/schema/fields.h"
 #include "trainer/formats/format.h"
+#include "trainer/run/balanced_weights.h"
 
 namespace lockstep {
 namespace {
@@ -135,6 +136,7 @@ config::Config Resolved(config::Config config, const TrainingData& training) {
   data = training.data;
   data.mutable_input_shape()->Assign(spec.shape.begin(), spec.shape.end());
   data.set_classes(spec.classes);
+  SetBalancedWeights(config, *training.train);
   return config;
 }
 

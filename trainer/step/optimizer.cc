@@ -35,9 +35,9 @@ at::Tensor RatioOrOne(const at::Tensor& above, const at::Tensor& below) {
 }  // namespace
 
 Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
-                     const at::Tensor& values, bool scales_loss)
+                     const at::Tensor& values, bool scales_gradients)
     : config_(config),
-      scales_loss_(scales_loss),
+      scales_gradients_(scales_gradients),
       lr_(at::zeros({}, values.options())),
       updates_(values[ops::kUpdates]),
       skip_(values[ops::kSkip]),
@@ -170,9 +170,9 @@ void Optimizer::SetLearningRate(double lr) {
 void Optimizer::Update(size_t index) {
   const at::NoGradGuard no_grad;
   for (Group& group : stages_[index]) {
-    // What gradients are divided by: DecideStep() has made it of the loss scale and clip_norm.
+    // What gradients are divided by: DecideStep() has made it of the loss scale, weights and clip_norm.
     std::optional<at::Tensor> grad_scale;
-    if (scales_loss_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
+    if (scales_gradients_ || config_.clip_norm() > 0) grad_scale = grad_scale_;
     const bool update_scales = group.fused || !FollowsNorms(config_);
     if (grad_scale && (!update_scales || config_.clip_value() > 0)) {
       at::_foreach_div_(group.gradients, *std::exchange(grad_scale, std::nullopt));

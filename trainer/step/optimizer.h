@@ -29,9 +29,9 @@ class Optimizer {
  public:
   // `reducer` says which shards this rank updates in each stage; in a sharded job a stage may have none. SettleLayout()
   // must have been called. The optimizer keeps no reference to `reducer`. `values` are the values that
-  // ops::DecideStep() computes. `scales_loss` says that gradients are multiplied by the loss scale.
+  // ops::DecideStep() computes. `scales_gradients` says that gradients are multiplied by the loss scale or by weights.
   Optimizer(const config::Optimizer& config, const Reducer& reducer, const at::Tensor& values,
-            bool scales_loss);
+            bool scales_gradients);
 
   // Sets up the fused kernels, which also update the rounded copies of the weights that they update. Copies of other
   // weights are removed from `copies`. Call it once, before the first update.
@@ -85,7 +85,7 @@ class Optimizer {
   void UpdateLars(Group& group, const at::Tensor& skip);
 
   config::Optimizer config_;
-  bool scales_loss_;
+  bool scales_gradients_;
   std::vector<Stage> stages_;
   double lr_on_device_ = -1;
   at::Tensor lr_;                           // these four are float32 and 0-dimensional

@@ -106,9 +106,11 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
       rules_{.max_norm = static_cast<float>(config.optimizer().clip_norm()),
              .scales_loss = precision_ == config::FP16,
              .growth_interval = config.loss_scale().growth_interval(),
-             .stops = config.anomaly().policy() != config::Anomaly::SKIP},
+             .stops = config.anomaly().policy() != config::Anomaly::SKIP,
+             .weighs_targets = model.WeighsTargets()},
       norm_decides_(rules_.max_norm > 0 || config.optimizer().clip_value() > 0 ||
-                    rules_.scales_loss || !rules_.stops || world.size() == 1),
+                    rules_.scales_loss || rules_.weighs_targets || !rules_.stops ||
+                    world.size() == 1),
       parameters_(TrainedParametersOf(model)),
       scales_loss_(rules_.scales_loss),
       memory_(world.device) {
@@ -211,7 +213,8 @@ void Step::Resume(const std::vector<int64_t>& order) {
 }
 
 void Step::MakeOptimizer() {
-  optimizer_.emplace(config_.optimizer(), *reducer_, values_, rules_.scales_loss);
+  optimizer_.emplace(config_.optimizer(), *reducer_, values_,
+                     rules_.scales_loss || rules_.weighs_targets);
 }
 
 void Step::AddTo(StateTree& state) {
@@ -369,7 +372,14 @@ void Step::AddMicroBatch(const DeviceBatch& batch, bool last) {
   Mark(Phase::kForward);
   const at::Tensor loss_gradient = share_ * values_[ops::kLossScale];
   const at::Tensor loss_sum = LossSumOf(batch, loss_gradient);
+  if (model_.IgnoresLoss()) {
+    throw UsageError("loss: the model \"{}\" computes a loss of its own: leave it out",
+                     config_.model().name());
+  }
   reducer_->scalars()[ops::kLossSum].add_(loss_sum.detach() * share_);
+  if (rules_.weighs_targets) {
+    reducer_->scalars()[ops::kWeightSum].add_(model_.WeightSum(batch.target) * share_);
+  }
   Mark(Phase::kBackward);
   if (last) reducer_->ReduceDuringBackward();
   try {
@@ -437,8 +447,13 @@ std::vector<OwnedTensor> Step::HeldTensors() {
 
 void Step::TakeHistogramsNow() {
   reducer_->Wait();
-  std::vector<Histogram> histograms = HistogramsOf(parameters_, *reducer_, figures_[ops::kScale],
-                                                   config_.optimizer().shard(), world_.host);
+  at::Tensor scale = figures_[ops::kScale];
+  if (rules_.weighs_targets) {
+    const at::Tensor weight = reducer_->scalars()[ops::kWeightSum];
+    scale = scale * at::where(weight.gt(0), weight, 1);
+  }
+  std::vector<Histogram> histograms =
+      HistogramsOf(parameters_, *reducer_, scale, config_.optimizer().shard(), world_.host);
   const int64_t step = std::exchange(histograms_of_, 0);
   if (!histograms.empty()) histograms_ = Histograms{step, std::move(histograms)};
 }

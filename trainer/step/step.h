@@ -2,7 +2,9 @@
 //
 // Promise: a step gives the same result eagerly or as a CUDA graph, and never waits for the device. The result is the
 // same as if the whole global batch were computed at once: each micro-batch's loss is a sum, divided by the number of
-// targets in the global batch.
+// targets in the global batch. Where targets have weights (loss.class_weight), the sum of the weights of the global
+// batch is known only when all micro-batches of all ranks are: it travels with the loss, and ops::DecideStep() divides
+// the loss and the gradients by it.
 //
 // Invariants:
 //   1. The first step runs eagerly. In this step the ranks agree on errors, and the reducer settles the layout of its

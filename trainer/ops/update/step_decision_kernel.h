@@ -25,12 +25,19 @@ LOCKSTEP_HOST_DEVICE inline void NoteAnomaly(double* figures) {
   figures[kBadGradNorm] = figures[kGradNorm];
 }
 
+// What the loss and the gradients are divided by.
+LOCKSTEP_HOST_DEVICE inline float WeightOf(const float* sums, const StepRules& rules) {
+  return rules.weighs_targets && sums[kWeightSum] > 0 ? sums[kWeightSum] : 1;
+}
+
 // `norm` is null if it is not known yet.
 LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const float* sums,
                                         const float* norm, const StepRules& rules) {
-  const float loss = sums[kLossSum];
+  const float weight = WeightOf(sums, rules);
+  const float loss = sums[kLossSum] / weight;
   const float scale = values[kLossScale];
-  const float true_norm = norm == nullptr ? 0 : *norm / scale;
+  const float divisor = scale * weight;
+  const float true_norm = norm == nullptr ? 0 : *norm / divisor;
   const bool finite = IsFinite(loss) && IsFinite(true_norm);
   figures[kSteps] += 1;
   figures[kLoss] = loss;
@@ -47,7 +54,7 @@ LOCKSTEP_HOST_DEVICE inline void Decide(float* values, double* figures, const fl
   values[kUpdates] += !skip;
   // torch.nn.utils.clip_grad_norm_ multiplies by max_norm / (norm + 1e-6) where that is below 1.
   const float stretch = (true_norm + 1e-6F) / rules.max_norm;
-  values[kGradScale] = rules.max_norm > 0 && stretch > 1 ? scale * stretch : scale;
+  values[kGradScale] = rules.max_norm > 0 && stretch > 1 ? divisor * stretch : divisor;
 
   // torch.amp.GradScaler.update().
   if (!rules.scales_loss) return;

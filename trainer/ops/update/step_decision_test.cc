@@ -60,6 +60,23 @@ TEST_P(StepDecision, ClipsWhatIsLongerThanTheNormAllows) {
   EXPECT_NEAR(value(kGradScale), 32, 1e-3);
 }
 
+TEST_P(StepDecision, DividesByTheMeanWeightOfTheTargets) {
+  const StepRules rules{.max_norm = 0.5, .weighs_targets = true};
+  at::Tensor sums = Sums(6);
+  sums[kWeightSum].fill_(3);
+  values_[kLossScale].fill_(16);
+  DecideStep(values_, figures_, sums, Scalar(12), rules);
+  EXPECT_EQ(figure(kLoss), 2);
+  EXPECT_EQ(figure(kGradNorm), 0.25);
+  EXPECT_EQ(value(kGradScale), 48);
+  DecideStep(values_, figures_, sums, Scalar(48), rules);
+  EXPECT_NEAR(value(kGradScale), 96, 1e-3) << "the norm is 1 where 0.5 is allowed";
+  Decide(0, 0, rules);
+  EXPECT_EQ(figure(kLoss), 0) << "no target weighs anything";
+  EXPECT_EQ(value(kGradScale), 16);
+  EXPECT_EQ(figure(kBadStep), 0);
+}
+
 TEST_P(StepDecision, StopsForGoodAtTheFirstAnomaly) {
   Decide(1, 1, {});
   Decide(kNan, 7, {});

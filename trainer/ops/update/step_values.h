@@ -12,6 +12,8 @@ enum StepSum {
   kStopSum,       // how many ranks were asked to stop and continue later
   kInterruptSum,  // on how many ranks the user ended the run
   kProfileSum,    // how many steps were asked to be profiled so far (only rank 0 counts them)
+  // With StepRules::weighs_targets: the mean weight of the global batch's targets, after the sum over the ranks.
+  kWeightSum,
   kStepSums
 };
 
@@ -19,7 +21,7 @@ enum StepSum {
 enum StepValue {
   kLossScale,      // the factor by which the loss is multiplied
   kGrowthTracker,  // how many steps ago the loss scale last changed or a gradient was not finite
-  // The divisor of the gradients in the update; it contains the loss scale and clipping.
+  // The divisor of the gradients in the update; it contains the loss scale, the targets' mean weight and clipping.
   kGradScale,
   kSkip,     // 1: the update does not take place
   kUpdates,  // the number of updates so far, with this one
@@ -56,6 +58,8 @@ struct StepRules {
   bool scales_loss = false;
   int32_t growth_interval = 0;  // after how many steps the loss scale grows
   bool stops = true;            // whether updates stop after an anomaly
+  // Whether the loss and the gradients are to be divided by the targets' mean weight. Where it is 0 they are 0, too.
+  bool weighs_targets = false;
 };
 
 }  // namespace lockstep::ops
