@@ -305,6 +305,7 @@ def test_names_of_columns_and_classes_are_kept(tmp_path):
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"a": rng.uniform(size=200), "town": rng.choice(["x, y", 'z "q"'], size=200)})
     frame["kind"] = np.where(frame.town == "x, y", "007", "8")
+    frame["id"] = range(900, 1100)
     frame.to_csv(tmp_path / "train.csv", index=False)
     fields = {
         "device": DEVICE,
@@ -312,10 +313,16 @@ def test_names_of_columns_and_classes_are_kept(tmp_path):
         "model": {"name": "mlp", "mlp": {"hidden": [8]}},
         "optimizer": {"type": "ADAMW", "lr": 0.05},
     }
-    fields["data"]["csv"]["category"] = ["town"]
+    fields["data"]["csv"] |= {"category": ["town"], "ignore": ["id"]}
     run = lockstep.train(fields, epochs=5, run_dir=tmp_path / "run", progress=False)
-    predicted = run.predict(frame[["town", "a"]])
+    predicted = run.predict(frame[["town", "a"]], probabilities=True)
     assert (predicted.label == frame.kind).all()
+    assert (predicted[["007", "8"]].idxmax(axis=1) == frame.kind).all()
+    new = frame[["id", "town", "a"]]
+    pandas.DataFrame({"id": new.id[::-1], "kind": "8"}).to_csv(tmp_path / "sample.csv", index=False)
+    sent = run.predict(new, submission=tmp_path / "sample.csv", output=tmp_path / "sent.csv")
+    assert sent.id.tolist() == new.id[::-1].tolist()
+    assert pandas.read_csv(tmp_path / "sent.csv", dtype={"kind": str}).kind.tolist() == frame.kind[::-1].tolist()
     (tmp_path / "new.csv").write_text('town,a\n"x, y",0.5\n')
     assert run.predict(str(tmp_path / "new.csv"))[0]["label"] == "007"
 

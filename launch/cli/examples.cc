@@ -22,6 +22,8 @@ constexpr Example kExamples[] = {
      "evaluate runs/train@best --input test.csv --json"},
     {"predict", "predict a file", "predict runs/train --input new.csv --output labels.csv"},
     {"predict", "predict images with two GPUs", "-n 2 predict runs/photos@best --input photos"},
+    {"predict", "write what a competition wants to be sent",
+     "predict runs/train --input test.csv --submission sample.csv --output sent.csv"},
     {"config", "print every field with its meaning", "config --template"},
     {"config", "print the whole config that this file gives", "config train.pbtxt --set epochs=3"},
     {"runs", "list the runs in runs", "runs"},

@@ -139,7 +139,15 @@ class Run:
             words += ["--input", *_paths(files)]
         return json.loads(run_program(words).output)
 
-    def predict(self, inputs: Any, *, ranks: int | None = None) -> Any:
+    def predict(
+        self,
+        inputs: Any,
+        *,
+        ranks: int | None = None,
+        probabilities: bool = False,
+        submission: _Path | None = None,
+        output: _Path | None = None,
+    ) -> Any:
         """The predictions for `inputs`, a row for each sample in their order.
 
         Args:
@@ -147,11 +155,15 @@ class Run:
                 that learnt from CSV; or a NumPy array, for runs that learnt from NPY (the inputs) or from CSV without a
                 header (a row for each sample). Labels are not needed.
             ranks: how many ranks to start; None predicts in one process.
+            probabilities: for classes, a column for each class with its probability.
+            submission: a competition's sample submission: the rows have its columns, ids and order.
+            output: a CSV file to write, which may be sent; for masks a .npy file. A plain file of this name is replaced.
 
         Returns:
-            A data frame with the frame's index if `inputs` is one, otherwise a list of dicts. For classes these are
-            `label`, a text if classes have names, and `probability`; for several labels or numbers there is a column
-            for each. `index` is the sample's number, from 0. For masks: an array, uint8 [samples, height, width].
+            A data frame if `inputs` is one, otherwise a list of dicts. For classes these are `label`, a text if classes
+            have names, and `probability`; for several labels or numbers there is a column for each. `index` is the
+            sample's number, from 0, and for images there is `file` instead. A data frame has the index of `inputs`,
+            unless it is a submission. For masks: an array, uint8 [samples, height, width].
 
         Raises LockstepError.
 
@@ -161,6 +173,8 @@ class Run:
         >>> frame = pandas.read_csv(DIGITS_CSV, header=None).drop(columns=64)
         >>> run.predict(frame).label.head(3).tolist()
         [0, 1, 2]
+        >>> len(run.predict(frame, probabilities=True).columns)
+        12
         """
         data = read_printed((self.folder / "config.pbtxt").read_text(encoding="utf-8"))["data"]
         pandas, numpy = sys.modules.get("pandas"), sys.modules.get("numpy")
@@ -168,28 +182,27 @@ class Run:
         is_array = numpy is not None and isinstance(inputs, numpy.ndarray)
         has_masks = data.get("task") == "SEGMENTATION"
         with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
-            output = os.path.join(folder, "masks.npy" if has_masks else "predictions.csv")
+            form = "npy" if has_masks else "jsonl" if submission is None and output is None else "csv"
+            path = os.path.join(folder, f"predictions.{form}") if output is None else os.fspath(output)
             if frame is not None:
                 files = [self._write_frame(frame, data, folder)]
             elif is_array:
                 files = [self._write_array(inputs, data, folder)]
             else:
                 files = _paths(inputs)
-            run_program([*_start(ranks), "predict", self.point, "--input", *files, "--output", output])
+            words = [*_start(ranks), "predict", self.point, "--input", *files, "--output", path, "--format", form]
+            words += ["--probabilities"] if probabilities else []
+            words += [] if submission is None else ["--submission", os.fspath(submission)]
+            run_program(words)
             if has_masks:
                 import numpy
 
-                return numpy.load(output)
-            has_names = data["format"] == "IMAGES" or data.get("csv", {}).get("label_names", False)
-            if frame is not None:
-                assert pandas is not None
-                # A label such as "007" or "NA" stays a text.
-                texts = {"dtype": {"label": str}, "keep_default_na": False} if has_names else {}
-                rows = pandas.read_csv(output, **texts)
-                rows.index = frame.index
-                return rows
-            with open(output, newline="", encoding="utf-8") as file:
-                return [_row(row, has_names) for row in csv.DictReader(file)]
+                return numpy.load(path)
+            rows = _rows(path, form)
+        if frame is None:
+            return rows
+        assert pandas is not None
+        return pandas.DataFrame(rows, index=frame.index if submission is None else None)
 
     def _write_frame(self, frame: Any, data: Mapping[str, Any], folder: str) -> str:
         if data["format"] != "CSV":
@@ -237,12 +250,13 @@ def _pandas() -> Any:
     return pandas
 
 
-def _row(row: Mapping[str, str], has_names: bool) -> dict[str, Any]:
-    return {name: text if has_names and name == "label" else _number(text) for name, text in row.items()}
+def _rows(path: str, form: str) -> list[dict[str, Any]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        if form == "jsonl":
+            return [json.loads(line) for line in file]
+        return [{name: _cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def _cell(text: str) -> int | float | str:
+    """A number where JSON has one, so not "007"."""
+    return json.loads(text) if re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", text) else text

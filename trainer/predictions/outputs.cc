@@ -8,15 +8,15 @@
 namespace lockstep {
 namespace {
 
+using Kind = PredictionColumn::Kind;
 using Rows = at::TensorAccessor<double, 2>;
 
 // The tensor is kept as long as the column.
-PredictionColumn ColumnWith(const Outputs& outputs, const std::string& name, bool is_number,
+PredictionColumn ColumnWith(const Outputs& outputs, const std::string& name, Kind kind,
                             const std::function<std::string(const Rows&, int64_t)>& cell) {
-  return {
-      .name = name, .is_number = is_number, .cell = [values = outputs.values, cell](int64_t row) {
-        return cell(values.accessor<double, 2>(), row);
-      }};
+  return {.name = name, .kind = kind, .cell = [values = outputs.values, cell](int64_t row) {
+            return cell(values.accessor<double, 2>(), row);
+          }};
 }
 
 int64_t Greatest(const Rows& rows, int64_t row) {
@@ -35,7 +35,7 @@ std::vector<std::string> NamesOf(const std::vector<std::string>& given, int64_t 
 
 PredictionColumn LabelColumn(const Outputs& outputs, const std::string& name) {
   return ColumnWith(
-      outputs, name, !outputs.have_names,
+      outputs, name, outputs.have_names ? Kind::kText : Kind::kNumber,
       [names = outputs.names, best_only = outputs.best_only](const Rows& rows, int64_t row) {
         const auto label = static_cast<int64_t>(rows[row][0]);
         return names.at(best_only ? label : Greatest(rows, row));
@@ -43,19 +43,19 @@ PredictionColumn LabelColumn(const Outputs& outputs, const std::string& name) {
 }
 
 PredictionColumn ProbabilityColumn(const Outputs& outputs, const std::string& name, int64_t index) {
-  return ColumnWith(outputs, name, true, [index](const Rows& rows, int64_t row) {
+  return ColumnWith(outputs, name, Kind::kNumber, [index](const Rows& rows, int64_t row) {
     return fmt::format("{:.6f}", rows[row][index]);
   });
 }
 
 PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, int64_t index) {
-  return ColumnWith(outputs, name, true, [index](const Rows& rows, int64_t row) {
+  return ColumnWith(outputs, name, Kind::kNumber, [index](const Rows& rows, int64_t row) {
     return std::string(rows[row][index] >= 0.5 ? "1" : "0");
   });
 }
 
 PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index) {
-  return ColumnWith(outputs, name, true, [index](const Rows& rows, int64_t row) {
+  return ColumnWith(outputs, name, Kind::kNumber, [index](const Rows& rows, int64_t row) {
     return fmt::format("{:.9g}", rows[row][index]);
   });
 }

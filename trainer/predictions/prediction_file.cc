@@ -33,7 +33,9 @@ std::string ColumnOption(const PredictionRequest& request) {
 
 PredictionColumn TextColumn(CsvTextColumn column) {
   const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
-  return {.name = kept->name, .cell = [kept](int64_t row) { return kept->texts[row]; }};
+  return {.name = kept->name, .kind = PredictionColumn::Kind::kCopied, .cell = [kept](int64_t row) {
+            return kept->texts[row];
+          }};
 }
 
 }  // namespace
@@ -118,8 +120,9 @@ PredictionColumn PredictionFile::NamesOfSamples(const Dataset& dataset) const {
   if (submission_ && data_.format() == config::Data::CSV && data_.csv().header()) {
     return TextColumn(std::move(ReadColumns({submission_->id_name()}, "--submission").front()));
   }
-  return {
-      .name = "index", .is_number = true, .cell = [](int64_t row) { return std::to_string(row); }};
+  return {.name = "index", .kind = PredictionColumn::Kind::kNumber, .cell = [](int64_t row) {
+            return std::to_string(row);
+          }};
 }
 
 std::vector<CsvTextColumn> PredictionFile::ReadColumns(const std::vector<std::string>& columns,

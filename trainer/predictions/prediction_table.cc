@@ -36,9 +36,16 @@ std::string InQuotes(const std::string& text) {
 }
 
 std::string JsonOf(const PredictionColumn& column, const std::string& cell) {
-  if (column.is_number) return std::isfinite(std::strtod(cell.c_str(), nullptr)) ? cell : "null";
-  const Json parsed = Json::parse(cell, nullptr, /*allow_exceptions=*/false);
-  return parsed.is_number() ? cell : InQuotes(cell);
+  switch (column.kind) {
+    case PredictionColumn::Kind::kText:
+      break;
+    case PredictionColumn::Kind::kNumber:
+      return std::isfinite(std::strtod(cell.c_str(), nullptr)) ? cell : "null";
+    case PredictionColumn::Kind::kCopied:
+      if (Json::parse(cell, nullptr, /*allow_exceptions=*/false).is_number()) return cell;
+      break;
+  }
+  return InQuotes(cell);
 }
 
 }  // namespace

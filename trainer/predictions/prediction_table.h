@@ -15,8 +15,11 @@
 namespace lockstep {
 
 struct PredictionColumn {
+  // What its cells are in JSON: texts; numbers, also nan and inf; or, copied from a table, what looks like a number is one.
+  enum class Kind : uint8_t { kText, kNumber, kCopied };
+
   std::string name;
-  bool is_number = false;  // whether each cell is a number, or nan or inf
+  Kind kind = Kind::kText;
   std::function<std::string(int64_t row)> cell;
 };
 
@@ -25,7 +28,7 @@ struct PredictionTable {
   std::vector<PredictionColumn> columns;
 };
 
-// Write the table with the names of its columns. A text that is a number in JSON becomes one there.
+// Write the table with the names of its columns.
 void WriteCsv(const PredictionTable& table, const AppendBytes& append);
 void WriteJsonLines(const PredictionTable& table, const AppendBytes& append);
 

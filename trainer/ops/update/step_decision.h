@@ -18,8 +18,8 @@ void DecideStep(const at::Tensor& values, const at::Tensor& figures, const at::T
                 const at::Tensor& norm, const StepRules& rules);
 
 // Records the norm of a step for which DecideStep() got an undefined norm, and records an anomaly if the norm is not
-// finite. This is only for rules that neither scale the loss nor weigh targets. `figures` and `norm` have the same shapes and types as for
-// DecideStep().
+// finite. This is only for rules that neither scale the loss nor weigh targets. `figures` and `norm` have the same
+// shapes and types as for DecideStep().
 void JudgeNorm(const at::Tensor& figures, const at::Tensor& norm);
 
 // On a GPU: adds to figures[kWaitedS] for how long the current stream stands still between the two. Elsewhere it is
