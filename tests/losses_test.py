@@ -205,14 +205,15 @@ def test_losses_and_metrics(name, ranks, accumulation, case, tmp_path):
 
 
 def test_a_run_is_kept_and_ended_by_any_metric(case, tmp_path):
-    """Of quadratic_kappa more is better, of log_loss less."""
-    text = case("none")[1] + ' early_stopping { metric: "log_loss" patience: 50 } checkpoint { keep_best: "quadratic_kappa" }'
+    """Of quadratic_kappa more is better; of log_loss less, which falls here, so that it does not end the run."""
+    text = case("none")[1] + ' early_stopping { metric: "log_loss" patience: 3 } checkpoint { keep_best: "quadratic_kappa" }'
     config = write_config(case("none")[0], text.replace(f"max_steps: {STEPS}", "max_steps: 60"))
     trained_losses(config, tmp_path / "run")
-    values = {event["step"]: event["val_quadratic_kappa"] for event in events(tmp_path / "run", "eval")[:-1]}
+    evaluations = events(tmp_path / "run", "eval")
+    assert [event["step"] for event in evaluations] == [*range(5, 61, 5)]
+    best = max(evaluations, key=lambda event: (event["val_quadratic_kappa"], event["step"]))["step"]
     run = Run(["evaluate", tmp_path / "run"])
-    step = max(values, key=lambda step: (values[step], step))
-    assert f"step-{step:012}, the best quadratic_kappa" in run.out, run
+    assert f"step-{best:012}, the best quadratic_kappa" in run.out, run
 
 
 TABLE = "1.5,0.5,0\n2.5,1,1\n2,1,1\n"
@@ -239,6 +240,6 @@ TABLE = "1.5,0.5,0\n2.5,1,1\n2,1,1\n"
 def test_wrong_losses(text, words, tmp_path):
     (tmp_path / "train.csv").write_text(TABLE)
     (tmp_path / "t.bin").write_bytes(bytes(64))
-    if "TOKENS" not in text:
-        text += ' data { train: "train.csv" }'
+    data = "" if "TOKENS" in text else 'train: "train.csv" '
+    text = text.replace("data {", f"data {{ {data}") if "data {" in text else f"{text} data {{ {data}}}"
     expect_refused(tmp_path, text, USAGE, words)
