@@ -193,6 +193,23 @@ def test_mistakes_are_one_line(words, part, folder):
     assert run.status in (USAGE, DATA) and len(run.error_lines) == 1 and part in run.err, run
 
 
+def test_an_id_that_looks_like_a_file_is_taken_whole(tmp_path):
+    """Of images the folder and the ending may be left out, but not of a table's ids, whatever their column is called."""
+    header = ["file", *HEADER[1:4]]
+    rows = [[f"a/{i}.csv", *row[1:4]] for i, row in enumerate(table(60, 1, True))]
+    write_table(tmp_path / "train.csv", rows, header)
+    text = """global_batch: 20 epochs: 1 data { train: "train.csv" csv { header: true label: "Kind" label_names: true
+        ignore: "file" } } model { name: "mlp" mlp { } }"""
+    assert train(write_config(tmp_path, text), tmp_path / "run").status == DONE
+    write_table(tmp_path / "test.csv", rows[:3], header)
+    for ids, status in ((["a/0.csv", "a/1.csv", "a/2.csv"], DONE), (["0", "1", "2"], DATA)):
+        write_table(tmp_path / "sample.csv", [[i, "hot"] for i in ids], ["file", "Weather"])
+        words = ["--submission", tmp_path / "sample.csv", "--output", tmp_path / "sent.csv"]
+        run = Run(["predict", tmp_path / "run", "--input", tmp_path / "test.csv", *words])
+        assert run.status == status, run
+    expect_error(run, DATA, 'file "0" is not among the samples of --input')
+
+
 def test_csv_is_what_pythons_csv_reads(folder):
     predicted(folder, "--output", "named.csv", "--id", "Note")
     rows = list(csv.reader(io.StringIO((folder / "named.csv").read_text(), newline="")))

@@ -26,9 +26,8 @@ class InputFile {
   InputFile()
       : folder_(std::filesystem::temp_directory_path()), path_(folder_.path() + "/standard_input") {
     if (folder_.path().empty()) {
-      throw Error(ExitStatus::kCheckpoint,
-                  fmt::format("--input -: no folder can be made in {}: set TMPDIR",
-                              std::filesystem::temp_directory_path().string()));
+      throw CheckpointError("--input -: no folder can be made in {}: set TMPDIR",
+                            std::filesystem::temp_directory_path().string());
     }
     OutputTarget(path_).Write([](const AppendBytes& append) {
       std::array<std::byte, 1 << 16> piece;

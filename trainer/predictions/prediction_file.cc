@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <memory>
 #include <span>
 #include <utility>
@@ -30,6 +29,9 @@ std::string ColumnOption(const PredictionRequest& request) {
   if (!request.id.empty()) return "--id";
   return request.keep.empty() ? "" : "--keep";
 }
+
+// Whether each sample is a file.
+bool HasFiles(const Dataset& dataset) { return !dataset.FileOf(0).empty(); }
 
 PredictionColumn TextColumn(CsvTextColumn column) {
   const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
@@ -100,7 +102,7 @@ void PredictionFile::Prepare(const Dataset& dataset) {
   if (submission_) {
     std::vector<std::string> ids;
     for (int64_t i = 0; i < dataset.size(); ++i) ids.push_back(samples.cell(i));
-    submission_->Match(ids, /*are_files=*/samples.name == "file");
+    submission_->Match(ids, HasFiles(dataset));
     return;
   }
   input_columns_.push_back(std::move(samples));
@@ -111,7 +113,7 @@ void PredictionFile::Prepare(const Dataset& dataset) {
 }
 
 PredictionColumn PredictionFile::NamesOfSamples(const Dataset& dataset) const {
-  if (!dataset.FileOf(0).empty()) {
+  if (HasFiles(dataset)) {
     return {.name = "file", .cell = [&dataset](int64_t row) { return dataset.FileOf(row); }};
   }
   if (!request_.id.empty()) {

@@ -37,12 +37,17 @@ Submission::Submission(std::string path, const Outputs& outputs, bool probabilit
     columns_.push_back(OnlyClassColumn(outputs, probabilities));
     return;
   }
+  const size_t wanted = sample_.size() - 1;
+  if (wanted != outputs.names.size()) {
+    throw DataError("{}: {} column{} to fill in, and the run predicts {} ({})", path_, wanted,
+                    wanted == 1 ? "" : "s", outputs.names.size(), Some(outputs.names));
+  }
   for (size_t i = 1; i < sample_.size(); ++i) {
     const bool as_fraction = has_classes || probabilities || HoldsFractions(i);
     columns_.push_back({.what = outputs.task == Task::kRegression ? What::kNumber
                                 : as_fraction                     ? What::kProbability
                                                                   : What::kYesOrNo,
-                        .index = IndexOf(sample_[i].name, outputs)});
+                        .index = IndexOf(i, outputs)});
   }
   for (size_t i = 0; i < columns_.size(); ++i) {
     for (size_t other = 0; other < i; ++other) {
@@ -81,13 +86,9 @@ Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool prob
   return {.what = What::kLabel};
 }
 
-int64_t Submission::IndexOf(const std::string& column, const Outputs& outputs) const {
+int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
   const std::vector<std::string>& names = outputs.names;
-  const size_t wanted = sample_.size() - 1;
-  if (wanted != names.size()) {
-    throw DataError("{}: {} column{} to fill in, and the run predicts {} ({})", path_, wanted,
-                    wanted == 1 ? "" : "s", names.size(), Some(names));
-  }
+  const std::string& column = sample_[i].name;
   const auto place = [&](const auto& found) { return found - names.begin(); };
   const auto same = std::ranges::find(names, column);
   if (same != names.end()) return place(same);
@@ -96,8 +97,7 @@ int64_t Submission::IndexOf(const std::string& column, const Outputs& outputs) c
         names, [&](const std::string& name) { return column.ends_with("_" + name); });
     if (ending != names.end()) return place(ending);
   } else if (!outputs.have_names || names.size() == 1) {
-    const auto at = std::ranges::find(sample_, column, &CsvTextColumn::name);
-    return at - sample_.begin() - 1;
+    return static_cast<int64_t>(i) - 1;
   }
   throw DataError("{}: column \"{}\" is none of what the run predicts ({}){}", path_, column,
                   Some(names), DidYouMean(column, names));

@@ -55,7 +55,8 @@ class Submission {
   };
 
   Column OnlyClassColumn(const Outputs& outputs, bool probabilities) const;
-  int64_t IndexOf(const std::string& column, const Outputs& outputs) const;
+  // The class, label or number of column `i`.
+  int64_t IndexOf(size_t i, const Outputs& outputs) const;
   // Whether a cell of column `i` is a number with a fraction, as 0.5 and 0.0 are.
   bool HoldsFractions(size_t i) const;
 

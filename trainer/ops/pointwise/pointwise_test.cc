@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/cuda.h>
 
 #include <filesystem>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/files/scratch_folder.h"
+#include "trainer/ops/testing/op_test.h"
 
 namespace lockstep::ops {
 namespace {
@@ -95,21 +95,15 @@ TEST(PointwiseOnMeta, HasNoKernelForOthers) {
   EXPECT_FALSE(has_kernel(at::empty({4}, x.options().dtype(at::kLong)), x));
 }
 
-class PointwiseTest : public testing::TestWithParam<at::ScalarType> {
- protected:
-  void SetUp() override {
-    if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
-  }
-};
+class PointwiseTest : public OpTest {};
 
 // y is broadcast, and z lies otherwise.
 TEST_P(PointwiseTest, IsLibTorchs) {
-  at::manual_seed(1);
   const auto make = [&](at::IntArrayRef sizes, at::ScalarType type) {
-    return at::randn(sizes, at::device(at::kCUDA)).to(type);
+    return at::randn(sizes, device()).to(type);
   };
-  const std::vector<at::Tensor> own = {make({64, 3, 50}, GetParam()), make({50}, at::kFloat),
-                                       make({64, 50, 3}, GetParam()).transpose(1, 2)};
+  const std::vector<at::Tensor> own = {make({64, 3, 50}, dtype()), make({50}, at::kFloat),
+                                       make({64, 50, 3}, dtype()).transpose(1, 2)};
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> exact;
   for (const at::Tensor& input : own) {
@@ -123,7 +117,7 @@ TEST_P(PointwiseTest, IsLibTorchs) {
   const at::Tensor dy = at::randn_like(y);
   y.backward(dy);
   wanted.backward(dy.to(at::kDouble));
-  const double close = GetParam() == at::kFloat ? 1e-4 : GetParam() == at::kHalf ? 2e-3 : 1e-2;
+  const double close = dtype() == at::kFloat ? 1e-4 : dtype() == at::kHalf ? 2e-3 : 1e-2;
   for (size_t i = 0; i < inputs.size(); ++i) {
     EXPECT_EQ(inputs[i].grad().scalar_type(), inputs[i].scalar_type());
     EXPECT_TRUE(at::allclose(inputs[i].grad().to(at::kDouble), exact[i].grad(), close, close)) << i;
@@ -131,10 +125,9 @@ TEST_P(PointwiseTest, IsLibTorchs) {
 }
 
 TEST_P(PointwiseTest, GradientsHaveGradients) {
-  at::manual_seed(1);
   std::vector<at::Tensor> inputs;
   for (int i = 0; i < 3; ++i) {
-    inputs.push_back(at::randn({8, 8}, at::device(at::kCUDA)).to(GetParam()).requires_grad_());
+    inputs.push_back(at::randn({8, 8}, device()).to(dtype()).requires_grad_());
   }
   const auto penalty = [&](const at::Tensor& y) {
     const auto gradients = torch::autograd::grad({y.to(at::kFloat).square().sum()}, inputs, {},
@@ -149,8 +142,10 @@ TEST_P(PointwiseTest, GradientsHaveGradients) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpu, PointwiseTest, testing::Values(at::kFloat, at::kHalf, at::kBFloat16),
-                         [](const auto& info) { return std::string(c10::toString(info.param)); });
+INSTANTIATE_TEST_SUITE_P(, PointwiseTest,
+                         testing::Combine(testing::Values(at::kCUDA),
+                                          testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
+                         DeviceAndType);
 
 TEST(KernelFolderTest, IsOneThatOnlyTheUserCanWriteTo) {
   const ScratchFolder scratch;
