@@ -90,13 +90,13 @@ class PredictCommand final : public RankCommand {
       }
       *dash = input.emplace().path();
     }
+    if (prints_result()) request.output = "/dev/stdout";
     const auto [weights, samples, contents] =
         PredictRun(run_, config, request, invocation.extensions, world);
     if (world.rank() == 0) {
-      const bool to_standard_output = request.output == "-";
-      TellOfOutput(to_standard_output ? "/dev/stdout" : request.output,
+      TellOfOutput(request.output,
                    fmt::format("{}: {} predictions{}{}",
-                               to_standard_output ? "standard output" : request.output, samples,
+                               prints_result() ? "standard output" : request.output, samples,
                                weights.empty() ? "" : ", weights of " + weights,
                                contents.empty() ? "" : fmt::format(" ({})", contents)));
     }

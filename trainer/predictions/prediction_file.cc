@@ -80,9 +80,7 @@ bool WritesBestOnly(const PredictionRequest& request, const config::Data& data) 
 }
 
 PredictionFile::PredictionFile(PredictionRequest request, config::Data data)
-    : request_(std::move(request)),
-      data_(std::move(data)),
-      target_(request_.output == "-" ? "/dev/stdout" : request_.output) {}
+    : request_(std::move(request)), data_(std::move(data)), target_(request_.output) {}
 
 void PredictionFile::Prepare(const Dataset& dataset) {
   const SampleSpec& spec = dataset.spec();

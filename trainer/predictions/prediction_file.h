@@ -32,7 +32,7 @@ namespace lockstep {
 
 struct PredictionRequest {
   std::vector<std::string> files;  // what is predicted
-  std::string output;              // the file to write; "-" is standard output
+  std::string output;              // the file to write
   // "csv", "jsonl" or "npy"; empty: as the output's name ends (.jsonl, .npy), otherwise CSV.
   std::string format{};
   bool probabilities = false;       // whether each class has a column
