@@ -3,8 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/accumulate.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -12,7 +10,6 @@
 #include "base/error.h"
 #include "base/files/readable_file.h"
 #include "data/dataset/in_memory.h"
-#include "data/dataset/permutation.h"
 
 namespace lockstep {
 namespace {
@@ -134,25 +131,6 @@ void Subset::ReadSome(std::span<const int64_t> indices, int64_t epoch, std::byte
   of_whole.reserve(indices.size());
   for (const int64_t index : indices) of_whole.push_back(indices_[index]);
   whole_.ReadSome(of_whole, epoch, input, target);
-}
-
-Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {
-  const auto validation =
-      static_cast<int64_t>(std::ceil(static_cast<double>(samples) * validation_fraction));
-  if (validation < 1 || validation >= samples) {
-    throw UsageError(
-        "validation_fraction {} of {} samples leaves {} to train on and {} to validate",
-        validation_fraction, samples, samples - validation, validation);
-  }
-  const Permutation order(samples, seed, ~uint64_t{0});
-  Split split;
-  for (int64_t position = 0; position < samples; ++position) {
-    const bool trains = position < samples - validation;
-    (trains ? split.train : split.validation).push_back(order.Of(position));
-  }
-  std::sort(split.train.begin(), split.train.end());
-  std::sort(split.validation.begin(), split.validation.end());
-  return split;
 }
 
 std::string ReadWholeFile(const std::string& path) {

@@ -158,15 +158,4 @@ class Subset : public WrappedDataset {
   std::vector<int64_t> indices_;
 };
 
-struct Split {
-  std::vector<int64_t> train;
-  std::vector<int64_t> validation;
-};
-
-// Splits `samples` samples into two parts. The last ceil(samples * validation_fraction) positions of
-// Permutation(samples, seed, 2^64 - 1) are for validation, and the others for training. Both lists are in ascending
-// order. No epoch uses the round 2^64 - 1, so the split does not depend on the order of any epoch. Throws Error
-// (kUsage) if one part would be empty.
-Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
-
 }  // namespace lockstep

@@ -3,34 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <set>
 #include <vector>
 
-#include "base/error.h"
 #include "data/dataset/synthetic.h"
 #include "data/dataset/testing/read_sample.h"
 
 namespace lockstep {
 namespace {
-
-TEST(SplitBySeed, IsDisjointAndCompleteAndRoundsUp) {
-  const Split split = SplitBySeed(1797, 0.2, 1);
-  EXPECT_EQ(split.validation.size(), 360u);
-  std::set<int64_t> all(split.train.begin(), split.train.end());
-  all.insert(split.validation.begin(), split.validation.end());
-  EXPECT_EQ(all.size(), 1797u);
-  EXPECT_EQ(*all.rbegin(), 1796);
-  EXPECT_TRUE(std::is_sorted(split.train.begin(), split.train.end()));
-  EXPECT_NE(split.validation, SplitBySeed(1797, 0.2, 2).validation);
-  EXPECT_EQ(split.validation, SplitBySeed(1797, 0.2, 1).validation);
-}
-
-TEST(SplitBySeed, RefusesAnEmptyPart) {
-  EXPECT_THROW(SplitBySeed(1, 0.5, 1), Error);
-  EXPECT_THROW(SplitBySeed(10, 0, 1), Error);
-  EXPECT_THROW(SplitBySeed(10, 1, 1), Error);
-}
 
 TEST(Subset, ReadsTheChosenSamples) {
   const auto whole = MakeSynthetic({.spec = {.shape = {1}, .classes = 9}, .samples = 3});

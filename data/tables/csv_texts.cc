@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/files/mapped_file.h"
 #include "data/tables/csv_cells.h"
+#include "data/tables/csv_files.h"
 #include "data/tables/csv_layout.h"
 
 namespace lockstep {
@@ -51,6 +52,20 @@ std::vector<CsvTextColumn> ReadCsvTexts(const CsvTextOptions& options) {
   std::vector<CsvTextColumn> columns;
   for (const std::string& path : options.files) ReadFile(options, path, columns);
   return columns;
+}
+
+std::vector<std::string> ReadCsvLabels(const CsvOptions& options) {
+  const CsvFiles files(options);
+  std::vector<std::string> labels;
+  for (const CsvFile& file : files) {
+    for (CsvCells cells = files.RowsOf(file); cells.NextRow();) {
+      VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
+        const bool is_first = role.kind == CsvRole::Kind::kLabel && role.index == 0;
+        if (is_first) labels.emplace_back(place.text());
+      });
+    }
+  }
+  return labels;
 }
 
 }  // namespace lockstep

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tables/csv.h"
+
 namespace lockstep {
 
 struct CsvTextOptions {
@@ -28,5 +30,8 @@ struct CsvTextColumn {
 
 // Returns the columns in the order in which they are asked for. Throws Error (kData).
 std::vector<CsvTextColumn> ReadCsvTexts(const CsvTextOptions& options);
+
+// Returns the texts of the first label column of training files, one a row. Throws Error (kData).
+std::vector<std::string> ReadCsvLabels(const CsvOptions& options);
 
 }  // namespace lockstep
