@@ -56,7 +56,8 @@ MicroBatch Sampler::Next() {
   const Permutation order(options_.samples, options_.seed, static_cast<uint64_t>(batch.epoch));
   batch.indices.reserve(end - begin);
   for (int64_t position = begin; position < end; ++position) {
-    batch.indices.push_back(options_.shuffle ? order.Of(position) : position);
+    const int64_t place = options_.shuffle ? order.Of(position) : position;
+    batch.indices.push_back(options_.draws ? options_.draws->At(place, batch.epoch) : place);
   }
 
   if (++micro_ == options_.accumulation) {

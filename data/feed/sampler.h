@@ -3,10 +3,12 @@
 // Promise: over all ranks, every epoch takes each of `samples` samples exactly once, in an order that differs from
 // epoch to epoch. (With LastBatch::kDrop it takes each of the first steps_per_epoch * global_batch positions of the
 // epoch's order.) The samples of optimizer step s do not depend on the number of ranks or on the accumulation. Only the
-// assignment of these samples to ranks depends on them.
+// assignment of these samples to ranks depends on them. With weights, an epoch makes as many draws instead
+// (data/feed/weighted_draws.h).
 //
 // Invariants:
-//   1. Epoch e's order is Permutation(samples, seed, e); without shuffling it is 0, 1, 2, ...
+//   1. Epoch e's order is Permutation(samples, seed, e), of the samples or of the draws; without shuffling it is
+//      0, 1, 2, ...
 //   2. Step s of the epoch takes positions [s * global_batch, min((s + 1) * global_batch,
 //      samples)).
 //   3. These n positions are cut into ranks * accumulation pieces, as equal as can be: piece j is
@@ -22,7 +24,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
+
+#include "data/feed/weighted_draws.h"
 
 namespace lockstep {
 
@@ -37,6 +42,8 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::kKeep;
+  // Which samples an epoch takes; null: each once. Only with `shuffle`.
+  std::shared_ptr<const WeightedDraws> draws{};
 };
 
 struct MicroBatch {

@@ -92,6 +92,46 @@ class Checker {
     }
   }
 
+  void CheckFolds() const {
+    const config::Data& data = config_.data();
+    const config::Folds& folds = data.folds();
+    if (folds.count() > 0 && (data.validation_size() > 0 || data.validation_fraction() > 0)) {
+      Fail("data.folds.count",
+           fmt::format("data.{} is given too: a fold is held back instead, so leave it out",
+                       data.validation_size() > 0 ? "validation" : "validation_fraction"));
+    }
+    if (folds.count() == 1) Fail("data.folds.count", "is 1: a fold needs others to train on");
+    if (folds.count() > 0 && folds.fold() >= folds.count()) {
+      Fail("data.folds.fold", fmt::format("is {}, and the last of {} folds is {}", folds.fold(),
+                                          folds.count(), folds.count() - 1));
+    }
+    CheckColumn("data.folds.group", folds.group(), folds.by() == config::Folds::GROUP, "GROUP");
+  }
+
+  void CheckSampling() const {
+    const config::Sampling& sampling = config_.data().sampling();
+    if (sampling.by() == config::Sampling::BALANCED &&
+        (config_.data().task() != config::Data::CLASSIFICATION || PredictsTokens(config_.data()))) {
+      Fail("data.sampling.by", "BALANCED is for CLASSIFICATION of whole samples");
+    }
+    if (sampling.by() != config::Sampling::ONCE && !config_.data().shuffle()) {
+      Fail("data.shuffle", "samples that are drawn have no order: leave it out");
+    }
+    CheckColumn("data.sampling.column", sampling.column(),
+                sampling.by() == config::Sampling::WEIGHTED, "WEIGHTED");
+  }
+
+  // The field `name` holds a column of a table if `kind`, which `wanted` says, needs one.
+  void CheckColumn(const std::string& name, const std::string& column, bool wanted,
+                   const char* kind) const {
+    if (!wanted) {
+      if (!column.empty()) Fail(name, fmt::format("is for {}", kind));
+      return;
+    }
+    if (config_.data().format() != config::Data::CSV) Fail(name, "is for CSV");
+    if (column.empty()) Fail(name, fmt::format("name a column: {} needs it", kind));
+  }
+
   void CheckData() const {
     const config::Data& data = config_.data();
     constexpr int64_t kMostNumbers = int64_t{1} << 31;
@@ -109,6 +149,8 @@ class Checker {
     if (data.validation_size() > 0 && data.validation_fraction() > 0) {
       Fail("data.validation_fraction", "data.validation is given too: choose one of the two");
     }
+    CheckFolds();
+    CheckSampling();
     if (const auto pair = format_.pair()) {
       if (data.train_size() != 2) Fail("data.train", PairText(data, *pair));
       if (data.validation_size() != 0 && data.validation_size() != 2) {
@@ -306,7 +348,8 @@ class Checker {
 }  // namespace
 
 bool Validates(const config::Config& config) {
-  return config.data().validation_size() > 0 || config.data().validation_fraction() > 0;
+  const config::Data& data = config.data();
+  return data.validation_size() > 0 || data.validation_fraction() > 0 || data.folds().count() > 0;
 }
 
 void CheckConfig(const FieldCheck& check, Files files) { Checker(check).CheckAll(files); }

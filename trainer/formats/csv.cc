@@ -2,9 +2,13 @@
 #include "data/tables/csv.h"
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
+#include "data/tables/csv_texts.h"
 #include "trainer/config/schema/fields.h"
+#include "trainer/formats/division.h"
 #include "trainer/formats/format.h"
 
 namespace lockstep {
@@ -126,18 +130,32 @@ class Tables : public Format {
     return ReadCsv(CsvOptionsFor(request)).dataset;
   }
 
-  std::shared_ptr<const Dataset> OpenForTraining(const OpenRequest& request,
-                                                 config::Data& found) const override {
+  TrainingFiles OpenForTraining(const OpenRequest& request, config::Data& found) const override {
     CsvOptions options = CsvOptionsFor(request);
-    const double held_back = request.config.data().validation_fraction();
-    if (held_back > 0) {
+    std::optional<Split> split;
+    const auto divide = [&](int64_t rows) { split = DivideRows(request, options, rows); };
+    if (HoldsBack(request.config.data())) {
       options.training_rows = [&](int64_t rows) {
-        return SplitBySeed(rows, held_back, request.config.seed()).train;
+        divide(rows);
+        return split->train;
       };
     }
     const CsvTable table = ReadCsv(options);
+    if (!split) divide(table.dataset->size());  // if nothing had to be fitted to the training rows
     Keep(table, *found.mutable_csv());
-    return table.dataset;
+    return {.samples = table.dataset, .split = std::move(split)};
+  }
+
+  std::vector<std::string> ReadColumn(const OpenRequest& request, const std::string& column,
+                                      std::string_view field) const override {
+    const config::Csv& csv = request.config.data().csv();
+    return std::move(ReadCsvTexts({.files = request.files,
+                                   .delimiter = csv.delimiter()[0],
+                                   .header = csv.header(),
+                                   .columns = {column},
+                                   .field = field})
+                         .front()
+                         .texts);
   }
 
   void Describe(const config::Data& data, SampleSpec& spec) const override {
@@ -145,6 +163,22 @@ class Tables : public Format {
   }
 
  private:
+  static bool HoldsBack(const config::Data& data) {
+    return data.validation_fraction() > 0 || data.folds().count() > 0;
+  }
+
+  std::optional<Split> DivideRows(const OpenRequest& request, const CsvOptions& options,
+                                  int64_t rows) const {
+    DivisionKeys keys{.groups = [&] {
+      return NumbersOfTexts(
+          ReadColumn(request, request.config.data().folds().group(), "data.folds.group"));
+    }};
+    if (options.task == Task::kClassification) {
+      keys.classes = [&] { return NumbersOfTexts(ReadCsvLabels(options)); };
+    }
+    return Divide(request.config, rows, keys);
+  }
+
   // How many label columns there are fits the task.
   static void CheckLabels(const FieldCheck& check) {
     const config::Data& data = check.config().data();

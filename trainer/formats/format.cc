@@ -25,9 +25,13 @@ std::string Format::WhyNot(const std::string&, mode_t mode) const {
   return why + "; a folder with a folder of images for each class is data.format: IMAGES";
 }
 
-std::shared_ptr<const Dataset> Format::OpenForTraining(const OpenRequest& request,
-                                                       config::Data&) const {
-  return Open(request);
+TrainingFiles Format::OpenForTraining(const OpenRequest& request, config::Data&) const {
+  return {.samples = Open(request)};
+}
+
+std::vector<std::string> Format::ReadColumn(const OpenRequest& request, const std::string&,
+                                            std::string_view field) const {
+  throw BugError("{} for {}", field, FormatName(request.config.data()));
 }
 
 std::string Format::TargetsFile(const OpenRequest& request) const {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "data/dataset/dataset.h"
+#include "data/dataset/split.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/config/schema/field_check.h"
 #include "trainer/formats/datasets.h"
@@ -56,6 +57,14 @@ struct OpenRequest {
   const Datasets& datasets;
   at::Device device;  // the device of this rank
   int cores = 1;      // the number of this rank's cores
+};
+
+// The training files as they were opened.
+struct TrainingFiles {
+  std::shared_ptr<const Dataset> samples;
+  // How the samples are divided, if the format had to know it to open the files; otherwise the caller divides them
+  // (trainer/formats/division.h).
+  std::optional<Split> split{};
 };
 
 class Format {
@@ -97,8 +106,12 @@ class Format {
 
   // Opens the training files. Writes the values that other files of the run need to `found`, the config's data. By
   // default there are no such values. Throws Error (kData, kUsage).
-  virtual std::shared_ptr<const Dataset> OpenForTraining(const OpenRequest& request,
-                                                         config::Data& found) const;
+  virtual TrainingFiles OpenForTraining(const OpenRequest& request, config::Data& found) const;
+
+  // Returns what the files' column `column` holds of each sample. `field` is who asks for it. By default there are no
+  // columns, and the config that asks for one is refused. Throws Error (kData).
+  virtual std::vector<std::string> ReadColumn(const OpenRequest& request, const std::string& column,
+                                              std::string_view field) const;
 
   // Adds to `spec` what is known about the samples, besides shape, classes, task and kind.
   virtual void Describe(const config::Data&, SampleSpec& /*spec*/) const {}

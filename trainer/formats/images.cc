@@ -1,5 +1,6 @@
 // Folders of JPEG and PNG files, and tar files of them.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "data/images/image_dataset.h"
@@ -97,12 +98,11 @@ class ImageFiles : public Format {
     return dataset;
   }
 
-  std::shared_ptr<const Dataset> OpenForTraining(const OpenRequest& request,
-                                                 config::Data& found) const override {
+  TrainingFiles OpenForTraining(const OpenRequest& request, config::Data& found) const override {
     auto dataset = Open(request);
     const std::vector<std::string>& classes = dataset->spec().class_names;
     found.mutable_images()->mutable_classes()->Assign(classes.begin(), classes.end());
-    return dataset;
+    return {.samples = std::move(dataset)};
   }
 
   void Describe(const config::Data& data, SampleSpec& spec) const override {

@@ -16,48 +16,51 @@ namespace lockstep {
 namespace {
 
 // Of all ranks and micro-batches: what a single rank would have trained on at once.
-std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config, const Dataset& train) {
-  Sampler sampler(SamplerOptionsFor(config, /*accumulation=*/1, train.size(), /*rank=*/0,
+std::vector<int64_t> SamplesOf(int64_t step, const config::Config& config,
+                               const TrainingData& data) {
+  Sampler sampler(SamplerOptionsFor(config, /*accumulation=*/1, data, /*rank=*/0,
                                     /*ranks=*/1));
   sampler.Seek(step - 1);
   return sampler.Next().indices;
 }
 
 // What to do about the first sample of a step whose input is not all finite numbers; empty: there is none.
-std::string SampleWithoutNumbers(int64_t step, const config::Config& config, const Dataset& train) {
-  const SampleSpec& spec = train.spec();
+std::string SampleWithoutNumbers(int64_t step, const config::Config& config,
+                                 const TrainingData& data) {
+  const SampleSpec& spec = data.train->spec();
   if (spec.dtype != at::kFloat) return "";
   std::vector<float> input(spec.bytes() / sizeof(float));
   std::vector<std::byte> target(spec.target_bytes());
-  for (const int64_t sample : SamplesOf(step, config, train)) {
-    train.Read(sample, /*epoch=*/0, reinterpret_cast<std::byte*>(input.data()), target.data());
+  for (const int64_t sample : SamplesOf(step, config, data)) {
+    data.train->Read(sample, /*epoch=*/0, reinterpret_cast<std::byte*>(input.data()),
+                     target.data());
     const auto bad = std::ranges::find_if(input, [](float x) { return !std::isfinite(x); });
     if (bad == input.end()) continue;
     return fmt::format("number {} of the input of sample {} in {} is {}: mend or remove it",
-                       bad - input.begin(), train.NumberInFiles(sample),
+                       bad - input.begin(), data.train->NumberInFiles(sample),
                        config.data().train_size() > 0 ? config.data().train(0) : "data", *bad);
   }
   return "";
 }
 
-void SaveAnomaly(int64_t step, const config::Config& config, const Dataset& train) {
-  std::vector<int64_t> samples = SamplesOf(step, config, train);
-  for (int64_t& sample : samples) sample = train.NumberInFiles(sample);
+void SaveAnomaly(int64_t step, const config::Config& config, const TrainingData& data) {
+  std::vector<int64_t> samples = SamplesOf(step, config, data);
+  for (int64_t& sample : samples) sample = data.train->NumberInFiles(sample);
   const nlohmann::ordered_json anomaly{{"step", step}, {"samples", samples}};
   WriteFileAtomically(AnomalyPath(config.run_dir()), anomaly.dump() + "\n");
 }
 
 }  // namespace
 
-void EndForAnomaly(const Anomaly& anomaly, const config::Config& config, const Dataset& train,
+void EndForAnomaly(const Anomaly& anomaly, const config::Config& config, const TrainingData& data,
                    bool saves) {
   std::string saved;
   if (config.anomaly().policy() == config::Anomaly::STOP_AND_SAVE) {
-    if (saves) SaveAnomaly(anomaly.step, config, train);
+    if (saves) SaveAnomaly(anomaly.step, config, data);
     saved = "; its samples are in " + AnomalyPath(config.run_dir());
   }
   const bool loss_is_bad = !std::isfinite(anomaly.loss);
-  const std::string sample = SampleWithoutNumbers(anomaly.step, config, train);
+  const std::string sample = SampleWithoutNumbers(anomaly.step, config, data);
   throw Error::OnEveryRank(
       ExitStatus::kUsage,
       fmt::format(
@@ -67,8 +70,8 @@ void EndForAnomaly(const Anomaly& anomaly, const config::Config& config, const D
 }
 
 void EndForLossScale(int64_t step, double scale, int64_t skipped, const config::Config& config,
-                     const Dataset& train) {
-  const std::string sample = SampleWithoutNumbers(step, config, train);
+                     const TrainingData& data) {
+  const std::string sample = SampleWithoutNumbers(step, config, data);
   throw Error::OnEveryRank(
       ExitStatus::kUsage,
       fmt::format(

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "data/dataset/dataset.h"
 #include "trainer/config/schema/config.pb.h"
+#include "trainer/run/open_data.h"
 
 namespace lockstep {
 
@@ -24,11 +24,11 @@ struct Anomaly {
 // Ends the run because of an anomaly: throws Error on every rank. `saves` says whether this rank writes AnomalyPath()
 // (trainer/run/run_folder.h), if the config asks for this file.
 [[noreturn]] void EndForAnomaly(const Anomaly& anomaly, const config::Config& config,
-                                const Dataset& train, bool saves);
+                                const TrainingData& data, bool saves);
 
 // Ends the run because the loss scale has become too small: throws Error on every rank. `skipped` is the number of
 // steps whose gradients were not finite.
 [[noreturn]] void EndForLossScale(int64_t step, double scale, int64_t skipped,
-                                  const config::Config& config, const Dataset& train);
+                                  const config::Config& config, const TrainingData& data);
 
 }  // namespace lockstep

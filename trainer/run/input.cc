@@ -3,15 +3,10 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
 
-Input::Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,
-             const LoaderOptions& options, at::Device device)
-    : in_loader(options.augment.Any() ? nullptr : preprocessing.InLoader(dataset)),
-      loader(in_loader ? *in_loader : dataset, sampler, options),
-      feed(loader, (in_loader ? *in_loader : dataset).spec(), sampler.max_micro_batch(), device) {}
-
-SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
-                                 int64_t samples, int rank, int ranks) {
+SamplerOptions OptionsFor(const config::Config& config, int64_t accumulation, int64_t samples,
+                          int rank, int ranks) {
   return {.samples = samples,
           .global_batch = config.global_batch(),
           .accumulation = static_cast<int>(accumulation),
@@ -23,8 +18,23 @@ SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulat
                                                                          : LastBatch::kKeep};
 }
 
+}  // namespace
+
+Input::Input(const Dataset& dataset, const Preprocessing& preprocessing, const Sampler& sampler,
+             const LoaderOptions& options, at::Device device)
+    : in_loader(options.augment.Any() ? nullptr : preprocessing.InLoader(dataset)),
+      loader(in_loader ? *in_loader : dataset, sampler, options),
+      feed(loader, (in_loader ? *in_loader : dataset).spec(), sampler.max_micro_batch(), device) {}
+
+SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
+                                 const TrainingData& data, int rank, int ranks) {
+  SamplerOptions options = OptionsFor(config, accumulation, data.train->size(), rank, ranks);
+  options.draws = data.draws;
+  return options;
+}
+
 int64_t StepsOfRun(const config::Config& config, int64_t samples) {
-  const Sampler sampler(SamplerOptionsFor(config, /*accumulation=*/1, samples, 0, /*ranks=*/1));
+  const Sampler sampler(OptionsFor(config, /*accumulation=*/1, samples, /*rank=*/0, /*ranks=*/1));
   const int64_t steps = config.epochs() * sampler.steps_per_epoch();
   return config.max_steps() > 0 ? std::min(steps, config.max_steps()) : steps;
 }

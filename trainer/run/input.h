@@ -9,6 +9,7 @@
 #include "data/feed/loader.h"
 #include "data/feed/sampler.h"
 #include "trainer/config/schema/config.pb.h"
+#include "trainer/run/open_data.h"
 #include "trainer/step/preprocessing.h"
 #include "trainer/step/world.h"
 
@@ -29,7 +30,7 @@ struct Input {
 // Returns the options of a sampler for one of `ranks` ranks, with the config's global batch in `accumulation`
 // micro-batches.
 SamplerOptions SamplerOptionsFor(const config::Config& config, int64_t accumulation,
-                                 int64_t samples, int rank, int ranks);
+                                 const TrainingData& data, int rank, int ranks);
 
 // Returns the number of optimizer steps of the whole run of `config` on a training set of `samples`. Throws Error
 // (kUsage).

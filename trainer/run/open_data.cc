@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <iterator>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "data/dataset/skip_bad.h"
 #include "data/images/kept_bytes.h"
 #include "trainer/config/schema/fields.h"
+#include "trainer/formats/division.h"
 #include "trainer/formats/format.h"
 #include "trainer/run/balanced_weights.h"
 
@@ -50,6 +53,59 @@ std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>&
 // What an error calls the data: their first file, or the name of a data set without any.
 std::string SourceName(const std::vector<std::string>& files, const config::Data& data) {
   return files.empty() ? data.own().name() : files.front();
+}
+
+std::vector<int64_t> ClassesOf(const Dataset& dataset) {
+  std::vector<int64_t> classes(dataset.size());
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    dataset.ReadTarget(i, reinterpret_cast<std::byte*>(&classes[i]));
+  }
+  return classes;
+}
+
+// Files of a format that opens them without knowing how they are divided have no groups.
+DivisionKeys KeysOf(const Dataset& dataset) {
+  if (dataset.spec().task != Task::kClassification) return {};
+  return {.classes = [&dataset] { return ClassesOf(dataset); }};
+}
+
+// NaN if the text is no number.
+double WeightIn(const std::string& text) {
+  double weight = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number ? weight : std::nan("");
+}
+
+// Which training samples an epoch takes; null: each once. `request` is of the training files.
+std::shared_ptr<const WeightedDraws> DrawsOf(const OpenRequest& request, const Dataset& train) {
+  const config::Sampling& sampling = request.config.data().sampling();
+  std::vector<double> weights;
+  switch (sampling.by()) {
+    case config::Sampling::ONCE:
+      return nullptr;
+    case config::Sampling::BALANCED: {
+      const std::vector<int64_t> classes = ClassesOf(train);
+      std::vector<double> counts(train.spec().classes);
+      for (const int64_t of_class : classes) ++counts.at(of_class);
+      for (const int64_t of_class : classes) weights.push_back(1 / counts[of_class]);
+      break;
+    }
+    case config::Sampling::WEIGHTED: {
+      constexpr char kField[] = "data.sampling.column";
+      const std::vector<std::string> texts =
+          FormatOf(request.config.data()).ReadColumn(request, sampling.column(), kField);
+      for (int64_t i = 0; i < train.size(); ++i) {
+        const int64_t row = train.NumberInFiles(i);
+        weights.push_back(WeightIn(texts.at(row)));
+        if (!std::isnan(weights.back())) continue;
+        throw DataError("{}: row {} (from 0) of {} has \"{:.40}\" where a number is expected",
+                        kField, row, request.files.front(), texts[row]);
+      }
+      break;
+    }
+  }
+  return std::make_shared<const WeightedDraws>(weights, request.config.seed());
 }
 
 std::string ShapeText(const SampleSpec& spec) {
@@ -98,7 +154,8 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
   // What training files hold is compared with data.input_shape once they are open.
   request.expected.shape.clear();
   TrainingData opened{.data = given.data(), .kept = request.budget};
-  const auto all = FormatOf(given.data()).OpenForTraining(request, opened.data);
+  const Format& format = FormatOf(given.data());
+  auto [all, split] = format.OpenForTraining(request, opened.data);
   *config.mutable_data() = opened.data;
   const config::Data& data = config.data();
   opened.remarks = all->Remarks();
@@ -107,16 +164,18 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
         fmt::format("{}: all samples are of one class: there is nothing to learn",
                     data.train_size() > 0 ? data.train(0) : "data"));
   }
-  if (data.validation_fraction() > 0) {
-    Split split = SplitBySeed(all->size(), data.validation_fraction(), config.seed());
+  if (!split) split = Divide(config, all->size(), KeysOf(*all));
+  if (split) {
     const auto part = [&](const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> rows) {
       return WithoutBad(config, std::make_shared<Subset>(whole, std::move(rows)));
     };
-    opened.train = part(all, std::move(split.train));
-    opened.validation = part(AsEvaluated(all), std::move(split.validation));
+    opened.train = part(all, std::move(split->train));
+    opened.validation = part(AsEvaluated(all), std::move(split->validation));
+    opened.draws = DrawsOf(request, *opened.train);
     return opened;
   }
   opened.train = WithoutBad(config, all);
+  opened.draws = DrawsOf(request, *opened.train);
   if (data.validation_size() > 0) {
     request.files = ListOf(data.validation());
     request.expected = all->spec();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/dataset/dataset.h"
+#include "data/feed/weighted_draws.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/formats/datasets.h"
 #include "trainer/step/world.h"
@@ -17,6 +18,8 @@ class MemoryBudget;  // data/images/kept_bytes.h
 struct TrainingData {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> validation;  // null: none
+  std::shared_ptr<const WeightedDraws>
+      draws;  // which training samples an epoch takes; null: each once
   // config.data, completed with the values that were computed from the training files.
   config::Data data;
   std::shared_ptr<const MemoryBudget> kept;  // what data.images.cache has taken of its memory

@@ -69,8 +69,8 @@ class Trainer {
         models_(models),
         preprocessing_(config.data(), data_.train->spec(), world.device, precision_),
         model_(MakeModel(config, data_.train->spec(), models, world)),
-        sampler_(SamplerOptionsFor(config, config.accumulation(), data_.train->size(), world.rank(),
-                                   world.size())),
+        sampler_(
+            SamplerOptionsFor(config, config.accumulation(), data_, world.rank(), world.size())),
         loader_options_(LoaderOptionsFor(config.loader(), *data_.train, world)),
         batches_{.next = [this] { return input_->feed.Next(); },
                  .prefetch = [this] { input_->feed.Prefetch(); }},
@@ -372,8 +372,8 @@ class Trainer {
 
   // Makes Feed() give the micro-batches of `step` and of the steps after it.
   void SeekTo(int64_t step) {
-    sampler_ = Sampler(SamplerOptionsFor(config_, accumulation_, data_.train->size(), world_.rank(),
-                                         world_.size()));
+    sampler_ =
+        Sampler(SamplerOptionsFor(config_, accumulation_, data_, world_.rank(), world_.size()));
     sampler_.Seek(step);
     step_->SetMicroBatches(accumulation_, sampler_.max_micro_batch());
   }
@@ -462,11 +462,11 @@ class Trainer {
       EndForAnomaly({.step = static_cast<int64_t>(figures[ops::kBadStep]),
                      .loss = figures[ops::kBadLoss],
                      .grad_norm = figures[ops::kBadGradNorm]},
-                    config_, *data_.train, /*saves=*/folder_ != nullptr);
+                    config_, data_, /*saves=*/folder_ != nullptr);
     }
     if (precision_ == config::FP16 && figures[ops::kScale] < kLeastLossScale) {
       EndForLossScale(report.step, figures[ops::kScale],
-                      static_cast<int64_t>(figures[ops::kSkipped]), config_, *data_.train);
+                      static_cast<int64_t>(figures[ops::kSkipped]), config_, data_);
     }
     if (figures[ops::kStopsAsked] > 0) stop_ = StopRequest::kStop;
     if (figures[ops::kInterruptsAsked] > 0) stop_ = StopRequest::kInterrupt;
