@@ -107,11 +107,14 @@ _USES = {
         "base", "base/files", "observe/machine", "observe/history", "trainer/config/schema", "trainer/config", "trainer/step",
         "trainer/run", "launch/machine", "launch/job",
     ],
+    "launch/folds": [
+        "base", "base/files", "observe/history", "trainer/run", "launch/machine", "launch/job",
+    ],
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
         "observe/machine", "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats",
         "trainer/config", "observe/history", "observe/page", "observe/profile", "trainer/step", "trainer/run",
-        "launch/machine", "launch/job", "launch/bundle", "launch/tune",
+        "launch/machine", "launch/job", "launch/bundle", "launch/tune", "launch/folds",
     ],
     "launch": [
         "base", "comm", "trainer/models", "trainer/models/built_in", "trainer/formats", "trainer/run", "launch/job", "launch/cli",

@@ -112,8 +112,8 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
     for (const std::string& path : config.data().train()) Evict(path);
   });
   config = Resolved(config, data);
-  const Sampler sampler(SamplerOptionsFor(config, config.accumulation(), data.train->size(),
-                                          world.rank(), world.size()));
+  const Sampler sampler(
+      SamplerOptionsFor(config, config.accumulation(), data, world.rank(), world.size()));
   const Preprocessing preprocessing(config.data(), data.train->spec(), world.device,
                                     PrecisionOn(world.device, config.precision()));
   LoaderOptions options = LoaderOptionsFor(config.loader(), *data.train, world);

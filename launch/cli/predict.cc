@@ -51,10 +51,12 @@ class PredictCommand final : public RankCommand {
                     "predictions of a run's weights, as CSV, JSON lines or an array") {
     request_.output = "predictions.csv";
     options().Add("RUN", run_, kRunPoint).Required();
-    options()
-        .Add("--input", request_.files,
-             "files to predict, with or without labels; - is standard input")
-        .Required();
+    options().Add("--input", request_.files,
+                  "files to predict, with or without labels; - is standard input");
+    options().Add(
+        "--held-back", request_.held_back,
+        "predict what training held back, instead of files; of folds all samples, each by "
+        "the fold that has not seen it");
     options()
         .Add("--output", request_.output,
              "file to write: CSV, or JSON lines (.jsonl), or an array (.npy, always for masks); - "
@@ -75,11 +77,13 @@ class PredictCommand final : public RankCommand {
   bool prints_result() const override { return request_.output == "-"; }
 
  private:
-  void Check(StartedCommand&) const override { CheckRequest(request_, ConfigOfRun(run_).data()); }
+  void Check(StartedCommand&) const override {
+    CheckRequest(request_, RunsNamed(run_).front().config.data());
+  }
 
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
-    const config::Config config = ConfigOfRun(run_, job);
-    const World world = Connect(job, config);
+    const std::vector<NamedRun> runs = RunsNamed(run_, job);
+    const World world = Connect(job, runs.front().config);
     PredictionRequest request = request_;
     std::optional<InputFile> input;
     const auto dash = std::ranges::find(request.files, kStandardInput);
@@ -92,7 +96,7 @@ class PredictCommand final : public RankCommand {
     }
     if (prints_result()) request.output = "/dev/stdout";
     const auto [weights, samples, contents] =
-        PredictRun(run_, config, request, invocation.extensions, world);
+        PredictRuns(runs, request, invocation.extensions, world);
     if (world.rank() == 0) {
       TellOfOutput(request.output,
                    fmt::format("{}: {} predictions{}{}",

@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/say.h"
-#include "ckpt/weights.h"
 #include "comm/together.h"
 #include "launch/job/early_signals.h"
 #include "launch/machine/placement.h"
@@ -96,14 +95,10 @@ config::Config ConfigOptions::Check(StartedCommand& started) const {
   return config;
 }
 
-config::Config ConfigOfRun(const std::string& run) {
-  return LoadRunConfig(ParseRunPoint(run).run_dir);
-}
-
-config::Config ConfigOfRun(const std::string& run, Job& job) {
-  config::Config config;
-  Together(job.host(), [&] { config = ConfigOfRun(run); });
-  return config;
+std::vector<NamedRun> RunsNamed(const std::string& name, Job& job) {
+  std::vector<NamedRun> runs;
+  Together(job.host(), [&] { runs = RunsNamed(name); });
+  return runs;
 }
 
 void AddDevice(CommandOptions& options, config::Config::Device& device) {

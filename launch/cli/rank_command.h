@@ -16,6 +16,7 @@
 #include "launch/cli/command.h"
 #include "launch/job/job.h"
 #include "trainer/config/schema/config.pb.h"
+#include "trainer/run/named_runs.h"
 #include "trainer/run/trainer.h"
 #include "trainer/step/world.h"
 
@@ -24,7 +25,7 @@ namespace lockstep {
 class RankCommand : public Command {
  public:
   using Command::Command;
-  int Run(const Invocation& invocation) final;
+  int Run(const Invocation& invocation) override;
 
  private:
   // Returns whether the command accepts --restarts.
@@ -59,11 +60,11 @@ struct ConfigOptions {
   config::Config Check(StartedCommand& started) const;
 };
 
-// Returns the config of a run or of one of its checkpoints ("RUN", "RUN@STEP"). Throws Error (kUsage).
-config::Config ConfigOfRun(const std::string& run);
-// The same on every rank. An error on any rank is thrown on all. Every rank must call it.
-config::Config ConfigOfRun(const std::string& run, Job& job);
-inline constexpr char kRunPoint[] = "run folder; RUN@STEP, RUN@best or RUN@last for a checkpoint";
+// Returns the runs that RUN or RUN@STEP names (trainer/run/named_runs.h), on every rank. An error on any rank is thrown on
+// all. Every rank must call it.
+std::vector<NamedRun> RunsNamed(const std::string& name, Job& job);
+inline constexpr char kRunPoint[] =
+    "run folder, also of folds; RUN@STEP, RUN@best or RUN@last for a checkpoint";
 
 // Adds --device.
 void AddDevice(CommandOptions& options, config::Config::Device& device);

@@ -1,4 +1,4 @@
-// lockstep train: a config, or going on with it.
+// lockstep train: a config, or going on with it; or the folds of a cross-validation.
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
@@ -8,13 +8,17 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "comm/together.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
+#include "launch/folds/fold_training.h"
+#include "launch/job/elastic.h"
 #include "launch/job/sign.h"
 #include "launch/job/stop_signals.h"
 #include "launch/job/stop_time.h"
 #include "launch/job/supervised_job.h"
+#include "trainer/formats/format.h"
 
 namespace lockstep {
 namespace {
@@ -31,7 +35,23 @@ class TrainCommand final : public RankCommand {
     options().Add("--time-budget", time_budget_,
                   "8h30m: stop in time for the command to have ended after that, with status 75");
     options().Add("--stop-at", stop_at_, "18:30 or \"2026-12-01 18:30\": the same, by the clock");
+    options()
+        .Add("--folds", folds_,
+             "cross-validation: train so many folds, then evaluate and predict what each held back")
+        .Within(2, 1000);
+    options()
+        .Add("--side-by-side", side_by_side_,
+             "with --folds: how many are trained at a time; by default one on each GPU or core")
+        .Within(1, 1000);
     config_.AddSet(options());
+  }
+
+  int Run(const Invocation& invocation) override {
+    if (folds_ == 0 && side_by_side_ > 0) {
+      throw UsageError("--side-by-side: is for folds: say how many there are with --folds");
+    }
+    if (folds_ == 0 || Job::IsRank()) return RankCommand::Run(invocation);
+    return static_cast<int>(RunFolds(invocation));
   }
 
   bool prints_result() const override { return false; }
@@ -75,6 +95,44 @@ class TrainCommand final : public RankCommand {
     return ExitStatus::kDone;
   }
 
+  ExitStatus RunFolds(const Invocation& invocation) const {
+    if (!invocation.start.First().empty()) CheckStart(invocation.start, trains());
+    ConfigOptions of_folds = config_;
+    for (const std::string& assignment :
+         {std::string("data.validation_fraction=0"), fmt::format("data.folds.count={}", folds_)}) {
+      of_folds.assignments.push_back(assignment);
+    }
+    const config::Config config = of_folds.Load();
+    HandDownEnd(EndBy());
+    FoldPlan plan{.program = WithoutOptions(invocation.words, {"--folds", "--side-by-side"}),
+                  .run_dir = config.run_dir(),
+                  .count = folds_,
+                  .cores = UsableCores(),
+                  .starts_ranks = invocation.start.RanksWanted() > 0,
+                  .asked = side_by_side_};
+    plan.program.insert(plan.program.begin(), invocation.program);
+    if (config.device() != config::Config::CPU && !plan.starts_ranks) plan.gpus = GpusHere();
+    const ExitStatus trained = TrainFolds(plan);
+    if (trained != ExitStatus::kDone) return trained;
+    return Summarise(invocation, config);
+  }
+
+  // Evaluates the folds, and predicts what each of them held back.
+  static ExitStatus Summarise(const Invocation& invocation, const config::Config& config) {
+    const auto run = [&](std::vector<std::string> words) {
+      words.insert(words.begin(), invocation.program);
+      return RunOnFolds(words);
+    };
+    ExitStatus status = run({"evaluate", config.run_dir()});
+    if (status != ExitStatus::kDone || PredictsTokens(config.data())) return status;
+    const bool has_masks = config.data().task() == config::Data::SEGMENTATION;
+    const std::string output =
+        fmt::format("{}/held_back.{}", config.run_dir(), has_masks ? "npy" : "csv");
+    std::vector<std::string> words{"predict", config.run_dir(), "--held-back", "--output", output};
+    if (config.data().task() == config::Data::CLASSIFICATION) words.emplace_back("--probabilities");
+    return run(std::move(words));
+  }
+
   // When the run is to have ended, in Unix time. Throws Error (kUsage).
   double EndBy() const {
     // What was decided when the job was started first holds for its restarts, too.
@@ -96,6 +154,8 @@ class TrainCommand final : public RankCommand {
   std::string from_;
   std::string time_budget_;
   std::string stop_at_;
+  int64_t folds_ = 0;  // 0: no cross-validation
+  int64_t side_by_side_ = 0;
   std::optional<StopSignals> signals_;
 };
 

@@ -9,6 +9,7 @@
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/dtype.h"
+#include "trainer/run/named_runs.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +20,14 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
                    const std::string& dtype) {
   OutputTarget target(output);
   std::vector<Weights> weights;
-  for (const std::string& source : sources) weights.push_back(ReadWeights(source));
+  for (const std::string& source : sources) {
+    const std::string run_dir = ParseRunPoint(source).run_dir;
+    if (HoldsFolds(run_dir)) {
+      throw UsageError("{}: holds the folds of a cross-validation: name one, {}", run_dir,
+                       FoldRunDir(run_dir, 0));
+    }
+    weights.push_back(ReadWeights(source));
+  }
   TensorsByName tensors = weights.size() == 1 ? weights[0].tensors : MeanOf(weights);
   std::vector<NamedTensor> named;
   bool has_statistics = false;

@@ -39,9 +39,7 @@ int RanksOn(const std::string& hosts) {
 void HandDown(const StartedCommand& command) {
   const double started = UnixSeconds() - (SecondsSinceBoot() - ProcessStartSeconds());
   setenv(kCommandStart, std::to_string(started).c_str(), /*overwrite=*/0);
-  if (std::isfinite(command.end_by_s)) {
-    setenv(kEndBy, fmt::format("{:.3f}", command.end_by_s).c_str(), 1);
-  }
+  HandDownEnd(command.end_by_s);
   if (isatty(STDOUT_FILENO) != 0) setenv(kLive, "1", 1);
 }
 
@@ -196,6 +194,10 @@ int StartJob(const StartOptions& start, const StartedCommand& command) {
   }
   HandDown(command);
   return Starting(start, command).Run();
+}
+
+void HandDownEnd(double end_by_s) {
+  if (std::isfinite(end_by_s)) setenv(kEndBy, fmt::format("{:.3f}", end_by_s).c_str(), 1);
 }
 
 double CommandStart() {

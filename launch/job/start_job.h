@@ -57,6 +57,9 @@ struct StartedCommand {
 // Starts the command and returns the job's exit status. Throws Error (kUsage).
 int StartJob(const StartOptions& start, const StartedCommand& command);
 
+// Tells the programs that this process starts when they must have ended, in Unix time; infinity: there is no limit.
+void HandDownEnd(double end_by_s);
+
 // The facts of step 2. In a process that the user started, these functions return that process's own facts.
 double CommandStart();  // when the command began, on the clock of base/clock.h
 // When it must have ended, in Unix time; nothing: there is no limit.

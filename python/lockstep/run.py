@@ -31,6 +31,7 @@ _Path = str | os.PathLike
 def train(
     config: _Path | Mapping[str, Any],
     *,
+    folds: int | None = None,
     ranks: int | None = None,
     fresh: bool = False,
     progress: bool = True,
@@ -41,6 +42,7 @@ def train(
     Args:
         config: the path of a config file, or its fields as a dict, which may hold dicts: {"data": {"train": "a.csv"}}.
             Paths in a dict are relative to the current folder, and its run folder is runs/train if it names none.
+        folds: cross-validation: train so many folds, as `--folds` does, each a run of Run.folds.
         ranks: how many ranks to start, as `-n` does; None trains in one process.
         fresh: begin anew; a run that is in the folder is moved to another name.
         progress: print the program's lines as they come.
@@ -58,6 +60,9 @@ def train(
     >>> run = train(DIGITS, epochs=2, run_dir="runs/two", progress=False)
     >>> run
     Run('runs/two')
+    >>> run = train(DIGITS, folds=3, epochs=2, run_dir="runs/three", progress=False)
+    >>> run.folds[2]
+    Run('runs/three/fold-2')
     """
     fields = Fields()
     with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
@@ -75,12 +80,14 @@ def train(
         printed = run_program(["config", path, *fields.words]).output
         start = [] if ranks is None else ["-n", str(ranks)]
         words = [*start, "train", path, *(["--fresh"] if fresh else []), *fields.words]
+        words += [] if folds is None else ["--folds", str(folds)]
         run_program(words, progress=progress, accepted=(DONE, STOPPED, INTERRUPTED))
     return Run(read_printed(printed)["run_dir"])
 
 
 class Run:
-    """A run's folder, or one of its checkpoints: "runs/train", "runs/train@best", "runs/train@120".
+    """A run's folder, or one of its checkpoints: "runs/train", "runs/train@best", "runs/train@120". Or the folder of a
+    cross-validation: it is evaluated as its folds are, and predicts as their mean.
 
     Raises LockstepError if no run has written to the folder.
 
@@ -93,7 +100,7 @@ class Run:
         self.point = os.fspath(run)
         match = re.fullmatch(r"(.+)@(?:best|last|\d+)", self.point)
         self.folder = pathlib.Path(match[1] if match else self.point)
-        if not (self.folder / "config.pbtxt").is_file():
+        if not self.folds and not _has_config(self.folder):
             raise LockstepError(f"{self.folder}: no run's folder: it has no config.pbtxt", USAGE)
 
     def __repr__(self) -> str:
@@ -105,21 +112,30 @@ class Run:
         return Run(f"{self.folder}@best")
 
     @property
+    def folds(self) -> list[Run]:
+        """The runs of a cross-validation, in order; of another run none."""
+        if _has_config(self.folder):
+            return []
+        point = self.point[len(os.fspath(self.folder)) :]
+        folders = [folder for folder in self.folder.glob("fold-*") if _has_config(folder)]
+        folders.sort(key=lambda folder: int(folder.name.removeprefix("fold-")))
+        return [Run(f"{folder}{point}") for folder in folders]
+
+    @property
     def log(self) -> Any:
         """What the run has written to log.jsonl so far: a data frame with a row for each event if pandas is installed,
-        otherwise a list of dicts. Raises LockstepError if there is no log.
+        otherwise a list of dicts. Of a cross-validation that of all folds, with `fold`. Raises LockstepError if there is
+        no log.
 
         >>> log = Run("runs/train").log
         >>> bool(log[log.event == "eval"].val_accuracy.iloc[-1] > 0.9)
         True
         """
-        path = self.folder / "log.jsonl"
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise LockstepError(f"{path}: {error.strerror}", USAGE) from error
-        # The last line may still be being written.
-        events = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        folds = self.folds
+        if folds:
+            events = [{"fold": i, **event} for i, fold in enumerate(folds) for event in _events(fold.folder)]
+        else:
+            events = _events(self.folder)
         pandas = _pandas()
         return events if pandas is None else pandas.DataFrame(events)
 
@@ -127,6 +143,8 @@ class Run:
         """The metrics of the run's weights on `files`, or on the samples that the run held back: loss, accuracy and
         others as log.jsonl names them without val_, and `samples`, their number. A metric that these samples do not
         define is None. `weights` says which weights these are if they are not the run's final ones; otherwise it is "".
+
+        Of a cross-validation the means over its folds, `deviations`, and `folds` with the metrics of each.
 
         Raises LockstepError.
 
@@ -176,7 +194,8 @@ class Run:
         >>> len(run.predict(frame, probabilities=True).columns)
         12
         """
-        data = read_printed((self.folder / "config.pbtxt").read_text(encoding="utf-8"))["data"]
+        first = next(iter(self.folds), self)
+        data = read_printed((first.folder / "config.pbtxt").read_text(encoding="utf-8"))["data"]
         pandas, numpy = sys.modules.get("pandas"), sys.modules.get("numpy")
         frame = inputs if pandas is not None and isinstance(inputs, pandas.DataFrame) else None
         is_array = numpy is not None and isinstance(inputs, numpy.ndarray)
@@ -203,6 +222,23 @@ class Run:
             return rows
         assert pandas is not None
         return pandas.DataFrame(rows, index=frame.index if submission is None else None)
+
+    def held_back(self, *, ranks: int | None = None, probabilities: bool = False) -> Any:
+        """The predictions for the samples that training held back: for those of a cross-validation each by the fold that
+        has not seen it, with `fold`. A data frame if pandas is installed, otherwise a list of dicts, as predict() returns
+        them. Raises LockstepError.
+
+        >>> run = train(DIGITS, folds=3, epochs=2, run_dir="runs/three", progress=False)
+        >>> len(run.held_back())
+        1797
+        """
+        with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
+            path = os.path.join(folder, "predictions.jsonl")
+            words = [*_start(ranks), "predict", self.point, "--held-back", "--output", path]
+            run_program(words + (["--probabilities"] if probabilities else []))
+            rows = _rows(path, "jsonl")
+        pandas = _pandas()
+        return rows if pandas is None else pandas.DataFrame(rows)
 
     def _write_frame(self, frame: Any, data: Mapping[str, Any], folder: str) -> str:
         if data["format"] != "CSV":
@@ -231,6 +267,20 @@ class Run:
         with open(path, "w", newline="", encoding="utf-8") as file:
             csv.writer(file, delimiter=table.get("delimiter", ",")).writerows(array.tolist())
         return path
+
+
+def _has_config(folder: pathlib.Path) -> bool:
+    return (folder / "config.pbtxt").is_file()
+
+
+def _events(folder: pathlib.Path) -> list[dict[str, Any]]:
+    path = folder / "log.jsonl"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LockstepError(f"{path}: {error.strerror}", USAGE) from error
+    # The last line may still be being written.
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 def _start(ranks: int | None) -> list[str]:

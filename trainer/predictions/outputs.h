@@ -22,6 +22,10 @@ struct Outputs {
   bool best_only = false;
 };
 
+// Returns of each row of probabilities, [samples, classes], the most probable class, the first of several, and its
+// probability: Outputs::values with best_only.
+at::Tensor BestOf(const at::Tensor& probabilities);
+
 // Returns the names of `count` classes, labels or numbers: `given`, or their numbers.
 std::vector<std::string> NamesOf(const std::vector<std::string>& given, int64_t count);
 

@@ -3,15 +3,20 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "data/arrays/npy.h"
+#include "data/tables/csv_texts.h"
 
 namespace lockstep {
 namespace {
+
+using Kind = PredictionColumn::Kind;
 
 enum class Layout : uint8_t { kCsv, kJsonLines, kArray };
 
@@ -30,19 +35,25 @@ std::string ColumnOption(const PredictionRequest& request) {
   return request.keep.empty() ? "" : "--keep";
 }
 
-// Whether each sample is a file.
-bool HasFiles(const Dataset& dataset) { return !dataset.FileOf(0).empty(); }
-
-PredictionColumn TextColumn(CsvTextColumn column) {
-  const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
-  return {.name = kept->name, .kind = PredictionColumn::Kind::kCopied, .cell = [kept](int64_t row) {
-            return kept->texts[row];
-          }};
+// What is predicted: files, or what training held back.
+void CheckSource(const PredictionRequest& request) {
+  if (!request.held_back) {
+    if (!request.files.empty()) return;
+    throw UsageError(
+        "--input: name files to predict; --held-back predicts what training held back");
+  }
+  if (!request.files.empty()) {
+    throw UsageError("--held-back: predicts what training held back: leave out --input");
+  }
+  if (!request.submission.empty()) {
+    throw UsageError("--submission: is for the files of --input: leave out --held-back");
+  }
 }
 
 }  // namespace
 
 void CheckRequest(const PredictionRequest& request, const config::Data& data) {
+  CheckSource(request);
   const Layout layout = LayoutOf(request);
   const std::string column_option = ColumnOption(request);
   if (data.task() == config::Data::SEGMENTATION) {
@@ -82,8 +93,9 @@ bool WritesBestOnly(const PredictionRequest& request, const config::Data& data) 
 PredictionFile::PredictionFile(PredictionRequest request, config::Data data)
     : request_(std::move(request)), data_(std::move(data)), target_(request_.output) {}
 
-void PredictionFile::Prepare(const Dataset& dataset) {
-  const SampleSpec& spec = dataset.spec();
+void PredictionFile::Prepare(PredictedSamples samples) {
+  samples_ = std::move(samples);
+  const SampleSpec& spec = samples_.spec;
   const auto& labels = data_.csv().label();
   const std::vector<std::string> names =
       spec.task == Task::kClassification ? spec.class_names
@@ -96,42 +108,51 @@ void PredictionFile::Prepare(const Dataset& dataset) {
   if (!request_.submission.empty()) {
     submission_.emplace(request_.submission, outputs_, request_.probabilities);
   }
-  PredictionColumn samples = NamesOfSamples(dataset);
+  PredictionColumn sample_names = NamesOfSamples();
   if (submission_) {
     std::vector<std::string> ids;
-    for (int64_t i = 0; i < dataset.size(); ++i) ids.push_back(samples.cell(i));
-    submission_->Match(ids, HasFiles(dataset));
+    for (int64_t i = 0; i < samples_.size(); ++i) ids.push_back(sample_names.cell(i));
+    submission_->Match(ids, !samples_.files.empty());
     return;
   }
-  input_columns_.push_back(std::move(samples));
-  if (request_.keep.empty()) return;
-  for (CsvTextColumn& column : ReadColumns(request_.keep, "--keep")) {
-    input_columns_.push_back(TextColumn(std::move(column)));
+  input_columns_ = {std::move(sample_names)};
+  if (!samples_.folds.empty()) {
+    input_columns_.push_back({.name = "fold", .kind = Kind::kNumber, .cell = [this](int64_t row) {
+                                return std::to_string(samples_.folds[row]);
+                              }});
   }
+  if (request_.keep.empty()) return;
+  std::ranges::move(ReadColumns(request_.keep, "--keep"), std::back_inserter(input_columns_));
 }
 
-PredictionColumn PredictionFile::NamesOfSamples(const Dataset& dataset) const {
-  if (HasFiles(dataset)) {
-    return {.name = "file", .cell = [&dataset](int64_t row) { return dataset.FileOf(row); }};
+PredictionColumn PredictionFile::NamesOfSamples() const {
+  if (!samples_.files.empty()) {
+    return {.name = "file", .cell = [this](int64_t row) { return samples_.files[row]; }};
   }
-  if (!request_.id.empty()) {
-    return TextColumn(std::move(ReadColumns({request_.id}, "--id").front()));
-  }
+  if (!request_.id.empty()) return ReadColumns({request_.id}, "--id").front();
   if (submission_ && data_.format() == config::Data::CSV && data_.csv().header()) {
-    return TextColumn(std::move(ReadColumns({submission_->id_name()}, "--submission").front()));
+    return ReadColumns({submission_->id_name()}, "--submission").front();
   }
-  return {.name = "index", .kind = PredictionColumn::Kind::kNumber, .cell = [](int64_t row) {
-            return std::to_string(row);
+  return {.name = "index", .kind = Kind::kNumber, .cell = [this](int64_t row) {
+            return std::to_string(samples_.numbers[row]);
           }};
 }
 
-std::vector<CsvTextColumn> PredictionFile::ReadColumns(const std::vector<std::string>& columns,
-                                                       std::string_view field) const {
-  return ReadCsvTexts({.files = request_.files,
-                       .delimiter = data_.csv().delimiter().front(),
-                       .header = data_.csv().header(),
-                       .columns = columns,
-                       .field = field});
+std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std::string>& names,
+                                                          std::string_view field) const {
+  std::vector<PredictionColumn> columns;
+  for (CsvTextColumn& column : ReadCsvTexts({.files = request_.files,
+                                             .delimiter = data_.csv().delimiter().front(),
+                                             .header = data_.csv().header(),
+                                             .columns = names,
+                                             .field = field})) {
+    const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
+    columns.push_back(
+        {.name = kept->name, .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {
+           return kept->texts.at(samples_.numbers[row]);
+         }});
+  }
+  return columns;
 }
 
 void PredictionFile::Write(const at::Tensor& values) {

@@ -3,9 +3,9 @@
 // Promise: everything that can be wrong with the request, the ids and the sample submission is said before anything is
 // predicted.
 //
-// The file is a table, a row for each sample in the order of the files: the sample's name, the columns that are kept of the
-// input, and the columns of ColumnsOf() (trainer/predictions/outputs.h). The name of a sample is its file for images, what
-// the column --id holds for tables, and otherwise its number from 0. With a sample submission the table is the submission's
+// The file is a table, a row for each sample in the order of the files: the sample's name, of a cross-validation's samples
+// that were held back their fold, the columns that are kept of the input, and the columns of ColumnsOf() (trainer/predictions/outputs.h). The name of a sample is its file for images, what
+// the column --id holds for tables, and otherwise its number among the files' samples, from 0. With a sample submission the table is the submission's
 // (trainer/predictions/submission.h). As an array it holds the outputs alone: float32 [samples, names], or for masks uint8
 // [samples, height, width].
 //
@@ -32,6 +32,7 @@ namespace lockstep {
 
 struct PredictionRequest {
   std::vector<std::string> files;  // what is predicted
+  bool held_back = false;          // whether that is what training held back, instead of files
   std::string output;              // the file to write
   // "csv", "jsonl" or "npy"; empty: as the output's name ends (.jsonl, .npy), otherwise CSV.
   std::string format{};
@@ -47,13 +48,24 @@ void CheckRequest(const PredictionRequest& request, const config::Data& data);
 // Returns whether of each sample only the most probable class and its probability are written.
 bool WritesBestOnly(const PredictionRequest& request, const config::Data& data);
 
+// The samples whose predictions a file holds, in its order.
+struct PredictedSamples {
+  SampleSpec spec;
+  std::vector<std::string> files;  // of each sample; empty: a file holds more than one sample
+  std::vector<int64_t> numbers;    // of each sample, among all of the files
+  // Of each sample the fold of a cross-validation that held it back; empty: there is no more than one run.
+  std::vector<int64_t> folds{};
+
+  int64_t size() const { return static_cast<int64_t>(numbers.size()); }
+};
+
 class PredictionFile {
  public:
   // Makes sure that the output can be written. Throws Error (kUsage, kCheckpoint).
   PredictionFile(PredictionRequest request, config::Data data);
 
-  // Reads what names the samples of `dataset`, which is made of the request's files. Throws Error (kData).
-  void Prepare(const Dataset& dataset);
+  // Reads what names the samples, which are of the request's files. Throws Error (kData).
+  void Prepare(PredictedSamples samples);
 
   // Writes what was predicted, the result of Predict() (trainer/run/evaluate.h). Prepare() was called before. Throws Error
   // (kCheckpoint).
@@ -63,13 +75,15 @@ class PredictionFile {
   std::string Contents() const { return submission_ ? submission_->Contents() : ""; }
 
  private:
-  PredictionColumn NamesOfSamples(const Dataset& dataset) const;
-  std::vector<CsvTextColumn> ReadColumns(const std::vector<std::string>& columns,
-                                         std::string_view field) const;
+  PredictionColumn NamesOfSamples() const;
+  // Columns of the input, of the samples.
+  std::vector<PredictionColumn> ReadColumns(const std::vector<std::string>& columns,
+                                            std::string_view field) const;
 
   const PredictionRequest request_;
   const config::Data data_;
   OutputTarget target_;
+  PredictedSamples samples_;
   Outputs outputs_;
   std::optional<Submission> submission_;
   std::vector<PredictionColumn> input_columns_;  // what the output has of the input

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "observe/flops.h"
+#include "trainer/predictions/outputs.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {
@@ -80,10 +81,7 @@ at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Datas
                  values = masks ? values.argmax(1) : values.to(at::kDouble);
                  if (spec.task == Task::kClassification) values = values.softmax(1);
                  if (spec.task == Task::kMultiLabel) values = values.sigmoid();
-                 if (best_only) {
-                   const auto [probability, label] = values.max(1);
-                   values = at::stack({label.to(at::kDouble), probability}, 1);
-                 }
+                 if (best_only) values = BestOf(values);
                  predictions.narrow(0, batch.origin.indices.front(), values.size(0)).copy_(values);
                });
   world.host.AllReduceSum(predictions, world.host.MakeLabel("predictions")).Wait();

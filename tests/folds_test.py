@@ -1,0 +1,294 @@
+"""Cross-validation: how samples are divided; what `train --folds`, and the commands that take a run
+of folds, make of it; and that no stop and no kill changes a bit of it."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+
+import numpy as np
+import pytest
+
+from harness import (
+    DONE,
+    INTERRUPTED,
+    USAGE,
+    Run,
+    Started,
+    expect_error,
+    processes_of,
+    rows_of,
+    skip_without_gpus,
+    train,
+    wait_until,
+    write_config,
+    write_table,
+)
+
+COUNT, ROWS = 3, 150
+CLASSES = ["a", "b", "rare"]
+KILLS = 20 if os.environ.get("LOCKSTEP_TIER") == "all" else 3
+
+
+def config_text(folds="", more="", label='label: "y" label_names: true', epochs=8):
+    return f"""epochs: {epochs} global_batch: 16 deterministic: true {more} optimizer {{ type: ADAMW lr: 0.02 }}
+        data {{ train: "train.csv" csv {{ header: true {label} ignore: "id" ignore: "house" standardize: true }} {folds} }}
+        model {{ name: "mlp" mlp {{ hidden: [8] dropout: 0.1 }} }}"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """train.csv, and in cv a cross-validation of it."""
+    path = tmp_path_factory.mktemp("folds")
+    draw = np.random.default_rng(1)
+    x = draw.normal(size=(ROWS, 3))
+    kinds = np.digitize(x[:, 0] + 0.5 * draw.normal(size=ROWS), [0.2, 1.5])
+    houses = draw.integers(0, 11, ROWS)
+    rows = [[f"s{i}", *(f"{v:.5f}" for v in row), f"h{h}", CLASSES[k]] for i, (row, h, k) in enumerate(zip(x, houses, kinds))]
+    write_table(path / "train.csv", rows, ["id", "u", "v", "w", "house", "y"])
+    write_table(path / "test.csv", [row[:-1] for row in rows[:40]], ["id", "u", "v", "w", "house"])
+    write_config(path, config_text('validation_fraction: 0.2'))
+    run = cross_validation(path, "cv")
+    assert run.status == DONE, run
+    return path
+
+
+def cross_validation(folder, name, *words, config="config.pbtxt", **options):
+    words = ["train", config, "--folds", str(COUNT), "--set", f"run_dir={name}", *words]
+    return Run(words, cwd=folder, **options)
+
+
+def held_back(folder, run, *words, **options):
+    output = folder / "held_back.csv"
+    done = Run(["predict", run, "--held-back", "--output", output, *words], cwd=folder, **options)
+    assert done.status == DONE, done
+    return rows_of(output)
+
+
+def truths(folder):
+    return [row["y"] for row in rows_of(folder / "train.csv")]
+
+
+def test_each_sample_is_predicted_by_the_fold_that_held_it_back(folder):
+    rows = rows_of(folder / "cv/held_back.csv")
+    assert list(rows[0]) == ["index", "fold", "label", *CLASSES]
+    assert [int(row["index"]) for row in rows] == list(range(ROWS))
+    folds = np.array([int(row["fold"]) for row in rows])
+    truth = np.array(truths(folder))
+    for kind in CLASSES:
+        of_kind = [np.sum((folds == fold) & (truth == kind)) for fold in range(COUNT)]
+        assert max(of_kind) - min(of_kind) <= 1, of_kind
+    for fold in range(COUNT):
+        alone = held_back(folder, f"cv/fold-{fold}", "--probabilities")
+        expected = [{name: text for name, text in row.items() if name != "fold"} for row in rows if row["fold"] == str(fold)]
+        assert alone == expected
+
+
+def test_metrics_are_the_mean_over_folds(folder):
+    run = Run(["evaluate", "cv", "--json"], cwd=folder)
+    line = json.loads(run.out)
+    rows, truth = rows_of(folder / "cv/held_back.csv"), truths(folder)
+    accuracies, losses = [], []
+    for fold in range(COUNT):
+        of_fold = [i for i, row in enumerate(rows) if row["fold"] == str(fold)]
+        accuracies.append(np.mean([truth[i] == rows[i]["label"] for i in of_fold]))
+        losses.append(-np.mean([np.log(float(rows[i][truth[i]])) for i in of_fold]))
+        assert line["folds"][fold]["samples"] == len(of_fold)
+        assert line["folds"][fold]["accuracy"] == pytest.approx(accuracies[-1])
+    assert line["samples"] == ROWS
+    assert line["accuracy"] == pytest.approx(np.mean(accuracies))
+    assert line["deviations"]["accuracy"] == pytest.approx(np.std(accuracies, ddof=1))
+    assert line["loss"] == pytest.approx(np.mean(losses), abs=1e-3)
+    text = Run(["evaluate", "cv"], cwd=folder).out.splitlines()
+    assert text[0].startswith("fold 0: loss ") and text[COUNT] == f"mean of {COUNT} folds ({ROWS} samples):"
+    assert ["accuracy", f"{np.mean(accuracies):.4f}", "±", f"{np.std(accuracies, ddof=1):.4f}"] in [line.split() for line in text]
+
+
+@pytest.mark.parametrize("ranks", [None, pytest.param(2, marks=pytest.mark.all_tier)])
+def test_files_are_predicted_by_the_mean_of_the_folds(ranks, folder):
+    skip_without_gpus(ranks)
+
+    def shares_of(run):
+        words = ["predict", run, "--input", "test.csv", "--output", "test_shares.csv", "--probabilities"]
+        done = Run(words, ranks=ranks, cwd=folder)
+        assert done.status == DONE, done
+        rows = rows_of(folder / "test_shares.csv")
+        return np.array([[float(row[name]) for name in CLASSES] for row in rows]), [row["label"] for row in rows]
+
+    together, labels = shares_of("cv")
+    mean = np.mean([shares_of(f"cv/fold-{fold}")[0] for fold in range(COUNT)], axis=0)
+    np.testing.assert_allclose(together, mean, atol=2e-6)
+    assert labels == [CLASSES[k] for k in together.argmax(1)]
+    done = Run(["predict", "cv", "--input", "test.csv", "--output", "usual.csv"], ranks=ranks, cwd=folder)
+    assert f"weights of {COUNT} folds" in done.out + done.err
+    assert [row["label"] for row in rows_of(folder / "usual.csv")] == labels
+
+
+def test_groups_stay_together(folder):
+    write_config(folder, config_text('folds { by: GROUP group: "house" }', epochs=1), "group.pbtxt")
+    assert cross_validation(folder, "group", config="group.pbtxt").status == DONE
+    rows = held_back(folder, "group", "--keep", "house", "--id", "id")
+    assert list(rows[0])[:3] == ["id", "fold", "house"] and len(rows) == ROWS
+    folds_of = {}
+    for row in rows:
+        folds_of.setdefault(row["house"], set()).add(row["fold"])
+    assert all(len(folds) == 1 for folds in folds_of.values()), folds_of
+    assert len(set.union(*folds_of.values())) == COUNT
+
+
+def test_the_past_predicts_the_future(folder):
+    write_config(folder, config_text("folds { by: TIME }", epochs=1), "time.pbtxt")
+    assert cross_validation(folder, "time", config="time.pbtxt").status == DONE
+    found = {int(row["index"]): int(row["fold"]) for row in held_back(folder, "time")}
+    part = ROWS // (COUNT + 1)
+    begin = ROWS - COUNT * part  # as scikit-learn's TimeSeriesSplit
+    assert found == {sample: (sample - begin) // part for sample in range(begin, ROWS)}
+
+
+@pytest.mark.parametrize("ranks", [None, pytest.param(2, marks=pytest.mark.all_tier)])
+def test_numbers_have_a_mean_too(ranks, folder):
+    skip_without_gpus(ranks)
+    name = f"numbers-{ranks}"
+    draw = np.random.default_rng(2)
+    np.save(folder / "x.npy", draw.normal(size=(50, 3)).astype(np.float32))
+    np.save(folder / "y.npy", draw.normal(size=(50, 1)).astype(np.float32))
+    write_config(
+        folder,
+        """epochs: 2 global_batch: 8 data { format: NPY task: REGRESSION train: "x.npy" train: "y.npy" }
+        model { name: "mlp" mlp { hidden: [4] } }""",
+        "numbers.pbtxt",
+    )
+    assert cross_validation(folder, name, config="numbers.pbtxt", ranks=ranks).status == DONE
+
+    def values_of(run):
+        assert Run(["predict", run, "--input", "x.npy", "--output", "v.npy"], cwd=folder).status == DONE
+        return np.load(folder / "v.npy")
+
+    mean = np.mean([values_of(f"{name}/fold-{fold}") for fold in range(COUNT)], axis=0)
+    np.testing.assert_allclose(values_of(name), mean, rtol=1e-5)
+    assert len(rows_of(folder / f"{name}/held_back.csv")) == 50
+
+
+def test_folds_that_are_done_are_not_trained_again(folder):
+    before = (folder / "cv/held_back.csv").read_bytes()
+    logs = [(folder / f"cv/fold-{fold}/log.jsonl").read_bytes() for fold in range(COUNT)]
+    assert cross_validation(folder, "cv").status == DONE
+    assert (folder / "cv/held_back.csv").read_bytes() == before
+    for fold, log in enumerate(logs):
+        after = (folder / f"cv/fold-{fold}/log.jsonl").read_bytes()
+        assert after.startswith(log) and b'"event":"step"' not in after[len(log) :].replace(b" ", b"")
+
+
+LONG = dict(more="checkpoint { every_steps: 5 }", epochs=60)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder):
+    write_config(folder, config_text(**LONG), "long.pbtxt")
+    run = cross_validation(folder, "undisturbed", config="long.pbtxt")
+    assert run.status == DONE, run
+    return (folder / "undisturbed/held_back.csv").read_bytes()
+
+
+def started(folder, name):
+    words = ["--folds", str(COUNT), "--side-by-side", "2"]
+    return Started("long.pbtxt", folder / name, words=words, cwd=folder)
+
+
+def steps_logged(folder, name):
+    logs = pathlib.Path(folder / name).glob("fold-*/log.jsonl")
+    return sum(log.read_text().count('"event":"step"') for log in logs)
+
+
+def test_folds_that_are_killed(folder, undisturbed):
+    """All processes at once, after a number of steps that differs from time to time."""
+    draw = random.Random(5)
+    for _ in range(KILLS):
+        aim = steps_logged(folder, "killed") + draw.randrange(1, 60)
+        with started(folder, "killed") as job:
+            wait_until(lambda: steps_logged(folder, "killed") >= aim or job.process.poll() is not None)
+            for pid in [job.process.pid, *job.children()]:
+                os.kill(pid, signal.SIGKILL)
+            job.process.wait()
+        wait_until(lambda: not processes_of(folder / "killed"))
+    run = cross_validation(folder, "killed", config="long.pbtxt")
+    assert run.status == DONE, run
+    assert (folder / "killed/held_back.csv").read_bytes() == undisturbed
+
+
+def test_a_signal_stops_all_folds(folder, undisturbed):
+    with started(folder, "stopped") as job:
+        job.wait_until(lambda: steps_logged(folder, "stopped") > 0)
+        job.process.send_signal(signal.SIGINT)
+        assert job.process.wait(60) == INTERRUPTED
+    assert not processes_of(folder / "stopped")
+    assert "stopping: the folds save their state" in job.texts()[0]
+    run = cross_validation(folder, "stopped", config="long.pbtxt")
+    assert run.status == DONE, run
+    assert (folder / "stopped/held_back.csv").read_bytes() == undisturbed
+
+
+def test_a_fold_that_fails(folder):
+    run = cross_validation(folder, "fails", "--set", "optimizer.lr=1e30", "--set", "optimizer.type=SGD")
+    expect_error(run, USAGE, "fold ", "the loss is")
+    assert not processes_of(folder / "fails")
+
+
+def test_weights_of_folds_have_no_name_in_common(folder):
+    run = Run(["export", "cv", "--output", "cv.safetensors"], cwd=folder)
+    expect_error(run, USAGE, "cv: holds the folds of a cross-validation: name one", "cv/fold-0")
+
+
+def test_a_folder_with_a_run(folder):
+    assert train("config.pbtxt", folder / "single", "--set", "epochs=1", cwd=folder).status == DONE
+    expect_error(cross_validation(folder, "single"), USAGE, "single: holds a run", "run_dir")
+
+
+def test_folds_that_are_missing(folder):
+    words = ["train", "config.pbtxt", "--set", "data.validation_fraction=0", "--set", "data.folds.count=3"]
+    assert Run([*words, "--set", "run_dir=part/fold-0", "--set", "epochs=1"], cwd=folder).status == DONE
+    run = Run(["predict", "part", "--input", "test.csv"], cwd=folder)
+    expect_error(run, USAGE, "part: fold 1 of 3 has not been trained", "--folds 3")
+
+
+@pytest.mark.parametrize(
+    "words, parts",
+    [
+        (["--folds", "1"], ["--folds", "2"]),
+        (["--side-by-side", "2"], ["--side-by-side", "--folds"]),
+        (["--set", "data.folds.count=1", "--set", "data.validation_fraction=0"], ["data.folds.count", "others to train on"]),
+        (["--set", "data.folds.count=3"], ["data.folds.count", "validation_fraction is given too"]),
+        (["--folds", "3", "--set", "data.validation=train.csv"], ["data.folds.count", "validation is given too"]),
+        (["--folds", "3", "--set", "data.folds.by=GROUP"], ["data.folds.group", "name a column"]),
+        (["--folds", "3", "--set", "data.folds.group=house"], ["data.folds.group", "is for GROUP"]),
+        (["--folds", "200"], ["fold ", "200 folds of 150 samples"]),
+        (["--folds", "12", "--set", "data.folds.by=GROUP", "--set", "data.folds.group=house"], ["12 folds of 11 groups"]),
+        (["--folds", "3", "--set", "data.folds.by=GROUP", "--set", "data.folds.group=hose"], ["hose", "house"]),
+    ],
+)
+def test_mistakes_in_training(words, parts, folder, tmp_path):
+    run = Run(["train", folder / "config.pbtxt", "--set", f"run_dir={tmp_path}/run", *words], cwd=folder)
+    assert run.status != DONE and len(run.error_lines) == 1, run
+    assert all(part in run.error_lines[0] for part in parts), run
+
+
+def test_a_fold_beyond_the_last(folder):
+    words = ["data.validation_fraction=0", "data.folds.count=3", "data.folds.fold=3"]
+    run = Run(["train", "config.pbtxt", *(word for text in words for word in ("--set", text))], cwd=folder)
+    expect_error(run, USAGE, "data.folds.fold", "the last of 3 folds is 2")
+
+
+@pytest.mark.parametrize(
+    "words, parts",
+    [
+        ([], ["--input", "--held-back"]),
+        (["--held-back", "--input", "test.csv"], ["--held-back", "leave out --input"]),
+        (["--held-back", "--submission", "test.csv"], ["--submission", "--held-back"]),
+        (["--held-back", "--id", "ids"], ["ids"]),
+    ],
+)
+def test_mistakes_in_predicting(words, parts, folder):
+    run = Run(["predict", "cv", *words], cwd=folder)
+    assert run.status != DONE and len(run.error_lines) == 1, run
+    assert all(part in run.error_lines[0] for part in parts), run
