@@ -202,6 +202,9 @@ Metrics::Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicat
     counts_ = at::zeros({kCounts, spec_.classes}, options);
   }
   if (HasNumbers(spec_)) columns_ = at::zeros({kColumns, spec_.classes}, options);
+  if (!spec_.target_mean.empty()) {
+    unit_ = at::stack({at::tensor(spec_.target_mean), at::tensor(spec_.target_std)}).to(options);
+  }
   if (const int64_t columns = AucColumns(spec_); columns > 0) {
     scores_ = at::zeros({samples, columns}, at::kFloat);
     truths_ = at::zeros_like(scores_);
@@ -230,8 +233,13 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
     case Task::kSegmentation:
       return AddPixels(outputs, target);
     case Task::kRegression:
-      return AddNumbers(outputs.to(at::kDouble), target.to(at::kDouble));
+      return AddNumbers(InOwnUnit(outputs), InOwnUnit(target));
   }
+}
+
+at::Tensor Metrics::InOwnUnit(const at::Tensor& numbers) const {
+  const at::Tensor wide = numbers.to(at::kDouble);
+  return unit_.defined() ? wide * unit_[1] + unit_[0] : wide;
 }
 
 void Metrics::AddNumbers(const at::Tensor& output, const at::Tensor& target) {

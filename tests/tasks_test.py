@@ -15,10 +15,14 @@ from harness import (
     Run,
     events,
     expect_refused,
+    rows_of,
     save_init,
     skip_without_gpus,
+    step_losses,
+    train,
     trained_losses,
     write_config,
+    write_table,
 )
 
 SAMPLES, HELD_OUT, FEATURES, BATCH, STEPS, SEED = 300, 101, 5, 32, 60, 2
@@ -158,3 +162,48 @@ def test_smoothing_is_for_classes(tmp_path):
     (tmp_path / "train.csv").write_text("1.5,0.5\n2.5,1\n")
     text = 'data { train: "train.csv" task: REGRESSION } model { label_smoothing: 0.1 }'
     expect_refused(tmp_path, text, USAGE, "model.label_smoothing: is for classes")
+
+
+@pytest.mark.parametrize("ranks", [None, pytest.param(3, marks=pytest.mark.all_tier)])
+def test_standardised_targets(ranks, tmp_path):
+    """The same training as with targets that NumPy has standardised, and metrics and predictions in the targets' unit."""
+    skip_without_gpus(ranks)
+    draw = np.random.default_rng(8)
+    x = draw.normal(size=(90, 3)).round(4)
+    y = (x @ draw.normal(size=(3, 2)) * [40, 0.01] + [500, -3] + draw.normal(size=(90, 2)) * [9, 0.002]).round(5)
+    names = ["a", "b", "c", "u", "v"]
+    fields = 'task: REGRESSION csv { header: true label: "u" label: "v" } validation_fraction: 0.3'
+    runs = {}
+
+    def trained(name, targets, more):
+        write_table(tmp_path / f"{name}.csv", np.hstack([x, targets]).tolist(), names)
+        text = f"""epochs: 8 global_batch: 20 data {{ train: "{name}.csv" {fields} {more} }} model {{ name: "mlp" mlp {{ hidden: [6] }} }}
+            optimizer {{ type: ADAM lr: 0.03 }} log {{ every_steps: 1 }}"""
+        run = train(write_config(tmp_path, text, f"{name}.pbtxt"), tmp_path / name, ranks=ranks)
+        assert run.status == DONE, run
+        output = tmp_path / f"{name}.out.csv"
+        words = ["predict", tmp_path / name, "--input", tmp_path / f"{name}.csv", "--output", output]
+        assert Run(words, ranks=ranks).status == DONE
+        runs[name] = events(tmp_path / name, "eval")[-1]
+        return np.array([[float(row["value_0"]), float(row["value_1"])] for row in rows_of(output)])
+
+    raw = trained("raw", y, "standardize_targets: true")
+    held_back = tmp_path / "held_back.csv"
+    assert Run(["predict", tmp_path / "raw", "--held-back", "--output", held_back]).status == DONE
+    rows = [int(row["index"]) for row in rows_of(held_back)]
+    in_training = np.setdiff1d(np.arange(90), rows)
+    mean, std = y[in_training].mean(0), y[in_training].std(0)
+    by_numpy = trained("by_numpy", (y - mean) / std, "")
+    np.testing.assert_allclose(raw, by_numpy * std + mean, rtol=1e-5)
+    np.testing.assert_allclose(step_losses(tmp_path / "raw"), step_losses(tmp_path / "by_numpy"), rtol=1e-4)
+    assert runs["raw"]["val_loss"] == pytest.approx(runs["by_numpy"]["val_loss"], rel=1e-4)
+    assert runs["raw"]["val_r2"] == pytest.approx(runs["by_numpy"]["val_r2"], rel=1e-4)
+    assert runs["raw"]["val_mae"] == pytest.approx(np.abs(raw[rows] - y[rows]).mean(), rel=1e-4)
+
+
+def test_mistakes_with_standardised_targets(tmp_path):
+    write_table(tmp_path / "train.csv", [[1, 0], [2, 1], [4, 0]], ["x", "y"])
+    data = 'train: "train.csv" csv { header: true label: "y" } standardize_targets: true'
+    expect_refused(tmp_path, f"data {{ {data} }}", USAGE, "data.standardize_targets", "is for REGRESSION")
+    data = data.replace("standardize_targets: true", "target_mean: 3")
+    expect_refused(tmp_path, f"data {{ task: REGRESSION {data} }}", USAGE, "data.target_mean", "leave it out")

@@ -39,6 +39,9 @@ struct SampleSpec {
   // in the order of the labels; empty if the classes have no names
   std::vector<std::string> class_names{};
   Task task = Task::kClassification;
+  // Of each number that is learnt: targets are (target in its own unit - mean) / std; empty: they are in their own unit.
+  std::vector<double> target_mean{};
+  std::vector<double> target_std{};
 
   int64_t bytes() const;                      // the size of one input
   std::vector<int64_t> target_shape() const;  // the shape of one target

@@ -151,6 +151,15 @@ class Checker {
     }
     CheckFolds();
     CheckSampling();
+    if (data.standardize_targets() && data.task() != config::Data::REGRESSION) {
+      Fail("data.standardize_targets", "is for REGRESSION");
+    }
+    if (data.target_mean_size() != data.target_std_size() ||
+        (data.target_mean_size() > 0 && !data.standardize_targets())) {
+      Fail(
+          "data.target_mean",
+          "goes with data.target_std and data.standardize_targets, which compute it: leave it out");
+    }
     if (const auto pair = format_.pair()) {
       if (data.train_size() != 2) Fail("data.train", PairText(data, *pair));
       if (data.validation_size() != 0 && data.validation_size() != 2) {

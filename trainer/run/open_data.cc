@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/say.h"
 #include "data/dataset/skip_bad.h"
+#include "data/dataset/standardized_targets.h"
 #include "data/images/kept_bytes.h"
 #include "trainer/config/schema/fields.h"
 #include "trainer/formats/division.h"
@@ -77,6 +78,28 @@ double WeightIn(const std::string& text) {
   return is_number ? weight : std::nan("");
 }
 
+// `dataset` as data.standardize_targets wants it.
+std::shared_ptr<const Dataset> WithStandardTargets(const config::Data& data,
+                                                   std::shared_ptr<const Dataset> dataset) {
+  if (!data.standardize_targets()) return dataset;
+  TargetMoments moments{.mean{data.target_mean().begin(), data.target_mean().end()},
+                        .std{data.target_std().begin(), data.target_std().end()}};
+  const auto count = static_cast<int64_t>(moments.mean.size());
+  if (count != dataset->spec().classes) {
+    throw UsageError("data.target_mean: {} numbers where {} are learnt: leave it out", count,
+                     dataset->spec().classes);
+  }
+  return std::make_shared<StandardizedTargets>(std::move(dataset), std::move(moments));
+}
+
+// Completes `data` with the moments of the training targets.
+void FitTargets(const Dataset& train, config::Data& data) {
+  if (!data.standardize_targets() || data.target_mean_size() > 0) return;
+  const TargetMoments moments = MomentsOfTargets(train);
+  data.mutable_target_mean()->Assign(moments.mean.begin(), moments.mean.end());
+  data.mutable_target_std()->Assign(moments.std.begin(), moments.std.end());
+}
+
 // Which training samples an epoch takes; null: each once. `request` is of the training files.
 std::shared_ptr<const WeightedDraws> DrawsOf(const OpenRequest& request, const Dataset& train) {
   const config::Sampling& sampling = request.config.data().sampling();
@@ -125,7 +148,8 @@ std::shared_ptr<const Dataset> OpenLike(const OpenRequest& request,
                     ShapeText(request.expected));
   }
   // Nothing can stand for a sample whose prediction was asked for.
-  return request.label_optional ? dataset : WithoutBad(request.config, dataset);
+  return WithStandardTargets(
+      data, request.label_optional ? dataset : WithoutBad(request.config, dataset));
 }
 
 }  // namespace
@@ -171,11 +195,16 @@ TrainingData OpenTrainingData(const config::Config& given, const Datasets& datas
     };
     opened.train = part(all, std::move(split->train));
     opened.validation = part(AsEvaluated(all), std::move(split->validation));
-    opened.draws = DrawsOf(request, *opened.train);
-    return opened;
+  } else {
+    opened.train = WithoutBad(config, all);
   }
-  opened.train = WithoutBad(config, all);
   opened.draws = DrawsOf(request, *opened.train);
+  FitTargets(*opened.train, opened.data);
+  *config.mutable_data() = opened.data;
+  opened.train = WithStandardTargets(data, std::move(opened.train));
+  if (opened.validation) {
+    opened.validation = WithStandardTargets(data, std::move(opened.validation));
+  }
   if (data.validation_size() > 0) {
     request.files = ListOf(data.validation());
     request.expected = all->spec();

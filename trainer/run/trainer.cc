@@ -30,6 +30,7 @@
 #include "trainer/run/anomaly.h"
 #include "trainer/run/checkpointing.h"
 #include "trainer/run/data_wait.h"
+#include "trainer/run/data_warnings.h"
 #include "trainer/run/early_stopping.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
@@ -568,6 +569,12 @@ class Trainer {
       memory_.Expect(ForetoldMemoryOf(foreteller_.get(), form, world_));
     }
     for (const std::string& remark : data_.remarks) events_.Emit(RunWarning{remark});
+    if (world_.rank() == 0 && !start.checkpoint) {
+      for (const std::string& warning :
+           DataWarnings(config_.data(), *data_.train, data_.validation.get())) {
+        events_.Emit(RunWarning{warning});
+      }
+    }
     TellWhyNoGraph();
     if (folder_ != nullptr) {
       for (const std::string& warning : folder_->warnings()) events_.Emit(RunWarning{warning});

@@ -1,0 +1,149 @@
+"""Five small tables from their files to predictions: `lockstep new`, then `lockstep train --folds 5`, beside scikit-learn's
+HistGradientBoosting and pytabkit's RealMLP on the same folds.
+
+    python tables_against_peers.py LOCKSTEP [--tables breast_cancer wine diabetes digits titanic] [--seeds 1 2 3 4 5]
+                                   [--peers gradient_boosting real_mlp] [--set FIELD=VALUE ...]
+
+Of a table with classes the score is the area under the ROC curve (one against the rest, the mean over the classes), of
+numbers R2: of each fold's held-back rows, the mean over the folds, and then over the seeds. A seed is that of the folds and
+of everything random. Seconds are those of all five trainings of a seed; lockstep's are with the start of the program and the
+predictions. All peers have the machine's cores. A JSON line for each table and seed, and one for each table. Needs
+scikit-learn, pandas and, for real_mlp, pytabkit.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+import pandas as pd
+from sklearn import datasets
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.metrics import r2_score, roc_auc_score
+
+FOLDS = 5
+
+
+def titanic_like(rows=891):
+    """A table like Kaggle's Titanic: categories, missing cells, an id, names and tickets."""
+    draw = np.random.default_rng(0)
+    sex = draw.choice(["male", "female"], rows, p=[0.65, 0.35])
+    klass = draw.choice([1, 2, 3], rows, p=[0.24, 0.21, 0.55])
+    age = np.clip(draw.normal(30, 14, rows), 0.5, 80).round(1)
+    siblings, parents = draw.poisson(0.5, rows), draw.poisson(0.4, rows)
+    fare = (draw.lognormal(3.6 - 0.6 * (klass - 1), 0.5, rows)).round(4)
+    port = draw.choice(["S", "C", "Q"], rows, p=[0.72, 0.19, 0.09])
+    score = 2.6 * (sex == "female") - 0.9 * (klass - 2) - 0.03 * (age - 30) - 0.35 * siblings + 0.4 * (port == "C") - 1
+    survived = draw.random(rows) < 1 / (1 + np.exp(-score))
+    table = pd.DataFrame({"PassengerId": np.arange(1, rows + 1), "Survived": survived.astype(int), "Pclass": klass})
+    table["Name"] = [f"Passenger {draw.integers(10**6)}, {s}" for s in sex]
+    table["Sex"], table["Age"], table["SibSp"], table["Parch"] = sex, age, siblings, parents
+    table["Ticket"], table["Fare"] = [f"T {draw.integers(10**5)}" for _ in sex], fare
+    table["Embarked"] = port
+    table.loc[draw.random(rows) < 0.2, "Age"] = np.nan
+    table.loc[draw.random(rows) < 0.01, "Embarked"] = np.nan
+    return table, "Survived"
+
+
+def of_sklearn(name):
+    bunch = getattr(datasets, f"load_{name}")(as_frame=True)
+    return bunch.frame, "target"
+
+
+TABLES = {name: lambda name=name: of_sklearn(name) for name in ("breast_cancer", "wine", "diabetes", "digits")}
+TABLES["titanic"] = titanic_like
+
+
+def score_of(truth, predicted):
+    """`predicted`: a vector of numbers, or the probabilities of the classes."""
+    if predicted.ndim == 1:
+        return r2_score(truth, predicted)
+    if predicted.shape[1] == 2:
+        return roc_auc_score(truth, predicted[:, 1])
+    return roc_auc_score(truth, predicted, multi_class="ovr", average="macro")
+
+
+def lockstep(options, config, seed, folder, classes):
+    """The fold of each row, what is predicted of it, and the seconds."""
+    run = folder / f"run-{seed}"
+    settings = [f"seed={seed}", f"run_dir={run}", *options.set]
+    words = [options.lockstep, "train", config, "--folds", str(FOLDS), *(w for s in settings for w in ("--set", s))]
+    begin = time.monotonic()
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+    seconds = time.monotonic() - begin
+    rows = pd.read_csv(run / "held_back.csv")
+    if classes is None:
+        return rows["fold"].to_numpy(), rows[rows.columns[-1]].to_numpy(), seconds
+    return rows["fold"].to_numpy(), rows[rows.columns[-len(classes) :]].to_numpy(), seconds
+
+
+def features_of(table, label, ignored):
+    inputs = table.drop(columns=[label, *ignored])
+    for name in inputs.columns:
+        if not pd.api.types.is_numeric_dtype(inputs[name]):
+            inputs[name] = inputs[name].astype("category")
+    return inputs
+
+
+def gradient_boosting(has_classes, seed):
+    kind = HistGradientBoostingClassifier if has_classes else HistGradientBoostingRegressor
+    return kind(categorical_features="from_dtype", random_state=seed)
+
+
+def real_mlp(has_classes, seed):
+    from pytabkit import RealMLP_TD_Classifier, RealMLP_TD_Regressor
+
+    return (RealMLP_TD_Classifier if has_classes else RealMLP_TD_Regressor)(device="cpu", random_state=seed, verbosity=0)
+
+
+PEERS = {"gradient_boosting": gradient_boosting, "real_mlp": real_mlp}
+
+
+def of_peer(make, inputs, truth, folds, seed, has_classes):
+    scores, begin = [], time.monotonic()
+    for fold in range(FOLDS):
+        model = make(has_classes, seed).fit(inputs[folds != fold], truth[folds != fold])
+        held_back = inputs[folds == fold]
+        predicted = model.predict_proba(held_back) if has_classes else model.predict(held_back).ravel()
+        scores.append(score_of(truth[folds == fold], predicted))
+    return float(np.mean(scores)), time.monotonic() - begin
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lockstep", type=lambda path: str(pathlib.Path(path).resolve()))
+    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
+    parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--set", action="append", default=[])
+    options = parser.parse_args()
+    for name in options.tables:
+        table, label = TABLES[name]()
+        truth = table[label].to_numpy()
+        results = []
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            table.to_csv(folder / "train.csv", index=False)
+            subprocess.run([options.lockstep, "new", "train.csv", "--label", label], check=True, stdout=subprocess.DEVNULL, cwd=folder)
+            text = (folder / "train.pbtxt").read_text()
+            ignored = [c for c in table.columns if f'ignore: "{c}"' in text]
+            classes = None if "REGRESSION" in text else sorted(table[label].unique())
+            inputs = features_of(table, label, ignored)
+            for seed in options.seeds:
+                folds, predicted, seconds = lockstep(options, "train.pbtxt", seed, folder, classes)
+                ours = [score_of(truth[folds == fold], predicted[folds == fold]) for fold in range(FOLDS)]
+                line = {"table": name, "seed": seed, "lockstep": round(float(np.mean(ours)), 4), "lockstep_s": round(seconds, 1)}
+                for peer in options.peers:
+                    score, seconds = of_peer(PEERS[peer], inputs, truth, folds, seed, classes is not None)
+                    line |= {peer: round(score, 4), f"{peer}_s": round(seconds, 1)}
+                print(json.dumps(line), flush=True)
+                results.append(line)
+        means = {key: round(float(np.mean([line[key] for line in results])), 4) for key in results[0] if key not in ("table", "seed")}
+        print(json.dumps({"table": name, "seeds": len(results), "mean": means}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

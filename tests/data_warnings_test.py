@@ -1,0 +1,71 @@
+"""What `train` warns of before the first step: one line for each probable mistake in the samples, and none for samples
+without one."""
+
+import numpy as np
+import pytest
+
+from harness import DONE, Run, sets, write_config, write_table
+
+
+def table(rows=60, seed=1):
+    """Two good features, and a class."""
+    x = np.random.default_rng(seed).normal(size=(rows, 2)).round(4)
+    return x, (x[:, 0] > 0).astype(int)
+
+
+def warnings_of(folder, columns, y, *settings):
+    names = [*columns, "y"]
+    write_table(folder / "train.csv", [list(row) for row in zip(*columns.values(), y)], names)
+    config = write_config(
+        folder,
+        """epochs: 1 global_batch: 16 data { train: "train.csv" csv { header: true label: "y" } validation_fraction: 0.2 }
+        model { name: "mlp" mlp { } }""",
+    )
+    run = Run(["train", config, "--fresh", *sets(*settings)], cwd=folder)
+    assert run.status == DONE, run
+    return [line.removeprefix("lockstep: warning: ") for line in run.err.splitlines()]
+
+
+def test_good_samples(tmp_path):
+    x, y = table()
+    assert warnings_of(tmp_path, {"a": x[:, 0], "b": x[:, 1]}, y) == []
+
+
+@pytest.mark.parametrize(
+    "name, values, parts",
+    [
+        ("flat", np.full(60, 7), ["flat is the same in all 48 training samples", "data.csv.ignore"]),
+        ("number", np.arange(60) + 1, ["number counts the samples", "data.csv.ignore"]),
+        ("income", table()[0][:, 1] * 5000, ["features are not scaled, income is from -", "data.csv.standardize"]),
+    ],
+)
+@pytest.mark.parametrize("settings", [(), ("data.csv.standardize=true",)])
+def test_a_feature(name, values, parts, settings, tmp_path):
+    x, y = table()
+    lines = warnings_of(tmp_path, {"a": x[:, 0], name: values}, y, *settings)
+    if name == "income" and settings:
+        assert lines == []
+    else:
+        assert len(lines) == 1 and all(part in lines[0] for part in ["train.csv: ", *parts]), lines
+
+
+def test_repeated_samples(tmp_path):
+    x, y = table()
+    x[30:] = x[:30]
+    (line,) = warnings_of(tmp_path, {"a": x[:, 0], "b": x[:, 1]}, y)
+    assert " of 12 validation samples are in the training set, too, such as number " in line
+
+
+def test_categories_are_left_alone(tmp_path):
+    x, y = table()
+    columns = {"kind": [f"k{i % 3}" for i in range(60)], "a": x[:, 0], "b": x[:, 1]}
+    assert warnings_of(tmp_path, columns, y, "data.csv.category=kind", "data.csv.standardize=true") == []
+
+
+def test_labels(tmp_path):
+    x, y = table()
+    columns = {"a": x[:, 0], "b": x[:, 1]}
+    (line,) = warnings_of(tmp_path, columns, y + 1)
+    assert "its labels are 1 to 2: classes are counted from 0" in line
+    (line,) = warnings_of(tmp_path, columns, 0 * y, "data.csv.label_names=true")
+    assert "all samples are of one class" in line

@@ -1,0 +1,165 @@
+#include "trainer/run/data_warnings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <unordered_set>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kLeastSamples = 20;      // of fewer, what they have in common is chance
+constexpr size_t kMostNames = 3;           // in one line
+constexpr double kGreatestDeviation = 30;  // of a feature that needs no scaling
+constexpr double kRounding = 1e-3;         // of steps between float32 numbers
+
+// A feature that is a number, and what its values have been.
+struct Feature {
+  int64_t number;  // in the input
+  std::string name;
+  float least = INFINITY;
+  float greatest = -INFINITY;
+  double mean = 0;
+  double squares = 0;  // of the distances from the mean
+  float first = 0;
+  int64_t first_sample = 0;
+  double step = 0;     // from sample to sample, between the first two
+  bool counts = true;  // all steps were the same
+
+  void Add(float value, int64_t sample, int64_t count_before) {
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+    const double apart = value - mean;
+    mean += apart / static_cast<double>(count_before + 1);
+    squares += apart * (value - mean);
+    if (count_before == 0) {
+      first = value;
+      first_sample = sample;
+      return;
+    }
+    const double step_here = (value - first) / static_cast<double>(sample - first_sample);
+    if (count_before == 1) step = step_here;
+    counts = counts && step != 0 && std::abs(step_here - step) <= kRounding * std::abs(step);
+  }
+};
+
+// The columns of numbers. Of categories an input has a number for each text.
+std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
+  std::vector<Feature> features;
+  if (data.csv().column_size() == 0) {
+    for (int64_t i = 0; i < count; ++i) features.push_back({i, fmt::format("number {}", i)});
+    return features;
+  }
+  int64_t number = 0;
+  for (const config::Csv::Column& column : data.csv().column()) {
+    if (column.category_size() == 0) {
+      features.push_back(
+          {number, column.name().empty() ? fmt::format("feature {}", number) : column.name()});
+    }
+    number += std::max(1, column.category_size());
+  }
+  return features;
+}
+
+// "a, b, c and 4 more"
+std::string NamesText(const std::vector<std::string>& names) {
+  const std::span shown(names.data(), std::min(names.size(), kMostNames));
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  if (names.size() > kMostNames) text += fmt::format(" and {} more", names.size() - kMostNames);
+  return text;
+}
+
+std::string SourceOf(const config::Data& data) {
+  return data.train_size() > 0 ? data.train(0) : "data";
+}
+
+void LookAtFeatures(const config::Data& data, const Dataset& train,
+                    std::vector<std::string>& warnings) {
+  const SampleSpec& spec = train.spec();
+  const int64_t samples = std::min(train.size(), kMostBytes / spec.bytes());
+  std::vector<Feature> features = FeaturesOf(data, spec.shape[0]);
+  std::vector<float> input(spec.shape[0]);
+  std::vector<std::byte> target(spec.target_bytes());
+  for (int64_t i = 0; i < samples; ++i) {
+    train.Read(i, /*epoch=*/0, reinterpret_cast<std::byte*>(input.data()), target.data());
+    const int64_t sample = train.NumberInFiles(i);
+    for (Feature& feature : features) feature.Add(input[feature.number], sample, i);
+  }
+  std::vector<std::string> constant, counting;
+  const Feature* widest = nullptr;
+  for (const Feature& feature : features) {
+    if (feature.least == feature.greatest) {
+      constant.push_back(feature.name);
+    } else if (feature.counts) {
+      counting.push_back(feature.name);
+    } else if (widest == nullptr || feature.squares > widest->squares) {
+      widest = &feature;
+    }
+  }
+  const bool is_table = data.format() == config::Data::CSV;
+  const char* const leave_out = is_table ? "leave it out with data.csv.ignore" : "leave it out";
+  // Pixels at the rim of images are constant and do no harm.
+  if (is_table && data.csv().header() && !constant.empty()) {
+    warnings.push_back(fmt::format("{}: {} {} the same in all {} training samples: {}",
+                                   SourceOf(data), NamesText(constant),
+                                   constant.size() == 1 ? "is" : "are", samples, leave_out));
+  }
+  if (!counting.empty()) {
+    warnings.push_back(fmt::format("{}: {} counts the samples, as an id does: if it is one, {}",
+                                   SourceOf(data), NamesText(counting), leave_out));
+  }
+  if (widest == nullptr) return;
+  const double deviation = std::sqrt(widest->squares / static_cast<double>(samples));
+  if (deviation <= kGreatestDeviation) return;
+  warnings.push_back(fmt::format("{}: features are not scaled, {} is from {} to {}: {}",
+                                 SourceOf(data), widest->name, widest->least, widest->greatest,
+                                 is_table ? "set data.csv.standardize" : "scale them"));
+}
+
+void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
+                            const Dataset& validation, std::vector<std::string>& warnings) {
+  const int64_t bytes = train.spec().bytes();
+  if ((train.size() + validation.size()) > kMostBytes / bytes) return;
+  std::vector<std::byte> input(bytes);
+  std::vector<std::byte> target(train.spec().target_bytes());
+  const auto read = [&](const Dataset& from, int64_t i) {
+    from.Read(i, /*epoch=*/0, input.data(), target.data());
+    return std::string_view(reinterpret_cast<const char*>(input.data()), input.size());
+  };
+  std::unordered_set<size_t> trained;  // hashes
+  for (int64_t i = 0; i < train.size(); ++i) {
+    trained.insert(std::hash<std::string_view>()(read(train, i)));
+  }
+  int64_t repeated = 0;
+  int64_t first = 0;
+  for (int64_t i = 0; i < validation.size(); ++i) {
+    if (!trained.contains(std::hash<std::string_view>()(read(validation, i)))) continue;
+    if (repeated++ == 0) first = validation.NumberInFiles(i);
+  }
+  if (repeated == 0) return;
+  warnings.push_back(
+      fmt::format("{}: {} of {} validation samples are in the training set, too, such as number {} "
+                  "(from 0): if "
+                  "rows are repeated, what validation says is too good",
+                  data.validation_size() > 0 ? data.validation(0) : SourceOf(data), repeated,
+                  validation.size(), first));
+}
+
+}  // namespace
+
+std::vector<std::string> DataWarnings(const config::Data& data, const Dataset& train,
+                                      const Dataset* validation) {
+  std::vector<std::string> warnings;
+  const bool is_table = data.format() == config::Data::CSV;
+  if (!is_table && data.format() != config::Data::NPY) return warnings;
+  const SampleSpec& spec = train.spec();
+  const bool has_features = spec.dtype == at::kFloat && spec.shape.size() == 1;
+  if (has_features && train.size() >= kLeastSamples) LookAtFeatures(data, train, warnings);
+  if (validation != nullptr) LookForRepeatedSamples(data, train, *validation, warnings);
+  return warnings;
+}
+
+}  // namespace lockstep

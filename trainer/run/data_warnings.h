@@ -1,0 +1,29 @@
+// DataWarnings(): what in the samples of a table or of an array is probably a mistake, in a line each, with the field that
+// mends it.
+//
+//   a feature is the same in all samples, or counts them as an id does
+//   features are not scaled
+//   validation samples are in the training set, too
+//
+// At most kMostBytes of inputs are read, from the first samples on; if the samples are more, no repeated ones are looked
+// for. Features that are categories are not looked at.
+//
+// (tests/data_warnings_test.py)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/dataset/dataset.h"
+#include "trainer/config/schema/data.pb.h"
+
+namespace lockstep {
+
+inline constexpr int64_t kMostBytes = int64_t{64} << 20;
+
+// `data` is completed with what the training files held. `validation` may be null.
+std::vector<std::string> DataWarnings(const config::Data& data, const Dataset& train,
+                                      const Dataset* validation);
+
+}  // namespace lockstep
