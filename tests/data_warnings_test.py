@@ -21,7 +21,7 @@ def warnings_of(folder, columns, y, *settings):
         """epochs: 1 global_batch: 16 data { train: "train.csv" csv { header: true label: "y" } validation_fraction: 0.2 }
         model { name: "mlp" mlp { } }""",
     )
-    run = Run(["train", config, "--fresh", *sets(*settings)], cwd=folder)
+    run = Run(["train", config, *sets(*settings)], cwd=folder)
     assert run.status == DONE, run
     return [line.removeprefix("lockstep: warning: ") for line in run.err.splitlines()]
 
@@ -62,10 +62,14 @@ def test_categories_are_left_alone(tmp_path):
     assert warnings_of(tmp_path, columns, y, "data.csv.category=kind", "data.csv.standardize=true") == []
 
 
-def test_labels(tmp_path):
+@pytest.mark.parametrize(
+    "labels, setting, part",
+    [
+        (lambda y: y + 1, "data.csv.label_names=false", "its labels are 1 to 2: classes are counted from 0"),
+        (lambda y: 0 * y, "data.csv.label_names=true", "all samples are of one class"),
+    ],
+)
+def test_labels(labels, setting, part, tmp_path):
     x, y = table()
-    columns = {"a": x[:, 0], "b": x[:, 1]}
-    (line,) = warnings_of(tmp_path, columns, y + 1)
-    assert "its labels are 1 to 2: classes are counted from 0" in line
-    (line,) = warnings_of(tmp_path, columns, 0 * y, "data.csv.label_names=true")
-    assert "all samples are of one class" in line
+    (line,) = warnings_of(tmp_path, {"a": x[:, 0], "b": x[:, 1]}, labels(y), setting)
+    assert part in line
