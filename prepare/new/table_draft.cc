@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 
 #include "base/error.h"
@@ -12,7 +11,6 @@ namespace lockstep {
 namespace {
 
 constexpr double kHeldBack = 0.2;
-// Rows of a test file or a sample are read as those of the training file.
 using Kind = ColumnPlan::Kind;
 
 const char* NameOf(LearnTask task) {
@@ -27,14 +25,27 @@ const char* NameOf(LearnTask task) {
   return "";
 }
 
+// A test file is read as the training file is.
 TableSketch ReadTest(const std::string& path, const TableSketch& train) {
-  const Dialect own = FindDialect(path);
-  if (own.delimiter != train.dialect.delimiter) {
+  const char own = FindDialect(path).delimiter;
+  const char expected = train.dialect.delimiter;
+  const auto refuse = [&] {
     throw DataError("{}: a {} between cells where {} has a {}: write both alike", path,
-                    NameOfDelimiter(own.delimiter), train.path,
-                    NameOfDelimiter(train.dialect.delimiter));
-  }
-  return ReadTableSketch(path, train.dialect);
+                    NameOfDelimiter(own), train.path, NameOfDelimiter(expected));
+  };
+  // What has one column seems to have a comma.
+  if (own != expected && own != ',') refuse();
+  TableSketch test = ReadTableSketch(path, train.dialect);
+  if (own != expected && test.columns.size() == 1 && train.columns.size() > 2) refuse();
+  return test;
+}
+
+TableSketch ReadSubmission(const std::string& path) {
+  TableSketch sample = ReadTableSketch(path, Dialect{.delimiter = ',', .header = true});
+  if (sample.columns.size() > 1) return sample;
+  throw DataError(
+      "{}: a sample submission has a column of ids and at least one to fill in, between commas",
+      path);
 }
 
 std::vector<std::string> NamesOf(const TablePlan& plan, Kind kind) {
@@ -60,7 +71,7 @@ class TableDraft {
       : data_(data), request_(request), train_(ReadTableSketch(data.train[0])) {
     if (!data.test.empty()) test_ = ReadTest(data.test[0], train_);
     if (!data.submission.empty()) {
-      submission_ = ReadTableSketch(data.submission, Dialect{.delimiter = ',', .header = true});
+      submission_ = ReadSubmission(data.submission);
     }
     plan_ = PlanTable({.train = train_,
                        .test = test_ ? &*test_ : nullptr,

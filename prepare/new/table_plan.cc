@@ -58,6 +58,11 @@ class Planner {
     column.reason = std::move(reason);
   }
 
+  static void IgnoreAsEmpty(const ColumnSketch& train, ColumnPlan& column) {
+    Ignore(column,
+           fmt::format("only {} of {} rows have a value there", train.present(), train.rows()));
+  }
+
   // The same column of the test file; null: there is none.
   const ColumnSketch* InTest(int64_t column) const {
     if (request_.test == nullptr) return nullptr;
@@ -101,13 +106,23 @@ class Planner {
     }
     if (!is_numbers || train.values().size() == 1)
       return PlanTexts(train, test, is_numbers, column);
-    // Rows that are held back must not be all that have a number.
+    // Rows that are held back must not be all that have a number, or another number than the rest.
     const auto held_back =
         static_cast<int64_t>(std::ceil(static_cast<double>(train.rows()) * request_.held_back));
-    if (train.numbers() <= held_back && train.numbers() < kFewRows) {
-      return Ignore(column, fmt::format("only {} of {} rows have a value there", train.numbers(),
-                                        train.rows()));
+    const int64_t few = std::min(held_back, kFewRows - 1);
+    if (train.numbers() <= few) return IgnoreAsEmpty(train, column);
+    const int64_t others = train.rows() - MostOfOneValue(train);
+    if (others <= few && train.rows() >= 2 * kFewRows) {
+      return Ignore(column,
+                    fmt::format("all but {} of {} rows have the same value", others, train.rows()));
     }
+  }
+
+  // How many rows have the value that most rows have; 0: there are too many values to tell.
+  static int64_t MostOfOneValue(const ColumnSketch& column) {
+    int64_t most = column.missing();
+    for (const auto& [text, count] : column.values()) most = std::max(most, count);
+    return column.has_many_texts() ? 0 : most;
   }
 
   // A column with texts, or with one number and missing cells, which are two categories.
@@ -129,6 +144,7 @@ class Planner {
       }
       return;
     }
+    if (is_numbers) return IgnoreAsEmpty(train, column);
     const std::string count = train.has_many_texts() ? "very many" : std::to_string(different);
     if (!mixture.empty()) return Ignore(column, "it " + mixture);
     if (IsDate(train.first_text())) {

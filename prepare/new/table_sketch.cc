@@ -156,7 +156,7 @@ TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dial
   const int64_t first_line = cells.line();
   while (cells.NextCell()) first.emplace_back(cells.cell());
   const size_t width = first.size();
-  if (width == 1) {
+  if (width == 1 && !dialect) {
     throw DataError(
         "{}:{}: one column, \"{:.40}\": a table has a label and at least one column to predict it "
         "from (cells are separated by commas, semicolons, tabs or bars)",

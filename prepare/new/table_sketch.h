@@ -41,7 +41,7 @@ struct TableSketch {
   std::string NameOf(int64_t column) const;
 };
 
-// `dialect` says how the file is to be read; nothing: find out. Throws Error (kData).
+// `dialect` says how the file is to be read, which may then have one column; nothing: find out. Throws Error (kData).
 TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect = std::nullopt);
 
 // Finds out how the file is to be read. Throws Error (kData).

@@ -104,7 +104,8 @@ def trained(program, folder, label, seed, kind, settings):
     run("new", ".")
     sets = [word for field in [f"seed={seed}", *settings] for word in ("--set", field)]
     run("train", "train.pbtxt", *sets)
-    run("predict", "runs/train", "--input", "test.csv", "--probabilities", "--output", "predicted.csv")
+    words = [] if kind == "numbers" else ["--probabilities"]
+    run("predict", "runs/train", "--input", "test.csv", *words, "--output", "predicted.csv")
     with open(folder / "predicted.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     if kind == "numbers":
