@@ -10,7 +10,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness import DATA, DEVICE, DONE, USAGE, Run, events, expect_error, expect_refused, rows_of, sets, write_table
+from harness import (
+    DATA,
+    DEVICE,
+    DONE,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    expect_refused,
+    predict,
+    rows_of,
+    sets,
+    weights_of,
+    write_config,
+    write_table,
+)
 
 RANDOM = np.random.default_rng(7)
 
@@ -85,9 +100,9 @@ def test_a_competition_in_three_commands(titanic):
     assert "label_names" not in config and field(config, "missing") == ["MEAN"]
     train(titanic, epochs=20)
     assert events(titanic / "runs/train", "done")[0]["val_auc"] > 0.7
-    (first, *_), predict = next_commands(out)[0], next_commands(out)[1]
-    assert first == "lockstep" and predict[:3] == ["lockstep", "predict", "runs/train"]
-    run = Run(predict[1:], cwd=titanic)
+    first, second = next_commands(out)
+    assert first == ["lockstep", "train", "train.pbtxt"] and second[:3] == ["lockstep", "predict", "runs/train"]
+    run = Run(second[1:], cwd=titanic)
     assert run.status == DONE and "30 predictions" in run.out, run
     sent, sample = rows_of(titanic / "submission.csv"), rows_of(titanic / "titanic/gender_submission.csv")
     assert [row["PassengerId"] for row in sent] == [row["PassengerId"] for row in sample]
@@ -171,7 +186,9 @@ def test_folders_of_images(tmp_path):
             for i in range(count):
                 picture(tmp_path / "photos" / part / name, f"{i}.png" if i % 2 else f"{i}.jpg", colour)
     picture(tmp_path / "photos/test", "1.png", (190, 0, 0))
+    (tmp_path / "photos/train/blue/9.jpg").write_bytes(b"\xff\xd8 cut short")
     out, config = new(tmp_path, "photos")
+    assert "bad_samples { policy: SKIP" in config and "note: damaged: photos/train/blue/9.jpg" in out
     assert field(config, "train") == ["photos/train"] and field(config, "validation") == ["photos/val"]
     assert field(config, "size") == ["32"] and "resnet { depth: 18 }" in config and field(config, "mirror") == ["true"]
     train(tmp_path)
@@ -224,7 +241,7 @@ def test_arrays(kind, tmp_path):
         assert field(config, "task") == ["REGRESSION"] and "output_shift" in config
     if kind == "pixels":
         assert float(field(config, "mean")[0][1:-1]) == pytest.approx(pixels.mean() / 255, abs=1e-4)
-        assert "--input ./test_images.npy ./test_labels.npy" in out
+        assert "--input test_images.npy test_labels.npy" in out
     if kind == "several":
         assert field(config, "task") == ["MULTI_LABEL"]
     train(tmp_path)
@@ -253,10 +270,10 @@ MISTAKES = {
     "one class": ({"t.csv": re.sub(r"(?m),\d$", ",0", GOOD)}, ["t.csv"], DATA, 'column 3 (y): all rows have the label "0"'),
     "texts that are no classes": ({"t.csv": "a,y\n" + "".join(f"{i},t{i}\n" for i in range(9))}, ["t.csv"], DATA, "column 2 (y): 9 different values in 9 rows are no classes"),
     "numbers as labels": ({"t.csv": GOOD}, ["t.csv", "--label", "b", "--task", "multi_label"], DATA, "column 2 (b) holds other values than 0 and 1"),
-    "another test file": ({"train.csv": GOOD, "test.csv": "a,c\n1,2\n"}, ["."], DATA, "test.csv: column 2 (c): ./train.csv has no such column"),
-    "another delimiter": ({"train.csv": GOOD, "test.csv": "a;b\n1;2\n"}, ["."], DATA, "test.csv: a semicolon between cells where ./train.csv has a comma"),
+    "another test file": ({"train.csv": GOOD, "test.csv": "a,c\n1,2\n"}, ["."], DATA, "test.csv: column 2 (c): train.csv has no such column"),
+    "another delimiter": ({"train.csv": GOOD, "test.csv": "a;b\n1;2\n"}, ["."], DATA, "test.csv: a semicolon between cells where train.csv has a comma"),
     "nothing left": ({"t.csv": "id,y\n" + "".join(f"i{i},{i % 2}\n" for i in range(20))}, ["t.csv"], DATA, "no column is left to learn from (id: an id"),
-    "several tables": ({"a.csv": GOOD, "b.csv": GOOD}, ["."], DATA, "2 tables (./a.csv, ./b.csv): call the one to train on train.csv"),
+    "several tables": ({"a.csv": GOOD, "b.csv": GOOD}, ["."], DATA, "2 tables (a.csv, b.csv): call the one to train on train.csv"),
     "an array without targets": ({"x.npy": b""}, ["x.npy"], DATA, "no pair of inputs and targets: call the two files x.npy and y.npy"),
     "a label of images": ({"red/1.png": b"", "blue/1.png": b""}, [".", "--label", "y"], USAGE, "--label: is for tables"),
     "images without classes": ({"1.png": b"", "2.png": b""}, ["."], DATA, "images that lie in no folder of a class"),
@@ -276,6 +293,26 @@ def test_masks_need_a_model_of_ones_own(tmp_path):
     np.save(tmp_path / "images.npy", np.zeros((20, 8, 8), np.uint8))
     np.save(tmp_path / "masks.npy", np.zeros((20, 8, 8), np.uint8))
     expect_error(Run(["new", "."], cwd=tmp_path), DATA, "no built-in model predicts pixels", "lockstep.export")
+
+
+@pytest.mark.parametrize("hidden, scales, shifts", [("", [3, 50], [1000, -2]), ("hidden: 4", [80000], [0.5])])
+def test_scales_of_the_outputs(hidden, scales, shifts, tmp_path):
+    """Predictions are those of the weights, times the scale and plus the shift, and so is the loss."""
+    x = RANDOM.normal(size=(40, 3))
+    y = np.stack([x[:, 0], -x[:, 1]], 1) * scales + shifts
+    write_table(tmp_path / "t.csv", [[f"{v:.6f}" for v in row] for row in np.concatenate([x, y], 1)], ["a", "b", "c", "u", "v"])
+    config = f"""global_batch: 10 epochs: 3 data {{ train: "t.csv" validation_fraction: 0.25 task: REGRESSION csv {{ header: true
+        label: ["u", "v"] }} }} model {{ mlp {{ {hidden} output_scale: {scales} output_shift: {shifts} }} }}"""
+    write_config(tmp_path, config, "train.pbtxt")
+    train(tmp_path, epochs=3)
+    known, weights = np.round(x, 6).astype(np.float32), weights_of(tmp_path / "runs/train")
+    if hidden:
+        known = np.maximum(known @ weights["0.weight"].numpy().T + weights["0.bias"].numpy(), 0)
+    last = "2" if hidden else "0"
+    expected = (known @ weights[f"{last}.weight"].numpy().T + weights[f"{last}.bias"].numpy()) * scales + shifts
+    rows = predict(tmp_path / "runs/train", tmp_path / "t.csv")
+    found = np.array([[float(row["value_0"]), float(row["value_1"])] for row in rows])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,9 @@ struct Folder {
     std::ranges::sort(folders);
   }
 
-  std::string At(const std::string& name) const { return (fs::path(path) / name).string(); }
+  std::string At(const std::string& name) const {
+    return (fs::path(path) / name).lexically_normal().string();
+  }
 
   template <typename Is>
   std::vector<std::string> Files(const Is& is) const {
