@@ -214,6 +214,7 @@ def idx(array):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "pixels", "several", "mnist", "cifar"])
+@pytest.mark.all_tier(unless=lambda kind: kind in ("numbers", "pixels", "mnist"))
 def test_arrays(kind, tmp_path):
     labels = np.arange(60) % 3
     pixels = RANDOM.integers(0, 255, (60, 12, 12), dtype=np.uint8)
@@ -262,6 +263,8 @@ def write(folder, name, text):
 GOOD = "a,b,y\n" + "".join(f"{i * 0.7},{i % 3},{i % 2}\n" for i in range(20))
 MISTAKES = {
     "a column that is not there": ({"t.csv": GOOD}, ["t.csv", "--label", "yy"], USAGE, '--label yy: t.csv has no such column; did you mean "y"?'),
+    "a label twice": ({"t.csv": GOOD}, ["t.csv", "--label", "y", "--label", "y"], USAGE, "--label y is given twice"),
+    "labels that are no neighbours": ({"t.csv": GOOD[6:]}, ["t.csv", "--label", "0", "--label", "2"], USAGE, "without a header several labels must be neighbours"),
     "no such file": ({}, ["t.csv"], DATA, "t.csv: no such file or folder"),
     "an empty folder": ({}, ["."], DATA, ".: the folder is empty: give a CSV file or a folder with train.csv"),
     "one column": ({"t.csv": "y\n1\n2\n"}, ["t.csv"], DATA, 't.csv:1: one column, "y"'),
@@ -280,11 +283,23 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("files, words, status, part", MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_are_one_line(files, words, status, part, tmp_path):
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        write(tmp_path, name, text)
+LATER = {
+    "another delimiter",
+    "several tables",
+    "numbers as labels",
+    "labels that are no neighbours",
+    "images without classes",
+    "a label of images",
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.all_tier(unless=lambda name: name not in LATER)
+def test_mistakes_are_one_line(name, tmp_path):
+    files, words, status, part = MISTAKES[name]
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        write(tmp_path, file, text)
     expect_error(Run(["new", *words], cwd=tmp_path), status, part)
     assert not (tmp_path / "train.pbtxt").exists()
 
@@ -296,6 +311,7 @@ def test_masks_need_a_model_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize("hidden, scales, shifts", [("", [3, 50], [1000, -2]), ("hidden: 4", [80000], [0.5])])
+@pytest.mark.all_tier(unless=lambda hidden: hidden == "")
 def test_scales_of_the_outputs(hidden, scales, shifts, tmp_path):
     """Predictions are those of the weights, times the scale and plus the shift, and so is the loss."""
     x = RANDOM.normal(size=(40, 3))

@@ -32,6 +32,22 @@ void FromUser(const TablePlanRequest& request, TablePlan& plan) {
                          : fmt::format(": it has no header, so columns are 0 to {}",
                                        request.train.names.size() - 1));
   }
+  for (size_t i = 1; i < request.labels.size(); ++i) {
+    const std::string& label = request.labels[i];
+    if (std::find(request.labels.begin(), request.labels.begin() + static_cast<int64_t>(i),
+                  label) != request.labels.begin() + static_cast<int64_t>(i)) {
+      throw UsageError("--label {} is given twice: leave one out", label);
+    }
+    // Then a config has the first column and their number.
+    if (!request.train.dialect.header &&
+        request.train.Find(label) != request.train.Find(request.labels[i - 1]) + 1) {
+      throw UsageError(
+          "--label {}: without a header several labels must be neighbours, in their order: put "
+          "names into "
+          "the first line of {}",
+          label, request.train.path);
+    }
+  }
   plan.labels = request.labels;
   plan.label_reason = "as --label says";
 }
