@@ -49,7 +49,7 @@ Recipe RecipeOfTable(int64_t rows, int64_t inputs, LearnTask task, int64_t outpu
   recipe.weight_decay = 0.1;
   recipe.dropout = inputs > rows ? 0.5 : rows < 10'000 ? 0.3 : 0.1;
   recipe.hidden = rows < 2'000    ? std::vector<int64_t>{64}
-                  : rows < 50'000 ? std::vector<int64_t>{256, 128}
+                  : rows < 50'000 ? std::vector<int64_t>{256, 256, 128}
                                   : std::vector<int64_t>{512, 256, 128};
   recipe.metric = MetricOf(task, outputs);
   return recipe;
