@@ -1,6 +1,7 @@
 #include "launch/main.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/say.h"
 #include "comm/together.h"
 #include "launch/cli/command.h"
@@ -41,6 +43,33 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
+// What to say of the first word of a command line that its command does not know.
+std::string NotExpected(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App& command = CommandOf(app, WithoutStartOptions(words));
+  std::vector<std::string> options;
+  for (const CLI::App* level : {&command, &app}) {
+    for (const CLI::Option* option : level->get_options()) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+  }
+  const auto has = [&](const std::string& option) {
+    return std::ranges::find(options, option) != options.end();
+  };
+  const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+  const auto dashed = std::ranges::find_if(left, [](auto& word) { return word.starts_with('-'); });
+  const std::string word = dashed != left.end() ? *dashed : left.empty() ? "" : left.front();
+  std::string cure = DidYouMean(word, options);
+  if (has("--set")) {
+    const std::string field = word.substr(std::min(word.find_first_not_of('-'), word.size()));
+    cure += fmt::format("; a field of the config is set with --set {}",
+                        field.find('=') == std::string::npos ? field + "=VALUE" : field);
+  } else if (cure.empty() && dashed == left.end() && has("--input")) {
+    cure = fmt::format("; files are named with --input {}", word);
+  }
+  return fmt::format("lockstep {}: \"{}\" is not expected{} (lockstep {} --help shows how)",
+                     command.get_name(), word, cure, command.get_name());
+}
+
 // Returns the exit status. `prints_result`: whether what it prints is its result, or tells of one that lies elsewhere.
 int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& prints_result) {
   Invocation invocation{.words{argv + 1, argv + argc}, .extensions = extensions};
@@ -64,6 +93,9 @@ int RunCommandLine(int argc, char** argv, const Extensions& extensions, bool& pr
     const std::vector<CLI::App*> asked = app.get_subcommands();
     Print("{}", (asked.empty() ? &app : asked.front())->help());
     return static_cast<int>(ExitStatus::kDone);
+  } catch (const CLI::ExtrasError&) {
+    PrintError(NotExpected(app, invocation.words));
+    return static_cast<int>(ExitStatus::kUsage);
   } catch (const CLI::ParseError& error) {
     PrintError(fmt::format("{} (lockstep --help shows how)", error.what()));
     return static_cast<int>(ExitStatus::kUsage);

@@ -43,6 +43,9 @@ _USES = {
     "data/feed": ["base", "base/tensor", "trainer/ops/pixels", "data/dataset", "data/tokens", "data/images"],
     "data/tokenizers": ["base"],
     "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
+    "prepare/new": [
+        "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
+    ],
     "observe/machine": ["base", "base/files"],
     "observe/verdict": ["base", "observe/machine"],
     "observe/memory": ["base", "base/files"],
@@ -112,7 +115,7 @@ _USES = {
     ],
     "launch/cli": [
         "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
-        "observe/machine", "data/images", "data/feed", "prepare", "trainer/config/schema", "trainer/formats",
+        "observe/machine", "data/images", "data/feed", "prepare", "prepare/new", "trainer/config/schema", "trainer/formats",
         "trainer/config", "observe/history", "observe/page", "observe/profile", "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle", "launch/tune", "launch/folds",
     ],

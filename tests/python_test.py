@@ -42,6 +42,7 @@ from harness import (
     wait_until,
     wait_until_gone,
     write_config,
+    write_table,
 )
 
 PACKAGE = pathlib.Path("python").absolute()
@@ -245,7 +246,8 @@ def test_docstrings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = write_config(tmp_path, SMALL)
     lockstep.train(config, epochs=20, run_dir="runs/train", progress=False)
-    names = {"DIGITS": config, "DIGITS_CSV": DIGITS, "pandas": pandas}
+    write_table("table.csv", [[i % 7, i % 5, i % 2] for i in range(60)], ["a", "b", "y"])
+    names = {"DIGITS": config, "DIGITS_CSV": DIGITS, "TABLE": "table.csv", "pandas": pandas}
     for module in (lockstep.run, lockstep.fields):
         failed, tried = doctest.testmod(module, extraglobs=names, report=True)
         assert tried > 2 and failed == 0

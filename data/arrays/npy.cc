@@ -44,6 +44,10 @@ bool WithType(std::string_view descr, const Visit& visit) {
   return false;
 }
 
+bool HoldsIntegers(const std::string& type) {
+  return type[1] == 'i' || type[1] == 'u' || type[1] == 'b';
+}
+
 class Array {
  public:
   explicit Array(const std::string& path) : file_(path) {
@@ -80,9 +84,10 @@ class Array {
   }
 
   const std::string& path() const { return file_.path(); }
+  const std::string& type() const { return type_; }
   const std::vector<int64_t>& shape() const { return shape_; }
   bool holds_bytes() const { return type_ == "|u1"; }
-  bool holds_integers() const { return type_[1] == 'i' || type_[1] == 'u' || type_[1] == 'b'; }
+  bool holds_integers() const { return HoldsIntegers(type_); }
 
   // The numbers from `begin` on.
   template <typename To>
@@ -345,6 +350,13 @@ class Npy : public Dataset {
 
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options) {
   return std::make_shared<Npy>(options);
+}
+
+bool NpyInfo::holds_integers() const { return HoldsIntegers(type); }
+
+NpyInfo ReadNpyInfo(const std::string& path) {
+  const Array array(path);
+  return {.type = array.type(), .shape = array.shape()};
 }
 
 std::string NpyHeader(std::string_view type, std::span<const int64_t> shape) {

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/dataset/dataset.h"
 
@@ -33,6 +34,16 @@ struct NpyOptions {
 // Values become float32, but pixels stay bytes, and tokens become int64. The inputs are mapped into memory and not read;
 // the targets are read and checked. Read() throws Error (kData) for a token below 0. Throws Error (kData).
 std::shared_ptr<const Dataset> MapNpy(const NpyOptions& options);
+
+struct NpyInfo {
+  std::string type;  // NumPy's name of the numbers' type, such as "|u1" or "<f4"
+  std::vector<int64_t> shape;
+
+  bool holds_integers() const;  // integers or booleans
+};
+
+// Returns what the header of a .npy file says. Throws Error (kData) as MapNpy() does.
+NpyInfo ReadNpyInfo(const std::string& path);
 
 // Returns what stands in a .npy file before the numbers of an array that lies row by row. `type` is NumPy's name of their
 // type, such as "|u1" or "<f4".

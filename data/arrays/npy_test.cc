@@ -47,6 +47,18 @@ TEST(Npy, ReadsNumbersAndLabels) {
   EXPECT_EQ(label, Dataset::kNoLabel);
 }
 
+TEST(Npy, SaysWhatAHeaderSays) {
+  const NpyInfo info =
+      ReadNpyInfo(WriteTestFile("i.npy", NpyOf<int16_t>("<i2", "3, 2", {0, 4, 2, 5, 6, 7})));
+  EXPECT_EQ(info.type, "<i2");
+  EXPECT_EQ(info.shape, (std::vector<int64_t>{3, 2}));
+  EXPECT_TRUE(info.holds_integers());
+  EXPECT_FALSE(
+      ReadNpyInfo(WriteTestFile("f.npy", NpyOf<float>("<f4", "2,", {1, 2}))).holds_integers());
+  EXPECT_THAT(DataErrorOf([] { ReadNpyInfo(WriteTestFile("n.npy", "none")); }),
+              HasSubstr("no .npy file"));
+}
+
 TEST(Npy, PixelsStayBytesInTheirOrder) {
   std::vector<uint8_t> bytes(2 * 4 * 5 * 3);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);

@@ -12,6 +12,8 @@ struct Example {
 };
 
 constexpr Example kExamples[] = {
+    {"new", "write train.pbtxt for the table of a competition", "new titanic"},
+    {"new", "learn another column of a table", "new houses.csv --label price --output price.pbtxt"},
     {"train", "train on two GPUs, or as two processes", "-n 2 train train.pbtxt"},
     {"train", "try another learning rate, in a folder of its own",
      "train train.pbtxt --set optimizer.lr=0.01 --set run_dir=runs/lr-0.01"},

@@ -78,8 +78,11 @@ class PredictCommand final : public RankCommand {
 
  private:
   void Check(StartedCommand&) const override {
+    CheckSource(request_);
     CheckRequest(request_, RunsNamed(run_).front().config.data());
   }
+
+  void Begin() override { CheckSource(request_); }
 
   ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
     const std::vector<NamedRun> runs = RunsNamed(run_, job);

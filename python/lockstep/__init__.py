@@ -2,12 +2,13 @@
 to files that the program trains without Python.
 
     import lockstep
-    run = lockstep.train("train.pbtxt", optimizer__lr=0.01)
+    config = lockstep.new("titanic")
+    run = lockstep.train(config, optimizer__lr=0.01)
     run.evaluate()
     run.predict(frame)
     lockstep.export(model, torch.randn(3, 3, 224, 224), "net.lsm")
 
-run.py      train() and Run
+run.py      new(), train() and Run
 fields.py   a config's fields: from Python's values, and from the text that the program prints
 program.py  finds the program and runs its commands
 child.py    between this process and the program: ends with this process
@@ -26,14 +27,14 @@ from typing import TYPE_CHECKING, Any
 # Loaded before the function of its name is defined: later imports of its modules then leave that name alone.
 import lockstep.export as _export_package  # noqa: F401
 from lockstep.program import LockstepError
-from lockstep.run import Run, train
+from lockstep.run import Run, new, train
 
 if TYPE_CHECKING:
     import torch
 
     from lockstep.export.errors import ExportError
 
-__all__ = ["ExportError", "LockstepError", "Run", "export", "train"]
+__all__ = ["ExportError", "LockstepError", "Run", "export", "new", "train"]
 
 
 def export(

@@ -1,4 +1,4 @@
-"""train() and Run: a training from Python, and what it left.
+"""new(), train() and Run: a config for files, a training from Python, and what it left.
 
 Promise: all training, evaluation and prediction is the program's; the numbers are those of the same commands in a
 shell. Nothing is written but what the program writes, and files in a temporary folder that is removed.
@@ -26,6 +26,39 @@ from lockstep.fields import Fields, read_printed
 from lockstep.program import DONE, INTERRUPTED, STOPPED, USAGE, LockstepError, run as run_program
 
 _Path = str | os.PathLike
+
+
+def new(
+    data: _Path,
+    *,
+    label: str | Iterable[str] | None = None,
+    test: _Path | None = None,
+    task: str | None = None,
+    output: _Path = "train.pbtxt",
+    progress: bool = True,
+) -> pathlib.Path:
+    """Writes a commented config for the files in `data`, as `lockstep new` does, and returns its path.
+
+    Args:
+        data: a table, or a folder of a table, images, arrays or tokens.
+        label: the column to predict, or several; None finds it.
+        test: the file to predict, if it is not test.csv beside the data.
+        task: "classification", "multi_label" or "regression"; None finds it.
+        output: the config to write, which must not exist.
+        progress: print what was found, and the next commands.
+
+    Raises LockstepError.
+
+    >>> new(TABLE, label="y", output="mine.pbtxt", progress=False)
+    PosixPath('mine.pbtxt')
+    """
+    labels = [] if label is None else [label] if isinstance(label, str) else list(label)
+    words = ["new", os.fspath(data), "--output", os.fspath(output)]
+    words += [word for name in labels for word in ("--label", name)]
+    words += [] if test is None else ["--test", os.fspath(test)]
+    words += [] if task is None else ["--task", task]
+    run_program(words, progress=progress)
+    return pathlib.Path(output)
 
 
 def train(

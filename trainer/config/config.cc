@@ -47,7 +47,10 @@ Config LoadRunConfig(const std::string& run_dir) {
   Origins origins;
   std::string why;
   const std::string text = ReadPlainFile(path, kInRunFolder, kMostText, why);
-  if (!why.empty()) throw UsageError("{}: no run's config: {}", path, why);
+  if (!why.empty()) {
+    throw UsageError("{}: no run's config: {}: name a run folder (lockstep runs FOLDER lists them)",
+                     path, why);
+  }
   Config config = ParseFile(path, text, origins);
   CheckConfig(FieldCheck(config, path, origins), Files::kMayBeGone);
   if (config.data().input_shape().empty() || config.data().classes() == 0) {

@@ -35,6 +35,28 @@ void CollectMessages(const Descriptor& root, std::vector<const Descriptor*>& mes
   }
 }
 
+// Where a field of this name is below `message`, with dots, such as "optimizer.lr"; empty: nowhere.
+std::string PlaceOf(const std::string& name, const Descriptor& message) {
+  const std::vector<const FieldDescriptor*> fields = FieldsOf(message);
+  for (const FieldDescriptor* field : fields) {
+    if (field->name() == name) return name;
+  }
+  for (const FieldDescriptor* field : fields) {
+    if (!IsNested(*field)) continue;
+    const std::string below = PlaceOf(name, *field->message_type());
+    if (!below.empty()) return fmt::format("{}.{}", field->name(), below);
+  }
+  return "";
+}
+
+// Which field of `message`, or of another one, the user most likely meant, for the end of an error message.
+std::string MeantField(const std::string& name, const Descriptor& message) {
+  const std::string near = DidYouMean(name, NamesOf(FieldsOf(message)));
+  if (!near.empty()) return near;
+  const std::string place = PlaceOf(name, *Config::descriptor());
+  return place.empty() ? "" : fmt::format("; did you mean \"{}\"?", place);
+}
+
 // Adds to a parser's message the field that it is about and the nearest name that would do.
 std::string Explain(const std::string& message, const std::string& text_before) {
   std::vector<const Descriptor*> messages;
@@ -46,7 +68,7 @@ std::string Explain(const std::string& message, const std::string& text_before) 
     for (const Descriptor* type : messages) {
       if (type->full_name() != match[1]) continue;
       return fmt::format("{} has no field \"{}\"{}", type->name(), match[2].str(),
-                         DidYouMean(match[2], NamesOf(FieldsOf(*type))));
+                         MeantField(match[2], *type));
     }
   }
 
@@ -193,7 +215,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     field = type.FindFieldByName(part);
     if (field == nullptr) {
       throw UsageError("{}: {} has no field \"{}\"{}", origin, type.name(), part,
-                       DidYouMean(part, NamesOf(FieldsOf(type))));
+                       MeantField(part, type));
     }
   }
   if (field == nullptr) throw UsageError("{}: no field is named before \"=\"", origin);

@@ -35,7 +35,8 @@ std::string ColumnOption(const PredictionRequest& request) {
   return request.keep.empty() ? "" : "--keep";
 }
 
-// What is predicted: files, or what training held back.
+}  // namespace
+
 void CheckSource(const PredictionRequest& request) {
   if (!request.held_back) {
     if (!request.files.empty()) return;
@@ -49,8 +50,6 @@ void CheckSource(const PredictionRequest& request) {
     throw UsageError("--submission: is for the files of --input: leave out --held-back");
   }
 }
-
-}  // namespace
 
 void CheckRequest(const PredictionRequest& request, const config::Data& data) {
   CheckSource(request);

@@ -42,6 +42,9 @@ struct PredictionRequest {
   std::string submission{};         // a sample submission; empty: none
 };
 
+// Throws Error (kUsage) if the request does not say what is predicted.
+void CheckSource(const PredictionRequest& request);
+
 // Throws Error (kUsage) if the request makes no sense for a run with such data.
 void CheckRequest(const PredictionRequest& request, const config::Data& data);
 

@@ -11,10 +11,11 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kLeastSamples = 20;      // of fewer, what they have in common is chance
-constexpr size_t kMostNames = 3;           // in one line
-constexpr double kGreatestDeviation = 30;  // of a feature that needs no scaling
-constexpr double kRounding = 1e-3;         // of steps between float32 numbers
+constexpr int64_t kLeastSamples = 20;  // of fewer, what they have in common is chance
+constexpr size_t kMostNames = 3;       // in one line
+constexpr float kFar = 30;             // from 0, of a feature that needs no scaling
+constexpr double kFewSamples = 0.1;    // the share of samples that may be outliers
+constexpr double kRounding = 1e-3;     // of steps between float32 numbers
 
 // A feature that is a number, and what its values have been.
 struct Feature {
@@ -22,8 +23,7 @@ struct Feature {
   std::string name;
   float least = INFINITY;
   float greatest = -INFINITY;
-  double mean = 0;
-  double squares = 0;  // of the distances from the mean
+  int64_t far = 0;  // how many were further from 0 than kFar
   float first = 0;
   int64_t first_sample = 0;
   double step = 0;     // from sample to sample, between the first two
@@ -32,9 +32,7 @@ struct Feature {
   void Add(float value, int64_t sample, int64_t count_before) {
     least = std::min(least, value);
     greatest = std::max(greatest, value);
-    const double apart = value - mean;
-    mean += apart / static_cast<double>(count_before + 1);
-    squares += apart * (value - mean);
+    far += std::abs(value) > kFar;
     if (count_before == 0) {
       first = value;
       first_sample = sample;
@@ -95,7 +93,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
       constant.push_back(feature.name);
     } else if (feature.counts) {
       counting.push_back(feature.name);
-    } else if (widest == nullptr || feature.squares > widest->squares) {
+    } else if (widest == nullptr || feature.far > widest->far) {
       widest = &feature;
     }
   }
@@ -111,9 +109,8 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
     warnings.push_back(fmt::format("{}: {} counts the samples, as an id does: if it is one, {}",
                                    SourceOf(data), NamesText(counting), leave_out));
   }
-  if (widest == nullptr) return;
-  const double deviation = std::sqrt(widest->squares / static_cast<double>(samples));
-  if (deviation <= kGreatestDeviation) return;
+  const double few = kFewSamples * static_cast<double>(samples);
+  if (widest == nullptr || static_cast<double>(widest->far) <= few) return;
   warnings.push_back(fmt::format("{}: features are not scaled, {} is from {} to {}: {}",
                                  SourceOf(data), widest->name, widest->least, widest->greatest,
                                  is_table ? "set data.csv.standardize" : "scale them"));

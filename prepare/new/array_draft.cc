@@ -1,0 +1,283 @@
+// A config for NumPy's arrays, MNIST's files and CIFAR-10's batches.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "data/arrays/cifar10.h"
+#include "data/arrays/mnist.h"
+#include "data/arrays/npy.h"
+#include "prepare/new/draft.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kHeldBack = 0.1;
+constexpr int64_t kLooked = 1000;  // samples that show what all are like
+
+// How the files are read.
+struct Reading {
+  const char* format = "NPY";
+  bool pixels = false;
+  LearnTask task = LearnTask::kClassification;
+  std::string task_reason;
+  std::shared_ptr<const Dataset> samples;
+};
+
+// Whether an array of this shape holds images of unsigned bytes: [n, h, w], [n, h, w, c] or [n, c, h, w].
+bool IsPixels(const NpyInfo& info) {
+  const auto& shape = info.shape;
+  if (info.type != "|u1") return false;
+  const auto is_channels = [](int64_t size) { return size == 1 || size == 3 || size == 4; };
+  return shape.size() == 3 ||
+         (shape.size() == 4 && (is_channels(shape[1]) || is_channels(shape[3])));
+}
+
+// Whether the targets are a mask for each image.
+bool AreMasks(const NpyInfo& inputs, const NpyInfo& targets) {
+  return targets.holds_integers() && targets.shape.size() >= 3 && inputs.shape.size() >= 3;
+}
+
+std::shared_ptr<const Dataset> OpenNpy(const std::vector<std::string>& files, bool pixels,
+                                       Task task) {
+  return MapNpy({.inputs = files[0],
+                 .targets = files[1],
+                 .task = task,
+                 .dtype = pixels ? at::kByte : at::kFloat});
+}
+
+// Whether all targets are 0 or 1.
+bool AreYesOrNo(const Dataset& samples) {
+  std::vector<float> target(samples.spec().targets());
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    samples.ReadTarget(i, reinterpret_cast<std::byte*>(target.data()));
+    if (!std::ranges::all_of(target, [](float number) { return number == 0 || number == 1; }))
+      return false;
+  }
+  return true;
+}
+
+// Whether so few integers are there that they are classes; as for tables.
+bool AreClasses(const Dataset& numbers) {
+  constexpr size_t kMost = 1000;
+  constexpr int64_t kRowsOfAClass = 3;
+  std::set<float> different;
+  float target = 0;
+  for (int64_t i = 0; i < numbers.size(); ++i) {
+    numbers.ReadTarget(i, reinterpret_cast<std::byte*>(&target));
+    different.insert(target);
+    if (target < 0 || different.size() > kMost) return false;
+  }
+  return static_cast<int64_t>(different.size()) * kRowsOfAClass <= numbers.size();
+}
+
+Reading ReadNpy(const FoundData& data, const NewRequest& request) {
+  const NpyInfo inputs = ReadNpyInfo(data.train[0]);
+  const NpyInfo targets = ReadNpyInfo(data.train[1]);
+  if (AreMasks(inputs, targets)) {
+    throw DataError(
+        "{}: masks [{}], a class for each pixel, and no built-in model predicts pixels: export a "
+        "PyTorch "
+        "module such as a U-Net with `python -m lockstep.export`, and give it a config with task: "
+        "SEGMENTATION (docs/models.md has one)",
+        data.train[1], fmt::join(targets.shape, ", "));
+  }
+  Reading reading{.pixels = IsPixels(inputs)};
+  const bool one =
+      targets.shape.size() == 1 || (targets.shape.size() == 2 && targets.shape[1] == 1);
+  const auto open = [&](Task task) { return OpenNpy(data.train, reading.pixels, task); };
+  if (request.task) {
+    reading.task = *request.task;
+    reading.task_reason = "as --task says";
+  } else if (one && targets.holds_integers() && AreClasses(*open(Task::kRegression))) {
+    reading.task = LearnTask::kClassification;
+    reading.task_reason = "the targets are integers from 0";
+  } else if (!one && AreYesOrNo(*open(Task::kRegression))) {
+    reading.task = LearnTask::kMultiLabel;
+    reading.task_reason = "the targets are 0 or 1";
+  } else {
+    reading.task = LearnTask::kRegression;
+    reading.task_reason = "the targets are numbers";
+  }
+  reading.samples = open(reading.task == LearnTask::kClassification ? Task::kClassification
+                         : reading.task == LearnTask::kMultiLabel   ? Task::kMultiLabel
+                                                                    : Task::kRegression);
+  if (reading.samples->size() < 10) {
+    throw DataError("{}: {}: give at least 10", data.train[0],
+                    Count(reading.samples->size(), "sample"));
+  }
+  return reading;
+}
+
+Reading ReadSamples(const FoundData& data, const NewRequest& request) {
+  switch (data.kind) {
+    case DataKind::kMnist:
+      return {.format = "MNIST",
+              .pixels = true,
+              .samples = ReadMnist({.images = data.train[0], .labels = data.train[1]})};
+    case DataKind::kCifar10:
+      return {.format = "CIFAR10", .pixels = true, .samples = ReadCifar10({.files = data.train})};
+    default:
+      return ReadNpy(data, request);
+  }
+}
+
+// Mean and standard deviation of some numbers.
+struct Moments {
+  double sum = 0, squares = 0;
+  int64_t count = 0;
+
+  void Add(double number) {
+    sum += number;
+    squares += number * number;
+    ++count;
+  }
+  double mean() const { return sum / static_cast<double>(count); }
+  double std() const {
+    const double variance = squares / static_cast<double>(count) - mean() * mean();
+    return variance > 0 ? std::sqrt(variance) : 1;
+  }
+};
+
+class ArrayDraft {
+ public:
+  ArrayDraft(const FoundData& data, const NewRequest& request)
+      : data_(data),
+        request_(request),
+        reading_(ReadSamples(data, request)),
+        samples_(*reading_.samples) {
+    const int64_t size = samples_.size();
+    const auto held_back =
+        data.validation.empty()
+            ? static_cast<int64_t>(std::ceil(static_cast<double>(size) * kHeldBack))
+            : 0;
+    training_samples_ = size - held_back;
+    const SampleSpec& spec = samples_.spec();
+    is_image_ = spec.shape.size() == 3 && spec.shape[1] >= 8 && spec.shape[2] >= 8;
+    recipe_ = is_image_ ? RecipeOfImages(training_samples_)
+                        : RecipeOfTable(training_samples_, Inputs(), reading_.task, spec.classes);
+    if (is_image_ && reading_.task != LearnTask::kClassification) {
+      recipe_.metric = reading_.task == LearnTask::kRegression ? "rmse" : "auc";
+    }
+  }
+
+  Draft Make() {
+    const SampleSpec& spec = samples_.spec();
+    const std::string what =
+        fmt::format("{} of [{}]", Count(samples_.size(), "sample"), fmt::join(spec.shape, ", "));
+    BeginConfig(request_, what, config_);
+    WriteData();
+    config_.Blank();
+    WriteModel();
+    config_.Blank();
+    WriteTraining(recipe_, training_samples_, config_);
+    Draft draft{.config = config_.text(),
+                .found = {fmt::format(
+                    "{}: {}, {}", NameOfFile(data_.train[0]), what,
+                    reading_.task == LearnTask::kClassification ? Count(spec.classes, "class")
+                    : reading_.task == LearnTask::kMultiLabel   ? Count(spec.classes, "label")
+                                                                : Count(spec.classes, "number"))},
+                .next = {TrainCommand(request_), EvaluateCommand(request_, data_.test)}};
+    return draft;
+  }
+
+ private:
+  int64_t Inputs() const {
+    int64_t inputs = 1;
+    for (const int64_t size : samples_.spec().shape) inputs *= size;
+    return inputs;
+  }
+
+  void WriteData() {
+    config_.Open("data");
+    config_.Line(std::string("format: ") + reading_.format);
+    WriteFiles(data_, request_, config_);
+    if (data_.validation.empty()) WriteHeldBack(samples_.size(), kHeldBack, config_);
+    if (data_.kind == DataKind::kNpy) {
+      config_.Line(reading_.task == LearnTask::kClassification ? "task: CLASSIFICATION"
+                   : reading_.task == LearnTask::kMultiLabel   ? "task: MULTI_LABEL"
+                                                               : "task: REGRESSION",
+                   reading_.task_reason);
+      if (reading_.task == LearnTask::kRegression) WriteStandardTargets(config_);
+      if (reading_.pixels)
+        config_.Line("npy { kind: PIXELS }", "unsigned bytes, which become 0 to 1");
+    }
+    if (reading_.pixels) WriteColours();
+    config_.Close();
+  }
+
+  // Means and deviations of the channels, over some images.
+  void WriteColours() {
+    const SampleSpec& spec = samples_.spec();
+    const int64_t channels = spec.shape[0];
+    const int64_t pixels = spec.shape[1] * spec.shape[2];
+    std::vector<Moments> moments(channels);
+    std::vector<std::byte> input(spec.bytes());
+    std::vector<std::byte> target(spec.target_bytes());
+    const int64_t count = std::min(kLooked, samples_.size());
+    for (int64_t i = 0; i < count; ++i) {
+      samples_.Read(i * samples_.size() / count, 0, input.data(), target.data());
+      for (int64_t at = 0; at < channels * pixels; ++at) {
+        const int64_t channel = spec.channels_last ? at % channels : at / pixels;
+        moments[channel].Add(static_cast<double>(input[at]) / 255);
+      }
+    }
+    std::vector<double> means, stds;
+    for (const Moments& of : moments) {
+      means.push_back(of.mean());
+      stds.push_back(of.std());
+    }
+    config_.Comment(
+        fmt::format("Mean and standard deviation of each channel, of {}.", Count(count, "image")));
+    config_.Line(fmt::format("mean: [{:.4f}]", fmt::join(means, ", ")));
+    config_.Line(fmt::format("std: [{:.4f}]", fmt::join(stds, ", ")));
+  }
+
+  void WriteModel() {
+    const SampleSpec& spec = samples_.spec();
+    config_.Comment(fmt::format("{} to train on.", Count(training_samples_, "sample")));
+    config_.Open("model");
+    if (is_image_ && (spec.shape[1] > 40 || data_.kind == DataKind::kCifar10)) {
+      config_.Line("name: \"resnet\"");
+      config_.Line("resnet { depth: 18 }");
+    } else if (is_image_) {
+      config_.Line("name: \"convnet\"", "two convolutions, for images as small as these");
+    } else if (spec.shape.size() == 2) {
+      config_.Line("name: \"lstm\"", "each sample is a row of numbers for each time step");
+    } else {
+      WriteMlp();
+    }
+    config_.Close();
+  }
+
+  void WriteMlp() {
+    config_.Line("name: \"mlp\"");
+    config_.Open("mlp");
+    config_.Line(fmt::format("hidden: [{}]", fmt::join(recipe_.hidden, ", ")));
+    config_.Line("batch_norm: true",
+                 "arrays are taken as they are; features of one scale train better");
+    config_.Line("dropout: " + AsSetting(recipe_.dropout));
+    config_.Close();
+  }
+
+  const FoundData& data_;
+  const NewRequest& request_;
+  Reading reading_;
+  const Dataset& samples_;
+  bool is_image_ = false;
+  int64_t training_samples_ = 0;
+  Recipe recipe_;
+  ConfigText config_;
+};
+
+}  // namespace
+
+Draft DraftForArrays(const FoundData& data, const NewRequest& request) {
+  return ArrayDraft(data, request).Make();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+#include "prepare/new/column_sketch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/tables/csv_value.h"
+
+namespace lockstep {
+
+void ColumnSketch::Add(std::string_view cell, int64_t line) {
+  constexpr size_t kShownBytes = 40;
+  if (IsMissing(cell)) {
+    if (missing_++ == 0) first_missing_line_ = line;
+    return;
+  }
+  double number = 0;
+  if (ParseNumber(cell, number)) {
+    AddNumber(number);
+  } else {
+    if (texts_++ == 0) {
+      first_text_line_ = line;
+      first_text_ = cell.substr(0, kShownBytes);
+    }
+    text_bytes_ += static_cast<int64_t>(cell.size());
+  }
+  AddValue(cell);
+}
+
+void ColumnSketch::AddNumber(double number) {
+  counts_ = counts_ && (numbers_ == 0 || number == last_ + 1);
+  last_ = number;
+  least_ = numbers_ == 0 ? number : std::min(least_, number);
+  greatest_ = numbers_ == 0 ? number : std::max(greatest_, number);
+  ++numbers_;
+  if (number == std::floor(number)) ++integers_;
+  mean_ += (number - mean_) / static_cast<double>(numbers_);
+}
+
+void ColumnSketch::AddValue(std::string_view cell) {
+  if (has_many_) return;
+  if (const auto known = values_.find(cell); known != values_.end()) {
+    ++known->second;
+    repeats_ = true;
+  } else if (values_.size() < most_texts_) {
+    values_.emplace(cell, 1);
+  } else {
+    has_many_ = true;
+    values_.clear();
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// ColumnSketch: what one pass over a column of a table finds, in memory that does not grow with the rows.
+//
+// Promise: counts, the mean, the standard deviation, the least and the greatest number are those of all cells. Cells are
+// numbers, missing or texts as the trainer sees them (data/tables/csv_value.h).
+//
+// Invariants:
+//   1. At most `most_texts` different texts are kept. When a further one comes, all are dropped, and has_many_texts() is
+//      true from then on. repeats() then speaks for the cells before that one.
+//
+// what can fail -> nothing; the tests are in prepare/new/new_test.cc, ColumnSketch.*
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+class ColumnSketch {
+ public:
+  explicit ColumnSketch(size_t most_texts) : most_texts_(most_texts) {}
+
+  // Adds the next cell, which lies in line `line` of the file.
+  void Add(std::string_view cell, int64_t line);
+
+  int64_t rows() const { return missing_ + numbers_ + texts_; }
+  int64_t missing() const { return missing_; }
+  int64_t numbers() const { return numbers_; }
+  int64_t texts() const { return texts_; }  // the cells that are neither missing nor a number
+  int64_t present() const { return numbers_ + texts_; }
+
+  int64_t first_missing_line() const { return first_missing_line_; }
+  int64_t first_text_line() const { return first_text_line_; }
+  // The first cell that is a text, cut after some letters.
+  const std::string& first_text() const { return first_text_; }
+  // The mean number of bytes of a text.
+  int64_t text_bytes() const { return texts_ == 0 ? 0 : text_bytes_ / texts_; }
+
+  // Whether there are numbers, and all of them are integers.
+  bool holds_integers() const { return numbers_ > 0 && integers_ == numbers_; }
+  double mean() const { return mean_; }
+  double least() const { return least_; }
+  double greatest() const { return greatest_; }
+  // Whether each cell is the integer after that of the cell before.
+  bool counts_rows() const { return counts_ && holds_integers() && missing_ + texts_ == 0; }
+
+  // The different cells that are not missing, with how often each occurs; empty if they are too many.
+  const std::map<std::string, int64_t, std::less<>>& values() const { return values_; }
+  bool has_many_texts() const { return has_many_; }
+  bool repeats() const { return repeats_; }
+
+ private:
+  void AddNumber(double number);
+  void AddValue(std::string_view cell);
+
+  size_t most_texts_;
+  int64_t missing_ = 0;
+  int64_t numbers_ = 0;
+  int64_t integers_ = 0;
+  int64_t texts_ = 0;
+  int64_t text_bytes_ = 0;
+  int64_t first_missing_line_ = 0;
+  int64_t first_text_line_ = 0;
+  std::string first_text_;
+  double mean_ = 0;
+  double least_ = 0;
+  double greatest_ = 0;
+  double last_ = 0;
+  bool counts_ = true;
+  bool has_many_ = false;
+  bool repeats_ = false;
+  std::map<std::string, int64_t, std::less<>> values_;
+};
+
+}  // namespace lockstep

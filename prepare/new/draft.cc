@@ -1,0 +1,141 @@
+#include "prepare/new/draft.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How the config names a file: from its own folder, unless the user gave the whole path.
+std::string PathInConfig(const NewRequest& request, const std::string& file) {
+  if (fs::path(file).is_absolute() && fs::path(request.output).is_relative()) return file;
+  const fs::path folder = fs::absolute(request.output).parent_path();
+  return fs::absolute(file)
+      .lexically_normal()
+      .lexically_proximate(folder.lexically_normal())
+      .string();
+}
+
+std::vector<std::string> PathsInConfig(const NewRequest& request,
+                                       const std::vector<std::string>& files) {
+  std::vector<std::string> paths;
+  for (const std::string& file : files) paths.push_back(PathInConfig(request, file));
+  return paths;
+}
+
+// A word of a command line, quoted if a shell would change it.
+std::string ShellWord(const std::string& word) {
+  constexpr char kPlain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string RunOf(const NewRequest& request) {
+  return ShellWord("runs/" + fs::path(request.output).stem().string());
+}
+
+}  // namespace
+
+Draft DraftConfig(const NewRequest& request) {
+  const FoundData data = FindData(request.data, request.test);
+  if (data.kind != DataKind::kTable) {
+    if (!request.labels.empty())
+      throw UsageError("--label: is for tables, and {} is none", request.data);
+    if (request.task && data.kind != DataKind::kNpy) {
+      throw UsageError("--task: is for tables and arrays, and {} is none", request.data);
+    }
+  }
+  switch (data.kind) {
+    case DataKind::kTable:
+      return DraftForTable(data, request);
+    case DataKind::kImages:
+      return DraftForImages(data, request);
+    case DataKind::kTokens:
+      return DraftForTokens(data, request);
+    default:
+      return DraftForArrays(data, request);
+  }
+}
+
+void BeginConfig(const NewRequest& request, const std::string& what, ConfigText& config) {
+  config.Comment(
+      fmt::format("Written by `lockstep new {}` from {}. Change what you know better; `lockstep "
+                  "config --template` "
+                  "prints every field with its meaning.",
+                  ShellWord(request.data), what));
+}
+
+void WriteHeldBack(int64_t samples, double fraction, ConfigText& config) {
+  const auto held_back = static_cast<int64_t>(std::ceil(static_cast<double>(samples) * fraction));
+  config.Line(fmt::format("validation_fraction: {}", fraction),
+              fmt::format("{} of {} are held back to see which epoch is best", held_back, samples));
+}
+
+void WriteStandardTargets(ConfigText& config) {
+  config.Line("standardize_targets: true", "so that numbers of any unit are learnt alike");
+}
+
+void WriteFiles(const FoundData& data, const NewRequest& request, ConfigText& config) {
+  config.Line("train: " + ListInQuotes(PathsInConfig(request, data.train)));
+  if (data.validation.empty()) return;
+  config.Line("validation: " + ListInQuotes(PathsInConfig(request, data.validation)));
+}
+
+void WriteTraining(const Recipe& recipe, int64_t samples, ConfigText& config) {
+  const int64_t steps = (samples + recipe.batch - 1) / recipe.batch;
+  config.Open("optimizer");
+  config.Line("type: ADAMW");
+  config.Line("lr: " + AsSetting(recipe.rate),
+              "`lockstep tune` finds the best rate for these data");
+  config.Line("weight_decay: " + AsSetting(recipe.weight_decay));
+  config.Line("no_decay: VECTORS", "biases and norms are left alone");
+  config.Close();
+  config.Open("schedule");
+  config.Line("type: COSINE", "the rate falls to 0 by the last epoch");
+  config.Line(fmt::format("warmup_steps: {}", recipe.warmup_steps), "and grows to lr before");
+  config.Close();
+  config.Line(fmt::format("global_batch: {}", recipe.batch),
+              fmt::format("{} of {} samples to train on are {} an epoch", recipe.batch, samples,
+                          Count(steps, "step")));
+  config.Line(fmt::format("epochs: {}", recipe.epochs));
+  config.Open("early_stopping");
+  config.Comment(
+      "The epoch with the best value on the rows that are held back is kept, and evaluate, predict "
+      "and "
+      "export use it.");
+  config.Line("metric: " + InQuotes(recipe.metric));
+  config.Line(fmt::format("patience: {}", recipe.patience),
+              "evaluations without a better one end the run");
+  config.Close();
+  config.Line("precision: AUTO", "16 bits on a GPU, FP32 on the CPU");
+}
+
+std::string TrainCommand(const NewRequest& request) {
+  return "lockstep train " + ShellWord(request.output);
+}
+
+std::string PredictCommand(const NewRequest& request, const FoundData& data) {
+  const std::string input = data.test.empty() ? "FILE" : ShellWord(data.test[0]);
+  const std::string output = data.submission.empty() ? "predictions.csv" : "submission.csv";
+  return fmt::format("lockstep predict {} --input {}{} --output {}", RunOf(request), input,
+                     data.submission.empty() ? "" : " --submission " + ShellWord(data.submission),
+                     output);
+}
+
+std::string EvaluateCommand(const NewRequest& request, const std::vector<std::string>& files) {
+  std::string command = "lockstep evaluate " + RunOf(request);
+  if (!files.empty()) command += " --input";
+  for (const std::string& file : files) command += " " + ShellWord(file);
+  return command;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,367 @@
+#include "prepare/new/find_data.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/files/directory.h"
+#include "data/images/image_source.h"
+#include "prepare/new/names.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kCifar10Record = 3073;
+
+constexpr char kAccepted[] =
+    "a CSV file or a folder with train.csv; a folder with a folder of images for each class, or "
+    "with "
+    "train and val folders of such; .tar shards; x.npy and y.npy; MNIST's or CIFAR-10's files; "
+    "train.bin and val.bin of tokens";
+
+// What a file is for.
+enum class Part { kNone, kTrain, kValidation, kTest };
+
+Part PartOf(const std::string& word) {
+  static const std::map<std::string, Part> kWords{
+      {"train", Part::kTrain},      {"training", Part::kTrain},        {"val", Part::kValidation},
+      {"valid", Part::kValidation}, {"validation", Part::kValidation}, {"dev", Part::kValidation},
+      {"test", Part::kTest},        {"testing", Part::kTest},          {"t10k", Part::kTest}};
+  const auto found = kWords.find(word);
+  return found == kWords.end() ? Part::kNone : found->second;
+}
+
+// The words of a file's name, in small letters: "X_train.npy" -> x, train, npy.
+std::vector<std::string> WordsOf(const std::string& name) {
+  std::vector<std::string> words(1);
+  for (const char c : InSmallLetters(name)) {
+    if (c == '_' || c == '-' || c == '.' || c == ' ') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  std::erase(words, "");
+  return words;
+}
+
+Part PartOfName(const std::string& name) {
+  for (const std::string& word : WordsOf(name)) {
+    if (const Part part = PartOf(word); part != Part::kNone) return part;
+  }
+  return Part::kNone;
+}
+
+bool IsTableName(const std::string& name) {
+  const std::string small = InSmallLetters(name);
+  return small.ends_with(".csv") || small.ends_with(".tsv");
+}
+
+bool IsSubmissionName(const std::string& name) {
+  return IsTableName(name) && InSmallLetters(name).find("submission") != name.npos;
+}
+
+// The entries of a folder, in the order of their names, without hidden ones.
+struct Folder {
+  std::string path;
+  std::vector<std::string> files;
+  std::vector<std::string> folders;
+
+  explicit Folder(std::string at) : path(std::move(at)) {
+    VisitDirectory(path, [&](std::string_view name, EntryKind kind) {
+      if (name.starts_with('.')) return;
+      (kind == EntryKind::kOther ? files : folders).emplace_back(name);
+    });
+    std::ranges::sort(files);
+    std::ranges::sort(folders);
+  }
+
+  std::string At(const std::string& name) const {
+    return (fs::path(path) / name).lexically_normal().string();
+  }
+
+  template <typename Is>
+  std::vector<std::string> Files(const Is& is) const {
+    std::vector<std::string> found;
+    for (const std::string& name : files) {
+      if (is(name)) found.push_back(At(name));
+    }
+    return found;
+  }
+};
+
+bool HoldsImages(const std::string& path) {
+  const Folder folder(path);
+  if (std::ranges::any_of(folder.files,
+                          [](const std::string& name) { return IsImageName(name); })) {
+    return true;
+  }
+  return std::ranges::any_of(folder.folders,
+                             [&](const std::string& name) { return HoldsImages(folder.At(name)); });
+}
+
+// Whether images lie in folders of classes below `path`, or in shards.
+bool HoldsClasses(const std::string& path) {
+  const Folder folder(path);
+  if (std::ranges::any_of(folder.files,
+                          [](const std::string& name) { return IsShardName(name); })) {
+    return true;
+  }
+  return std::ranges::any_of(folder.folders,
+                             [&](const std::string& name) { return HoldsImages(folder.At(name)); });
+}
+
+std::optional<FoundData> Table(const Folder& folder, const std::string& train) {
+  FoundData found{.kind = DataKind::kTable, .train = {train}};
+  for (const std::string& name : folder.files) {
+    if (folder.At(name) == train || !IsTableName(name)) continue;
+    if (IsSubmissionName(name)) {
+      if (found.submission.empty()) found.submission = folder.At(name);
+    } else if (PartOfName(name) == Part::kTest && found.test.empty()) {
+      found.test = {folder.At(name)};
+    }
+  }
+  return found;
+}
+
+std::optional<FoundData> TrainTable(const Folder& folder) {
+  for (const std::string& name : folder.files) {
+    if (IsTableName(name) && !IsSubmissionName(name) && PartOfName(name) == Part::kTrain) {
+      return Table(folder, folder.At(name));
+    }
+  }
+  return std::nullopt;
+}
+
+// The only table of a folder without train.csv.
+std::optional<FoundData> OnlyTable(const Folder& folder) {
+  const std::vector<std::string> tables = folder.Files([](const std::string& name) {
+    return IsTableName(name) && !IsSubmissionName(name) && PartOfName(name) != Part::kTest;
+  });
+  if (tables.empty()) return std::nullopt;
+  if (tables.size() > 1) {
+    throw DataError("{}: {} tables ({}): call the one to train on train.csv, or give its path",
+                    folder.path, tables.size(), fmt::join(tables, ", "));
+  }
+  return Table(folder, tables[0]);
+}
+
+std::optional<FoundData> Images(const Folder& folder) {
+  FoundData found{.kind = DataKind::kImages};
+  std::map<Part, std::string> parts;
+  for (const std::string& name : folder.folders) {
+    parts.try_emplace(PartOf(InSmallLetters(name)), folder.At(name));
+  }
+  for (const std::string& name : folder.files) {
+    if (IsSubmissionName(name)) found.submission = folder.At(name);
+  }
+  if (const auto train = parts.find(Part::kTrain);
+      train != parts.end() && (HoldsClasses(train->second) || HoldsImages(train->second))) {
+    found.train = {train->second};
+    const auto validation = parts.find(Part::kValidation);
+    const auto test = parts.find(Part::kTest);
+    if (validation != parts.end()) found.validation = {validation->second};
+    if (test != parts.end()) {
+      // Without a folder of its own for validation; images without classes are there to be predicted.
+      (found.validation.empty() && HoldsClasses(test->second) ? found.validation
+                                                              : found.test) = {test->second};
+    }
+    return found;
+  }
+  found.train = {folder.path};
+  if (HoldsClasses(folder.path)) return found;
+  if (HoldsImages(folder.path)) {
+    throw DataError(
+        "{}: images that lie in no folder of a class: make a folder for each class, with "
+        "the class as its name, and put them there",
+        folder.path);
+  }
+  return std::nullopt;
+}
+
+// Which of a pair of arrays a file is.
+enum class Role { kNone, kInputs, kTargets };
+
+Role RoleOf(const std::string& name) {
+  static const std::set<std::string> kInputs{"x",        "inputs", "input",   "images", "image",
+                                             "features", "data",   "samples", "signals"};
+  static const std::set<std::string> kTargets{"y",     "labels", "label",   "targets", "target",
+                                              "masks", "mask",   "classes", "outputs"};
+  for (std::string word : WordsOf(name)) {
+    if (kInputs.contains(word)) return Role::kInputs;
+    if (kTargets.contains(word)) return Role::kTargets;
+    // xtrain, ytest
+    if (PartOf(word.substr(1)) == Part::kNone) continue;
+    if (word[0] == 'x') return Role::kInputs;
+    if (word[0] == 'y') return Role::kTargets;
+  }
+  return Role::kNone;
+}
+
+Part PartOfArray(const std::string& name) {
+  for (const std::string& word : WordsOf(name)) {
+    if (const Part part = PartOf(word); part != Part::kNone) return part;
+    if (const Part part = PartOf(word.substr(1)); part != Part::kNone) return part;
+  }
+  return Part::kNone;
+}
+
+// Inputs and targets of each part.
+using Pairs = std::map<Part, std::pair<std::string, std::string>>;
+
+// Puts a part's files into `files`, if both are there.
+void Take(const Pairs& pairs, Part part, std::vector<std::string>& files) {
+  const auto pair = pairs.find(part);
+  if (pair == pairs.end() || pair->second.first.empty() || pair->second.second.empty()) return;
+  files = {pair->second.first, pair->second.second};
+}
+
+std::optional<FoundData> FromPairs(DataKind kind, const Folder& folder, const Pairs& pairs,
+                                   const char* example) {
+  if (pairs.empty()) return std::nullopt;
+  FoundData found{.kind = kind};
+  Take(pairs, Part::kNone, found.train);
+  if (found.train.empty()) Take(pairs, Part::kTrain, found.train);
+  if (found.train.empty()) {
+    throw DataError("{}: no pair of inputs and targets: call the two files {}", folder.path,
+                    example);
+  }
+  Take(pairs, Part::kValidation, found.validation);
+  Take(pairs, Part::kTest, found.test);
+  return found;
+}
+
+std::optional<FoundData> Arrays(const Folder& folder) {
+  Pairs pairs;
+  for (const std::string& name : folder.files) {
+    if (!InSmallLetters(name).ends_with(".npy")) continue;
+    auto& [inputs, targets] = pairs[PartOfArray(name)];
+    const Role role = RoleOf(name);
+    if (role == Role::kInputs) inputs = folder.At(name);
+    if (role == Role::kTargets) targets = folder.At(name);
+  }
+  return FromPairs(DataKind::kNpy, folder, pairs, "x.npy and y.npy");
+}
+
+std::optional<FoundData> Mnist(const Folder& folder) {
+  Pairs pairs;
+  for (const std::string& name : folder.files) {
+    const std::string small = InSmallLetters(name);
+    const bool images = small.find("idx3-ubyte") != small.npos;
+    const bool labels = small.find("idx1-ubyte") != small.npos;
+    if (!images && !labels) continue;
+    if (small.ends_with(".gz")) {
+      throw DataError("{}: the file is compressed: run gunzip on it first", folder.At(name));
+    }
+    auto& [inputs, targets] = pairs[PartOfName(name)];
+    (images ? inputs : targets) = folder.At(name);
+  }
+  return FromPairs(DataKind::kMnist, folder, pairs,
+                   "train-images-idx3-ubyte and train-labels-idx1-ubyte");
+}
+
+bool IsCifar10(const std::string& path) {
+  std::error_code error;
+  const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
+  const std::string name = InSmallLetters(fs::path(path).filename().string());
+  return !error && name.find("batch") != name.npos && bytes > 0 && bytes % kCifar10Record == 0;
+}
+
+std::optional<FoundData> Binaries(const Folder& folder) {
+  FoundData cifar{.kind = DataKind::kCifar10}, tokens{.kind = DataKind::kTokens};
+  for (const std::string& name : folder.files) {
+    if (!InSmallLetters(name).ends_with(".bin")) continue;
+    const std::string path = folder.At(name);
+    const Part part = PartOfName(name);
+    if (IsCifar10(path)) {
+      (part == Part::kTest ? cifar.test : cifar.train).push_back(path);
+    } else if (part != Part::kNone) {
+      (part == Part::kTrain  ? tokens.train
+       : part == Part::kTest ? tokens.test
+                             : tokens.validation)
+          .push_back(path);
+    }
+  }
+  if (!cifar.train.empty()) return cifar;
+  if (!tokens.train.empty()) return tokens;
+  return std::nullopt;
+}
+
+FoundData InFolder(const std::string& path) {
+  const Folder folder(path);
+  if (folder.files.empty() && folder.folders.empty()) {
+    throw DataError("{}: the folder is empty: give {}", path, kAccepted);
+  }
+  for (const auto& find : {TrainTable, Images, Arrays, Mnist, Binaries, OnlyTable}) {
+    if (auto found = find(folder)) return *found;
+  }
+  throw DataError("{}: nothing to train on: give {}", path, kAccepted);
+}
+
+// What the other files beside a file of a pair or of several parts are.
+FoundData Beside(const std::string& path, std::optional<FoundData> (*find)(const Folder&)) {
+  const std::string parent = fs::path(path).parent_path().string();
+  const auto found = find(Folder(parent.empty() ? "." : parent));
+  if (!found) throw DataError("{}: the files beside it make no data set with it", path);
+  return *found;
+}
+
+FoundData OfFile(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  const std::string small = InSmallLetters(name);
+  if (IsShardName(name)) return {.kind = DataKind::kImages, .train = {path}};
+  if (IsImageName(name)) {
+    throw DataError("{}: one image: give the folder that holds a folder of images for each class",
+                    path);
+  }
+  if (small.ends_with(".npz")) {
+    throw DataError("{}: save its arrays as .npy files: x.npy and y.npy", path);
+  }
+  if (small.ends_with(".npy")) return Beside(path, Arrays);
+  if (small.find("-ubyte") != small.npos) return Beside(path, Mnist);
+  if (small.ends_with(".bin")) {
+    FoundData found = Beside(path, Binaries);
+    if (found.kind == DataKind::kTokens) found.train = {path};
+    return found;
+  }
+  const std::string parent = fs::path(path).parent_path().string();
+  FoundData found{.kind = DataKind::kTable, .train = {path}};
+  // Other files beside a table of any name need not belong to it.
+  if (PartOfName(name) != Part::kTrain) return found;
+  const auto beside = Table(Folder(parent.empty() ? "." : parent), path);
+  found.test = beside->test;
+  found.submission = beside->submission;
+  return found;
+}
+
+}  // namespace
+
+FoundData FindData(const std::string& data, const std::string& test) {
+  std::error_code error;
+  const fs::file_status status = fs::status(data, error);
+  if (!fs::exists(status)) throw DataError("{}: no such file or folder", data);
+  if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
+    throw DataError("{}: neither a file nor a folder: give {}", data, kAccepted);
+  }
+  std::string path = data;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  FoundData found = fs::is_directory(status) ? InFolder(path) : OfFile(path);
+  if (!test.empty()) {
+    if (!fs::exists(test, error)) throw DataError("--test {}: no such file or folder", test);
+    if (found.kind == DataKind::kNpy || found.kind == DataKind::kMnist) {
+      throw UsageError("--test {}: is for tables, images and tokens", test);
+    }
+    found.test = {test};
+  }
+  return found;
+}
+
+}  // namespace lockstep

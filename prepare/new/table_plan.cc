@@ -1,0 +1,270 @@
+#include "prepare/new/table_plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "prepare/new/label_choice.h"
+#include "prepare/new/names.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = ColumnPlan::Kind;
+
+// Whether a text begins as a date does: 2024-05-31 or 31.05.2024, with any of - / . between the numbers.
+bool IsDate(const std::string& text) {
+  size_t at = 0;
+  const auto digits = [&](size_t least, size_t most) {
+    size_t count = 0;
+    while (at < text.size() && std::isdigit(static_cast<unsigned char>(text[at]))) ++at, ++count;
+    return count >= least && count <= most;
+  };
+  const auto separator = [&] {
+    return at < text.size() && std::string_view("-/.").find(text[at++]) != std::string_view::npos;
+  };
+  return digits(1, 4) && separator() && digits(1, 2) && separator() && digits(1, 4) &&
+         text.size() >= 8;
+}
+
+class Planner {
+ public:
+  Planner(const TablePlanRequest& request, TablePlan& plan) : request_(request), plan_(plan) {}
+
+  void PlanColumns() {
+    for (size_t i = 0; i < request_.train.columns.size(); ++i) {
+      ColumnPlan column{.name = request_.train.names[i]};
+      column.missing = request_.train.columns[i].missing();
+      if (std::ranges::find(plan_.labels, column.name) != plan_.labels.end()) {
+        column.kind = Kind::kLabel;
+      } else {
+        Plan(static_cast<int64_t>(i), column);
+      }
+      if (column.kind == Kind::kNumber) ++plan_.inputs;
+      if (column.kind == Kind::kCategory) plan_.inputs += column.categories;
+      plan_.columns.push_back(std::move(column));
+    }
+    if (plan_.inputs == 0) RefuseAll();
+    plan_.missing = Missing();
+  }
+
+ private:
+  static void Ignore(ColumnPlan& column, std::string reason) {
+    column.kind = Kind::kIgnored;
+    column.reason = std::move(reason);
+  }
+
+  static void IgnoreAsEmpty(const ColumnSketch& train, ColumnPlan& column) {
+    Ignore(column,
+           fmt::format("only {} of {} rows have a value there", train.present(), train.rows()));
+  }
+
+  // The same column of the test file; null: there is none.
+  const ColumnSketch* InTest(int64_t column) const {
+    if (request_.test == nullptr) return nullptr;
+    // Without a header the label is missing there, or it is not.
+    if (!request_.train.dialect.header) {
+      const bool whole = request_.test->columns.size() == request_.train.columns.size();
+      const int64_t label = request_.train.Find(plan_.labels.front());
+      const int64_t place =
+          whole || column < label ? column : column - static_cast<int64_t>(plan_.labels.size());
+      return &request_.test->columns[place];
+    }
+    const int64_t place = request_.test->Find(request_.train.names[column]);
+    return place < 0 ? nullptr : &request_.test->columns[place];
+  }
+
+  void Plan(int64_t i, ColumnPlan& column) {
+    const ColumnSketch& train = request_.train.columns[i];
+    const ColumnSketch* test = InTest(i);
+    const std::string& name = column.name;
+    if (request_.test != nullptr && test == nullptr) {
+      return Ignore(column, NameOfFile(request_.test->path) + " has no such column");
+    }
+    if (request_.submission != nullptr && request_.train.dialect.header &&
+        name == request_.submission->names[0]) {
+      return Ignore(column, fmt::format("the first column of {}: it names the rows",
+                                        NameOfFile(request_.submission->path)));
+    }
+    if (train.present() == 0) return Ignore(column, "no row has a value there");
+    if (train.values().size() == 1 && train.missing() == 0) {
+      return Ignore(column, fmt::format("all rows have the same value, {:.40}",
+                                        train.values().begin()->first));
+    }
+    const bool is_numbers = train.texts() == 0 && (test == nullptr || test->texts() == 0);
+    const bool all_differ = !train.repeats() && train.present() > 1;
+    if (IsNameOfIds(name) && all_differ && (!is_numbers || train.holds_integers())) {
+      return Ignore(column, "an id: all rows have different values");
+    }
+    constexpr int64_t kFewRows = 10;
+    if (is_numbers && train.counts_rows() && train.rows() >= kFewRows) {
+      return Ignore(column, "it counts the rows");
+    }
+    if (!is_numbers || train.values().size() == 1)
+      return PlanTexts(train, test, is_numbers, column);
+    // Rows that are held back must not be all that have a number, or another number than the rest.
+    const auto held_back =
+        static_cast<int64_t>(std::ceil(static_cast<double>(train.rows()) * request_.held_back));
+    const int64_t few = std::min(held_back, kFewRows - 1);
+    if (train.numbers() <= few) return IgnoreAsEmpty(train, column);
+    const int64_t others = train.rows() - MostOfOneValue(train);
+    if (others <= few && train.rows() >= 2 * kFewRows) {
+      return Ignore(column,
+                    fmt::format("all but {} of {} rows have the same value", others, train.rows()));
+    }
+  }
+
+  // How many rows have the value that most rows have; 0: there are too many values to tell.
+  static int64_t MostOfOneValue(const ColumnSketch& column) {
+    int64_t most = column.missing();
+    for (const auto& [text, count] : column.values()) most = std::max(most, count);
+    return column.has_many_texts() ? 0 : most;
+  }
+
+  // A column with texts, or with one number and missing cells, which are two categories.
+  void PlanTexts(const ColumnSketch& train, const ColumnSketch* test, bool is_numbers,
+                 ColumnPlan& column) {
+    // A text needs rows enough to learn from.
+    constexpr int64_t kFew = 50, kMost = 1000, kRowsOfEach = 20;
+    const auto different = static_cast<int64_t>(train.values().size());
+    const std::string mixture = is_numbers ? "" : Mixture(train, test);
+    const bool few = !train.has_many_texts() &&
+                     ((different <= kFew && 2 * different <= train.present()) ||
+                      (different <= kMost && different * kRowsOfEach <= train.present()));
+    if (few) {
+      column.kind = Kind::kCategory;
+      column.categories = different + (train.missing() > 0 ? 1 : 0);
+      if (!mixture.empty()) {
+        plan_.notes.push_back(
+            fmt::format("\"{:.40}\" is a category, because it {}", column.name, mixture));
+      }
+      return;
+    }
+    if (is_numbers) return IgnoreAsEmpty(train, column);
+    const std::string count = train.has_many_texts() ? "very many" : std::to_string(different);
+    if (!mixture.empty()) return Ignore(column, "it " + mixture);
+    if (IsDate(train.first_text())) {
+      plan_.has_dates = true;
+      return Ignore(column,
+                    "dates: numbers made of them, such as year, month and weekday, would help");
+    }
+    constexpr int64_t kLongBytes = 20;
+    Ignore(column, fmt::format("{}{} different texts in {} rows",
+                               train.text_bytes() >= kLongBytes ? "free text: " : "", count,
+                               train.present()));
+  }
+
+  // Why the column does not hold numbers although most of its cells do; empty: it holds texts.
+  std::string Mixture(const ColumnSketch& train, const ColumnSketch* test) const {
+    const bool in_train = train.texts() > 0;
+    const ColumnSketch& with_text = in_train || test == nullptr ? train : *test;
+    if (train.numbers() == 0) return "";
+    return fmt::format(
+        "mixes numbers and texts: \"{}\" in line {} of {}; an empty cell there would let it be "
+        "numbers",
+        with_text.first_text(), with_text.first_text_line(),
+        NameOfFile(in_train ? request_.train.path : request_.test->path));
+  }
+
+  // Which columns lack values, in words.
+  std::string Missing() const {
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < plan_.columns.size(); ++i) {
+      const ColumnPlan& column = plan_.columns[i];
+      if (column.kind != Kind::kNumber && column.kind != Kind::kCategory) continue;
+      const ColumnSketch* test = InTest(static_cast<int64_t>(i));
+      if (column.missing > 0) {
+        parts.push_back(fmt::format("{} of {} rows have no {}", column.missing, plan_.rows,
+                                    ForComment(column.name)));
+      } else if (test != nullptr && test->missing() > 0) {
+        parts.push_back(fmt::format("{} of {} rows of {} have no {}", test->missing(), test->rows(),
+                                    NameOfFile(request_.test->path), ForComment(column.name)));
+      }
+    }
+    constexpr size_t kShown = 4;
+    if (parts.size() > kShown) {
+      const size_t more = parts.size() - (kShown - 1);
+      parts.resize(kShown - 1);
+      parts.push_back(fmt::format("{} further columns lack values, too", more));
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+  std::string ForComment(const std::string& name) const {
+    return request_.train.dialect.header ? fmt::format("{:.40}", name) : "column " + name;
+  }
+
+  [[noreturn]] void RefuseAll() const {
+    std::vector<std::string> parts;
+    for (const ColumnPlan& column : plan_.columns) {
+      if (column.kind != Kind::kIgnored || parts.size() == 3) continue;
+      parts.push_back(fmt::format("{}: {}", ForComment(column.name), column.reason));
+    }
+    throw DataError(
+        "{}: no column is left to learn from ({}); if a column names images, put the images into a "
+        "folder for each label and give that folder",
+        request_.train.path, fmt::join(parts, "; "));
+  }
+
+  const TablePlanRequest& request_;
+  TablePlan& plan_;
+};
+
+// Throws Error (kData) unless the columns of the test file are those of the training file.
+void CheckTest(const TablePlanRequest& request, const TablePlan& plan) {
+  if (request.test == nullptr) return;
+  const TableSketch& train = request.train;
+  const TableSketch& test = *request.test;
+  if (!train.dialect.header) {
+    const size_t without = train.columns.size() - plan.labels.size();
+    if (test.columns.size() == train.columns.size() || test.columns.size() == without) return;
+    throw DataError("{}: {} columns where {} has {}, and {} without the label: give both the same",
+                    test.path, test.columns.size(), train.path, train.columns.size(), without);
+  }
+  for (size_t i = 0; i < test.names.size(); ++i) {
+    if (train.Has(test.names[i])) continue;
+    throw DataError("{}: {}: {} has no such column{}: rename it, or remove it from this file",
+                    test.path, test.NameOf(static_cast<int64_t>(i)), train.path,
+                    DidYouMean(test.names[i], train.names));
+  }
+}
+
+// A run predicts classes, and writes only into a sample that has such cells.
+void NoteOnSubmission(const TablePlanRequest& request, TablePlan& plan) {
+  if (request.submission == nullptr || plan.task != LearnTask::kClassification ||
+      request.submission->columns.size() != 2) {
+    return;
+  }
+  const auto& known = request.train.columns[request.train.Find(plan.labels[0])].values();
+  for (const auto& [text, count] : request.submission->columns[1].values()) {
+    if (known.contains(text) || text.find('.') != text.npos) continue;
+    plan.notes.push_back(fmt::format(
+        "{}: it holds \"{:.40}\", which is none of the {} classes: write one of them there before "
+        "`lockstep predict`",
+        NameOfFile(request.submission->path), text, plan.classes));
+    return;
+  }
+}
+
+}  // namespace
+
+TablePlan PlanTable(const TablePlanRequest& request) {
+  TablePlan plan{.rows = request.train.rows};
+  constexpr int64_t kLeastRows = 5;
+  if (plan.rows < kLeastRows) {
+    throw DataError("{}: {} row{}: give at least {}, of which one is held back to evaluate on",
+                    request.train.path, plan.rows, plan.rows == 1 ? "" : "s", kLeastRows);
+  }
+  ChooseLabels(request, plan);
+  ChooseTask(request, plan);
+  CheckTest(request, plan);
+  Planner(request, plan).PlanColumns();
+  NoteOnSubmission(request, plan);
+  return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+// TablePlan: what is to be learnt from a table, and what becomes of each of its columns.
+//
+// Promise: a config that follows the plan trains on the table, and a run of it predicts the test file: no cell of a
+// column of numbers is a text in either file, no category has more texts than the trainer takes, and each column that is
+// left out says why. The plan depends on the files alone.
+//
+// The label is, in this order: what the user names; the column that the test file lacks (of several those that the
+// sample submission has, too); the columns of the sample submission after its first; a column with a usual name, such
+// as target; the last column.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
+//   a label that the table lacks, is constant, has missing cells or as many texts as rows -> Error (kData, or kUsage for
+//     a name that the user gave) with file, line, column and cure -> test_mistakes_are_one_line
+//   a test file with another delimiter, or columns that the table lacks -> Error (kData) naming one -> likewise
+//   no column is left to learn from -> Error (kData) with the reasons -> likewise
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "prepare/new/table_sketch.h"
+
+namespace lockstep {
+
+enum class LearnTask { kClassification, kMultiLabel, kRegression };
+
+struct ColumnPlan {
+  enum class Kind { kNumber, kCategory, kLabel, kIgnored };
+  std::string name;
+  Kind kind = Kind::kNumber;
+  std::string reason;      // why it is left out
+  int64_t categories = 0;  // of a category: how many texts there are
+  int64_t missing = 0;     // cells without a value in the training file
+};
+
+struct TablePlan {
+  LearnTask task = LearnTask::kClassification;
+  std::string task_reason;
+  std::vector<std::string> labels;
+  std::string label_reason;
+  bool label_names = false;  // whether the classes are texts, or numbers other than 0, 1, 2 ...
+  // For classes: their number, and the least and the greatest share of the rows that one has.
+  int64_t classes = 0;
+  double rarest = 0;
+  double commonest = 0;
+  std::vector<ColumnPlan> columns;  // in the order of the file
+  int64_t rows = 0;
+  int64_t inputs = 0;              // numbers that a row becomes
+  std::string missing;             // which cells lack a value, in words; empty: none
+  bool has_dates = false;          // whether a column that is left out holds dates
+  std::vector<std::string> notes;  // what the user should know
+};
+
+struct TablePlanRequest {
+  const TableSketch& train;
+  const TableSketch* test = nullptr;
+  const TableSketch* submission = nullptr;
+  std::vector<std::string> labels{};             // that the user names; empty: to be found
+  std::optional<LearnTask> task = std::nullopt;  // likewise
+  double held_back = 0;                          // share of the rows that is not trained on
+};
+
+// Throws Error (kData, kUsage).
+TablePlan PlanTable(const TablePlanRequest& request);
+
+}  // namespace lockstep

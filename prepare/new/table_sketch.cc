@@ -1,0 +1,195 @@
+#include "prepare/new/table_sketch.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/files/mapped_file.h"
+#include "data/tables/csv_cells.h"
+#include "data/tables/csv_layout.h"
+#include "data/tables/csv_value.h"
+
+namespace lockstep {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// So many rows show how a file is to be read.
+constexpr size_t kFirstRows = 50;
+
+std::string_view TextOf(const MappedFile& file) {
+  return {file.data(), static_cast<size_t>(file.bytes())};
+}
+
+// Throws Error (kData) if the bytes are those of another kind of file.
+void RequireText(const MappedFile& file) {
+  const std::string_view text = TextOf(file);
+  const auto refuse = [&](const char* what, const char* cure) {
+    throw DataError("{}: {}: {}", file.path(), what, cure);
+  };
+  if (text.starts_with("\x1f\x8b")) refuse("the file is compressed", "run gunzip on it first");
+  if (text.starts_with("PK\x03\x04")) {
+    refuse("the file is a zip archive or a spreadsheet", "unzip it, or save the sheet as CSV");
+  }
+  if (text.starts_with("PAR1")) {
+    refuse("the file is a Parquet table", "write it as CSV (in pandas: read_parquet, to_csv)");
+  }
+}
+
+std::vector<Row> FirstRows(const MappedFile& file, char delimiter) {
+  std::vector<Row> rows;
+  CsvCells cells(file.path(), TextOf(file), delimiter);
+  while (rows.size() < kFirstRows && cells.NextRow()) {
+    rows.emplace_back();
+    while (cells.NextCell()) rows.back().emplace_back(cells.cell());
+  }
+  return rows;
+}
+
+// The number of cells that all rows have; 0 if they differ.
+size_t CommonWidth(const std::vector<Row>& rows) {
+  const size_t width = rows.empty() ? 0 : rows[0].size();
+  const bool same = std::ranges::all_of(rows, [&](const Row& row) { return row.size() == width; });
+  return same ? width : 0;
+}
+
+char FindDelimiter(const MappedFile& file) {
+  char best = ',';
+  size_t most = 1;     // cells that all rows have
+  size_t longest = 1;  // cells of the first row, where the rows of no delimiter agree
+  char fallback = ',';
+  for (const char delimiter : {',', ';', '\t', '|'}) {
+    std::vector<Row> rows;
+    try {
+      rows = FirstRows(file, delimiter);
+    } catch (const Error&) {
+      continue;  // such as text behind a quote, where the delimiter is another one
+    }
+    if (const size_t width = CommonWidth(rows); width > most) {
+      most = width;
+      best = delimiter;
+    }
+    if (!rows.empty() && rows[0].size() > longest) {
+      longest = rows[0].size();
+      fallback = delimiter;
+    }
+  }
+  return most > 1 ? best : fallback;
+}
+
+bool IsNumber(const std::string& cell) {
+  double number = 0;
+  return ParseNumber(cell, number);
+}
+
+bool CountsFromZero(const Row& row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (row[i] != std::to_string(i)) return false;
+  }
+  return row.size() > 1;
+}
+
+bool FindHeader(const std::vector<Row>& rows) {
+  if (rows.size() < 2) return false;
+  const Row& first = rows[0];
+  if (CountsFromZero(first)) return true;
+  bool has_number = false;
+  bool is_new = true;  // no cell of the first row comes again below it
+  for (size_t column = 0; column < first.size(); ++column) {
+    size_t numbers = 0, texts = 0;
+    for (size_t row = 1; row < rows.size(); ++row) {
+      if (column >= rows[row].size() || IsMissing(rows[row][column])) continue;
+      ++(IsNumber(rows[row][column]) ? numbers : texts);
+      is_new = is_new && rows[row][column] != first[column];
+    }
+    const bool is_number = IsNumber(first[column]);
+    has_number = has_number || is_number;
+    if (numbers > 0 && texts == 0 && !is_number && !IsMissing(first[column])) return true;
+  }
+  const std::set<std::string> different(first.begin(), first.end());
+  return !has_number && is_new && different.size() == first.size();
+}
+
+}  // namespace
+
+int64_t TableSketch::Find(const std::string& name) const {
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? -1 : found - names.begin();
+}
+
+std::string TableSketch::NameOf(int64_t column) const {
+  return fmt::format("column {}", column + 1) +
+         (dialect.header ? fmt::format(" ({:.40})", names[column]) : "");
+}
+
+Dialect FindDialect(const std::string& path) {
+  const MappedFile file(path);
+  RequireText(file);
+  Dialect dialect{.delimiter = FindDelimiter(file)};
+  dialect.header = FindHeader(FirstRows(file, dialect.delimiter));
+  return dialect;
+}
+
+std::string NameOfDelimiter(char delimiter) {
+  switch (delimiter) {
+    case ';':
+      return "semicolon";
+    case '\t':
+      return "tab";
+    case '|':
+      return "bar";
+    default:
+      return "comma";
+  }
+}
+
+TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect) {
+  // Different texts that are kept of all columns together, and of one.
+  constexpr size_t kMostTexts = 4'000'000, kMostTextsEach = 10'000, kLeastTextsEach = 200;
+  TableSketch table{.path = path, .dialect = dialect ? *dialect : FindDialect(path)};
+  const MappedFile file(path);
+  RequireText(file);
+  CsvCells cells(path, TextOf(file), table.dialect.delimiter);
+  if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
+  Row first;
+  const int64_t first_line = cells.line();
+  while (cells.NextCell()) first.emplace_back(cells.cell());
+  const size_t width = first.size();
+  if (width == 1 && !dialect) {
+    throw DataError(
+        "{}:{}: one column, \"{:.40}\": a table has a label and at least one column to predict it "
+        "from (cells are separated by commas, semicolons, tabs or bars)",
+        path, first_line, first[0]);
+  }
+  const size_t most = std::clamp(kMostTexts / width, kLeastTextsEach, kMostTextsEach);
+  table.columns.assign(width, ColumnSketch(most));
+  if (table.dialect.header) {
+    table.names = first;
+    CsvColumnFinder(table.names, static_cast<int64_t>(width),
+                    path);  // refuses a name that is there twice
+  } else {
+    for (size_t i = 0; i < width; ++i) {
+      table.names.push_back(std::to_string(i));
+      table.columns[i].Add(first[i], first_line);
+    }
+    ++table.rows;
+  }
+  while (cells.NextRow()) {
+    const int64_t line = cells.line();
+    size_t column = 0;
+    for (; cells.NextCell(); ++column) {
+      if (column < width) table.columns[column].Add(cells.cell(), line);
+    }
+    if (column != width) {
+      throw DataError(
+          "{}:{}: {} columns where {} are expected: a cell that holds a {} needs quotes", path,
+          line, column, width, NameOfDelimiter(table.dialect.delimiter));
+    }
+    ++table.rows;
+  }
+  if (table.rows == 0) throw DataError("{}: a header and no rows below it", path);
+  return table;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,309 @@
+"""`lockstep new`: for each kind of data it writes a config that trains as it stands, and for tables a submission follows
+in three commands. What it chooses is compared with what the tables were made of."""
+
+import csv
+import json
+import re
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from harness import (
+    DATA,
+    DEVICE,
+    DONE,
+    USAGE,
+    Run,
+    events,
+    expect_error,
+    expect_refused,
+    predict,
+    rows_of,
+    sets,
+    weights_of,
+    write_config,
+    write_table,
+)
+
+RANDOM = np.random.default_rng(7)
+
+
+def new(folder, *words):
+    run = Run(["new", *words], cwd=folder)
+    assert run.status == DONE, run
+    return run.out, (folder / "train.pbtxt").read_text()
+
+
+def train(folder, *assignments, epochs=1):
+    """The config as it stands, but for the epochs."""
+    run = Run(["train", "train.pbtxt", *sets(f"epochs={epochs}", f"device={DEVICE}", *assignments)], cwd=folder)
+    assert run.status == DONE, run
+    return run
+
+
+def next_commands(out):
+    return [line.split() for line in re.findall(r"(?m)^  (lockstep .*)$", out)]
+
+
+def field(config, name):
+    """The values of a field, without their comments."""
+    found = []
+    for value in re.findall(rf"(?m)^ *{name}: (.*?)(?:  #.*)?$", config):
+        found += re.findall(r'"((?:[^"\\]|\\.)*)"', value) or [value]
+    return found
+
+
+def passengers(count, first=1):
+    """Rows of ids, names, numbers with gaps, texts of few kinds; the label follows from two of them."""
+    rows = []
+    for i in range(first, first + count):
+        sex, age = RANDOM.choice(["male", "female"]), RANDOM.normal(30, 10)
+        lives = int((sex == "female") + (age < 20) + RANDOM.normal(0, 0.3) > 0.5)
+        shown = f"{age:.1f}" if i % 5 else ""
+        grade = "?" if i % 10 == 0 else str(i % 4)
+        rows.append([i, lives, f"Passenger, Number {i} of the ship", sex, shown, f"T{i * 7}", "Sea", grade, i % 3, f"2012-04-{i % 28 + 1:02}-{i}"])
+    return rows
+
+
+HEADER = ["PassengerId", "Survived", "Name", "Sex", "Age", "Ticket", "Place", "Grade", "Boat", "Day"]
+
+
+@pytest.fixture(scope="module")
+def titanic(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("titanic")
+    (folder / "titanic").mkdir()
+    write_table(folder / "titanic/train.csv", passengers(150), HEADER)
+    test = [row[:1] + row[2:8] + row[9:] for row in passengers(30, first=151)]
+    test[3][2], test[4][3] = "", ""
+    write_table(folder / "titanic/test.csv", test, HEADER[:1] + HEADER[2:8] + HEADER[9:])
+    write_table(folder / "titanic/gender_submission.csv", [[row[0], 0] for row in test], HEADER[:2])
+    return folder
+
+
+def test_a_competition_in_three_commands(titanic):
+    out, config = new(titanic, "titanic")
+    assert 'train: "titanic/train.csv"' in config and field(config, "label") == ["Survived"]
+    assert "what test.csv lacks and gender_submission.csv has" in config
+    for name, reason in (
+        ("PassengerId", "the first column of gender_submission.csv: it names the rows"),
+        ("Name", "free text: 150 different texts in 150 rows"),
+        ("Ticket", "150 different texts in 150 rows"),
+        ("Place", "all rows have the same value, Sea"),
+        ("Boat", "test.csv has no such column"),
+        ("Day", "dates: numbers made of them"),
+    ):
+        assert f'ignore: "{name}"  # {reason}' in config
+    assert field(config, "category") == ["Sex", "Grade"] and "30 of 150 rows have no Age" in config
+    assert "mixes numbers and texts: " in out and '"?" in line 11 of train.csv' in out
+    assert "label_names" not in config and field(config, "missing") == ["MEAN"]
+    first, second = next_commands(out)
+    assert first == ["lockstep", "train", "train.pbtxt", "--folds", "5"] and second[:3] == ["lockstep", "predict", "runs/train"]
+    assert Run([*first[1:], *sets("epochs=10")], cwd=titanic).status == DONE
+    assert json.loads(Run(["evaluate", "runs/train", "--json"], cwd=titanic).out)["auc"] > 0.7
+    run = Run(second[1:], cwd=titanic)
+    assert run.status == DONE and "30 predictions" in run.out, run
+    sent, sample = rows_of(titanic / "submission.csv"), rows_of(titanic / "titanic/gender_submission.csv")
+    assert [row["PassengerId"] for row in sent] == [row["PassengerId"] for row in sample]
+    assert {row["Survived"] for row in sent} == {"0", "1"}
+
+
+def test_nothing_is_overwritten(titanic, tmp_path):
+    (tmp_path / "train.pbtxt").write_text("mine")
+    run = Run(["new", titanic / "titanic"], cwd=tmp_path)
+    expect_error(run, USAGE, "train.pbtxt: the file exists: remove it, or write another one with --output FILE")
+    assert (tmp_path / "train.pbtxt").read_text() == "mine"
+    (tmp_path / "link.pbtxt").symlink_to("nowhere")
+    expect_error(Run(["new", titanic / "titanic", "--output", "link.pbtxt"], cwd=tmp_path), USAGE, "link.pbtxt: the file exists")
+
+
+def test_paths_count_from_the_configs_folder(titanic):
+    run = Run(["new", "titanic", "--output", "titanic/own.pbtxt"], cwd=titanic)
+    assert run.status == DONE and 'train: "train.csv"' in (titanic / "titanic/own.pbtxt").read_text()
+    assert "lockstep train titanic/own.pbtxt" in run.out and "predict runs/own --input titanic/test.csv" in run.out
+
+
+def test_numbers_of_a_great_unit(tmp_path):
+    """Semicolons; the label is not the last column; its unit is far from 1, and its scale goes with the run."""
+    x = RANDOM.normal(size=(200, 2))
+    prices = 180_000 + 80_000 * x[:, 0]
+    rows = [[f"{a:.5f}", f"{p:.2f}", f"{b:.5f}", i] for i, ((a, b), p) in enumerate(zip(x, prices))]
+    with open(tmp_path / "houses.csv", "w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows([["size", "price", "age", "lot"], *rows])
+    out, config = new(tmp_path, "houses.csv", "--label", "price")
+    assert field(config, "delimiter") == [";"] and field(config, "task") == ["REGRESSION"]
+    assert 'ignore: "lot"  # it counts the rows' in config
+    assert field(config, "standardize_targets") == ["true"]
+    train(tmp_path, epochs=30)
+    assert events(tmp_path / "runs/train", "done")[0]["val_r2"] > 0.9
+    run = Run(["evaluate", "runs/train", "--json"], cwd=tmp_path)
+    assert json.loads(run.out)["r2"] > 0.9, run
+
+
+def test_several_labels_of_a_submission(tmp_path):
+    x = RANDOM.normal(size=(80, 2))
+    rows = [[f"r{i}", f"{a:.4f}", f"{b:.4f}", int(a > 0), int(b > 0)] for i, (a, b) in enumerate(x)]
+    write_table(tmp_path / "train.csv", rows, ["id", "a", "b", "up", "left"])
+    write_table(tmp_path / "test.csv", [row[:3] for row in rows[:9]], ["id", "a", "b"])
+    write_table(tmp_path / "sample_submission.csv", [[row[0], 0.5, 0.5] for row in rows[:9]], ["id", "up", "left"])
+    out, config = new(tmp_path, ".")
+    assert field(config, "task") == ["MULTI_LABEL"] and field(config, "label") == ["up", "left"]
+    train(tmp_path)
+    assert Run(next_commands(out)[1][1:], cwd=tmp_path).status == DONE
+    assert all(0 < float(row["up"]) < 1 for row in rows_of(tmp_path / "submission.csv"))
+
+
+def test_a_table_without_a_header(tmp_path):
+    rows = [[f"{a:.4f}", "same", f"{b:.4f}", ["cat", "dog", "owl"][i % 3]] for i, (a, b) in enumerate(RANDOM.normal(size=(60, 2)))]
+    (tmp_path / "pets.csv").write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    out, config = new(tmp_path, "pets.csv")
+    assert field(config, "header") == ["false"] and field(config, "label_column") == ["3"]
+    assert 'delimiter: "\\t"' in config and field(config, "label_names") == ["true"]
+    assert 'ignore: "1"  # all rows have the same value, same' in config and "the last column" in out
+    train(tmp_path)
+    evaluate = next_commands(out)[1]
+    assert Run(evaluate[1:], cwd=tmp_path).status == DONE
+
+
+def test_a_task_that_the_user_chooses(tmp_path):
+    """What is chosen without him is in prepare/new/new_test.cc."""
+    write_table(tmp_path / "t.csv", [[f"{x:.4f}", i % 4, i % 2] for i, x in enumerate(RANDOM.normal(size=60))], ["x", "Target", "even"])
+    out, config = new(tmp_path, "t.csv", "--task", "regression")
+    assert field(config, "label") == ["Target"] and "by its name" in out and field(config, "task") == ["REGRESSION"]
+
+
+def picture(folder, name, colour):
+    folder.mkdir(parents=True, exist_ok=True)
+    pixels = RANDOM.integers(0, 60, (40, 50, 3)) + np.array(colour)
+    Image.fromarray(pixels.astype(np.uint8)).save(folder / name)
+
+
+def test_folders_of_images(tmp_path):
+    for part, count in (("train", 8), ("val", 3)):
+        for name, colour in (("red", (190, 0, 0)), ("blue", (0, 0, 190))):
+            for i in range(count):
+                picture(tmp_path / "photos" / part / name, f"{i}.png" if i % 2 else f"{i}.jpg", colour)
+    picture(tmp_path / "photos/test", "1.png", (190, 0, 0))
+    (tmp_path / "photos/train/blue/9.jpg").write_bytes(b"\xff\xd8 cut short")
+    out, config = new(tmp_path, "photos")
+    assert "bad_samples { policy: SKIP" in config and "note: damaged: photos/train/blue/9.jpg" in out
+    assert field(config, "train") == ["photos/train"] and field(config, "validation") == ["photos/val"]
+    assert field(config, "size") == ["32"] and "resnet { depth: 18 }" in config and field(config, "mirror") == ["true"]
+    train(tmp_path)
+    assert next_commands(out)[1][:5] == ["lockstep", "predict", "runs/train", "--input", "photos/test"]
+    assert Run(next_commands(out)[1][1:], cwd=tmp_path).status == DONE
+
+
+def test_shards_and_class_folders_of_digits(tmp_path):
+    for digit in range(2):
+        for i in range(6):
+            picture(tmp_path / "digits" / str(digit), f"{i}.jpg", (100 * digit, 50, 50))
+    _, config = new(tmp_path, "digits")
+    assert field(config, "mirror") == ["false"] and field(config, "validation_fraction") == ["0.2"]
+    assert Run(["prepare", "shards", "digits", "shards"], cwd=tmp_path).status == DONE
+    (tmp_path / "train.pbtxt").unlink()
+    _, config = new(tmp_path, "shards")
+    assert field(config, "train") == ["shards"]
+    train(tmp_path)
+
+
+def idx(array):
+    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("kind", ["numbers", "pixels", "several", "mnist", "cifar"])
+@pytest.mark.all_tier(unless=lambda kind: kind in ("numbers", "pixels", "mnist"))
+def test_arrays(kind, tmp_path):
+    labels = np.arange(60) % 3
+    pixels = RANDOM.integers(0, 255, (60, 12, 12), dtype=np.uint8)
+    if kind == "numbers":
+        np.save(tmp_path / "x.npy", RANDOM.normal(size=(60, 5)).astype(np.float32))
+        np.save(tmp_path / "y.npy", RANDOM.normal(50, 9, size=60))
+    elif kind == "pixels":
+        np.save(tmp_path / "train_images.npy", pixels)
+        np.save(tmp_path / "train_labels.npy", labels)
+        np.save(tmp_path / "test_images.npy", pixels[:9])
+        np.save(tmp_path / "test_labels.npy", labels[:9])
+    elif kind == "several":
+        np.save(tmp_path / "X_train.npy", RANDOM.normal(size=(60, 4, 3)))
+        np.save(tmp_path / "y_train.npy", RANDOM.integers(0, 2, (60, 2)))
+    elif kind == "mnist":
+        (tmp_path / "train-images-idx3-ubyte").write_bytes(idx(pixels))
+        (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(labels))
+    else:
+        record = RANDOM.integers(0, 255, (60, 3073), dtype=np.uint8)
+        record[:, 0] = labels
+        (tmp_path / "data_batch_1.bin").write_bytes(record.tobytes())
+    out, config = new(tmp_path, ".")
+    assert field(config, "name") == [{"numbers": "mlp", "several": "lstm", "cifar": "resnet"}.get(kind, "convnet")]
+    if kind == "numbers":
+        assert field(config, "task") == ["REGRESSION"] and field(config, "standardize_targets") == ["true"]
+    if kind == "pixels":
+        assert float(field(config, "mean")[0][1:-1]) == pytest.approx(pixels.mean() / 255, abs=1e-4)
+        assert "--input test_images.npy test_labels.npy" in out
+    if kind == "several":
+        assert field(config, "task") == ["MULTI_LABEL"]
+    train(tmp_path)
+
+
+def test_tokens(tmp_path):
+    for name, count in (("train.bin", 3000), ("val.bin", 600)):
+        RANDOM.integers(0, 70, count).astype(np.uint16).tofile(tmp_path / name)
+    out, config = new(tmp_path, ".")
+    assert field(config, "classes") == ["128"] and field(config, "validation") == ["val.bin"]
+    train(tmp_path, "max_steps=3")
+
+
+def write(folder, name, text):
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+GOOD = "a,b,y\n" + "".join(f"{i * 0.7},{i % 3},{i % 2}\n" for i in range(20))
+MISTAKES = {
+    "a column that is not there": ({"t.csv": GOOD}, ["t.csv", "--label", "yy"], USAGE, '--label yy: t.csv has no such column; did you mean "y"?'),
+    "a label twice": ({"t.csv": GOOD}, ["t.csv", "--label", "y", "--label", "y"], USAGE, "--label y is given twice"),
+    "labels that are no neighbours": ({"t.csv": GOOD[6:]}, ["t.csv", "--label", "0", "--label", "2"], USAGE, "without a header several labels must be neighbours"),
+    "no such file": ({}, ["t.csv"], DATA, "t.csv: no such file or folder"),
+    "an empty folder": ({}, ["."], DATA, ".: the folder is empty: give a CSV file or a folder with train.csv"),
+    "one column": ({"t.csv": "y\n1\n2\n"}, ["t.csv"], DATA, 't.csv:1: one column, "y"'),
+    "a ragged row": ({"t.csv": GOOD + "1,2\n"}, ["t.csv"], DATA, "t.csv:22: 2 columns where 3 are expected"),
+    "a missing label": ({"t.csv": GOOD + "1,2,\n"}, ["t.csv"], DATA, "t.csv:22: column 3 (y): 1 of 21 rows have no label"),
+    "one class": ({"t.csv": re.sub(r"(?m),\d$", ",0", GOOD)}, ["t.csv"], DATA, 'column 3 (y): all rows have the label "0"'),
+    "texts that are no classes": ({"t.csv": "a,y\n" + "".join(f"{i},t{i}\n" for i in range(9))}, ["t.csv"], DATA, "column 2 (y): 9 different values in 9 rows are no classes"),
+    "numbers as labels": ({"t.csv": GOOD}, ["t.csv", "--label", "b", "--task", "multi_label"], DATA, "column 2 (b) holds other values than 0 and 1"),
+    "another test file": ({"train.csv": GOOD, "test.csv": "a,c\n1,2\n"}, ["."], DATA, "test.csv: column 2 (c): train.csv has no such column"),
+    "another delimiter": ({"train.csv": GOOD, "test.csv": "a;b\n1;2\n"}, ["."], DATA, "test.csv: a semicolon between cells where train.csv has a comma"),
+    "nothing left": ({"t.csv": "id,y\n" + "".join(f"i{i},{i % 2}\n" for i in range(20))}, ["t.csv"], DATA, "no column is left to learn from (id: an id"),
+    "several tables": ({"a.csv": GOOD, "b.csv": GOOD}, ["."], DATA, "2 tables (a.csv, b.csv): call the one to train on train.csv"),
+    "an array without targets": ({"x.npy": b""}, ["x.npy"], DATA, "no pair of inputs and targets: call the two files x.npy and y.npy"),
+    "a label of images": ({"red/1.png": b"", "blue/1.png": b""}, [".", "--label", "y"], USAGE, "--label: is for tables"),
+    "images without classes": ({"1.png": b"", "2.png": b""}, ["."], DATA, "images that lie in no folder of a class"),
+}
+
+
+LATER = {
+    "another delimiter",
+    "several tables",
+    "numbers as labels",
+    "labels that are no neighbours",
+    "images without classes",
+    "a label of images",
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.all_tier(unless=lambda name: name not in LATER)
+def test_mistakes_are_one_line(name, tmp_path):
+    files, words, status, part = MISTAKES[name]
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        write(tmp_path, file, text)
+    expect_error(Run(["new", *words], cwd=tmp_path), status, part)
+    assert not (tmp_path / "train.pbtxt").exists()
+
+
+def test_masks_need_a_model_of_ones_own(tmp_path):
+    np.save(tmp_path / "images.npy", np.zeros((20, 8, 8), np.uint8))
+    np.save(tmp_path / "masks.npy", np.zeros((20, 8, 8), np.uint8))
+    expect_error(Run(["new", "."], cwd=tmp_path), DATA, "no built-in model predicts pixels", "lockstep.export")
