@@ -137,6 +137,7 @@ def test_groups_stay_together(folder):
     assert len(set.union(*folds_of.values())) == COUNT
 
 
+@pytest.mark.all_tier
 def test_the_past_predicts_the_future(folder):
     write_config(folder, config_text("folds { by: TIME }", epochs=1), "time.pbtxt")
     assert cross_validation(folder, "time", config="time.pbtxt").status == DONE

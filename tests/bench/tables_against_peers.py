@@ -7,8 +7,10 @@ HistGradientBoosting and pytabkit's RealMLP on the same folds.
 Of a table with classes the score is the area under the ROC curve (one against the rest, the mean over the classes), of
 numbers R2: of each fold's held-back rows, the mean over the folds, and then over the seeds. A seed is that of the folds and
 of everything random. Seconds are those of all five trainings of a seed; lockstep's are with the start of the program and the
-predictions. All peers have the machine's cores. A JSON line for each table and seed, and one for each table. Needs
-scikit-learn, pandas and, for real_mlp, pytabkit.
+predictions. `new` lets the held-back rows choose the best epoch, which favours it a little: lockstep_all_epochs is without
+that choice (early_stopping.metric empty), so that only the training rows have a say, as with the peers. All have the
+machine's cores. A JSON line for each table and seed, and one for each table. Needs scikit-learn, pandas and, for real_mlp,
+pytabkit.
 """
 
 import argparse
@@ -66,10 +68,10 @@ def score_of(truth, predicted):
     return roc_auc_score(truth, predicted, multi_class="ovr", average="macro")
 
 
-def lockstep(options, config, seed, folder, classes):
+def lockstep(options, config, seed, folder, classes, *more):
     """The fold of each row, what is predicted of it, and the seconds."""
-    run = folder / f"run-{seed}"
-    settings = [f"seed={seed}", f"run_dir={run}", *options.set]
+    run = folder / f"run-{seed}-{len(more)}"
+    settings = [f"seed={seed}", f"run_dir={run}", *options.set, *more]
     words = [options.lockstep, "train", config, "--folds", str(FOLDS), *(w for s in settings for w in ("--set", s))]
     begin = time.monotonic()
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder)
@@ -133,9 +135,11 @@ def main():
             classes = None if "REGRESSION" in text else sorted(table[label].unique())
             inputs = features_of(table, label, ignored)
             for seed in options.seeds:
-                folds, predicted, seconds = lockstep(options, "train.pbtxt", seed, folder, classes)
-                ours = [score_of(truth[folds == fold], predicted[folds == fold]) for fold in range(FOLDS)]
-                line = {"table": name, "seed": seed, "lockstep": round(float(np.mean(ours)), 4), "lockstep_s": round(seconds, 1)}
+                line = {"table": name, "seed": seed}
+                for which, more in (("lockstep", []), ("lockstep_all_epochs", ["early_stopping.metric="])):
+                    folds, predicted, seconds = lockstep(options, "train.pbtxt", seed, folder, classes, *more)
+                    ours = [score_of(truth[folds == fold], predicted[folds == fold]) for fold in range(FOLDS)]
+                    line |= {which: round(float(np.mean(ours)), 4), f"{which}_s": round(seconds, 1)}
                 for peer in options.peers:
                     score, seconds = of_peer(PEERS[peer], inputs, truth, folds, seed, classes is not None)
                     line |= {peer: round(score, 4), f"{peer}_s": round(seconds, 1)}

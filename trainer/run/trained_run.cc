@@ -129,9 +129,10 @@ HeldBackPredictions InOrderOfFiles(const std::vector<HeldBackPredictions>& folds
   return all;
 }
 
-// Runs can be used together if their classes are the same.
-void RequireAlike(const std::vector<NamedRun>& runs) {
-  if (runs.size() > 1 && runs.front().config.data().task() == config::Data::SEGMENTATION) {
+// Runs can be used together if their classes are the same, and what they predict of one sample has a mean.
+void RequireAlike(const std::vector<NamedRun>& runs, const PredictionRequest& request) {
+  const bool have_masks = runs.front().config.data().task() == config::Data::SEGMENTATION;
+  if (runs.size() > 1 && have_masks && !request.held_back) {
     throw UsageError("{}: the masks of several folds have no mean: name one fold, {}",
                      runs.front().name, runs.front().name);
   }
@@ -191,7 +192,7 @@ RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest 
   std::optional<PredictionFile> file;  // on rank 0
   Together(world.host, [&] {
     CheckRequest(request, data);
-    RequireAlike(runs);
+    RequireAlike(runs, request);
     if (world.rank() != 0) return;
     PredictionRequest of_file = request;
     if (request.held_back) of_file.files = FilesHeldBack(data);
