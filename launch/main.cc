@@ -59,7 +59,8 @@ std::string NotExpected(const CLI::App& app, const std::vector<std::string>& wor
   const auto dashed = std::ranges::find_if(left, [](auto& word) { return word.starts_with('-'); });
   const std::string word = dashed != left.end() ? *dashed : left.empty() ? "" : left.front();
   std::string cure = DidYouMean(word, options);
-  if (has("--set")) {
+  const bool may_be_field = dashed != left.end() || word.find('=') != std::string::npos;
+  if (may_be_field && has("--set")) {
     const std::string field = word.substr(std::min(word.find_first_not_of('-'), word.size()));
     cure += fmt::format("; a field of the config is set with --set {}",
                         field.find('=') == std::string::npos ? field + "=VALUE" : field);

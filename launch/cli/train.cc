@@ -50,7 +50,11 @@ class TrainCommand final : public RankCommand {
     if (folds_ == 0 && side_by_side_ > 0) {
       throw UsageError("--side-by-side: is for folds: say how many there are with --folds");
     }
-    if (folds_ == 0 || Job::IsRank()) return RankCommand::Run(invocation);
+    if (folds_ == 0) return RankCommand::Run(invocation);
+    if (Job::IsRank()) {
+      throw UsageError(
+          "--folds: starts the folds itself: leave out mpirun or srun, and give ranks with -n");
+    }
     return static_cast<int>(RunFolds(invocation));
   }
 
@@ -112,9 +116,21 @@ class TrainCommand final : public RankCommand {
                   .asked = side_by_side_};
     plan.program.insert(plan.program.begin(), invocation.program);
     if (config.device() != config::Config::CPU && !plan.starts_ranks) plan.gpus = GpusHere();
+    if (plan.SideBySide() > 1) RequireNoPort(config.observe());
     const ExitStatus trained = TrainFolds(plan);
     if (trained != ExitStatus::kDone) return trained;
     return Summarise(invocation, config);
+  }
+
+  static void RequireNoPort(const config::Observe& observe) {
+    const char* const field = observe.page_port() > 0         ? "page_port"
+                              : observe.prometheus_port() > 0 ? "prometheus_port"
+                                                              : nullptr;
+    if (field == nullptr) return;
+    throw UsageError(
+        "observe.{}: folds that are trained side by side cannot share a port: leave it out, or "
+        "give --side-by-side 1",
+        field);
   }
 
   // Evaluates the folds, and predicts what each of them held back.

@@ -13,10 +13,11 @@ int64_t FoldPlan::SideBySide() const {
   return std::min(room, count);
 }
 
-std::vector<std::string> FoldPlan::CommandOf(int64_t fold, const std::string& fold_dir) const {
+std::vector<std::string> FoldPlan::CommandOf(int64_t fold, int64_t place,
+                                             const std::string& fold_dir) const {
   std::vector<std::string> command{"env"};
   if (!gpus.empty() && !starts_ranks) {
-    command.push_back("CUDA_VISIBLE_DEVICES=" + gpus[fold % std::ssize(gpus)]);
+    command.push_back("CUDA_VISIBLE_DEVICES=" + gpus[place % std::ssize(gpus)]);
   } else if (!starts_ranks) {
     const auto threads = std::max<int64_t>(1, cores / SideBySide());
     command.push_back(fmt::format("OMP_NUM_THREADS={}", threads));

@@ -1,9 +1,9 @@
 // FoldPlan: how many folds are trained at a time, and with which command each of them.
 //
-// Promise: a fold's command is the same in every start of a cross-validation on the same machine, whatever the other folds
-// do. So a fold that was stopped computes what it would have computed, bit for bit.
+// Promise: a fold has as many CPU threads in every start of a cross-validation on the same machine, whatever the other
+// folds do. So a fold that was stopped computes what it would have computed; with `deterministic: true`, bit for bit.
 //
-// How: on GPUs each fold has one for itself, fold i the i-th of them in turn. On a CPU folds are trained side by side, and
+// How: each fold has one GPU, and folds that are trained at a time have different ones, as far as there are some. On a CPU folds are trained side by side, and
 // the cores are divided among them, which uses them better than many threads of one small training would. A command with
 // options that start ranks has all GPUs and cores to itself.
 //
@@ -29,8 +29,10 @@ struct FoldPlan {
   // How many folds are trained at a time.
   int64_t SideBySide() const;
 
-  // The command that trains a fold into `fold_dir`.
-  std::vector<std::string> CommandOf(int64_t fold, const std::string& fold_dir) const;
+  // The command that trains a fold into `fold_dir`. Of the folds that are trained at a time each has another `place`, in
+  // [0, SideBySide()).
+  std::vector<std::string> CommandOf(int64_t fold, int64_t place,
+                                     const std::string& fold_dir) const;
 };
 
 // Returns `words` without the options of `names`, each of which has a value ("--folds 5" or "--folds=5").

@@ -42,17 +42,19 @@ bool IsStop(int status) {
          status == static_cast<int>(ExitStatus::kInterrupted);
 }
 
-FileDescriptor NewFile(const std::string& path) {
+FileDescriptor Opened(const std::string& path) {
   FileDescriptor file(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (file.get() < 0) throw UsageError("{}: cannot be written: {}", path, std::strerror(errno));
   return file;
 }
 
-// The error with which a program ended, without what each error begins with; otherwise its last line.
-std::string ErrorIn(const std::string& path) {
+// The error with which a program ended, without what each error begins with; otherwise its last line. What it said stands
+// in the file from `begin` on.
+std::string ErrorIn(const std::string& path, int64_t begin) {
   constexpr std::string_view kName = "lockstep: error: ";
   std::ifstream file(path);
+  file.seekg(begin);
   std::string found;
   bool is_error = false;
   for (std::string line; std::getline(file, line);) {
@@ -74,19 +76,22 @@ std::string BestText(const RunHistory& history) {
 // The training of one fold.
 class Fold {
  public:
-  Fold(const FoldPlan& plan, int64_t number)
+  Fold(const FoldPlan& plan, int64_t number, int64_t place)
       : number_(number),
+        place_(place),
         said_(fmt::format("{}/fold-{}.txt", plan.run_dir, number)),
-        output_(NewFile(said_)),
+        output_(Opened(said_)),
+        begin_(lseek(output_.get(), 0, SEEK_END)),
         history_(FoldRunDir(plan.run_dir, number)),
         began_s_(SecondsSinceBoot()),
-        program_(plan.CommandOf(number, FoldRunDir(plan.run_dir, number)),
+        program_(plan.CommandOf(number, place, FoldRunDir(plan.run_dir, number)),
                  ChildProcess::Group::kOwn, output_.get(), MaskAtStart(), output_.get()) {}
 
   int64_t number() const { return number_; }
+  int64_t place() const { return place_; }
   void Send(int signal) const { program_.Send(signal); }
   std::optional<ChildProcess::End> Poll() { return program_.Poll(); }
-  std::string error() const { return ErrorIn(said_); }
+  std::string error() const { return ErrorIn(said_, begin_); }
 
   // "fold 2 at epoch 3/10"
   std::string Progress() {
@@ -105,8 +110,10 @@ class Fold {
 
  private:
   int64_t number_;
+  int64_t place_;
   std::string said_;
   FileDescriptor output_;
+  int64_t begin_;  // of what this process says in the file
   RunHistory history_;
   double began_s_;
   ChildProcess program_;
@@ -120,9 +127,7 @@ class Folds {
 
   ExitStatus Train() {
     while (MayStart() || !running_.empty()) {
-      while (MayStart() && std::ssize(running_) < plan_.SideBySide()) {
-        running_.push_back(std::make_unique<Fold>(plan_, next_++));
-      }
+      while (MayStart() && std::ssize(running_) < plan_.SideBySide()) Start();
       OnSignal(taken_.Wait(kLookInterval_s));
       std::erase_if(running_, [&](const std::unique_ptr<Fold>& fold) { return HasEnded(*fold); });
       if (!running_.empty() && line_.IsDue()) line_.Show(Progress());
@@ -134,13 +139,33 @@ class Folds {
  private:
   bool MayStart() const { return next_ < plan_.count && failure_.empty() && stopped_status_ == 0; }
 
+  void Start() {
+    int64_t place = 0;
+    const auto is_taken = [&](const std::unique_ptr<Fold>& fold) { return fold->place() == place; };
+    while (std::ranges::any_of(running_, is_taken)) ++place;
+    try {
+      running_.push_back(std::make_unique<Fold>(plan_, next_, place));
+      ++next_;
+    } catch (const Error& error) {
+      Fail(static_cast<int>(error.status()), error.what());
+    }
+  }
+
+  // Ends the others, which save their state.
+  void Fail(int status, const std::string& why) {
+    failed_status_ = status;
+    failure_ = why;
+    SendAll(SIGTERM);
+  }
+
   void OnSignal(int signal) {
     if (signal == 0 || signal == SIGCHLD) return;
     if (stopped_status_ == 0) {
       line_.Say("stopping: the folds save their state");
       stopped_status_ =
           static_cast<int>(signal == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped);
-      SendAll(SIGTERM);
+      // If one has failed, the others have been asked already, and a second SIGTERM ends a run at once.
+      if (failure_.empty()) SendAll(SIGTERM);
     } else {
       SendAll(SIGKILL);
     }
@@ -159,11 +184,12 @@ class Folds {
       line_.Say(fmt::format("fold {}: stopped", fold.number()));
       if (stopped_status_ == 0) stopped_status_ = end->code;
     } else if (stopped_status_ == 0 && failure_.empty()) {
-      failed_status_ = end->signal != 0 ? static_cast<int>(ExitStatus::kPeer) : end->code;
-      failure_ = end->signal != 0
-                     ? fmt::format("fold {}: signal {} ended it", fold.number(), end->signal)
-                     : fmt::format("fold {}: {}", fold.number(), fold.error());
-      SendAll(SIGTERM);
+      if (end->signal != 0) {
+        Fail(static_cast<int>(ExitStatus::kPeer),
+             fmt::format("fold {}: signal {} ended it", fold.number(), end->signal));
+      } else {
+        Fail(end->code, fmt::format("fold {}: {}", fold.number(), fold.error()));
+      }
     }
     return true;
   }
@@ -201,11 +227,19 @@ ExitStatus RunOnFolds(const std::vector<std::string>& command) {
   const TakenSignals taken(kStopSignals);
   ChildProcess program(command, ChildProcess::Group::kOwn, STDOUT_FILENO, MaskAtStart());
   std::optional<ChildProcess::End> end;
+  int asked = 0;  // the first signal that asked this process to stop
   while (!(end = program.Poll())) {
     const int signal = taken.Wait(kLookInterval_s);
-    if (signal != 0 && signal != SIGCHLD) program.Send(SIGTERM);
+    if (signal == 0 || signal == SIGCHLD) continue;
+    program.Send(asked == 0 ? SIGTERM : SIGKILL);
+    if (asked == 0) asked = signal;
   }
-  return end->signal != 0 ? ExitStatus::kStopped : static_cast<ExitStatus>(end->code);
+  if (asked != 0) return asked == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped;
+  if (end->signal != 0) {
+    throw Error(ExitStatus::kPeer,
+                fmt::format("signal {} ended {}", end->signal, ShellText(command)));
+  }
+  return static_cast<ExitStatus>(end->code);
 }
 
 }  // namespace lockstep

@@ -5,9 +5,10 @@
 // again. If one fails, the others save their state and stop.
 //
 // Protocol:
-//   1. start the folds in their order, as many at a time as the plan says; what a fold prints goes to RUN/fold-K.txt
+//   1. start the folds in their order, as many at a time as the plan says; what a fold prints goes to the end of
+//      RUN/fold-K.txt
 //   2. wait; for each fold that has ended, print a line with its best metric, or the line of its error
-//   3. SIGINT, SIGTERM, SIGHUP and SIGUSR2 ask all folds to save their state and stop (SIGTERM), and no other fold is
+//   3. SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGUSR2 ask all folds to save their state and stop (SIGTERM), and no other fold is
 //      started; a second one kills them
 //   4. if this process is killed, the kernel asks the folds to stop (launch/machine/child_process.h)
 //

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -61,7 +60,7 @@ bool AreYesOrNo(const Dataset& samples) {
   return true;
 }
 
-// Whether so few integers are there that they are classes; as for tables.
+// Whether the targets are integers from 0, at most 1000 different ones, with three samples of each on average.
 bool AreClasses(const Dataset& numbers) {
   constexpr size_t kMost = 1000;
   constexpr int64_t kRowsOfAClass = 3;
@@ -151,11 +150,7 @@ class ArrayDraft {
         reading_(ReadSamples(data, request)),
         samples_(*reading_.samples) {
     const int64_t size = samples_.size();
-    const auto held_back =
-        data.validation.empty()
-            ? static_cast<int64_t>(std::ceil(static_cast<double>(size) * kHeldBack))
-            : 0;
-    training_samples_ = size - held_back;
+    training_samples_ = size - (data.validation.empty() ? HeldBackOf(size, kHeldBack) : 0);
     const SampleSpec& spec = samples_.spec();
     is_image_ = spec.shape.size() == 3 && spec.shape[1] >= 8 && spec.shape[2] >= 8;
     recipe_ = is_image_ ? RecipeOfImages(training_samples_)

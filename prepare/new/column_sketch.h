@@ -1,7 +1,6 @@
 // ColumnSketch: what one pass over a column of a table finds, in memory that does not grow with the rows.
 //
-// Promise: counts, the mean, the standard deviation, the least and the greatest number are those of all cells. Cells are
-// numbers, missing or texts as the trainer sees them (data/tables/csv_value.h).
+// Promise: counts, the mean, the least and the greatest number are those of all cells. Cells are numbers, missing or texts as the trainer sees them (data/tables/csv_value.h).
 //
 // Invariants:
 //   1. At most `most_texts` different texts are kept. When a further one comes, all are dropped, and has_many_texts() is

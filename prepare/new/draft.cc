@@ -1,6 +1,6 @@
 #include "prepare/new/draft.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <cmath>
 #include <filesystem>
@@ -74,10 +74,14 @@ void BeginConfig(const NewRequest& request, const std::string& what, ConfigText&
                   ShellWord(request.data), what));
 }
 
+int64_t HeldBackOf(int64_t samples, double fraction) {
+  return static_cast<int64_t>(std::ceil(static_cast<double>(samples) * fraction));
+}
+
 void WriteHeldBack(int64_t samples, double fraction, ConfigText& config) {
-  const auto held_back = static_cast<int64_t>(std::ceil(static_cast<double>(samples) * fraction));
   config.Line(fmt::format("validation_fraction: {}", fraction),
-              fmt::format("{} of {} are held back to see which epoch is best", held_back, samples));
+              fmt::format("{} of {} are held back to see which epoch is best",
+                          HeldBackOf(samples, fraction), samples));
 }
 
 void WriteStandardTargets(ConfigText& config) {

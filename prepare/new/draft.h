@@ -49,6 +49,9 @@ Draft DraftForTokens(const FoundData& data, const NewRequest& request);
 // Begins a config: says what it was written from.
 void BeginConfig(const NewRequest& request, const std::string& what, ConfigText& config);
 
+// How many samples data.validation_fraction holds back.
+int64_t HeldBackOf(int64_t samples, double fraction);
+
 // Writes how many samples are held back, if no files are there to evaluate on: data.validation_fraction.
 void WriteHeldBack(int64_t samples, double fraction, ConfigText& config);
 

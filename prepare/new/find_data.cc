@@ -243,8 +243,9 @@ std::optional<FoundData> Arrays(const Folder& folder) {
   Pairs pairs;
   for (const std::string& name : folder.files) {
     if (!InSmallLetters(name).ends_with(".npy")) continue;
-    auto& [inputs, targets] = pairs[PartOfArray(name)];
     const Role role = RoleOf(name);
+    if (role == Role::kNone) continue;
+    auto& [inputs, targets] = pairs[PartOfArray(name)];
     if (role == Role::kInputs) inputs = folder.At(name);
     if (role == Role::kTargets) targets = folder.At(name);
   }
@@ -329,7 +330,12 @@ FoundData OfFile(const std::string& path) {
   if (small.find("-ubyte") != small.npos) return Beside(path, Mnist);
   if (small.ends_with(".bin")) {
     FoundData found = Beside(path, Binaries);
-    if (found.kind == DataKind::kTokens) found.train = {path};
+    if (found.kind != DataKind::kTokens) return found;
+    // What the user names is trained on, whatever its name is.
+    const auto is_path = [&](const std::string& other) { return fs::equivalent(other, path); };
+    found.train = {path};
+    std::erase_if(found.validation, is_path);
+    std::erase_if(found.test, is_path);
     return found;
   }
   const std::string parent = fs::path(path).parent_path().string();

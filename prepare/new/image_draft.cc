@@ -1,8 +1,6 @@
 // A config for folders or shards of images: a ResNet.
 #include <algorithm>
-#include <map>
 #include <memory>
-#include <optional>
 
 #include "base/error.h"
 #include "data/images/image_decoder.h"
@@ -77,8 +75,7 @@ class ImageDraft {
     if (!data.validation.empty()) {
       validation_ = OpenImageSource({.files = data.validation, .classes = source_->class_names()});
     }
-    const auto held_back =
-        validation_ ? 0 : static_cast<int64_t>(static_cast<double>(source_->size()) * kHeldBack);
+    const int64_t held_back = validation_ ? 0 : HeldBackOf(source_->size(), kHeldBack);
     training_images_ = source_->size() - held_back;
     recipe_ = RecipeOfImages(training_images_);
   }

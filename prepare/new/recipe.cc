@@ -30,13 +30,14 @@ std::string MetricOf(LearnTask task, int64_t outputs) {
   return "loss";
 }
 
-}  // namespace
-
+// The largest power of two that gives an epoch at least `steps` steps, between `least` and `most`.
 int64_t BatchFor(int64_t samples, int64_t steps, int64_t least, int64_t most) {
   int64_t batch = least;
   while (batch * 2 <= most && samples / (batch * 2) >= steps) batch *= 2;
   return batch;
 }
+
+}  // namespace
 
 Recipe RecipeOfTable(int64_t rows, int64_t inputs, LearnTask task, int64_t outputs) {
   constexpr int64_t kStepsOfEpoch = 20, kSteps = 2000;

@@ -1,7 +1,7 @@
 // Recipe: how a model is trained, chosen from the size of the data and the task alone, never from a file's name.
 //
-// How: the choices for tables were measured against scikit-learn's HistGradientBoosting on five tables, each with five
-// splits (tests/bench/tables_against_peers.py).
+// How: the choices for tables were measured beside scikit-learn's HistGradientBoosting and pytabkit's RealMLP on five
+// tables (tests/bench/tables_against_peers.py).
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,7 @@ Recipe RecipeOfTable(int64_t rows, int64_t inputs, LearnTask task, int64_t outpu
 // `images` are those to train on.
 Recipe RecipeOfImages(int64_t images);
 
-// `tokens` are those to train on, `samples` how many samples they make.
+// `samples` are those to train on.
 Recipe RecipeOfTokens(int64_t samples);
-
-// Returns the largest power of two that gives an epoch at least `steps` steps, between `least` and `most`.
-int64_t BatchFor(int64_t samples, int64_t steps, int64_t least, int64_t most);
 
 }  // namespace lockstep

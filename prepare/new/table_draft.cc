@@ -79,9 +79,7 @@ class TableDraft {
                        .labels = request.labels,
                        .task = request.task,
                        .held_back = kHeldBack});
-    const auto held_back =
-        static_cast<int64_t>(std::ceil(static_cast<double>(plan_.rows) * kHeldBack));
-    training_rows_ = plan_.rows - held_back;
+    training_rows_ = plan_.rows - HeldBackOf(plan_.rows, kHeldBack);
     outputs_ = plan_.task == LearnTask::kClassification ? plan_.classes
                                                         : static_cast<int64_t>(plan_.labels.size());
     recipe_ = RecipeOfTable(training_rows_, plan_.inputs, plan_.task, outputs_);

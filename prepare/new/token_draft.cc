@@ -18,7 +18,7 @@ struct Sizes {
   int64_t layers, heads, width;
 };
 
-// About a parameter in the layers for each token or some, so that the net does not learn the text by heart.
+// About one parameter in the layers for each token or fewer, so that the net does not learn the text by heart.
 Sizes SizesFor(int64_t tokens) {
   if (tokens < 1'000'000) return {.layers = 4, .heads = 4, .width = 128};
   if (tokens < 30'000'000) return {.layers = 6, .heads = 6, .width = 384};
@@ -66,9 +66,7 @@ Draft DraftForTokens(const FoundData& data, const NewRequest& request) {
                               ? kGpt2Vocabulary
                               : greatest / 64 * 64 + 64;
   const Sizes sizes = SizesFor(tokens);
-  const auto held_back = data.validation.empty()
-                             ? static_cast<int64_t>(static_cast<double>(train->size()) * kHeldBack)
-                             : 0;
+  const int64_t held_back = data.validation.empty() ? HeldBackOf(train->size(), kHeldBack) : 0;
   const int64_t samples = train->size() - held_back;
   Recipe recipe = RecipeOfTokens(samples);
 

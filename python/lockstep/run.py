@@ -133,6 +133,7 @@ class Run:
         self.point = os.fspath(run)
         match = re.fullmatch(r"(.+)@(?:best|last|\d+)", self.point)
         self.folder = pathlib.Path(match[1] if match else self.point)
+        self._at = self.point[len(match[1]) :] if match else ""
         if not self.folds and not _has_config(self.folder):
             raise LockstepError(f"{self.folder}: no run's folder: it has no config.pbtxt", USAGE)
 
@@ -147,12 +148,12 @@ class Run:
     @property
     def folds(self) -> list[Run]:
         """The runs of a cross-validation, in order; of another run none."""
-        if _has_config(self.folder):
+        first = self.folder / "fold-0"
+        if _has_config(self.folder) or not _has_config(first):
             return []
-        point = self.point[len(os.fspath(self.folder)) :]
-        folders = [folder for folder in self.folder.glob("fold-*") if _has_config(folder)]
-        folders.sort(key=lambda folder: int(folder.name.removeprefix("fold-")))
-        return [Run(f"{folder}{point}") for folder in folders]
+        count = int(read_printed((first / "config.pbtxt").read_text(encoding="utf-8"))["data"]["folds"]["count"])
+        folders = [self.folder / f"fold-{number}" for number in range(count)]
+        return [Run(f"{folder}{self._at}") for folder in folders if _has_config(folder)]
 
     @property
     def log(self) -> Any:

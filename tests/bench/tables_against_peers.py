@@ -107,8 +107,11 @@ PEERS = {"gradient_boosting": gradient_boosting, "real_mlp": real_mlp}
 def of_peer(make, inputs, truth, folds, seed, has_classes):
     scores, begin = [], time.monotonic()
     for fold in range(FOLDS):
-        model = make(has_classes, seed).fit(inputs[folds != fold], truth[folds != fold])
-        held_back = inputs[folds == fold]
+        trained, held_back = inputs[folds != fold], inputs[folds == fold]
+        if make is real_mlp:  # which takes no missing numbers
+            means = trained.mean(numeric_only=True)
+            trained, held_back = trained.fillna(means), held_back.fillna(means)
+        model = make(has_classes, seed).fit(trained, truth[folds != fold])
         predicted = model.predict_proba(held_back) if has_classes else model.predict(held_back).ravel()
         scores.append(score_of(truth[folds == fold], predicted))
     return float(np.mean(scores)), time.monotonic() - begin

@@ -20,7 +20,7 @@ Formats& AllFormats() {
 }  // namespace
 
 std::string Format::WhyNot(const std::string&, mode_t mode) const {
-  const std::string why = WhyNoPlainFile(mode);
+  std::string why = WhyNoPlainFile(mode);
   if (!S_ISDIR(mode)) return why;
   return why + "; a folder with a folder of images for each class is data.format: IMAGES";
 }

@@ -3,11 +3,11 @@
 // Promise: everything that can be wrong with the request, the ids and the sample submission is said before anything is
 // predicted.
 //
-// The file is a table, a row for each sample in the order of the files: the sample's name, of a cross-validation's samples
-// that were held back their fold, the columns that are kept of the input, and the columns of ColumnsOf() (trainer/predictions/outputs.h). The name of a sample is its file for images, what
-// the column --id holds for tables, and otherwise its number among the files' samples, from 0. With a sample submission the table is the submission's
-// (trainer/predictions/submission.h). As an array it holds the outputs alone: float32 [samples, names], or for masks uint8
-// [samples, height, width].
+// The file is a table, a row for each sample in the order of the files: the sample's name; its fold, if several folds held
+// samples back; the columns that are kept of the input; and the columns of ColumnsOf() (trainer/predictions/outputs.h). The
+// name of a sample is its file for images, what the column --id holds for tables, and otherwise its number among the files'
+// samples, from 0. With a sample submission the table is the submission's (trainer/predictions/submission.h). As an array
+// it holds the outputs alone: float32 [samples, names], or for masks uint8 [samples, height, width].
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/predict_test.py)
 //   options that do not go together, or with the run's data -> Error (kUsage)

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <span>
 #include <string_view>
 #include <unordered_set>
 
 namespace lockstep {
 namespace {
 
+constexpr int64_t kMostBytes = int64_t{64} << 20;
 constexpr int64_t kLeastSamples = 20;  // of fewer, what they have in common is chance
 constexpr size_t kMostNames = 3;       // in one line
 constexpr float kFar = 30;             // from 0, of a feature that needs no scaling

@@ -133,8 +133,8 @@ HeldBackPredictions InOrderOfFiles(const std::vector<HeldBackPredictions>& folds
 void RequireAlike(const std::vector<NamedRun>& runs, const PredictionRequest& request) {
   const bool have_masks = runs.front().config.data().task() == config::Data::SEGMENTATION;
   if (runs.size() > 1 && have_masks && !request.held_back) {
-    throw UsageError("{}: the masks of several folds have no mean: name one fold, {}",
-                     runs.front().name, runs.front().name);
+    throw UsageError("the masks of several folds have no mean: name one fold, {}",
+                     runs.front().name);
   }
   const SampleSpec first = SpecOf(runs.front().config.data());
   for (const NamedRun& run : runs) {
