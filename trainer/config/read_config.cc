@@ -51,7 +51,7 @@ std::string PlaceOf(const std::string& name, const Descriptor& message) {
 
 // Which field of `message`, or of another one, the user most likely meant, for the end of an error message.
 std::string MeantField(const std::string& name, const Descriptor& message) {
-  const std::string near = DidYouMean(name, NamesOf(FieldsOf(message)));
+  std::string near = DidYouMean(name, NamesOf(FieldsOf(message)));
   if (!near.empty()) return near;
   const std::string place = PlaceOf(name, *Config::descriptor());
   return place.empty() ? "" : fmt::format("; did you mean \"{}\"?", place);
