@@ -69,7 +69,7 @@ def test_every_example_can_be_parsed(part):
             arguments = shlex.split(line.partition(" >")[0])
             assert [word for word in arguments if word in words][: len(words)] == words, line
             run = Run([*arguments, "--no-such-option"])
-            expect_error(run, USAGE, "The following argument was not expected: --no-such-option")
+            expect_error(run, USAGE, '"--no-such-option" is not expected')
 
 
 def script_of(shell, folder, program=LOCKSTEP):
