@@ -181,7 +181,7 @@ def test_folds_that_are_done_are_not_trained_again(folder):
         assert after.startswith(log) and b'"event":"step"' not in after[len(log) :].replace(b" ", b"")
 
 
-LONG = dict(more="checkpoint { every_steps: 5 }", epochs=60)
+LONG = dict(more="checkpoint { every_steps: 5 } log { every_steps: 1 }", epochs=60)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def test_folds_that_are_killed(folder, undisturbed):
     for _ in range(KILLS):
         aim = steps_logged(folder, "killed") + draw.randrange(1, 60)
         with started(folder, "killed") as job:
-            wait_until(lambda: steps_logged(folder, "killed") >= aim or job.process.poll() is not None)
+            job.wait_until(lambda: steps_logged(folder, "killed") >= aim)
             for pid in [job.process.pid, *job.children()]:
                 os.kill(pid, signal.SIGKILL)
             job.process.wait()
