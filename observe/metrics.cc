@@ -195,16 +195,17 @@ std::string BriefMetricsText(const std::vector<Metric>& metrics) {
 
 Metrics::Metrics(SampleSpec spec, int64_t samples, at::Device device, Communicator& communicator,
                  Communicator& host)
-    : spec_(std::move(spec)), samples_(samples), communicator_(communicator), host_(host) {
+    : spec_(std::move(spec)),
+      samples_(samples),
+      communicator_(communicator),
+      host_(host),
+      in_own_unit_(spec_, device) {
   const at::TensorOptions options = at::TensorOptions(device).dtype(at::kDouble);
   sums_ = at::zeros({kSums}, options);
   if (HasClasses(spec_) || HasLabels(spec_) || HasMasks(spec_)) {
     counts_ = at::zeros({kCounts, spec_.classes}, options);
   }
   if (HasNumbers(spec_)) columns_ = at::zeros({kColumns, spec_.classes}, options);
-  if (!spec_.target_mean.empty()) {
-    unit_ = at::stack({at::tensor(spec_.target_mean), at::tensor(spec_.target_std)}).to(options);
-  }
   if (const int64_t columns = AucColumns(spec_); columns > 0) {
     scores_ = at::zeros({samples, columns}, at::kFloat);
     truths_ = at::zeros_like(scores_);
@@ -233,13 +234,8 @@ void Metrics::Add(int64_t first, const at::Tensor& output, const at::Tensor& tar
     case Task::kSegmentation:
       return AddPixels(outputs, target);
     case Task::kRegression:
-      return AddNumbers(InOwnUnit(outputs), InOwnUnit(target));
+      return AddNumbers(in_own_unit_(outputs), in_own_unit_(target));
   }
-}
-
-at::Tensor Metrics::InOwnUnit(const at::Tensor& numbers) const {
-  const at::Tensor wide = numbers.to(at::kDouble);
-  return unit_.defined() ? wide * unit_[1] + unit_[0] : wide;
 }
 
 void Metrics::AddNumbers(const at::Tensor& output, const at::Tensor& target) {

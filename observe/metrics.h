@@ -38,6 +38,7 @@
 
 #include "comm/communicator.h"
 #include "data/dataset/dataset.h"
+#include "data/dataset/target_unit.h"
 
 namespace lockstep {
 
@@ -71,8 +72,6 @@ class Metrics {
  private:
   void AddClasses(int64_t first, const at::Tensor& output, const at::Tensor& target);
   void AddLabels(int64_t first, const at::Tensor& output, const at::Tensor& target);
-  // Outputs or targets, as float64, in the unit of the user's files.
-  at::Tensor InOwnUnit(const at::Tensor& numbers) const;
   void AddNumbers(const at::Tensor& output, const at::Tensor& target);
   void AddPixels(const at::Tensor& output, const at::Tensor& target);
   void MergeColumns();
@@ -90,8 +89,7 @@ class Metrics {
   // differences of the outputs from them; and the number of this rank's samples in it.
   at::Tensor columns_;
   int64_t added_ = 0;
-  // Float64 [2, columns]: SampleSpec's target_mean and target_std; undefined: targets are in their own unit.
-  at::Tensor unit_;
+  TargetUnit in_own_unit_;
   // For auc: float32 [samples, columns] on the CPU; undefined: auc is not computed.
   at::Tensor scores_;
   at::Tensor truths_;  // for auc: 0 or 1, with the shape of scores_

@@ -13,22 +13,21 @@ namespace lockstep {
 std::shared_ptr<const Dataset> ReadCifar10(const Cifar10Options& options) {
   SampleSpec spec{.shape = {3, 32, 32}, .dtype = at::kByte, .classes = 10};
   const size_t pixels = spec.bytes();
-  const size_t record_bytes = 1 + pixels;
   std::vector<std::byte> inputs;
   std::vector<int64_t> labels;
   for (const std::string& path : options.files) {
     const std::string content = ReadWholeFile(path);
-    if (content.size() % record_bytes != 0) {
+    if (content.size() % kCifar10RecordBytes != 0) {
       throw DataError(
           "{}: {} bytes are no whole number of CIFAR-10 records of {}: truncated, or not the "
           "binary version",
-          path, content.size(), record_bytes);
+          path, content.size(), kCifar10RecordBytes);
     }
-    for (size_t offset = 0; offset < content.size(); offset += record_bytes) {
+    for (size_t offset = 0; offset < content.size(); offset += kCifar10RecordBytes) {
       labels.push_back(static_cast<unsigned char>(content[offset]));
       if (labels.back() >= spec.classes) {
         throw DataError("{}: record {}: label {} is out of range: CIFAR-10 has 10 classes", path,
-                        offset / record_bytes, labels.back());
+                        offset / kCifar10RecordBytes, labels.back());
       }
       inputs.resize(inputs.size() + pixels);
       std::memcpy(inputs.data() + inputs.size() - pixels, content.data() + offset + 1, pixels);

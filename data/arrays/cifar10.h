@@ -5,6 +5,7 @@
 //     -> Cifar10.RefusesATruncatedFileAndALabelOutOfRange
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +14,11 @@
 
 namespace lockstep {
 
+// Of one sample: a label, and three colours of 32 x 32 pixels.
+inline constexpr int64_t kCifar10RecordBytes = 1 + 3 * 32 * 32;
+
 struct Cifar10Options {
-  // Batches of the binary version, with 3,073 bytes for each record.
+  // Batches of the binary version.
   std::vector<std::string> files;
 };
 

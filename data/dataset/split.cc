@@ -63,9 +63,12 @@ Split SplitByTime(int64_t samples, const FoldOptions& options) {
 
 }  // namespace
 
+int64_t HeldBackOf(int64_t samples, double validation_fraction) {
+  return static_cast<int64_t>(std::ceil(static_cast<double>(samples) * validation_fraction));
+}
+
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed) {
-  const auto validation =
-      static_cast<int64_t>(std::ceil(static_cast<double>(samples) * validation_fraction));
+  const int64_t validation = HeldBackOf(samples, validation_fraction);
   if (validation < 1 || validation >= samples) {
     throw UsageError(
         "validation_fraction {} of {} samples leaves {} to train on and {} to validate",

@@ -24,7 +24,10 @@ struct Split {
   std::vector<int64_t> validation;
 };
 
-// Holds ceil(samples * validation_fraction) samples back. Throws Error (kUsage).
+// How many of the samples a validation_fraction holds back.
+int64_t HeldBackOf(int64_t samples, double validation_fraction);
+
+// Holds HeldBackOf() samples back. Throws Error (kUsage).
 Split SplitBySeed(int64_t samples, double validation_fraction, uint64_t seed);
 
 enum class FoldsBy : uint8_t {

@@ -1,27 +1,23 @@
 #include "data/dataset/standardized_targets.h"
 
-#include <cmath>
 #include <cstring>
 #include <utility>
+
+#include "base/moments.h"
 
 namespace lockstep {
 
 TargetMoments MomentsOfTargets(const Dataset& dataset) {
-  const int64_t columns = dataset.spec().classes;
-  TargetMoments moments{.mean = std::vector<double>(columns), .std = std::vector<double>(columns)};
-  std::vector<float> target(columns);
-  // Welford's recurrence (Knuth, The Art of Computer Programming, 4.2.2).
+  std::vector<Moments> columns(dataset.spec().classes);
+  std::vector<float> target(columns.size());
   for (int64_t i = 0; i < dataset.size(); ++i) {
     dataset.ReadTarget(i, reinterpret_cast<std::byte*>(target.data()));
-    for (int64_t column = 0; column < columns; ++column) {
-      const double apart = target[column] - moments.mean[column];
-      moments.mean[column] += apart / static_cast<double>(i + 1);
-      moments.std[column] += apart * (target[column] - moments.mean[column]);
-    }
+    for (size_t column = 0; column < columns.size(); ++column) columns[column].Add(target[column]);
   }
-  for (double& std : moments.std) {
-    std = std::sqrt(std / static_cast<double>(dataset.size()));
-    if (!(std > 0)) std = 1;
+  TargetMoments moments;
+  for (const Moments& column : columns) {
+    moments.mean.push_back(column.mean());
+    moments.std.push_back(column.std());
   }
   return moments;
 }

@@ -1,12 +1,12 @@
 #include "data/images/image_source.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <set>
 
 #include "base/error.h"
 #include "base/files/directory.h"
+#include "base/small_letters.h"
 #include "data/images/image_folder.h"
 #include "data/images/image_shards.h"
 
@@ -20,10 +20,7 @@ std::string ExtensionOf(std::string_view name) {
   name.remove_prefix(name.rfind('/') + 1);
   const size_t dot = name.rfind('.');
   if (dot == name.npos || name.starts_with('.')) return "";
-  std::string extension(name.substr(dot + 1));
-  std::ranges::transform(extension, extension.begin(),
-                         [](unsigned char c) { return std::tolower(c); });
-  return extension;
+  return InSmallLetters(name.substr(dot + 1));
 }
 
 bool IsCompressedShardName(std::string_view name) {

@@ -1,12 +1,12 @@
 #include "data/tables/csv_fit.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/moments.h"
 #include "data/dataset/inferred_classes.h"
 
 namespace lockstep {
@@ -17,30 +17,6 @@ using Texts = std::set<std::string, std::less<>>;
 
 // More are taken for a mistake.
 constexpr size_t kMaxCategories = 10000;
-
-// Mean and standard deviation of numbers as they come (Welford 1962).
-class Moments {
- public:
-  void Add(double value) {
-    ++count_;
-    const double before = value - mean_;
-    mean_ += before / static_cast<double>(count_);
-    squares_ += before * (value - mean_);
-  }
-
-  int64_t count() const { return count_; }
-  double mean() const { return mean_; }
-  // 1 where all numbers are the same.
-  double std() const {
-    const double std = std::sqrt(squares_ / static_cast<double>(count_));
-    return std > 0 ? std : 1;
-  }
-
- private:
-  int64_t count_ = 0;
-  double mean_ = 0;
-  double squares_ = 0;  // of the differences from the mean, summed
-};
 
 bool FitsNumbers(const CsvOptions& options) {
   return options.standardize || options.mean_if_missing;

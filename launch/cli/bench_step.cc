@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string_view>
 
 #include "base/round.h"
 #include "base/say.h"
+#include "base/small_letters.h"
 #include "comm/together.h"
 #include "launch/cli/bench.h"
 #include "launch/cli/commands.h"
@@ -29,12 +29,6 @@ double PercentileOf(std::vector<double> values, double share) {
 }
 
 double InGibi(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
-
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // reports: of one kind of operation, whose plans the library makes.
 template <typename Reports>
@@ -72,7 +66,7 @@ void BenchStep(const config::Config& config, int warmup, int steps, const std::s
             {"global_batch", config.global_batch()},
             {"batch", config.global_batch() / world.size() / measured.accumulation},
             {"accum", measured.accumulation},
-            {"precision", Lower(config::Precision_Name(measured.precision))},
+            {"precision", InSmallLetters(config::Precision_Name(measured.precision))},
             {"graph", config.graph() && world.device.is_cuda() && measured.why_no_graph.empty()},
             {"params", measured.parameters},
             {"samples", measured.samples},

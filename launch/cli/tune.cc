@@ -18,12 +18,12 @@
 #include "base/files/output_target.h"
 #include "base/nearest.h"
 #include "base/say.h"
+#include "base/shell_text.h"
 #include "launch/bundle/bundle.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
 #include "launch/cli/tuning.h"
 #include "launch/job/start_job.h"
-#include "launch/machine/child_process.h"
 
 namespace lockstep {
 namespace {

@@ -1,32 +1,28 @@
 #include "launch/folds/fold_training.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/files/file_descriptor.h"
 #include "base/live_line.h"
+#include "base/shell_text.h"
 #include "launch/job/early_signals.h"
 #include "launch/job/taken_signals.h"
 #include "launch/machine/child_process.h"
+#include "launch/machine/said_file.h"
 #include "observe/history/run_history.h"
 #include "trainer/run/named_runs.h"
 
@@ -42,32 +38,6 @@ bool IsStop(int status) {
          status == static_cast<int>(ExitStatus::kInterrupted);
 }
 
-FileDescriptor Opened(const std::string& path) {
-  FileDescriptor file(
-      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (file.get() < 0) throw UsageError("{}: cannot be written: {}", path, std::strerror(errno));
-  return file;
-}
-
-// The error with which a program ended, without what each error begins with; otherwise its last line. What it said stands
-// in the file from `begin` on.
-std::string ErrorIn(const std::string& path, int64_t begin) {
-  constexpr std::string_view kName = "lockstep: error: ";
-  std::ifstream file(path);
-  file.seekg(begin);
-  std::string found;
-  bool is_error = false;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(kName)) {
-      found = line.substr(kName.size());
-      is_error = true;
-    } else if (!line.empty() && !is_error) {
-      found = line;
-    }
-  }
-  return found;
-}
-
 std::string BestText(const RunHistory& history) {
   const std::optional<BestValue> best = history.best();
   return best ? fmt::format("{} {:.4f} at step {}", best->metric, best->value, best->step) : "";
@@ -80,18 +50,17 @@ class Fold {
       : number_(number),
         place_(place),
         said_(fmt::format("{}/fold-{}.txt", plan.run_dir, number)),
-        output_(Opened(said_)),
-        begin_(lseek(output_.get(), 0, SEEK_END)),
         history_(FoldRunDir(plan.run_dir, number)),
         began_s_(SecondsSinceBoot()),
         program_(plan.CommandOf(number, place, FoldRunDir(plan.run_dir, number)),
-                 ChildProcess::Group::kOwn, output_.get(), MaskAtStart(), output_.get()) {}
+                 ChildProcess::Group::kOwn, said_.descriptor(), MaskAtStart(), said_.descriptor()) {
+  }
 
   int64_t number() const { return number_; }
   int64_t place() const { return place_; }
   void Send(int signal) const { program_.Send(signal); }
   std::optional<ChildProcess::End> Poll() { return program_.Poll(); }
-  std::string error() const { return ErrorIn(said_, begin_); }
+  std::string error() const { return said_.LastError(); }
 
   // "fold 2 at epoch 3/10"
   std::string Progress() {
@@ -111,9 +80,7 @@ class Fold {
  private:
   int64_t number_;
   int64_t place_;
-  std::string said_;
-  FileDescriptor output_;
-  int64_t begin_;  // of what this process says in the file
+  SaidFile said_;
   RunHistory history_;
   double began_s_;
   ChildProcess program_;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "launch/machine/child_process.h"
+#include "base/shell_text.h"
 
 namespace lockstep {
 namespace {

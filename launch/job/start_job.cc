@@ -13,13 +13,13 @@
 #include "base/error.h"
 #include "base/files/scratch_folder.h"
 #include "base/say.h"
+#include "base/shell_text.h"
 #include "launch/job/elastic.h"
 #include "launch/job/hosts.h"
 #include "launch/job/job.h"
 #include "launch/job/mpirun.h"
 #include "launch/job/sign.h"
 #include "launch/job/supervised_job.h"
-#include "launch/machine/child_process.h"
 #include "launch/machine/driver.h"
 
 namespace lockstep {

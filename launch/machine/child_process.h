@@ -63,7 +63,4 @@ ChildProcess::End RunAndRead(const std::vector<std::string>& command, std::strin
 // Returns the path of the program in $PATH; empty if it is not there.
 std::string FindInPath(const std::string& program);
 
-// Returns the command as one would type it in a shell.
-std::string ShellText(const std::vector<std::string>& command);
-
 }  // namespace lockstep

@@ -71,9 +71,5 @@ TEST(ChildProcess, SaysWhyAProgramCannotBeStarted) {
   EXPECT_THAT(start("/tmp"), HasSubstr("/tmp cannot be started: Permission denied"));
 }
 
-TEST(ShellText, QuotesWhatAShellWouldRead) {
-  EXPECT_EQ(ShellText({"mpirun", "-n", "2", "a b", "it's", ""}), "mpirun -n 2 'a b' 'it'\\''s' ''");
-}
-
 }  // namespace
 }  // namespace lockstep

@@ -1,14 +1,11 @@
 #include "launch/tune/trial.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,10 +15,10 @@
 
 #include "base/clock.h"
 #include "base/files/atomic_file.h"
-#include "base/files/file_descriptor.h"
 #include "base/files/scratch_folder.h"
 #include "launch/job/early_signals.h"
 #include "launch/machine/child_process.h"
+#include "launch/machine/said_file.h"
 #include "trainer/config/config.h"
 
 namespace lockstep {
@@ -36,23 +33,6 @@ std::string MadeFolder(const std::string& path) {
   fs::create_directories(path, error);
   if (error) throw UsageError("{}: cannot be made: {}", path, error.message());
   return path;
-}
-
-FileDescriptor Opened(const std::string& path) {
-  FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  if (file.get() < 0) throw UsageError("{}: cannot be written: {}", path, std::strerror(errno));
-  return file;
-}
-
-// The last line of what a program said, without what each error begins with.
-std::string LastLine(const std::string& path) {
-  constexpr std::string_view kName = "lockstep: error: ";
-  std::ifstream file(path);
-  std::string last;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty()) last = line;
-  }
-  return last.starts_with(kName) ? last.substr(kName.size()) : last;
 }
 
 // Where a trial trains.
@@ -95,7 +75,6 @@ TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& 
   if (folder.empty()) {
     throw UsageError("{}: no folder for a trial can be made in it: set run_dir", parent_);
   }
-  const std::string said = folder + "/said.txt";
   const std::string path = folder + "/train.pbtxt";
   config.set_run_dir(RunFolderIn(folder));
   config.clear_observe();
@@ -106,10 +85,11 @@ TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& 
   words.push_back(path);
   words.insert(words.end(), more.begin(), more.end());
   Ended ended;
-  const FileDescriptor output = Opened(out);
-  const FileDescriptor error = Opened(said);
+  const SaidFile output(out);
+  const SaidFile said(folder + "/said.txt");
   const double began_s = SecondsSinceBoot();
-  ChildProcess program(words, ChildProcess::Group::kOwn, output.get(), MaskAtStart(), error.get());
+  ChildProcess program(words, ChildProcess::Group::kOwn, output.descriptor(), MaskAtStart(),
+                       said.descriptor());
   const int signal = WaitFor(program, taken_);
   const ChildProcess::End end = program.Wait();
   ended.wall_s = SecondsSinceBoot() - began_s;
@@ -119,7 +99,7 @@ TrialRunner::Ended TrialRunner::Start(config::Config config, const std::string& 
     ended.stopped = signal == SIGINT ? ExitStatus::kInterrupted : ExitStatus::kStopped;
   }
   if (ended.stopped || (end.signal == 0 && end.code == 0)) return ended;
-  ended.line = LastLine(said);
+  ended.line = said.LastError();
   if (ended.line.empty()) ended.line = fmt::format("the trial ended with status {}", end.code);
   return ended;
 }

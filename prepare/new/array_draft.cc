@@ -2,14 +2,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <set>
 
 #include "base/error.h"
+#include "base/moments.h"
 #include "data/arrays/cifar10.h"
 #include "data/arrays/mnist.h"
 #include "data/arrays/npy.h"
+#include "data/dataset/split.h"
 #include "prepare/new/draft.h"
 
 namespace lockstep {
@@ -125,23 +126,6 @@ Reading ReadSamples(const FoundData& data, const NewRequest& request) {
   }
 }
 
-// Mean and standard deviation of some numbers.
-struct Moments {
-  double sum = 0, squares = 0;
-  int64_t count = 0;
-
-  void Add(double number) {
-    sum += number;
-    squares += number * number;
-    ++count;
-  }
-  double mean() const { return sum / static_cast<double>(count); }
-  double std() const {
-    const double variance = squares / static_cast<double>(count) - mean() * mean();
-    return variance > 0 ? std::sqrt(variance) : 1;
-  }
-};
-
 class ArrayDraft {
  public:
   ArrayDraft(const FoundData& data, const NewRequest& request)
@@ -171,11 +155,8 @@ class ArrayDraft {
     config_.Blank();
     WriteTraining(recipe_, training_samples_, config_);
     Draft draft{.config = config_.text(),
-                .found = {fmt::format(
-                    "{}: {}, {}", NameOfFile(data_.train[0]), what,
-                    reading_.task == LearnTask::kClassification ? Count(spec.classes, "class")
-                    : reading_.task == LearnTask::kMultiLabel   ? Count(spec.classes, "label")
-                                                                : Count(spec.classes, "number"))},
+                .found = {fmt::format("{}: {}, {}", NameOfFile(data_.train[0]), what,
+                                      CountOutputs(reading_.task, spec.classes))},
                 .next = {TrainCommand(request_), EvaluateCommand(request_, data_.test)}};
     return draft;
   }
@@ -193,10 +174,7 @@ class ArrayDraft {
     WriteFiles(data_, request_, config_);
     if (data_.validation.empty()) WriteHeldBack(samples_.size(), kHeldBack, config_);
     if (data_.kind == DataKind::kNpy) {
-      config_.Line(reading_.task == LearnTask::kClassification ? "task: CLASSIFICATION"
-                   : reading_.task == LearnTask::kMultiLabel   ? "task: MULTI_LABEL"
-                                                               : "task: REGRESSION",
-                   reading_.task_reason);
+      config_.Line(fmt::format("task: {}", NameOf(reading_.task)), reading_.task_reason);
       if (reading_.task == LearnTask::kRegression) WriteStandardTargets(config_);
       if (reading_.pixels)
         config_.Line("npy { kind: PIXELS }", "unsigned bytes, which become 0 to 1");

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <filesystem>
 
+#include "base/ceil_divide.h"
 #include "base/error.h"
+#include "base/shell_text.h"
+#include "data/dataset/split.h"
 
 namespace lockstep {
 namespace {
@@ -29,18 +31,8 @@ std::vector<std::string> PathsInConfig(const NewRequest& request,
   return paths;
 }
 
-// A word of a command line, quoted if a shell would change it.
-std::string ShellWord(const std::string& word) {
-  constexpr char kPlain[] =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 std::string RunOf(const NewRequest& request) {
-  return ShellWord("runs/" + fs::path(request.output).stem().string());
+  return ShellText({"runs/" + fs::path(request.output).stem().string()});
 }
 
 }  // namespace
@@ -66,16 +58,30 @@ Draft DraftConfig(const NewRequest& request) {
   }
 }
 
+const char* NameOf(LearnTask task) {
+  switch (task) {
+    case LearnTask::kClassification:
+      return "CLASSIFICATION";
+    case LearnTask::kMultiLabel:
+      return "MULTI_LABEL";
+    case LearnTask::kRegression:
+      return "REGRESSION";
+  }
+  return "";
+}
+
+std::string CountOutputs(LearnTask task, int64_t outputs) {
+  return Count(outputs, task == LearnTask::kClassification ? "class"
+                        : task == LearnTask::kMultiLabel   ? "label"
+                                                           : "number");
+}
+
 void BeginConfig(const NewRequest& request, const std::string& what, ConfigText& config) {
   config.Comment(
       fmt::format("Written by `lockstep new {}` from {}. Change what you know better; `lockstep "
                   "config --template` "
                   "prints every field with its meaning.",
-                  ShellWord(request.data), what));
-}
-
-int64_t HeldBackOf(int64_t samples, double fraction) {
-  return static_cast<int64_t>(std::ceil(static_cast<double>(samples) * fraction));
+                  ShellText({request.data}), what));
 }
 
 void WriteHeldBack(int64_t samples, double fraction, ConfigText& config) {
@@ -95,7 +101,6 @@ void WriteFiles(const FoundData& data, const NewRequest& request, ConfigText& co
 }
 
 void WriteTraining(const Recipe& recipe, int64_t samples, ConfigText& config) {
-  const int64_t steps = (samples + recipe.batch - 1) / recipe.batch;
   config.Open("optimizer");
   config.Line("type: ADAMW");
   config.Line("lr: " + AsSetting(recipe.rate),
@@ -109,7 +114,7 @@ void WriteTraining(const Recipe& recipe, int64_t samples, ConfigText& config) {
   config.Close();
   config.Line(fmt::format("global_batch: {}", recipe.batch),
               fmt::format("{} of {} samples to train on are {} an epoch", recipe.batch, samples,
-                          Count(steps, "step")));
+                          Count(CeilDivide(samples, recipe.batch), "step")));
   config.Line(fmt::format("epochs: {}", recipe.epochs));
   config.Open("early_stopping");
   config.Comment(
@@ -124,21 +129,21 @@ void WriteTraining(const Recipe& recipe, int64_t samples, ConfigText& config) {
 }
 
 std::string TrainCommand(const NewRequest& request) {
-  return "lockstep train " + ShellWord(request.output);
+  return "lockstep train " + ShellText({request.output});
 }
 
 std::string PredictCommand(const NewRequest& request, const FoundData& data) {
-  const std::string input = data.test.empty() ? "FILE" : ShellWord(data.test[0]);
+  const std::string input = data.test.empty() ? "FILE" : ShellText({data.test[0]});
   const std::string output = data.submission.empty() ? "predictions.csv" : "submission.csv";
   return fmt::format("lockstep predict {} --input {}{} --output {}", RunOf(request), input,
-                     data.submission.empty() ? "" : " --submission " + ShellWord(data.submission),
+                     data.submission.empty() ? "" : " --submission " + ShellText({data.submission}),
                      output);
 }
 
 std::string EvaluateCommand(const NewRequest& request, const std::vector<std::string>& files) {
   std::string command = "lockstep evaluate " + RunOf(request);
   if (!files.empty()) command += " --input";
-  for (const std::string& file : files) command += " " + ShellWord(file);
+  for (const std::string& file : files) command += " " + ShellText({file});
   return command;
 }
 

@@ -46,11 +46,13 @@ Draft DraftForTokens(const FoundData& data, const NewRequest& request);
 
 // Helpers of these functions.
 
+// "REGRESSION"
+const char* NameOf(LearnTask task);
+// "3 classes", "3 labels" or "3 numbers": what is learnt of a sample.
+std::string CountOutputs(LearnTask task, int64_t outputs);
+
 // Begins a config: says what it was written from.
 void BeginConfig(const NewRequest& request, const std::string& what, ConfigText& config);
-
-// How many samples data.validation_fraction holds back.
-int64_t HeldBackOf(int64_t samples, double fraction);
 
 // Writes how many samples are held back, if no files are there to evaluate on: data.validation_fraction.
 void WriteHeldBack(int64_t samples, double fraction, ConfigText& config);

@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "base/files/directory.h"
+#include "base/small_letters.h"
+#include "data/arrays/cifar10.h"
 #include "data/images/image_source.h"
 #include "prepare/new/names.h"
 
@@ -19,12 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kCifar10Record = 3073;
-
 constexpr char kAccepted[] =
     "a CSV file or a folder with train.csv; a folder with a folder of images for each class, or "
-    "with "
-    "train and val folders of such; .tar shards; x.npy and y.npy; MNIST's or CIFAR-10's files; "
+    "with train and val folders of such; .tar shards; x.npy and y.npy; MNIST's or CIFAR-10's "
+    "files; "
     "train.bin and val.bin of tokens";
 
 // What a file is for.
@@ -273,7 +273,7 @@ bool IsCifar10(const std::string& path) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
   const std::string name = InSmallLetters(fs::path(path).filename().string());
-  return !error && name.find("batch") != name.npos && bytes > 0 && bytes % kCifar10Record == 0;
+  return !error && name.find("batch") != name.npos && bytes > 0 && bytes % kCifar10RecordBytes == 0;
 }
 
 std::optional<FoundData> Binaries(const Folder& folder) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "data/dataset/split.h"
 #include "data/images/image_decoder.h"
 #include "data/images/image_source.h"
 #include "prepare/new/draft.h"

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/small_letters.h"
 #include "data/tables/csv_value.h"
 #include "prepare/new/names.h"
 

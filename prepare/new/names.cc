@@ -2,17 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 
-namespace lockstep {
+#include "base/small_letters.h"
 
-std::string InSmallLetters(std::string_view text) {
-  std::string small(text);
-  std::ranges::transform(small, small.begin(), [](unsigned char c) { return std::tolower(c); });
-  return small;
-}
+namespace lockstep {
 
 bool IsNameOfIds(const std::string& name) {
   const std::string small = InSmallLetters(name);

@@ -3,11 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace lockstep {
-
-std::string InSmallLetters(std::string_view text);
 
 // Whether a column of this name usually tells rows apart: id, user_id, userId, PassengerId, index, Unnamed: 0.
 bool IsNameOfIds(const std::string& name);

@@ -7,15 +7,24 @@
 namespace lockstep {
 namespace {
 
-// Epochs that together take about `steps` steps.
-int64_t EpochsFor(int64_t samples, int64_t batch, int64_t steps, int64_t least, int64_t most) {
-  const int64_t each = std::max<int64_t>(1, CeilDivide(samples, batch));
-  return std::clamp(steps / each, least, most);
-}
+// Between which numbers a choice lies.
+struct Range {
+  int64_t least, most;
+};
 
-int64_t WarmupFor(int64_t samples, int64_t batch, int64_t epochs) {
-  const int64_t steps = epochs * std::max<int64_t>(1, CeilDivide(samples, batch));
-  return std::clamp<int64_t>(steps / 20, 1, 1000);
+// The batch, the epochs and the warm-up: batches as large as leave an epoch about 20 steps, and epochs that together take
+// about `steps` of them.
+Recipe Paced(int64_t samples, int64_t steps, const Range& batches, const Range& epochs) {
+  constexpr int64_t kStepsOfEpoch = 20, kMostWarmup = 1000;
+  Recipe recipe;
+  recipe.batch = batches.least;
+  while (recipe.batch * 2 <= batches.most && samples / (recipe.batch * 2) >= kStepsOfEpoch) {
+    recipe.batch *= 2;
+  }
+  const int64_t each = std::max<int64_t>(1, CeilDivide(samples, recipe.batch));
+  recipe.epochs = std::clamp(steps / each, epochs.least, epochs.most);
+  recipe.warmup_steps = std::clamp<int64_t>(recipe.epochs * each / 20, 1, kMostWarmup);
+  return recipe;
 }
 
 std::string MetricOf(LearnTask task, int64_t outputs) {
@@ -30,21 +39,10 @@ std::string MetricOf(LearnTask task, int64_t outputs) {
   return "loss";
 }
 
-// The largest power of two that gives an epoch at least `steps` steps, between `least` and `most`.
-int64_t BatchFor(int64_t samples, int64_t steps, int64_t least, int64_t most) {
-  int64_t batch = least;
-  while (batch * 2 <= most && samples / (batch * 2) >= steps) batch *= 2;
-  return batch;
-}
-
 }  // namespace
 
 Recipe RecipeOfTable(int64_t rows, int64_t inputs, LearnTask task, int64_t outputs) {
-  constexpr int64_t kStepsOfEpoch = 20, kSteps = 2000;
-  Recipe recipe;
-  recipe.batch = BatchFor(rows, kStepsOfEpoch, 16, 1024);
-  recipe.epochs = EpochsFor(rows, recipe.batch, kSteps, 10, 100);
-  recipe.warmup_steps = WarmupFor(rows, recipe.batch, recipe.epochs);
+  Recipe recipe = Paced(rows, 2000, {16, 1024}, {10, 100});
   recipe.patience = std::max<int64_t>(5, recipe.epochs / 4);
   recipe.rate = 0.003;
   recipe.weight_decay = 0.1;
@@ -57,11 +55,7 @@ Recipe RecipeOfTable(int64_t rows, int64_t inputs, LearnTask task, int64_t outpu
 }
 
 Recipe RecipeOfImages(int64_t images) {
-  constexpr int64_t kStepsOfEpoch = 20, kSteps = 10'000;
-  Recipe recipe;
-  recipe.batch = BatchFor(images, kStepsOfEpoch, 16, 256);
-  recipe.epochs = EpochsFor(images, recipe.batch, kSteps, 30, 100);
-  recipe.warmup_steps = WarmupFor(images, recipe.batch, recipe.epochs);
+  Recipe recipe = Paced(images, 10'000, {16, 256}, {30, 100});
   recipe.patience = std::max<int64_t>(5, recipe.epochs / 5);
   recipe.rate = 0.001;
   recipe.weight_decay = 0.05;
@@ -70,11 +64,7 @@ Recipe RecipeOfImages(int64_t images) {
 }
 
 Recipe RecipeOfTokens(int64_t samples) {
-  constexpr int64_t kStepsOfEpoch = 20, kSteps = 5'000;
-  Recipe recipe;
-  recipe.batch = BatchFor(samples, kStepsOfEpoch, 4, 64);
-  recipe.epochs = EpochsFor(samples, recipe.batch, kSteps, 1, 40);
-  recipe.warmup_steps = WarmupFor(samples, recipe.batch, recipe.epochs);
+  Recipe recipe = Paced(samples, 5'000, {4, 64}, {1, 40});
   recipe.patience = 3;
   recipe.rate = 0.0006;
   recipe.weight_decay = 0.1;

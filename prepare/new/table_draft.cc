@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "data/dataset/split.h"
 #include "prepare/new/draft.h"
 
 namespace lockstep {
@@ -12,18 +13,6 @@ namespace {
 
 constexpr double kHeldBack = 0.2;
 using Kind = ColumnPlan::Kind;
-
-const char* NameOf(LearnTask task) {
-  switch (task) {
-    case LearnTask::kClassification:
-      return "CLASSIFICATION";
-    case LearnTask::kMultiLabel:
-      return "MULTI_LABEL";
-    case LearnTask::kRegression:
-      return "REGRESSION";
-  }
-  return "";
-}
 
 // A test file is read as the training file is.
 TableSketch ReadTest(const std::string& path, const TableSketch& train) {
@@ -175,11 +164,7 @@ class TableDraft {
 
   void WriteModel() {
     config_.Comment(fmt::format("{} of a row, {} to train on, {}.", Count(plan_.inputs, "input"),
-                                Count(training_rows_, "row"),
-                                plan_.task == LearnTask::kClassification ? Count(outputs_, "class")
-                                : plan_.task == LearnTask::kMultiLabel
-                                    ? Count(outputs_, "label")
-                                    : Count(outputs_, "number")));
+                                Count(training_rows_, "row"), CountOutputs(plan_.task, outputs_)));
     config_.Open("model");
     config_.Line("name: \"mlp\"");
     config_.Open("mlp");

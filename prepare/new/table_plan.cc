@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "data/dataset/split.h"
 #include "prepare/new/label_choice.h"
 #include "prepare/new/names.h"
 
@@ -107,9 +107,7 @@ class Planner {
     if (!is_numbers || train.values().size() == 1)
       return PlanTexts(train, test, is_numbers, column);
     // Rows that are held back must not be all that have a number, or another number than the rest.
-    const auto held_back =
-        static_cast<int64_t>(std::ceil(static_cast<double>(train.rows()) * request_.held_back));
-    const int64_t few = std::min(held_back, kFewRows - 1);
+    const int64_t few = std::min(HeldBackOf(train.rows(), request_.held_back), kFewRows - 1);
     if (train.numbers() <= few) return IgnoreAsEmpty(train, column);
     const int64_t others = train.rows() - MostOfOneValue(train);
     if (others <= few && train.rows() >= 2 * kFewRows) {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "data/dataset/split.h"
 #include "data/tokens/tokens.h"
 #include "prepare/new/draft.h"
 

@@ -1,10 +1,10 @@
 #include "trainer/run/balanced_weights.h"
 
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "base/error.h"
+#include "data/dataset/classes_of.h"
 
 namespace lockstep {
 
@@ -14,20 +14,14 @@ void SetBalancedWeights(config::Config& config, const Dataset& train) {
   const SampleSpec& spec = train.spec();
   const bool has_labels = spec.task == Task::kMultiLabel;
   std::vector<int64_t> counts(spec.classes);  // the samples of each class or label
-  std::vector<std::byte> target(spec.target_bytes());
-  for (int64_t i = 0; i < train.size(); ++i) {
-    train.ReadTarget(i, target.data());
-    if (has_labels) {
-      for (int64_t label = 0; label < spec.classes; ++label) {
-        float applies = 0;
-        std::memcpy(&applies, target.data() + label * sizeof(applies), sizeof(applies));
-        counts[label] += applies > 0;
-      }
-    } else {
-      int64_t of_class = 0;
-      std::memcpy(&of_class, target.data(), sizeof(of_class));
-      ++counts.at(of_class);
+  if (has_labels) {
+    std::vector<float> applies(spec.classes);
+    for (int64_t i = 0; i < train.size(); ++i) {
+      train.ReadTarget(i, reinterpret_cast<std::byte*>(applies.data()));
+      for (int64_t label = 0; label < spec.classes; ++label) counts[label] += applies[label] > 0;
     }
+  } else {
+    for (const int64_t of_class : ClassesOf(train)) ++counts.at(of_class);
   }
   for (int64_t i = 0; i < spec.classes; ++i) {
     if (counts[i] == 0) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/dataset/target_unit.h"
 #include "observe/flops.h"
 #include "trainer/predictions/outputs.h"
 #include "trainer/step/precision.h"
@@ -75,11 +76,7 @@ at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Datas
   at::Tensor predictions =
       masks ? at::zeros({dataset.size(), spec.shape[1], spec.shape[2]}, at::kByte)
             : at::zeros({dataset.size(), best_only ? 2 : spec.classes}, at::kDouble);
-  at::Tensor unit;  // [2, numbers]; undefined: outputs are in the targets' own unit
-  if (!spec.target_mean.empty()) {
-    unit = at::stack({at::tensor(spec.target_mean), at::tensor(spec.target_std)})
-               .to(at::TensorOptions(world.device).dtype(at::kDouble));
-  }
+  const TargetUnit in_own_unit(spec, world.device);
   ForEachBatch(model, preprocessing, dataset, global_batch, loader_options, precision, world,
                [&](const DeviceBatch& batch, const at::Tensor& output) {
                  at::Tensor values = output.narrow(masks ? 1 : -1, 0, spec.classes);
@@ -87,7 +84,7 @@ at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Datas
                  if (spec.task == Task::kClassification) values = values.softmax(1);
                  if (spec.task == Task::kMultiLabel) values = values.sigmoid();
                  if (best_only) values = BestOf(values);
-                 if (unit.defined()) values = values * unit[1] + unit[0];
+                 if (spec.task == Task::kRegression) values = in_own_unit(values);
                  predictions.narrow(0, batch.origin.indices.front(), values.size(0)).copy_(values);
                });
   world.host.AllReduceSum(predictions, world.host.MakeLabel("predictions")).Wait();

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/say.h"
+#include "data/dataset/classes_of.h"
 #include "data/dataset/skip_bad.h"
 #include "data/dataset/standardized_targets.h"
 #include "data/images/kept_bytes.h"
@@ -54,14 +55,6 @@ std::shared_ptr<const Dataset> AsEvaluated(const std::shared_ptr<const Dataset>&
 // What an error calls the data: their first file, or the name of a data set without any.
 std::string SourceName(const std::vector<std::string>& files, const config::Data& data) {
   return files.empty() ? data.own().name() : files.front();
-}
-
-std::vector<int64_t> ClassesOf(const Dataset& dataset) {
-  std::vector<int64_t> classes(dataset.size());
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    dataset.ReadTarget(i, reinterpret_cast<std::byte*>(&classes[i]));
-  }
-  return classes;
 }
 
 // Files of a format that opens them without knowing how they are divided have no groups.
