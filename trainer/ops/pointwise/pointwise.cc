@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -27,19 +28,50 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// LibTorch reads where kernels are kept when the first one runs. A model is made before there are other threads.
-void KeepKernels() {
-  static const bool once = [] {
-    if (std::getenv("PYTORCH_KERNEL_CACHE_PATH") != nullptr) return true;
-    const std::string folder = KernelFolder(CacheFolder());
-    if (folder.empty()) {
+constexpr const char* kKernelName = "pointwise";
+
+// Returns the folder of compiled kernels; empty if they are not kept, or if the user says where. LibTorch reads it when the
+// first kernel runs. A model is made before there are other threads.
+const std::string& KeptKernels() {
+  static const std::string folder = [] {
+    if (std::getenv("PYTORCH_KERNEL_CACHE_PATH") != nullptr) return std::string();
+    std::string own = KernelFolder(CacheFolder());
+    if (own.empty()) {
       setenv("USE_PYTORCH_KERNEL_CACHE", "0", /*overwrite=*/0);
     } else {
-      setenv("PYTORCH_KERNEL_CACHE_PATH", folder.c_str(), /*overwrite=*/0);
+      setenv("PYTORCH_KERNEL_CACHE_PATH", own.c_str(), /*overwrite=*/0);
     }
-    return true;
+    return own;
   }();
-  static_cast<void>(once);
+  return folder;
+}
+
+void RemoveKeptKernels() {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(KeptKernels(), none)) {
+    if (entry.path().filename().string().starts_with(kKernelName)) {
+      std::filesystem::remove(entry.path(), none);
+    }
+  }
+}
+
+// Runs the function with this text. LibTorch takes whatever a kept file holds, also what a kill has cut short; then all
+// of them are compiled again.
+c10::SmallVector<at::Tensor> Run(const std::string& text, size_t results,
+                                 const c10::SmallVector<at::Tensor>& inputs) {
+  const auto run = [&] {
+    return at::cuda::CompileAndLaunchKernel(text, kKernelName, static_cast<int>(results), inputs,
+                                            /*extra_args=*/{}, /*return_by_ref=*/true);
+  };
+  try {
+    return run();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error&) {
+    if (KeptKernels().empty()) throw;
+    RemoveKeptKernels();
+    return run();
+  }
 }
 
 // Computes terms of the function's from its inputs.
@@ -62,10 +94,7 @@ std::vector<at::Tensor> Generated(const PointwiseFunction& function,
     return made;
   }
   const c10::cuda::CUDAGuard guard(read[0].device());
-  constexpr const char* kName = "pointwise";
-  const c10::SmallVector<at::Tensor> made = at::cuda::CompileAndLaunchKernel(
-      expressions.Text(kName, results), kName, static_cast<int>(results.size()), read,
-      /*extra_args=*/{}, /*return_by_ref=*/true);
+  const c10::SmallVector<at::Tensor> made = Run(function.TextOf(results), results.size(), read);
   return {made.begin(), made.end()};
 }
 
@@ -161,8 +190,15 @@ PointwiseFunction::PointwiseFunction(Expressions expressions, TermId result, int
       result_(result),
       inputs_(inputs),
       twin_(std::move(twin)) {
-  KeepKernels();
+  KeptKernels();
   gradients_ = expressions_.Gradients(result_, expressions_.Input(inputs_), inputs_);
+}
+
+const std::string& PointwiseFunction::TextOf(const std::vector<TermId>& results) const {
+  const std::scoped_lock lock(texts_mutex_);
+  const auto [text, is_new] = texts_.try_emplace(results);
+  if (is_new) text->second = expressions_.Text(kKernelName, results);
+  return text->second;
 }
 
 bool PointwiseFunction::PassesGradient(size_t input) const {

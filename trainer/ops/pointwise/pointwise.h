@@ -10,6 +10,7 @@
 // what can fail -> what the caller sees -> the test that shows it
 //   the cache folder is not the user's own, or others may write to it -> kernels are compiled anew in each process
 //     -> trainer/ops/pointwise/pointwise_test.cc, KernelFolder
+//   a compiled kernel in it is damaged -> all are compiled again -> PointwiseCache.CompilesAgainWhatWasCutShort
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +18,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,6 +49,8 @@ class PointwiseFunction {
   const std::vector<TermId>& gradients() const { return gradients_; }
   // Whether an input's gradient is that of the result.
   bool PassesGradient(size_t input) const;
+  // The text of the kernel that computes these terms, which is made once.
+  const std::string& TextOf(const std::vector<TermId>& results) const;
 
  private:
   Expressions expressions_;
@@ -53,6 +58,9 @@ class PointwiseFunction {
   int64_t inputs_;
   std::vector<TermId> gradients_;
   PointwiseTwin twin_;
+  // Forward and backward run in two threads.
+  mutable std::mutex texts_mutex_;
+  mutable std::map<std::vector<TermId>, std::string> texts_;
 };
 
 // Returns whether Pointwise() has a kernel for these inputs: float tensors of at least one dimension on one GPU. Of those

@@ -3,16 +3,22 @@
 #include "trainer/ops/pointwise/pointwise.h"
 
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files/scratch_folder.h"
+#include "base/testing/test_files.h"
 #include "trainer/ops/testing/op_test.h"
 
 namespace lockstep::ops {
@@ -146,6 +152,35 @@ INSTANTIATE_TEST_SUITE_P(, PointwiseTest,
                          testing::Combine(testing::Values(at::kCUDA),
                                           testing::Values(at::kFloat, at::kHalf, at::kBFloat16)),
                          DeviceAndType);
+
+// Runs this program's test of the kernels anew, with a cache of its own.
+int RunWithCache(const std::string& cache) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string command = fmt::format(
+      "env -u PYTORCH_KERNEL_CACHE_PATH -u USE_PYTORCH_KERNEL_CACHE XDG_CACHE_HOME='{}' "
+      "'{}' --gtest_filter='*IsLibTorchs/GpuFloat' >'{}/said' 2>&1",
+      cache, program, cache);
+  return std::system(command.c_str());
+}
+
+TEST(PointwiseCache, CompilesAgainWhatWasCutShort) {
+  if (at::cuda::device_count() == 0) GTEST_SKIP() << "needs a GPU; this machine has none";
+  const ScratchFolder scratch;
+  const std::string said = scratch.path() + "/said";
+  ASSERT_EQ(RunWithCache(scratch.path()), 0) << ReadFile(said);
+  for (const double kept : {0.0, 0.01, 0.5, 0.99}) {
+    std::vector<std::pair<std::filesystem::path, uintmax_t>> whole;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(scratch.path() + "/lockstep/kernels")) {
+      whole.emplace_back(entry.path(), entry.file_size());
+      const auto bytes = static_cast<uintmax_t>(kept * static_cast<double>(entry.file_size()));
+      std::filesystem::resize_file(entry.path(), bytes);
+    }
+    ASSERT_FALSE(whole.empty());
+    EXPECT_EQ(RunWithCache(scratch.path()), 0) << kept << ": " << ReadFile(said);
+    for (const auto& [path, bytes] : whole) EXPECT_EQ(std::filesystem::file_size(path), bytes);
+  }
+}
 
 TEST(KernelFolderTest, IsOneThatOnlyTheUserCanWriteTo) {
   const ScratchFolder scratch;
