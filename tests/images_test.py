@@ -98,6 +98,18 @@ def test_a_damaged_file_ends_the_run_with_its_name(folder):
     expect_error(train_on(folder), DATA, "/train/", ".jpg: ")
 
 
+def test_validation_images_that_cannot_be_read_are_told_before_the_first_step(folder):
+    path = sorted((folder / "test").glob("*/*.jpg"))[0]
+    path.write_bytes(path.read_bytes()[:200])
+    run = train_on(folder)
+    warning, error = run.error_lines
+    assert run.status == DATA and error.startswith(f"lockstep: error: {path}: truncated"), run
+    assert warning.startswith(f"lockstep: warning: {path}: truncated") and "of 8 validation images that were tried 1 " in warning
+    assert "policy: SKIP" in warning and events(folder / "run")[1]["event"] == "warning"
+    run = train_on(folder, 'validation: "test" bad_samples { policy: SKIP }', options=["--fresh"])
+    assert run.status == DONE and "validation images" not in run.err, run
+
+
 @pytest.mark.parametrize("ranks", [None, 2])
 @pytest.mark.all_tier(unless=lambda ranks: ranks == 2)
 def test_damaged_files_are_skipped_where_asked(folder, ranks):

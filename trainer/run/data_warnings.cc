@@ -10,10 +10,14 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/error.h"
+#include "base/in_threads.h"
+
 namespace lockstep {
 namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
+constexpr int64_t kMostImages = 500;
 constexpr int64_t kLeastSamples = 20;  // of fewer, what they have in common is chance
 constexpr size_t kMostNames = 3;       // in one line
 constexpr float kFar = 30;             // from 0, of a feature that needs no scaling
@@ -148,11 +152,40 @@ void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
                   validation.size(), first));
 }
 
+// Reads images evenly from all of the set, as an evaluation would.
+void LookForUnreadableImages(const Dataset& validation, std::vector<std::string>& warnings) {
+  const int64_t tried = std::min(validation.size(), kMostImages);
+  // A GPU that decodes takes one thread's images.
+  const int threads = validation.samples_at_once() > 1 ? 1 : ReadingThreads();
+  std::vector<std::string> errors(tried);
+  InThreads(threads, tried, [&](int64_t i) {
+    std::vector<std::byte> input(validation.spec().bytes());
+    std::vector<std::byte> target(validation.spec().target_bytes());
+    try {
+      validation.Read(i * validation.size() / tried, /*epoch=*/0, input.data(), target.data());
+    } catch (const Error& error) {
+      if (error.status() != ExitStatus::kData) throw;
+      errors[i] = error.what();
+    }
+  });
+  const auto is_error = [](const std::string& error) { return !error.empty(); };
+  const auto first = std::ranges::find_if(errors, is_error);
+  if (first == errors.end()) return;
+  warnings.push_back(fmt::format(
+      "{}; of {} validation images that were tried {} cannot be read: an evaluation stops "
+      "the run there: mend or remove them, or set data.bad_samples {{ policy: SKIP }}",
+      *first, tried, std::ranges::count_if(errors, is_error)));
+}
+
 }  // namespace
 
 std::vector<std::string> DataWarnings(const config::Data& data, const Dataset& train,
                                       const Dataset* validation) {
   std::vector<std::string> warnings;
+  const bool stops_at_bad = data.bad_samples().policy() == config::BadSamples::STOP;
+  if (data.format() == config::Data::IMAGES && validation != nullptr && stops_at_bad) {
+    LookForUnreadableImages(*validation, warnings);
+  }
   const bool is_table = data.format() == config::Data::CSV;
   if (!is_table && data.format() != config::Data::NPY) return warnings;
   const SampleSpec& spec = train.spec();

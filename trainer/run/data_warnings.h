@@ -1,9 +1,10 @@
-// DataWarnings(): what in the samples of a table or of an array is probably a mistake, in a line each, with the field that
-// mends it.
+// DataWarnings(): what in the samples of a table, of an array or of images is probably a mistake, in a line each, with the
+// field that mends it.
 //
 //   a feature is the same in all samples, or counts them as an id does
 //   features are not scaled
 //   validation samples are in the training set, too
+//   validation images cannot be read (500 are tried, evenly from all of the set)
 //
 // At most 64 MiB of inputs are read, from the first samples on; if the samples are more, no repeated ones are looked
 // for. Features that are categories are not looked at. tests/data_warnings_test.py has a case for each line.
