@@ -1,5 +1,6 @@
 """Each built-in model against the PyTorch one whose names it has: torchvision's ResNet and VisionTransformer, Hugging
-Face's GPT-2 (its arithmetic written out below, because the library is large), nn.LSTM, nn.Sequential; and a script.
+Face's GPT-2 (its arithmetic written out below, because the library is large), nn.LSTM, nn.Sequential, tabm_reference; and
+a script.
 
 From the same weights and sample order every step's loss must agree within 1e-5 relative in fp32, and what is saved
 must load into the PyTorch model.
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
+import tabm_reference
 from harness import (
     DEVICE,
     DONE,
@@ -154,11 +156,13 @@ def vit():
     return model
 
 
+TABM = 'name: "tabm" tabm { members: 4 hidden: [32, 24] dropout: 0 }'
 VIT = 'name: "vit" vit { patch: 8 layers: 2 heads: 4 width: 32 hidden: 64 }'
 
 # name: (PyTorch's model, its data, the config's model, batch, optimizer)
 CASES = {
     "mlp": (mlp, digits, "mlp { hidden: [32, 24] batch_norm: true }", 64, ADAMW),
+    "tabm": (lambda: tabm_reference.TabM(64, [32, 24], 10, 4), digits, TABM, 64, ADAMW),
     "lstm": (Lstm, digits, 'name: "lstm" lstm { hidden: 24 layers: 2 steps: 8 }', 64, ADAMW),
     "gpt2": (Gpt2, tokens, 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 32 }', 16, ADAMW),
     "vit": (vit, images, VIT, 16, SGD),
@@ -179,7 +183,9 @@ def pytorchs_losses(model, x, y, batch, optimizer_text, steps, dtype=None, lr=0.
     losses = []
     for step in sampler_reference.steps(len(x), batch, SEED, epochs=1000):
         with torch.autocast(x.device.type, dtype=dtype, enabled=dtype is not None):
-            loss = F.cross_entropy(model(x[step]).flatten(0, -2), y[step].flatten())
+            output = model(x[step]).flatten(0, -2)
+            target = y[step].flatten()  # one for all members of an ensemble
+            loss = F.cross_entropy(output, target.repeat_interleave(len(output) // len(target)))
         losses.append(loss.item())
         optimizer.zero_grad()
         scaler.scale(loss).backward()

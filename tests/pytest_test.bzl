@@ -37,6 +37,7 @@ def pytest_test(name, size, data = [], env = {}, tier = "commit", cpus = 1, shar
                 "//tests:conftest.py",
                 "//tests:harness.py",
                 "//tests:sampler_reference.py",
+                "//tests:tabm_reference.py",
                 "//tests:%s.py" % name,
                 "@wheels//:python.sh",
             ] + own_data + data,

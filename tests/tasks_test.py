@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import sampler_reference
+import tabm_reference
 from harness import (
     DATA,
     DONE,
@@ -33,10 +34,14 @@ def table(folder, name, x, y, labels_first):
     np.savetxt(folder / name, np.concatenate(parts, axis=1), fmt="%.7g", delimiter=",")
 
 
-@pytest.fixture(scope="module", params=["MULTI_LABEL", "REGRESSION", "CLASSIFICATION"])
+TASKS = ["MULTI_LABEL", "REGRESSION", "CLASSIFICATION"]
+
+
+@pytest.fixture(scope="module", params=[f"{task}-{model}" for model in ("mlp", "tabm") for task in TASKS])
 def case(request, tmp_path_factory):
     """(task, folder, config's text, PyTorch's losses, its outputs on the held out samples, their targets)"""
-    task, folder = request.param, tmp_path_factory.mktemp(request.param)
+    task, name = request.param.split("-")
+    folder = tmp_path_factory.mktemp(request.param)
     random = np.random.default_rng(3)
     x = random.normal(size=(SAMPLES + HELD_OUT, FEATURES)).astype(np.float32)
     hidden = np.tanh(x @ random.normal(size=(FEATURES, 3))) + 0.5 * random.normal(size=(len(x), 3))
@@ -52,7 +57,12 @@ def case(request, tmp_path_factory):
     x, y = (torch.from_numpy(np.array([[float(f"{v:.7g}") for v in row] for row in a], dtype=np.float32)) for a in (x, y))
 
     torch.manual_seed(4)
-    model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, outputs))
+    if name == "mlp":
+        model = nn.Sequential(nn.Linear(FEATURES, 16), nn.ReLU(), nn.Linear(16, outputs))
+        model_text = "mlp { hidden: 16 }"
+    else:
+        model = tabm_reference.TabM(FEATURES, [16], outputs, members=3)
+        model_text = 'name: "tabm" tabm { members: 3 hidden: 16 dropout: 0 }'
     save_init(folder, model.state_dict())
     loss_of = {
         "REGRESSION": F.mse_loss,
@@ -62,7 +72,10 @@ def case(request, tmp_path_factory):
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0)
     losses = []
     for step in sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=STEPS):
-        loss = loss_of(model(x[step]), y[step])
+        output, target = model(x[step]), y[step]
+        if name == "tabm":
+            output, target = output.flatten(0, 1), target.repeat_interleave(model.members, 0)
+        loss = loss_of(output, target)
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()
@@ -71,10 +84,12 @@ def case(request, tmp_path_factory):
             break
     columns = "" if task == "CLASSIFICATION" else f"label_columns: {y.shape[1]}"
     text = f"""seed: {SEED} global_batch: {BATCH} epochs: 1000 max_steps: {STEPS} init_from: "init.safetensors"
-        log {{ every_steps: 1 }} optimizer {{ lr: 0.01 }} model {{ mlp {{ hidden: 16 }} }}
+        log {{ every_steps: 1 }} optimizer {{ lr: 0.01 }} model {{ {model_text} }}
         data {{ train: "train.csv" validation: "test.csv" task: {task} csv {{ label_column: {label_column} {columns} }} }}"""
     with torch.no_grad():
         output = model(x[SAMPLES:])
+        if name == "tabm":
+            output = tabm_reference.together(output, task)
         return task, folder, text, np.array(losses), output.double(), y[SAMPLES:].double(), loss_of(output, y[SAMPLES:]).item()
 
 
@@ -106,8 +121,15 @@ def metrics_of(task, output, target):
     }
 
 
-# Every way to cut a batch once, every task.
-IN_COMMITS = {"MULTI_LABEL": [(None, 1), (2, 1)], "REGRESSION": [(3, 2)], "CLASSIFICATION": [(None, 3)]}
+# Every way to cut a batch once with every model, every task.
+IN_COMMITS = {
+    "MULTI_LABEL-mlp": [(None, 1), (2, 1)],
+    "REGRESSION-mlp": [(3, 2)],
+    "CLASSIFICATION-mlp": [(None, 3)],
+    "MULTI_LABEL-tabm": [(3, 2)],
+    "REGRESSION-tabm": [(None, 3)],
+    "CLASSIFICATION-tabm": [(2, 1)],
+}
 
 
 @pytest.mark.parametrize("ranks,accumulation", [(None, 1), (None, 3), (2, 1), (3, 2)])

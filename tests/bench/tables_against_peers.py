@@ -2,7 +2,7 @@
 HistGradientBoosting and pytabkit's RealMLP on the same folds.
 
     python tables_against_peers.py LOCKSTEP [--tables breast_cancer wine diabetes digits titanic] [--seeds 1 2 3 4 5]
-                                   [--peers gradient_boosting real_mlp] [--set FIELD=VALUE ...]
+                                   [--peers gradient_boosting real_mlp] [--model tabm] [--set FIELD=VALUE ...]
 
 Of a table with classes the score is the area under the ROC curve (one against the rest, the mean over the classes), of
 numbers R2: of each fold's held-back rows, the mean over the folds, and then over the seeds. A seed is that of the folds and
@@ -123,6 +123,7 @@ def main():
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
+    parser.add_argument("--model", default="mlp", choices=["mlp", "tabm"], help="of the width that `new` chose")
     parser.add_argument("--set", action="append", default=[])
     options = parser.parse_args()
     for name in options.tables:
@@ -133,7 +134,11 @@ def main():
             folder = pathlib.Path(folder)
             table.to_csv(folder / "train.csv", index=False)
             subprocess.run([options.lockstep, "new", "train.csv", "--label", label], check=True, stdout=subprocess.DEVNULL, cwd=folder)
-            text = (folder / "train.pbtxt").read_text()
+            config = folder / "train.pbtxt"
+            text = config.read_text()
+            if options.model == "tabm":
+                text = text.replace('name: "mlp"', 'name: "tabm"').replace("mlp {", "tabm {").replace("batch_norm: true", "")
+                config.write_text(text)
             ignored = [c for c in table.columns if f'ignore: "{c}"' in text]
             classes = None if "REGRESSION" in text else sorted(table[label].unique())
             inputs = features_of(table, label, ignored)

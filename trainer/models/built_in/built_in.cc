@@ -5,6 +5,7 @@
 #include "trainer/models/built_in/lstm.h"
 #include "trainer/models/built_in/mlp.h"
 #include "trainer/models/built_in/resnet.h"
+#include "trainer/models/built_in/tabm.h"
 #include "trainer/models/built_in/vit.h"
 #include "trainer/models/imported/imported.h"
 #include "trainer/models/imported/torchscript.h"
@@ -14,6 +15,7 @@ namespace lockstep {
 Models BuiltInModels() {
   Models models;
   models.Add<Mlp>("mlp", Models::Reads::kNothing);
+  models.Add<TabM>("tabm", Models::Reads::kNothing);
   models.Add<ConvNet>("convnet", Models::Reads::kNothing);
   models.Add<Lstm>("lstm", Models::Reads::kNothing);
   models.Add<ResNet>("resnet", Models::Reads::kNothing);

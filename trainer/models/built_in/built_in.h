@@ -5,8 +5,7 @@
 
 namespace lockstep {
 
-// Returns the models "mlp", "convnet", "lstm", "resnet", "vit", "gpt2" and "torchscript", which
-// trainer/config/schema/model.proto describes.
+// Returns the models that trainer/config/schema/model.proto describes.
 Models BuiltInModels();
 
 }  // namespace lockstep
