@@ -50,10 +50,12 @@ class BareMachine:
                 self.copy(path)
         if os.environ.get("DEVICE") == "CUDA":
             self.copy_driver()
-        for folder in ("/proc", "/sys", "/dev", f"/usr/lib/python{version}"):
+        self.standard_library = f"/usr/lib/python{version}"
+        self.packages = f"/usr/local/lib/python{version}/dist-packages"
+        for folder in ("/proc", "/sys", "/dev", self.standard_library):
             self.mount(folder, folder)
         if torch:
-            self.mount(SITE, f"/usr/local/lib/python{version}/dist-packages")
+            self.mount(SITE, self.packages)
 
     def copy(self, path):
         target = self.root / str(path).lstrip("/")
@@ -61,10 +63,14 @@ class BareMachine:
         if not target.exists():
             shutil.copy2(os.path.realpath(path), target)
 
-    def copy_libraries_of(self, binary):
-        for path in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", binary], capture_output=True, text=True).stdout):
+    def copy_libraries_of(self, *binaries):
+        for path in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", *binaries], capture_output=True, text=True).stdout):
             if not path.startswith(str(SITE)):
                 self.copy(path)
+
+    def copy_libraries_of_python(self):
+        """Those of the standard library's modules in C, without which neither pip nor torch is imported."""
+        self.copy_libraries_of(*pathlib.Path(self.standard_library, "lib-dynload").glob("*.so"))
 
     def copy_driver(self):
         known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout

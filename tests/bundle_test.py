@@ -1,5 +1,6 @@
 """`lockstep bundle`: one archive that trains where there is nothing but a torch wheel, and one line where there is less."""
 
+import csv
 import json
 import os
 import pathlib
@@ -224,6 +225,50 @@ def test_a_machine_without_torch(archive, tmp_path):
     machine.mount(SITE, "/opt/site")
     for place in ("/opt/site", "/opt/site/torch"):
         assert run_bare(machine, "version", env={"LOCKSTEP_TORCH": place}).status == DONE
+
+
+def documented_wheels():
+    """Name and version of each wheel that docs/notebooks.md downloads for an image with another torch."""
+    (command,) = re.findall(r"pip download (?:.*\\\n)*.*", pathlib.Path("docs/notebooks.md").read_text())
+    return dict(re.findall(r"([\w-]+)==(\S+)", command))
+
+
+def links_to(wheels, site):
+    """A folder with what these wheels brought, of the libraries and of what says their versions."""
+    for name, version in wheels.items():
+        record = SITE / f"{name.replace('-', '_')}-{version}.dist-info/RECORD"
+        for (path, *_) in csv.reader(record.read_text().splitlines()):
+            if re.match(r"torch/lib/lib|torch/version.py|nvidia/.*/lib/lib|.*dist-info/METADATA", path):
+                (site / path).parent.mkdir(parents=True, exist_ok=True)
+                (site / path).symlink_to(SITE / path)
+
+
+def test_the_documented_wheels_are_those_that_it_loads(bundle):
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    loaded = {wheel["package"]: wheel["version"] for wheel in manifest["wheels"].values()}
+    assert documented_wheels() == loaded | dict(re.findall(r"([\w-]+)==(\S+)", manifest["pip"]))
+
+
+@needs_mounts
+def test_trains_beside_another_torch_with_the_documented_wheels(archive, tmp_path):
+    """As on Kaggle, where the image's Python has torch 2.9."""
+    machine = BareMachine(tmp_path / "root", torch=False)
+    torch = machine.root / machine.packages.lstrip("/") / "torch"
+    torch.mkdir(parents=True)
+    (torch / "version.py").write_text("__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n")
+    links_to(documented_wheels(), machine.root / "work/wheels")
+    machine.mount(SITE, str(SITE))  # where the links lead
+    unpack(archive, machine.root / "work")
+    shutil.copy(DIGITS, machine.root / "work/digits.csv")
+    write_config(machine.root / "work", TRAIN.replace(str(DIGITS), "/work/digits.csv").replace("epochs: 60", "epochs: 10"))
+    words = ["train", "config.pbtxt", "--set", "run_dir=/work/run"]
+    expect_error(run_bare(machine, *words), USAGE, f"torch 2.9.1+cu128 in {machine.packages}", "or set LOCKSTEP_TORCH")
+    run = run_bare(machine, *words, env={"LOCKSTEP_TORCH": "/work/wheels"})
+    assert run.status == DONE, run
+    assert events(machine.root / "work/run", "done")[0]["val_accuracy"] > 0.9
+    run = run_bare(machine, "doctor", "--json", env={"LOCKSTEP_TORCH": "/work/wheels"})
+    states = {finding["check"]: finding["state"] for finding in map(json.loads, run.out.splitlines())}
+    assert states["libraries"] == "ok", run
 
 
 def fake_site(folder, version="2.11.0+cu130", cuda="'13.0'", without="", dist_info=()):

@@ -1,26 +1,26 @@
-"""examples/kaggle/lockstep.ipynb, cell by cell, on a machine with nothing but a Python, the torch wheel and a bundle; what it
-reads lies in a folder that cannot be written to, as on Kaggle."""
+"""The notebooks of examples/kaggle, cell by cell, on a machine with nothing but a Python, the torch wheel, timm and pandas.
+What they read lies in /kaggle/input, which cannot be written to, and what they write in /kaggle/working, as on Kaggle."""
 
 import csv
 import json
-import os
 import pathlib
+import re
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from bare_machine import PYTHON, BareMachine, why_there_is_none
-from harness import DIGITS, DONE, Run, checkpoints, events, rows_of, train
+from bare_machine import PYTHON, SITE, BareMachine, why_there_is_none
+from harness import DIGITS, DONE, Run, events, rows_of, sets, write_table
 
-pytestmark = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
+needs_mounts = pytest.mark.skipif(why_there_is_none() is not None, reason=str(why_there_is_none()))
 
-NOTEBOOK = json.loads(pathlib.Path(os.environ["NOTEBOOK"]).read_text())
+NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in sorted(pathlib.Path("examples/kaggle").glob("*.ipynb"))}
 
 # What Jupyter makes of a cell, but for a command that fails, which ends it here.
 RUN_CELLS = r"""
-import json, re, subprocess, sys
+import json, os, re, subprocess, sys
 
 def shell(line):
     line = re.sub(r"\{(\w+)\}", lambda name: str(globals()[name[1]]), line)
@@ -29,6 +29,7 @@ def shell(line):
     if status:
         sys.exit(f"status {status}")
 
+os.chdir("/kaggle/working")
 with open(sys.argv[1]) as file:
     cells = json.load(file)["cells"]
 for cell in cells:
@@ -39,114 +40,159 @@ for cell in cells:
 """
 
 TRAINED = 1437  # the other digits are to be predicted
+IMAGES = 600  # of them are images to train on
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bundle") / "lockstep.tar.gz"
-    assert Run(["bundle", path]).status == DONE
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    assert Run(["bundle", "--wheel", folder]).status == DONE
+    (path,) = folder.iterdir()
     return path
 
 
 @pytest.fixture
-def machine(bundle, tmp_path):
-    """With the digits as a table and as images in /work/input."""
-    machine = BareMachine(tmp_path / "root")
-    work = machine.root / "work"
+def machine(wheel, tmp_path):
+    """With the wheel in /kaggle/input/lockstep, and two competitions: the digits as a table and as images."""
+    machine = BareMachine(tmp_path / "root", torch=False)
+    machine.copy_libraries_of_python()
+    machine.mount(SITE, "/opt/site", read_only=True)
+    packages = machine.root / machine.packages.lstrip("/")
+    packages.mkdir(parents=True)
+    (packages / "site.pth").write_text("/opt/site\n")
+    folder = machine.root / "kaggle/input"
+    (machine.root / "kaggle/working").mkdir(parents=True)
+    (folder / "lockstep").mkdir(parents=True)
+    shutil.copy(wheel, folder / "lockstep")
     rows = np.loadtxt(DIGITS, delimiter=",", dtype=np.uint8)
     np.random.default_rng(0).shuffle(rows)
+    table, images = folder / "titanic", folder / "images"
+    table.mkdir()
     names = [f"pixel{i}" for i in range(64)]
-    for part, some in (("train", rows[:TRAINED]), ("test", rows[TRAINED:])):
-        (work / "input/images" / part).mkdir(parents=True)
-        (work / "input/table").mkdir(exist_ok=True)
-        with open(work / f"input/table/{part}.csv", "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow((["label"] if part == "train" else []) + names)
-            writer.writerows(([row[64]] if part == "train" else []) + list(row[:64]) for row in some)
-        for i, row in enumerate(some):
-            folder = work / "input/images" / part / (str(row[64]) if part == "train" else "")
-            folder.mkdir(exist_ok=True)
-            Image.fromarray((row[:64].reshape(8, 8) * 15).repeat(3, 0).repeat(3, 1)).save(folder / f"{i:04}.png")
-    machine.labels = [str(label) for label in rows[TRAINED:, 64]]
-    shutil.copy(bundle, work / "input/lockstep.tar.gz")
-    (work / "run_cells.py").write_text(RUN_CELLS)
-    (work / "notebook.ipynb").write_text(json.dumps(NOTEBOOK))
-    (work / "out").mkdir()
-    machine.mount(work / "input", "/work/input", read_only=True)
+    pixels, labels = rows[:, :64].tolist(), rows[:, 64].tolist()
+    write_table(table / "train.csv", ([i, *pixels[i], labels[i]] for i in range(TRAINED)), ["id", *names, "digit"])
+    write_table(table / "test.csv", ([i, *pixels[i]] for i in range(TRAINED, len(rows))), ["id", *names])
+    for i, row in enumerate(rows):
+        if IMAGES <= i < TRAINED:
+            continue
+        place = images / (f"train/{labels[i]}" if i < TRAINED else "test")
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((row[:64].reshape(8, 8) * 15).repeat(3, 0).repeat(3, 1)).save(place / f"{i:04}.png")
+    # In an order of their own.
+    order = np.random.default_rng(1).permutation(range(TRAINED, len(rows)))
+    write_table(table / "sample_submission.csv", ([i, 0] for i in order), ["id", "digit"])
+    write_table(images / "sample_submission.csv", ([f"{i:04}.png", 0] for i in order), ["image", "label"])
+    machine.labels = [str(labels[i]) for i in order]
+    (machine.root / "work/run_cells.py").write_text(RUN_CELLS)
+    machine.mount(folder, "/kaggle/input", read_only=True)
     return machine
 
 
-def run_notebook(machine, **env):
-    places = {name: f"/work/input/{name.lower()}" for name in ("TABLE", "IMAGES")}
-    variables = {"PATH": "/usr/bin", "BUNDLE": "/work/input/lockstep.tar.gz", "WORK": "/work/out", **places, **env}
-    words = ["/work/run_cells.py", "/work/notebook.ipynb"]
+def with_settings(name, settings):
+    """The notebook's text, with other values of what its first cell of code sets."""
+    notebook = json.loads(json.dumps(NOTEBOOKS[name]))
+    cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+    text = "".join(cell["source"])
+    for setting, value in settings.items():
+        text, count = re.subn(rf"(?m)^{setting} = .*$", f"{setting} = {value!r}", text)
+        assert count == 1, setting
+    cell["source"] = text.splitlines(keepends=True)
+    return json.dumps(notebook)
+
+
+def run_notebook(machine, name, **settings):
+    (machine.root / f"work/{name}.ipynb").write_text(with_settings(name, settings))
+    # Debian's Python wants to be told that pip may install into it; torch asks for a user's name.
+    variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "USER": "root", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
+    words = ["/work/run_cells.py", f"/work/{name}.ipynb"]
     run = Run(words, program=PYTHON, launcher=machine.launcher(variables), timeout=600)
     assert run.status == DONE, run
     return run
 
 
-def submission(machine, name):
-    return rows_of(machine.root / "work/out" / name)
+def check_submission(machine, competition, least):
+    """The sample's header, ids and order, and the share of right labels."""
+    sent = rows_of(machine.root / "kaggle/working/submission.csv")
+    sample = rows_of(machine.root / f"kaggle/input/{competition}/sample_submission.csv")
+    (identity, label), *_ = {tuple(row) for row in sample}
+    assert [list(row) for row in sent] == [[identity, label]] * len(sample)
+    assert [row[identity] for row in sent] == [row[identity] for row in sample]
+    right = np.mean([row[label] == expected for row, expected in zip(sent, machine.labels)])
+    assert right > least, right
 
 
-def check_submissions(machine):
-    table = submission(machine, "submission_table.csv")
-    assert [row["ImageId"] for row in table] == [str(i + 1) for i in range(len(machine.labels))]
-    assert np.mean([row["Label"] == label for row, label in zip(table, machine.labels)]) > 0.93
-    images = submission(machine, "submission_images.csv")
-    assert [row["id"] for row in images] == [f"{i:04}.png" for i in range(len(machine.labels))]
-    assert np.mean([row["label"] == label for row, label in zip(images, machine.labels)]) > 0.93
+def fields(**assignments):
+    """For a notebook's FIELDS, so that it trains seconds."""
+    return " ".join(sets(*(f"{name.replace('__', '.')}={value}" for name, value in assignments.items())))
 
 
-def test_trains_both_and_submits(machine):
-    run = run_notebook(machine)
-    check_submissions(machine)
-    out = machine.root / "work/out"
-    assert events(out / "runs/table", "start")[0]["samples"] == events(out / "runs/images", "start")[0]["samples"]
-    assert "lockstep 0." in run.out, run
-    assert not list((machine.root / "work/input").rglob("*.pbtxt"))
+@needs_mounts
+def test_table(machine):
+    run = run_notebook(machine, "table")
+    check_submission(machine, "titanic", least=0.93)
+    working = machine.root / "kaggle/working"
+    assert "0 fail" in run.out and 'ignore: "id"' in run.out, run
+    assert len(rows_of(working / "runs/train/held_back.csv")) == TRAINED
+    assert all(events(working / f"runs/train/fold-{fold}", "done") for fold in range(5))
 
 
+@needs_mounts
 @pytest.mark.all_tier
-def test_goes_on_from_an_earlier_session(machine, bundle):
-    """From its output as an input; and with the bundle as Kaggle unpacks it, without the files' modes."""
-    work = machine.root / "work"
-    shutil.unpack_archive(bundle, work / "input/unpacked")
-    for path in (work / "input/unpacked").rglob("*"):
-        if path.is_file():
-            path.chmod(0o444)
-    (work / "old.pbtxt").write_text(
-        """precision: AUTO global_batch: 64 max_steps: 40 model { name: "convnet" convnet { channels: [16, 32] hidden: 128 } }
-        data { format: IMAGES train: "/work/input/images/train" validation_fraction: 0.1 mean: 0.5 std: 0.25
-               images { size: 32 min_area: 0.7 mirror: false center: 1 } }
-        optimizer { type: ADAMW lr: 0.003 weight_decay: 0.01 } schedule { type: COSINE }"""
+def test_images(machine):
+    """In two sessions: the second has the first one's output as an input."""
+    run_notebook(machine, "images", FIELDS=fields(epochs=2, schedule__warmup_steps=20))
+    check_submission(machine, "images", least=0.5)
+    working, old = machine.root / "kaggle/working", machine.root / "kaggle/input/first/runs"
+    old.parent.mkdir()
+    (working / "runs").rename(old)
+    for path in working.iterdir():
+        path.unlink()
+    files = sorted((str(path), path.stat().st_mtime_ns) for path in old.rglob("*"))
+    steps = events(old / "images", "step")[-1]["step"]
+
+    more = fields(epochs=4, schedule__warmup_steps=20)
+    run = run_notebook(machine, "images", FIELDS=more, OLD_RUN="/kaggle/input/first/runs/images")
+    check_submission(machine, "images", least=0.8)
+    assert f"going on from /kaggle/input/first/runs/images/checkpoints/step-{steps:012}" in run.out, run
+    assert events(working / "runs/images", "step")[0]["step"] > steps
+    assert files == sorted((str(path), path.stat().st_mtime_ns) for path in old.rglob("*"))
+
+
+@needs_mounts
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.all_tier
+def test_timm(machine, weights):
+    """With weights for 1,000 classes, as they are attached, and without; a smaller model than the notebook's."""
+    import safetensors.torch
+    import timm
+
+    place = machine.root / "kaggle/input/resnet10t"
+    place.mkdir()
+    if weights:
+        safetensors.torch.save_file(timm.create_model("resnet10t").state_dict(), place / "model.safetensors")
+    few = fields(
+        epochs=3,
+        global_batch=16,
+        optimizer__lr=0.002,
+        schedule__warmup_steps=5,
+        data__images__min_area=0.8,
+        data__images__mirror="false",
     )
-    shutil.unpack_archive(bundle, work / "first")
-    launcher = [*machine.launcher({"PATH": "/usr/bin"}), PYTHON]
-    run = train("/work/old.pbtxt", "/work/old", program="/work/first/lockstep/lockstep", launcher=launcher)
-    assert run.status == DONE, run
-    assert checkpoints(work / "old") == [40]
-    (work / "old").rename(work / "input/old")
-    files = sorted((str(path), path.stat().st_mtime_ns) for path in (work / "input/old").rglob("*"))
-
-    run = run_notebook(machine, BUNDLE="/work/input/unpacked/lockstep", OLD_RUN="/work/input/old")
-    check_submissions(machine)
-    assert "going on from /work/input/old/checkpoints/step-000000000040" in run.out, run
-    assert events(work / "out/runs/images", "step")[0]["step"] > 40
-    assert files == sorted((str(path), path.stat().st_mtime_ns) for path in (work / "input/old").rglob("*"))
+    named = "/kaggle/input/resnet10t/model.safetensors"
+    run = run_notebook(machine, "timm", MODEL="resnet10t", SIZE=32, WEIGHTS=named, FIELDS=few)
+    check_submission(machine, "images", least=0.8)
+    assert (f"not from {named}: fc." in run.out) == weights, run
 
 
-def test_is_a_notebook():
-    """As nbformat 4 has it, without outputs; and nothing leads elsewhere."""
-    assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 4)
-    for cell in NOTEBOOK["cells"]:
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_is_a_notebook(name):
+    """As nbformat 4 has it, without outputs; nothing leads elsewhere, and all begin alike."""
+    notebook = NOTEBOOKS[name]
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 4)
+    for cell in notebook["cells"]:
         assert set(cell) == ({"cell_type", "metadata", "source"} if cell["cell_type"] == "markdown" else
                              {"cell_type", "metadata", "source", "execution_count", "outputs"})
         assert not cell.get("outputs") and cell.get("execution_count") is None
         assert "http" not in "".join(cell["source"])
-
-
-def test_its_pip_line_is_the_bundles(bundle, tmp_path):
-    shutil.unpack_archive(bundle, tmp_path)
-    manifest = json.loads((tmp_path / "lockstep/manifest.json").read_text())
-    assert any(f"# !pip install {manifest['pip']}\n" in "".join(cell["source"]) + "\n" for cell in NOTEBOOK["cells"])
+    set_up = [notebook["cells"][2]["source"] for notebook in NOTEBOOKS.values()]
+    assert sorted(NOTEBOOKS) == ["images", "table", "timm"] and set_up == [set_up[0]] * 3

@@ -94,7 +94,7 @@ def pytest_cases(name, srcs):
         testonly = True,
         srcs = srcs + [
             "//examples/digits:digits.csv",
-            "//examples/kaggle:lockstep.ipynb",
+            "//examples/kaggle:notebooks",
             # `config --template` says which values some cases go through.
             "//launch:lockstep",
             "//python:lockstep",
@@ -106,7 +106,6 @@ def pytest_cases(name, srcs):
             "env PYTHONDONTWRITEBYTECODE=1 CASES_TO=$@",
             "DIGITS=$(location //examples/digits:digits.csv)",
             "LOCKSTEP=$(location //launch:lockstep)",
-            "NOTEBOOK=$(location //examples/kaggle:lockstep.ipynb)",
             "$(location @wheels//:python.sh) -m pytest -q -p no:cacheprovider --collect-only",
         ] + ["$(location %s)" % src for src in srcs if src.endswith("_test.py")] + [
             "> $@.log || { cat $@.log; exit 1; }; rm $@.log",
