@@ -3,12 +3,14 @@ what NumPy makes of the same rows."""
 
 import ast
 import csv
+import gzip
 import io
 import math
 import os
 import random
 import re
 import subprocess
+import zipfile
 
 import numpy as np
 import pytest
@@ -157,12 +159,12 @@ def kept_columns(run_dir):
     return columns
 
 
-def train_on(folder, csv_text=CSV, data=f"validation_fraction: {FRACTION}", ranks=None, text=""):
+def train_on(folder, csv_text=CSV, data=f"validation_fraction: {FRACTION}", ranks=None, text="", file="train.csv"):
     skip_without_gpus(ranks)
     config = write_config(
         folder,
         f"""seed: {SEED} epochs: 20 global_batch: 32 optimizer {{ lr: 0.02 }} {text}
-        data {{ train: "train.csv" {data} csv {{ {csv_text} }} }}""",
+        data {{ train: "{file}" {data} csv {{ {csv_text} }} }}""",
     )
     run = train(config, folder / "run", ranks=ranks)
     assert run.status == DONE, run
@@ -318,3 +320,24 @@ def test_files_that_do_not_go_together(tmp_path):
     train_on(tmp_path)
     run = Run(["predict", tmp_path / "run", "--input", tmp_path / "more.csv"], cwd=tmp_path)
     expect_error(run, DATA, 'more.csv: no column "Age", which training had; did you mean "age"?')
+
+
+# ---- Compressed files ------------------------------------------------------------------------------------------------
+
+
+def test_compressed_files(tmp_path):
+    rows = passengers(200, seed=1)
+    write_passengers(tmp_path / "plain.csv", rows)
+    text = (tmp_path / "plain.csv").read_bytes()
+    (tmp_path / "train.csv.gz").write_bytes(gzip.compress(text))
+    with zipfile.ZipFile(tmp_path / "more.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("more.csv", text)
+    done = train_on(tmp_path, data='validation: "more.csv.zip"', file="train.csv.gz")
+    plain = predict(tmp_path / "run", tmp_path / "plain.csv")
+    for name in ("train.csv.gz", "more.csv.zip"):
+        assert predict(tmp_path / "run", tmp_path / name) == plain
+    run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / "train.csv.gz"])
+    assert run.status == DONE and f"{done['val_loss']:.4f}" in run.out, run
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(text)[:-20])
+    run = Run(["predict", tmp_path / "run", "--input", tmp_path / "cut.csv.gz"])
+    expect_error(run, DATA, "cut.csv.gz: the compressed file is cut short: copy it or download it again")

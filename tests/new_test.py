@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -107,6 +108,20 @@ def test_a_competition_in_three_commands(titanic):
     sent, sample = rows_of(titanic / "submission.csv"), rows_of(titanic / "titanic/gender_submission.csv")
     assert [row["PassengerId"] for row in sent] == [row["PassengerId"] for row in sample]
     assert {row["Survived"] for row in sent} == {"0", "1"}
+
+
+def test_compressed_files(tmp_path):
+    draw = np.random.default_rng(3).normal(size=(120, 2))
+    rows = [[f"{u:.4f}", f"{v:.4f}", int(u > 0)] for u, v in draw]
+    for name, part in (("train", rows), ("test", [row[:2] for row in rows[:20]])):
+        write_table(tmp_path / f"{name}.csv", part, ["u", "v", "y"][: len(part[0])])
+        with zipfile.ZipFile(tmp_path / f"{name}.csv.zip", "w") as archive:
+            archive.write(tmp_path / f"{name}.csv", f"{name}.csv")
+        (tmp_path / f"{name}.csv").unlink()
+    out, config = new(tmp_path, ".")
+    assert field(config, "train") == ["train.csv.zip"]
+    train(tmp_path)
+    assert len(predict(tmp_path / "runs/train", tmp_path / "test.csv.zip")) == 20
 
 
 def test_nothing_is_overwritten(titanic, tmp_path):

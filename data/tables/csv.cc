@@ -70,8 +70,9 @@ class Encoder {
     int64_t cells = 0;
     int64_t lines = 0;
     for (const CsvFile& file : files_) {
-      const int64_t bytes = file.bytes.bytes();
-      const int64_t lines_here = 1 + std::count(file.bytes.data(), file.bytes.data() + bytes, '\n');
+      const std::string_view text = file.text();
+      const auto bytes = static_cast<int64_t>(text.size());
+      const int64_t lines_here = 1 + std::count(text.begin(), text.end(), '\n');
       // Few cells take less than two bytes with their delimiter.
       cells += std::min(lines_here * file.layout.features(), 1 + bytes / 2);
       lines += lines_here;

@@ -9,8 +9,8 @@
 // category column gives one number for each of its texts: 1 if the row has this text, and 0 otherwise.
 //
 // Invariants:
-//   1. The files are mapped into memory. A sample takes four bytes for each of its columns, also for a category column,
-//      because only Read() makes the ones and zeros.
+//   1. The files are mapped into memory, or unpacked into it (data/tables/csv_bytes.h). A sample takes four bytes for
+//      each of its columns, also for a category column, because only Read() makes the ones and zeros.
 //   2. If no value has to be fitted to the data, each file is parsed once.
 //   3. Sums are computed in double. Numbers that are not standardised are parsed as float.
 //

@@ -120,7 +120,7 @@ TEST(TableSketch, RefusesWhatIsNoTable) {
   EXPECT_THAT(DataErrorOf([] { Read("a,b\n1,2\n1,2,3\n"); }),
               HasSubstr("table.csv:3: 3 columns where 2 are expected"));
   EXPECT_THAT(DataErrorOf([] { Read("a,a\n1,2\n"); }), HasSubstr("have one name"));
-  EXPECT_THAT(DataErrorOf([] { Read("PK\x03\x04..."); }), HasSubstr("unzip it"));
+  EXPECT_THAT(DataErrorOf([] { Read("PK\x03\x04..."); }), HasSubstr("is cut short"));
   EXPECT_THAT(DataErrorOf([] { Read("PAR1..."); }), HasSubstr("to_csv"));
   EXPECT_THAT(
       DataErrorOf([] { ReadTableSketch(WriteTestFile("table.csv", "a,b\n"), Dialect{',', true}); }),
