@@ -9,6 +9,7 @@ import math
 import os
 import random
 import re
+import statistics
 import subprocess
 import zipfile
 
@@ -93,7 +94,7 @@ def test_any_text_as_python_reads_it(tmp_path):
 
 HEADER = ["PassengerId", "Survived", "Class", "Name", "Sex", "Age", "Fare", "Port"]
 CSV = """header: true label: "Survived" ignore: ["PassengerId", "Name"] category: ["Sex", "Port"]
-  missing: MEAN standardize: true"""
+  missing: MEAN scaling: STANDARD"""
 SEED, FRACTION = 5, 0.2
 
 
@@ -255,7 +256,7 @@ def test_house_prices(tmp_path):
     rows = [[f"{s:.6f}", "xyz"[k], f"{p:.6f}"] for s, k, p in zip(size, kinds, price)]
     (tmp_path / "train.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     (tmp_path / "test.csv").write_text("125,y\n125,z\n300,unknown\n")
-    train_on(tmp_path, 'category: "1" standardize: true', "task: REGRESSION")
+    train_on(tmp_path, 'category: "1" scaling: STANDARD', "task: REGRESSION")
     weight, bias = linear_layer(tmp_path / "run")
     size = np.array([float(row[0]) for row in rows])
     inputs = np.array([[125, 0, 1, 0], [125, 0, 0, 1], [300, 0, 0, 0]], "f8")
@@ -300,7 +301,8 @@ def test_several_labels_by_name(tmp_path):
         ('header: true label: "Survived"', DATA, 'train.csv:2: column 4 (Name): "Doe, M'),
         (CSV.replace("missing: MEAN", ""), DATA, "is no value: fill it in, or set data.csv.missing: MEAN"),
         (CSV + ' ignore: "Sex"', DATA, "column 5 (Sex) is given twice"),
-        (CSV + " scale: 2", USAGE, "data.csv.scale: has no meaning with data.csv.standardize"),
+        (CSV + " scale: 2", USAGE, "data.csv.scale: has no meaning with data.csv.scaling"),
+        (CSV.replace("scaling: STANDARD", "standardize: true"), USAGE, "data.csv.standardize is now data.csv.scaling: write scaling: STANDARD"),
         (CSV + " label_column: 1", USAGE, "data.csv.label_column: data.csv.label is given too"),
         ('label: "Survived"', USAGE, "data.csv.label: needs data.csv.header: true"),
         ('ignore: "Name"', USAGE, 'data.csv.ignore: "Name" is no column\'s number'),
@@ -320,6 +322,90 @@ def test_files_that_do_not_go_together(tmp_path):
     train_on(tmp_path)
     run = Run(["predict", tmp_path / "run", "--input", tmp_path / "more.csv"], cwd=tmp_path)
     expect_error(run, DATA, 'more.csv: no column "Age", which training had; did you mean "age"?')
+
+
+# ---- Features --------------------------------------------------------------------------------------------------------
+
+NAMES = ["size", "wage", "rent", "kind", "price"]
+
+
+def flats(rows, seed):
+    """Numbers with gaps, a heavy-tailed column, and texts."""
+    rng = np.random.default_rng(seed)
+    table = []
+    for i in range(rows):
+        size, wage = rng.normal(80, 20), rng.lognormal(8, 1.5)
+        rent = f"{rng.uniform(1, 9):.6f}"
+        kind = rng.choice(["a", "b", "c"], p=[0.5, 0.4, 0.1])
+        gap = rng.random(3) < 0.2
+        table.append(["NA" if gap[0] else f"{size:.6f}", f"{wage:.6f}", "" if gap[1] else rent, kind, f"{size / 50 + (kind == 'a'):.6f}"])
+    return table
+
+
+def column(rows, name):
+    """Its values; NaN: missing."""
+    cells = [row[NAMES.index(name)] for row in rows]
+    return np.array([np.nan if cell in ("", "NA") else float(cell) for cell in cells])
+
+
+def robust(x):
+    """scikit-learn's RobustScaler."""
+    low, middle, high = np.percentile(x, [25, 50, 75])
+    return lambda v: (v - middle) / (high - low)
+
+
+def quantile(x):
+    """scikit-learn's QuantileTransformer(n_quantiles=1000, output_distribution="normal", subsample=None)."""
+    shares = np.linspace(0, 1, min(1000, len(x)))
+    quantiles = np.percentile(x, 100 * shares)
+    least = 1e-7 - np.spacing(1)
+
+    def scale(v):
+        share = 0.5 * (np.interp(v, quantiles, shares) - np.interp(-v, -quantiles[::-1], -shares[::-1]))
+        share[v <= quantiles[0]], share[v >= quantiles[-1]] = 0, 1
+        return np.array([statistics.NormalDist().inv_cdf(p) for p in np.clip(share, least, 1 - least)])
+
+    return scale
+
+
+class FlatEncoder:
+    def __init__(self, rows, make_scale):
+        self.means, self.scales = {}, {}
+        for name in NAMES[:3]:
+            present = column(rows, name)
+            present = present[~np.isnan(present)]
+            self.means[name], self.scales[name] = present.mean(), make_scale(present)
+
+    def __call__(self, rows):
+        columns = []
+        for name in NAMES[:3]:
+            values = column(rows, name)
+            columns.append(self.scales[name](np.where(np.isnan(values), self.means[name], values)))
+        columns += [np.array([row[3] == text for row in rows]) for text in "abc"]
+        return np.stack([np.asarray(values, "f8") for values in columns], axis=1).astype("f4")
+
+
+@pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
+def test_scaled_numbers(tmp_path, scaling, make_scale):
+    """What a linear layer makes of rows that it has not seen is what NumPy makes of its weights and these features."""
+    rows = flats(300, seed=1)
+    held_back = sorted(set(range(300)) - set(training_rows(300)))
+    # Neither moves the statistics.
+    rows[held_back[0]][1], rows[held_back[1]][1] = "NA", "1e9"
+    write_table(tmp_path / "train.csv", rows, NAMES)
+    csv_text = f"""header: true label: "price" category: "kind"
+        missing: MEAN scaling: {scaling}"""
+    train_on(tmp_path, csv_text, f"task: REGRESSION validation_fraction: {FRACTION}")
+    encode = FlatEncoder([rows[i] for i in training_rows(300)], make_scale)
+    weight, bias = linear_layer(tmp_path / "run")
+    assert weight.shape == (1, 6)
+
+    test = [rows[i] for i in held_back] + flats(50, seed=2)
+    order = [3, 2, 1, 0]
+    write_table(tmp_path / "test.csv", [[row[i] for i in order] for row in test], [NAMES[i] for i in order])
+    values = [float(p["value"]) for p in predict(tmp_path / "run", tmp_path / "test.csv")]
+    inputs = encode(test).astype("f8")
+    np.testing.assert_allclose(values, (inputs @ weight.T + bias)[:, 0], rtol=2e-5, atol=2e-5)
 
 
 # ---- Compressed files ------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "data/tables/csv_files.h"
 #include "data/tables/csv_fit.h"
 #include "data/tables/csv_rows.h"
+#include "data/tables/csv_scaling.h"
 
 namespace lockstep {
 namespace {
@@ -109,25 +110,21 @@ class Encoder {
   }
 
   float NumberIn(const CsvPlace& place, int64_t index) const {
-    const std::string_view text = place.text();
     float number = 0;
-    if (options_.standardize) {
+    if (options_.scaling != CsvScaling::kNone) {
       const CsvColumn& column = fit_.columns[index];
       double wide = 0;
-      if (!ParseNumber(text, wide)) {
-        RequireMissing(options_, place);
-        wide = column.mean;
-      }
-      number = static_cast<float>((wide - column.mean) / column.std);
+      if (!ReadNumber(options_, place, wide)) wide = column.mean;
+      number = static_cast<float>(Scaled(options_.scaling, column, wide));
     } else {
-      if (!ParseNumber(text, number)) {
-        RequireMissing(options_, place);
+      if (!ReadNumber(options_, place, number)) {
         number = static_cast<float>(fit_.columns[index].mean);
       }
       number *= options_.scale;
     }
     if (!std::isfinite(number)) {
-      FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(text)));
+      FailAt(place,
+             fmt::format("{} is too great a number once it is scaled", Quoted(place.text())));
     }
     return number;
   }

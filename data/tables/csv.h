@@ -1,7 +1,7 @@
 // Reads CSV tables: rows of numbers and categories. One or more columns are the target.
 //
 // Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
-// categories, the means and standard deviations of numbers) come from the training rows alone. Only the labels' texts
+// categories, the means, deviations and quantiles of numbers) come from the training rows alone. Only the labels' texts
 // come from all rows of the training files. When these values are used to read another file, the same row gives the
 // same inputs and targets. If that file has a header, its columns may be in any order.
 //
@@ -11,8 +11,9 @@
 // Invariants:
 //   1. The files are mapped into memory, or unpacked into it (data/tables/csv_bytes.h). A sample takes four bytes for
 //      each of its columns, also for a category column, because only Read() makes the ones and zeros.
-//   2. If no value has to be fitted to the data, each file is parsed once.
-//   3. Sums are computed in double. Numbers that are not standardised are parsed as float.
+//   2. If no value has to be fitted to the data, each file is parsed once. ROBUST and QUANTILE take eight bytes for each
+//      number of the training rows while they are fitted.
+//   3. Sums are computed in double. Numbers that are not scaled are parsed as float.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
 //   a file is missing, empty, without rows, or not a text -> Error (kData) with path
@@ -23,6 +24,7 @@
 //     0 or 1 -> the same -> Csv.RefusesALabel*
 //   the options name a column that no file has, or name a column twice; a column has no number, or a category has too
 //     many texts -> Error (kData) that names the column -> Csv.RefusesAColumn*, Csv.RefusesTooManyCategories
+//   QUANTILE would keep too many numbers -> Error (kData) with the cure -> Csv.RefusesQuantilesOfTooManyColumns
 //   training files have different headers, or another file lacks a column or has an unknown one -> Error (kData) with
 //     path and column -> Csv.RefusesAnotherHeader, Csv.RefusesAFileThatLacksAColumn
 #pragma once
@@ -37,12 +39,19 @@
 
 namespace lockstep {
 
+// How numbers are scaled.
+enum class CsvScaling : uint8_t { kNone, kStandard, kRobust, kQuantile };
+
 // The values that were fitted to the training rows of one feature's column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  double mean = 0;     // for a column of numbers: the mean
-  // For a column of numbers: the standard deviation of the population; 1 for a constant column.
-  double std = 1;
+  // For a column of numbers. What is not asked for has no meaning.
+  double mean = 0;
+  double std = 1;             // the standard deviation of the population; 1 for a constant column
+  double median = 0;          // for CsvScaling::kRobust
+  double quartile_range = 1;  // the 75th less the 25th percentile; 1 if they are the same
+  // For CsvScaling::kQuantile, from the least value to the greatest.
+  std::vector<double> quantiles{};
   std::vector<std::string> categories{};  // in ascending order; empty: a column of numbers
 };
 
@@ -60,8 +69,8 @@ struct CsvOptions {
   std::vector<std::string> category{};  // columns of categories
   // Whether a missing number becomes the mean, and a missing text a category of its own.
   bool mean_if_missing = false;
-  bool standardize = false;  // whether numbers become (number - mean) / std
-  float scale = 1;           // the factor for numbers that are not standardised
+  CsvScaling scaling = CsvScaling::kNone;
+  float scale = 1;  // the factor for numbers that are not scaled otherwise
   Task task = Task::kClassification;
   bool label_names = false;  // whether labels are texts
   // In the order of the classes; empty: the texts in the files.

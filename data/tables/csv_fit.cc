@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/moments.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/tables/csv_scaling.h"
 
 namespace lockstep {
 namespace {
@@ -18,8 +19,17 @@ using Texts = std::set<std::string, std::less<>>;
 // More are taken for a mistake.
 constexpr size_t kMaxCategories = 10000;
 
+// A run's config holds all quantiles. It must stay so short that it can be read.
+constexpr size_t kMostKeptQuantiles = 200000;
+
+// What the training rows of a column of numbers hold.
+struct NumbersSeen {
+  Moments moments;
+  std::vector<double> values;  // if the scaling needs them
+};
+
 bool FitsNumbers(const CsvOptions& options) {
-  return options.standardize || options.mean_if_missing;
+  return options.scaling != CsvScaling::kNone || options.mean_if_missing;
 }
 
 // Whether other files are seen alike only with what is known of the training files' columns.
@@ -39,19 +49,19 @@ class Fitter {
     const bool fits_columns = KnowsColumns(options_) && fit_.columns.empty();
     if (fits_columns) {
       NameColumns();
-      if (FitsNumbers(options_)) moments_.resize(fit_.columns.size());
+      if (FitsNumbers(options_)) numbers_.resize(fit_.columns.size());
       if (!options_.category.empty()) categories_.resize(fit_.columns.size());
     }
-    if (fits_classes || !moments_.empty() || !categories_.empty()) {
+    if (fits_classes || !numbers_.empty() || !categories_.empty()) {
       files_.VisitRows([&](const CsvPlace& place, const CsvRole& role, bool in_training) {
         // A class that held-back rows alone have is one, too.
         if (role.kind == Kind::kLabel && fits_classes) AddClass(place);
         if (!in_training) return;
-        if (role.kind == Kind::kNumber && !moments_.empty()) AddNumber(place, role);
+        if (role.kind == Kind::kNumber && !numbers_.empty()) AddNumber(place, role);
         if (role.kind == Kind::kCategory && !categories_.empty()) AddCategory(place, role);
       });
     }
-    if (!moments_.empty()) KeepMoments();
+    if (!numbers_.empty()) KeepNumbers();
     for (size_t i = 0; i < categories_.size(); ++i) {
       fit_.columns[i].categories.assign(categories_[i].begin(), categories_[i].end());
     }
@@ -71,12 +81,13 @@ class Fitter {
   }
 
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
+    NumbersSeen& seen = numbers_[role.index];
     double number = 0;
-    if (ParseNumber(place.text(), number)) {
-      moments_[role.index].Add(number);
-    } else {
-      RequireMissing(options_, place);
-    }
+    if (!ReadNumber(options_, place, number)) return;
+    seen.moments.Add(number);
+    const bool needs_values =
+        options_.scaling == CsvScaling::kRobust || options_.scaling == CsvScaling::kQuantile;
+    if (needs_values) seen.values.push_back(number);
   }
 
   void AddCategory(const CsvPlace& place, const CsvRole& role) {
@@ -100,19 +111,30 @@ class Fitter {
     classes_.emplace(text);
   }
 
-  void KeepMoments() {
+  void KeepNumbers() {
     const CsvLayout& layout = files_.front().layout;
+    size_t quantiles = 0;
     for (size_t i = 0; i < layout.roles.size(); ++i) {
       const CsvRole& role = layout.roles[i];
       if (role.kind != Kind::kNumber) continue;
-      const Moments& fitted = moments_[role.index];
-      if (fitted.count() == 0) {
+      NumbersSeen& seen = numbers_[role.index];
+      if (seen.moments.count() == 0) {
         const auto column = static_cast<int64_t>(i);
         throw DataError("{}: {}: no training row has a number there: add \"{}\" to data.csv.ignore",
                         files_.front().path, layout.NameOf(column), layout.Reference(column));
       }
-      fit_.columns[role.index].mean = fitted.mean();
-      fit_.columns[role.index].std = fitted.std();
+      CsvColumn& column = fit_.columns[role.index];
+      column.mean = seen.moments.mean();
+      column.std = seen.moments.std();
+      FitScaling(options_.scaling, seen.values, column);
+      seen.values = {};
+      quantiles += column.quantiles.size();
+    }
+    if (quantiles > kMostKeptQuantiles) {
+      throw DataError(
+          "{}: data.csv.scaling: QUANTILE keeps {} numbers of all columns in the run's "
+          "config, and more than {} are too many: take ROBUST or STANDARD",
+          files_.front().path, quantiles, kMostKeptQuantiles);
     }
   }
 
@@ -140,7 +162,7 @@ class Fitter {
   const CsvFiles& files_;
   CsvFit fit_;
   // Of each column; empty: they are not to be fitted.
-  std::vector<Moments> moments_;
+  std::vector<NumbersSeen> numbers_;
   std::vector<Texts> categories_;
   Texts classes_;
 };

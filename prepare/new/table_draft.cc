@@ -120,7 +120,7 @@ class TableDraft {
           "category of its own.");
       config_.Line("missing: MEAN");
     }
-    config_.Line("standardize: true", "numbers have mean 0 and standard deviation 1");
+    config_.Line("scaling: STANDARD", "numbers have mean 0 and standard deviation 1");
     config_.Close();
     config_.Close();
   }

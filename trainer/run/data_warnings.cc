@@ -116,7 +116,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   if (widest == nullptr || static_cast<double>(widest->far) <= few) return;
   warnings.push_back(fmt::format("{}: features are not scaled, {} is from {} to {}: {}",
                                  SourceOf(data), widest->name, widest->least, widest->greatest,
-                                 is_table ? "set data.csv.standardize" : "scale them"));
+                                 is_table ? "set data.csv.scaling: STANDARD" : "scale them"));
 }
 
 void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
