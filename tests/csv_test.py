@@ -302,6 +302,7 @@ def test_several_labels_by_name(tmp_path):
         (CSV.replace("missing: MEAN", ""), DATA, "is no value: fill it in, or set data.csv.missing: MEAN"),
         (CSV + ' ignore: "Sex"', DATA, "column 5 (Sex) is given twice"),
         (CSV + " scale: 2", USAGE, "data.csv.scale: has no meaning with data.csv.scaling"),
+        (CSV.replace("missing: MEAN", "") + " missing_indicator: true", USAGE, "data.csv.missing_indicator: needs data.csv.missing: MEAN"),
         (CSV.replace("scaling: STANDARD", "standardize: true"), USAGE, "data.csv.standardize is now data.csv.scaling: write scaling: STANDARD"),
         (CSV + " label_column: 1", USAGE, "data.csv.label_column: data.csv.label is given too"),
         ('label: "Survived"', USAGE, "data.csv.label: needs data.csv.header: true"),
@@ -380,7 +381,10 @@ class FlatEncoder:
         columns = []
         for name in NAMES[:3]:
             values = column(rows, name)
-            columns.append(self.scales[name](np.where(np.isnan(values), self.means[name], values)))
+            gap = np.isnan(values)
+            columns.append(self.scales[name](np.where(gap, self.means[name], values)))
+            if name != "wage":
+                columns.append(gap)
         columns += [np.array([row[3] == text for row in rows]) for text in "abc"]
         return np.stack([np.asarray(values, "f8") for values in columns], axis=1).astype("f4")
 
@@ -390,15 +394,15 @@ def test_scaled_numbers(tmp_path, scaling, make_scale):
     """What a linear layer makes of rows that it has not seen is what NumPy makes of its weights and these features."""
     rows = flats(300, seed=1)
     held_back = sorted(set(range(300)) - set(training_rows(300)))
-    # Neither moves the statistics.
+    # Neither moves the statistics, and no training row lacks a wage.
     rows[held_back[0]][1], rows[held_back[1]][1] = "NA", "1e9"
     write_table(tmp_path / "train.csv", rows, NAMES)
     csv_text = f"""header: true label: "price" category: "kind"
-        missing: MEAN scaling: {scaling}"""
+        missing: MEAN missing_indicator: true scaling: {scaling}"""
     train_on(tmp_path, csv_text, f"task: REGRESSION validation_fraction: {FRACTION}")
     encode = FlatEncoder([rows[i] for i in training_rows(300)], make_scale)
     weight, bias = linear_layer(tmp_path / "run")
-    assert weight.shape == (1, 6)
+    assert weight.shape == (1, 8)
 
     test = [rows[i] for i in held_back] + flats(50, seed=2)
     order = [3, 2, 1, 0]
@@ -406,6 +410,26 @@ def test_scaled_numbers(tmp_path, scaling, make_scale):
     values = [float(p["value"]) for p in predict(tmp_path / "run", tmp_path / "test.csv")]
     inputs = encode(test).astype("f8")
     np.testing.assert_allclose(values, (inputs @ weight.T + bias)[:, 0], rtol=2e-5, atol=2e-5)
+
+
+def test_folds_lack_values_in_different_columns(tmp_path):
+    """Each fold has the indicators of its own training rows."""
+    rows = flats(60, seed=3)
+    for row in rows:
+        row[0], row[2] = row[0].replace("NA", "80"), row[2] or "5"
+    rows[7][0] = "NA"
+    write_table(tmp_path / "train.csv", rows, NAMES)
+    text = """epochs: 2 global_batch: 16 data { train: "train.csv" task: REGRESSION
+        csv { header: true label: "price" ignore: "kind" missing: MEAN missing_indicator: true scaling: ROBUST } }"""
+    config = write_config(tmp_path, text)
+    run = Run(["train", config, "--folds", "2", "--set", "run_dir=cv"], cwd=tmp_path)
+    assert run.status == DONE, run
+    rows_held_back = rows_of(tmp_path / "cv/held_back.csv")
+    fold = int(rows_held_back[7]["fold"])
+    texts = [(tmp_path / f"cv/fold-{i}/config.pbtxt").read_text() for i in range(2)]
+    # One is the config's own field.
+    assert [text.count("missing_indicator: true") for text in texts] == [2 - (i == fold) for i in range(2)]
+    assert Run(["evaluate", "cv", "--input", "train.csv"], cwd=tmp_path).status == DONE
 
 
 # ---- Compressed files ------------------------------------------------------------------------------------------------

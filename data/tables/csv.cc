@@ -35,14 +35,19 @@ class Encoder {
       : options_(options), files_(files), fit_(fit) {}
 
   CsvRows Encode() {
-    const auto is_category = [](const CsvColumn& column) { return !column.categories.empty(); };
-    if (std::any_of(fit_.columns.begin(), fit_.columns.end(), is_category)) {
+    if (std::ranges::any_of(fit_.columns, &CsvColumn::is_category)) {
       for (const CsvColumn& column : fit_.columns) {
         category_places_.push_back(PlacesOf(column.categories));
       }
     }
     class_places_ = PlacesOf(fit_.classes);
-    width_ = files_.front().layout.features();
+    // Without fitted values each column is a number.
+    const int64_t columns = files_.front().layout.features();
+    cells_begin_.resize(columns);
+    for (int64_t i = 0; i < columns; ++i) {
+      cells_begin_[i] = width_;
+      width_ += fit_.columns.empty() ? 1 : CellsOf(fit_.columns[i]);
+    }
     CsvRows rows;
     Reserve(rows);
     for (const CsvFile& file : files_) {
@@ -74,8 +79,9 @@ class Encoder {
       const std::string_view text = file.text();
       const auto bytes = static_cast<int64_t>(text.size());
       const int64_t lines_here = 1 + std::count(text.begin(), text.end(), '\n');
-      // Few cells take less than two bytes with their delimiter.
-      cells += std::min(lines_here * file.layout.features(), 1 + bytes / 2);
+      // Few cells of the file take less than two bytes with their delimiter.
+      const int64_t columns = file.layout.features();
+      cells += std::min(lines_here * columns, 1 + bytes / 2) * width_ / columns;
       lines += lines_here;
     }
     rows.cells.reserve(cells);
@@ -94,10 +100,10 @@ class Encoder {
     VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
       switch (role.kind) {
         case Kind::kNumber:
-          row[role.index] = NumberIn(place, role.index);
+          WriteNumber(place, role.index, row + cells_begin_[role.index]);
           break;
         case Kind::kCategory:
-          row[role.index] = CategoryPlace(place, role.index);
+          row[cells_begin_[role.index]] = CategoryPlace(place, role.index);
           break;
         case Kind::kLabel:
           SetLabel(rows, place, role.index);
@@ -109,24 +115,32 @@ class Encoder {
     ++rows.count;
   }
 
-  float NumberIn(const CsvPlace& place, int64_t index) const {
-    float number = 0;
+  void WriteNumber(const CsvPlace& place, int64_t index, float* cells) const {
     if (options_.scaling != CsvScaling::kNone) {
-      const CsvColumn& column = fit_.columns[index];
-      double wide = 0;
-      if (!ReadNumber(options_, place, wide)) wide = column.mean;
-      number = static_cast<float>(Scaled(options_.scaling, column, wide));
-    } else {
-      if (!ReadNumber(options_, place, number)) {
-        number = static_cast<float>(fit_.columns[index].mean);
-      }
-      number *= options_.scale;
+      double number = 0;
+      const bool is_there = ReadNumber(options_, place, number);
+      return WriteScaled(place, fit_.columns[index], is_there, number, cells);
     }
-    if (!std::isfinite(number)) {
-      FailAt(place,
-             fmt::format("{} is too great a number once it is scaled", Quoted(place.text())));
-    }
-    return number;
+    const bool is_there = ReadNumber(options_, place, cells[0]);
+    if (!is_there) cells[0] = static_cast<float>(fit_.columns[index].mean);
+    cells[0] *= options_.scale;
+    RequireFinite(place, cells[0]);
+    if (!fit_.columns.empty() && fit_.columns[index].missing_indicator) cells[1] = is_there ? 0 : 1;
+  }
+
+  // The number, or the mean if it is not there, and whether it is missing.
+  void WriteScaled(const CsvPlace& place, const CsvColumn& column, bool is_there, double number,
+                   float* cells) const {
+    const double scaled = Scaled(options_.scaling, column, is_there ? number : column.mean);
+    const bool is_plain = options_.scaling == CsvScaling::kNone;
+    cells[0] = static_cast<float>(is_plain ? scaled * options_.scale : scaled);
+    RequireFinite(place, cells[0]);
+    if (column.missing_indicator) cells[1] = is_there ? 0 : 1;
+  }
+
+  static void RequireFinite(const CsvPlace& place, float number) {
+    if (std::isfinite(number)) return;
+    FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(place.text())));
   }
 
   // The category's place among the trained ones; -1: it is none of them.
@@ -165,7 +179,8 @@ class Encoder {
   const CsvOptions& options_;
   const CsvFiles& files_;
   const CsvFit& fit_;
-  int64_t width_ = 0;                    // columns of features
+  int64_t width_ = 0;                    // cells of a row
+  std::vector<int64_t> cells_begin_;     // of each column of features
   std::vector<Places> category_places_;  // of each column; empty: there is no category
   Places class_places_;
 };
@@ -181,6 +196,11 @@ std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& 
 }
 
 }  // namespace
+
+int64_t CsvColumn::inputs() const {
+  if (is_category()) return static_cast<int64_t>(categories.size());
+  return 1 + (missing_indicator ? 1 : 0);
+}
 
 CsvTable ReadCsv(const CsvOptions& options) {
   RequireFitted(options);

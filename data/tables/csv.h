@@ -1,16 +1,18 @@
 // Reads CSV tables: rows of numbers and categories. One or more columns are the target.
 //
 // Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
-// categories, the means, deviations and quantiles of numbers) come from the training rows alone. Only the labels' texts
-// come from all rows of the training files. When these values are used to read another file, the same row gives the
-// same inputs and targets. If that file has a header, its columns may be in any order.
+// categories, the means, deviations and quantiles of numbers, which columns lack values) come from the training rows
+// alone. Only the labels' texts come from all rows of the training files. When these values are used to read another
+// file, the same row gives the same inputs and targets. If that file has a header, its columns may be in any order.
 //
-// An input holds the features in the order of the training files' columns. A column of numbers gives one number. A
-// category column gives one number for each of its texts: 1 if the row has this text, and 0 otherwise.
+// An input holds the features in the order of the training files' columns (CsvColumn::inputs()):
+//   a number    the number, scaled; then, if a training row lacked it and missing_indicator asks for it, 1 where it is
+//               missing and 0 elsewhere
+//   a category  for each of its texts 1 if the row has it, and 0 otherwise
 //
 // Invariants:
 //   1. The files are mapped into memory, or unpacked into it (data/tables/csv_bytes.h). A sample takes four bytes for
-//      each of its columns, also for a category column, because only Read() makes the ones and zeros.
+//      each number of its input, but for a category column only four, because only Read() makes the ones and zeros.
 //   2. If no value has to be fitted to the data, each file is parsed once. ROBUST and QUANTILE take eight bytes for each
 //      number of the training rows while they are fitted.
 //   3. Sums are computed in double. Numbers that are not scaled are parsed as float.
@@ -52,7 +54,11 @@ struct CsvColumn {
   double quartile_range = 1;  // the 75th less the 25th percentile; 1 if they are the same
   // For CsvScaling::kQuantile, from the least value to the greatest.
   std::vector<double> quantiles{};
-  std::vector<std::string> categories{};  // in ascending order; empty: a column of numbers
+  bool missing_indicator = false;  // whether a number of the input says where the value is missing
+  std::vector<std::string> categories{};  // of a column of categories, in ascending order
+
+  bool is_category() const { return !categories.empty(); }
+  int64_t inputs() const;  // how many numbers of an input the column becomes
 };
 
 struct CsvOptions {
@@ -69,6 +75,7 @@ struct CsvOptions {
   std::vector<std::string> category{};  // columns of categories
   // Whether a missing number becomes the mean, and a missing text a category of its own.
   bool mean_if_missing = false;
+  bool missing_indicator = false;  // whether columns that lack values get a number that says where
   CsvScaling scaling = CsvScaling::kNone;
   float scale = 1;  // the factor for numbers that are not scaled otherwise
   Task task = Task::kClassification;

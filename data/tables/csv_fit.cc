@@ -26,6 +26,7 @@ constexpr size_t kMostKeptQuantiles = 200000;
 struct NumbersSeen {
   Moments moments;
   std::vector<double> values;  // if the scaling needs them
+  bool lacks_some = false;
 };
 
 bool FitsNumbers(const CsvOptions& options) {
@@ -83,7 +84,10 @@ class Fitter {
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
     NumbersSeen& seen = numbers_[role.index];
     double number = 0;
-    if (!ReadNumber(options_, place, number)) return;
+    if (!ReadNumber(options_, place, number)) {
+      seen.lacks_some = true;
+      return;
+    }
     seen.moments.Add(number);
     const bool needs_values =
         options_.scaling == CsvScaling::kRobust || options_.scaling == CsvScaling::kQuantile;
@@ -126,6 +130,7 @@ class Fitter {
       CsvColumn& column = fit_.columns[role.index];
       column.mean = seen.moments.mean();
       column.std = seen.moments.std();
+      column.missing_indicator = options_.missing_indicator && seen.lacks_some;
       FitScaling(options_.scaling, seen.values, column);
       seen.values = {};
       quantiles += column.quantiles.size();
@@ -147,7 +152,7 @@ class Fitter {
         const CsvRole& role = file.layout.roles[i];
         if (!IsFeature(role)) continue;
         const CsvColumn& column = fit_.columns[role.index];
-        same = column.categories.empty() == (role.kind == Kind::kNumber) &&
+        same = column.is_category() == (role.kind == Kind::kCategory) &&
                (!options_.header || column.name == file.layout.header[i]);
       }
       if (!same) {

@@ -289,6 +289,31 @@ TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
   EXPECT_NEAR(InputOf(other, 5)[0], 5.1993376, 1e-6);
 }
 
+TEST(Csv, SaysWhereValuesAreMissing) {
+  CsvOptions options{.mean_if_missing = true, .missing_indicator = true};
+  // Held-back rows alone lack a value in the third column.
+  options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2}; };
+  const CsvTable table = Read("1,2,3,0\n,5,9,1\n4,NA,3,0\n7,8,,1\n", options);
+  EXPECT_EQ(table.dataset->spec().shape, std::vector<int64_t>{5});
+  EXPECT_EQ(InputOf(table, 0), (std::vector<float>{1, 0, 2, 0, 3}));
+  EXPECT_EQ(InputOf(table, 1), (std::vector<float>{2.5, 1, 5, 0, 9}));
+  EXPECT_EQ(InputOf(table, 2), (std::vector<float>{4, 0, 3.5, 1, 3}));
+  EXPECT_EQ(InputOf(table, 3), (std::vector<float>{7, 0, 8, 0, 5}));
+  options.training_rows = nullptr;
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, ",,,0\n")), 0),
+            (std::vector<float>{2.5, 1, 3.5, 1, 5}));
+
+  // Beside a category, whose missing texts are one of its own.
+  options.header = true;
+  options.category = {"c"};
+  options.scaling = CsvScaling::kStandard;
+  const CsvTable named = Read("a,c,y\n1,u,0\n,,1\n3,u,0\n", options);
+  EXPECT_EQ(named.columns[0].inputs(), 2);
+  EXPECT_EQ(InputOf(named, 1), (std::vector<float>{0, 1, 1, 0}));
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, named, "y,c,a\n0,u,\n")), 0),
+            (std::vector<float>{0, 1, 0, 1}));
+}
+
 TEST(Csv, FitsToTheTrainingRowsAlone) {
   CsvOptions options{.category = {"1"}, .mean_if_missing = true, .scaling = CsvScaling::kStandard};
   options.files = {WriteTestFile("a.csv", "1,a,0\n100,x,1\n"),

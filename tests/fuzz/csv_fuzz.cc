@@ -34,6 +34,7 @@ CsvOptions OptionsOf(uint8_t first, uint8_t second, uint8_t third, const std::st
   if (chosen(second, 7)) options.features = 2;
   if (chosen(third, 0)) options.scaling = CsvScaling::kRobust;
   if (chosen(third, 1)) options.scaling = CsvScaling::kQuantile;
+  if (chosen(third, 2)) options.missing_indicator = options.mean_if_missing;
   return options;
 }
 

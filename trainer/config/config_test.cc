@@ -199,6 +199,8 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
   EXPECT_THAT(error_of("category: '-1'"), HasSubstr("data.csv.category: \"-1\" is no column's"));
   EXPECT_THAT(error_of("scaling: STANDARD scale: 2"),
               HasSubstr("data.csv.scale: has no meaning with data.csv.scaling"));
+  EXPECT_THAT(error_of("missing_indicator: true"),
+              HasSubstr("data.csv.missing_indicator: needs data.csv.missing: MEAN"));
   EXPECT_THAT(error_of("label_names: true", "task: REGRESSION"),
               HasSubstr("data.csv.label_names: is for CLASSIFICATION"));
   EXPECT_THAT(error_of("classes: 'a'"), HasSubstr("data.csv.classes: needs data.csv.label_names"));

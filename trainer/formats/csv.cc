@@ -39,6 +39,7 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
                      .ignore = ListOf(csv.ignore()),
                      .category = ListOf(csv.category()),
                      .mean_if_missing = csv.missing() == config::Csv::MEAN,
+                     .missing_indicator = csv.missing_indicator(),
                      .scaling = ScalingOf(csv),
                      .scale = static_cast<float>(csv.scale()),
                      .task = expected.task,
@@ -114,6 +115,9 @@ class Tables : public Format {
     }
     if (csv.scaling() != config::Csv::NONE && csv.scale() != config::Csv().scale()) {
       check.Fail("data.csv.scale", "has no meaning with data.csv.scaling");
+    }
+    if (csv.missing_indicator() && csv.missing() != config::Csv::MEAN) {
+      check.Fail("data.csv.missing_indicator", "needs data.csv.missing: MEAN");
     }
     if (csv.label_names() && data.task() != config::Data::CLASSIFICATION) {
       check.Fail("data.csv.label_names", "is for CLASSIFICATION");

@@ -30,16 +30,18 @@ CsvColumn ColumnOf(const config::Csv::Column& kept) {
           .median = kept.median(),
           .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
           .quantiles{kept.quantile().begin(), kept.quantile().end()},
+          .missing_indicator = kept.missing_indicator(),
           .categories = ListOf(kept.category())};
 }
 
 void Keep(const CsvColumn& column, config::Csv& csv) {
   config::Csv::Column& kept = *csv.add_column();
   if (!column.name.empty()) kept.set_name(column.name);
-  if (!column.categories.empty()) {
+  if (column.is_category()) {
     kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
     return;
   }
+  if (column.missing_indicator) kept.set_missing_indicator(true);
   if (!KeepsMoments(csv)) return;
   kept.set_mean(column.mean);
   kept.set_std(column.std);

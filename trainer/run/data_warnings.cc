@@ -10,6 +10,9 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "data/tables/csv.h"
+#include "trainer/formats/csv_columns.h"
+
 namespace lockstep {
 namespace {
 
@@ -55,12 +58,13 @@ std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
     return features;
   }
   int64_t number = 0;
-  for (const config::Csv::Column& column : data.csv().column()) {
-    if (column.category_size() == 0) {
+  for (const config::Csv::Column& kept : data.csv().column()) {
+    const CsvColumn column = ColumnOf(kept);
+    if (!column.is_category()) {
       features.push_back(
-          {number, column.name().empty() ? fmt::format("feature {}", number) : column.name()});
+          {number, column.name.empty() ? fmt::format("feature {}", number) : column.name});
     }
-    number += std::max(1, column.category_size());
+    number += column.inputs();
   }
   return features;
 }
