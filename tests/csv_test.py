@@ -3,6 +3,7 @@ what NumPy makes of the same rows."""
 
 import ast
 import csv
+import datetime
 import gzip
 import io
 import math
@@ -304,6 +305,7 @@ def test_several_labels_by_name(tmp_path):
         (CSV + " scale: 2", USAGE, "data.csv.scale: has no meaning with data.csv.scaling"),
         (CSV.replace("missing: MEAN", "") + " missing_indicator: true", USAGE, "data.csv.missing_indicator: needs data.csv.missing: MEAN"),
         (CSV.replace("scaling: STANDARD", "standardize: true"), USAGE, "data.csv.standardize is now data.csv.scaling: write scaling: STANDARD"),
+        (CSV + ' date: "Age"', DATA, 'is no date such as 2024-05-31 or 2024-05-31 14:30; write it so, or move "Age" from'),
         (CSV + " label_column: 1", USAGE, "data.csv.label_column: data.csv.label is given too"),
         ('label: "Survived"', USAGE, "data.csv.label: needs data.csv.header: true"),
         ('ignore: "Name"', USAGE, 'data.csv.ignore: "Name" is no column\'s number'),
@@ -327,26 +329,31 @@ def test_files_that_do_not_go_together(tmp_path):
 
 # ---- Features --------------------------------------------------------------------------------------------------------
 
-NAMES = ["size", "wage", "rent", "kind", "price"]
+NAMES = ["size", "wage", "day", "kind", "price"]
 
 
 def flats(rows, seed):
-    """Numbers with gaps, a heavy-tailed column, and texts."""
+    """Numbers with gaps, a heavy-tailed column, dates of which some have a time, and texts."""
     rng = np.random.default_rng(seed)
     table = []
     for i in range(rows):
         size, wage = rng.normal(80, 20), rng.lognormal(8, 1.5)
-        rent = f"{rng.uniform(1, 9):.6f}"
+        day = datetime.datetime(1960, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 20000)), minutes=int(rng.integers(0, 1440)))
+        text = f"{day:%Y-%m-%d}" if i % 3 else f"{day:%Y-%m-%dT%H:%M}"
         kind = rng.choice(["a", "b", "c"], p=[0.5, 0.4, 0.1])
         gap = rng.random(3) < 0.2
-        table.append(["NA" if gap[0] else f"{size:.6f}", f"{wage:.6f}", "" if gap[1] else rent, kind, f"{size / 50 + (kind == 'a'):.6f}"])
+        table.append(["NA" if gap[0] else f"{size:.6f}", f"{wage:.6f}", "" if gap[1] else text, kind, f"{size / 50 + (kind == 'a'):.6f}"])
     return table
 
 
-def column(rows, name):
+def column(rows, name, convert=float):
     """Its values; NaN: missing."""
     cells = [row[NAMES.index(name)] for row in rows]
-    return np.array([np.nan if cell in ("", "NA") else float(cell) for cell in cells])
+    return np.array([np.nan if cell in ("", "NA") else convert(cell) for cell in cells])
+
+
+def days_of(text):
+    return (datetime.datetime.fromisoformat(text) - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
 
 
 def robust(x):
@@ -372,37 +379,45 @@ def quantile(x):
 class FlatEncoder:
     def __init__(self, rows, make_scale):
         self.means, self.scales = {}, {}
-        for name in NAMES[:3]:
-            present = column(rows, name)
+        for name, convert in (("size", float), ("wage", float), ("day", days_of)):
+            present = column(rows, name, convert)
             present = present[~np.isnan(present)]
             self.means[name], self.scales[name] = present.mean(), make_scale(present)
 
     def __call__(self, rows):
-        columns = []
-        for name in NAMES[:3]:
-            values = column(rows, name)
-            gap = np.isnan(values)
-            columns.append(self.scales[name](np.where(gap, self.means[name], values)))
-            if name != "wage":
-                columns.append(gap)
-        columns += [np.array([row[3] == text for row in rows]) for text in "abc"]
+        def number(name, convert=float):
+            values = column(rows, name, convert)
+            return self.scales[name](np.where(np.isnan(values), self.means[name], values))
+
+        days = column(rows, "day", days_of)
+        gap = np.isnan(days)
+        dates = [datetime.datetime.fromisoformat(row[2]) if row[2] else datetime.datetime(1970, 1, 1) for row in rows]
+        time = np.nan_to_num(days % 1)
+        lengths = np.array([(datetime.date(d.year + 1, 1, 1) - datetime.date(d.year, 1, 1)).days for d in dates])
+        year = (np.array([d.timetuple().tm_yday - 1 for d in dates]) + time) / lengths
+        week = (np.array([d.weekday() for d in dates]) + time) / 7
+        circles = [np.where(gap, 0, f(2 * np.pi * place)) for place in (year, week, time) for f in (np.sin, np.cos)]
+        kinds = np.array([row[3] for row in rows])
+        texts = [kinds == text for text in "abc"]
+        size_gap = np.isnan(column(rows, "size"))
+        columns = [number("size"), size_gap, number("wage"), number("day", days_of), gap, *circles, *texts]
         return np.stack([np.asarray(values, "f8") for values in columns], axis=1).astype("f4")
 
 
 @pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
-def test_scaled_numbers(tmp_path, scaling, make_scale):
+def test_scaled_numbers_and_dates(tmp_path, scaling, make_scale):
     """What a linear layer makes of rows that it has not seen is what NumPy makes of its weights and these features."""
     rows = flats(300, seed=1)
     held_back = sorted(set(range(300)) - set(training_rows(300)))
     # Neither moves the statistics, and no training row lacks a wage.
     rows[held_back[0]][1], rows[held_back[1]][1] = "NA", "1e9"
     write_table(tmp_path / "train.csv", rows, NAMES)
-    csv_text = f"""header: true label: "price" category: "kind"
+    csv_text = f"""header: true label: "price" category: "kind" date: "day"
         missing: MEAN missing_indicator: true scaling: {scaling}"""
     train_on(tmp_path, csv_text, f"task: REGRESSION validation_fraction: {FRACTION}")
     encode = FlatEncoder([rows[i] for i in training_rows(300)], make_scale)
     weight, bias = linear_layer(tmp_path / "run")
-    assert weight.shape == (1, 8)
+    assert weight.shape == (1, 14)
 
     test = [rows[i] for i in held_back] + flats(50, seed=2)
     order = [3, 2, 1, 0]
@@ -416,11 +431,11 @@ def test_folds_lack_values_in_different_columns(tmp_path):
     """Each fold has the indicators of its own training rows."""
     rows = flats(60, seed=3)
     for row in rows:
-        row[0], row[2] = row[0].replace("NA", "80"), row[2] or "5"
+        row[0], row[2] = row[0].replace("NA", "80"), row[2] or "2000-01-01"
     rows[7][0] = "NA"
     write_table(tmp_path / "train.csv", rows, NAMES)
     text = """epochs: 2 global_batch: 16 data { train: "train.csv" task: REGRESSION
-        csv { header: true label: "price" ignore: "kind" missing: MEAN missing_indicator: true scaling: ROBUST } }"""
+        csv { header: true label: "price" ignore: "kind" date: "day" missing: MEAN missing_indicator: true scaling: ROBUST } }"""
     config = write_config(tmp_path, text)
     run = Run(["train", config, "--folds", "2", "--set", "run_dir=cv"], cwd=tmp_path)
     assert run.status == DONE, run

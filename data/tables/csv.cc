@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/tables/csv_date.h"
 #include "data/tables/csv_files.h"
 #include "data/tables/csv_fit.h"
 #include "data/tables/csv_rows.h"
@@ -102,6 +103,9 @@ class Encoder {
         case Kind::kNumber:
           WriteNumber(place, role.index, row + cells_begin_[role.index]);
           break;
+        case Kind::kDate:
+          WriteDate(place, role.index, row + cells_begin_[role.index]);
+          break;
         case Kind::kCategory:
           row[cells_begin_[role.index]] = CategoryPlace(place, role.index);
           break;
@@ -126,6 +130,19 @@ class Encoder {
     cells[0] *= options_.scale;
     RequireFinite(place, cells[0]);
     if (!fit_.columns.empty() && fit_.columns[index].missing_indicator) cells[1] = is_there ? 0 : 1;
+  }
+
+  void WriteDate(const CsvPlace& place, int64_t index, float* cells) const {
+    const CsvColumn& column = fit_.columns[index];
+    double days = 0;
+    const bool is_there = ReadDate(options_, place, days);
+    WriteScaled(place, column, is_there, days, cells);
+    float* circles = cells + (column.missing_indicator ? 2 : 1);
+    if (is_there) {
+      WriteDateCircles(column.dates, days, circles);
+    } else {
+      std::fill_n(circles, DateCircleNumbers(column.dates), 0.0F);
+    }
   }
 
   // The number, or the mean if it is not there, and whether it is missing.
@@ -199,7 +216,7 @@ std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& 
 
 int64_t CsvColumn::inputs() const {
   if (is_category()) return static_cast<int64_t>(categories.size());
-  return 1 + (missing_indicator ? 1 : 0);
+  return 1 + (missing_indicator ? 1 : 0) + DateCircleNumbers(dates);
 }
 
 CsvTable ReadCsv(const CsvOptions& options) {

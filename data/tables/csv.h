@@ -8,6 +8,8 @@
 // An input holds the features in the order of the training files' columns (CsvColumn::inputs()):
 //   a number    the number, scaled; then, if a training row lacked it and missing_indicator asks for it, 1 where it is
 //               missing and 0 elsewhere
+//   a date      the days since 1970-01-01 as a number, with what belongs to one; the place in the year and in the week
+//               as sine and cosine; that in the day, too, if a training row had a time (data/tables/csv_date.h)
 //   a category  for each of its texts 1 if the row has it, and 0 otherwise
 //
 // Invariants:
@@ -22,6 +24,7 @@
 //     -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile, CsvCells.*
 //   a row is ragged, a cell is missing or not a finite number -> Error (kData) with path, line, column and the
 //     column's name -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber, Csv.RefusesAMissingCell
+//   a date is not an ISO date -> the same -> Csv.RefusesACellThatIsNoDate
 //   a label is not a class number, is out of range, or is not one of the trained texts; or one of several labels is not
 //     0 or 1 -> the same -> Csv.RefusesALabel*
 //   the options name a column that no file has, or name a column twice; a column has no number, or a category has too
@@ -44,10 +47,13 @@ namespace lockstep {
 // How numbers are scaled.
 enum class CsvScaling : uint8_t { kNone, kStandard, kRobust, kQuantile };
 
+// What a column of dates held.
+enum class CsvDates : uint8_t { kNone, kDays, kTimes };
+
 // The values that were fitted to the training rows of one feature's column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  // For a column of numbers. What is not asked for has no meaning.
+  // For a column of numbers, and for the days of a column of dates. What is not asked for has no meaning.
   double mean = 0;
   double std = 1;             // the standard deviation of the population; 1 for a constant column
   double median = 0;          // for CsvScaling::kRobust
@@ -55,6 +61,7 @@ struct CsvColumn {
   // For CsvScaling::kQuantile, from the least value to the greatest.
   std::vector<double> quantiles{};
   bool missing_indicator = false;  // whether a number of the input says where the value is missing
+  CsvDates dates = CsvDates::kNone;
   std::vector<std::string> categories{};  // of a column of categories, in ascending order
 
   bool is_category() const { return !categories.empty(); }
@@ -73,6 +80,7 @@ struct CsvOptions {
   // Columns are given by their name, or by their number from 0 if there is no header.
   std::vector<std::string> ignore{};    // columns that are left out
   std::vector<std::string> category{};  // columns of categories
+  std::vector<std::string> date{};      // columns of dates
   // Whether a missing number becomes the mean, and a missing text a category of its own.
   bool mean_if_missing = false;
   bool missing_indicator = false;  // whether columns that lack values get a number that says where

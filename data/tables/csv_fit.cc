@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/moments.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/tables/csv_date.h"
 #include "data/tables/csv_scaling.h"
 
 namespace lockstep {
@@ -22,15 +23,16 @@ constexpr size_t kMaxCategories = 10000;
 // A run's config holds all quantiles. It must stay so short that it can be read.
 constexpr size_t kMostKeptQuantiles = 200000;
 
-// What the training rows of a column of numbers hold.
+// What the training rows of a column of numbers or dates hold.
 struct NumbersSeen {
   Moments moments;
   std::vector<double> values;  // if the scaling needs them
   bool lacks_some = false;
+  bool has_times = false;
 };
 
 bool FitsNumbers(const CsvOptions& options) {
-  return options.scaling != CsvScaling::kNone || options.mean_if_missing;
+  return options.scaling != CsvScaling::kNone || options.mean_if_missing || !options.date.empty();
 }
 
 // Whether other files are seen alike only with what is known of the training files' columns.
@@ -58,7 +60,8 @@ class Fitter {
         // A class that held-back rows alone have is one, too.
         if (role.kind == Kind::kLabel && fits_classes) AddClass(place);
         if (!in_training) return;
-        if (role.kind == Kind::kNumber && !numbers_.empty()) AddNumber(place, role);
+        const bool is_number = role.kind == Kind::kNumber || role.kind == Kind::kDate;
+        if (is_number && !numbers_.empty()) AddNumber(place, role);
         if (role.kind == Kind::kCategory && !categories_.empty()) AddCategory(place, role);
       });
     }
@@ -84,11 +87,13 @@ class Fitter {
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
     NumbersSeen& seen = numbers_[role.index];
     double number = 0;
-    if (!ReadNumber(options_, place, number)) {
+    const bool is_date = role.kind == Kind::kDate;
+    if (!(is_date ? ReadDate(options_, place, number) : ReadNumber(options_, place, number))) {
       seen.lacks_some = true;
       return;
     }
     seen.moments.Add(number);
+    seen.has_times = seen.has_times || (is_date && HasTime(number));
     const bool needs_values =
         options_.scaling == CsvScaling::kRobust || options_.scaling == CsvScaling::kQuantile;
     if (needs_values) seen.values.push_back(number);
@@ -120,17 +125,20 @@ class Fitter {
     size_t quantiles = 0;
     for (size_t i = 0; i < layout.roles.size(); ++i) {
       const CsvRole& role = layout.roles[i];
-      if (role.kind != Kind::kNumber) continue;
+      const bool is_date = role.kind == Kind::kDate;
+      if (role.kind != Kind::kNumber && !is_date) continue;
       NumbersSeen& seen = numbers_[role.index];
       if (seen.moments.count() == 0) {
         const auto column = static_cast<int64_t>(i);
-        throw DataError("{}: {}: no training row has a number there: add \"{}\" to data.csv.ignore",
-                        files_.front().path, layout.NameOf(column), layout.Reference(column));
+        throw DataError("{}: {}: no training row has a {} there: add \"{}\" to data.csv.ignore",
+                        files_.front().path, layout.NameOf(column), is_date ? "date" : "number",
+                        layout.Reference(column));
       }
       CsvColumn& column = fit_.columns[role.index];
       column.mean = seen.moments.mean();
       column.std = seen.moments.std();
       column.missing_indicator = options_.missing_indicator && seen.lacks_some;
+      if (is_date) column.dates = seen.has_times ? CsvDates::kTimes : CsvDates::kDays;
       FitScaling(options_.scaling, seen.values, column);
       seen.values = {};
       quantiles += column.quantiles.size();
@@ -152,12 +160,13 @@ class Fitter {
         const CsvRole& role = file.layout.roles[i];
         if (!IsFeature(role)) continue;
         const CsvColumn& column = fit_.columns[role.index];
-        same = column.is_category() == (role.kind == Kind::kCategory) &&
+        same = KindOf(column) == role.kind &&
                (!options_.header || column.name == file.layout.header[i]);
       }
       if (!same) {
         throw DataError(
-            "{}: data.csv.column is not of these columns and data.csv.category: leave it out",
+            "{}: data.csv.column is not of these columns and of data.csv.category and date: leave "
+            "it out",
             file.path);
       }
     }

@@ -314,6 +314,40 @@ TEST(Csv, SaysWhereValuesAreMissing) {
             (std::vector<float>{0, 1, 0, 1}));
 }
 
+TEST(Csv, DatesBecomeNumbers) {
+  CsvOptions options{.header = true, .labels = {"y"}, .category = {"c"}, .date = {"day"}};
+  const std::string content = "day,c,y\n1970-01-05,u,0\n1970-01-08,v,1\n";
+  const CsvTable table = Read(content, options);
+  EXPECT_EQ(table.columns[0].dates, CsvDates::kDays);
+  ASSERT_EQ(table.dataset->spec().shape, std::vector<int64_t>{7});
+  const std::vector<float> monday = InputOf(table, 0);
+  EXPECT_EQ(monday[0], 4);
+  EXPECT_NEAR(monday[1], 0.0688, 1e-4);  // sin(2 pi 4 / 365)
+  EXPECT_NEAR(monday[2], 0.9976, 1e-4);
+  EXPECT_EQ(monday[3], 0);
+  EXPECT_EQ(monday[4], 1);
+  EXPECT_EQ(monday[5], 1);
+  EXPECT_EQ(monday[6], 0);
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "y,c,day\n0,u,1970-01-05 06:00\n")), 0)[0],
+            4.25);
+
+  // By number; scaled; a time in one training row; a missing date lies in the middle of the circles.
+  options = {.date = {"0"},
+             .mean_if_missing = true,
+             .missing_indicator = true,
+             .scaling = CsvScaling::kStandard};
+  const CsvTable timed = Read("1970-01-01 12:00,0\n,1\n1970-01-03 12:00,0\n", options);
+  EXPECT_EQ(timed.columns[0].dates, CsvDates::kTimes);
+  EXPECT_EQ(InputOf(timed, 1), (std::vector<float>{0, 1, 0, 0, 0, 0, 0, 0}));
+  const std::vector<float> noon = InputOf(timed, 0);
+  EXPECT_EQ(noon[0], -1);
+  EXPECT_EQ(noon[1], 0);
+  EXPECT_NEAR(noon[6], 0, 1e-6);
+  EXPECT_EQ(noon[7], -1);
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, timed, "1970-01-03 12:00,0\n")), 0),
+            InputOf(timed, 2));
+}
+
 TEST(Csv, FitsToTheTrainingRowsAlone) {
   CsvOptions options{.category = {"1"}, .mean_if_missing = true, .scaling = CsvScaling::kStandard};
   options.files = {WriteTestFile("a.csv", "1,a,0\n100,x,1\n"),
@@ -516,6 +550,21 @@ TEST(Csv, RefusesACellThatIsNoNumber) {
   }
   EXPECT_THAT(ErrorOf("1,0\n3e38,1\n", {.scale = 10}),
               HasSubstr("t.csv:2: column 1: \"3e38\" is too great a number once it is scaled"));
+}
+
+TEST(Csv, RefusesACellThatIsNoDate) {
+  const CsvOptions options{.header = true, .date = {"day"}};
+  EXPECT_THAT(ErrorOf("day,y\n2024-01-01,0\n31.05.2024,1\n", options),
+              HasSubstr("t.csv:3: column 1 (day): \"31.05.2024\" is no date such as 2024-05-31 or "
+                        "2024-05-31 14:30; write it so, or move \"day\" from data.csv.date to "
+                        "data.csv.ignore"));
+  EXPECT_THAT(ErrorOf("day,y\n,0\n", options),
+              HasSubstr("t.csv:2: column 1 (day): \"\" is no value: fill it in"));
+  EXPECT_THAT(ErrorOf("day,y\n,0\n", {.header = true, .date = {"day"}, .mean_if_missing = true}),
+              HasSubstr("column 1 (day): no training row has a date there"));
+  EXPECT_THAT(
+      ErrorOf("day,y\n2024-01-01,0\n", {.header = true, .category = {"day"}, .date = {"day"}}),
+      HasSubstr("is given twice, as data.csv.category and as data.csv.date"));
 }
 
 TEST(Csv, RefusesQuantilesOfTooManyColumns) {

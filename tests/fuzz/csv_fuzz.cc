@@ -35,6 +35,7 @@ CsvOptions OptionsOf(uint8_t first, uint8_t second, uint8_t third, const std::st
   if (chosen(third, 0)) options.scaling = CsvScaling::kRobust;
   if (chosen(third, 1)) options.scaling = CsvScaling::kQuantile;
   if (chosen(third, 2)) options.missing_indicator = options.mean_if_missing;
+  if (chosen(third, 3)) options.date = {options.header ? "d" : "3"};
   return options;
 }
 

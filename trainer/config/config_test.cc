@@ -197,6 +197,7 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
               HasSubstr("data.csv.ignore: \"Name\" is no column's number (from 0): names need "
                         "data.csv.header: true"));
   EXPECT_THAT(error_of("category: '-1'"), HasSubstr("data.csv.category: \"-1\" is no column's"));
+  EXPECT_THAT(error_of("date: 'Day'"), HasSubstr("data.csv.date: \"Day\" is no column's"));
   EXPECT_THAT(error_of("scaling: STANDARD scale: 2"),
               HasSubstr("data.csv.scale: has no meaning with data.csv.scaling"));
   EXPECT_THAT(error_of("missing_indicator: true"),

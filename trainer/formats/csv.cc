@@ -38,6 +38,7 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
                      .label_columns = csv.label_columns(),
                      .ignore = ListOf(csv.ignore()),
                      .category = ListOf(csv.category()),
+                     .date = ListOf(csv.date()),
                      .mean_if_missing = csv.missing() == config::Csv::MEAN,
                      .missing_indicator = csv.missing_indicator(),
                      .scaling = ScalingOf(csv),
@@ -66,7 +67,7 @@ void Keep(const CsvTable& table, config::Csv& csv) {
   csv.set_label_columns(config::Csv().label_columns());
 }
 
-// Whether the config has of a column of numbers what its scaling needs. Written so that NaN is none.
+// Whether the config has of a column of numbers or dates what its scaling needs. Written so that NaN is none.
 bool HasScale(const config::Csv& csv, const config::Csv::Column& column) {
   if (!KeepsMoments(csv)) return true;
   if (!column.has_mean() || !std::isfinite(column.mean()) || !(column.std() > 0)) return false;
@@ -112,6 +113,7 @@ class Tables : public Format {
     if (!csv.header()) {
       RequireNumbers(check, "data.csv.ignore", csv.ignore());
       RequireNumbers(check, "data.csv.category", csv.category());
+      RequireNumbers(check, "data.csv.date", csv.date());
     }
     if (csv.scaling() != config::Csv::NONE && csv.scale() != config::Csv().scale()) {
       check.Fail("data.csv.scale", "has no meaning with data.csv.scaling");

@@ -31,6 +31,7 @@ CsvColumn ColumnOf(const config::Csv::Column& kept) {
           .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
           .quantiles{kept.quantile().begin(), kept.quantile().end()},
           .missing_indicator = kept.missing_indicator(),
+          .dates = static_cast<CsvDates>(kept.dates()),
           .categories = ListOf(kept.category())};
 }
 
@@ -40,6 +41,9 @@ void Keep(const CsvColumn& column, config::Csv& csv) {
   if (column.is_category()) {
     kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
     return;
+  }
+  if (column.dates != CsvDates::kNone) {
+    kept.set_dates(static_cast<config::Csv::Column::Dates>(column.dates));
   }
   if (column.missing_indicator) kept.set_missing_indicator(true);
   if (!KeepsMoments(csv)) return;

@@ -50,7 +50,7 @@ struct Feature {
   }
 };
 
-// The columns of numbers. Of categories an input has a number for each text.
+// The columns of numbers. Of categories and dates an input has several numbers, which are left alone.
 std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   std::vector<Feature> features;
   if (data.csv().column_size() == 0) {
@@ -60,7 +60,7 @@ std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   int64_t number = 0;
   for (const config::Csv::Column& kept : data.csv().column()) {
     const CsvColumn column = ColumnOf(kept);
-    if (!column.is_category()) {
+    if (!column.is_category() && column.dates == CsvDates::kNone) {
       features.push_back(
           {number, column.name.empty() ? fmt::format("feature {}", number) : column.name});
     }
