@@ -333,14 +333,14 @@ NAMES = ["size", "wage", "day", "kind", "price"]
 
 
 def flats(rows, seed):
-    """Numbers with gaps, a heavy-tailed column, dates of which some have a time, and texts."""
+    """Numbers with gaps, a heavy-tailed column, dates of which some have a time, texts of which some are rare."""
     rng = np.random.default_rng(seed)
     table = []
     for i in range(rows):
         size, wage = rng.normal(80, 20), rng.lognormal(8, 1.5)
         day = datetime.datetime(1960, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 20000)), minutes=int(rng.integers(0, 1440)))
         text = f"{day:%Y-%m-%d}" if i % 3 else f"{day:%Y-%m-%dT%H:%M}"
-        kind = rng.choice(["a", "b", "c"], p=[0.5, 0.4, 0.1])
+        kind = rng.choice(["a", "b", f"rare{i}"], p=[0.5, 0.4, 0.1])
         gap = rng.random(3) < 0.2
         table.append(["NA" if gap[0] else f"{size:.6f}", f"{wage:.6f}", "" if gap[1] else text, kind, f"{size / 50 + (kind == 'a'):.6f}"])
     return table
@@ -398,21 +398,21 @@ class FlatEncoder:
         week = (np.array([d.weekday() for d in dates]) + time) / 7
         circles = [np.where(gap, 0, f(2 * np.pi * place)) for place in (year, week, time) for f in (np.sin, np.cos)]
         kinds = np.array([row[3] for row in rows])
-        texts = [kinds == text for text in "abc"]
+        texts = [kinds == "a", kinds == "b", ~np.isin(kinds, ["a", "b"])]
         size_gap = np.isnan(column(rows, "size"))
         columns = [number("size"), size_gap, number("wage"), number("day", days_of), gap, *circles, *texts]
         return np.stack([np.asarray(values, "f8") for values in columns], axis=1).astype("f4")
 
 
 @pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
-def test_scaled_numbers_and_dates(tmp_path, scaling, make_scale):
+def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
     """What a linear layer makes of rows that it has not seen is what NumPy makes of its weights and these features."""
     rows = flats(300, seed=1)
     held_back = sorted(set(range(300)) - set(training_rows(300)))
     # Neither moves the statistics, and no training row lacks a wage.
     rows[held_back[0]][1], rows[held_back[1]][1] = "NA", "1e9"
     write_table(tmp_path / "train.csv", rows, NAMES)
-    csv_text = f"""header: true label: "price" category: "kind" date: "day"
+    csv_text = f"""header: true label: "price" category: "kind" category_min_rows: 5 date: "day"
         missing: MEAN missing_indicator: true scaling: {scaling}"""
     train_on(tmp_path, csv_text, f"task: REGRESSION validation_fraction: {FRACTION}")
     encode = FlatEncoder([rows[i] for i in training_rows(300)], make_scale)

@@ -160,11 +160,12 @@ class Encoder {
     FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(place.text())));
   }
 
-  // The category's place among the trained ones; -1: it is none of them.
+  // The category's place among the trained ones, behind which is that of rare texts; -1: it is none of them.
   float CategoryPlace(const CsvPlace& place, int64_t index) const {
     const Places& places = category_places_[index];
     const auto found = places.find(CategoryIn(options_, place));
-    return found == places.end() ? -1.0F : static_cast<float>(found->second);
+    if (found != places.end()) return static_cast<float>(found->second);
+    return fit_.columns[index].has_rare ? static_cast<float>(places.size()) : -1.0F;
   }
 
   // Of the last row.
@@ -215,7 +216,7 @@ std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& 
 }  // namespace
 
 int64_t CsvColumn::inputs() const {
-  if (is_category()) return static_cast<int64_t>(categories.size());
+  if (is_category()) return static_cast<int64_t>(categories.size()) + (has_rare ? 1 : 0);
   return 1 + (missing_indicator ? 1 : 0) + DateCircleNumbers(dates);
 }
 

@@ -10,7 +10,8 @@
 //               missing and 0 elsewhere
 //   a date      the days since 1970-01-01 as a number, with what belongs to one; the place in the year and in the week
 //               as sine and cosine; that in the day, too, if a training row had a time (data/tables/csv_date.h)
-//   a category  for each of its texts 1 if the row has it, and 0 otherwise
+//   a category  for each of its texts 1 if the row has it, and 0 otherwise; then the same for the rare texts together,
+//               if there are any
 //
 // Invariants:
 //   1. The files are mapped into memory, or unpacked into it (data/tables/csv_bytes.h). A sample takes four bytes for
@@ -62,9 +63,11 @@ struct CsvColumn {
   std::vector<double> quantiles{};
   bool missing_indicator = false;  // whether a number of the input says where the value is missing
   CsvDates dates = CsvDates::kNone;
-  std::vector<std::string> categories{};  // of a column of categories, in ascending order
+  // For a column of categories: the texts in ascending order, without the rare ones, and whether there are rare ones.
+  std::vector<std::string> categories{};
+  bool has_rare = false;
 
-  bool is_category() const { return !categories.empty(); }
+  bool is_category() const { return has_rare || !categories.empty(); }
   int64_t inputs() const;  // how many numbers of an input the column becomes
 };
 
@@ -81,6 +84,7 @@ struct CsvOptions {
   std::vector<std::string> ignore{};    // columns that are left out
   std::vector<std::string> category{};  // columns of categories
   std::vector<std::string> date{};      // columns of dates
+  int64_t category_min_rows = 1;        // a text that fewer training rows have is rare
   // Whether a missing number becomes the mean, and a missing text a category of its own.
   bool mean_if_missing = false;
   bool missing_indicator = false;  // whether columns that lack values get a number that says where

@@ -1,6 +1,7 @@
 #include "data/tables/csv_fit.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@ namespace {
 
 using Kind = CsvRole::Kind;
 using Texts = std::set<std::string, std::less<>>;
+using TextCounts = std::map<std::string, int64_t, std::less<>>;
 
 // More are taken for a mistake.
 constexpr size_t kMaxCategories = 10000;
@@ -66,9 +68,7 @@ class Fitter {
       });
     }
     if (!numbers_.empty()) KeepNumbers();
-    for (size_t i = 0; i < categories_.size(); ++i) {
-      fit_.columns[i].categories.assign(categories_[i].begin(), categories_[i].end());
-    }
+    for (size_t i = 0; i < categories_.size(); ++i) KeepCategories(i);
     if (fits_classes) fit_.classes.assign(classes_.begin(), classes_.end());
     CheckColumns();
     return std::move(fit_);
@@ -100,15 +100,36 @@ class Fitter {
   }
 
   void AddCategory(const CsvPlace& place, const CsvRole& role) {
-    Texts& categories = categories_[role.index];
+    TextCounts& counts = categories_[role.index];
     const std::string_view text = CategoryIn(options_, place);
-    if (categories.contains(text)) return;
-    if (categories.size() == kMaxCategories) {
+    if (const auto known = counts.find(text); known != counts.end()) {
+      ++known->second;
+      return;
+    }
+    // Of rare texts there may be more.
+    if (counts.size() == kMaxCategories && options_.category_min_rows <= 1) {
       FailAt(place, fmt::format("more than {} categories: if it tells rows apart, add \"{}\" to "
                                 "data.csv.ignore",
                                 kMaxCategories, place.layout.Reference(place.column)));
     }
-    categories.emplace(text);
+    counts.emplace(text, 1);
+  }
+
+  void KeepCategories(size_t index) {
+    CsvColumn& column = fit_.columns[index];
+    for (const auto& [text, count] : categories_[index]) {
+      if (count >= options_.category_min_rows) {
+        column.categories.push_back(text);
+      } else {
+        column.has_rare = true;
+      }
+    }
+    if (column.categories.size() > kMaxCategories) {
+      throw DataError(
+          "{}: \"{}\" has {} categories, more than {}: set a greater "
+          "data.csv.category_min_rows",
+          files_.front().path, column.name, column.categories.size(), kMaxCategories);
+    }
   }
 
   void AddClass(const CsvPlace& place) {
@@ -177,7 +198,7 @@ class Fitter {
   CsvFit fit_;
   // Of each column; empty: they are not to be fitted.
   std::vector<NumbersSeen> numbers_;
-  std::vector<Texts> categories_;
+  std::vector<TextCounts> categories_;
   Texts classes_;
 };
 

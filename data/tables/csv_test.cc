@@ -348,6 +348,29 @@ TEST(Csv, DatesBecomeNumbers) {
             InputOf(timed, 2));
 }
 
+TEST(Csv, RareTextsAreOneFeature) {
+  CsvOptions options{.category = {"0"}, .category_min_rows = 2, .mean_if_missing = true};
+  options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2, 3, 4}; };
+  const std::string content = "b,0\na,1\nb,0\na,1\nc,0\nc,1\n,1\n";
+  const CsvTable table = Read(content, options);
+  EXPECT_THAT(table.columns[0].categories, ElementsAre("a", "b"));
+  EXPECT_TRUE(table.columns[0].has_rare);
+  EXPECT_EQ(InputOf(table, 0), (std::vector<float>{0, 1, 0}));
+  EXPECT_EQ(InputOf(table, 1), (std::vector<float>{1, 0, 0}));
+  EXPECT_EQ(InputOf(table, 4), (std::vector<float>{0, 0, 1}));
+  EXPECT_EQ(InputOf(table, 6), (std::vector<float>{0, 0, 1}));
+  options.training_rows = nullptr;
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "new,0\n")), 0),
+            (std::vector<float>{0, 0, 1}));
+  // No text is rare, so there is no such feature; all are.
+  EXPECT_EQ(InputOf(Read("a,0\na,1\nb,0\nb,1\n", options), 2), (std::vector<float>{0, 1}));
+  options.header = true;
+  options.category = {"c"};
+  const CsvTable all = Read("c,y\nu,0\nv,1\n", options);
+  EXPECT_EQ(InputOf(all, 0), std::vector<float>{1});
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, all, "y,c\n0,w\n")), 0), std::vector<float>{1});
+}
+
 TEST(Csv, FitsToTheTrainingRowsAlone) {
   CsvOptions options{.category = {"1"}, .mean_if_missing = true, .scaling = CsvScaling::kStandard};
   options.files = {WriteTestFile("a.csv", "1,a,0\n100,x,1\n"),

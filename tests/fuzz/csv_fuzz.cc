@@ -36,6 +36,7 @@ CsvOptions OptionsOf(uint8_t first, uint8_t second, uint8_t third, const std::st
   if (chosen(third, 1)) options.scaling = CsvScaling::kQuantile;
   if (chosen(third, 2)) options.missing_indicator = options.mean_if_missing;
   if (chosen(third, 3)) options.date = {options.header ? "d" : "3"};
+  if (chosen(third, 4)) options.category_min_rows = 2;
   return options;
 }
 

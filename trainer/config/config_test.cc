@@ -202,6 +202,8 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
               HasSubstr("data.csv.scale: has no meaning with data.csv.scaling"));
   EXPECT_THAT(error_of("missing_indicator: true"),
               HasSubstr("data.csv.missing_indicator: needs data.csv.missing: MEAN"));
+  EXPECT_THAT(error_of("category_min_rows: 5"),
+              HasSubstr("data.csv.category_min_rows: needs data.csv.category"));
   EXPECT_THAT(error_of("label_names: true", "task: REGRESSION"),
               HasSubstr("data.csv.label_names: is for CLASSIFICATION"));
   EXPECT_THAT(error_of("classes: 'a'"), HasSubstr("data.csv.classes: needs data.csv.label_names"));

@@ -39,6 +39,7 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
                      .ignore = ListOf(csv.ignore()),
                      .category = ListOf(csv.category()),
                      .date = ListOf(csv.date()),
+                     .category_min_rows = csv.category_min_rows(),
                      .mean_if_missing = csv.missing() == config::Csv::MEAN,
                      .missing_indicator = csv.missing_indicator(),
                      .scaling = ScalingOf(csv),
@@ -121,6 +122,9 @@ class Tables : public Format {
     if (csv.missing_indicator() && csv.missing() != config::Csv::MEAN) {
       check.Fail("data.csv.missing_indicator", "needs data.csv.missing: MEAN");
     }
+    if (csv.category_min_rows() > 1 && csv.category().empty()) {
+      check.Fail("data.csv.category_min_rows", "needs data.csv.category");
+    }
     if (csv.label_names() && data.task() != config::Data::CLASSIFICATION) {
       check.Fail("data.csv.label_names", "is for CLASSIFICATION");
     }
@@ -130,7 +134,7 @@ class Tables : public Format {
     check.RequireDistinct("data.csv.classes", csv.classes());
     for (const config::Csv::Column& column : csv.column()) {
       check.RequireDistinct("data.csv.column", column.category());
-      if (column.category_size() > 0 || HasScale(csv, column)) continue;
+      if (column.category_size() > 0 || column.rare() || HasScale(csv, column)) continue;
       check.Fail("data.csv.column",
                  fmt::format("\"{}\" has not what data.csv.missing and scaling need: leave out "
                              "data.csv.column",

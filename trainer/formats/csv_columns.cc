@@ -32,7 +32,8 @@ CsvColumn ColumnOf(const config::Csv::Column& kept) {
           .quantiles{kept.quantile().begin(), kept.quantile().end()},
           .missing_indicator = kept.missing_indicator(),
           .dates = static_cast<CsvDates>(kept.dates()),
-          .categories = ListOf(kept.category())};
+          .categories = ListOf(kept.category()),
+          .has_rare = kept.rare()};
 }
 
 void Keep(const CsvColumn& column, config::Csv& csv) {
@@ -40,6 +41,7 @@ void Keep(const CsvColumn& column, config::Csv& csv) {
   if (!column.name.empty()) kept.set_name(column.name);
   if (column.is_category()) {
     kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
+    if (column.has_rare) kept.set_rare(true);
     return;
   }
   if (column.dates != CsvDates::kNone) {
