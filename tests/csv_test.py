@@ -3,12 +3,16 @@ what NumPy makes of the same rows."""
 
 import ast
 import csv
+import datetime
+import gzip
 import io
 import math
 import os
 import random
 import re
+import statistics
 import subprocess
+import zipfile
 
 import numpy as np
 import pytest
@@ -91,7 +95,7 @@ def test_any_text_as_python_reads_it(tmp_path):
 
 HEADER = ["PassengerId", "Survived", "Class", "Name", "Sex", "Age", "Fare", "Port"]
 CSV = """header: true label: "Survived" ignore: ["PassengerId", "Name"] category: ["Sex", "Port"]
-  missing: MEAN standardize: true"""
+  missing: MEAN scaling: STANDARD"""
 SEED, FRACTION = 5, 0.2
 
 
@@ -157,12 +161,12 @@ def kept_columns(run_dir):
     return columns
 
 
-def train_on(folder, csv_text=CSV, data=f"validation_fraction: {FRACTION}", ranks=None, text=""):
+def train_on(folder, csv_text=CSV, data=f"validation_fraction: {FRACTION}", ranks=None, text="", file="train.csv"):
     skip_without_gpus(ranks)
     config = write_config(
         folder,
         f"""seed: {SEED} epochs: 20 global_batch: 32 optimizer {{ lr: 0.02 }} {text}
-        data {{ train: "train.csv" {data} csv {{ {csv_text} }} }}""",
+        data {{ train: "{file}" {data} csv {{ {csv_text} }} }}""",
     )
     run = train(config, folder / "run", ranks=ranks)
     assert run.status == DONE, run
@@ -253,7 +257,7 @@ def test_house_prices(tmp_path):
     rows = [[f"{s:.6f}", "xyz"[k], f"{p:.6f}"] for s, k, p in zip(size, kinds, price)]
     (tmp_path / "train.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     (tmp_path / "test.csv").write_text("125,y\n125,z\n300,unknown\n")
-    train_on(tmp_path, 'category: "1" standardize: true', "task: REGRESSION")
+    train_on(tmp_path, 'category: "1" scaling: STANDARD', "task: REGRESSION")
     weight, bias = linear_layer(tmp_path / "run")
     size = np.array([float(row[0]) for row in rows])
     inputs = np.array([[125, 0, 1, 0], [125, 0, 0, 1], [300, 0, 0, 0]], "f8")
@@ -298,7 +302,10 @@ def test_several_labels_by_name(tmp_path):
         ('header: true label: "Survived"', DATA, 'train.csv:2: column 4 (Name): "Doe, M'),
         (CSV.replace("missing: MEAN", ""), DATA, "is no value: fill it in, or set data.csv.missing: MEAN"),
         (CSV + ' ignore: "Sex"', DATA, "column 5 (Sex) is given twice"),
-        (CSV + " scale: 2", USAGE, "data.csv.scale: has no meaning with data.csv.standardize"),
+        (CSV + " scale: 2", USAGE, "data.csv.scale: has no meaning with data.csv.scaling"),
+        (CSV.replace("missing: MEAN", "") + " missing_indicator: true", USAGE, "data.csv.missing_indicator: needs data.csv.missing: MEAN"),
+        (CSV.replace("scaling: STANDARD", "standardize: true"), USAGE, "data.csv.standardize is now data.csv.scaling: write scaling: STANDARD"),
+        (CSV + ' date: "Age"', DATA, 'is no date such as 2024-05-31 or 2024-05-31 14:30; write it so, or move "Age" from'),
         (CSV + " label_column: 1", USAGE, "data.csv.label_column: data.csv.label is given too"),
         ('label: "Survived"', USAGE, "data.csv.label: needs data.csv.header: true"),
         ('ignore: "Name"', USAGE, 'data.csv.ignore: "Name" is no column\'s number'),
@@ -318,3 +325,144 @@ def test_files_that_do_not_go_together(tmp_path):
     train_on(tmp_path)
     run = Run(["predict", tmp_path / "run", "--input", tmp_path / "more.csv"], cwd=tmp_path)
     expect_error(run, DATA, 'more.csv: no column "Age", which training had; did you mean "age"?')
+
+
+# ---- Features --------------------------------------------------------------------------------------------------------
+
+NAMES = ["size", "wage", "day", "kind", "price"]
+
+
+def flats(rows, seed):
+    """Numbers with gaps, a heavy-tailed column, dates of which some have a time, texts of which some are rare."""
+    rng = np.random.default_rng(seed)
+    table = []
+    for i in range(rows):
+        size, wage = rng.normal(80, 20), rng.lognormal(8, 1.5)
+        day = datetime.datetime(1960, 1, 1) + datetime.timedelta(days=int(rng.integers(0, 20000)), minutes=int(rng.integers(0, 1440)))
+        text = f"{day:%Y-%m-%d}" if i % 3 else f"{day:%Y-%m-%dT%H:%M}"
+        kind = rng.choice(["a", "b", f"rare{i}"], p=[0.5, 0.4, 0.1])
+        gap = rng.random(3) < 0.2
+        table.append(["NA" if gap[0] else f"{size:.6f}", f"{wage:.6f}", "" if gap[1] else text, kind, f"{size / 50 + (kind == 'a'):.6f}"])
+    return table
+
+
+def column(rows, name, convert=float):
+    """Its values; NaN: missing."""
+    cells = [row[NAMES.index(name)] for row in rows]
+    return np.array([np.nan if cell in ("", "NA") else convert(cell) for cell in cells])
+
+
+def days_of(text):
+    return (datetime.datetime.fromisoformat(text) - datetime.datetime(1970, 1, 1)) / datetime.timedelta(days=1)
+
+
+def robust(x):
+    """scikit-learn's RobustScaler."""
+    low, middle, high = np.percentile(x, [25, 50, 75])
+    return lambda v: (v - middle) / (high - low)
+
+
+def quantile(x):
+    """scikit-learn's QuantileTransformer(n_quantiles=1000, output_distribution="normal", subsample=None)."""
+    shares = np.linspace(0, 1, min(1000, len(x)))
+    quantiles = np.percentile(x, 100 * shares)
+    least = 1e-7 - np.spacing(1)
+
+    def scale(v):
+        share = 0.5 * (np.interp(v, quantiles, shares) - np.interp(-v, -quantiles[::-1], -shares[::-1]))
+        share[v <= quantiles[0]], share[v >= quantiles[-1]] = 0, 1
+        return np.array([statistics.NormalDist().inv_cdf(p) for p in np.clip(share, least, 1 - least)])
+
+    return scale
+
+
+class FlatEncoder:
+    def __init__(self, rows, make_scale):
+        self.means, self.scales = {}, {}
+        for name, convert in (("size", float), ("wage", float), ("day", days_of)):
+            present = column(rows, name, convert)
+            present = present[~np.isnan(present)]
+            self.means[name], self.scales[name] = present.mean(), make_scale(present)
+
+    def __call__(self, rows):
+        def number(name, convert=float):
+            values = column(rows, name, convert)
+            return self.scales[name](np.where(np.isnan(values), self.means[name], values))
+
+        days = column(rows, "day", days_of)
+        gap = np.isnan(days)
+        dates = [datetime.datetime.fromisoformat(row[2]) if row[2] else datetime.datetime(1970, 1, 1) for row in rows]
+        time = np.nan_to_num(days % 1)
+        lengths = np.array([(datetime.date(d.year + 1, 1, 1) - datetime.date(d.year, 1, 1)).days for d in dates])
+        year = (np.array([d.timetuple().tm_yday - 1 for d in dates]) + time) / lengths
+        week = (np.array([d.weekday() for d in dates]) + time) / 7
+        circles = [np.where(gap, 0, f(2 * np.pi * place)) for place in (year, week, time) for f in (np.sin, np.cos)]
+        kinds = np.array([row[3] for row in rows])
+        texts = [kinds == "a", kinds == "b", ~np.isin(kinds, ["a", "b"])]
+        size_gap = np.isnan(column(rows, "size"))
+        columns = [number("size"), size_gap, number("wage"), number("day", days_of), gap, *circles, *texts]
+        return np.stack([np.asarray(values, "f8") for values in columns], axis=1).astype("f4")
+
+
+@pytest.mark.parametrize("scaling, make_scale", [("ROBUST", robust), ("QUANTILE", quantile)])
+def test_scaled_numbers_dates_and_rare_texts(tmp_path, scaling, make_scale):
+    """What a linear layer makes of rows that it has not seen is what NumPy makes of its weights and these features."""
+    rows = flats(300, seed=1)
+    held_back = sorted(set(range(300)) - set(training_rows(300)))
+    # Neither moves the statistics, and no training row lacks a wage.
+    rows[held_back[0]][1], rows[held_back[1]][1] = "NA", "1e9"
+    write_table(tmp_path / "train.csv", rows, NAMES)
+    csv_text = f"""header: true label: "price" category: "kind" category_min_rows: 5 date: "day"
+        missing: MEAN missing_indicator: true scaling: {scaling}"""
+    train_on(tmp_path, csv_text, f"task: REGRESSION validation_fraction: {FRACTION}")
+    encode = FlatEncoder([rows[i] for i in training_rows(300)], make_scale)
+    weight, bias = linear_layer(tmp_path / "run")
+    assert weight.shape == (1, 14)
+
+    test = [rows[i] for i in held_back] + flats(50, seed=2)
+    order = [3, 2, 1, 0]
+    write_table(tmp_path / "test.csv", [[row[i] for i in order] for row in test], [NAMES[i] for i in order])
+    values = [float(p["value"]) for p in predict(tmp_path / "run", tmp_path / "test.csv")]
+    inputs = encode(test).astype("f8")
+    np.testing.assert_allclose(values, (inputs @ weight.T + bias)[:, 0], rtol=2e-5, atol=2e-5)
+
+
+def test_folds_lack_values_in_different_columns(tmp_path):
+    """Each fold has the indicators of its own training rows."""
+    rows = flats(60, seed=3)
+    for row in rows:
+        row[0], row[2] = row[0].replace("NA", "80"), row[2] or "2000-01-01"
+    rows[7][0] = "NA"
+    write_table(tmp_path / "train.csv", rows, NAMES)
+    text = """epochs: 2 global_batch: 16 data { train: "train.csv" task: REGRESSION
+        csv { header: true label: "price" ignore: "kind" date: "day" missing: MEAN missing_indicator: true scaling: ROBUST } }"""
+    config = write_config(tmp_path, text)
+    run = Run(["train", config, "--folds", "2", "--set", "run_dir=cv"], cwd=tmp_path)
+    assert run.status == DONE, run
+    rows_held_back = rows_of(tmp_path / "cv/held_back.csv")
+    fold = int(rows_held_back[7]["fold"])
+    texts = [(tmp_path / f"cv/fold-{i}/config.pbtxt").read_text() for i in range(2)]
+    # One is the config's own field.
+    assert [text.count("missing_indicator: true") for text in texts] == [2 - (i == fold) for i in range(2)]
+    assert Run(["evaluate", "cv", "--input", "train.csv"], cwd=tmp_path).status == DONE
+
+
+# ---- Compressed files ------------------------------------------------------------------------------------------------
+
+
+def test_compressed_files(tmp_path):
+    rows = passengers(200, seed=1)
+    write_passengers(tmp_path / "plain.csv", rows)
+    text = (tmp_path / "plain.csv").read_bytes()
+    (tmp_path / "train.csv.gz").write_bytes(gzip.compress(text))
+    with zipfile.ZipFile(tmp_path / "more.csv.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("more.csv", text)
+    done = train_on(tmp_path, data='validation: "more.csv.zip"', file="train.csv.gz")
+    plain = predict(tmp_path / "run", tmp_path / "plain.csv")
+    for name in ("train.csv.gz", "more.csv.zip"):
+        assert predict(tmp_path / "run", tmp_path / name) == plain
+    run = Run(["evaluate", tmp_path / "run", "--input", tmp_path / "train.csv.gz"])
+    assert run.status == DONE and f"{done['val_loss']:.4f}" in run.out, run
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(text)[:-20])
+    run = Run(["predict", tmp_path / "run", "--input", tmp_path / "cut.csv.gz"])
+    expect_error(run, DATA, "cut.csv.gz: the compressed file is cut short: copy it or download it again")

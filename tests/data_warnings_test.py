@@ -36,10 +36,10 @@ def test_good_samples(tmp_path):
     [
         ("flat", np.full(60, 7), ["flat is the same in all 48 training samples", "data.csv.ignore"]),
         ("number", np.arange(60) + 1, ["number counts the samples", "data.csv.ignore"]),
-        ("income", table()[0][:, 1] * 5000, ["features are not scaled, income is from -", "data.csv.standardize"]),
+        ("income", table()[0][:, 1] * 5000, ["features are not scaled, income is from -", "data.csv.scaling: STANDARD"]),
     ],
 )
-@pytest.mark.parametrize("settings", [(), ("data.csv.standardize=true",)])
+@pytest.mark.parametrize("settings", [(), ("data.csv.scaling=STANDARD",)])
 def test_a_feature(name, values, parts, settings, tmp_path):
     x, y = table()
     lines = warnings_of(tmp_path, {"a": x[:, 0], name: values}, y, *settings)
@@ -59,7 +59,7 @@ def test_repeated_samples(tmp_path):
 def test_categories_are_left_alone(tmp_path):
     x, y = table()
     columns = {"kind": [f"k{i % 3}" for i in range(60)], "a": x[:, 0], "b": x[:, 1]}
-    assert warnings_of(tmp_path, columns, y, "data.csv.category=kind", "data.csv.standardize=true") == []
+    assert warnings_of(tmp_path, columns, y, "data.csv.category=kind", "data.csv.scaling=STANDARD") == []
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ KILLS = 20 if os.environ.get("LOCKSTEP_TIER") == "all" else 3
 
 def config_text(folds="", more="", label='label: "y" label_names: true', epochs=8):
     return f"""epochs: {epochs} global_batch: 16 deterministic: true {more} optimizer {{ type: ADAMW lr: 0.02 }}
-        data {{ train: "train.csv" csv {{ header: true {label} ignore: "id" ignore: "house" standardize: true }} {folds} }}
+        data {{ train: "train.csv" csv {{ header: true {label} ignore: "id" ignore: "house" scaling: STANDARD }} {folds} }}
         model {{ name: "mlp" mlp {{ hidden: [8] dropout: 0.1 }} }}"""
 
 

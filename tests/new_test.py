@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_a_competition_in_three_commands(titanic):
         ("Ticket", "150 different texts in 150 rows"),
         ("Place", "all rows have the same value, Sea"),
         ("Boat", "test.csv has no such column"),
-        ("Day", "dates: numbers made of them"),
+        ("Day", "dates, but not all are written as 2024-05-31"),
     ):
         assert f'ignore: "{name}"  # {reason}' in config
     assert field(config, "category") == ["Sex", "Grade"] and "30 of 150 rows have no Age" in config
@@ -107,6 +108,22 @@ def test_a_competition_in_three_commands(titanic):
     sent, sample = rows_of(titanic / "submission.csv"), rows_of(titanic / "titanic/gender_submission.csv")
     assert [row["PassengerId"] for row in sent] == [row["PassengerId"] for row in sample]
     assert {row["Survived"] for row in sent} == {"0", "1"}
+
+
+def test_dates_in_compressed_files(tmp_path):
+    draw = np.random.default_rng(3)
+    days = np.datetime64("2020-01-01") + draw.integers(0, 900, 120)
+    rows = [[str(day), f"{x:.4f}", int(x + 0.5 * (i % 7 == 0) > 0)] for i, (day, x) in enumerate(zip(days, draw.normal(size=120)))]
+    for name, part in (("train", rows), ("test", [row[:2] for row in rows[:20]])):
+        write_table(tmp_path / f"{name}.csv", part, ["day", "x", "y"][: len(part[0])])
+        with zipfile.ZipFile(tmp_path / f"{name}.csv.zip", "w") as archive:
+            archive.write(tmp_path / f"{name}.csv", f"{name}.csv")
+        (tmp_path / f"{name}.csv").unlink()
+    out, config = new(tmp_path, ".")
+    assert field(config, "train") == ["train.csv.zip"] and field(config, "date") == ["day"]
+    assert "becomes the days since 1970, and the places in the year and the week" in config
+    train(tmp_path)
+    assert len(predict(tmp_path / "runs/train", tmp_path / "test.csv.zip")) == 20
 
 
 def test_nothing_is_overwritten(titanic, tmp_path):

@@ -9,9 +9,11 @@
 
 #include "base/error.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/tables/csv_date.h"
 #include "data/tables/csv_files.h"
 #include "data/tables/csv_fit.h"
 #include "data/tables/csv_rows.h"
+#include "data/tables/csv_scaling.h"
 
 namespace lockstep {
 namespace {
@@ -34,14 +36,19 @@ class Encoder {
       : options_(options), files_(files), fit_(fit) {}
 
   CsvRows Encode() {
-    const auto is_category = [](const CsvColumn& column) { return !column.categories.empty(); };
-    if (std::any_of(fit_.columns.begin(), fit_.columns.end(), is_category)) {
+    if (std::ranges::any_of(fit_.columns, &CsvColumn::is_category)) {
       for (const CsvColumn& column : fit_.columns) {
         category_places_.push_back(PlacesOf(column.categories));
       }
     }
     class_places_ = PlacesOf(fit_.classes);
-    width_ = files_.front().layout.features();
+    // Without fitted values each column is a number.
+    const int64_t columns = files_.front().layout.features();
+    cells_begin_.resize(columns);
+    for (int64_t i = 0; i < columns; ++i) {
+      cells_begin_[i] = width_;
+      width_ += fit_.columns.empty() ? 1 : CellsOf(fit_.columns[i]);
+    }
     CsvRows rows;
     Reserve(rows);
     for (const CsvFile& file : files_) {
@@ -70,10 +77,12 @@ class Encoder {
     int64_t cells = 0;
     int64_t lines = 0;
     for (const CsvFile& file : files_) {
-      const int64_t bytes = file.bytes.bytes();
-      const int64_t lines_here = 1 + std::count(file.bytes.data(), file.bytes.data() + bytes, '\n');
-      // Few cells take less than two bytes with their delimiter.
-      cells += std::min(lines_here * file.layout.features(), 1 + bytes / 2);
+      const std::string_view text = file.text();
+      const auto bytes = static_cast<int64_t>(text.size());
+      const int64_t lines_here = 1 + std::count(text.begin(), text.end(), '\n');
+      // Few cells of the file take less than two bytes with their delimiter.
+      const int64_t columns = file.layout.features();
+      cells += std::min(lines_here * columns, 1 + bytes / 2) * width_ / columns;
       lines += lines_here;
     }
     rows.cells.reserve(cells);
@@ -92,10 +101,13 @@ class Encoder {
     VisitRow(file, cells, [&](const CsvPlace& place, const CsvRole& role) {
       switch (role.kind) {
         case Kind::kNumber:
-          row[role.index] = NumberIn(place, role.index);
+          WriteNumber(place, role.index, row + cells_begin_[role.index]);
+          break;
+        case Kind::kDate:
+          WriteDate(place, role.index, row + cells_begin_[role.index]);
           break;
         case Kind::kCategory:
-          row[role.index] = CategoryPlace(place, role.index);
+          row[cells_begin_[role.index]] = CategoryPlace(place, role.index);
           break;
         case Kind::kLabel:
           SetLabel(rows, place, role.index);
@@ -107,35 +119,53 @@ class Encoder {
     ++rows.count;
   }
 
-  float NumberIn(const CsvPlace& place, int64_t index) const {
-    const std::string_view text = place.text();
-    float number = 0;
-    if (options_.standardize) {
-      const CsvColumn& column = fit_.columns[index];
-      double wide = 0;
-      if (!ParseNumber(text, wide)) {
-        RequireMissing(options_, place);
-        wide = column.mean;
-      }
-      number = static_cast<float>((wide - column.mean) / column.std);
-    } else {
-      if (!ParseNumber(text, number)) {
-        RequireMissing(options_, place);
-        number = static_cast<float>(fit_.columns[index].mean);
-      }
-      number *= options_.scale;
+  void WriteNumber(const CsvPlace& place, int64_t index, float* cells) const {
+    if (options_.scaling != CsvScaling::kNone) {
+      double number = 0;
+      const bool is_there = ReadNumber(options_, place, number);
+      return WriteScaled(place, fit_.columns[index], is_there, number, cells);
     }
-    if (!std::isfinite(number)) {
-      FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(text)));
-    }
-    return number;
+    const bool is_there = ReadNumber(options_, place, cells[0]);
+    if (!is_there) cells[0] = static_cast<float>(fit_.columns[index].mean);
+    cells[0] *= options_.scale;
+    RequireFinite(place, cells[0]);
+    if (!fit_.columns.empty() && fit_.columns[index].missing_indicator) cells[1] = is_there ? 0 : 1;
   }
 
-  // The category's place among the trained ones; -1: it is none of them.
+  void WriteDate(const CsvPlace& place, int64_t index, float* cells) const {
+    const CsvColumn& column = fit_.columns[index];
+    double days = 0;
+    const bool is_there = ReadDate(options_, place, days);
+    WriteScaled(place, column, is_there, days, cells);
+    float* circles = cells + (column.missing_indicator ? 2 : 1);
+    if (is_there) {
+      WriteDateCircles(column.dates, days, circles);
+    } else {
+      std::fill_n(circles, DateCircleNumbers(column.dates), 0.0F);
+    }
+  }
+
+  // The number, or the mean if it is not there, and whether it is missing.
+  void WriteScaled(const CsvPlace& place, const CsvColumn& column, bool is_there, double number,
+                   float* cells) const {
+    const double scaled = Scaled(options_.scaling, column, is_there ? number : column.mean);
+    const bool is_plain = options_.scaling == CsvScaling::kNone;
+    cells[0] = static_cast<float>(is_plain ? scaled * options_.scale : scaled);
+    RequireFinite(place, cells[0]);
+    if (column.missing_indicator) cells[1] = is_there ? 0 : 1;
+  }
+
+  static void RequireFinite(const CsvPlace& place, float number) {
+    if (std::isfinite(number)) return;
+    FailAt(place, fmt::format("{} is too great a number once it is scaled", Quoted(place.text())));
+  }
+
+  // The category's place among the trained ones, behind which is that of rare texts; -1: it is none of them.
   float CategoryPlace(const CsvPlace& place, int64_t index) const {
     const Places& places = category_places_[index];
     const auto found = places.find(CategoryIn(options_, place));
-    return found == places.end() ? -1.0F : static_cast<float>(found->second);
+    if (found != places.end()) return static_cast<float>(found->second);
+    return fit_.columns[index].has_rare ? static_cast<float>(places.size()) : -1.0F;
   }
 
   // Of the last row.
@@ -167,7 +197,8 @@ class Encoder {
   const CsvOptions& options_;
   const CsvFiles& files_;
   const CsvFit& fit_;
-  int64_t width_ = 0;                    // columns of features
+  int64_t width_ = 0;                    // cells of a row
+  std::vector<int64_t> cells_begin_;     // of each column of features
   std::vector<Places> category_places_;  // of each column; empty: there is no category
   Places class_places_;
 };
@@ -183,6 +214,11 @@ std::vector<std::string> LabelNames(const CsvOptions& options, const CsvLayout& 
 }
 
 }  // namespace
+
+int64_t CsvColumn::inputs() const {
+  if (is_category()) return static_cast<int64_t>(categories.size()) + (has_rare ? 1 : 0);
+  return 1 + (missing_indicator ? 1 : 0) + DateCircleNumbers(dates);
+}
 
 CsvTable ReadCsv(const CsvOptions& options) {
   RequireFitted(options);

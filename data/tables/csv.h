@@ -1,28 +1,36 @@
 // Reads CSV tables: rows of numbers and categories. One or more columns are the target.
 //
 // Promise: row i of the files, read one after the other, is sample i. The values that depend on the data (the texts of
-// categories, the means and standard deviations of numbers) come from the training rows alone. Only the labels' texts
-// come from all rows of the training files. When these values are used to read another file, the same row gives the
-// same inputs and targets. If that file has a header, its columns may be in any order.
+// categories, the means, deviations and quantiles of numbers, which columns lack values) come from the training rows
+// alone. Only the labels' texts come from all rows of the training files. When these values are used to read another
+// file, the same row gives the same inputs and targets. If that file has a header, its columns may be in any order.
 //
-// An input holds the features in the order of the training files' columns. A column of numbers gives one number. A
-// category column gives one number for each of its texts: 1 if the row has this text, and 0 otherwise.
+// An input holds the features in the order of the training files' columns (CsvColumn::inputs()):
+//   a number    the number, scaled; then, if a training row lacked it and missing_indicator asks for it, 1 where it is
+//               missing and 0 elsewhere
+//   a date      the days since 1970-01-01 as a number, with what belongs to one; the place in the year and in the week
+//               as sine and cosine; that in the day, too, if a training row had a time (data/tables/csv_date.h)
+//   a category  for each of its texts 1 if the row has it, and 0 otherwise; then the same for the rare texts together,
+//               if there are any
 //
 // Invariants:
-//   1. The files are mapped into memory. A sample takes four bytes for each of its columns, also for a category column,
-//      because only Read() makes the ones and zeros.
-//   2. If no value has to be fitted to the data, each file is parsed once.
-//   3. Sums are computed in double. Numbers that are not standardised are parsed as float.
+//   1. The files are mapped into memory, or unpacked into it (data/tables/csv_bytes.h). A sample takes four bytes for
+//      each number of its input, but for a category column only four, because only Read() makes the ones and zeros.
+//   2. If no value has to be fitted to the data, each file is parsed once. ROBUST and QUANTILE take eight bytes for each
+//      number of the training rows while they are fitted.
+//   3. Sums are computed in double. Numbers that are not scaled are parsed as float.
 //
 // what can fail -> what the caller sees -> the test that shows it (data/tables/csv_test.cc)
 //   a file is missing, empty, without rows, or not a text -> Error (kData) with path
 //     -> Csv.RefusesAMissingFile, Csv.RefusesAnEmptyFile, CsvCells.*
 //   a row is ragged, a cell is missing or not a finite number -> Error (kData) with path, line, column and the
 //     column's name -> Csv.RefusesARaggedRow, Csv.RefusesACellThatIsNoNumber, Csv.RefusesAMissingCell
+//   a date is not an ISO date -> the same -> Csv.RefusesACellThatIsNoDate
 //   a label is not a class number, is out of range, or is not one of the trained texts; or one of several labels is not
 //     0 or 1 -> the same -> Csv.RefusesALabel*
 //   the options name a column that no file has, or name a column twice; a column has no number, or a category has too
 //     many texts -> Error (kData) that names the column -> Csv.RefusesAColumn*, Csv.RefusesTooManyCategories
+//   QUANTILE would keep too many numbers -> Error (kData) with the cure -> Csv.RefusesQuantilesOfTooManyColumns
 //   training files have different headers, or another file lacks a column or has an unknown one -> Error (kData) with
 //     path and column -> Csv.RefusesAnotherHeader, Csv.RefusesAFileThatLacksAColumn
 #pragma once
@@ -37,13 +45,30 @@
 
 namespace lockstep {
 
+// How numbers are scaled.
+enum class CsvScaling : uint8_t { kNone, kStandard, kRobust, kQuantile };
+
+// What a column of dates held.
+enum class CsvDates : uint8_t { kNone, kDays, kTimes };
+
 // The values that were fitted to the training rows of one feature's column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  double mean = 0;     // for a column of numbers: the mean
-  // For a column of numbers: the standard deviation of the population; 1 for a constant column.
-  double std = 1;
-  std::vector<std::string> categories{};  // in ascending order; empty: a column of numbers
+  // For a column of numbers, and for the days of a column of dates. What is not asked for has no meaning.
+  double mean = 0;
+  double std = 1;             // the standard deviation of the population; 1 for a constant column
+  double median = 0;          // for CsvScaling::kRobust
+  double quartile_range = 1;  // the 75th less the 25th percentile; 1 if they are the same
+  // For CsvScaling::kQuantile, from the least value to the greatest.
+  std::vector<double> quantiles{};
+  bool missing_indicator = false;  // whether a number of the input says where the value is missing
+  CsvDates dates = CsvDates::kNone;
+  // For a column of categories: the texts in ascending order, without the rare ones, and whether there are rare ones.
+  std::vector<std::string> categories{};
+  bool has_rare = false;
+
+  bool is_category() const { return has_rare || !categories.empty(); }
+  int64_t inputs() const;  // how many numbers of an input the column becomes
 };
 
 struct CsvOptions {
@@ -58,10 +83,13 @@ struct CsvOptions {
   // Columns are given by their name, or by their number from 0 if there is no header.
   std::vector<std::string> ignore{};    // columns that are left out
   std::vector<std::string> category{};  // columns of categories
+  std::vector<std::string> date{};      // columns of dates
+  int64_t category_min_rows = 1;        // a text that fewer training rows have is rare
   // Whether a missing number becomes the mean, and a missing text a category of its own.
   bool mean_if_missing = false;
-  bool standardize = false;  // whether numbers become (number - mean) / std
-  float scale = 1;           // the factor for numbers that are not standardised
+  bool missing_indicator = false;  // whether columns that lack values get a number that says where
+  CsvScaling scaling = CsvScaling::kNone;
+  float scale = 1;  // the factor for numbers that are not scaled otherwise
   Task task = Task::kClassification;
   bool label_names = false;  // whether labels are texts
   // In the order of the classes; empty: the texts in the files.

@@ -15,8 +15,8 @@ CsvFiles::CsvFiles(const CsvOptions& options) : options_(options) {
 }
 
 void CsvFiles::Open(const std::string& path) {
-  MappedFile bytes(path);
-  CsvCells cells(path, {bytes.data(), static_cast<size_t>(bytes.bytes())}, options_.delimiter);
+  CsvBytes bytes(path);
+  CsvCells cells(path, bytes.text(), options_.delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
   const int64_t line = cells.line();
   int64_t columns = 0;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/files/mapped_file.h"
 #include "data/tables/csv.h"
+#include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
 #include "data/tables/csv_layout.h"
 #include "data/tables/csv_value.h"
@@ -15,10 +15,10 @@ namespace lockstep {
 
 struct CsvFile {
   const std::string& path;
-  MappedFile bytes;
+  CsvBytes bytes;
   CsvLayout layout;
 
-  std::string_view text() const { return {bytes.data(), static_cast<size_t>(bytes.bytes())}; }
+  std::string_view text() const { return bytes.text(); }
 };
 
 class CsvFiles {

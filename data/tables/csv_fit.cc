@@ -1,6 +1,7 @@
 #include "data/tables/csv_fit.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -8,18 +9,32 @@
 #include "base/error.h"
 #include "base/moments.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/tables/csv_date.h"
+#include "data/tables/csv_scaling.h"
 
 namespace lockstep {
 namespace {
 
 using Kind = CsvRole::Kind;
 using Texts = std::set<std::string, std::less<>>;
+using TextCounts = std::map<std::string, int64_t, std::less<>>;
 
 // More are taken for a mistake.
 constexpr size_t kMaxCategories = 10000;
 
+// A run's config holds all quantiles. It must stay so short that it can be read.
+constexpr size_t kMostKeptQuantiles = 200000;
+
+// What the training rows of a column of numbers or dates hold.
+struct NumbersSeen {
+  Moments moments;
+  std::vector<double> values;  // if the scaling needs them
+  bool lacks_some = false;
+  bool has_times = false;
+};
+
 bool FitsNumbers(const CsvOptions& options) {
-  return options.standardize || options.mean_if_missing;
+  return options.scaling != CsvScaling::kNone || options.mean_if_missing || !options.date.empty();
 }
 
 // Whether other files are seen alike only with what is known of the training files' columns.
@@ -39,22 +54,21 @@ class Fitter {
     const bool fits_columns = KnowsColumns(options_) && fit_.columns.empty();
     if (fits_columns) {
       NameColumns();
-      if (FitsNumbers(options_)) moments_.resize(fit_.columns.size());
+      if (FitsNumbers(options_)) numbers_.resize(fit_.columns.size());
       if (!options_.category.empty()) categories_.resize(fit_.columns.size());
     }
-    if (fits_classes || !moments_.empty() || !categories_.empty()) {
+    if (fits_classes || !numbers_.empty() || !categories_.empty()) {
       files_.VisitRows([&](const CsvPlace& place, const CsvRole& role, bool in_training) {
         // A class that held-back rows alone have is one, too.
         if (role.kind == Kind::kLabel && fits_classes) AddClass(place);
         if (!in_training) return;
-        if (role.kind == Kind::kNumber && !moments_.empty()) AddNumber(place, role);
+        const bool is_number = role.kind == Kind::kNumber || role.kind == Kind::kDate;
+        if (is_number && !numbers_.empty()) AddNumber(place, role);
         if (role.kind == Kind::kCategory && !categories_.empty()) AddCategory(place, role);
       });
     }
-    if (!moments_.empty()) KeepMoments();
-    for (size_t i = 0; i < categories_.size(); ++i) {
-      fit_.columns[i].categories.assign(categories_[i].begin(), categories_[i].end());
-    }
+    if (!numbers_.empty()) KeepNumbers();
+    for (size_t i = 0; i < categories_.size(); ++i) KeepCategories(i);
     if (fits_classes) fit_.classes.assign(classes_.begin(), classes_.end());
     CheckColumns();
     return std::move(fit_);
@@ -71,24 +85,51 @@ class Fitter {
   }
 
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
+    NumbersSeen& seen = numbers_[role.index];
     double number = 0;
-    if (ParseNumber(place.text(), number)) {
-      moments_[role.index].Add(number);
-    } else {
-      RequireMissing(options_, place);
+    const bool is_date = role.kind == Kind::kDate;
+    if (!(is_date ? ReadDate(options_, place, number) : ReadNumber(options_, place, number))) {
+      seen.lacks_some = true;
+      return;
     }
+    seen.moments.Add(number);
+    seen.has_times = seen.has_times || (is_date && HasTime(number));
+    const bool needs_values =
+        options_.scaling == CsvScaling::kRobust || options_.scaling == CsvScaling::kQuantile;
+    if (needs_values) seen.values.push_back(number);
   }
 
   void AddCategory(const CsvPlace& place, const CsvRole& role) {
-    Texts& categories = categories_[role.index];
+    TextCounts& counts = categories_[role.index];
     const std::string_view text = CategoryIn(options_, place);
-    if (categories.contains(text)) return;
-    if (categories.size() == kMaxCategories) {
+    if (const auto known = counts.find(text); known != counts.end()) {
+      ++known->second;
+      return;
+    }
+    // Of rare texts there may be more.
+    if (counts.size() == kMaxCategories && options_.category_min_rows <= 1) {
       FailAt(place, fmt::format("more than {} categories: if it tells rows apart, add \"{}\" to "
                                 "data.csv.ignore",
                                 kMaxCategories, place.layout.Reference(place.column)));
     }
-    categories.emplace(text);
+    counts.emplace(text, 1);
+  }
+
+  void KeepCategories(size_t index) {
+    CsvColumn& column = fit_.columns[index];
+    for (const auto& [text, count] : categories_[index]) {
+      if (count >= options_.category_min_rows) {
+        column.categories.push_back(text);
+      } else {
+        column.has_rare = true;
+      }
+    }
+    if (column.categories.size() > kMaxCategories) {
+      throw DataError(
+          "{}: \"{}\" has {} categories, more than {}: set a greater "
+          "data.csv.category_min_rows",
+          files_.front().path, column.name, column.categories.size(), kMaxCategories);
+    }
   }
 
   void AddClass(const CsvPlace& place) {
@@ -100,19 +141,34 @@ class Fitter {
     classes_.emplace(text);
   }
 
-  void KeepMoments() {
+  void KeepNumbers() {
     const CsvLayout& layout = files_.front().layout;
+    size_t quantiles = 0;
     for (size_t i = 0; i < layout.roles.size(); ++i) {
       const CsvRole& role = layout.roles[i];
-      if (role.kind != Kind::kNumber) continue;
-      const Moments& fitted = moments_[role.index];
-      if (fitted.count() == 0) {
+      const bool is_date = role.kind == Kind::kDate;
+      if (role.kind != Kind::kNumber && !is_date) continue;
+      NumbersSeen& seen = numbers_[role.index];
+      if (seen.moments.count() == 0) {
         const auto column = static_cast<int64_t>(i);
-        throw DataError("{}: {}: no training row has a number there: add \"{}\" to data.csv.ignore",
-                        files_.front().path, layout.NameOf(column), layout.Reference(column));
+        throw DataError("{}: {}: no training row has a {} there: add \"{}\" to data.csv.ignore",
+                        files_.front().path, layout.NameOf(column), is_date ? "date" : "number",
+                        layout.Reference(column));
       }
-      fit_.columns[role.index].mean = fitted.mean();
-      fit_.columns[role.index].std = fitted.std();
+      CsvColumn& column = fit_.columns[role.index];
+      column.mean = seen.moments.mean();
+      column.std = seen.moments.std();
+      column.missing_indicator = options_.missing_indicator && seen.lacks_some;
+      if (is_date) column.dates = seen.has_times ? CsvDates::kTimes : CsvDates::kDays;
+      FitScaling(options_.scaling, seen.values, column);
+      seen.values = {};
+      quantiles += column.quantiles.size();
+    }
+    if (quantiles > kMostKeptQuantiles) {
+      throw DataError(
+          "{}: data.csv.scaling: QUANTILE keeps {} numbers of all columns in the run's "
+          "config, and more than {} are too many: take ROBUST or STANDARD",
+          files_.front().path, quantiles, kMostKeptQuantiles);
     }
   }
 
@@ -125,12 +181,13 @@ class Fitter {
         const CsvRole& role = file.layout.roles[i];
         if (!IsFeature(role)) continue;
         const CsvColumn& column = fit_.columns[role.index];
-        same = column.categories.empty() == (role.kind == Kind::kNumber) &&
+        same = KindOf(column) == role.kind &&
                (!options_.header || column.name == file.layout.header[i]);
       }
       if (!same) {
         throw DataError(
-            "{}: data.csv.column is not of these columns and data.csv.category: leave it out",
+            "{}: data.csv.column is not of these columns and of data.csv.category and date: leave "
+            "it out",
             file.path);
       }
     }
@@ -140,8 +197,8 @@ class Fitter {
   const CsvFiles& files_;
   CsvFit fit_;
   // Of each column; empty: they are not to be fitted.
-  std::vector<Moments> moments_;
-  std::vector<Texts> categories_;
+  std::vector<NumbersSeen> numbers_;
+  std::vector<TextCounts> categories_;
   Texts classes_;
 };
 

@@ -69,6 +69,9 @@ class Assignment {
     for (const std::string& reference : options_.category) {
       Give(finder_.Find(reference, "data.csv.category"), {Kind::kCategory}, "data.csv.category");
     }
+    for (const std::string& reference : options_.date) {
+      Give(finder_.Find(reference, "data.csv.date"), {Kind::kDate}, "data.csv.date");
+    }
     int32_t features = 0;
     for (CsvRole& role : layout_.roles) {
       if (IsFeature(role)) role.index = features++;
@@ -129,8 +132,7 @@ CsvLayout MatchNames(const CsvOptions& options, const std::string& path,
                       trained.name);
     }
     known[at->second] = true;
-    layout.roles[at->second] = {trained.categories.empty() ? Kind::kNumber : Kind::kCategory,
-                                static_cast<int32_t>(i)};
+    layout.roles[at->second] = {KindOf(trained), static_cast<int32_t>(i)};
   }
   const auto is_here = [&](const std::string& name) { return numbers.contains(name); };
   layout.labelled =
@@ -159,6 +161,11 @@ CsvLayout MatchNames(const CsvOptions& options, const std::string& path,
 }
 
 }  // namespace
+
+CsvRole::Kind KindOf(const CsvColumn& trained) {
+  if (trained.is_category()) return Kind::kCategory;
+  return trained.dates == CsvDates::kNone ? Kind::kNumber : Kind::kDate;
+}
 
 int64_t CsvLayout::features() const { return std::count_if(roles.begin(), roles.end(), IsFeature); }
 

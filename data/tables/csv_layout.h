@@ -1,4 +1,4 @@
-// CsvLayout: the role of each column of a CSV file (number, category, label, ignored).
+// CsvLayout: the role of each column of a CSV file (number, date, category, label, ignored).
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,28 @@ namespace lockstep {
 
 // The role of a column of a file.
 struct CsvRole {
-  enum class Kind : uint8_t { kNumber, kCategory, kLabel, kIgnored };
+  enum class Kind : uint8_t { kNumber, kDate, kCategory, kLabel, kIgnored };
   Kind kind = Kind::kNumber;
   int32_t index = 0;  // the index of the column among the features, or among the labels
 };
 
 inline bool IsFeature(const CsvRole& role) {
-  return role.kind == CsvRole::Kind::kNumber || role.kind == CsvRole::Kind::kCategory;
+  return role.kind != CsvRole::Kind::kLabel && role.kind != CsvRole::Kind::kIgnored;
 }
+
+// Returns the role of a column that training had.
+CsvRole::Kind KindOf(const CsvColumn& trained);
 
 struct CsvLayout {
   std::vector<CsvRole> roles;       // the role of each column of the file
   std::vector<std::string> header;  // the names of the columns; empty: the file has no header
   bool labelled = true;
 
-  int64_t features() const;  // the number of columns of numbers and categories
+  int64_t features() const;  // the number of columns of numbers, dates and categories
 
   // Returns the name for error messages, such as "column 4 (Age)". Columns count from 0.
   std::string NameOf(int64_t column) const;
-  // Returns the text that the options `ignore` and `category` have for the column.
+  // Returns the text that options such as `ignore` have for the column.
   std::string Reference(int64_t column) const;
 };
 

@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files/mapped_file.h"
+#include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
 
 int main(int, char** arguments) {
   const std::string path = arguments[1];
   try {
-    const lockstep::MappedFile file(path);
-    lockstep::CsvCells cells(path, {file.data(), static_cast<size_t>(file.bytes())},
-                             arguments[2][0]);
+    const lockstep::CsvBytes bytes(path);
+    lockstep::CsvCells cells(path, bytes.text(), arguments[2][0]);
     while (cells.NextRow()) {
       std::vector<std::string> row;
       while (cells.NextCell()) row.emplace_back(cells.cell());

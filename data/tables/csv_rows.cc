@@ -15,12 +15,11 @@ class CsvDataset : public Dataset {
     width_ = static_cast<int64_t>(rows_.cells.size()) / rows_.count;
     int64_t inputs = 0;
     for (const CsvColumn& column : columns) {
-      const auto categories = static_cast<int64_t>(column.categories.size());
-      parts_.push_back({.begin = inputs, .is_category = categories > 0});
-      inputs += std::max<int64_t>(1, categories);
+      parts_.push_back(
+          {.begin = inputs, .cells = CellsOf(column), .is_category = column.is_category()});
+      inputs += column.inputs();
     }
-    const auto is_category = [](const Part& part) { return part.is_category; };
-    if (std::none_of(parts_.begin(), parts_.end(), is_category)) parts_.clear();
+    if (std::ranges::none_of(parts_, &Part::is_category)) parts_.clear();
     spec_.shape = {parts_.empty() ? width_ : inputs};
   }
 
@@ -42,6 +41,7 @@ class CsvDataset : public Dataset {
   // Of the input, a column's.
   struct Part {
     int64_t begin;
+    int64_t cells;
     bool is_category;
   };
 
@@ -52,12 +52,12 @@ class CsvDataset : public Dataset {
     }
     std::fill_n(input, spec_.shape[0], 0.0F);
     for (const Part& part : parts_) {
-      const float cell = *row++;
       if (!part.is_category) {
-        input[part.begin] = cell;
-      } else if (cell >= 0) {
-        input[part.begin + static_cast<int64_t>(cell)] = 1;
+        std::copy_n(row, part.cells, input + part.begin);
+      } else if (*row >= 0) {
+        input[part.begin + static_cast<int64_t>(*row)] = 1;
       }
+      row += part.cells;
     }
   }
 
@@ -68,6 +68,8 @@ class CsvDataset : public Dataset {
 };
 
 }  // namespace
+
+int64_t CellsOf(const CsvColumn& column) { return column.is_category() ? 1 : column.inputs(); }
 
 std::shared_ptr<const Dataset> MakeCsvDataset(SampleSpec spec, CsvRows rows,
                                               const std::vector<CsvColumn>& columns) {

@@ -256,7 +256,7 @@ TEST(Csv, AMissingCategoryIsOneOnlyWhereTrainingHadIt) {
 
 TEST(Csv, StandardizesNumbers) {
   // Mean 3e9 and standard deviation 2: as floats these numbers are all the same.
-  const CsvOptions options{.mean_if_missing = true, .standardize = true};
+  const CsvOptions options{.mean_if_missing = true, .scaling = CsvScaling::kStandard};
   const CsvTable table = Read("2999999998,5,0\n3000000002,5,1\n", options);
   EXPECT_EQ(table.columns[0].mean, 3e9);
   EXPECT_EQ(table.columns[0].std, 2);
@@ -268,8 +268,111 @@ TEST(Csv, StandardizesNumbers) {
   EXPECT_EQ(InputOf(other, 1), (std::vector<float>{0, 2}));
 }
 
+TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
+  CsvOptions options{.mean_if_missing = true, .scaling = CsvScaling::kRobust};
+  // Rows 0 to 4 train: their mean is 16, their quartiles are 1, 3 and 5.
+  options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2, 3, 4}; };
+  const std::string content = "1,0\n3,0\n71,1\n0,1\n5,0\n1000,1\n,1\n";
+  const CsvTable table = Read(content, options);
+  EXPECT_EQ(table.columns[0].median, 3);
+  EXPECT_EQ(table.columns[0].quartile_range, 4);
+  EXPECT_EQ(InputOf(table, 0), std::vector<float>{-0.5});
+  EXPECT_EQ(InputOf(table, 2), std::vector<float>{17});
+  EXPECT_EQ(InputOf(table, 6), std::vector<float>{13.0F / 4});
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "7,0\n,1\n")), 0), std::vector<float>{1});
+
+  options.scaling = CsvScaling::kQuantile;
+  const CsvTable other = Read(content, options);
+  EXPECT_THAT(other.columns[0].quantiles, ElementsAre(0, 1, 3, 5, 71));
+  EXPECT_EQ(InputOf(other, 1), std::vector<float>{0});
+  EXPECT_NEAR(InputOf(other, 0)[0], -0.67448975, 1e-7);  // the quartile of the normal distribution
+  EXPECT_NEAR(InputOf(other, 5)[0], 5.1993376, 1e-6);
+}
+
+TEST(Csv, SaysWhereValuesAreMissing) {
+  CsvOptions options{.mean_if_missing = true, .missing_indicator = true};
+  // Held-back rows alone lack a value in the third column.
+  options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2}; };
+  const CsvTable table = Read("1,2,3,0\n,5,9,1\n4,NA,3,0\n7,8,,1\n", options);
+  EXPECT_EQ(table.dataset->spec().shape, std::vector<int64_t>{5});
+  EXPECT_EQ(InputOf(table, 0), (std::vector<float>{1, 0, 2, 0, 3}));
+  EXPECT_EQ(InputOf(table, 1), (std::vector<float>{2.5, 1, 5, 0, 9}));
+  EXPECT_EQ(InputOf(table, 2), (std::vector<float>{4, 0, 3.5, 1, 3}));
+  EXPECT_EQ(InputOf(table, 3), (std::vector<float>{7, 0, 8, 0, 5}));
+  options.training_rows = nullptr;
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, ",,,0\n")), 0),
+            (std::vector<float>{2.5, 1, 3.5, 1, 5}));
+
+  // Beside a category, whose missing texts are one of its own.
+  options.header = true;
+  options.category = {"c"};
+  options.scaling = CsvScaling::kStandard;
+  const CsvTable named = Read("a,c,y\n1,u,0\n,,1\n3,u,0\n", options);
+  EXPECT_EQ(named.columns[0].inputs(), 2);
+  EXPECT_EQ(InputOf(named, 1), (std::vector<float>{0, 1, 1, 0}));
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, named, "y,c,a\n0,u,\n")), 0),
+            (std::vector<float>{0, 1, 0, 1}));
+}
+
+TEST(Csv, DatesBecomeNumbers) {
+  CsvOptions options{.header = true, .labels = {"y"}, .category = {"c"}, .date = {"day"}};
+  const std::string content = "day,c,y\n1970-01-05,u,0\n1970-01-08,v,1\n";
+  const CsvTable table = Read(content, options);
+  EXPECT_EQ(table.columns[0].dates, CsvDates::kDays);
+  ASSERT_EQ(table.dataset->spec().shape, std::vector<int64_t>{7});
+  const std::vector<float> monday = InputOf(table, 0);
+  EXPECT_EQ(monday[0], 4);
+  EXPECT_NEAR(monday[1], 0.0688, 1e-4);  // sin(2 pi 4 / 365)
+  EXPECT_NEAR(monday[2], 0.9976, 1e-4);
+  EXPECT_EQ(monday[3], 0);
+  EXPECT_EQ(monday[4], 1);
+  EXPECT_EQ(monday[5], 1);
+  EXPECT_EQ(monday[6], 0);
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "y,c,day\n0,u,1970-01-05 06:00\n")), 0)[0],
+            4.25);
+
+  // By number; scaled; a time in one training row; a missing date lies in the middle of the circles.
+  options = {.date = {"0"},
+             .mean_if_missing = true,
+             .missing_indicator = true,
+             .scaling = CsvScaling::kStandard};
+  const CsvTable timed = Read("1970-01-01 12:00,0\n,1\n1970-01-03 12:00,0\n", options);
+  EXPECT_EQ(timed.columns[0].dates, CsvDates::kTimes);
+  EXPECT_EQ(InputOf(timed, 1), (std::vector<float>{0, 1, 0, 0, 0, 0, 0, 0}));
+  const std::vector<float> noon = InputOf(timed, 0);
+  EXPECT_EQ(noon[0], -1);
+  EXPECT_EQ(noon[1], 0);
+  EXPECT_NEAR(noon[6], 0, 1e-6);
+  EXPECT_EQ(noon[7], -1);
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, timed, "1970-01-03 12:00,0\n")), 0),
+            InputOf(timed, 2));
+}
+
+TEST(Csv, RareTextsAreOneFeature) {
+  CsvOptions options{.category = {"0"}, .category_min_rows = 2, .mean_if_missing = true};
+  options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2, 3, 4}; };
+  const std::string content = "b,0\na,1\nb,0\na,1\nc,0\nc,1\n,1\n";
+  const CsvTable table = Read(content, options);
+  EXPECT_THAT(table.columns[0].categories, ElementsAre("a", "b"));
+  EXPECT_TRUE(table.columns[0].has_rare);
+  EXPECT_EQ(InputOf(table, 0), (std::vector<float>{0, 1, 0}));
+  EXPECT_EQ(InputOf(table, 1), (std::vector<float>{1, 0, 0}));
+  EXPECT_EQ(InputOf(table, 4), (std::vector<float>{0, 0, 1}));
+  EXPECT_EQ(InputOf(table, 6), (std::vector<float>{0, 0, 1}));
+  options.training_rows = nullptr;
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "new,0\n")), 0),
+            (std::vector<float>{0, 0, 1}));
+  // No text is rare, so there is no such feature; all are.
+  EXPECT_EQ(InputOf(Read("a,0\na,1\nb,0\nb,1\n", options), 2), (std::vector<float>{0, 1}));
+  options.header = true;
+  options.category = {"c"};
+  const CsvTable all = Read("c,y\nu,0\nv,1\n", options);
+  EXPECT_EQ(InputOf(all, 0), std::vector<float>{1});
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, all, "y,c\n0,w\n")), 0), std::vector<float>{1});
+}
+
 TEST(Csv, FitsToTheTrainingRowsAlone) {
-  CsvOptions options{.category = {"1"}, .mean_if_missing = true, .standardize = true};
+  CsvOptions options{.category = {"1"}, .mean_if_missing = true, .scaling = CsvScaling::kStandard};
   options.files = {WriteTestFile("a.csv", "1,a,0\n100,x,1\n"),
                    WriteTestFile("b.csv", "5,b,1\n200,,0\n")};
   options.training_rows = [](int64_t rows) {
@@ -294,7 +397,7 @@ TEST(Csv, ALabelThatOnlyHeldBackRowsHaveIsAClass) {
 }
 
 TEST(Csv, WhatWasFittedIsNotFittedAgain) {
-  CsvOptions options{.header = true, .labels = {"y"}, .standardize = true};
+  CsvOptions options{.header = true, .labels = {"y"}, .scaling = CsvScaling::kStandard};
   options.columns = {{.name = "x", .mean = 10, .std = 4}};
   const CsvTable table = Read("x,y\n18,0\n2,1\n", options);
   EXPECT_EQ(InputOf(table, 0), std::vector<float>{2});
@@ -428,7 +531,7 @@ TEST(Csv, RefusesAnEmptyFile) {
   EXPECT_THAT(ErrorOf("\n\n"), HasSubstr("no rows"));
   const CsvOptions header{.header = true};
   CsvOptions standardize = header, category = header, held_back = header;
-  standardize.standardize = true;
+  standardize.scaling = CsvScaling::kStandard;
   category.category = {"a"};
   held_back.training_rows = [](int64_t) { return std::vector<int64_t>{}; };
   for (const CsvOptions& options : {header, standardize, category, held_back}) {
@@ -464,12 +567,38 @@ TEST(Csv, RefusesACellThatIsNoNumber) {
   EXPECT_THAT(ErrorOf("Age,y\n\n\nold,0\n", {.header = true}),
               HasSubstr("t.csv:4: column 1 (Age): \"old\" is no finite number; if the column holds "
                         "texts, add \"Age\" to data.csv.category"));
-  for (const bool standardize : {false, true}) {
-    EXPECT_THAT(ErrorOf("1,0\n3e38,1\n1e39,1\n", {.standardize = standardize}),
+  for (const CsvScaling scaling : {CsvScaling::kNone, CsvScaling::kRobust}) {
+    EXPECT_THAT(ErrorOf("1,0\n3e38,1\n1e39,1\n", {.scaling = scaling}),
                 HasSubstr("t.csv:3: column 1: \"1e39\" is no finite number"));
   }
   EXPECT_THAT(ErrorOf("1,0\n3e38,1\n", {.scale = 10}),
               HasSubstr("t.csv:2: column 1: \"3e38\" is too great a number once it is scaled"));
+}
+
+TEST(Csv, RefusesACellThatIsNoDate) {
+  const CsvOptions options{.header = true, .date = {"day"}};
+  EXPECT_THAT(ErrorOf("day,y\n2024-01-01,0\n31.05.2024,1\n", options),
+              HasSubstr("t.csv:3: column 1 (day): \"31.05.2024\" is no date such as 2024-05-31 or "
+                        "2024-05-31 14:30; write it so, or move \"day\" from data.csv.date to "
+                        "data.csv.ignore"));
+  EXPECT_THAT(ErrorOf("day,y\n,0\n", options),
+              HasSubstr("t.csv:2: column 1 (day): \"\" is no value: fill it in"));
+  EXPECT_THAT(ErrorOf("day,y\n,0\n", {.header = true, .date = {"day"}, .mean_if_missing = true}),
+              HasSubstr("column 1 (day): no training row has a date there"));
+  EXPECT_THAT(
+      ErrorOf("day,y\n2024-01-01,0\n", {.header = true, .category = {"day"}, .date = {"day"}}),
+      HasSubstr("is given twice, as data.csv.category and as data.csv.date"));
+}
+
+TEST(Csv, RefusesQuantilesOfTooManyColumns) {
+  std::string content;
+  for (int row = 0; row < 1001; ++row) {
+    for (int column = 0; column < 201; ++column) content += std::to_string(row) + ",";
+    content += "0\n";
+  }
+  EXPECT_THAT(ErrorOf(content, {.scaling = CsvScaling::kQuantile}),
+              HasSubstr("t.csv: data.csv.scaling: QUANTILE keeps 201000 numbers of all columns in "
+                        "the run's config, and more than 200000 are too many: take ROBUST"));
 }
 
 TEST(Csv, RefusesAMissingCell) {
@@ -597,13 +726,13 @@ TEST(Csv, RefusesAFileThatLacksAColumn) {
 }
 
 TEST(Csv, RefusesColumnsOfAnotherTable) {
-  CsvOptions options{.header = true, .labels = {"y"}, .standardize = true};
+  CsvOptions options{.header = true, .labels = {"y"}, .scaling = CsvScaling::kStandard};
   options.columns = {{.name = "z", .mean = 1, .std = 1}};
   EXPECT_THAT(ErrorOf("x,y\n1,0\n", options), HasSubstr("data.csv.column is not of these columns"));
   options.columns = {{.name = "x", .categories = {"1"}}};
   EXPECT_THAT(ErrorOf("x,y\n1,0\n", options), HasSubstr("data.csv.column is not of these columns"));
   // Nothing is ever fitted to files that are not for training.
-  EXPECT_THAT(ErrorOf("1,0\n", {.standardize = true, .features = 1}),
+  EXPECT_THAT(ErrorOf("1,0\n", {.scaling = CsvScaling::kStandard, .features = 1}),
               HasSubstr("data.csv.column does not say what the training files held: train again"));
   EXPECT_THAT(ErrorOf("x,y\n1,0\n", {.header = true, .columns = {{.name = "x"}}, .features = 1}),
               HasSubstr("data.csv.label does not name the training files' labels: train again"));

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "base/files/mapped_file.h"
+#include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
 #include "data/tables/csv_files.h"
 #include "data/tables/csv_layout.h"
@@ -14,8 +14,8 @@ namespace {
 // Adds the rows of a file to `columns`, which it makes from the first file.
 void ReadFile(const CsvTextOptions& options, const std::string& path,
               std::vector<CsvTextColumn>& columns) {
-  const MappedFile bytes(path);
-  CsvCells cells(path, {bytes.data(), static_cast<size_t>(bytes.bytes())}, options.delimiter);
+  const CsvBytes bytes(path);
+  CsvCells cells(path, bytes.text(), options.delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
   std::vector<std::string> row;
   const auto read_row = [&] {

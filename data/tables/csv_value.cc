@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/tables/csv_date.h"
 
 namespace lockstep {
 
@@ -41,6 +42,20 @@ void RequireMissing(const CsvOptions& options, const CsvPlace& place) {
                                         : fmt::format("if the column holds texts, add \"{}\" to "
                                                       "data.csv.category or data.csv.ignore",
                                                       place.layout.Reference(place.column))));
+}
+
+bool ReadDate(const CsvOptions& options, const CsvPlace& place, double& days) {
+  if (const auto found = ParseDate(place.text())) {
+    days = *found;
+    return true;
+  }
+  if (IsMissing(place.text())) {
+    RequireMean(options, place);
+    return false;
+  }
+  FailAt(place, fmt::format("{} is no date such as 2024-05-31 or 2024-05-31 14:30; write it so, or "
+                            "move \"{}\" from data.csv.date to data.csv.ignore",
+                            Quoted(place.text()), place.layout.Reference(place.column)));
 }
 
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {

@@ -64,6 +64,16 @@ bool ParseNumber(std::string_view text, Number& number) {
 void RequireMean(const CsvOptions& options, const CsvPlace& place);
 void RequireMissing(const CsvOptions& options, const CsvPlace& place);
 
+// Read a cell of a column of numbers, and of one of dates, whose number are the days from 1970-01-01. Return false if
+// the cell is missing. Throw Error (kData) if it holds something else, or if it must not be missing.
+template <typename Number>
+bool ReadNumber(const CsvOptions& options, const CsvPlace& place, Number& number) {
+  if (ParseNumber(place.text(), number)) return true;
+  RequireMissing(options, place);
+  return false;
+}
+bool ReadDate(const CsvOptions& options, const CsvPlace& place, double& days);
+
 // Each function throws Error (kData) if the cell holds something else.
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place);  // a class number
 std::string_view ClassNameIn(const CsvPlace& place);

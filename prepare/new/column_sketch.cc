@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/tables/csv_date.h"
 #include "data/tables/csv_value.h"
 
 namespace lockstep {
@@ -22,6 +23,10 @@ void ColumnSketch::Add(std::string_view cell, int64_t line) {
       first_text_ = cell.substr(0, kShownBytes);
     }
     text_bytes_ += static_cast<int64_t>(cell.size());
+    if (const auto days = ParseDate(cell)) {
+      ++dates_;
+      has_times_ = has_times_ || HasTime(*days);
+    }
   }
   AddValue(cell);
 }

@@ -1,6 +1,7 @@
 // ColumnSketch: what one pass over a column of a table finds, in memory that does not grow with the rows.
 //
-// Promise: counts, the mean, the least and the greatest number are those of all cells. Cells are numbers, missing or texts as the trainer sees them (data/tables/csv_value.h).
+// Promise: counts, the mean, the least and the greatest number are those of all cells. Cells are numbers, missing or texts
+// as the trainer sees them (data/tables/csv_value.h), and some texts are dates (data/tables/csv_date.h).
 //
 // Invariants:
 //   1. At most `most_texts` different texts are kept. When a further one comes, all are dropped, and has_many_texts() is
@@ -27,6 +28,9 @@ class ColumnSketch {
   int64_t missing() const { return missing_; }
   int64_t numbers() const { return numbers_; }
   int64_t texts() const { return texts_; }  // the cells that are neither missing nor a number
+  // Whether all cells that are not missing are dates, and whether one of them has a time.
+  bool holds_dates() const { return dates_ == present(); }
+  bool has_times() const { return has_times_; }
   int64_t present() const { return numbers_ + texts_; }
 
   int64_t first_missing_line() const { return first_missing_line_; }
@@ -58,6 +62,8 @@ class ColumnSketch {
   int64_t numbers_ = 0;
   int64_t integers_ = 0;
   int64_t texts_ = 0;
+  int64_t dates_ = 0;
+  bool has_times_ = false;
   int64_t text_bytes_ = 0;
   int64_t first_missing_line_ = 0;
   int64_t first_text_line_ = 0;

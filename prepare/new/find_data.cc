@@ -61,7 +61,10 @@ Part PartOfName(const std::string& name) {
 }
 
 bool IsTableName(const std::string& name) {
-  const std::string small = InSmallLetters(name);
+  std::string small = InSmallLetters(name);
+  for (const std::string_view packed : {".gz", ".zip"}) {
+    if (small.ends_with(packed)) small.resize(small.size() - packed.size());
+  }
   return small.ends_with(".csv") || small.ends_with(".tsv");
 }
 

@@ -120,7 +120,7 @@ TEST(TableSketch, RefusesWhatIsNoTable) {
   EXPECT_THAT(DataErrorOf([] { Read("a,b\n1,2\n1,2,3\n"); }),
               HasSubstr("table.csv:3: 3 columns where 2 are expected"));
   EXPECT_THAT(DataErrorOf([] { Read("a,a\n1,2\n"); }), HasSubstr("have one name"));
-  EXPECT_THAT(DataErrorOf([] { Read("PK\x03\x04..."); }), HasSubstr("unzip it"));
+  EXPECT_THAT(DataErrorOf([] { Read("PK\x03\x04..."); }), HasSubstr("is cut short"));
   EXPECT_THAT(DataErrorOf([] { Read("PAR1..."); }), HasSubstr("to_csv"));
   EXPECT_THAT(
       DataErrorOf([] { ReadTableSketch(WriteTestFile("table.csv", "a,b\n"), Dialect{',', true}); }),
@@ -195,6 +195,26 @@ TEST(TablePlan, LooksAtTheTestFile) {
   const TablePlan plan = PlanOf(Table("a,b,y", 40, row), "a,b\n,1\n2,x\n");
   EXPECT_THAT(plan.missing, HasSubstr("1 of 2 rows of test.csv have no a"));
   EXPECT_THAT(ColumnOf(plan, "b").reason, HasSubstr("\"x\" in line 3 of test.csv"));
+}
+
+TEST(TablePlan, FindsDates) {
+  const auto row = [](int i) {
+    return fmt::format("2024-05-{:02},{}-06-01 12:00,{:02}.05.2024,{}", i % 28 + 1, 1990 + i,
+                       i % 28 + 1, i % 2);
+  };
+  const TablePlan plan = PlanOf(Table("day,when,other,y", 40, row));
+  EXPECT_EQ(ColumnOf(plan, "day").kind, Kind::kDate);
+  EXPECT_FALSE(ColumnOf(plan, "day").has_times);
+  EXPECT_EQ(ColumnOf(plan, "when").kind, Kind::kDate);
+  EXPECT_TRUE(ColumnOf(plan, "when").has_times);
+  EXPECT_THAT(ColumnOf(plan, "other").reason, HasSubstr("not all are written as 2024-05-31"));
+  EXPECT_TRUE(plan.has_dates);
+  EXPECT_EQ(plan.inputs, 5 + 7);
+  // The test file has another kind of text.
+  const TablePlan other = PlanOf(Table("day,when,other,y", 40, row), "day,when,other\n?,,x\n");
+  EXPECT_EQ(ColumnOf(other, "day").kind, Kind::kIgnored);
+  EXPECT_EQ(ColumnOf(other, "when").kind, Kind::kDate);
+  EXPECT_THAT(other.missing, HasSubstr("1 of 1 rows of test.csv have no when"));
 }
 
 TEST(TablePlan, RegressionIfTheSampleHasFractions) {

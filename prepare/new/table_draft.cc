@@ -98,8 +98,8 @@ class TableDraft {
     if (plan_.has_dates) {
       config_.Comment(
           "The rows have dates. If later rows are to be predicted from earlier ones, put the last "
-          "rows "
-          "into a file of their own and name it as `validation` instead of validation_fraction.");
+          "rows into a file of their own and name it as `validation` instead of "
+          "validation_fraction.");
     }
     config_.Line(fmt::format("task: {}", NameOf(plan_.task)), plan_.task_reason);
     if (plan_.task == LearnTask::kRegression) WriteStandardTargets(config_);
@@ -120,7 +120,7 @@ class TableDraft {
           "category of its own.");
       config_.Line("missing: MEAN");
     }
-    config_.Line("standardize: true", "numbers have mean 0 and standard deviation 1");
+    config_.Line("scaling: STANDARD", "numbers have mean 0 and standard deviation 1");
     config_.Close();
     config_.Close();
   }
@@ -159,6 +159,13 @@ class TableDraft {
       config_.Line("category: " + InQuotes(column.name),
                    fmt::format("{} different values{}", column.categories,
                                column.missing > 0 ? ", one of which is that there is none" : ""));
+    }
+    for (const ColumnPlan& column : plan_.columns) {
+      if (column.kind != Kind::kDate) continue;
+      config_.Line("date: " + InQuotes(column.name),
+                   fmt::format("becomes the days since 1970, and the places in the year{} as sine "
+                               "and cosine",
+                               column.has_times ? ", the week and the day" : " and the week"));
     }
   }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "data/dataset/split.h"
+#include "data/tables/csv_date.h"
 #include "prepare/new/label_choice.h"
 #include "prepare/new/names.h"
 
@@ -17,7 +18,7 @@ namespace {
 using Kind = ColumnPlan::Kind;
 
 // Whether a text begins as a date does: 2024-05-31 or 31.05.2024, with any of - / . between the numbers.
-bool IsDate(const std::string& text) {
+bool LooksLikeDate(const std::string& text) {
   size_t at = 0;
   const auto digits = [&](size_t least, size_t most) {
     size_t count = 0;
@@ -45,6 +46,10 @@ class Planner {
         Plan(static_cast<int64_t>(i), column);
       }
       if (column.kind == Kind::kNumber) ++plan_.inputs;
+      if (column.kind == Kind::kDate) {
+        plan_.inputs +=
+            1 + DateCircleNumbers(column.has_times ? CsvDates::kTimes : CsvDates::kDays);
+      }
       if (column.kind == Kind::kCategory) plan_.inputs += column.categories;
       plan_.columns.push_back(std::move(column));
     }
@@ -104,16 +109,21 @@ class Planner {
     if (is_numbers && train.counts_rows() && train.rows() >= kFewRows) {
       return Ignore(column, "it counts the rows");
     }
-    if (!is_numbers || train.values().size() == 1)
+    const bool is_dates = train.holds_dates() && (test == nullptr || test->holds_dates());
+    if ((!is_numbers && !is_dates) || train.values().size() == 1)
       return PlanTexts(train, test, is_numbers, column);
-    // Rows that are held back must not be all that have a number, or another number than the rest.
+    // Rows that are held back must not be all that have a value, or another value than the rest.
     const int64_t few = std::min(HeldBackOf(train.rows(), request_.held_back), kFewRows - 1);
-    if (train.numbers() <= few) return IgnoreAsEmpty(train, column);
+    if (train.present() <= few) return IgnoreAsEmpty(train, column);
     const int64_t others = train.rows() - MostOfOneValue(train);
     if (others <= few && train.rows() >= 2 * kFewRows) {
       return Ignore(column,
                     fmt::format("all but {} of {} rows have the same value", others, train.rows()));
     }
+    if (is_numbers) return;
+    column.kind = Kind::kDate;
+    column.has_times = train.has_times();
+    plan_.has_dates = true;
   }
 
   // How many rows have the value that most rows have; 0: there are too many values to tell.
@@ -145,10 +155,10 @@ class Planner {
     if (is_numbers) return IgnoreAsEmpty(train, column);
     const std::string count = train.has_many_texts() ? "very many" : std::to_string(different);
     if (!mixture.empty()) return Ignore(column, "it " + mixture);
-    if (IsDate(train.first_text())) {
+    if (LooksLikeDate(train.first_text())) {
       plan_.has_dates = true;
       return Ignore(column,
-                    "dates: numbers made of them, such as year, month and weekday, would help");
+                    "dates, but not all are written as 2024-05-31: so they could be learnt from");
     }
     constexpr int64_t kLongBytes = 20;
     Ignore(column, fmt::format("{}{} different texts in {} rows",
@@ -173,7 +183,7 @@ class Planner {
     std::vector<std::string> parts;
     for (size_t i = 0; i < plan_.columns.size(); ++i) {
       const ColumnPlan& column = plan_.columns[i];
-      if (column.kind != Kind::kNumber && column.kind != Kind::kCategory) continue;
+      if (column.kind == Kind::kLabel || column.kind == Kind::kIgnored) continue;
       const ColumnSketch* test = InTest(static_cast<int64_t>(i));
       if (column.missing > 0) {
         parts.push_back(fmt::format("{} of {} rows have no {}", column.missing, plan_.rows,

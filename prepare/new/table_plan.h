@@ -1,7 +1,7 @@
 // TablePlan: what is to be learnt from a table, and what becomes of each of its columns.
 //
 // Promise: a config that follows the plan trains on the table, and a run of it predicts the test file: no cell of a
-// column of numbers is a text in either file, no category has more texts than the trainer takes, and each column that is
+// column of numbers is a text in either file, each cell of one of dates is a date or missing, no category has more texts than the trainer takes, and each column that is
 // left out says why. The plan depends on the files alone.
 //
 // The label is, in this order: what the user names; the column that the test file lacks (of several those that the
@@ -27,11 +27,12 @@ namespace lockstep {
 enum class LearnTask { kClassification, kMultiLabel, kRegression };
 
 struct ColumnPlan {
-  enum class Kind { kNumber, kCategory, kLabel, kIgnored };
+  enum class Kind { kNumber, kDate, kCategory, kLabel, kIgnored };
   std::string name;
   Kind kind = Kind::kNumber;
   std::string reason;      // why it is left out
   int64_t categories = 0;  // of a category: how many texts there are
+  bool has_times = false;  // of dates: whether there are times of the day
   int64_t missing = 0;     // cells without a value in the training file
 };
 
@@ -49,7 +50,7 @@ struct TablePlan {
   int64_t rows = 0;
   int64_t inputs = 0;              // numbers that a row becomes
   std::string missing;             // which cells lack a value, in words; empty: none
-  bool has_dates = false;          // whether a column that is left out holds dates
+  bool has_dates = false;          // whether a column holds dates
   std::vector<std::string> notes;  // what the user should know
 };
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/files/mapped_file.h"
+#include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
 #include "data/tables/csv_layout.h"
 #include "data/tables/csv_value.h"
@@ -18,28 +18,29 @@ using Row = std::vector<std::string>;
 // So many rows show how a file is to be read.
 constexpr size_t kFirstRows = 50;
 
-std::string_view TextOf(const MappedFile& file) {
-  return {file.data(), static_cast<size_t>(file.bytes())};
-}
-
-// Throws Error (kData) if the bytes are those of another kind of file.
-void RequireText(const MappedFile& file) {
-  const std::string_view text = TextOf(file);
-  const auto refuse = [&](const char* what, const char* cure) {
-    throw DataError("{}: {}: {}", file.path(), what, cure);
-  };
-  if (text.starts_with("\x1f\x8b")) refuse("the file is compressed", "run gunzip on it first");
-  if (text.starts_with("PK\x03\x04")) {
-    refuse("the file is a zip archive or a spreadsheet", "unzip it, or save the sheet as CSV");
+// A file that is read.
+class Source {
+ public:
+  // Throws Error (kData), also if the file is of another kind.
+  explicit Source(const std::string& path) : path_(path), bytes_(path) {
+    if (!text().starts_with("PAR1")) return;
+    throw DataError(
+        "{}: the file is a Parquet table: write it as CSV (in pandas: read_parquet, "
+        "to_csv)",
+        path_);
   }
-  if (text.starts_with("PAR1")) {
-    refuse("the file is a Parquet table", "write it as CSV (in pandas: read_parquet, to_csv)");
-  }
-}
 
-std::vector<Row> FirstRows(const MappedFile& file, char delimiter) {
+  std::string_view text() const { return bytes_.text(); }
+  CsvCells Cells(char delimiter) const { return {path_, text(), delimiter}; }
+
+ private:
+  const std::string& path_;
+  CsvBytes bytes_;
+};
+
+std::vector<Row> FirstRows(const Source& source, char delimiter) {
   std::vector<Row> rows;
-  CsvCells cells(file.path(), TextOf(file), delimiter);
+  CsvCells cells = source.Cells(delimiter);
   while (rows.size() < kFirstRows && cells.NextRow()) {
     rows.emplace_back();
     while (cells.NextCell()) rows.back().emplace_back(cells.cell());
@@ -54,7 +55,7 @@ size_t CommonWidth(const std::vector<Row>& rows) {
   return same ? width : 0;
 }
 
-char FindDelimiter(const MappedFile& file) {
+char FindDelimiter(const Source& source) {
   char best = ',';
   size_t most = 1;     // cells that all rows have
   size_t longest = 1;  // cells of the first row, where the rows of no delimiter agree
@@ -62,7 +63,7 @@ char FindDelimiter(const MappedFile& file) {
   for (const char delimiter : {',', ';', '\t', '|'}) {
     std::vector<Row> rows;
     try {
-      rows = FirstRows(file, delimiter);
+      rows = FirstRows(source, delimiter);
     } catch (const Error&) {
       continue;  // such as text behind a quote, where the delimiter is another one
     }
@@ -111,6 +112,12 @@ bool FindHeader(const std::vector<Row>& rows) {
   return !has_number && is_new && different.size() == first.size();
 }
 
+Dialect DialectOf(const Source& source) {
+  Dialect dialect{.delimiter = FindDelimiter(source)};
+  dialect.header = FindHeader(FirstRows(source, dialect.delimiter));
+  return dialect;
+}
+
 }  // namespace
 
 int64_t TableSketch::Find(const std::string& name) const {
@@ -123,13 +130,7 @@ std::string TableSketch::NameOf(int64_t column) const {
          (dialect.header ? fmt::format(" ({:.40})", names[column]) : "");
 }
 
-Dialect FindDialect(const std::string& path) {
-  const MappedFile file(path);
-  RequireText(file);
-  Dialect dialect{.delimiter = FindDelimiter(file)};
-  dialect.header = FindHeader(FirstRows(file, dialect.delimiter));
-  return dialect;
-}
+Dialect FindDialect(const std::string& path) { return DialectOf(Source(path)); }
 
 std::string NameOfDelimiter(char delimiter) {
   switch (delimiter) {
@@ -147,10 +148,9 @@ std::string NameOfDelimiter(char delimiter) {
 TableSketch ReadTableSketch(const std::string& path, std::optional<Dialect> dialect) {
   // Different texts that are kept of all columns together, and of one.
   constexpr size_t kMostTexts = 4'000'000, kMostTextsEach = 10'000, kLeastTextsEach = 200;
-  TableSketch table{.path = path, .dialect = dialect ? *dialect : FindDialect(path)};
-  const MappedFile file(path);
-  RequireText(file);
-  CsvCells cells(path, TextOf(file), table.dialect.delimiter);
+  const Source source(path);
+  TableSketch table{.path = path, .dialect = dialect ? *dialect : DialectOf(source)};
+  CsvCells cells = source.Cells(table.dialect.delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
   Row first;
   const int64_t first_line = cells.line();

@@ -1,4 +1,4 @@
-// CSV tables: the first two bytes choose the options, the rest is the file. What one file holds is then given to
+// CSV tables: the first three bytes choose the options, the rest is the file. What one file holds is then given to
 // read it again as other files are read.
 
 #include <vector>
@@ -10,14 +10,14 @@
 namespace lockstep {
 namespace {
 
-CsvOptions OptionsOf(uint8_t first, uint8_t second, const std::string& path) {
+CsvOptions OptionsOf(uint8_t first, uint8_t second, uint8_t third, const std::string& path) {
   const auto chosen = [](uint8_t byte, int bit) { return (byte >> bit & 1) != 0; };
   CsvOptions options{.files = {path},
                      .delimiter = chosen(first, 0) ? ';' : ',',
                      .header = chosen(first, 1),
                      .label_column = chosen(first, 2) ? 0 : -1,
                      .mean_if_missing = chosen(first, 3),
-                     .standardize = chosen(first, 4),
+                     .scaling = chosen(first, 4) ? CsvScaling::kStandard : CsvScaling::kNone,
                      .label_names = chosen(first, 5),
                      .label_optional = chosen(first, 6)};
   if (options.header && chosen(first, 7)) options.labels = {"y"};
@@ -32,6 +32,11 @@ CsvOptions OptionsOf(uint8_t first, uint8_t second, const std::string& path) {
   if (chosen(second, 5)) options.files.push_back(path);
   if (chosen(second, 6)) options.training_rows = [](int64_t) { return std::vector<int64_t>{0}; };
   if (chosen(second, 7)) options.features = 2;
+  if (chosen(third, 0)) options.scaling = CsvScaling::kRobust;
+  if (chosen(third, 1)) options.scaling = CsvScaling::kQuantile;
+  if (chosen(third, 2)) options.missing_indicator = options.mean_if_missing;
+  if (chosen(third, 3)) options.date = {options.header ? "d" : "3"};
+  if (chosen(third, 4)) options.category_min_rows = 2;
   return options;
 }
 
@@ -55,10 +60,10 @@ void ReadTwice(CsvOptions options) {
 }  // namespace lockstep
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size < 2) return 0;
-  const lockstep::MemoryFile file(data + 2, size - 2);
+  if (size < 3) return 0;
+  const lockstep::MemoryFile file(data + 3, size - 3);
   try {
-    lockstep::ReadTwice(lockstep::OptionsOf(data[0], data[1], file.path()));
+    lockstep::ReadTwice(lockstep::OptionsOf(data[0], data[1], data[2], file.path()));
   } catch (const lockstep::Error&) {  // refused
   }
   return 0;

@@ -168,7 +168,7 @@ class Checker {
     }
     if (!HoldsPixels(data) && data.mean_size() + data.std_size() > 0) {
       Fail(data.mean_size() > 0 ? "data.mean" : "data.std",
-           "is for pixels; for CSV use data.csv.standardize");
+           "is for pixels; for CSV use data.csv.scaling");
     }
     const bool has_classes = data.task() == config::Data::CLASSIFICATION;
     const bool has_masks = data.task() == config::Data::SEGMENTATION;

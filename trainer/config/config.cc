@@ -34,7 +34,7 @@ Config LoadConfig(const std::string& path, const std::vector<std::string>& assig
 Config LoadConfigText(const std::string& path, const std::string& text,
                       const std::vector<std::string>& assignments) {
   Origins origins;
-  Config config = ParseFile(path, text, origins);
+  Config config = ParseFile(path, text, FormerFields::kRefuse, origins);
   for (const std::string& assignment : assignments) Assign(assignment, config, origins);
   CheckConfig(FieldCheck(config, path, origins), Files::kMustExist);
   FillDefaults(config, config);
@@ -51,7 +51,7 @@ Config LoadRunConfig(const std::string& run_dir) {
     throw UsageError("{}: no run's config: {}: name a run folder (lockstep runs FOLDER lists them)",
                      path, why);
   }
-  Config config = ParseFile(path, text, origins);
+  Config config = ParseFile(path, text, FormerFields::kBringUpToDate, origins);
   CheckConfig(FieldCheck(config, path, origins), Files::kMayBeGone);
   if (config.data().input_shape().empty() || config.data().classes() == 0) {
     throw UsageError("{}: not the config that a run left behind: name a run folder", path);

@@ -138,7 +138,7 @@ TEST_F(ConfigTest, PointsAtImpossibleCombinations) {
   EXPECT_THAT(ErrorOf("data { format: MNIST train: 'train.csv' }"),
               HasSubstr("MNIST takes two files"));
   EXPECT_THAT(ErrorOf("data { train: 'train.csv' mean: 0.5 }"),
-              HasSubstr("for CSV use data.csv.standardize"));
+              HasSubstr("for CSV use data.csv.scaling"));
   EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' csv { header: true } }"),
               HasSubstr("data.csv: has no meaning for format CIFAR10"));
   EXPECT_THAT(ErrorOf("data { format: CIFAR10 train: 'train.csv' classes: 9 }"),
@@ -197,16 +197,47 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
               HasSubstr("data.csv.ignore: \"Name\" is no column's number (from 0): names need "
                         "data.csv.header: true"));
   EXPECT_THAT(error_of("category: '-1'"), HasSubstr("data.csv.category: \"-1\" is no column's"));
-  EXPECT_THAT(error_of("standardize: true scale: 2"),
-              HasSubstr("data.csv.scale: has no meaning with data.csv.standardize"));
+  EXPECT_THAT(error_of("date: 'Day'"), HasSubstr("data.csv.date: \"Day\" is no column's"));
+  EXPECT_THAT(error_of("scaling: STANDARD scale: 2"),
+              HasSubstr("data.csv.scale: has no meaning with data.csv.scaling"));
+  EXPECT_THAT(error_of("missing_indicator: true"),
+              HasSubstr("data.csv.missing_indicator: needs data.csv.missing: MEAN"));
+  EXPECT_THAT(error_of("category_min_rows: 5"),
+              HasSubstr("data.csv.category_min_rows: needs data.csv.category"));
   EXPECT_THAT(error_of("label_names: true", "task: REGRESSION"),
               HasSubstr("data.csv.label_names: is for CLASSIFICATION"));
   EXPECT_THAT(error_of("classes: 'a'"), HasSubstr("data.csv.classes: needs data.csv.label_names"));
   EXPECT_THAT(error_of("label_names: true classes: ['a', 'a']"),
               HasSubstr("data.csv.classes: \"a\" twice"));
-  EXPECT_THAT(error_of("standardize: true column { name: 'x' mean: 1 std: 0 }"),
-              HasSubstr("data.csv.column: \"x\" has no mean and standard deviation"));
-  EXPECT_THAT(error_of("missing: MEAN column { name: 'x' }"), HasSubstr("has no mean"));
+  const auto lacks = HasSubstr(
+      "data.csv.column: \"x\" has not what data.csv.missing and scaling need: leave out "
+      "data.csv.column");
+  EXPECT_THAT(error_of("scaling: STANDARD column { name: 'x' mean: 1 std: 0 }"), lacks);
+  EXPECT_THAT(error_of("missing: MEAN column { name: 'x' }"), lacks);
+  EXPECT_THAT(error_of("scaling: ROBUST column { name: 'x' mean: 1 std: 2 median: 1 }"), lacks);
+  EXPECT_THAT(error_of("scaling: QUANTILE column { name: 'x' mean: 1 std: 2 quantile: [2, 1] }"),
+              lacks);
+}
+
+TEST_F(ConfigTest, SaysWhatToWriteInsteadOfAFieldOfEarlierVersions) {
+  const std::string text = "data { train: 'train.csv'\n csv { standardize: true } }";
+  EXPECT_THAT(ErrorOf(text), HasSubstr("c.pbtxt:2:8: data.csv.standardize is now data.csv.scaling: "
+                                       "write scaling: STANDARD where it was true"));
+  EXPECT_THAT(ErrorOf(kGood, {"data.csv.standardize=false"}),
+              HasSubstr("--set data.csv.standardize=false: data.csv.standardize is now"));
+}
+
+TEST_F(ConfigTest, ReadsConfigsOfRunsOfEarlierVersions) {
+  const std::string folder = NewFolder();
+  const auto scaling_of = [&](const std::string& standardize) {
+    WriteFile(folder + "/config.pbtxt",
+              "data { train: 'train.csv' input_shape: 1 classes: 2 csv { standardize: " +
+                  standardize + " column { mean: 1 std: 2 } } }");
+    return LoadRunConfig(folder).data().csv().scaling();
+  };
+  EXPECT_EQ(scaling_of("true"), config::Csv::STANDARD);
+  EXPECT_EQ(scaling_of("false"), config::Csv::NONE);
+  EXPECT_THAT(PrintConfig(LoadRunConfig(folder)), Not(HasSubstr("standardize")));
 }
 
 TEST_F(ConfigTest, RefusesWhatNoSinkCanDo) {
@@ -230,7 +261,7 @@ TEST_F(ConfigTest, RefusesWhatNoSinkCanDo) {
 
 TEST_F(ConfigTest, KeepsListsOfBlocks) {
   const std::string table =
-      "data { train: 'train.csv' csv { header: true standardize: true "
+      "data { train: 'train.csv' csv { header: true scaling: STANDARD "
       "column { name: 'b' mean: 0.1 std: 3 } column { name: 'a\\n' category: ['y', 'x'] } } }";
   const Config config = Load(table);
   EXPECT_EQ(PrintConfig(Load(PrintConfig(config))), PrintConfig(config));

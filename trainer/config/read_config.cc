@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using config::Config;
 using config::existing_file;
+using config::former;
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
@@ -140,6 +141,32 @@ void CollectOrigins(const Message& message, TextFormat::ParseInfoTree& tree,
   }
 }
 
+constexpr char kInsteadOfStandardize[] =
+    "is now data.csv.scaling: write scaling: STANDARD where it was true, and leave it out "
+    "otherwise";
+
+// Throws Error (kUsage) if the config has a field of earlier versions.
+void RefuseFormer(const Config& config, TextFormat::ParseInfoTree& tree, const std::string& path) {
+  if (!config.data().csv().has_standardize()) return;
+  const auto field = [](const Descriptor* message, const char* name) {
+    return message->FindFieldByName(name);
+  };
+  const TextFormat::ParseLocation at =
+      tree.GetTreeForNested(field(Config::descriptor(), "data"), -1)
+          ->GetTreeForNested(field(config::Data::descriptor(), "csv"), -1)
+          ->GetLocation(field(config::Csv::descriptor(), "standardize"), -1);
+  throw UsageError("{}:{}:{}: data.csv.standardize {}", path, at.line + 1, at.column + 1,
+                   kInsteadOfStandardize);
+}
+
+// Says as it is said today what fields of earlier versions say.
+void BringUpToDate(Config& config) {
+  if (!config.data().csv().has_standardize()) return;
+  config::Csv& csv = *config.mutable_data()->mutable_csv();
+  if (csv.standardize()) csv.set_scaling(config::Csv::STANDARD);
+  csv.clear_standardize();
+}
+
 // Makes the relative paths of `field` absolute.
 void Anchor(Message& message, const FieldDescriptor& field, const fs::path& folder) {
   if (!field.options().GetExtension(existing_file)) return;
@@ -174,7 +201,8 @@ std::string LooksLike(const fs::path& path, const std::string& text, int line) {
 
 }  // namespace
 
-Config ParseFile(const std::string& path, const std::string& text, Origins& origins) {
+Config ParseFile(const std::string& path, const std::string& text, FormerFields former_fields,
+                 Origins& origins) {
   Config config;
   TextFormat::ParseInfoTree tree;
   FirstError error(text);
@@ -185,6 +213,8 @@ Config ParseFile(const std::string& path, const std::string& text, Origins& orig
     throw UsageError("{}:{}:{}: {}{}", path, error.line(), error.column(), error.explanation(),
                      LooksLike(path, text, error.line()));
   }
+  if (former_fields == FormerFields::kRefuse) RefuseFormer(config, tree, path);
+  BringUpToDate(config);
   CollectOrigins(config, tree, path, "", origins);
   VisitSetFields(config, "",
                  [&](Message& message, const FieldDescriptor& field, const std::string&) {
@@ -216,6 +246,9 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
     if (field == nullptr) {
       throw UsageError("{}: {} has no field \"{}\"{}", origin, type.name(), part,
                        MeantField(part, type));
+    }
+    if (field->options().GetExtension(former)) {
+      throw UsageError("{}: {} {}", origin, name, kInsteadOfStandardize);
     }
   }
   if (field == nullptr) throw UsageError("{}: no field is named before \"=\"", origin);
@@ -269,6 +302,7 @@ config::Config ParseText(const std::string& text, std::string& why) {
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&error);
   if (!parser.ParseFromString(text, &config)) why = error.explanation();
+  BringUpToDate(config);
   return config;
 }
 

@@ -1,6 +1,7 @@
 // Tables with label columns.
 #include "data/tables/csv.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "data/tables/csv_texts.h"
 #include "trainer/config/schema/fields.h"
+#include "trainer/formats/csv_columns.h"
 #include "trainer/formats/division.h"
 #include "trainer/formats/format.h"
 
@@ -36,8 +38,11 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
                      .label_columns = csv.label_columns(),
                      .ignore = ListOf(csv.ignore()),
                      .category = ListOf(csv.category()),
+                     .date = ListOf(csv.date()),
+                     .category_min_rows = csv.category_min_rows(),
                      .mean_if_missing = csv.missing() == config::Csv::MEAN,
-                     .standardize = csv.standardize(),
+                     .missing_indicator = csv.missing_indicator(),
+                     .scaling = ScalingOf(csv),
                      .scale = static_cast<float>(csv.scale()),
                      .task = expected.task,
                      .label_names = csv.label_names(),
@@ -46,10 +51,7 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
                      .features = expected.shape.empty() ? 0 : expected.shape[0],
                      .label_optional = request.label_optional};
   for (const config::Csv::Column& column : csv.column()) {
-    options.columns.push_back({.name = column.name(),
-                               .mean = column.mean(),
-                               .std = column.has_std() ? column.std() : 1,
-                               .categories = ListOf(column.category())});
+    options.columns.push_back(ColumnOf(column));
   }
   return options;
 }
@@ -57,21 +59,33 @@ CsvOptions CsvOptionsFor(const OpenRequest& request) {
 // Writes what the training files held to `csv`, for CsvOptionsFor.
 void Keep(const CsvTable& table, config::Csv& csv) {
   csv.clear_column();
-  for (const CsvColumn& column : table.columns) {
-    config::Csv::Column& kept = *csv.add_column();
-    if (!column.name.empty()) kept.set_name(column.name);
-    kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
-    const bool measured = csv.standardize() || csv.missing() == config::Csv::MEAN;
-    if (!measured || !column.categories.empty()) continue;
-    kept.set_mean(column.mean);
-    kept.set_std(column.std);
-  }
+  for (const CsvColumn& column : table.columns) Keep(column, csv);
   const std::vector<std::string>& classes = table.dataset->spec().class_names;
   csv.mutable_classes()->Assign(classes.begin(), classes.end());
   if (table.labels.empty()) return;
   csv.mutable_label()->Assign(table.labels.begin(), table.labels.end());
   csv.set_label_column(config::Csv().label_column());
   csv.set_label_columns(config::Csv().label_columns());
+}
+
+// Whether the config has of a column of numbers or dates what its scaling needs. Written so that NaN is none.
+bool HasScale(const config::Csv& csv, const config::Csv::Column& column) {
+  if (!KeepsMoments(csv)) return true;
+  if (!column.has_mean() || !std::isfinite(column.mean()) || !(column.std() > 0)) return false;
+  switch (csv.scaling()) {
+    case config::Csv::NONE:
+    case config::Csv::STANDARD:
+      return true;
+    case config::Csv::ROBUST:
+      return column.has_median() && std::isfinite(column.median()) && column.quartile_range() > 0;
+    case config::Csv::QUANTILE: {
+      const auto& quantiles = column.quantile();
+      return !quantiles.empty() &&
+             std::ranges::all_of(quantiles, [](double number) { return std::isfinite(number); }) &&
+             std::ranges::is_sorted(quantiles);
+    }
+  }
+  return true;
 }
 
 class Tables : public Format {
@@ -100,9 +114,16 @@ class Tables : public Format {
     if (!csv.header()) {
       RequireNumbers(check, "data.csv.ignore", csv.ignore());
       RequireNumbers(check, "data.csv.category", csv.category());
+      RequireNumbers(check, "data.csv.date", csv.date());
     }
-    if (csv.standardize() && csv.scale() != config::Csv().scale()) {
-      check.Fail("data.csv.scale", "has no meaning with data.csv.standardize");
+    if (csv.scaling() != config::Csv::NONE && csv.scale() != config::Csv().scale()) {
+      check.Fail("data.csv.scale", "has no meaning with data.csv.scaling");
+    }
+    if (csv.missing_indicator() && csv.missing() != config::Csv::MEAN) {
+      check.Fail("data.csv.missing_indicator", "needs data.csv.missing: MEAN");
+    }
+    if (csv.category_min_rows() > 1 && csv.category().empty()) {
+      check.Fail("data.csv.category_min_rows", "needs data.csv.category");
     }
     if (csv.label_names() && data.task() != config::Data::CLASSIFICATION) {
       check.Fail("data.csv.label_names", "is for CLASSIFICATION");
@@ -111,17 +132,13 @@ class Tables : public Format {
       check.Fail("data.csv.classes", "needs data.csv.label_names: true");
     }
     check.RequireDistinct("data.csv.classes", csv.classes());
-    const bool measured = csv.standardize() || csv.missing() == config::Csv::MEAN;
     for (const config::Csv::Column& column : csv.column()) {
       check.RequireDistinct("data.csv.column", column.category());
-      if (!measured || column.category_size() > 0) continue;
-      // Written so that NaN fails.
-      if (!column.has_mean() || !std::isfinite(column.mean()) || !(column.std() > 0)) {
-        check.Fail(
-            "data.csv.column",
-            fmt::format("\"{}\" has no mean and standard deviation: leave out data.csv.column",
-                        column.name()));
-      }
+      if (column.category_size() > 0 || column.rare() || HasScale(csv, column)) continue;
+      check.Fail("data.csv.column",
+                 fmt::format("\"{}\" has not what data.csv.missing and scaling need: leave out "
+                             "data.csv.column",
+                             column.name()));
     }
     CheckLabels(check);
   }

@@ -12,6 +12,8 @@
 
 #include "base/error.h"
 #include "base/in_threads.h"
+#include "data/tables/csv.h"
+#include "trainer/formats/csv_columns.h"
 
 namespace lockstep {
 namespace {
@@ -51,7 +53,7 @@ struct Feature {
   }
 };
 
-// The columns of numbers. Of categories an input has a number for each text.
+// The columns of numbers. Of categories and dates an input has several numbers, which are left alone.
 std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   std::vector<Feature> features;
   if (data.csv().column_size() == 0) {
@@ -59,12 +61,13 @@ std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
     return features;
   }
   int64_t number = 0;
-  for (const config::Csv::Column& column : data.csv().column()) {
-    if (column.category_size() == 0) {
+  for (const config::Csv::Column& kept : data.csv().column()) {
+    const CsvColumn column = ColumnOf(kept);
+    if (!column.is_category() && column.dates == CsvDates::kNone) {
       features.push_back(
-          {number, column.name().empty() ? fmt::format("feature {}", number) : column.name()});
+          {number, column.name.empty() ? fmt::format("feature {}", number) : column.name});
     }
-    number += std::max(1, column.category_size());
+    number += column.inputs();
   }
   return features;
 }
@@ -120,7 +123,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   if (widest == nullptr || static_cast<double>(widest->far) <= few) return;
   warnings.push_back(fmt::format("{}: features are not scaled, {} is from {} to {}: {}",
                                  SourceOf(data), widest->name, widest->least, widest->greatest,
-                                 is_table ? "set data.csv.standardize" : "scale them"));
+                                 is_table ? "set data.csv.scaling: STANDARD" : "scale them"));
 }
 
 void LookForRepeatedSamples(const config::Data& data, const Dataset& train,

@@ -1,6 +1,7 @@
 #include "trainer/config/schema/fields.h"
 
 #include "base/error.h"
+#include "trainer/config/schema/options.pb.h"
 
 namespace lockstep {
 
@@ -12,7 +13,10 @@ using google::protobuf::Reflection;
 
 std::vector<const FieldDescriptor*> FieldsOf(const Descriptor& message) {
   std::vector<const FieldDescriptor*> fields;
-  for (int i = 0; i < message.field_count(); ++i) fields.push_back(message.field(i));
+  for (int i = 0; i < message.field_count(); ++i) {
+    const FieldDescriptor* field = message.field(i);
+    if (!field->options().GetExtension(config::former)) fields.push_back(field);
+  }
   return fields;
 }
 

@@ -11,6 +11,7 @@
 
 namespace lockstep {
 
+// Returns the fields of a message, without those that only runs of earlier versions have.
 std::vector<const google::protobuf::FieldDescriptor*> FieldsOf(
     const google::protobuf::Descriptor& message);
 

@@ -1,0 +1,233 @@
+#include "data/tables/csv_bytes.h"
+
+#include <fmt/format.h>
+#include <minizip/unzip.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/cores.h"
+#include "base/error.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kGzip = "\x1f\x8b";
+constexpr std::string_view kZip = "PK\x03\x04";
+constexpr std::string_view kEmptyZip = "PK\x05\x06";
+constexpr size_t kPiece = size_t{1} << 20;  // zlib counts bytes in 32 bits
+
+[[noreturn]] void FailDamaged(const std::string& path, std::string_view what) {
+  throw DataError("{}: the compressed file {}: copy it or download it again", path, what);
+}
+
+[[noreturn]] void FailEmpty(const std::string& path) {
+  throw DataError("{}: the zip archive holds no file", path);
+}
+
+constexpr char kCutShort[] = "is cut short";
+constexpr char kDamaged[] = "is damaged";
+
+// What is unpacked, up to a limit.
+class Text {
+ public:
+  // `expected` is what the file says of its length, which need not be true.
+  Text(const std::string& path, size_t expected, size_t packed_bytes, size_t most)
+      : path_(path), most_(most) {
+    constexpr size_t kBestRatio = 1032;  // of deflate
+    text_.reserve(std::min({expected, packed_bytes * kBestRatio, most}) + kPiece);
+  }
+
+  // Memory for the next kPiece bytes.
+  char* Piece() {
+    if (length_ > most_) {
+      throw DataError(
+          "{}: unpacked, it has more than {:.1f} GiB, half of the memory that this program may "
+          "use: "
+          "unpack it, because a file that is not compressed is read without that memory",
+          path_, static_cast<double>(most_) / (size_t{1} << 30));
+    }
+    text_.resize(length_ + kPiece);
+    return text_.data() + length_;
+  }
+
+  void Add(size_t bytes) { length_ += bytes; }
+
+  std::string Take() && {
+    text_.resize(length_);
+    return std::move(text_);
+  }
+
+ private:
+  const std::string& path_;
+  size_t most_;
+  size_t length_ = 0;
+  std::string text_;
+};
+
+// ---- gzip ---------------------------------------------------------------------------------------
+
+// The length that the end of the file says, of a file with one member.
+size_t LengthInGzip(std::string_view packed) {
+  if (packed.size() < sizeof(uint32_t)) return 0;
+  uint32_t bytes = 0;  // little-endian, as are the machines that Lockstep runs on; modulo 4 GiB
+  std::memcpy(&bytes, packed.data() + packed.size() - sizeof(bytes), sizeof(bytes));
+  size_t length = bytes;
+  while (length < packed.size()) length += size_t{1} << 32;
+  return length;
+}
+
+std::string UnpackGzip(const std::string& path, std::string_view packed, size_t most) {
+  Text text(path, LengthInGzip(packed), packed.size(), most);
+  z_stream stream{};
+  constexpr int kFormatOfGzip = 16 + MAX_WBITS;
+  if (inflateInit2(&stream, kFormatOfGzip) != Z_OK) throw BugError("inflateInit2");
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> ends(&stream, inflateEnd);
+  bool in_member = true;
+  while (true) {
+    if (!in_member) {
+      // Archives pad with zeros.
+      packed.remove_prefix(std::min(packed.find_first_not_of('\0'), packed.size()));
+      if (packed.empty()) return std::move(text).Take();
+      if (!packed.starts_with(kGzip)) FailDamaged(path, "has something behind its end");
+      inflateReset(&stream);
+    }
+    const size_t given = std::min(packed.size(), kPiece);
+    // zlib does not write there.
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+    stream.avail_in = static_cast<uInt>(given);
+    stream.next_out = reinterpret_cast<Bytef*>(text.Piece());
+    stream.avail_out = kPiece;
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    packed.remove_prefix(given - stream.avail_in);
+    text.Add(kPiece - stream.avail_out);
+    if (status == Z_BUF_ERROR || (status == Z_OK && packed.empty() && stream.avail_out > 0)) {
+      FailDamaged(path, kCutShort);
+    }
+    if (status != Z_OK && status != Z_STREAM_END) FailDamaged(path, kDamaged);
+    in_member = status != Z_STREAM_END;
+  }
+}
+
+// ---- zip ----------------------------------------------------------------------------------------
+
+class Archive {
+ public:
+  explicit Archive(const std::string& path)
+      : path_(path), file_(unzOpen64(path.c_str()), unzClose) {
+    // The list of the members stands at the end.
+    if (!file_) FailDamaged(path, kCutShort);
+  }
+
+  // Goes to the only file.
+  void FindFile() {
+    std::vector<std::string> names;
+    unz64_file_pos place{};
+    for (int status = unzGoToFirstFile(file_.get()); status == UNZ_OK;
+         status = unzGoToNextFile(file_.get())) {
+      const std::string name = NameHere();
+      if (name.ends_with('/') || name.starts_with("__MACOSX/")) continue;
+      names.push_back(name);
+      if (names.size() == 1) unzGetFilePos64(file_.get(), &place);
+    }
+    if (std::ranges::find(names, "[Content_Types].xml") != names.end()) {
+      throw DataError("{}: the file is a spreadsheet: save the sheet as CSV", path_);
+    }
+    if (names.empty()) FailEmpty(path_);
+    if (names.size() > 1) {
+      throw DataError(
+          "{}: the zip archive holds {} files, such as {} and {}: unzip it, and give the "
+          "file to read",
+          path_, names.size(), names[0], names[1]);
+    }
+    unzGoToFilePos64(file_.get(), &place);
+  }
+
+  std::string Unpack(size_t most) {
+    unz_file_info64 info{};
+    if (unzGetCurrentFileInfo64(file_.get(), &info, nullptr, 0, nullptr, 0, nullptr, 0) != UNZ_OK) {
+      FailDamaged(path_, kDamaged);
+    }
+    constexpr uLong kEncrypted = 1;
+    if ((info.flag & kEncrypted) != 0) {
+      throw DataError("{}: the zip archive is encrypted: unzip it first", path_);
+    }
+    if (info.compression_method != 0 && info.compression_method != Z_DEFLATED) {
+      throw DataError(
+          "{}: the zip archive is compressed by method {}, and deflate is read: unzip it "
+          "first",
+          path_, info.compression_method);
+    }
+    if (unzOpenCurrentFile(file_.get()) != UNZ_OK) FailDamaged(path_, kDamaged);
+    Text text(path_, info.uncompressed_size, info.compressed_size, most);
+    while (true) {
+      const int bytes = unzReadCurrentFile(file_.get(), text.Piece(), kPiece);
+      if (bytes < 0) FailDamaged(path_, kDamaged);
+      if (bytes == 0) break;
+      text.Add(bytes);
+    }
+    // It compares the checksum of what was read, if that is all of it.
+    std::string unpacked = std::move(text).Take();
+    if (unzCloseCurrentFile(file_.get()) != UNZ_OK || unpacked.size() != info.uncompressed_size) {
+      FailDamaged(path_, kDamaged);
+    }
+    return unpacked;
+  }
+
+ private:
+  std::string NameHere() const {
+    unz_file_info64 info{};
+    if (unzGetCurrentFileInfo64(file_.get(), &info, nullptr, 0, nullptr, 0, nullptr, 0) != UNZ_OK) {
+      FailDamaged(path_, kDamaged);
+    }
+    std::string name(info.size_filename, '\0');
+    unzGetCurrentFileInfo64(file_.get(), nullptr, name.data(), name.size(), nullptr, 0, nullptr, 0);
+    return name;
+  }
+
+  const std::string& path_;
+  std::unique_ptr<void, int (*)(unzFile)> file_;
+};
+
+size_t HalfOfMemory() {
+  const double of_machine =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  return static_cast<size_t>(std::min(of_machine, BytesOfMemory()) / 2);
+}
+
+}  // namespace
+
+CsvBytes::CsvBytes(const std::string& path) : CsvBytes(path, HalfOfMemory()) {}
+
+CsvBytes::CsvBytes(const std::string& path, size_t most_bytes) : file_(path) {
+  const std::string_view bytes = text();
+  if (bytes.starts_with(kGzip)) {
+    unpacked_ = UnpackGzip(path, bytes, most_bytes);
+    is_packed_ = true;
+  } else if (bytes.starts_with(kEmptyZip)) {
+    FailEmpty(path);
+  } else if (bytes.starts_with(kZip)) {
+    Archive archive(path);
+    archive.FindFile();
+    unpacked_ = archive.Unpack(most_bytes);
+    is_packed_ = true;
+  } else if (path.ends_with(".gz") || path.ends_with(".zip")) {
+    throw DataError(
+        "{}: the file is not compressed, although its name says so: download it again, or, if it "
+        "is "
+        "a table, take the ending from its name",
+        path);
+  }
+}
+
+std::string_view CsvBytes::text() const {
+  if (is_packed_) return unpacked_;
+  return {file_.data(), static_cast<size_t>(file_.bytes())};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#include "trainer/formats/csv_columns.h"
+
+#include "base/error.h"
+#include "trainer/config/schema/fields.h"
+
+namespace lockstep {
+
+CsvScaling ScalingOf(const config::Csv& csv) {
+  switch (csv.scaling()) {
+    case config::Csv::NONE:
+      return CsvScaling::kNone;
+    case config::Csv::STANDARD:
+      return CsvScaling::kStandard;
+    case config::Csv::ROBUST:
+      return CsvScaling::kRobust;
+    case config::Csv::QUANTILE:
+      return CsvScaling::kQuantile;
+  }
+  throw BugError("data.csv.scaling {}", static_cast<int>(csv.scaling()));
+}
+
+bool KeepsMoments(const config::Csv& csv) {
+  return csv.scaling() != config::Csv::NONE || csv.missing() == config::Csv::MEAN;
+}
+
+CsvColumn ColumnOf(const config::Csv::Column& kept) {
+  return {.name = kept.name(),
+          .mean = kept.mean(),
+          .std = kept.has_std() ? kept.std() : 1,
+          .median = kept.median(),
+          .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
+          .quantiles{kept.quantile().begin(), kept.quantile().end()},
+          .missing_indicator = kept.missing_indicator(),
+          .dates = static_cast<CsvDates>(kept.dates()),
+          .categories = ListOf(kept.category()),
+          .has_rare = kept.rare()};
+}
+
+void Keep(const CsvColumn& column, config::Csv& csv) {
+  config::Csv::Column& kept = *csv.add_column();
+  if (!column.name.empty()) kept.set_name(column.name);
+  if (column.is_category()) {
+    kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
+    if (column.has_rare) kept.set_rare(true);
+    return;
+  }
+  if (column.dates != CsvDates::kNone) {
+    kept.set_dates(static_cast<config::Csv::Column::Dates>(column.dates));
+  }
+  if (column.missing_indicator) kept.set_missing_indicator(true);
+  if (!KeepsMoments(csv)) return;
+  kept.set_mean(column.mean);
+  kept.set_std(column.std);
+  if (csv.scaling() == config::Csv::ROBUST) {
+    kept.set_median(column.median);
+    kept.set_quartile_range(column.quartile_range);
+  }
+  kept.mutable_quantile()->Assign(column.quantiles.begin(), column.quantiles.end());
+}
+
+}  // namespace lockstep

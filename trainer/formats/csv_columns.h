@@ -1,0 +1,21 @@
+// Brings the columns of CSV files, with what was fitted to them, to a run's config and back.
+//
+// what can fail -> nothing; what another program wrote is checked with the config (trainer/formats/csv.cc)
+#pragma once
+
+#include "data/tables/csv.h"
+#include "trainer/config/schema/config.pb.h"
+
+namespace lockstep {
+
+CsvScaling ScalingOf(const config::Csv& csv);
+
+// Returns whether columns of numbers have a mean and a deviation in the config.
+bool KeepsMoments(const config::Csv& csv);
+
+CsvColumn ColumnOf(const config::Csv::Column& kept);
+
+// Adds to `csv` what files of the run need of the column.
+void Keep(const CsvColumn& column, config::Csv& csv);
+
+}  // namespace lockstep
