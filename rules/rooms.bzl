@@ -78,7 +78,7 @@ _USES = {
     ],
     "trainer/models/imported": [
         "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/convolution",
-        "trainer/ops/norm", "trainer/ops/attention", "trainer/ops/pointwise", "trainer/models",
+        "trainer/ops/norm", "trainer/ops/attention", "trainer/ops/token", "trainer/ops/pointwise", "trainer/models",
     ],
     "trainer/models/built_in": [
         "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",

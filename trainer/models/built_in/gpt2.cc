@@ -92,7 +92,9 @@ at::Tensor Gpt2::Forward(const at::Tensor& input) {
 
 at::Tensor Gpt2::Embedding(const at::Tensor& input, at::ScalarType dtype, double dropout) const {
   const Range range("transformer.wte");
-  const at::Tensor x = ops::TokenAndPositionEmbedding(input, wte_, wpe_, dtype);
+  const at::Tensor positions = at::arange(input.size(1), input.options());
+  const at::Tensor x = ops::EmbeddingSum(
+      {{.indices = input, .weight = wte_}, {.indices = positions, .weight = wpe_}}, dtype);
   return dropout > 0 ? at::dropout(x, dropout, /*train=*/true) : x;
 }
 

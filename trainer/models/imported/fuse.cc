@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "trainer/models/imported/fuse_attention.h"
+#include "trainer/models/imported/fuse_embedding.h"
 #include "trainer/models/imported/fuse_fork.h"
 #include "trainer/models/imported/fuse_layer_norm.h"
 #include "trainer/models/imported/fuse_linear.h"
@@ -43,6 +44,7 @@ int64_t Fuse(Program& program, const SharedStatistics& shared) {
                               {"aten::batch_norm", fuse_batch_norm},
                               {"aten::native_batch_norm", fuse_batch_norm},
                               {"aten::mul", FuseScaledSum},
+                              {"aten::embedding", FuseEmbedding},
                               {"aten::layer_norm", FuseLayerNorm},
                               {"aten::rsqrt", FuseRmsNorm},
                               {"aten::rms_norm", FuseRmsNorm},

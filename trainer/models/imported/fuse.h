@@ -7,6 +7,7 @@
 //   fuse_squeeze_excite.h       products of images and a gate that their mean gives
 //   fuse_batch_norm.h           norms of batches with the addition and the activation that follow
 //   fuse_scaled_sum.h           residual sums with a layer scale
+//   fuse_embedding.h            embeddings and their sums
 //   fuse_layer_norm.h           norms of rows with the addition before them
 //   fuse_rms_norm.h             RMS norms of rows with the addition before them
 //   fuse_attention.h            attention of queries, keys and values that one linear layer computes

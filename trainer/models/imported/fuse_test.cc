@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -415,6 +416,54 @@ TEST(Fuse, LeavesASumThatIsUsedBeforeItsNorm) {
     const Tensor sum = x + at::linear(x, tensors.parameters.at("square"));
     return at::relu(sum) + RowsNormed(sum, tensors);
   });
+}
+
+// ---- Embeddings -----------------------------------------------------------------------------------
+
+// An embedding of indices x by weight 3, [8, 8]; positions are rows of weight 4.
+std::string Embedded(int weight, int indices, int out, const std::string& padding = "-1") {
+  return Call("embedding", "", weight,
+              fmt::format(R"(, {{"v": {}}}, {}, false, false)", indices, padding), out);
+}
+
+TEST(Fuse, SumsEmbeddings) {
+  const std::string positions = Call("select", "int", 0, ", 0, 0", 5);
+  const auto graph = [&](const std::vector<std::string>& sums, int output) {
+    std::vector<std::string> nodes = {positions, Embedded(3, 0, 6, "1"), Embedded(4, 5, 7),
+                                      Embedded(3, 5, 8)};
+    nodes.insert(nodes.end(), sums.begin(), sums.end());
+    return RowsText(Chain(nodes), output);
+  };
+  const auto rows = [](auto& x, auto& tensors) {
+    const Tensor& square = tensors.parameters.at("square");
+    const Tensor place = x.select(0, 0);
+    return std::array{at::embedding(square, x, 1),
+                      at::embedding(tensors.parameters.at("qkv"), place),
+                      at::embedding(square, place)};
+  };
+  const auto expect = [](const std::string& text, size_t nodes, const ExpectedOf& expected) {
+    EXPECT_EQ(NodesOf(text), nodes);
+    ExpectAlike(text, at::randint(kChannels, {4, 6}), 1e-5, RowsTensors, expected);
+  };
+  expect(graph({Sum("add", 6, 7, 9), Sum("add", 8, 9, 10), RowsNorm(10, 11)}, 11), 3,
+         [&](auto& x, auto& tensors) {
+           const auto [a, b, c] = rows(x, tensors);
+           return RowsNormed(a + b + c, tensors);
+         });
+  // What others use stays.
+  expect(graph({Sum("add", 6, 7, 9), Sum("add", 9, 8, 10), Sum("mul", 10, 8, 11)}, 11), 4,
+         [&](auto& x, auto& tensors) {
+           const auto [a, b, c] = rows(x, tensors);
+           return (a + b + c) * c;
+         });
+}
+
+// Gradients that are divided by how often an index comes are LibTorch's.
+TEST(Fuse, LeavesAnEmbeddingThatIsScaledByFrequency) {
+  const std::string text =
+      RowsText(Call("embedding", "", 3, R"(, {"v": 0}, -1, true, false)", 5), 5);
+  ASSERT_EQ(Fused(text).nodes.size(), 1);
+  EXPECT_FALSE(Fused(text).nodes[0].fused);
 }
 
 // ---- Layer scale and activations ------------------------------------------------------------------

@@ -1,10 +1,15 @@
 #include "trainer/ops/token/embedding.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "trainer/ops/common/launch_arguments.h"
+#include "trainer/ops/common/second_derivative.h"
 #include "trainer/ops/product/weight_gradient.h"
 #include "trainer/ops/token/embedding_kernel.h"
 
@@ -15,91 +20,181 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-class FusedEmbedding : public torch::autograd::Function<FusedEmbedding> {
+// What backward needs besides the indices.
+struct Kept : torch::CustomClassHolder {
+  struct Addend {
+    at::Tensor gradient;  // of GradientToAddTo()
+    int64_t rows;
+    int64_t padding_index;
+  };
+
+  std::vector<Addend> addends;
+  std::vector<int64_t> sizes;  // of all indices together
+  int64_t width = 0;
+};
+
+// Returns the sum for the kernels, with null pointers to weights and gradients. It points into `indices`, which get the
+// shape [count, length].
+EmbeddedSum SumOf(const Kept& kept, variable_list& indices) {
+  const bool has_length = kept.sizes.size() > 1 && kept.sizes.back() > 0;
+  EmbeddedSum sum{};
+  sum.length = has_length ? kept.sizes.back() : 1;
+  sum.count = c10::multiply_integers(kept.sizes) / sum.length;
+  sum.width = kept.width;
+  for (at::Tensor& rows : indices) {
+    const Kept::Addend& addend = kept.addends[sum.addend_count];
+    rows = rows.expand(kept.sizes).reshape({sum.count, sum.length});
+    sum.addends[sum.addend_count++] = {
+        .indices = rows.const_data_ptr<int64_t>(),
+        .count_stride = rows.stride(0),
+        .length_stride = rows.stride(1),
+        .weight = nullptr,
+        .gradient = nullptr,
+        .rows = addend.rows,
+        .padding_index = addend.padding_index,
+    };
+  }
+  return sum;
+}
+
+// The gradient of an addend's weight, with the same bits each time: index_add_() sorts if ATen is set to be deterministic.
+// (at::embedding_dense_backward() would not do. compute-sanitizer's racecheck finds races in its kernel for up to 3,072
+// indices, whose gradients are wrong while a tool slows it down.)
+at::Tensor RepeatableGradient(const Kept::Addend& addend, const at::Tensor& indices,
+                              const at::Tensor& d_out) {
+  std::vector<int64_t> sizes = indices.sizes().vec();
+  sizes.push_back(d_out.size(-1));
+  const at::Tensor summed = at::sum_to(d_out.to(at::kFloat), sizes).reshape({-1, sizes.back()});
+  // Indices of no row point to one past the last.
+  const at::Tensor none = indices.lt(0)
+                              .logical_or_(indices.ge(addend.rows))
+                              .logical_or_(indices.eq(addend.padding_index));
+  return at::zeros({addend.rows + 1, sizes.back()}, summed.options())
+      .index_add_(0, indices.masked_fill(none, addend.rows).flatten(), summed)
+      .narrow(0, 0, addend.rows);
+}
+
+class FusedEmbeddingSum : public torch::autograd::Function<FusedEmbeddingSum> {
  public:
-  static Variable forward(AutogradContext* context, const Variable& tokens,
-                          const Variable& token_weight, const Variable& position_weight,
+  static Variable forward(AutogradContext* context, at::TensorList weights,
+                          const variable_list& indices, const c10::intrusive_ptr<Kept>& kept,
                           at::ScalarType dtype) {
-    const c10::DeviceGuard guard(tokens.device());
-    const EmbeddingShape shape{.count = tokens.size(0),
-                               .length = tokens.size(1),
-                               .width = token_weight.size(1),
-                               .vocabulary = token_weight.size(0),
-                               .positions = position_weight.size(0)};
-    const at::Tensor out =
-        at::empty({shape.count, shape.length, shape.width}, token_weight.options().dtype(dtype));
-    Launch(tokens, [&](cudaStream_t stream) {
-      LaunchEmbedding(tokens.const_data_ptr<int64_t>(), token_weight.const_data_ptr<float>(),
-                      position_weight.const_data_ptr<float>(), out.mutable_data_ptr(),
-                      TypeOf(dtype), shape, stream);
+    context->save_for_backward(indices);
+    variable_list expanded = indices;
+    EmbeddedSum sum = SumOf(*kept, expanded);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      sum.addends[i].weight = weights[i].const_data_ptr<float>();
+      kept->addends[i].gradient = GradientToAddTo(weights[i]);
+    }
+    std::vector<int64_t> sizes = kept->sizes;
+    sizes.push_back(kept->width);
+    const at::Tensor out = at::empty(sizes, weights[0].options().dtype(dtype));
+    Launch(out, [&](cudaStream_t stream) {
+      LaunchEmbeddingSum(sum, out.mutable_data_ptr(), TypeOf(dtype), stream);
     });
-    context->save_for_backward({tokens});
-    context->saved_data["vocabulary"] = shape.vocabulary;
-    context->saved_data["positions"] = shape.positions;
-    context->saved_data["d_token"] = GradientToAddTo(token_weight);
-    context->saved_data["d_position"] = GradientToAddTo(position_weight);
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
     return out;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const at::Tensor tokens = context->get_saved_variables()[0];
-    const c10::DeviceGuard guard(tokens.device());
+    const auto kept =
+        c10::static_intrusive_pointer_cast<Kept>(context->saved_data["kept"].toCapsule());
+    const std::vector<Kept::Addend>& addends = kept->addends;
+    const variable_list indices = context->get_saved_variables();
+    variable_list results(2 * addends.size() + 2);
+    if (IsDifferentiatedAgain()) {
+      std::ranges::copy(GradientsToDifferentiate(*context, *kept, indices, gradients[0]),
+                        results.begin());
+      return results;
+    }
     const at::Tensor d_out = gradients[0].contiguous();
-    const EmbeddingShape shape{.count = tokens.size(0),
-                               .length = tokens.size(1),
-                               .width = d_out.size(2),
-                               .vocabulary = context->saved_data["vocabulary"].toInt(),
-                               .positions = context->saved_data["positions"].toInt()};
-    const bool deterministic = at::globalContext().deterministicAlgorithms() && tokens.numel() > 0;
-    const GradientSums d_position = NewGradientSums(context->saved_data["d_position"].toTensor(),
-                                                    shape.positions * shape.width, d_out.options());
-    at::Tensor added = context->saved_data["d_token"].toTensor();
-    at::Tensor d_token;
-    if (added.defined() && !deterministic) PrepareToAdd(added);
-    if (!added.defined() && !deterministic) {
-      d_token = added =
-          at::zeros({shape.vocabulary, shape.width}, d_out.options().dtype(at::kFloat));
+    const bool is_repeatable = at::globalContext().deterministicAlgorithms() && d_out.numel() > 0;
+    variable_list expanded = indices;
+    EmbeddedSum sum = SumOf(*kept, expanded);
+    for (size_t i = 0; i < addends.size(); ++i) {
+      if (!context->needs_input_grad(i)) continue;
+      if (is_repeatable) {
+        results[i] = RepeatableGradient(addends[i], indices[i], d_out);
+        continue;
+      }
+      at::Tensor to = addends[i].gradient;
+      if (to.defined()) {
+        PrepareToAdd(to);
+      } else {
+        to = at::zeros({addends[i].rows, kept->width}, d_out.options().dtype(at::kFloat));
+        results[i] = to;
+      }
+      sum.addends[i].gradient = to.mutable_data_ptr<float>();
     }
-    Launch(d_out, [&](cudaStream_t stream) {
-      LaunchEmbeddingBackward(
-          d_out.const_data_ptr(), TypeOf(d_out.scalar_type()), tokens.const_data_ptr<int64_t>(),
-          deterministic ? nullptr : added.mutable_data_ptr<float>(), d_position.to, shape, stream);
+    if (!is_repeatable) {
+      Launch(d_out, [&](cudaStream_t stream) {
+        LaunchEmbeddingSumBackward(sum, d_out.const_data_ptr(), TypeOf(d_out), stream);
+      });
+    }
+    return results;
+  }
+
+ private:
+  // They do not depend on the weights.
+  static variable_list GradientsToDifferentiate(const AutogradContext& context, const Kept& kept,
+                                                const variable_list& indices,
+                                                const at::Tensor& d_out) {
+    variable_list weights;
+    for (size_t i = 0; i < kept.addends.size(); ++i) {
+      weights.push_back(
+          at::zeros({kept.addends[i].rows, kept.width}, d_out.options().dtype(at::kFloat))
+              .requires_grad_(context.needs_input_grad(i)));
+    }
+    return GradientsOfTwin(weights, d_out, [&](const variable_list& own) {
+      std::vector<Embedded> all;
+      for (size_t i = 0; i < own.size(); ++i) {
+        all.push_back({.indices = indices[i],
+                       .weight = own[i],
+                       .padding_index = kept.addends[i].padding_index});
+      }
+      return EmbeddingSumTwin(all, d_out.scalar_type());
     });
-    if (deterministic) {
-      // ATen writes wherever a token points: those out of range go to a row past the vocabulary.
-      const at::Tensor unknown = tokens.lt(0).logical_or_(tokens.ge(shape.vocabulary));
-      d_token = at::embedding_dense_backward(
-                    d_out.to(at::kFloat), tokens.masked_fill(unknown, shape.vocabulary),
-                    shape.vocabulary + 1, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false)
-                    .narrow(0, 0, shape.vocabulary);
-    }
-    at::Tensor position = d_position.result;
-    if (position.defined()) position = position.view({shape.positions, shape.width});
-    return {{}, d_token, position, {}};
   }
 };
 
-}  // namespace
-
-at::Tensor TokenAndPositionEmbedding(const at::Tensor& tokens, const at::Tensor& token_weight,
-                                     const at::Tensor& position_weight, at::ScalarType dtype) {
-  if (!IsOnGpu(tokens) || !IsFloatType(dtype) || token_weight.scalar_type() != at::kFloat ||
-      position_weight.scalar_type() != at::kFloat) {
-    return TokenAndPositionEmbeddingTwin(tokens, token_weight, position_weight, dtype);
-  }
-  TORCH_CHECK(tokens.dim() == 2 && token_weight.dim() == 2 && position_weight.dim() == 2 &&
-                  token_weight.size(1) == position_weight.size(1) &&
-                  tokens.size(1) <= position_weight.size(0),
-              "embedding: tokens of ", tokens.sizes(), ", token weight of ", token_weight.sizes(),
-              " and position weight of ", position_weight.sizes(), " do not fit together");
-  return FusedEmbedding::apply(tokens.contiguous(), token_weight.contiguous(),
-                               position_weight.contiguous(), dtype);
+bool HasKernels(const std::vector<Embedded>& addends, at::ScalarType dtype) {
+  return addends.size() <= kMostEmbedded && IsFloatType(dtype) &&
+         std::ranges::all_of(addends, [&](const Embedded& addend) {
+           return IsOnGpu(addend.indices) && addend.indices.scalar_type() == at::kLong &&
+                  addend.weight.scalar_type() == at::kFloat &&
+                  addend.weight.device() == addend.indices.device() &&
+                  addend.weight.device() == addends[0].weight.device();
+         });
 }
 
-at::Tensor TokenAndPositionEmbeddingTwin(const at::Tensor& tokens, const at::Tensor& token_weight,
-                                         const at::Tensor& position_weight, at::ScalarType dtype) {
-  return (at::embedding(token_weight, tokens) + position_weight.narrow(0, 0, tokens.size(1)))
-      .to(dtype);
+}  // namespace
+
+at::Tensor EmbeddingSum(const std::vector<Embedded>& addends, at::ScalarType dtype) {
+  TORCH_CHECK(!addends.empty(), "embedding: there is nothing to add");
+  if (!HasKernels(addends, dtype)) return EmbeddingSumTwin(addends, dtype);
+  const auto kept = c10::make_intrusive<Kept>();
+  kept->width = addends[0].weight.size(-1);
+  variable_list all_indices;
+  variable_list weights;
+  for (const auto& [indices, weight, padding_index] : addends) {
+    TORCH_CHECK(weight.dim() == 2 && weight.size(1) == kept->width, "embedding: a weight of ",
+                weight.sizes(), " beside rows of ", kept->width);
+    kept->sizes = at::infer_size(kept->sizes, indices.sizes());
+    kept->addends.push_back(
+        {.gradient = {}, .rows = weight.size(0), .padding_index = padding_index});
+    all_indices.push_back(indices);
+    weights.push_back(weight.contiguous());
+  }
+  return FusedEmbeddingSum::apply(at::TensorList(weights), all_indices, kept, dtype);
+}
+
+at::Tensor EmbeddingSumTwin(const std::vector<Embedded>& addends, at::ScalarType dtype) {
+  at::Tensor sum;
+  for (const auto& [indices, weight, padding_index] : addends) {
+    const at::Tensor rows = at::embedding(weight, indices, padding_index);
+    sum = sum.defined() ? sum + rows : rows;
+  }
+  return sum.to(dtype);
 }
 
 }  // namespace lockstep::ops

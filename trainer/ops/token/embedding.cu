@@ -14,6 +14,8 @@ constexpr int kWarps = 8;
 constexpr int kAtOnce = 4;
 // Columns that a thread takes together.
 constexpr int kPackSize = 4;
+// The counts of a block of the backward.
+constexpr int kCounts = 64;
 
 template <int kSize>
 __device__ void AtomicAdd(float* to, const Pack<float, kSize>& x) {
@@ -33,145 +35,175 @@ __device__ void AtomicAdd(float* to, const Pack<float, kSize>& x) {
   }
 }
 
-// A warp writes a row of the output. A token that is not in the vocabulary gives NaN.
+// The index of a row that does not exist.
+constexpr int64_t kNoRow = -1;
+
+// The row that output row (c, l) reads.
+__device__ int64_t RowOf(const EmbeddedRows& addend, int64_t c, int64_t l) {
+  const int64_t index = addend.indices[c * addend.count_stride + l * addend.length_stride];
+  return index < addend.rows ? index : kNoRow;
+}
+
+// A warp writes a row of the output.
 template <typename T, int kSize>
-__global__ void __launch_bounds__(kLanes* kWarps)
-    Forward(const int64_t* __restrict__ tokens, const float* __restrict__ token_weight,
-            const float* __restrict__ position_weight, T* __restrict__ out, EmbeddingShape shape) {
+__global__ void __launch_bounds__(kLanes* kWarps) Forward(EmbeddedSum sum, T* __restrict__ out) {
   const int64_t row = blockIdx.x * int64_t{kWarps} + threadIdx.y;
-  if (row >= shape.count * shape.length) return;
-  const int64_t token = tokens[row];
-  const bool known = token >= 0 && token < shape.vocabulary;
-  const float* a = token_weight + (known ? token : 0) * shape.width;
-  const float* b = position_weight + row % shape.length * shape.width;
-  T* y = out + row * shape.width;
-#pragma unroll 4
-  for (int64_t i = threadIdx.x * kSize; i < shape.width; i += kLanes * kSize) {
-    Pack<float, kSize> sum;
-    if (known) {
-      sum = *reinterpret_cast<const Pack<float, kSize>*>(a + i);
-    } else {
+  if (row >= sum.count * sum.length) return;
+  const float* from[kMostEmbedded];
 #pragma unroll
-      for (int j = 0; j < kSize; ++j) sum.values[j] = NAN;
+  for (int k = 0; k < kMostEmbedded; ++k) {
+    if (k >= sum.addend_count) continue;
+    const int64_t index = RowOf(sum.addends[k], row / sum.length, row % sum.length);
+    from[k] = index < 0 ? nullptr : sum.addends[k].weight + index * sum.width;
+  }
+#pragma unroll 4
+  for (int64_t i = threadIdx.x * kSize; i < sum.width; i += kLanes * kSize) {
+    Pack<float, kSize> total;
+#pragma unroll
+    for (int k = 0; k < kMostEmbedded; ++k) {
+      if (k >= sum.addend_count) continue;
+      Pack<float, kSize> addend;
+      if (from[k] != nullptr) {
+        addend = *reinterpret_cast<const Pack<float, kSize>*>(from[k] + i);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kSize; ++j) addend.values[j] = NAN;
+      }
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        total.values[j] = k == 0 ? addend.values[j] : total.values[j] + addend.values[j];
+      }
     }
-    const Pack<float, kSize> position = *reinterpret_cast<const Pack<float, kSize>*>(b + i);
     Pack<T, kSize> rounded;
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) {
-      rounded.values[j] = FromFloat<T>(sum.values[j] + position.values[j]);
-    }
-    *reinterpret_cast<Pack<T, kSize>*>(y + i) = rounded;
+    for (int j = 0; j < kSize; ++j) rounded.values[j] = FromFloat<T>(total.values[j]);
+    *reinterpret_cast<Pack<T, kSize>*>(out + row * sum.width + i) = rounded;
   }
 }
 
-// Block (l, n): columns from n * 32 * kSize on, of position l. Warp w adds up counts w, w + 8, ...,
-// then the first warp adds up the warps, always in the same order.
-template <typename T, int kSize, bool kTokens>
-__global__ void __launch_bounds__(kLanes* kWarps)
-    Backward(const T* __restrict__ d_out, const int64_t* __restrict__ tokens, float* token_gradient,
-             SumsTo position_gradient, EmbeddingShape shape) {
-  const int64_t position = blockIdx.x;
-  const int64_t column = (int64_t{blockIdx.y} * kLanes + threadIdx.x) * kSize;
+// The sum of gradients that came for the same row, one after the other. Another row's first gradient, or Flush(), sends it
+// to the row.
+template <int kSize>
+struct Run {
+  int64_t row;  // kNoRow at first
   Pack<float, kSize> sum;
+
+  __device__ void Add(int64_t to, const Pack<float, kSize>& d, float* gradient, int64_t width) {
+    if (to != row) {
+      Flush(gradient, width);
+      row = to;
+      sum = d;
+      return;
+    }
 #pragma unroll
-  for (int j = 0; j < kSize; ++j) sum.values[j] = 0;
-  const int64_t counts = position < shape.length && column < shape.width ? shape.count : 0;
-  for (int64_t first = threadIdx.y; first < counts; first += kWarps * kAtOnce) {
+    for (int j = 0; j < kSize; ++j) sum.values[j] += d.values[j];
+  }
+
+  // `gradient` points to this thread's column of the first row.
+  __device__ void Flush(float* gradient, int64_t width) {
+    if (row >= 0) AtomicAdd(gradient + row * width, sum);
+  }
+};
+
+// Block (chunk * length + l, n): columns from n * 32 * kSize on, of the rows (c, l) of kCounts counts c. Warp w adds up
+// counts w, w + 8, ..., then the first warp adds up the warps, always in the same order. A row of a weight that belongs to
+// one block alone, such as a position's, therefore gets the same bits each time.
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kLanes* kWarps)
+    Backward(EmbeddedSum sum, const T* __restrict__ d_out) {
+  const int64_t l = blockIdx.x % sum.length;
+  const int64_t begin = blockIdx.x / sum.length * kCounts;
+  const int64_t column = (int64_t{blockIdx.y} * kLanes + threadIdx.x) * kSize;
+  const int64_t end = column < sum.width ? min(begin + kCounts, sum.count) : begin;
+  Run<kSize> runs[kMostEmbedded];
+#pragma unroll
+  for (Run<kSize>& run : runs) run.row = kNoRow;
+  for (int64_t first = begin + threadIdx.y; first < end; first += kWarps * kAtOnce) {
     Pack<T, kSize> held[kAtOnce];
 #pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      const int64_t c = first + k * kWarps;
-      if (c < counts) {
-        held[k] = *reinterpret_cast<const Pack<T, kSize>*>(
-            d_out + (c * shape.length + position) * shape.width + column);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int64_t c = first + i * kWarps;
+      if (c < end) {
+        held[i] = *reinterpret_cast<const Pack<T, kSize>*>(
+            d_out + (c * sum.length + l) * sum.width + column);
       }
     }
 #pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      const int64_t c = first + k * kWarps;
-      if (c < counts) {
-        Pack<float, kSize> d;
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int64_t c = first + i * kWarps;
+      if (c >= end) break;
+      Pack<float, kSize> d;
 #pragma unroll
-        for (int j = 0; j < kSize; ++j) {
-          d.values[j] = ToFloat(held[k].values[j]);
-          sum.values[j] += d.values[j];
-        }
-        if constexpr (kTokens) {
-          const int64_t token = tokens[c * shape.length + position];
-          if (token >= 0 && token < shape.vocabulary) {
-            AtomicAdd(token_gradient + token * shape.width + column, d);
-          }
-        }
+      for (int j = 0; j < kSize; ++j) d.values[j] = ToFloat(held[i].values[j]);
+#pragma unroll
+      for (int k = 0; k < kMostEmbedded; ++k) {
+        const EmbeddedRows& addend = sum.addends[k];
+        if (k >= sum.addend_count || addend.gradient == nullptr) continue;
+        const int64_t row = RowOf(addend, c, l);
+        runs[k].Add(row == addend.padding_index ? kNoRow : row, d, addend.gradient + column,
+                    sum.width);
       }
     }
   }
 
-  __shared__ Pack<float, kSize> warps[kWarps][kLanes];
-  warps[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || column >= shape.width) return;
+  __shared__ Run<kSize> warps[kWarps][kLanes];
 #pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) {
+  for (int k = 0; k < kMostEmbedded; ++k) {
+    const EmbeddedRows& addend = sum.addends[k];
+    if (k >= sum.addend_count || addend.gradient == nullptr) continue;
+    __syncthreads();  // the addend before has been read
+    warps[threadIdx.y][threadIdx.x] = runs[k];
+    __syncthreads();
+    if (threadIdx.y != 0 || column >= sum.width) continue;
+    Run<kSize> all = runs[k];
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) sum.values[j] += warps[warp][threadIdx.x].values[j];
+    for (int warp = 1; warp < kWarps; ++warp) {
+      const Run<kSize>& run = warps[warp][threadIdx.x];
+      all.Add(run.row, run.sum, addend.gradient + column, sum.width);
+    }
+    all.Flush(addend.gradient + column, sum.width);
   }
-  auto* to = reinterpret_cast<Pack<float, kSize>*>(position_gradient.sums + position * shape.width +
-                                                   column);
-  if (position_gradient.adds) {
-#pragma unroll
-    for (int j = 0; j < kSize; ++j) sum.values[j] += to->values[j];
+}
+
+// Whether packs of the weights' values, or of the gradients', may be loaded at once.
+bool ArePacked(const EmbeddedSum& sum, const void* rows, size_t bytes) {
+  bool packed = sum.width % kPackSize == 0 && IsAligned(rows, bytes);
+  for (const EmbeddedRows& addend : sum.addends) {
+    packed = packed && IsAligned(addend.weight, 16) && IsAligned(addend.gradient, 16);
   }
-  *to = sum;
+  return packed;
 }
 
 template <typename T>
-void ForwardOf(const int64_t* tokens, const float* token_weight, const float* position_weight,
-               void* out, const EmbeddingShape& shape, cudaStream_t stream) {
-  const bool packed = shape.width % kPackSize == 0 && IsAligned(token_weight, 16) &&
-                      IsAligned(position_weight, 16) && IsAligned(out, kPackSize * sizeof(T));
-  const auto kernel = packed ? Forward<T, kPackSize> : Forward<T, 1>;
-  const int64_t blocks = CeilDivide(shape.count * shape.length, kWarps);
-  kernel<<<static_cast<unsigned>(blocks), dim3(kLanes, kWarps), 0, stream>>>(
-      tokens, token_weight, position_weight, static_cast<T*>(out), shape);
+void ForwardOf(const EmbeddedSum& sum, void* out, cudaStream_t stream) {
+  const auto kernel =
+      ArePacked(sum, out, kPackSize * sizeof(T)) ? Forward<T, kPackSize> : Forward<T, 1>;
+  const int64_t blocks = CeilDivide(sum.count * sum.length, kWarps);
+  kernel<<<static_cast<unsigned>(blocks), dim3(kLanes, kWarps), 0, stream>>>(sum,
+                                                                             static_cast<T*>(out));
 }
 
-template <typename T, bool kTokens>
-void BackwardOf(const void* d_out, const int64_t* tokens, float* token_gradient,
-                const SumsTo& position_gradient, const EmbeddingShape& shape, cudaStream_t stream) {
-  const bool packed = shape.width % kPackSize == 0 && IsAligned(d_out, kPackSize * sizeof(T)) &&
-                      IsAligned(token_gradient, 16) && IsAligned(position_gradient.sums, 16);
-  const auto kernel = packed ? Backward<T, kPackSize, kTokens> : Backward<T, 1, kTokens>;
+template <typename T>
+void BackwardOf(const EmbeddedSum& sum, const void* d_out, cudaStream_t stream) {
+  const bool packed = ArePacked(sum, d_out, kPackSize * sizeof(T));
+  const auto kernel = packed ? Backward<T, kPackSize> : Backward<T, 1>;
   const int64_t columns = kLanes * (packed ? kPackSize : 1);
-  const dim3 blocks(static_cast<unsigned>(shape.positions),
-                    static_cast<unsigned>(CeilDivide(shape.width, columns)));
-  kernel<<<blocks, dim3(kLanes, kWarps), 0, stream>>>(static_cast<const T*>(d_out), tokens,
-                                                      token_gradient, position_gradient, shape);
-}
-
-template <typename T>
-void BackwardOf(const void* d_out, const int64_t* tokens, float* token_gradient,
-                const SumsTo& position_gradient, const EmbeddingShape& shape, cudaStream_t stream) {
-  const auto launch = token_gradient != nullptr ? BackwardOf<T, true> : BackwardOf<T, false>;
-  launch(d_out, tokens, token_gradient, position_gradient, shape, stream);
+  const dim3 blocks(static_cast<unsigned>(CeilDivide(sum.count, kCounts) * sum.length),
+                    static_cast<unsigned>(CeilDivide(sum.width, columns)));
+  kernel<<<blocks, dim3(kLanes, kWarps), 0, stream>>>(sum, static_cast<const T*>(d_out));
 }
 
 }  // namespace
 
-void LaunchEmbedding(const int64_t* tokens, const float* token_weight, const float* position_weight,
-                     void* out, FloatType type, const EmbeddingShape& shape, cudaStream_t stream) {
-  if (shape.count * shape.length * shape.width == 0) return;
-  WithType(type, [&](auto zero) {
-    ForwardOf<decltype(zero)>(tokens, token_weight, position_weight, out, shape, stream);
-  });
+void LaunchEmbeddingSum(const EmbeddedSum& sum, void* out, FloatType type, cudaStream_t stream) {
+  if (sum.count * sum.length * sum.width == 0) return;
+  WithType(type, [&](auto zero) { ForwardOf<decltype(zero)>(sum, out, stream); });
 }
 
-void LaunchEmbeddingBackward(const void* d_out, FloatType type, const int64_t* tokens,
-                             float* token_gradient, const SumsTo& position_gradient,
-                             const EmbeddingShape& shape, cudaStream_t stream) {
-  if (shape.positions * shape.width == 0) return;
-  WithType(type, [&](auto zero) {
-    BackwardOf<decltype(zero)>(d_out, tokens, token_gradient, position_gradient, shape, stream);
-  });
+void LaunchEmbeddingSumBackward(const EmbeddedSum& sum, const void* d_out, FloatType type,
+                                cudaStream_t stream) {
+  if (sum.count * sum.length * sum.width == 0) return;
+  WithType(type, [&](auto zero) { BackwardOf<decltype(zero)>(sum, d_out, stream); });
 }
 
 }  // namespace lockstep::ops

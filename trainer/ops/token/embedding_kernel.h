@@ -6,28 +6,36 @@
 #include <cstdint>
 
 #include "trainer/ops/common/float_type.h"
-#include "trainer/ops/common/sums_to.h"
 
 namespace lockstep::ops {
 
-struct EmbeddingShape {
+// An addend of the sum. Output row (c, l) reads the weight's row indices[c * count_stride + l * length_stride]. All
+// pointers point to device memory.
+struct EmbeddedRows {
+  const int64_t* indices;
+  int64_t count_stride;
+  int64_t length_stride;
+  const float* weight;  // [rows, width], of the forward
+  float* gradient;      // likewise, of the backward; null: it is not wanted
+  int64_t rows;
+  int64_t padding_index;  // the row whose gradient is dropped; -1: none
+};
+
+constexpr int kMostEmbedded = 4;
+
+struct EmbeddedSum {
+  EmbeddedRows addends[kMostEmbedded];
+  int addend_count;
   int64_t count;
   int64_t length;
   int64_t width;
-  int64_t vocabulary;
-  int64_t positions;  // the number of rows of the position weight, at least `length`
 };
 
-// Enqueues the kernel that computes out[c, l] = token_weight[tokens[c, l]] + position_weight[l] for token l of sequence
-// c. The result is NaN if the token is outside the vocabulary. All pointers point to device memory.
-void LaunchEmbedding(const int64_t* tokens, const float* token_weight, const float* position_weight,
-                     void* out, FloatType type, const EmbeddingShape& shape, cudaStream_t stream);
+// Enqueues the kernel that computes out, [count, length, width]. A row is NaN if one of its indices is outside the rows.
+void LaunchEmbeddingSum(const EmbeddedSum& sum, void* out, FloatType type, cudaStream_t stream);
 
-// Enqueues the kernels of backward. position_gradient, [positions, width], gets the sums over the sequences c of
-// d_out[c, l], and zeros in the rows from `length` on. Unless token_gradient is null, the kernels add d_out[c, l] to
-// token_gradient[tokens[c, l]], in no particular order.
-void LaunchEmbeddingBackward(const void* d_out, FloatType type, const int64_t* tokens,
-                             float* token_gradient, const SumsTo& position_gradient,
-                             const EmbeddingShape& shape, cudaStream_t stream);
+// Enqueues the kernel that adds the rows of d_out, which is like out, to the gradients, in no particular order.
+void LaunchEmbeddingSumBackward(const EmbeddedSum& sum, const void* d_out, FloatType type,
+                                cudaStream_t stream);
 
 }  // namespace lockstep::ops
