@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""The least time that a training step of an imported model takes on a GPU, in bf16 under autocast:
+
+    step_floor.py [MODEL ...] [--tflops 790] [--copy-tbps 4.2] [--measure]
+
+MODEL is one of tests/bench/imported_against_torch.py's, whose modules, batches and optimizers these are. The step is
+traced with tensors that have no values, and counted; only --measure uses a GPU. Prints a row of a Markdown table for each
+model, in milliseconds:
+
+  products   Matrix products and convolutions, each the greater of its FLOPs / --tflops and its bytes / --copy-tbps. It
+             reads its inputs and writes its result once: 2 bytes a value, and 4 of a weight's gradient. The bias that it
+             adds is free.
+  attention  The same of attention, which neither writes nor reads scores and masks.
+  memory     Bytes / --copy-tbps of everything else. Operations with no product between them are one kernel, which reads
+             each tensor from outside once and writes each tensor that others need once.
+             - Views, moves and concatenations are free: who writes a value writes it where it is read. Random numbers,
+               weights, and what depends on weights alone, are free, too.
+             - What a later kernel needs is computed there again if that reads no more; otherwise it is written. No kernel
+               reads what it can compute from what it reads anyway.
+             - A norm of batches, and its gradient, read what they sum up a second time, unless that fits in the L2 cache.
+             - ReLU's gradient needs one bit of a value, max-pooling's one byte of a window.
+             - A depthwise convolution is a kernel, and its two gradients are another: the greater of the bytes and of
+               the FLOPs / --vector-tflops.
+  update     AdamW reads weight, gradient and two moments, and writes all but the gradient, and a matrix once more in 16
+             bits: 30 bytes a weight. SGD has one moment: 22 bytes.
+
+Values have autocast's types: float32 for norms of rows and sums after them.
+"""
+
+import argparse
+import operator
+import pathlib
+import sys
+
+import timm.layers
+import torch
+from torch._functorch.compile_utils import fx_graph_cse
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import imported_against_torch as peers
+
+PRODUCTS = set("mm addmm bmm baddbmm convolution convolution_backward attention attention_backward".split())
+BATCH_NORMS = {"native_batch_norm", "native_batch_norm_backward"}
+MOVES = set(
+    "alias as_strided cat clone constant_pad_nd detach expand permute reshape roll select select_backward slice"
+    " slice_backward split split_with_sizes squeeze stack t transpose unbind unsqueeze view _unsafe_view".split()
+)
+CONSTANTS = set("bernoulli bernoulli_ empty_like full_like new_empty new_full new_zeros ones_like zeros_like".split())
+
+
+def prepare_tracing():
+    """Makes operations those of a GPU, although the step is traced for a CPU."""
+    three = "Tensor q, Tensor k, Tensor v"
+    torch.library.define("floor::attention", f"({three}) -> Tensor")
+    torch.library.define("floor::attention_backward", f"(Tensor grad, {three}, Tensor out) -> (Tensor, Tensor, Tensor)")
+    torch.library.register_fake("floor::attention", lambda q, k, v: torch.empty_like(q))
+    torch.library.register_fake("floor::attention_backward", lambda grad, q, k, v, out: (q.clone(), k.clone(), v.clone()))
+    torch.library.register_autograd(
+        "floor::attention",
+        lambda ctx, grad: torch.ops.floor.attention_backward(grad, *ctx.saved_tensors),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs, output),
+    )
+    rows_norm = functional.layer_norm
+    functional.layer_norm = lambda x, *args, **kwargs: rows_norm(x.float(), *args, **kwargs)
+    functional.scaled_dot_product_attention = lambda q, k, v, *args, **kwargs: torch.ops.floor.attention(q, k, v)
+    timm.layers.set_fused_attn(True, experimental=True)  # in Swin, too
+
+
+def trace(name):
+    """The graph of forward, loss and backward, how many of its inputs are weights or buffers, and the update's bytes."""
+    model, inputs, target = peers.make(name, peers.MODELS[name][1])
+    model.train()
+    inputs = {key: x.bfloat16() if x.is_floating_point() else x for key, x in inputs.items()}
+    weights = dict(model.named_parameters())
+    state = weights | dict(model.named_buffers())
+
+    def step(state, inputs, target):
+        arguments = ((inputs["x"],), {}) if "x" in inputs else ((), inputs)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            output = torch.func.functional_call(model, state, *arguments)
+        loss = functional.cross_entropy(getattr(output, "logits", output).float(), target)
+        gradients = torch.autograd.grad(loss, [state[key] for key in weights], allow_unused=True)  # a mask's has none
+        return [gradient for gradient in gradients if gradient is not None]
+
+    graph = fx_graph_cse(make_fx(step, tracing_mode="fake")(state, inputs, target).graph)  # rounds a value once
+    bytes_each = 20 if "x" in inputs else 28  # SGD, AdamW
+    return graph, len(state), sum(w.numel() * (bytes_each + 2 * (w.dim() > 1)) for w in weights.values())
+
+
+def name_of(node):
+    return node.target._schema.name.split("::")[1] if hasattr(node.target, "_schema") else ""
+
+
+def shape_of(node):
+    return node.meta["val"].shape
+
+
+def bytes_of(node):
+    values = node.meta.get("val")
+    sizes = {torch.bool: 1 / 8, torch.bfloat16: 2, torch.float32: 4}  # of indices 1
+    tensors = [x for x in (values if isinstance(values, (tuple, list)) else [values]) if isinstance(x, torch.Tensor)]
+    return sum(x.numel() * sizes.get(x.dtype, 1) for x in tensors)
+
+
+def is_depthwise(node):
+    weight, groups = {"convolution": (1, 8), "convolution_backward": (2, 9)}.get(name_of(node), (0, 0))
+    return weight > 0 and node.args[groups] > 1 and shape_of(node.args[weight])[1] == 1
+
+
+def products_of(node):
+    """FLOPs of each product of the node, and the tensors that it reads and writes."""
+    name, inputs = name_of(node), node.all_input_nodes
+    if name == "attention":
+        return [(4 * shape_of(inputs[0]).numel() * shape_of(inputs[1])[-2], [*inputs, node])]
+    if name == "attention_backward":  # computes the scores again
+        return [(10 * shape_of(inputs[1]).numel() * shape_of(inputs[2])[-2], [*inputs, node])]
+    if name == "convolution":
+        x, weight = inputs[:2]
+        pixels = shape_of(x if node.args[6] else node)  # args[6]: it is transposed
+        return [(2 * pixels.numel() // pixels[1] * shape_of(weight).numel(), [x, weight, node])]
+    if name == "convolution_backward":
+        grad, x, weight = inputs
+        pixels = shape_of(x if node.args[7] else grad)
+        flops = 2 * pixels.numel() // pixels[1] * shape_of(weight).numel()
+        results = {user.args[1]: user for user in node.users}
+        reads = [(0, [grad, weight]), (1, [grad, x])]
+        return [(flops, [*read, results[i]]) for i, read in reads if node.args[10][i]]  # args[10]: what is wanted
+    left, right = inputs[-2:]
+    return [(2 * shape_of(node).numel() * shape_of(left)[-1], [left, right, node])]
+
+
+class Step:
+    """What a step's products and kernels read and write. Of the graph's nodes
+
+    kind    is "constant" (no values of samples), "given" (samples, an embedding's rows), "product", "move" or "cheap"
+    parts   are the tensors that it is a view of or is joined from, with the bytes that it has of each
+    kernel  is the list of the cheap nodes that are computed together with a cheap one
+    source  is what must be read to compute a cheap one again, with the bytes
+    kept    has the cheap ones that are in memory, if somebody reads them
+    """
+
+    def __init__(self, graph, weights):
+        """The first `weights` inputs of the graph are weights and buffers."""
+        for node in list(graph.nodes):
+            if name_of(node) == "threshold_backward":  # ReLU's
+                with graph.inserting_after(node.args[1]):
+                    bits = graph.call_function(torch.ops.aten.gt.Scalar, (node.args[1], 0))
+                bits.meta["val"] = torch.empty(shape_of(node.args[1]), dtype=torch.bool, device="meta")
+                node.update_arg(1, bits)
+        nodes = [node for node in graph.nodes if node.op != "output"]
+        self.bytes = {node: bytes_of(node) for node in nodes}
+        self.kind, self.parts, self.kernel, self.source = {}, {}, {}, {}
+        for i, node in enumerate(nodes):
+            self.kind[node] = "constant" if i < weights else self.kind_of(node)
+        for gradient in graph.output_node().all_input_nodes:
+            self.write_in_float32(gradient)
+        for node in nodes:
+            self.parts[node] = self.parts_of(node)
+        self.products = [x for x in nodes if self.kind[x] == "product" and x.target is not operator.getitem]
+        cheap = [x for x in nodes if self.kind[x] == "cheap"]
+        self.kernels = self.find_kernels(nodes)
+        self.wanted = {x for node in self.products for x, _ in self.inputs_of(node)}
+        self.wanted |= {x for gradient in graph.output_node().all_input_nodes for x in self.parts[gradient]}
+        self.kept = self.wanted & set(cheap)
+        crossing = {x for node in cheap for x, _ in self.inputs_from_outside(node)}
+        for node in cheap:
+            self.source[node] = self.reads(self.inputs_of(node))
+            # A tenth more are statistics and the like.
+            if node in crossing and sum(self.source[node].values()) > 1.1 * self.bytes[node]:
+                self.kept.add(node)
+
+    def kind_of(self, node):
+        name = name_of(node)
+        if node.op == "placeholder" or name == "embedding":
+            return "given"
+        if name in CONSTANTS or all(self.kind[x] == "constant" for x in node.all_input_nodes):
+            return "constant"
+        if node.target is operator.getitem:
+            return self.kind[node.args[0]]
+        return "product" if name in PRODUCTS else "move" if name in MOVES else "cheap"
+
+    def write_in_float32(self, gradient):
+        """A product that computes the gradient of a weight writes it in float32, and nobody converts it."""
+        views = []
+        while self.kind[gradient] == "move" or name_of(gradient) == "_to_copy":
+            views.append(gradient)
+            gradient = gradient.args[0]
+        if self.kind[gradient] == "product":
+            self.bytes[gradient] = 4 * shape_of(gradient).numel()
+            self.kind.update(dict.fromkeys(views, "move"))
+
+    def parts_of(self, node):
+        if self.kind[node] == "constant":
+            return {}
+        if self.kind[node] != "move":
+            return {node: self.bytes[node]}
+        return {x: min(size, self.bytes[node]) for y in node.all_input_nodes for x, size in self.parts[y].items()}
+
+    def inputs_of(self, node):
+        return [part for x in node.all_input_nodes for part in self.parts[x].items()]
+
+    def inputs_from_outside(self, node):
+        return [(x, size) for x, size in self.inputs_of(node) if self.kernel.get(x) is not self.kernel[node]]
+
+    def find_kernels(self, nodes):
+        """Joins cheap nodes that are neighbours and have as many products before them. In order of these."""
+        before = {}
+        for node in nodes:
+            levels = [before[x] + (self.kind[x] == "product") for x, _ in self.inputs_of(node)]
+            before[node] = max(levels, default=0) - (self.kind[node] == "product" and node.target is operator.getitem)
+            if self.kind[node] == "cheap":
+                neighbours = [x for x, _ in self.inputs_of(node) if self.kind[x] == "cheap" and before[x] == before[node]]
+                joined = {id(self.kernel[x]): self.kernel[x] for x in neighbours}
+                together = [*sum(joined.values(), []), node]
+                self.kernel.update((x, together) for x in together)
+        kernels = {id(kernel): kernel for kernel in self.kernel.values()}.values()
+        return sorted(kernels, key=lambda kernel: before[kernel[0]])
+
+    def reads(self, inputs):
+        """What must be read for these, with the bytes."""
+        found = {}
+        for x, size in inputs:
+            in_memory = self.kind[x] != "cheap" or x in self.kept
+            for y, y_size in {x: size}.items() if in_memory else self.source[x].items():
+                found[y] = max(found.get(y, 0), y_size)
+        return found
+
+    def fewest_reads(self, inputs):
+        """The same without what can be computed from the rest of it."""
+        found = self.reads(inputs)
+        for node in [x for x in found if self.kind[x] == "cheap"]:
+            known = dict.fromkeys(found.keys() - {node}, True)
+
+            def computable(x):
+                if x not in known:
+                    known[x] = self.kind[x] == "cheap" and all(computable(y) for y, _ in self.inputs_of(x))
+                return known[x]
+
+            if computable(node):
+                del found[node]
+        return found
+
+    def memory_bytes(self, l2_bytes):
+        wanted, total = set(self.wanted), 0
+        for kernel in reversed(self.kernels):
+            written = wanted & self.kept & set(kernel)
+            used = set(written)
+            for node in sorted(kernel, reverse=True):  # in the graph's order
+                if node in used:
+                    used.update(x for x, _ in self.inputs_of(node))
+            reads = self.fewest_reads([part for x in kernel if x in used for part in self.inputs_from_outside(x)])
+            norms = self.fewest_reads([part for x in kernel if name_of(x) in BATCH_NORMS for part in self.inputs_of(x)])
+            sums = sum(norms.values())
+            total += sum(reads.values()) + (sums if sums > l2_bytes or not reads else 0)
+            total += sum(self.bytes[x] for x in written)
+            wanted |= reads.keys() | norms.keys()
+        return total
+
+    def size(self, node):
+        """Bytes of what a product reads or writes."""
+        if self.kind[node] == "constant":
+            return 2 * shape_of(node).numel()
+        return min(self.bytes[node], sum(self.parts[node].values()))
+
+    def floors(self, rates):
+        """Milliseconds of products, of attention, and of everything else."""
+        bandwidth = rates.copy_tbps * 1e9  # bytes a millisecond
+        found = {"products": 0, "attention": 0, "memory": self.memory_bytes(rates.l2_mb * 1e6) / bandwidth}
+        for node in self.products:
+            products = products_of(node)
+            if is_depthwise(node):
+                flops, tensors = sum(x for x, _ in products), {x for _, tensors in products for x in tensors}
+                size = sum(self.size(x) for x in tensors)
+                found["memory"] += max(flops / (rates.vector_tflops * 1e9), size / bandwidth)
+                continue
+            for flops, tensors in products:
+                kind = "attention" if name_of(node).startswith("attention") else "products"
+                found[kind] += max(flops / (rates.tflops * 1e9), sum(self.size(x) for x in tensors) / bandwidth)
+        return found
+
+
+def milliseconds(run):
+    """The shortest of 20 runs on the GPU."""
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(21)]
+    run()
+    for event in events:
+        event.record()
+        run()
+    torch.cuda.synchronize()
+    return min(begin.elapsed_time(end) for begin, end in zip(events, events[1:]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=[x for x in peers.MODELS if x != "llama"], metavar="MODEL")
+    parser.add_argument("--tflops", type=float, default=790, help="that matrix products reach")
+    parser.add_argument("--vector-tflops", type=float, default=67, help="of float32 without tensor cores")
+    parser.add_argument("--copy-tbps", type=float, default=4.2, help="terabytes that a copy reads and writes in a second")
+    parser.add_argument("--l2-mb", type=float, default=50)
+    parser.add_argument("--measure", action="store_true", help="find --tflops and --copy-tbps on this machine's GPU")
+    options = parser.parse_args()
+    if options.measure:
+        a, b = torch.randn(2, 8192, 8192, dtype=torch.bfloat16, device="cuda")
+        options.tflops = 2 * 8192**3 / milliseconds(lambda: a @ b) / 1e9
+        x, y = torch.empty(2, 2**30, dtype=torch.uint8, device="cuda")
+        options.copy_tbps = 2 * 2**30 / milliseconds(lambda: y.copy_(x)) / 1e9
+    print(f"{options.tflops:.0f} TFLOP/s, copy {options.copy_tbps:.2f} TB/s\n")
+    print("| model | products | attention | memory | update | floor |\n|---|---|---|---|---|---|")
+    prepare_tracing()
+    for name in options.models:
+        graph, weights, update_bytes = trace(name)
+        row = Step(graph, weights).floors(options) | {"update": update_bytes / options.copy_tbps / 1e9}
+        cells = [f"{part:.2f}" for part in [*row.values(), sum(row.values())]]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
