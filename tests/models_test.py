@@ -117,6 +117,34 @@ def digits(folder):
     return *noisy_digits(folder, 640), 'format: CSV train: "train.csv"'
 
 
+def categories(folder):
+    """A table of two columns of categories beside numbers. As training sees it: numbers, and a feature for each text."""
+    random = np.random.default_rng(6)
+    color, size = random.integers(0, 6, 320), random.integers(0, 3, 320)
+    numbers = random.normal(size=(320, 2)).astype(np.float32)
+    labels = (color + size + (numbers.sum(1) > 0)) % 4
+    rows = [f"{a},c{c},{b},s{s},{y}" for (a, b), c, s, y in zip(numbers.tolist(), color, size, labels)]
+    (folder / "train.csv").write_text("\n".join(rows) + "\n")
+    one_hot = [np.eye(6, dtype=np.float32)[color], np.eye(3, dtype=np.float32)[size]]
+    x = np.concatenate([numbers[:, :1], one_hot[0], numbers[:, 1:], one_hot[1]], 1)
+    return torch.from_numpy(x), torch.from_numpy(labels), 'format: CSV train: "train.csv" csv { category: ["1", "3"] }'
+
+
+class Embedded(nn.Module):
+    """Of the samples of categories(): the column of more than four becomes four numbers, which come last."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.embeddings = nn.ModuleList([nn.Embedding(6, 4)])
+        for name, child in model.named_children():
+            self.add_module(name, child)
+        self.apart = (model,)  # not a child
+
+    def forward(self, x):
+        embedded = self.embeddings[0](x[:, 1:7].argmax(1))
+        return self.apart[0](torch.cat([x[:, :1], x[:, 7:], embedded], 1))
+
+
 def images(folder):
     random = np.random.default_rng(2)
     labels = random.integers(0, 10, (64, 1), dtype=np.uint8)
@@ -163,6 +191,20 @@ VIT = 'name: "vit" vit { patch: 8 layers: 2 heads: 4 width: 32 hidden: 64 }'
 CASES = {
     "mlp": (mlp, digits, "mlp { hidden: [32, 24] batch_norm: true }", 64, ADAMW),
     "tabm": (lambda: tabm_reference.TabM(64, [32, 24], 10, 4), digits, TABM, 64, ADAMW),
+    "embedded_mlp": (
+        lambda: Embedded(nn.Sequential(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 4))),
+        categories,
+        "mlp { hidden: 16 embed_categories: 4 }",
+        64,
+        ADAMW,
+    ),
+    "embedded_tabm": (
+        lambda: Embedded(tabm_reference.TabM(9, [16], 4, 3)),
+        categories,
+        'name: "tabm" tabm { members: 3 hidden: 16 dropout: 0 embed_categories: 4 }',
+        64,
+        ADAMW,
+    ),
     "lstm": (Lstm, digits, 'name: "lstm" lstm { hidden: 24 layers: 2 steps: 8 }', 64, ADAMW),
     "gpt2": (Gpt2, tokens, 'name: "gpt2" gpt2 { layers: 2 heads: 4 width: 32 }', 16, ADAMW),
     "vit": (vit, images, VIT, 16, SGD),

@@ -29,6 +29,12 @@ enum class Task {
 // The class of a pixel that has none. It adds nothing to the loss and to the metrics.
 constexpr int64_t kIgnoredPixel = 255;
 
+// Features that lie side by side.
+struct FeatureRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
 struct SampleSpec {
   // The shape of one input: {features}, {channels, height, width}, {tokens}, or {inputs, tokens} for a model that takes
   // several inputs.
@@ -39,6 +45,8 @@ struct SampleSpec {
   // in the order of the labels; empty if the classes have no names
   std::vector<std::string> class_names{};
   Task task = Task::kClassification;
+  // Of a table: the features of each column of categories, of which a row has one at most, in the features' order.
+  std::vector<FeatureRange> categories{};
   // Of each number that is learnt: targets are (target in its own unit - mean) / std; empty: they are in their own unit.
   std::vector<double> target_mean{};
   std::vector<double> target_std{};

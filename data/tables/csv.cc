@@ -220,6 +220,16 @@ int64_t CsvColumn::inputs() const {
   return 1 + (missing_indicator ? 1 : 0) + DateCircleNumbers(dates);
 }
 
+std::vector<FeatureRange> FeaturesOfCategories(const std::vector<CsvColumn>& columns) {
+  std::vector<FeatureRange> ranges;
+  int64_t first = 0;
+  for (const CsvColumn& column : columns) {
+    if (column.is_category()) ranges.push_back({.first = first, .count = column.inputs()});
+    first += column.inputs();
+  }
+  return ranges;
+}
+
 CsvTable ReadCsv(const CsvOptions& options) {
   RequireFitted(options);
   const CsvFiles files(options);
@@ -229,8 +239,10 @@ CsvTable ReadCsv(const CsvOptions& options) {
   if (options.task == Task::kClassification && options.classes == 0 && !options.label_names) {
     rows.remarks = RemarksOnLabels<int64_t>(options.files.front(), rows.labels);
   }
-  SampleSpec spec{
-      .classes = encoder.ClassesOf(rows), .class_names = fit.classes, .task = options.task};
+  SampleSpec spec{.classes = encoder.ClassesOf(rows),
+                  .class_names = fit.classes,
+                  .task = options.task,
+                  .categories = FeaturesOfCategories(fit.columns)};
   return {.dataset = MakeCsvDataset(std::move(spec), std::move(rows), fit.columns),
           .columns = fit.columns,
           .labels = LabelNames(options, files.front().layout)};

@@ -71,6 +71,9 @@ struct CsvColumn {
   int64_t inputs() const;  // how many numbers of an input the column becomes
 };
 
+// Returns the features of each column of categories.
+std::vector<FeatureRange> FeaturesOfCategories(const std::vector<CsvColumn>& columns);
+
 struct CsvOptions {
   std::vector<std::string> files;  // the files of one data set, in this order
   char delimiter = ',';

@@ -348,6 +348,16 @@ TEST(Csv, DatesBecomeNumbers) {
             InputOf(timed, 2));
 }
 
+TEST(Csv, SaysWhichFeaturesAreCategories) {
+  const CsvTable table = Read("1,u,2,x,0\n3,v,4,y,1\n5,w,6,x,0\n", {.category = {"1", "3"}});
+  const std::vector<FeatureRange>& found = table.dataset->spec().categories;
+  ASSERT_EQ(found.size(), 2);
+  EXPECT_EQ(found[0].first, 1);
+  EXPECT_EQ(found[0].count, 3);
+  EXPECT_EQ(found[1].first, 5);
+  EXPECT_EQ(found[1].count, 2);
+}
+
 TEST(Csv, RareTextsAreOneFeature) {
   CsvOptions options{.category = {"0"}, .category_min_rows = 2, .mean_if_missing = true};
   options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2, 3, 4}; };

@@ -131,7 +131,8 @@ std::string RemedyOf(Loss loss, const SecondsReport& report, const RunFacts& fac
       constexpr double kWanted = 0.01;
       const auto times = static_cast<int64_t>(std::ceil(1 / Shrink(share, kWanted)));
       if (facts.keeps_best) {
-        return "checkpoint.keep_best saves after each evaluation: larger epochs, or a faster disk";
+        return "checkpoint.keep_best saves after each evaluation that is the best so far: larger "
+               "epochs, or a faster disk";
       }
       if (facts.checkpoint_every_steps > 0) {
         return fmt::format("checkpoint.every_steps: {} -> {}", facts.checkpoint_every_steps,

@@ -177,6 +177,11 @@ class Tables : public Format {
 
   void Describe(const config::Data& data, SampleSpec& spec) const override {
     spec.class_names = ListOf(data.csv().classes());
+    std::vector<CsvColumn> columns;
+    for (const config::Csv::Column& column : data.csv().column()) {
+      columns.push_back(ColumnOf(column));
+    }
+    spec.categories = FeaturesOfCategories(columns);
   }
 
  private:

@@ -34,6 +34,7 @@ struct ModelSpec {
   bool tokens = false;  // whether the samples are token numbers, int64
   int64_t classes = 0;  // the number of classes, labels or numbers of the model's output
   Task task = Task::kClassification;
+  std::vector<FeatureRange> categories{};  // as SampleSpec has them
   config::Model config;
   config::Loss loss;
   // For BatchNorm (trainer/models/batch_norm.h): connects the ranks that share its statistics; null: each rank has its

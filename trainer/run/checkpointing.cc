@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -88,22 +89,33 @@ void Checkpointing::OnFigures(int64_t step, int64_t asked) {
   if (asked > std::exchange(heard_, asked)) wanted_ = true;
 }
 
-bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch, bool validated) const {
+bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch) const {
   if (when_.every_steps() > 0 && steps_done % when_.every_steps() == 0) return true;
   if (ended_epoch > 0 && when_.every_epochs() > 0 && ended_epoch % when_.every_epochs() == 0) {
     return true;
   }
   if (when_.keep_every_steps() > 0 && steps_done % when_.keep_every_steps() == 0) return true;
-  if (!when_.keep_best().empty() && validated) return true;
   return wanted_ || (late_ && steps_done % kLateInterval == 0);
 }
 
-void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch, bool validated) {
+// Of equal values the newest is the best.
+bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
+  const auto metric = std::ranges::find(evaluation, when_.keep_best(), &Metric::name);
+  if (metric == evaluation.end() || std::isnan(metric->value)) return false;
+  const bool is_worse =
+      best_ && (GreaterIsBetter(metric->name) ? metric->value < *best_ : metric->value > *best_);
+  if (!is_worse) best_ = metric->value;
+  return !is_worse;
+}
+
+void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch,
+                              std::span<const Metric> evaluation) {
   Tell();
-  if (!IsDue(steps_done, ended_epoch, validated)) return;
+  const bool is_best = IsBest(evaluation);
+  if (!is_best && !IsDue(steps_done, ended_epoch)) return;
   wanted_ = false;
   // A later step's would not be of what was validated.
-  if (!when_.keep_best().empty() && validated) FinishSaving();
+  if (is_best) FinishSaving();
   if (OnAny(failed_, "whether a checkpoint failed")) saver_.Abandon();
   if (OnAny(saver_.busy(), "whether a checkpoint is being written")) {
     if (!std::exchange(late_, true)) events_.Emit(CheckpointLate{steps_done});

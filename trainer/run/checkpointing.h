@@ -16,11 +16,13 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "ckpt/manifest.pb.h"
 #include "ckpt/saver.h"
 #include "data/dataset/dataset.h"
+#include "observe/metrics.h"
 #include "observe/run_event.h"
 #include "trainer/config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
@@ -50,8 +52,9 @@ class Checkpointing {
   void OnFigures(int64_t step, int64_t asked);
 
   // Call it after each step except the last. `ended_epoch` is the epoch that has ended, from 1, or 0 if none has.
+  // `evaluation` has the metrics of the validation after this step, the same on all ranks; it is empty if there was none.
   // Throws Error.
-  void AfterStep(int64_t steps_done, int64_t ended_epoch, bool validated);
+  void AfterStep(int64_t steps_done, int64_t ended_epoch, std::span<const Metric> evaluation);
 
   // Saves the state after `steps_done` steps, unless it was saved already or the run was resumed from it. Older states
   // are not needed any more. `see_figures` must call OnFigures() for all steps. Returns when the checkpoint is
@@ -66,7 +69,8 @@ class Checkpointing {
   bool LeaveDeviceMemory(const std::function<void()>& see_figures);
 
  private:
-  bool IsDue(int64_t steps_done, int64_t ended_epoch, bool validated) const;
+  bool IsDue(int64_t steps_done, int64_t ended_epoch) const;
+  bool IsBest(std::span<const Metric> evaluation);
   void Save(int64_t steps_done);
   void FinishSaving();
   void Tell();
@@ -86,6 +90,8 @@ class Checkpointing {
   int64_t asked_ = 0;    // the value that Asked() returns
   int64_t heard_ = 0;    // the last `asked` of OnFigures()
   bool wanted_ = false;  // whether a checkpoint was asked for
+  // The best value of keep_best since the start or the resumption. What a checkpoint of before has may be better still.
+  std::optional<double> best_;
   std::optional<double> slowest_s_;
   // On rank 0: whether the user waits for a checkpoint, and whether for the one that is being written.
   bool user_waits_ = false;

@@ -60,6 +60,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
        .tokens = spec.dtype == at::kLong,
        .classes = spec.classes,
        .task = spec.task,
+       .categories = spec.categories,
        .config = config.model(),
        .loss = config.loss(),
        .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});

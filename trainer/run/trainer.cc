@@ -231,7 +231,7 @@ class Trainer {
       if (stop_ != StopRequest::kNone) return StopAfter(step + 1);
       time_.Spend(Loss::kCheckpoints, [&] {
         checkpointing_->AfterStep(step + 1, epoch_ends ? EpochOf(step + 1) : 0,
-                                  epoch_ends && data_.validation);
+                                  evaluates ? evaluation_ : std::vector<Metric>());
       });
     }
     Finish(options, first_step_s);

@@ -1,7 +1,6 @@
 #include "trainer/models/built_in/mlp.h"
 
 #include <ATen/ATen.h>
-#include <c10/util/accumulate.h>
 #include <torch/nn/modules/linear.h>
 
 #include "base/tensor/autocast.h"
@@ -10,9 +9,11 @@
 
 namespace lockstep {
 
-Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
-  spec.RequireNumbers();
-  int64_t width = c10::multiply_integers(spec.input_shape);
+Mlp::Mlp(const ModelSpec& spec)
+    : dropout_(spec.config.mlp().dropout()),
+      embeddings_(spec, spec.config.mlp().embed_categories(), "model.mlp.embed_categories") {
+  embeddings_.AddTo(*this);
+  int64_t width = embeddings_.outputs();
   const config::Mlp& config = spec.config.mlp();
   int index = 0;  // in nn.Sequential
   const auto add = [&](int64_t outputs) -> Layer& {
@@ -36,7 +37,7 @@ Mlp::Mlp(const ModelSpec& spec) : dropout_(spec.config.mlp().dropout()) {
 
 at::Tensor Mlp::Forward(const at::Tensor& input) {
   const NoAutocast plain(input.device());
-  at::Tensor x = input.flatten(1).to(plain.dtype());
+  at::Tensor x = embeddings_.Forward(input.flatten(1).to(plain.dtype()));
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];
     const Range range(layer.name);

@@ -4,8 +4,8 @@
 // Parameters are named as those of the PyTorch model
 //   nn.Sequential(nn.Linear(features, h1), nn.BatchNorm1d(h1), nn.ReLU(), nn.Dropout(p), ...,
 //                 nn.Linear(hn, classes))
-// namely "0.weight", "0.bias", ... BatchNorm and Dropout are there only if the config sets them. The parameters have
-// the same initial distribution as in PyTorch.
+// namely "0.weight", "0.bias", ... BatchNorm and Dropout are there only if the config sets them. Columns of categories may
+// be embedded first (category_embeddings.h). The parameters have the same initial distribution as in PyTorch.
 #pragma once
 
 #include <memory>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trainer/models/batch_norm.h"
+#include "trainer/models/built_in/category_embeddings.h"
 #include "trainer/models/model.h"
 
 namespace lockstep {
@@ -33,6 +34,7 @@ class Mlp : public Model {
   };
   std::vector<Layer> layers_;
   double dropout_;
+  CategoryEmbeddings embeddings_;
   std::string head_;
 };
 

@@ -1,7 +1,6 @@
 #include "trainer/models/built_in/tabm.h"
 
 #include <ATen/ATen.h>
-#include <c10/util/accumulate.h>
 
 #include <cmath>
 #include <memory>
@@ -30,8 +29,8 @@ TabM::TabM(const ModelSpec& spec)
     : members_(spec.config.tabm().members()),
       classes_(spec.classes),
       dropout_(spec.config.tabm().dropout()),
-      task_(spec.task) {
-  spec.RequireNumbers();
+      task_(spec.task),
+      embeddings_(spec, spec.config.tabm().embed_categories(), "model.tabm.embed_categories") {
   if (task_ == Task::kSegmentation) {
     throw UsageError("model tabm: it predicts classes, labels or numbers, and not pixels");
   }
@@ -39,7 +38,8 @@ TabM::TabM(const ModelSpec& spec)
                               spec.config.tabm().hidden().end());
   if (widths.empty()) widths = {512, 512, 512};
   const auto layers = register_module("layers", std::make_shared<torch::nn::Module>());
-  int64_t width = c10::multiply_integers(spec.input_shape);
+  embeddings_.AddTo(*this);
+  int64_t width = embeddings_.outputs();
   for (const int64_t outputs : widths) {
     const std::string number = std::to_string(layers_.size());
     const auto module = layers->register_module(number, std::make_shared<torch::nn::Module>());
@@ -62,7 +62,7 @@ TabM::TabM(const ModelSpec& spec)
 at::Tensor TabM::Forward(const at::Tensor& input) {
   const NoAutocast plain(input.device());
   // [count, members, width]
-  at::Tensor x = input.flatten(1).to(plain.dtype()).unsqueeze(1);
+  at::Tensor x = embeddings_.Forward(input.flatten(1).to(plain.dtype())).unsqueeze(1);
   for (const Layer& layer : layers_) {
     const Range range(layer.name);
     x = ops::Linear(x * layer.r.to(x.scalar_type()), layer.weight, /*bias=*/{},

@@ -11,12 +11,14 @@
 // perceptron with `members` times as many samples.
 //
 // Parameters: "layers.I.weight" [outputs, inputs], "layers.I.r" [members, inputs], "layers.I.s" [members, outputs],
-// "layers.I.bias" [members, outputs]; "head.weight" [members, classes, inputs], "head.bias" [members, classes].
+// "layers.I.bias" [members, outputs]; "head.weight" [members, classes, inputs], "head.bias" [members, classes]. Columns of
+// categories may be embedded first (category_embeddings.h), the same for all members.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "trainer/models/built_in/category_embeddings.h"
 #include "trainer/models/model.h"
 
 namespace lockstep {
@@ -44,6 +46,7 @@ class TabM : public Model {
   int64_t classes_;
   double dropout_;
   Task task_;
+  CategoryEmbeddings embeddings_;
 };
 
 }  // namespace lockstep
