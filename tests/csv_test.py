@@ -378,16 +378,16 @@ def quantile(x):
 
 class FlatEncoder:
     def __init__(self, rows, make_scale):
-        self.means, self.scales = {}, {}
+        self.medians, self.scales = {}, {}
         for name, convert in (("size", float), ("wage", float), ("day", days_of)):
             present = column(rows, name, convert)
             present = present[~np.isnan(present)]
-            self.means[name], self.scales[name] = present.mean(), make_scale(present)
+            self.medians[name], self.scales[name] = np.median(present), make_scale(present)
 
     def __call__(self, rows):
         def number(name, convert=float):
             values = column(rows, name, convert)
-            return self.scales[name](np.where(np.isnan(values), self.means[name], values))
+            return self.scales[name](np.where(np.isnan(values), self.medians[name], values))
 
         days = column(rows, "day", days_of)
         gap = np.isnan(days)

@@ -134,21 +134,22 @@ class Encoder {
 
   void WriteDate(const CsvPlace& place, int64_t index, float* cells) const {
     const CsvColumn& column = fit_.columns[index];
-    double days = 0;
-    const bool is_there = ReadDate(options_, place, days);
-    WriteScaled(place, column, is_there, days, cells);
+    CsvDate date;
+    const bool is_there = ReadDate(options_, place, date);
+    WriteScaled(place, column, is_there, date.days, cells);
     float* circles = cells + (column.missing_indicator ? 2 : 1);
     if (is_there) {
-      WriteDateCircles(column.dates, days, circles);
+      WriteDateCircles(column.dates, date.local_days, circles);
     } else {
       std::fill_n(circles, DateCircleNumbers(column.dates), 0.0F);
     }
   }
 
-  // The number, or the mean if it is not there, and whether it is missing.
+  // The number, or what takes its place if it is not there, and whether it is missing.
   void WriteScaled(const CsvPlace& place, const CsvColumn& column, bool is_there, double number,
                    float* cells) const {
-    const double scaled = Scaled(options_.scaling, column, is_there ? number : column.mean);
+    const double value = is_there ? number : ValueIfMissing(options_.scaling, column);
+    const double scaled = Scaled(options_.scaling, column, value);
     const bool is_plain = options_.scaling == CsvScaling::kNone;
     cells[0] = static_cast<float>(is_plain ? scaled * options_.scale : scaled);
     RequireFinite(place, cells[0]);

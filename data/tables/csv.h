@@ -28,8 +28,8 @@
 //   a date is not an ISO date -> the same -> Csv.RefusesACellThatIsNoDate
 //   a label is not a class number, is out of range, or is not one of the trained texts; or one of several labels is not
 //     0 or 1 -> the same -> Csv.RefusesALabel*
-//   the options name a column that no file has, or name a column twice; a column has no number, or a category has too
-//     many texts -> Error (kData) that names the column -> Csv.RefusesAColumn*, Csv.RefusesTooManyCategories
+//   the options name a column that no file has, or name a column twice; a column has no number; a category has too many
+//     texts, or rare ones alone -> Error (kData) that names the column -> Csv.RefusesAColumn*, Csv.RefusesTooMany*
 //   QUANTILE would keep too many numbers -> Error (kData) with the cure -> Csv.RefusesQuantilesOfTooManyColumns
 //   training files have different headers, or another file lacks a column or has an unknown one -> Error (kData) with
 //     path and column -> Csv.RefusesAnotherHeader, Csv.RefusesAFileThatLacksAColumn
@@ -56,9 +56,10 @@ struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
   // For a column of numbers, and for the days of a column of dates. What is not asked for has no meaning.
   double mean = 0;
-  double std = 1;             // the standard deviation of the population; 1 for a constant column
-  double median = 0;          // for CsvScaling::kRobust
-  double quartile_range = 1;  // the 75th less the 25th percentile; 1 if they are the same
+  double std = 1;     // the standard deviation of the population; 1 for a constant column
+  double median = 0;  // for CsvScaling::kRobust and kQuantile
+  double quartile_range =
+      1;  // for kRobust: the 75th less the 25th percentile; 1 if they are the same
   // For CsvScaling::kQuantile, from the least value to the greatest.
   std::vector<double> quantiles{};
   bool missing_indicator = false;  // whether a number of the input says where the value is missing
@@ -88,7 +89,8 @@ struct CsvOptions {
   std::vector<std::string> category{};  // columns of categories
   std::vector<std::string> date{};      // columns of dates
   int64_t category_min_rows = 1;        // a text that fewer training rows have is rare
-  // Whether a missing number becomes the mean, and a missing text a category of its own.
+  // Whether a missing number becomes the mean, or with kRobust and kQuantile the median, and a missing text a category
+  // of its own.
   bool mean_if_missing = false;
   bool missing_indicator = false;  // whether columns that lack values get a number that says where
   CsvScaling scaling = CsvScaling::kNone;

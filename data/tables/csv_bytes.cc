@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "base/small_letters.h"
 
 namespace lockstep {
 namespace {
@@ -47,8 +49,8 @@ class Text {
   char* Piece() {
     if (length_ > most_) {
       throw DataError(
-          "{}: unpacked, it has more than {:.1f} GiB, half of the memory that this program may "
-          "use: "
+          "{}: unpacked, it has more than the {:.1f} GiB that are left for it "
+          "(the compressed files of a set may take half of the memory that this program may use): "
           "unpack it, because a file that is not compressed is read without that memory",
           path_, static_cast<double>(most_) / (size_t{1} << 30));
     }
@@ -72,11 +74,13 @@ class Text {
 
 // ---- gzip ---------------------------------------------------------------------------------------
 
-// The length that the end of the file says, of a file with one member.
+// The length that the end of the file says, of a file with one member; 0: it says none, as that of bgzip, which ends in
+// an empty member.
 size_t LengthInGzip(std::string_view packed) {
   if (packed.size() < sizeof(uint32_t)) return 0;
   uint32_t bytes = 0;  // little-endian, as are the machines that Lockstep runs on; modulo 4 GiB
   std::memcpy(&bytes, packed.data() + packed.size() - sizeof(bytes), sizeof(bytes));
+  if (bytes == 0) return 0;
   size_t length = bytes;
   while (length < packed.size()) length += size_t{1} << 32;
   return length;
@@ -124,28 +128,35 @@ class Archive {
     if (!file_) FailDamaged(path, kCutShort);
   }
 
-  // Goes to the only file.
-  void FindFile() {
+  // The names of the files. Goes to the first one.
+  std::vector<std::string> Names() {
     std::vector<std::string> names;
     unz64_file_pos place{};
     for (int status = unzGoToFirstFile(file_.get()); status == UNZ_OK;
          status = unzGoToNextFile(file_.get())) {
       const std::string name = NameHere();
-      if (name.ends_with('/') || name.starts_with("__MACOSX/")) continue;
+      const bool is_hidden = name.starts_with("__MACOSX/") || BaseNameOf(name).starts_with('.');
+      if (name.ends_with('/') || is_hidden) continue;
       names.push_back(name);
       if (names.size() == 1) unzGetFilePos64(file_.get(), &place);
     }
+    if (!names.empty()) unzGoToFilePos64(file_.get(), &place);
+    return names;
+  }
+
+  // Goes to the only file.
+  void FindFile() {
+    const std::vector<std::string> names = Names();
     if (std::ranges::find(names, "[Content_Types].xml") != names.end()) {
       throw DataError("{}: the file is a spreadsheet: save the sheet as CSV", path_);
     }
     if (names.empty()) FailEmpty(path_);
     if (names.size() > 1) {
       throw DataError(
-          "{}: the zip archive holds {} files, such as {} and {}: unzip it, and give the "
-          "file to read",
+          "{}: the zip archive holds {} files, such as {} and {}: "
+          "unzip it, and give the file to read",
           path_, names.size(), names[0], names[1]);
     }
-    unzGoToFilePos64(file_.get(), &place);
   }
 
   std::string Unpack(size_t most) {
@@ -159,8 +170,7 @@ class Archive {
     }
     if (info.compression_method != 0 && info.compression_method != Z_DEFLATED) {
       throw DataError(
-          "{}: the zip archive is compressed by method {}, and deflate is read: unzip it "
-          "first",
+          "{}: the zip archive is compressed by method {}, and deflate is read: unzip it first",
           path_, info.compression_method);
     }
     if (unzOpenCurrentFile(file_.get()) != UNZ_OK) FailDamaged(path_, kDamaged);
@@ -180,6 +190,10 @@ class Archive {
   }
 
  private:
+  static std::string BaseNameOf(const std::string& name) {
+    return name.substr(name.rfind('/') + 1);  // of no slash npos, after which 0 comes
+  }
+
   std::string NameHere() const {
     unz_file_info64 info{};
     if (unzGetCurrentFileInfo64(file_.get(), &info, nullptr, 0, nullptr, 0, nullptr, 0) != UNZ_OK) {
@@ -194,15 +208,42 @@ class Archive {
   std::unique_ptr<void, int (*)(unzFile)> file_;
 };
 
-size_t HalfOfMemory() {
+// Whether the beginning of what was compressed is a text.
+bool BeginsWithText(const std::string& path) {
+  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
+  std::array<char, 4096> beginning{};
+  const int bytes = file ? gzread(file.get(), beginning.data(), beginning.size()) : -1;
+  return bytes > 0 &&
+         std::find(beginning.begin(), beginning.begin() + bytes, '\0') == beginning.begin() + bytes;
+}
+
+}  // namespace
+
+size_t MostUnpackedBytes() {
   const double of_machine =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   return static_cast<size_t>(std::min(of_machine, BytesOfMemory()) / 2);
 }
 
-}  // namespace
+bool IsPlainTableName(std::string_view name) {
+  const std::string small = InSmallLetters(name);
+  return small.ends_with(".csv") || small.ends_with(".tsv");
+}
 
-CsvBytes::CsvBytes(const std::string& path) : CsvBytes(path, HalfOfMemory()) {}
+bool HoldsTable(const std::string& path) {
+  try {
+    const MappedFile file(path);
+    const std::string_view bytes(file.data(), static_cast<size_t>(file.bytes()));
+    if (bytes.starts_with(kGzip)) return BeginsWithText(path);
+    if (!bytes.starts_with(kZip)) return false;
+    const std::vector<std::string> names = Archive(path).Names();
+    return names.size() == 1 && IsPlainTableName(names[0]);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+CsvBytes::CsvBytes(const std::string& path) : CsvBytes(path, MostUnpackedBytes()) {}
 
 CsvBytes::CsvBytes(const std::string& path, size_t most_bytes) : file_(path) {
   const std::string_view bytes = text();
@@ -216,11 +257,11 @@ CsvBytes::CsvBytes(const std::string& path, size_t most_bytes) : file_(path) {
     archive.FindFile();
     unpacked_ = archive.Unpack(most_bytes);
     is_packed_ = true;
-  } else if (path.ends_with(".gz") || path.ends_with(".zip")) {
+  } else if (const std::string name = InSmallLetters(path);
+             name.ends_with(".gz") || name.ends_with(".zip")) {
     throw DataError(
-        "{}: the file is not compressed, although its name says so: download it again, or, if it "
-        "is "
-        "a table, take the ending from its name",
+        "{}: the file is not compressed, although its name says so: "
+        "download it again, or, if it is a table, take the ending from its name",
         path);
   }
 }

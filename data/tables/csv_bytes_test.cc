@@ -10,6 +10,7 @@
 
 #include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
+#include "data/tables/csv_files.h"
 
 namespace lockstep {
 namespace {
@@ -75,6 +76,8 @@ TEST(CsvBytes, UnpacksAZipArchiveOfOneFile) {
   EXPECT_EQ(TextOf("t.csv", Zipped({{"t.csv", kText}}, 0)), kText);
   EXPECT_EQ(TextOf("t.zip", Zipped({{"f/", ""}, {"f/t.csv", kText}, {"__MACOSX/f/._t.csv", "x"}})),
             kText);
+  EXPECT_EQ(TextOf("t.zip", Zipped({{".DS_Store", "x"}, {"t.csv", kText}, {"f/._t.csv", "x"}})),
+            kText);
 }
 
 TEST(CsvBytes, RefusesAFileThatIsCutShort) {
@@ -102,6 +105,21 @@ TEST(CsvBytes, RefusesAFileThatIsNotWhatItsNameSays) {
   EXPECT_THAT(ErrorOf("t.csv.gz", kText),
               HasSubstr("t.csv.gz: the file is not compressed, although its name says so"));
   EXPECT_THAT(ErrorOf("t.zip", "<html>"), HasSubstr("t.zip: the file is not compressed"));
+  EXPECT_THAT(ErrorOf("t.CSV.GZ", kText), HasSubstr("t.CSV.GZ: the file is not compressed"));
+}
+
+TEST(CsvBytes, KnowsATableByWhatIsInIt) {
+  const auto holds = [](const std::string& bytes) {
+    return HoldsTable(WriteTestFile("packed", bytes));
+  };
+  EXPECT_TRUE(holds(Zipped({{"train.CSV", kText}, {".DS_Store", "x"}})));
+  EXPECT_TRUE(holds(Gzipped(kText)));
+  EXPECT_FALSE(holds(Zipped({{"cat.png", "x"}})));
+  EXPECT_FALSE(holds(Zipped({{"a.csv", kText}, {"b.csv", kText}})));
+  EXPECT_FALSE(holds(Gzipped(std::string(3, '\0') + "x")));
+  EXPECT_FALSE(holds(kText));
+  EXPECT_FALSE(holds("PK\x03\x04..."));
+  EXPECT_FALSE(HoldsTable("/nowhere"));
 }
 
 TEST(CsvBytes, RefusesAnArchiveOfOtherThanOneFile) {
@@ -128,10 +146,21 @@ TEST(CsvBytes, RefusesATextBeyondTheLimit) {
   const std::string zip = WriteTestFile("bomb.csv.zip", Zipped({{"t.csv", zeros}}));
   for (const std::string& path : {gzip, zip}) {
     EXPECT_THAT(DataErrorOf([&] { CsvBytes(path, size_t{3} << 20); }),
-                HasSubstr(path + ": unpacked, it has more than 0.0 GiB, half of the memory that "
-                                 "this program may use: unpack it"));
+                HasSubstr(path + ": unpacked, it has more than the 0.0 GiB that are left for it "
+                                 "(the compressed files of a set may take half of the memory"));
     EXPECT_EQ(CsvBytes(path, zeros.size()).text(), zeros);
   }
+}
+
+TEST(CsvBytes, TheLimitIsThatOfAllFilesOfASet) {
+  std::string text;
+  for (int i = 0; text.size() < (3U << 20); ++i) text += std::to_string(i) + ",0\n";
+  CsvOptions options{.files = {WriteTestFile("a.csv.gz", Gzipped(text))}};
+  CsvFiles(options, size_t{4} << 20);
+  options.files.push_back(WriteTestFile("b.csv.gz", Gzipped(text)));
+  EXPECT_THAT(DataErrorOf([&] { CsvFiles(options, size_t{4} << 20); }),
+              HasSubstr("b.csv.gz: unpacked, it has more than the 0.0 GiB that are left"));
+  CsvFiles(options, size_t{8} << 20);
 }
 
 }  // namespace

@@ -86,8 +86,13 @@ int OffsetMinutes(Parts& parts) {
   return (is_before ? -1 : 1) * (60 * hours + minutes);
 }
 
-// In seconds from the beginning of the day, less the offset.
-double TimeOfDay(Parts& parts) {
+// In seconds.
+struct Time {
+  double of_day = 0;
+  double offset = 0;
+};
+
+Time TimeIn(Parts& parts) {
   const int minutes = ClockMinutes(parts);
   double seconds = 0;
   if (parts.Take(":")) {
@@ -97,32 +102,33 @@ double TimeOfDay(Parts& parts) {
     if (parts.Take(".,")) seconds += parts.Fraction();
   }
   parts.Take(" ");
-  return 60.0 * (minutes - OffsetMinutes(parts)) + seconds;
+  return {.of_day = 60.0 * minutes + seconds, .offset = 60.0 * OffsetMinutes(parts)};
 }
 
 }  // namespace
 
-std::optional<double> ParseDate(std::string_view text) {
+std::optional<CsvDate> ParseDate(std::string_view text) {
   Parts parts(TrimmedCell(text));
   const int year = parts.Number(4);
   parts.Require("-");
   const int month = parts.Number(2);
   parts.Require("-");
   const int day = parts.Number(2);
-  double seconds = 0;
+  Time time;
   if (parts.ok() && !parts.empty()) {
     parts.Require("Tt ");
-    seconds = TimeOfDay(parts);
+    time = TimeIn(parts);
   }
   const chrono::year_month_day date(chrono::year(year), chrono::month(static_cast<unsigned>(month)),
                                     chrono::day(static_cast<unsigned>(day)));
   if (!parts.ok() || !parts.empty() || !date.ok() || year == 0) return std::nullopt;
   constexpr double kSecondsOfADay = 86400;
-  return static_cast<double>(chrono::sys_days(date).time_since_epoch().count()) +
-         seconds / kSecondsOfADay;
+  const auto midnight = static_cast<double>(chrono::sys_days(date).time_since_epoch().count());
+  return CsvDate{.days = midnight + (time.of_day - time.offset) / kSecondsOfADay,
+                 .local_days = midnight + time.of_day / kSecondsOfADay};
 }
 
-bool HasTime(double days) { return days != std::floor(days); }
+bool CsvDate::has_time() const { return local_days != std::floor(local_days); }
 
 int64_t DateCircleNumbers(CsvDates dates) {
   switch (dates) {
@@ -136,9 +142,9 @@ int64_t DateCircleNumbers(CsvDates dates) {
   return 0;
 }
 
-void WriteDateCircles(CsvDates dates, double days, float* numbers) {
-  const double whole = std::floor(days);
-  const double time = days - whole;
+void WriteDateCircles(CsvDates dates, double local_days, float* numbers) {
+  const double whole = std::floor(local_days);
+  const double time = local_days - whole;
   const chrono::sys_days day{chrono::days(static_cast<int>(whole))};
   const chrono::year year = chrono::year_month_day(day).year();
   const chrono::sys_days new_year(year / chrono::January / 1);

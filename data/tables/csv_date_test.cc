@@ -9,24 +9,34 @@
 namespace lockstep {
 namespace {
 
+double DaysOf(const std::string& text) { return ParseDate(text).value().days; }
+
 TEST(CsvDate, CountsDays) {
-  EXPECT_EQ(ParseDate("1970-01-01"), 0);
-  EXPECT_EQ(ParseDate(" 1969-12-31 "), -1);
-  EXPECT_EQ(ParseDate("2024-02-29"), 19782);  // date -d 2024-02-29 +%s, over 86400
-  EXPECT_EQ(ParseDate("0001-01-01"), -719162);
-  EXPECT_EQ(ParseDate("9999-12-31"), 2932896);
+  EXPECT_EQ(DaysOf("1970-01-01"), 0);
+  EXPECT_EQ(DaysOf(" 1969-12-31 "), -1);
+  EXPECT_EQ(DaysOf("2024-02-29"), 19782);  // date -d 2024-02-29 +%s, over 86400
+  EXPECT_EQ(DaysOf("0001-01-01"), -719162);
+  EXPECT_EQ(DaysOf("9999-12-31"), 2932896);
 }
 
 TEST(CsvDate, ReadsTimes) {
-  EXPECT_EQ(ParseDate("1970-01-02 06:00"), 1.25);
-  EXPECT_EQ(ParseDate("1970-01-02T06:00:00"), 1.25);
-  EXPECT_EQ(ParseDate("1970-01-02t18:00:00.000Z"), 1.75);
-  EXPECT_EQ(ParseDate("1970-01-02 00:00:43,2"), 1.0005);
-  EXPECT_EQ(ParseDate("1970-01-02 01:00+02:00"), 1 - 1.0 / 24);
-  EXPECT_EQ(ParseDate("1970-01-02 01:00 -0200"), 1.125);
-  EXPECT_EQ(ParseDate("1970-01-02 01:00-02"), 1.125);
-  EXPECT_TRUE(HasTime(*ParseDate("2024-02-29 00:00:01")));
-  EXPECT_FALSE(HasTime(*ParseDate("2024-02-29 00:00:00")));
+  EXPECT_EQ(DaysOf("1970-01-02 06:00"), 1.25);
+  EXPECT_EQ(DaysOf("1970-01-02T06:00:00"), 1.25);
+  EXPECT_EQ(DaysOf("1970-01-02t18:00:00.000Z"), 1.75);
+  EXPECT_EQ(DaysOf("1970-01-02 00:00:43,2"), 1.0005);
+  EXPECT_EQ(DaysOf("1970-01-02 01:00+02:00"), 1 - 1.0 / 24);
+  EXPECT_EQ(DaysOf("1970-01-02 01:00 -0200"), 1.125);
+  EXPECT_EQ(DaysOf("1970-01-02 01:00-02"), 1.125);
+  EXPECT_TRUE(ParseDate("2024-02-29 00:00:01")->has_time());
+  EXPECT_FALSE(ParseDate("2024-02-29 00:00:00")->has_time());
+}
+
+TEST(CsvDate, KnowsTheTimeThatTheClockShowed) {
+  const CsvDate evening = ParseDate("1970-01-02 18:00-09:00").value();
+  EXPECT_EQ(evening.days, 2.125);
+  EXPECT_EQ(evening.local_days, 1.75);
+  EXPECT_EQ(ParseDate("1970-01-02 18:00Z")->local_days, 1.75);
+  EXPECT_FALSE(ParseDate("1970-01-02 00:00+02:00")->has_time());
 }
 
 TEST(CsvDate, RefusesWhatIsNoDate) {
@@ -63,7 +73,7 @@ TEST(CsvDate, RefusesWhatIsNoDate) {
 TEST(CsvDate, PlacesAreOnCircles) {
   std::array<float, 6> numbers{};
   // The 183rd day of a leap year, a Monday: half a year is over at its beginning.
-  WriteDateCircles(CsvDates::kTimes, *ParseDate("2024-07-01 06:00"), numbers.data());
+  WriteDateCircles(CsvDates::kTimes, DaysOf("2024-07-01 06:00"), numbers.data());
   EXPECT_NEAR(numbers[0], std::sin(2 * M_PI * 182.25 / 366), 1e-7);
   EXPECT_NEAR(numbers[1], std::cos(2 * M_PI * 182.25 / 366), 1e-7);
   EXPECT_NEAR(numbers[2], std::sin(2 * M_PI * 0.25 / 7), 1e-7);
@@ -71,7 +81,7 @@ TEST(CsvDate, PlacesAreOnCircles) {
   EXPECT_NEAR(numbers[4], 1, 1e-7);
   EXPECT_NEAR(numbers[5], 0, 1e-7);
   numbers.fill(9);
-  WriteDateCircles(CsvDates::kDays, *ParseDate("1969-12-28"), numbers.data());  // a Sunday
+  WriteDateCircles(CsvDates::kDays, DaysOf("1969-12-28"), numbers.data());  // a Sunday
   EXPECT_NEAR(numbers[0], std::sin(2 * M_PI * 361 / 365), 1e-6);
   EXPECT_NEAR(numbers[2], std::sin(2 * M_PI * 6 / 7), 1e-6);
   EXPECT_EQ(numbers[4], 9);

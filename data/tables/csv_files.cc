@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-CsvFiles::CsvFiles(const CsvOptions& options) : options_(options) {
+CsvFiles::CsvFiles(const CsvOptions& options, size_t most_bytes)
+    : options_(options), bytes_left_(most_bytes) {
   if (options.label_columns > kMaxCsvColumns) {
     throw DataError("data.csv.label_columns is more than {}", kMaxCsvColumns);
   }
@@ -15,7 +16,8 @@ CsvFiles::CsvFiles(const CsvOptions& options) : options_(options) {
 }
 
 void CsvFiles::Open(const std::string& path) {
-  CsvBytes bytes(path);
+  CsvBytes bytes(path, bytes_left_);
+  bytes_left_ -= std::min(bytes_left_, bytes.unpacked_bytes());
   CsvCells cells(path, bytes.text(), options_.delimiter);
   if (!cells.NextRow()) throw DataError("{}: the file has no rows", path);
   const int64_t line = cells.line();

@@ -1,6 +1,7 @@
 // CsvFiles: opens the files of a CSV table, finds the role of each column, and visits the rows in order.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,8 +24,8 @@ struct CsvFile {
 
 class CsvFiles {
  public:
-  // Keeps a reference to `options`. Throws Error (kData).
-  explicit CsvFiles(const CsvOptions& options);
+  // Keeps a reference to `options`. Of compressed files `most_bytes` are unpacked in all. Throws Error (kData).
+  explicit CsvFiles(const CsvOptions& options, size_t most_bytes = MostUnpackedBytes());
 
   const CsvFile& front() const { return files_.front(); }
   auto begin() const { return files_.begin(); }
@@ -44,6 +45,7 @@ class CsvFiles {
   int64_t CountRows() const;
 
   const CsvOptions& options_;
+  size_t bytes_left_;  // that may still be unpacked
   std::vector<CsvFile> files_;
 };
 

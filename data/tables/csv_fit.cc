@@ -22,6 +22,9 @@ using TextCounts = std::map<std::string, int64_t, std::less<>>;
 // More are taken for a mistake.
 constexpr size_t kMaxCategories = 10000;
 
+// So many different texts of a column are counted where rare ones become one: some 100 MB of memory.
+constexpr size_t kMaxCountedTexts = 1000000;
+
 // A run's config holds all quantiles. It must stay so short that it can be read.
 constexpr size_t kMostKeptQuantiles = 200000;
 
@@ -87,16 +90,27 @@ class Fitter {
   void AddNumber(const CsvPlace& place, const CsvRole& role) {
     NumbersSeen& seen = numbers_[role.index];
     double number = 0;
+    CsvDate date;
     const bool is_date = role.kind == Kind::kDate;
-    if (!(is_date ? ReadDate(options_, place, number) : ReadNumber(options_, place, number))) {
+    if (!(is_date ? ReadDate(options_, place, date) : ReadNumber(options_, place, number))) {
       seen.lacks_some = true;
       return;
     }
+    if (is_date) number = date.days;
     seen.moments.Add(number);
-    seen.has_times = seen.has_times || (is_date && HasTime(number));
+    seen.has_times = seen.has_times || (is_date && date.has_time());
     const bool needs_values =
         options_.scaling == CsvScaling::kRobust || options_.scaling == CsvScaling::kQuantile;
-    if (needs_values) seen.values.push_back(number);
+    if (!needs_values) return;
+    seen.values.push_back(number);
+    const bool is_kept =
+        options_.scaling == CsvScaling::kQuantile && seen.values.size() <= kMostQuantiles;
+    if (is_kept && ++quantiles_ > kMostKeptQuantiles) {
+      throw DataError(
+          "{}: data.csv.scaling: QUANTILE keeps up to {} numbers of each column in the run's "
+          "config, and more than {} of all columns are too many: take ROBUST or STANDARD",
+          files_.front().path, kMostQuantiles, kMostKeptQuantiles);
+    }
   }
 
   void AddCategory(const CsvPlace& place, const CsvRole& role) {
@@ -106,16 +120,30 @@ class Fitter {
       ++known->second;
       return;
     }
-    // Of rare texts there may be more.
-    if (counts.size() == kMaxCategories && options_.category_min_rows <= 1) {
-      FailAt(place, fmt::format("more than {} categories: if it tells rows apart, add \"{}\" to "
-                                "data.csv.ignore",
-                                kMaxCategories, place.layout.Reference(place.column)));
+    const bool has_rare = options_.category_min_rows > 1;
+    if (counts.size() == (has_rare ? kMaxCountedTexts : kMaxCategories)) {
+      FailAt(place,
+             fmt::format("more than {} {}: if it tells rows apart, add \"{}\" to data.csv.ignore{}",
+                         counts.size(), has_rare ? "different texts" : "categories",
+                         place.layout.Reference(place.column),
+                         has_rare ? "" : ", else set data.csv.category_min_rows"));
     }
     counts.emplace(text, 1);
   }
 
+  // `cure` gets what options call the column.
+  [[noreturn]] void FailColumn(size_t index, const std::string& what, const char* cure) const {
+    const CsvLayout& layout = files_.front().layout;
+    const auto found = std::ranges::find_if(layout.roles, [&](const CsvRole& role) {
+      return IsFeature(role) && role.index == static_cast<int32_t>(index);
+    });
+    const int64_t column = found - layout.roles.begin();
+    throw DataError("{}: {}: {}: {}", files_.front().path, layout.NameOf(column), what,
+                    fmt::format(fmt::runtime(cure), layout.Reference(column)));
+  }
+
   void KeepCategories(size_t index) {
+    if (categories_[index].empty()) return;
     CsvColumn& column = fit_.columns[index];
     for (const auto& [text, count] : categories_[index]) {
       if (count >= options_.category_min_rows) {
@@ -125,10 +153,15 @@ class Fitter {
       }
     }
     if (column.categories.size() > kMaxCategories) {
-      throw DataError(
-          "{}: \"{}\" has {} categories, more than {}: set a greater "
-          "data.csv.category_min_rows",
-          files_.front().path, column.name, column.categories.size(), kMaxCategories);
+      FailColumn(
+          index,
+          fmt::format("{} categories, more than {}", column.categories.size(), kMaxCategories),
+          "set a greater data.csv.category_min_rows, or add \"{}\" to data.csv.ignore");
+    }
+    if (column.categories.empty()) {
+      FailColumn(index,
+                 fmt::format("no text is in {} training rows or more", options_.category_min_rows),
+                 "set a lower data.csv.category_min_rows, or add \"{}\" to data.csv.ignore");
     }
   }
 
@@ -143,7 +176,6 @@ class Fitter {
 
   void KeepNumbers() {
     const CsvLayout& layout = files_.front().layout;
-    size_t quantiles = 0;
     for (size_t i = 0; i < layout.roles.size(); ++i) {
       const CsvRole& role = layout.roles[i];
       const bool is_date = role.kind == Kind::kDate;
@@ -162,13 +194,6 @@ class Fitter {
       if (is_date) column.dates = seen.has_times ? CsvDates::kTimes : CsvDates::kDays;
       FitScaling(options_.scaling, seen.values, column);
       seen.values = {};
-      quantiles += column.quantiles.size();
-    }
-    if (quantiles > kMostKeptQuantiles) {
-      throw DataError(
-          "{}: data.csv.scaling: QUANTILE keeps {} numbers of all columns in the run's "
-          "config, and more than {} are too many: take ROBUST or STANDARD",
-          files_.front().path, quantiles, kMostKeptQuantiles);
     }
   }
 
@@ -199,6 +224,7 @@ class Fitter {
   // Of each column; empty: they are not to be fitted.
   std::vector<NumbersSeen> numbers_;
   std::vector<TextCounts> categories_;
+  size_t quantiles_ = 0;  // how many CsvScaling::kQuantile will keep of what was read so far
   Texts classes_;
 };
 

@@ -33,8 +33,8 @@ double QuantileOf(std::span<const double> sorted, size_t part, size_t parts) {
 void FitScaling(CsvScaling scaling, std::vector<double>& values, CsvColumn& column) {
   if (scaling != CsvScaling::kRobust && scaling != CsvScaling::kQuantile) return;
   std::ranges::sort(values);
+  column.median = QuantileOf(values, 1, 2);
   if (scaling == CsvScaling::kRobust) {
-    column.median = QuantileOf(values, 1, 2);
     const double range = QuantileOf(values, 3, 4) - QuantileOf(values, 1, 4);
     column.quartile_range = range > 0 ? range : 1;
     return;
@@ -43,6 +43,18 @@ void FitScaling(CsvScaling scaling, std::vector<double>& values, CsvColumn& colu
   for (size_t i = 0; i < count; ++i) {
     column.quantiles.push_back(QuantileOf(values, i, std::max<size_t>(1, count - 1)));
   }
+}
+
+double ValueIfMissing(CsvScaling scaling, const CsvColumn& column) {
+  switch (scaling) {
+    case CsvScaling::kNone:
+    case CsvScaling::kStandard:
+      return column.mean;
+    case CsvScaling::kRobust:
+    case CsvScaling::kQuantile:
+      return column.median;
+  }
+  return column.mean;
 }
 
 double Scaled(CsvScaling scaling, const CsvColumn& column, double number) {

@@ -30,6 +30,10 @@ double QuantileOf(std::span<const double> sorted, size_t part, size_t parts);
 // training rows, at least one. It sorts them.
 void FitScaling(CsvScaling scaling, std::vector<double>& values, CsvColumn& column);
 
+// Returns the number that takes the place of a missing one: the median if the scaling is made for columns with far
+// values, which would move the mean; otherwise the mean.
+double ValueIfMissing(CsvScaling scaling, const CsvColumn& column);
+
 // Returns the number as it is scaled. kNone returns it as it is.
 double Scaled(CsvScaling scaling, const CsvColumn& column, double number);
 

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using Rows = std::vector<std::vector<std::string>>;
 
@@ -270,7 +271,8 @@ TEST(Csv, StandardizesNumbers) {
 
 TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
   CsvOptions options{.mean_if_missing = true, .scaling = CsvScaling::kRobust};
-  // Rows 0 to 4 train: their mean is 16, their quartiles are 1, 3 and 5.
+  // Rows 0 to 4 train: their mean is 16, their quartiles are 1, 3 and 5. A missing number becomes the median, which the
+  // far value does not move.
   options.training_rows = [](int64_t) { return std::vector<int64_t>{0, 1, 2, 3, 4}; };
   const std::string content = "1,0\n3,0\n71,1\n0,1\n5,0\n1000,1\n,1\n";
   const CsvTable table = Read(content, options);
@@ -278,8 +280,10 @@ TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
   EXPECT_EQ(table.columns[0].quartile_range, 4);
   EXPECT_EQ(InputOf(table, 0), std::vector<float>{-0.5});
   EXPECT_EQ(InputOf(table, 2), std::vector<float>{17});
-  EXPECT_EQ(InputOf(table, 6), std::vector<float>{13.0F / 4});
-  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "7,0\n,1\n")), 0), std::vector<float>{1});
+  EXPECT_EQ(InputOf(table, 6), std::vector<float>{0});
+  const CsvTable robust = ReadCsv(AsTrained(options, table, "7,0\n,1\n"));
+  EXPECT_EQ(InputOf(robust, 0), std::vector<float>{1});
+  EXPECT_EQ(InputOf(robust, 1), std::vector<float>{0});
 
   options.scaling = CsvScaling::kQuantile;
   const CsvTable other = Read(content, options);
@@ -287,6 +291,9 @@ TEST(Csv, ScalesWithTheQuartilesAndQuantilesOfTheTrainingRows) {
   EXPECT_EQ(InputOf(other, 1), std::vector<float>{0});
   EXPECT_NEAR(InputOf(other, 0)[0], -0.67448975, 1e-7);  // the quartile of the normal distribution
   EXPECT_NEAR(InputOf(other, 5)[0], 5.1993376, 1e-6);
+  EXPECT_EQ(other.columns[0].median, 3);
+  EXPECT_EQ(InputOf(other, 6), std::vector<float>{0});
+  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, other, ",0\n")), 0), std::vector<float>{0});
 }
 
 TEST(Csv, SaysWhereValuesAreMissing) {
@@ -346,6 +353,11 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(noon[7], -1);
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, timed, "1970-01-03 12:00,0\n")), 0),
             InputOf(timed, 2));
+  // With an offset the clock's noon is another day's in UTC, and the same place in the day.
+  const std::vector<float> far =
+      InputOf(ReadCsv(AsTrained(options, timed, "1970-01-01 12:00-14:00,0\n")), 0);
+  EXPECT_NEAR(far[0], -1 + 14.0 / 24, 1e-6);
+  EXPECT_TRUE(std::equal(far.begin() + 1, far.end(), noon.begin() + 1, noon.end()));
 }
 
 TEST(Csv, SaysWhichFeaturesAreCategories) {
@@ -372,13 +384,17 @@ TEST(Csv, RareTextsAreOneFeature) {
   options.training_rows = nullptr;
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "new,0\n")), 0),
             (std::vector<float>{0, 0, 1}));
-  // No text is rare, so there is no such feature; all are.
+  // No text is rare, so there is no such feature.
   EXPECT_EQ(InputOf(Read("a,0\na,1\nb,0\nb,1\n", options), 2), (std::vector<float>{0, 1}));
-  options.header = true;
-  options.category = {"c"};
-  const CsvTable all = Read("c,y\nu,0\nv,1\n", options);
-  EXPECT_EQ(InputOf(all, 0), std::vector<float>{1});
-  EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, all, "y,c\n0,w\n")), 0), std::vector<float>{1});
+}
+
+TEST(Csv, RefusesAColumnOfRareTextsAlone) {
+  EXPECT_THAT(ErrorOf("1,u,0\n2,v,1\n", {.category = {"1"}, .category_min_rows = 2}),
+              HasSubstr("t.csv: column 2: no text is in 2 training rows or more: set a lower "
+                        "data.csv.category_min_rows, or add \"1\" to data.csv.ignore"));
+  EXPECT_THAT(ErrorOf("c,d,y\nu,u,0\nu,v,1\n",
+                      {.header = true, .category = {"c", "d"}, .category_min_rows = 2}),
+              HasSubstr("column 2 (d): no text is in 2 training rows or more"));
 }
 
 TEST(Csv, FitsToTheTrainingRowsAlone) {
@@ -577,6 +593,9 @@ TEST(Csv, RefusesACellThatIsNoNumber) {
   EXPECT_THAT(ErrorOf("Age,y\n\n\nold,0\n", {.header = true}),
               HasSubstr("t.csv:4: column 1 (Age): \"old\" is no finite number; if the column holds "
                         "texts, add \"Age\" to data.csv.category"));
+  EXPECT_THAT(ErrorOf("day,y\n2024-05-31,0\n", {.header = true}),
+              HasSubstr("column 1 (day): \"2024-05-31\" is no finite number; if the column holds "
+                        "dates, add \"day\" to data.csv.date"));
   for (const CsvScaling scaling : {CsvScaling::kNone, CsvScaling::kRobust}) {
     EXPECT_THAT(ErrorOf("1,0\n3e38,1\n1e39,1\n", {.scaling = scaling}),
                 HasSubstr("t.csv:3: column 1: \"1e39\" is no finite number"));
@@ -600,6 +619,19 @@ TEST(Csv, RefusesACellThatIsNoDate) {
       HasSubstr("is given twice, as data.csv.category and as data.csv.date"));
 }
 
+// Which columns a run has is settled, so no cure is a field of the config.
+TEST(Csv, SaysOfAnotherFileHowToWriteACell) {
+  CsvOptions options{.header = true, .labels = {"y"}, .date = {"day"}};
+  const CsvTable table = Read("day,x,y\n2024-01-01,1,0\n", options);
+  const auto error = [&](const std::string& row) {
+    return DataErrorOf([&] { ReadCsv(AsTrained(options, table, "day,x,y\n" + row + "\n")); });
+  };
+  EXPECT_THAT(error("x,1,0"), EndsWith("\"x\" is no date such as 2024-05-31 or 2024-05-31 14:30; "
+                                       "write it so"));
+  EXPECT_THAT(error("2024-01-01,x,0"), EndsWith("\"x\" is no finite number; write one"));
+  EXPECT_THAT(error("2024-01-01,,0"), EndsWith("\"\" is no value: fill it in"));
+}
+
 TEST(Csv, RefusesQuantilesOfTooManyColumns) {
   std::string content;
   for (int row = 0; row < 1001; ++row) {
@@ -607,8 +639,9 @@ TEST(Csv, RefusesQuantilesOfTooManyColumns) {
     content += "0\n";
   }
   EXPECT_THAT(ErrorOf(content, {.scaling = CsvScaling::kQuantile}),
-              HasSubstr("t.csv: data.csv.scaling: QUANTILE keeps 201000 numbers of all columns in "
-                        "the run's config, and more than 200000 are too many: take ROBUST"));
+              HasSubstr("t.csv: data.csv.scaling: QUANTILE keeps up to 1000 numbers of each column "
+                        "in the run's config, and more than 200000 of all columns are too many: "
+                        "take ROBUST"));
 }
 
 TEST(Csv, RefusesAMissingCell) {
@@ -618,6 +651,13 @@ TEST(Csv, RefusesAMissingCell) {
                       HasSubstr("is no value: fill it in, or set data.csv.missing: MEAN")));
     EXPECT_THAT(ErrorOf("1,a,0\n1," + cell + ",0\n", {.category = {"1"}}),
                 HasSubstr("t.csv:2: column 2: \""));
+  }
+  // A category may have such a name.
+  for (const std::string cell : {"None", "NaT", "none"}) {
+    EXPECT_THAT(ErrorOf("1,2,0\n1," + cell + ",0\n"), HasSubstr("is no value: fill it in"));
+    EXPECT_THAT(ErrorOf(cell + ",0\n", {.date = {"0"}}), HasSubstr("is no value: fill it in"));
+    const CsvTable table = Read("1,a,0\n1," + cell + ",0\n", {.category = {"1"}});
+    EXPECT_EQ(table.columns[1].categories.size(), 2);
   }
   EXPECT_THAT(ErrorOf("1,\n", {.mean_if_missing = true}),
               HasSubstr("label \"\" is no class number"));
@@ -647,7 +687,16 @@ TEST(Csv, RefusesTooManyCategories) {
   EXPECT_EQ(Read(content, options).dataset->spec().shape, std::vector<int64_t>{10001});
   EXPECT_THAT(ErrorOf(content + "one more,1,0\n", options),
               HasSubstr("t.csv:10002: column 1 (id): more than 10000 categories: if it tells rows "
-                        "apart, add \"id\" to data.csv.ignore"));
+                        "apart, add \"id\" to data.csv.ignore, else set "
+                        "data.csv.category_min_rows"));
+}
+
+TEST(Csv, RefusesTooManyTextsToCount) {
+  std::string content;
+  for (int i = 0; i < 1000001; ++i) content += std::to_string(i) + ",0\n";
+  EXPECT_THAT(ErrorOf(content, {.category = {"0"}, .category_min_rows = 2}),
+              HasSubstr("t.csv:1000001: column 1: more than 1000000 different texts: if it tells "
+                        "rows apart, add \"0\" to data.csv.ignore"));
 }
 
 TEST(Csv, RefusesALabelOutOfRange) {

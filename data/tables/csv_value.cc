@@ -1,10 +1,25 @@
 #include "data/tables/csv_value.h"
 
 #include "base/error.h"
+#include "base/small_letters.h"
 #include "data/dataset/inferred_classes.h"
-#include "data/tables/csv_date.h"
 
 namespace lockstep {
+namespace {
+
+bool IsTraining(const CsvOptions& options) { return options.features == 0; }
+
+// The beginning of a cell, which is enough to say whether it is missing, in small letters.
+std::string SmallBeginning(std::string_view text) {
+  constexpr size_t kLongest = 5;
+  return InSmallLetters(TrimmedCell(text).substr(0, kLongest));
+}
+
+bool IsMissingText(const std::string& small) {
+  return small.empty() || small == "na" || small == "nan" || small == "null";
+}
+
+}  // namespace
 
 void FailRagged(const CsvPlace& place, int64_t columns) {
   throw DataError("{}:{}: {} columns where {} are expected", place.path, place.row_line, columns,
@@ -21,41 +36,49 @@ void FailAt(const CsvPlace& place, const std::string& what) {
 
 std::string Quoted(std::string_view text) { return fmt::format("\"{:.40}\"", text); }
 
-bool IsMissing(std::string_view text) {
-  text = TrimmedCell(text);
-  std::string lower(text.substr(0, 5));
-  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return lower.empty() || lower == "na" || lower == "nan" || lower == "null";
+bool IsMissing(std::string_view text) { return IsMissingText(SmallBeginning(text)); }
+
+bool NumberIsMissing(std::string_view text) {
+  const std::string small = SmallBeginning(text);
+  return IsMissingText(small) || small == "nat" || small == "none";
 }
 
 void RequireMean(const CsvOptions& options, const CsvPlace& place) {
   if (options.mean_if_missing) return;
-  FailAt(place, fmt::format("{} is no value: fill it in, or set data.csv.missing: MEAN",
-                            Quoted(place.text())));
+  FailAt(place, fmt::format("{} is no value: fill it in{}", Quoted(place.text()),
+                            IsTraining(options) ? ", or set data.csv.missing: MEAN" : ""));
 }
 
 void RequireMissing(const CsvOptions& options, const CsvPlace& place) {
-  if (IsMissing(place.text())) return RequireMean(options, place);
-  const bool maybe_names = place.row_line == 1 && place.layout.header.empty();
-  FailAt(place, fmt::format("{} is no finite number; {}", Quoted(place.text()),
-                            maybe_names ? "if the first line holds names, set data.csv.header: true"
-                                        : fmt::format("if the column holds texts, add \"{}\" to "
-                                                      "data.csv.category or data.csv.ignore",
-                                                      place.layout.Reference(place.column))));
+  if (NumberIsMissing(place.text())) return RequireMean(options, place);
+  const std::string column = place.layout.Reference(place.column);
+  std::string cure = "write one";
+  if (place.row_line == 1 && place.layout.header.empty() && IsTraining(options)) {
+    cure = "if the first line holds names, set data.csv.header: true";
+  } else if (ParseDate(place.text()) && IsTraining(options)) {
+    cure = fmt::format("if the column holds dates, add \"{}\" to data.csv.date", column);
+  } else if (IsTraining(options)) {
+    cure = fmt::format(
+        "if the column holds texts, add \"{}\" to data.csv.category or data.csv.ignore", column);
+  }
+  FailAt(place, fmt::format("{} is no finite number; {}", Quoted(place.text()), cure));
 }
 
-bool ReadDate(const CsvOptions& options, const CsvPlace& place, double& days) {
+bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date) {
   if (const auto found = ParseDate(place.text())) {
-    days = *found;
+    date = *found;
     return true;
   }
-  if (IsMissing(place.text())) {
+  if (NumberIsMissing(place.text())) {
     RequireMean(options, place);
     return false;
   }
-  FailAt(place, fmt::format("{} is no date such as 2024-05-31 or 2024-05-31 14:30; write it so, or "
-                            "move \"{}\" from data.csv.date to data.csv.ignore",
-                            Quoted(place.text()), place.layout.Reference(place.column)));
+  const std::string or_leave_out =
+      IsTraining(options) ? fmt::format(", or move \"{}\" from data.csv.date to data.csv.ignore",
+                                        place.layout.Reference(place.column))
+                          : "";
+  FailAt(place, fmt::format("{} is no date such as 2024-05-31 or 2024-05-31 14:30; write it so{}",
+                            Quoted(place.text()), or_leave_out));
 }
 
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place) {

@@ -10,6 +10,7 @@
 
 #include "data/tables/csv.h"
 #include "data/tables/csv_cells.h"
+#include "data/tables/csv_date.h"
 #include "data/tables/csv_layout.h"
 
 namespace lockstep {
@@ -33,8 +34,10 @@ struct CsvPlace {
 // Returns the beginning of `text` in quotes, for an error message.
 std::string Quoted(std::string_view text);
 
-// Returns whether `text` says that there is no value.
+// Returns whether `text` says that there is no value. NumberIsMissing() is for numbers and dates, where NaT and None,
+// as pandas and Python write them, say so, too; a category or a class may have such a name.
 bool IsMissing(std::string_view text);
+bool NumberIsMissing(std::string_view text);
 
 template <typename Number>
 bool ParseWhole(std::string_view text, Number& number) {
@@ -58,13 +61,14 @@ bool ParseNumber(std::string_view text, Number& number) {
   return std::abs(wide) <= kGreatest;
 }
 
-// Both functions throw Error (kData) unless the options say that the mean replaces a missing number. RequireMean() is
+// Both functions throw Error (kData) unless the options say that another value replaces a missing one. RequireMean() is
 // for a cell that is known to be missing. RequireMissing() is for a cell that is not a number, and also throws if the
-// cell is not missing.
+// cell is not missing. The cure in the error is a change of the config only if the file is a training file: what
+// columns a run has is settled.
 void RequireMean(const CsvOptions& options, const CsvPlace& place);
 void RequireMissing(const CsvOptions& options, const CsvPlace& place);
 
-// Read a cell of a column of numbers, and of one of dates, whose number are the days from 1970-01-01. Return false if
+// Read a cell of a column of numbers, and of one of dates. Return false if
 // the cell is missing. Throw Error (kData) if it holds something else, or if it must not be missing.
 template <typename Number>
 bool ReadNumber(const CsvOptions& options, const CsvPlace& place, Number& number) {
@@ -72,7 +76,7 @@ bool ReadNumber(const CsvOptions& options, const CsvPlace& place, Number& number
   RequireMissing(options, place);
   return false;
 }
-bool ReadDate(const CsvOptions& options, const CsvPlace& place, double& days);
+bool ReadDate(const CsvOptions& options, const CsvPlace& place, CsvDate& date);
 
 // Each function throws Error (kData) if the cell holds something else.
 int64_t ClassIn(const CsvOptions& options, const CsvPlace& place);  // a class number

@@ -23,9 +23,9 @@ void ColumnSketch::Add(std::string_view cell, int64_t line) {
       first_text_ = cell.substr(0, kShownBytes);
     }
     text_bytes_ += static_cast<int64_t>(cell.size());
-    if (const auto days = ParseDate(cell)) {
+    if (const auto date = ParseDate(cell)) {
       ++dates_;
-      has_times_ = has_times_ || HasTime(*days);
+      has_times_ = has_times_ || date->has_time();
     }
   }
   AddValue(cell);

@@ -80,7 +80,7 @@ bool HasScale(const config::Csv& csv, const config::Csv::Column& column) {
       return column.has_median() && std::isfinite(column.median()) && column.quartile_range() > 0;
     case config::Csv::QUANTILE: {
       const auto& quantiles = column.quantile();
-      return !quantiles.empty() &&
+      return column.has_median() && std::isfinite(column.median()) && !quantiles.empty() &&
              std::ranges::all_of(quantiles, [](double number) { return std::isfinite(number); }) &&
              std::ranges::is_sorted(quantiles);
     }
@@ -132,13 +132,15 @@ class Tables : public Format {
       check.Fail("data.csv.classes", "needs data.csv.label_names: true");
     }
     check.RequireDistinct("data.csv.classes", csv.classes());
-    for (const config::Csv::Column& column : csv.column()) {
+    for (int i = 0; i < csv.column_size(); ++i) {
+      const config::Csv::Column& column = csv.column(i);
       check.RequireDistinct("data.csv.column", column.category());
       if (column.category_size() > 0 || column.rare() || HasScale(csv, column)) continue;
-      check.Fail("data.csv.column",
-                 fmt::format("\"{}\" has not what data.csv.missing and scaling need: leave out "
-                             "data.csv.column",
-                             column.name()));
+      const std::string name = column.has_name() ? fmt::format("\"{}\"", column.name())
+                                                 : fmt::format("number {} of them", i);
+      check.Fail(
+          "data.csv.column",
+          name + " has not what data.csv.missing and scaling need: leave out data.csv.column");
     }
     CheckLabels(check);
   }

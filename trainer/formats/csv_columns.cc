@@ -4,6 +4,21 @@
 #include "trainer/config/schema/fields.h"
 
 namespace lockstep {
+namespace {
+
+CsvDates DatesOf(const config::Csv::Column& kept) {
+  switch (kept.dates()) {
+    case config::Csv::Column::NO_DATES:
+      return CsvDates::kNone;
+    case config::Csv::Column::DAYS:
+      return CsvDates::kDays;
+    case config::Csv::Column::TIMES:
+      return CsvDates::kTimes;
+  }
+  throw BugError("dates {} of data.csv.column", static_cast<int>(kept.dates()));
+}
+
+}  // namespace
 
 CsvScaling ScalingOf(const config::Csv& csv) {
   switch (csv.scaling()) {
@@ -31,7 +46,7 @@ CsvColumn ColumnOf(const config::Csv::Column& kept) {
           .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
           .quantiles{kept.quantile().begin(), kept.quantile().end()},
           .missing_indicator = kept.missing_indicator(),
-          .dates = static_cast<CsvDates>(kept.dates()),
+          .dates = DatesOf(kept),
           .categories = ListOf(kept.category()),
           .has_rare = kept.rare()};
 }
@@ -45,16 +60,17 @@ void Keep(const CsvColumn& column, config::Csv& csv) {
     return;
   }
   if (column.dates != CsvDates::kNone) {
-    kept.set_dates(static_cast<config::Csv::Column::Dates>(column.dates));
+    kept.set_dates(column.dates == CsvDates::kTimes ? config::Csv::Column::TIMES
+                                                    : config::Csv::Column::DAYS);
   }
   if (column.missing_indicator) kept.set_missing_indicator(true);
   if (!KeepsMoments(csv)) return;
   kept.set_mean(column.mean);
   kept.set_std(column.std);
-  if (csv.scaling() == config::Csv::ROBUST) {
+  if (csv.scaling() == config::Csv::ROBUST || csv.scaling() == config::Csv::QUANTILE) {
     kept.set_median(column.median);
-    kept.set_quartile_range(column.quartile_range);
   }
+  if (csv.scaling() == config::Csv::ROBUST) kept.set_quartile_range(column.quartile_range);
   kept.mutable_quantile()->Assign(column.quantiles.begin(), column.quantiles.end());
 }
 

@@ -15,6 +15,7 @@
 // categories may be embedded first (category_embeddings.h), the same for all members.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ class TabM : public Model {
   at::Tensor Forward(const at::Tensor& input) override;
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
   std::vector<std::string> HeadPrefixes() const override { return {"head."}; }
+  std::set<std::string> StackedVectors() const override;
 
  private:
   struct Layer {
