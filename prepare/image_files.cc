@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/say.h"
+#include "data/images/image_format.h"
 #include "data/images/image_source.h"
 #include "prepare/canonical_path.h"
 
@@ -19,9 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 bool BeginsAsAnImage(const fs::path& path) {
-  std::string bytes(4, '\0');
-  bytes.resize(ReadableFile(path.string()).ReadAt(0, std::as_writable_bytes(std::span(bytes))));
-  return bytes.starts_with("\xFF\xD8\xFF") || bytes == "\x89PNG";
+  std::array<std::byte, kFormatBytes> bytes;
+  const size_t read = ReadableFile(path.string()).ReadAt(0, bytes);
+  return FormatOf(std::span(bytes).first(read)) != ImageFormat::kNone;
 }
 
 ImageFile StatusOf(const fs::path& path, const fs::path& folder) {
@@ -31,7 +33,7 @@ ImageFile StatusOf(const fs::path& path, const fs::path& folder) {
   if (!S_ISREG(status.st_mode)) throw DataError("{}: not a regular file", path.string());
   // Another's folder may hold a link to anything, which would be packed and passed on.
   if (fs::is_symlink(path) && !BeginsAsAnImage(path)) {
-    throw DataError("{}: a link to a file that is neither JPEG nor PNG: remove it", path.string());
+    throw DataError("{}: a link to a file that is not {}: remove it", path.string(), kImageFormats);
   }
   return {.name = path.lexically_relative(folder).native(), .stamp = StampOf(status)};
 }
@@ -67,7 +69,7 @@ std::vector<ImageFile> ListImages(const std::string& folder) {
     throw DataError("{}: cannot be listed: {}", path, error.code().message());
   }
   for (const std::string& line : left_out.Lines()) Warn(line);
-  if (files.empty()) throw DataError("{}: no .jpg, .jpeg or .png files", folder);
+  if (files.empty()) throw DataError("{}: no {} files", folder, kImageExtensions);
   std::sort(files.begin(), files.end(),
             [](const ImageFile& a, const ImageFile& b) { return a.name < b.name; });
   return files;

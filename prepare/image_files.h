@@ -21,7 +21,7 @@ struct ImageFile {
   Stamp stamp;
 };
 
-// Returns all .jpg, .jpeg and .png files at any depth, in the order of their names, and warns about other files.
+// Returns all image files at any depth, in the order of their names, and warns about other files.
 // `folder` may contain links to folders, as in training, but links to folders further down are not followed. Throws
 // Error (kData).
 std::vector<ImageFile> ListImages(const std::string& folder);

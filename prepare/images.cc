@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/in_threads.h"
 #include "data/images/image_decoder.h"
+#include "data/images/image_format.h"
 #include "data/images/jpeg_encoder.h"
 #include "data/images/orientation.h"
 #include "data/images/resize.h"
@@ -35,7 +36,7 @@ constexpr char kSkippedName[] = "skipped.txt";
 std::string TargetOf(const std::string& name) {
   fs::path path(name);
   const std::string extension = path.extension().string();
-  if (std::tolower(static_cast<unsigned char>(extension[1])) == 'p') path.replace_extension(".jpg");
+  if (std::tolower(static_cast<unsigned char>(extension[1])) != 'j') path.replace_extension(".jpg");
   return path.native();
 }
 
@@ -83,7 +84,8 @@ std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions&
   const Box all{0, 0, static_cast<double>(from.width), static_cast<double>(from.height)};
   const ImageDecoder::Part part = workshop.decoder.Decode(all, to.width, to.height);
   const Orientation orientation = options.exif_orientation ? OrientationOf(file) : Orientation{};
-  if (shorter <= options.size && IsJpeg(file) && !orientation.turns()) return "";
+  const bool is_jpeg = FormatOf(file) == ImageFormat::kJpeg;
+  if (shorter <= options.size && is_jpeg && !orientation.turns()) return "";
   workshop.pixels.resize(3 * to.width * to.height);
   workshop.resizer.Resize(part.pixels, part.box, to.width, to.height, /*mirror=*/false,
                           workshop.pixels.data());

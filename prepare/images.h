@@ -1,6 +1,7 @@
 // `lockstep prepare images`: makes a smaller copy of a folder of images, as JPEG files.
 //
-// Promise: the folder DST holds each JPEG or PNG file below the folder SRC, under the same name (.png becomes .jpg). If
+// Promise: the folder DST holds each image file below the folder SRC as a JPEG file, under the same name (.png, .webp and
+// .bmp become .jpg). If
 // the shorter side of an image is longer than `size`, the image is reduced: its shorter side becomes `size`, and its
 // longer side keeps the proportion, rounded down. These are the sizes that torchvision's Resize gives (with
 // antialiasing, data/images/resize.h). No image is enlarged. A JPEG file that is small enough and need not be turned is

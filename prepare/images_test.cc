@@ -77,7 +77,7 @@ TEST(Images, StopsOrSkips) {
   EXPECT_THAT(PrepareImages(options), testing::HasSubstr("; 2 skipped, see "));
   EXPECT_EQ(ReadFile(destination + "/skipped.txt"),
             fmt::format("c/b.jpg\t{0}/c/b.jpg: truncated JPEG file\nc/d.png\t{0}/c/d.png: not a "
-                        "JPEG or PNG file (begins with 47 49 46 38: GIF)\n",
+                        "JPEG, PNG, WebP or BMP file (begins with 47 49 46 38: GIF)\n",
                         source));
   EXPECT_EQ(SizeOf(destination + "/c/a.jpg").width, 10);
   EXPECT_FALSE(std::filesystem::exists(destination + "/c/b.jpg"));
@@ -91,18 +91,19 @@ TEST(Images, RefusesSources) {
   EXPECT_EQ(refusal("/nowhere"), "/nowhere: no such folder");
   const std::string source = NewPath();
   WriteFile(source + "/c/a.txt", "no image");
-  EXPECT_EQ(refusal(source), source + ": no .jpg, .jpeg or .png files");
+  EXPECT_EQ(refusal(source), source + ": no .jpg, .jpeg, .png, .webp or .bmp files");
   WriteFile(source + "/c/a.jpg", "no image");
   std::filesystem::create_symlink("/nowhere", source + "/c/b.jpg");
   EXPECT_EQ(refusal(source), source + "/c/b.jpg: cannot be opened: No such file or directory");
   std::filesystem::remove(source + "/c/b.jpg");
-  EXPECT_EQ(refusal(source), source + "/c/a.jpg: not a JPEG or PNG file (begins with 6e 6f 20 69)");
+  EXPECT_EQ(refusal(source),
+            source + "/c/a.jpg: not a JPEG, PNG, WebP or BMP file (begins with 6e 6f 20 69)");
   EXPECT_EQ(
       DataErrorOf([&] {
         PrepareImages({.source = source, .destination = NewPath(), .size = 9, .skip_bad = true});
       }),
       source + ": none of 1 images can be read: c/a.jpg\t" + source +
-          "/c/a.jpg: not a JPEG or PNG file (begins with 6e 6f 20 69) ");
+          "/c/a.jpg: not a JPEG, PNG, WebP or BMP file (begins with 6e 6f 20 69) ");
 }
 
 }  // namespace

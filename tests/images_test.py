@@ -1,8 +1,10 @@
-"""Image folders end to end: training, evaluation and prediction from JPEG and PNG files, files that cannot be read, and
-`bench loader`."""
+"""Image folders end to end: training, evaluation and prediction from image files, files that cannot be read, and `bench
+loader`. The pixels of WebP and BMP files are Pillow's."""
 
 import json
 import shutil
+import struct
+import subprocess
 import tarfile
 
 import numpy as np
@@ -17,6 +19,7 @@ from harness import (
     Run,
     events,
     expect_error,
+    path_of,
     predict,
     rows_of,
     sets,
@@ -33,12 +36,13 @@ needs_a_gpu = pytest.mark.skipif(DEVICE != "CUDA", reason="images_test_on_gpus r
 def folder(tmp_path):
     """train/, of 20 images a class; test/, of four of two classes; new/, of three without a class."""
     random = np.random.default_rng(2)
+    kinds = ("png", "jpg", "webp", "jpg", "bmp")
     for label, name in enumerate(CLASSES):
         for kind, count in (("train", 20), ("test", 4 if name != "green" else 0)):
             (tmp_path / kind / name).mkdir(parents=True)
             for i in range(count):
                 photo = photograph(random, label, 20 + 3 * i)
-                photo.save(tmp_path / kind / name / (f"{i:02}.png" if i % 5 == 0 else f"{i:02}.jpg"))
+                photo.save(tmp_path / kind / name / f"{i:02}.{kinds[i % 5]}")
     (tmp_path / "test/green").rmdir()
     (tmp_path / "new").mkdir()
     for i, label in enumerate([2, 0, 1]):
@@ -86,11 +90,59 @@ def test_the_number_of_threads_changes_nothing(folder):
     assert seen[0] == seen[1] == seen[2]
 
 
+def pictures(folder):
+    """Files of many kinds of WebP and BMP, whose pixels Pillow reads, too."""
+    random = np.random.default_rng(6)
+    for width, height in ((1, 1), (3, 2), (17, 33), (64, 48), (203, 150)):
+        noise = random.integers(0, 60, (height, width, 4)) + np.mgrid[0:height, 0:width].sum(axis=0)[..., None]
+        rgba = Image.fromarray(np.clip(noise, 0, 255).astype(np.uint8), "RGBA")
+        rgb = rgba.convert("RGB")
+        name = f"{width}x{height}"
+        for quality in (0, 30, 75, 100):
+            rgb.save(folder / f"{name}-{quality}.webp", quality=quality)
+            rgba.save(folder / f"{name}-{quality}-alpha.webp", quality=quality, exact=True)
+        rgb.save(folder / f"{name}-lossless.webp", lossless=True)
+        rgba.save(folder / f"{name}-lossless-alpha.webp", lossless=True, exact=True)
+        rgb.save(folder / f"{name}-24.bmp")
+        rgba.save(folder / f"{name}-32.bmp")
+        rgb.convert("L").save(folder / f"{name}-grey.bmp")
+        rgb.convert("1").save(folder / f"{name}-1.bmp")
+        for colours in (16, 100, 256):
+            rgb.quantize(colours).save(folder / f"{name}-{colours}.bmp")
+        # What Pillow does not write: from the top down, and with masks.
+        rows = np.asarray(rgb)[:, :, ::-1].tobytes()
+        stride = -3 * width % 4
+        rows = b"".join(rows[3 * width * y:][:3 * width] + bytes(stride) for y in range(height))
+        head = struct.pack("<2sIHHI", b"BM", 0, 0, 0, 54) + struct.pack("<IiiHHIIiiII", 40, width, -height, 1, 24, 0, 0, 0, 0, 0, 0)
+        (folder / f"{name}-top-down.bmp").write_bytes(head + rows)
+        masks = struct.pack("<4I", 0xff, 0xff00, 0xff0000, 0xff000000)
+        head = struct.pack("<2sIHHI", b"BM", 0, 0, 0, 14 + 108) + struct.pack(
+            "<IiiHHIIiiII", 108, width, -height, 1, 32, 3, 0, 0, 0, 0, 0) + masks + bytes(108 - 40 - len(masks))
+        (folder / f"{name}-masks.bmp").write_bytes(head + np.asarray(rgba).tobytes())
+    return sorted(folder.iterdir())
+
+
+def test_pixels_are_pillows(tmp_path):
+    paths = pictures(tmp_path)
+    done = subprocess.run([path_of("IMAGE_PRINT"), *paths], capture_output=True)
+    assert done.returncode == DONE, done.stderr
+    at = 0
+    for path in paths:
+        expected = np.asarray(Image.open(path).convert("RGB"))
+        end = done.stdout.index(b"\n", at)
+        width, height = map(int, done.stdout[at:end].split())
+        at = end + 1 + 3 * width * height
+        assert (height, width) == expected.shape[:2], path.name
+        pixels = np.frombuffer(done.stdout[end + 1:at], np.uint8).reshape(expected.shape)
+        assert np.array_equal(pixels, expected), path.name
+    assert at == len(done.stdout) and len(paths) == 5 * 19
+
+
 def damage(folder):
-    path = folder / "train/green/07.jpg"
+    path = folder / "train/green/08.jpg"
     path.write_bytes(path.read_bytes()[:200])
-    (folder / "train/red/09.jpg").write_bytes(b"")
-    return [str(path), str(folder / "train/red/09.jpg")]
+    (folder / "train/red/06.jpg").write_bytes(b"")
+    return [str(path), str(folder / "train/red/06.jpg")]
 
 
 def test_a_damaged_file_ends_the_run_with_its_name(folder):
@@ -178,10 +230,10 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
         for kind in ("stored", "turned"):
             (tmp_path / kind / name).mkdir(parents=True)
         for value in range(1, 9):
-            for kind in ("png", "jpg"):
+            for kind in ("png", "jpg", "webp"):
                 pixels = np.clip(slope - 60 * label + random.integers(0, 60, (30, 48, 3)), 0, 255).astype(np.uint8)
                 path = tmp_path / f"stored/{name}/{value}{kind}.{kind}"
-                Image.fromarray(pixels).save(path, exif=turned_by(value), quality=100)
+                Image.fromarray(pixels).save(path, exif=turned_by(value), quality=100, lossless=True)
                 ImageOps.exif_transpose(Image.open(path)).save(tmp_path / f"turned/{name}/{value}{kind}.png")
     seen = {}
     for source, turns in (("stored", "true"), ("turned", "false"), ("stored", "false")):
@@ -191,41 +243,41 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
         seen[source, turns] = np.array(step_losses(tmp_path / "run"))
         (tmp_path / "run").rename(tmp_path / f"run-{source}-{turns}")
     expected = seen["turned", "false"]
-    assert len(expected) == 6
+    assert len(expected) == 10
     # The GPU's decoder, which turned files do not go through, makes other pixels by a grey level.
     assert np.abs(seen["stored", "true"] / expected - 1).max() < (1e-2 if "GPU" in images else 2e-3)
     assert np.abs(seen["stored", "false"] / expected - 1).max() > 2e-2
 
 
 def test_what_is_left_out_is_said(folder):
-    (folder / "train/red/a.webp").write_bytes(b"RIFF")
-    (folder / "train/red/b.bmp").write_bytes(b"BM")
+    (folder / "train/red/a.tiff").write_bytes(b"II*\0")
+    (folder / "train/red/b.gif").write_bytes(b"GIF8")
     (folder / "train/notes.txt").write_text("no image")
     (folder / "train/red/more").symlink_to(folder / "new")
     run = train_on(folder)
     assert run.status == DONE, run
     assert events(folder / "run", "start")[0]["samples"] == 60
-    for words in ("train/red/a.webp and another one are left out: no JPEG or PNG: convert such images",
-                  "train/notes.txt is left out: not named .jpg, .jpeg or .png",
+    for words in ("train/red/a.tiff and another one are left out: not JPEG, PNG, WebP or BMP: convert such images",
+                  "train/notes.txt is left out: not named .jpg, .jpeg, .png, .webp or .bmp",
                   "train/red/more is left out: a link to a folder"):
         assert sum(words in line for line in run.err.splitlines()) == 1, run
     # Also where the list is that of the run before.
     evaluation = Run(["evaluate", folder / "run", "--input", folder / "train"])
-    assert evaluation.status == DONE and "a.webp and another one are left out" in evaluation.err, evaluation
+    assert evaluation.status == DONE and "a.tiff and another one are left out" in evaluation.err, evaluation
 
 
 def test_an_empty_class(folder):
     (folder / "train/.ipynb_checkpoints").mkdir()
     assert train_on(folder, options=sets("epochs=1")).status == DONE
     (folder / "train/purple").mkdir()
-    reason = "train/purple: a folder is a class, and there are no .jpg, .jpeg or .png files in"
+    reason = "train/purple: a folder is a class, and there are no .jpg, .jpeg, .png, .webp or .bmp files in"
     expect_error(train_on(folder), DATA, reason)
 
 
 def test_an_archive_with_a_name_that_leads_out_of_it(folder):
     with tarfile.open(folder / "train.tar", "w") as tar:
         tar.add(folder / "train/red/01.jpg", "red/01.jpg")
-        tar.add(folder / "train/red/02.jpg", "../02.jpg")
+        tar.add(folder / "train/red/03.jpg", "../02.jpg")
     expect_error(train_on(folder, options=sets(f"data.train={folder / 'train.tar'}")), DATA,
                  "train.tar: ../02.jpg: a name that leads out of its archive")
 
@@ -285,7 +337,7 @@ def test_bench_loader_with_the_gpus_decoder(folder):
 @needs_a_gpu
 @pytest.mark.parametrize("cache", ["OFF", "ENCODED"])
 def test_decoding_on_the_gpu_trains_the_same_for_any_number_of_threads(folder, cache):
-    damaged = folder / "train/red/07.jpg"
+    damaged = folder / "train/red/08.jpg"
     damaged.write_bytes(damaged.read_bytes()[:300])
     seen = []
     for threads in (0, 1, 3):
@@ -293,7 +345,7 @@ def test_decoding_on_the_gpu_trains_the_same_for_any_number_of_threads(folder, c
         run = train_on(folder, data, images=images, options=sets(f"loader.threads={threads}"))
         assert run.status == DONE, run
         assert events(folder / "run", "start")[0]["decode"] == "GPU"
-        assert [event["reason"].count("07.jpg: truncated") for event in events(folder / "run", "bad_sample")] == [1]
+        assert [event["reason"].count("08.jpg: truncated") for event in events(folder / "run", "bad_sample")] == [1]
         done = events(folder / "run", "done")[0]
         assert done["val_accuracy"] == 1
         seen.append((step_losses(folder / "run"), done["val_loss"]))

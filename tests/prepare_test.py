@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -51,6 +52,10 @@ def write_photographs(folder, count, side=120):
 # Images
 
 
+def target_of(name):
+    return re.sub(r"\.(png|webp|bmp)$", ".jpg", name)
+
+
 def test_resizes_as_pillow(tmp_path):
     sizes = [(640, 480), (333, 500), (257, 256), (1000, 301), (256, 256), (200, 700), (90, 50)]
     kinds = {"rgb.jpg": {}, "fine.jpg": {"subsampling": 0, "quality": 98}, "progressive.jpeg": {"progressive": True}}
@@ -63,17 +68,19 @@ def test_resizes_as_pillow(tmp_path):
         image.save(folder / "rgb_.png")
         image.convert("L").save(folder / "grey.png")
         image.convert("RGBA").save(folder / "rgba.png")
+        image.save(folder / "lossless.webp", lossless=True)
+        image.save(folder / "bitmap.bmp")
     run = prepare("images", tmp_path / "src", tmp_path / "dst", "--size", 256)
     assert run.status == DONE, run
     sources = contents(tmp_path / "src")
     results = contents(tmp_path / "dst")
-    assert set(results) == {name.replace(".png", ".jpg") for name in sources}
+    assert set(results) == {target_of(name) for name in sources}
     for name, source in sources.items():
         image = Image.open(tmp_path / "src" / name).convert("RGB")
-        target = tmp_path / "dst" / name.replace(".png", ".jpg")
+        target = tmp_path / "dst" / target_of(name)
         scale = min(image.size)
         if scale <= 256:
-            assert name.endswith(".png") or target.read_bytes() == source
+            assert target_of(name) != name or target.read_bytes() == source
             expected = image
         else:
             expected = image.resize([side * 256 // scale for side in image.size], Image.BILINEAR)
@@ -143,13 +150,13 @@ def test_what_is_no_image(tmp_path, command):
     """It is said to be left out; a link that only looks like one is not packed."""
     write_photographs(tmp_path / "src", 10)
     (tmp_path / "src/class1/notes.txt").write_text("no image")
-    (tmp_path / "src/class1/a.webp").write_bytes(b"RIFF")
+    (tmp_path / "src/class1/a.tiff").write_bytes(b"II*\0")
     run = prepare(command[0], tmp_path / "src", tmp_path / "dst", *command[1:])
     assert run.status == DONE, run
-    assert "class1/a.webp is left out: no JPEG or PNG: convert" in run.err and "class1/notes.txt is left out" in run.err
+    assert "class1/a.tiff is left out: not JPEG, PNG, WebP or BMP: convert" in run.err and "class1/notes.txt is left out" in run.err
     (tmp_path / "src/class1/b.jpg").symlink_to("/etc/passwd")
     run = prepare(command[0], tmp_path / "src", tmp_path / "dst2", *command[1:])
-    expect_error(run, DATA, "class1/b.jpg: a link to a file that is neither JPEG nor PNG: remove it")
+    expect_error(run, DATA, "class1/b.jpg: a link to a file that is not JPEG, PNG, WebP or BMP: remove it")
 
 
 # Shards

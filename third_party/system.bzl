@@ -32,6 +32,7 @@ cc_library(name = "minizip", linkopts = ["-lminizip"])
 cc_library(name = "pcre2", linkopts = ["-lpcre2-8"])
 cc_library(name = "png", linkopts = ["-lpng"])
 cc_library(name = "protobuf", linkopts = ["-lprotobuf", "-lpthread"])
+cc_library(name = "webp", linkopts = ["-lwebp"])
 cc_library(name = "zlib", linkopts = ["-lz"])
 cc_library(name = "xxhash", defines = ["XXH_INLINE_ALL"])
 """

@@ -92,7 +92,8 @@ TEST_F(ImageFolderTest, LabelsAreTheFoldersInTheOrderOfTheirNames) {
   EXPECT_THAT(folder->spec().class_names, ElementsAre("cat", "dog"));
   EXPECT_EQ(folder->spec().classes, 2);
   EXPECT_THAT(folder->Remarks(),
-              ElementsAre(HasSubstr("/cat/notes.txt is left out: not named .jpg, .jpeg or .png")));
+              ElementsAre(HasSubstr(
+                  "/cat/notes.txt is left out: not named .jpg, .jpeg, .png, .webp or .bmp")));
   ASSERT_EQ(folder->size(), 3);
   std::vector<double> means;
   for (int64_t i = 0; i < 3; ++i) {
@@ -133,7 +134,7 @@ TEST_F(ImageFolderTest, ImagesBesideTheClassesHaveNoLabel) {
 }
 
 TEST_F(ImageFolderTest, RefusesWhatHoldsNoImages) {
-  EXPECT_THAT(ErrorOfOpening(), HasSubstr("no .jpg, .jpeg or .png files"));
+  EXPECT_THAT(ErrorOfOpening(), HasSubstr("no .jpg, .jpeg, .png, .webp or .bmp files"));
   fs::remove(root_);
   EXPECT_THAT(ErrorOfOpening(), HasSubstr("no such folder"));
 }
@@ -150,7 +151,7 @@ TEST_F(ImageFolderTest, NamesTheFileThatCannotBeRead) {
   };
   EXPECT_THAT(error_of(0), HasSubstr("a/empty.jpg: "));
   EXPECT_NO_THROW(SampleOf(*folder, 1));
-  EXPECT_THAT(error_of(2), HasSubstr("a/text.jpg: not a JPEG or PNG file"));
+  EXPECT_THAT(error_of(2), HasSubstr("a/text.jpg: not a JPEG, PNG, WebP or BMP file"));
   EXPECT_THAT(error_of(3), HasSubstr("a/vanished.png: cannot be opened: No such file"));
 }
 

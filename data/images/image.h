@@ -1,16 +1,9 @@
 // The types of images in memory. Decoders make such images, and the resizer reads them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace lockstep {
-
-// Returns whether a file begins like a JPEG file.
-inline bool IsJpeg(std::span<const std::byte> file) {
-  return file.size() >= 2 && file[0] == std::byte{0xff} && file[1] == std::byte{0xd8};
-}
 
 struct ImageView {
   const uint8_t* pixels = nullptr;

@@ -1,6 +1,5 @@
 #include "data/images/image_decoder.h"
 
-#include <png.h>
 // jpeglib.h needs them before it.
 #include <csetjmp>
 #include <cstdio>
@@ -17,6 +16,9 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "data/images/bmp.h"
+#include "data/images/png_file.h"
+#include "data/images/webp.h"
 
 namespace lockstep {
 namespace {
@@ -26,15 +28,8 @@ constexpr int64_t kChannels = 3;
 // Columns beyond what is asked for on each side: fancy upsampling makes the outermost one wrong.
 constexpr int64_t kMargin = 1;
 
-constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1a\n";
-
 std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-// Whether the bytes begin as `signature` does, as far as they go.
-bool BeginsLike(std::string_view bytes, std::string_view signature) {
-  return signature.starts_with(bytes.substr(0, signature.size()));
 }
 
 Error NotAnImage(std::string_view bytes) {
@@ -45,25 +40,11 @@ Error NotAnImage(std::string_view bytes) {
   std::string_view format;
   if (bytes.starts_with("GIF8")) {
     format = ": GIF";
-  } else if (bytes.starts_with("RIFF") && bytes.substr(0, 12).ends_with("WEBP")) {
-    format = ": WebP";
-  } else if (bytes.starts_with("BM")) {
-    format = ": BMP";
   } else if (bytes.starts_with(std::string_view("II*\0", 4)) ||
              bytes.starts_with(std::string_view("MM\0*", 4))) {
     format = ": TIFF";
   }
-  return DataError("not a JPEG or PNG file (begins with {}{})", begin, format);
-}
-
-void CheckSize(const ImageSize& size) {
-  if (size.width == 0 || size.height == 0) {
-    throw DataError("the image has no pixels: {} x {}", size.width, size.height);
-  }
-  if (size.width > ImageDecoder::kMaxPixels / size.height) {
-    throw DataError("{} x {} pixels: a decompression bomb (more than {} are refused)", size.width,
-                    size.height, ImageDecoder::kMaxPixels);
-  }
+  return DataError("not a {} file (begins with {}{})", kImageFormats, begin, format);
 }
 
 struct Range {
@@ -93,62 +74,18 @@ void RgbOfInvertedCmyk(const uint8_t* cmyk, int64_t pixels, uint8_t* rgb) {
   }
 }
 
-// What libpng is given, and what it says when it fails.
-struct Png {
-  const std::byte* next;
-  size_t left;
-  bool truncated = false;
-  std::array<char, 128> message{};
-  png_structp reader = nullptr;
-  png_infop info = nullptr;
-
-  explicit Png(std::span<const std::byte> file) : next(file.data()), left(file.size()) {}
-  ~Png() { png_destroy_read_struct(&reader, &info, nullptr); }
-  Png(const Png&) = delete;
-  Png& operator=(const Png&) = delete;
-
-  static void Fail(png_structp reader, png_const_charp message) {
-    auto& png = *static_cast<Png*>(png_get_error_ptr(reader));
-    std::snprintf(png.message.data(), png.message.size(), "%s", message);
-    png_longjmp(reader, 1);
-  }
-  static void Ignore(png_structp, png_const_charp) {}
-  static void Read(png_structp reader, png_bytep to, size_t bytes) {
-    auto& png = *static_cast<Png*>(png_get_io_ptr(reader));
-    if (bytes > png.left) {
-      png.truncated = true;
-      png_error(reader, "end of the file");
-    }
-    std::memcpy(to, png.next, bytes);
-    png.next += bytes;
-    png.left -= bytes;
-  }
-
-  // False when libpng failed. It comes back by longjmp: there is nothing to destroy here.
-  bool Decode(const ImageSize& size, uint8_t* pixels) {
-    if (setjmp(png_jmpbuf(reader))) return false;
-    png_set_read_fn(reader, this, &Read);
-    png_read_info(reader, info);
-    png_set_expand(reader);  // a palette to RGB, 1, 2 and 4 bits of grey to 8
-    png_set_gray_to_rgb(reader);
-    png_set_strip_16(reader);
-    png_set_strip_alpha(reader);
-    const int passes = png_set_interlace_handling(reader);
-    png_read_update_info(reader, info);
-    if (png_get_rowbytes(reader, info) != static_cast<size_t>(size.width * kChannels)) {
-      png_error(reader, "rows of another size");
-    }
-    for (int pass = 0; pass < passes; ++pass) {
-      for (int64_t y = 0; y < size.height; ++y) {
-        png_read_row(reader, pixels + y * size.width * kChannels, nullptr);
-      }
-    }
-    png_read_end(reader, nullptr);
-    return true;
-  }
-};
-
 }  // namespace
+
+void CheckImageSize(const ImageSize& size) {
+  constexpr int64_t kMaxPixels = int64_t{1} << 28;
+  if (size.width == 0 || size.height == 0) {
+    throw DataError("the image has no pixels: {} x {}", size.width, size.height);
+  }
+  if (size.width > kMaxPixels / size.height) {
+    throw DataError("{} x {} pixels: a decompression bomb (more than {} are refused)", size.width,
+                    size.height, kMaxPixels);
+  }
+}
 
 // libjpeg's state. It reports by longjmp, which must not pass by a destructor: what calls libjpeg
 // does so in a function given to Try(), whose variables have none.
@@ -245,22 +182,25 @@ ImageSize ImageDecoder::Open(std::span<const std::byte> file) {
   jpeg_->header_read = false;
   const std::string_view bytes = AsText(file);
   if (bytes.empty()) throw DataError("empty file");
-  if (IsJpeg(file)) {
-    is_png_ = false;
-    OpenJpeg();
-    return size_;
+  format_ = FormatOf(file);
+  ImageSize size;
+  switch (format_) {
+    case ImageFormat::kNone:
+      throw NotAnImage(bytes);
+    case ImageFormat::kJpeg:
+      OpenJpeg();
+      return size_;
+    case ImageFormat::kPng:
+      size = PngSize(file);
+      break;
+    case ImageFormat::kWebp:
+      size = WebpSize(file);
+      break;
+    case ImageFormat::kBmp:
+      size = BmpSize(file);
+      break;
   }
-  if (bytes.size() < 4 || !BeginsLike(bytes, kPngSignature)) throw NotAnImage(bytes);
-  is_png_ = true;
-  // The signature; the first chunk's length and type; width and height. The checksum comes later.
-  constexpr size_t kTypeAt = 12, kWidthAt = 16, kHeightAt = 20, kEnd = 24;
-  if (bytes.size() < kEnd) throw DataError("truncated PNG file");
-  if (bytes.substr(kTypeAt, 4) != "IHDR") throw DataError("damaged PNG file (no IHDR chunk)");
-  const auto number = [&bytes](size_t at) {
-    return int64_t{png_get_uint_32(reinterpret_cast<png_const_bytep>(bytes.data() + at))};
-  };
-  const ImageSize size = {number(kWidthAt), number(kHeightAt)};
-  CheckSize(size);
+  CheckImageSize(size);
   size_ = size;
   return size_;
 }
@@ -273,13 +213,13 @@ void ImageDecoder::OpenJpeg() {
     jpeg_read_header(&jpeg.info, TRUE);
   });
   const ImageSize size = {jpeg.info.image_width, jpeg.info.image_height};
-  CheckSize(size);
+  CheckImageSize(size);
   size_ = size;
   jpeg.header_read = true;
 }
 
 bool ImageDecoder::IsPlainJpeg() const {
-  if (is_png_ || !jpeg_->header_read) return false;
+  if (format_ != ImageFormat::kJpeg || !jpeg_->header_read) return false;
   const jpeg_decompress_struct& info = jpeg_->info;
   if (info.progressive_mode || info.arith_code || info.data_precision != 8 ||
       info.jpeg_color_space != JCS_YCbCr || info.comps_in_scan != kChannels) {
@@ -301,7 +241,19 @@ ImageDecoder::Part ImageDecoder::Decode(const Box& box, int64_t width, int64_t h
     throw BugError("Decode() of {} x {} pixels at {}, {} to {} x {} of an image of {} x {}",
                    box.width, box.height, box.x, box.y, width, height, size_.width, size_.height);
   }
-  return is_png_ ? DecodePng(box) : DecodeJpeg(box, width, height);
+  if (format_ == ImageFormat::kJpeg) return DecodeJpeg(box, width, height);
+  const int64_t stride = size_.width * kChannels;
+  uint8_t* const pixels = Reserve(size_.height * stride);
+  if (format_ == ImageFormat::kPng) {
+    DecodePng(file_, pixels);
+  } else if (format_ == ImageFormat::kWebp) {
+    DecodeWebp(file_, size_, pixels);
+  } else {
+    DecodeBmp(file_, pixels);
+  }
+  return {
+      .pixels = {.pixels = pixels, .width = size_.width, .height = size_.height, .stride = stride},
+      .box = box};
 }
 
 ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64_t height) {
@@ -360,23 +312,6 @@ ImageDecoder::Part ImageDecoder::DecodeJpeg(const Box& box, int64_t width, int64
       .pixels = {.pixels = pixels, .width = part_width, .height = part_height, .stride = stride},
       .box = {reduced.x - first_column, reduced.y - static_cast<double>(rows.begin), reduced.width,
               reduced.height}};
-}
-
-ImageDecoder::Part ImageDecoder::DecodePng(const Box& box) {
-  Png png(file_);
-  png.reader = png_create_read_struct(PNG_LIBPNG_VER_STRING, &png, &Png::Fail, &Png::Ignore);
-  png.info = png.reader == nullptr ? nullptr : png_create_info_struct(png.reader);
-  if (png.info == nullptr) throw std::bad_alloc();
-  png_set_user_limits(png.reader, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // Open() has looked
-  const int64_t stride = size_.width * kChannels;
-  uint8_t* const pixels = Reserve(size_.height * stride);
-  if (!png.Decode(size_, pixels)) {
-    if (png.truncated) throw DataError("truncated PNG file");
-    throw DataError("damaged PNG file (libpng: {})", png.message.data());
-  }
-  return {
-      .pixels = {.pixels = pixels, .width = size_.width, .height = size_.height, .stride = stride},
-      .box = box};
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// ImageDecoder: decodes a JPEG or PNG file in memory to RGB pixels. It decodes only the pixels that are needed to
+// ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. It decodes only the pixels that are needed to
 // resize a part (box) of the image.
 //
 // Promise: Part.pixels hold Part.box and every pixel around it that a triangle filter may read (with a support of
@@ -8,10 +8,10 @@
 // Invariants:
 //   1. The decoder keeps nothing from one file to the next except memory. It does not keep the tables of a JPEG
 //      either, which libjpeg itself would pass on to a file that lacks its own.
-//   2. Memory for pixels only grows. Nothing else is allocated except what libjpeg and libpng need.
+//   2. Memory for pixels only grows. Nothing else is allocated except what libjpeg, libpng and libwebp need.
 //   3. A JPEG is decoded to the last row that is needed, so damage below that row is not seen. The data above or beside
-//      the box are parsed, and damage there is an error. A progressive JPEG and a PNG are read whole. Damage is also
-//      not seen if the damaged data still have enough bits for the decoder: libjpeg's quick path for sequential files
+//      the box are parsed, and damage there is an error. A progressive JPEG and all other formats are read whole. Damage
+//      is also not seen if the damaged data still have enough bits for the decoder: libjpeg's quick path for sequential files
 //      silently treats a bad Huffman code as the end of a block.
 //   4. Pixels lie as they are stored: data/images/orientation.h turns them. Gamma and colour profiles are ignored.
 //
@@ -41,11 +41,10 @@
 // with the rest of the data. Other warnings are not errors: bytes between segments, unknown JFIF versions and Adobe
 // transforms, wrong spectral bounds in a sequential file. Bytes after the image are ignored.
 //
-// Protocol, PNG: the whole file is decoded, and its checksums are compared. A palette and grey become RGB. Samples of
-// 16 bits keep their upper 8 bits, transparency is dropped, and the colours stay as stored (as in PIL).
+// The other formats are decoded whole (data/images/png_file.h, webp.h and bmp.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (data/images/image_decoder_test.cc)
-//   an empty file, another format, no pixels, more than kMaxPixels -> Open() throws, one clear line
+//   an empty file, another format, no pixels, more than 2^28 -> Open() throws, one clear line
 //     -> ImageDecoder.RefusesWhatItCannotDecode
 //   the file ends early -> Open() or Decode() throws 'truncated' -> *.RefusesTruncatedFiles
 //   damaged entropy data, restart markers, checksums -> Decode() throws 'damaged'
@@ -60,15 +59,16 @@
 #include <span>
 
 #include "data/images/image.h"
+#include "data/images/image_format.h"
 
 namespace lockstep {
+
+// Throws Error (kData) if an image of this size has no pixels, or so many (2^28) that it is a mistake or an attack.
+void CheckImageSize(const ImageSize& size);
 
 // Each thread must have its own ImageDecoder.
 class ImageDecoder {
  public:
-  // An image with more pixels is refused as a mistake or an attack.
-  static constexpr int64_t kMaxPixels = int64_t{1} << 28;
-
   ImageDecoder();
   ~ImageDecoder();
   ImageDecoder(const ImageDecoder&) = delete;
@@ -97,12 +97,11 @@ class ImageDecoder {
 
   void OpenJpeg();
   Part DecodeJpeg(const Box& box, int64_t width, int64_t height);
-  Part DecodePng(const Box& box);
   uint8_t* Reserve(int64_t bytes);
 
   std::span<const std::byte> file_;
   ImageSize size_;
-  bool is_png_ = false;
+  ImageFormat format_ = ImageFormat::kNone;
   std::unique_ptr<Jpeg> jpeg_;
   std::unique_ptr<uint8_t[]> pixels_;
   int64_t pixels_bytes_ = 0;

@@ -5,6 +5,7 @@
 #include <png.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <webp/encode.h>
 // jpeglib.h needs it before it.
 #include <cstdio>
 // clang-format off
@@ -508,21 +509,220 @@ TEST(PngDecoder, DecodesTheWholeFileForABox) {
   EXPECT_TRUE(Copy(part.pixels).rgb == written.rgb);
 }
 
+// A lossless file holds `image` itself.
+std::string WriteWebp(const Image& image, bool lossless) {
+  uint8_t* bytes = nullptr;
+  const int width = static_cast<int>(image.width), height = static_cast<int>(image.height);
+  const size_t size =
+      lossless ? WebPEncodeLosslessRGB(image.rgb.data(), width, height, 3 * width, &bytes)
+               : WebPEncodeRGB(image.rgb.data(), width, height, 3 * width, 90, &bytes);
+  std::string file(reinterpret_cast<const char*>(bytes), size);
+  WebPFree(bytes);
+  return file;
+}
+
+Image Slopes(int64_t width, int64_t height) {
+  Image image = {.width = width, .height = height, .rgb = {}};
+  for (int64_t i = 0; i < width * height * 3; ++i) {
+    image.rgb.push_back(Sample(i / 3 % width, i / 3 / width, static_cast<int>(i % 3)));
+  }
+  return image;
+}
+
+TEST(WebpDecoder, GivesThePixelsThatWereWritten) {
+  ImageDecoder decoder;
+  for (const auto& [width, height] : kSizes) {
+    SCOPED_TRACE(fmt::format("{} x {}", width, height));
+    const Image written = Slopes(width, height);
+    const Image image = DecodeWhole(decoder, WriteWebp(written, /*lossless=*/true));
+    ASSERT_EQ(image.width, width);
+    ASSERT_EQ(image.height, height);
+    EXPECT_TRUE(image.rgb == written.rgb);
+    EXPECT_FALSE(decoder.IsPlainJpeg());
+  }
+}
+
+TEST(WebpDecoder, RefusesTruncatedFiles) {
+  ImageDecoder decoder;
+  for (const bool lossless : {false, true}) {
+    const std::string file = WriteWebp(Slopes(101, 75), lossless);
+    for (size_t bytes = 4; bytes < file.size(); bytes += 97) {
+      const GuardedFile part(std::string_view(file).substr(0, bytes));
+      EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, part.bytes()); }), "truncated WebP file")
+          << bytes << " bytes of " << file.size();
+    }
+    const GuardedFile all(file);
+    EXPECT_EQ(DecodeWhole(decoder, all.bytes()).width, 101);
+  }
+}
+
+TEST(WebpDecoder, RefusesDamageAndAnimations) {
+  ImageDecoder decoder;
+  const std::string file = WriteWebp(Slopes(101, 75), /*lossless=*/true);
+  std::string bad = file;
+  bad[20] ^= 1;  // the signature of lossless data
+  EXPECT_THAT(DataErrorOf([&] { DecodeWhole(decoder, bad); }), StartsWith("damaged WebP file"));
+  // The extended header: animated, 11 x 8 pixels.
+  const std::string animated("RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x0a\0\0\x07\0\0", 30);
+  EXPECT_EQ(DataErrorOf([&] { decoder.Open(Bytes(animated)); }),
+            "an animated WebP file: save one of its pictures as a file");
+}
+
+void AddNumber(std::string& file, int64_t number, int bytes) {
+  for (int i = 0; i < bytes; ++i) file += static_cast<char>(number >> (8 * i));
+}
+
+struct BmpKind {
+  const char* name;
+  int bits;
+  bool top_down = false;
+  int header_bytes = 40;
+  bool has_masks = false;  // of R, G, B, A in this order
+  int colours = 0;         // that the header says of the palette; 0: as many as there can be
+};
+
+const BmpKind kBmpKinds[] = {
+    {"1", 1},
+    {"4", 4},
+    {"8", 8},
+    {"8 top-down", 8, true},
+    {"8 with 200 colours", 8, false, 40, false, 200},
+    {"8 with a long header", 8, false, 124},
+    {"24", 24},
+    {"24 top-down", 24, true, 108},
+    {"32", 32},
+    {"32 top-down", 32, true},
+    {"32 with masks", 32, false, 40, true},
+    {"32 with masks in a long header", 32, true, 124, true},
+};
+
+// A BMP of random colours; what it shows goes to `shown`.
+std::string WriteBmp(const BmpKind& kind, int64_t width, int64_t height, Image* shown = nullptr) {
+  std::mt19937_64 random(5);
+  const int64_t colours = kind.bits > 8      ? 0
+                          : kind.colours > 0 ? kind.colours
+                                             : int64_t{1} << kind.bits;
+  const int64_t masks_bytes = kind.has_masks && kind.header_bytes == 40 ? 12 : 0;
+  const int64_t pixels_at = 14 + kind.header_bytes + masks_bytes + 4 * colours + 6;
+  const int64_t row_bytes = (width * kind.bits + 7) / 8;
+  std::string file = "BM";
+  AddNumber(file, 0, 8);
+  AddNumber(file, pixels_at, 4);
+  AddNumber(file, kind.header_bytes, 4);
+  AddNumber(file, width, 4);
+  AddNumber(file, kind.top_down ? -height : height, 4);
+  AddNumber(file, 1, 2);
+  AddNumber(file, kind.bits, 2);
+  AddNumber(file, kind.has_masks ? 3 : 0, 4);
+  AddNumber(file, 0, 12);
+  AddNumber(file, kind.colours, 4);
+  AddNumber(file, 0, 4);
+  if (kind.has_masks) {
+    for (int byte = 0; byte < 3; ++byte) AddNumber(file, int64_t{0xff} << (8 * byte), 4);
+  }
+  file.resize(14 + kind.header_bytes + masks_bytes);
+  std::vector<uint8_t> palette;  // B, G, R, 0
+  for (int64_t i = 0; i < 4 * colours; ++i) palette.push_back(static_cast<uint8_t>(random()));
+  file.append(palette.begin(), palette.end());
+  file.resize(pixels_at);
+  Image image = {.width = width, .height = height, .rgb = std::vector<uint8_t>(3 * width * height)};
+  for (int64_t row = 0; row < height; ++row) {
+    uint8_t* rgb = &image.rgb[3 * width * (kind.top_down ? row : height - 1 - row)];
+    std::string bytes((row_bytes + 3) / 4 * 4, '\0');
+    for (int64_t x = 0; x < width; ++x, rgb += 3) {
+      if (kind.bits <= 8) {
+        const auto index = static_cast<int64_t>(random() % static_cast<uint64_t>(colours));
+        const int64_t bit = x * kind.bits;
+        bytes[bit / 8] |= static_cast<char>(index << (8 - kind.bits - bit % 8));
+        for (int c = 0; c < 3; ++c) rgb[c] = palette[4 * index + 2 - c];
+        continue;
+      }
+      for (int c = 0; c < 3; ++c) {
+        rgb[c] = static_cast<uint8_t>(random());
+        bytes[x * kind.bits / 8 + (kind.has_masks ? c : 2 - c)] = static_cast<char>(rgb[c]);
+      }
+    }
+    file += bytes;
+  }
+  if (shown != nullptr) *shown = std::move(image);
+  return file;
+}
+
+TEST(BmpDecoder, GivesThePixelsThatWereWritten) {
+  ImageDecoder decoder;
+  for (const auto& kind : kBmpKinds) {
+    for (const auto& [width, height] : kSizes) {
+      SCOPED_TRACE(fmt::format("{} {} x {}", kind.name, width, height));
+      Image written;
+      const GuardedFile file(WriteBmp(kind, width, height, &written));
+      const Image image = DecodeWhole(decoder, file.bytes());
+      ASSERT_EQ(image.width, width);
+      ASSERT_EQ(image.height, height);
+      EXPECT_TRUE(image.rgb == written.rgb);
+    }
+  }
+}
+
+TEST(BmpDecoder, RefusesTruncatedFiles) {
+  ImageDecoder decoder;
+  for (const auto& kind : kBmpKinds) {
+    const std::string file = WriteBmp(kind, 101, 75);
+    for (size_t bytes = 2; bytes + 4 < file.size(); bytes += 97) {
+      const GuardedFile part(std::string_view(file).substr(0, bytes));
+      EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, part.bytes()); }), "truncated BMP file")
+          << kind.name << ", " << bytes << " bytes of " << file.size();
+    }
+  }
+  // Some programs leave the last row's padding out.
+  const std::string file = WriteBmp(kBmpKinds[6], 101, 75);
+  EXPECT_EQ(DecodeWhole(decoder, file.substr(0, file.size() - 1)).width, 101);
+  EXPECT_EQ(DataErrorOf([&] { DecodeWhole(decoder, file.substr(0, file.size() - 2)); }),
+            "truncated BMP file");
+}
+
+TEST(BmpDecoder, RefusesOtherKindsAndDamage) {
+  const std::string file = WriteBmp(kBmpKinds[2], 20, 10);
+  ImageDecoder decoder;
+  const auto with = [&](size_t at, int64_t number, int bytes, const std::string& from) {
+    std::string written;
+    AddNumber(written, number, bytes);
+    std::string bad = from;
+    bad.replace(at, written.size(), written);
+    return DataErrorOf([&] { DecodeWhole(decoder, bad); });
+  };
+  EXPECT_EQ(with(14, 12, 4, file),
+            "a BMP file of an unknown kind (with a header of 12 bytes): save it anew");
+  EXPECT_EQ(with(28, 16, 2, file), "a BMP file with 16 bits a pixel: save it with 24");
+  EXPECT_EQ(with(30, 1, 4, file), "a compressed BMP file (method 1): save it uncompressed");
+  EXPECT_EQ(with(18, 0, 4, file), "the image has no pixels: 0 x 10");
+  EXPECT_EQ(with(18, -20, 4, file), "damaged BMP file (a width of -20)");
+  EXPECT_THAT(with(22, int64_t{1} << 31, 4, file), HasSubstr("a decompression bomb"));
+  EXPECT_EQ(with(22, 11, 4, file), "truncated BMP file");
+  EXPECT_EQ(with(10, 54, 4, file),
+            "damaged BMP file (its pixels begin at byte 54, where its header is)");
+  EXPECT_THAT(with(46, 1, 4, file), HasSubstr("of a palette of 1)"));
+  EXPECT_EQ(with(54, 0xf800, 4, WriteBmp(kBmpKinds[10], 20, 10)),
+            "a BMP file whose colours are no whole bytes (mask 0000f800): save it with 24 bits");
+}
+
 TEST(ImageDecoder, RefusesWhatItCannotDecode) {
   ImageDecoder decoder;
   const auto open = [&decoder](const std::string& file) {
     return DataErrorOf([&] { decoder.Open(Bytes(file)); });
   };
   EXPECT_EQ(open(""), "empty file");
-  EXPECT_EQ(open("GIF89a......"), "not a JPEG or PNG file (begins with 47 49 46 38: GIF)");
-  EXPECT_EQ(open("RIFF....WEBPVP8 "), "not a JPEG or PNG file (begins with 52 49 46 46: WebP)");
-  EXPECT_EQ(open("BM.........."), "not a JPEG or PNG file (begins with 42 4d 2e 2e: BMP)");
+  EXPECT_EQ(open("GIF89a......"),
+            "not a JPEG, PNG, WebP or BMP file (begins with 47 49 46 38: GIF)");
+  EXPECT_EQ(open("RIFF....WAVEfmt "),
+            "not a JPEG, PNG, WebP or BMP file (begins with 52 49 46 46)");
+  EXPECT_EQ(open("BM, a text like any other"),
+            "not a JPEG, PNG, WebP or BMP file (begins with 42 4d 2c 20)");
   EXPECT_EQ(open(std::string("II*\0....", 8)),
-            "not a JPEG or PNG file (begins with 49 49 2a 00: TIFF)");
+            "not a JPEG, PNG, WebP or BMP file (begins with 49 49 2a 00: TIFF)");
   EXPECT_EQ(open(std::string("MM\0*....", 8)),
-            "not a JPEG or PNG file (begins with 4d 4d 00 2a: TIFF)");
-  EXPECT_EQ(open("text"), "not a JPEG or PNG file (begins with 74 65 78 74)");
-  EXPECT_EQ(open("\xff"), "not a JPEG or PNG file (begins with ff)");
+            "not a JPEG, PNG, WebP or BMP file (begins with 4d 4d 00 2a: TIFF)");
+  EXPECT_EQ(open("text"), "not a JPEG, PNG, WebP or BMP file (begins with 74 65 78 74)");
+  EXPECT_EQ(open("\xff"), "not a JPEG, PNG, WebP or BMP file (begins with ff)");
 
   // Height and width follow a frame's marker, length and precision.
   const std::string jpeg = WriteJpeg(kKinds[0], 20, 10);
@@ -663,12 +863,17 @@ TEST(ImageDecoder, WorksAfterErrors) {
   const std::string jpeg = WriteJpeg(kKinds[7], 101, 75),
                     png = WritePng(kPngKinds[6], 33, 20, true);
   const Image jpeg_image = DecodeWhole(decoder, jpeg), png_image = DecodeWhole(decoder, png);
+  const std::string webp = WriteWebp(Slopes(33, 20), false), bmp = WriteBmp(kBmpKinds[6], 33, 20);
   const std::string bad[] = {"",
                              "GIF89a",
                              jpeg.substr(0, 100),
                              jpeg.substr(0, jpeg.size() / 2),
                              png.substr(0, 20),
-                             png.substr(0, png.size() / 2)};
+                             png.substr(0, png.size() / 2),
+                             webp.substr(0, 20),
+                             webp.substr(0, webp.size() / 2),
+                             bmp.substr(0, 20),
+                             bmp.substr(0, bmp.size() / 2)};
   for (const auto& file : bad) {
     DataErrorOf([&] { DecodeWhole(decoder, file); });
     EXPECT_TRUE(DecodeWhole(decoder, jpeg).rgb == jpeg_image.rgb);
@@ -694,6 +899,8 @@ TEST(ImageDecoder, SurvivesMutations) {
   std::vector<std::string> files;
   for (const auto& kind : kKinds) files.push_back(WriteJpeg(kind, 67, 41));
   for (const auto& kind : kPngKinds) files.push_back(WritePng(kind, 33, 21, kind.depth < 8));
+  for (const auto& kind : kBmpKinds) files.push_back(WriteBmp(kind, 33, 21));
+  for (const bool lossless : {false, true}) files.push_back(WriteWebp(Slopes(33, 21), lossless));
   ImageDecoder decoder;
   std::vector<Image> images;
   for (const auto& file : files) images.push_back(DecodeWhole(decoder, file));

@@ -1,4 +1,4 @@
-// Reads image folders: JPEG and PNG files in one folder for each class.
+// Reads image folders: image files in one folder for each class.
 //
 // Promise: sample i is the i-th file in the order of classes and names. A class's label is the place of its folder in
 // the sorted list of the folders' names, or in options.classes.

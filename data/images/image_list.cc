@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files/xxh3.h"
 #include "data/dataset/inferred_classes.h"
+#include "data/images/image_format.h"
 
 namespace lockstep {
 
@@ -45,7 +46,7 @@ void ImageList::CheckLabels(const ImageSourceOptions& options, const ImageNames&
     greatest = labels[row];
     greatest_at = row;
   }
-  if (labels.empty()) throw DataError("{}: no .jpg, .jpeg or .png members", names.all);
+  if (labels.empty()) throw DataError("{}: no {} members", names.all, kImageExtensions);
   if (limit == 0 && greatest >= kMaxInferredClasses) {
     throw DataError("{}: label {} is no likely class number: if it is one, set data.classes",
                     names.image(static_cast<int64_t>(greatest_at)), greatest);
@@ -102,9 +103,9 @@ void ImageList::ArrangeClasses(const ImageSourceOptions& options, const ImageNam
     if (options.classes.empty() && !options.label_optional) RefuseEmptyClasses(names);
     return;
   }
-  if (shards) throw DataError("{}: no .jpg, .jpeg or .png members", names.all);
-  throw DataError("{}: no .jpg, .jpeg or .png files: there is to be a folder for each class",
-                  names.all);
+  if (shards) throw DataError("{}: no {} members", names.all, kImageExtensions);
+  throw DataError("{}: no {} files: there is to be a folder for each class", names.all,
+                  kImageExtensions);
 }
 
 // As torchvision's ImageFolder does. Archives know no empty classes, so shards of the same images would have
@@ -113,9 +114,8 @@ void ImageList::RefuseEmptyClasses(const ImageNames& names) const {
   for (int64_t c = 0; c < index_.classes().size(); ++c) {
     if (index_.FirstOf(c) < index_.FirstOf(c + 1)) continue;
     throw DataError(
-        "{}: a folder is a class, and there are no .jpg, .jpeg or .png files in this one: put some "
-        "in, or remove it",
-        names.of_class(c));
+        "{}: a folder is a class, and there are no {} files in this one: put some in, or remove it",
+        names.of_class(c), kImageExtensions);
   }
 }
 

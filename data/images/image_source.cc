@@ -8,6 +8,7 @@
 #include "base/files/directory.h"
 #include "base/small_letters.h"
 #include "data/images/image_folder.h"
+#include "data/images/image_format.h"
 #include "data/images/image_shards.h"
 
 namespace lockstep {
@@ -105,12 +106,13 @@ std::shared_ptr<const ImageSource> Open(const ImageSourceOptions& options) {
 
 bool IsImageName(std::string_view name) {
   const std::string extension = ExtensionOf(name);
-  return extension == "jpg" || extension == "jpeg" || extension == "png";
+  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "webp" ||
+         extension == "bmp";
 }
 
 LeftOut::Kind LeftOut::KindOf(std::string_view name) {
-  static constexpr std::array<std::string_view, 11> kOtherImages{
-      "webp", "bmp", "gif", "tif", "tiff", "avif", "heic", "heif", "jfif", "jxl", "ppm"};
+  static constexpr std::array<std::string_view, 9> kOtherImages{
+      "gif", "tif", "tiff", "avif", "heic", "heif", "jfif", "jxl", "ppm"};
   return std::ranges::find(kOtherImages, ExtensionOf(name)) != kOtherImages.end() ? kImages
                                                                                   : kFiles;
 }
@@ -134,9 +136,11 @@ void LeftOut::Add(Kind kind, int64_t count, std::string_view prefix, std::string
 }
 
 std::vector<std::string> LeftOut::Lines() const {
-  static constexpr std::array<const char*, kKinds> kWhy{
-      "no JPEG or PNG: convert such images (ImageMagick's mogrify -format png does)",
-      "not named .jpg, .jpeg or .png", "a link to a folder, which is followed for a class only"};
+  static const std::array<std::string, kKinds> kWhy{
+      fmt::format("not {}: convert such images (ImageMagick's mogrify -format png does)",
+                  kImageFormats),
+      fmt::format("not named {}", kImageExtensions),
+      "a link to a folder, which is followed for a class only"};
   std::vector<std::string> lines;
   for (size_t kind = 0; kind < kKinds; ++kind) {
     const Some& some = some_[kind];

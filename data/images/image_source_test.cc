@@ -209,8 +209,8 @@ TEST_F(ImageShards, RefusesLabelsThatDoNotFit) {
               HasSubstr("0.tar: dog/2.jpg: no label: there is no .cls member"));
   EXPECT_THAT(error_of({{"dog/1.jpg", ""}, {"2.jpg", ""}}),
               HasSubstr("0.tar: 2.jpg: no label: put it"));
-  EXPECT_THAT(error_of({{"1.txt", ""}}), HasSubstr("no .jpg, .jpeg or .png members"));
-  EXPECT_THAT(error_of({{"1.cls", "1"}}), HasSubstr("no .jpg, .jpeg or .png members"));
+  EXPECT_THAT(error_of({{"1.txt", ""}}), HasSubstr("no .jpg, .jpeg, .png, .webp or .bmp members"));
+  EXPECT_THAT(error_of({{"1.cls", "1"}}), HasSubstr("no .jpg, .jpeg, .png, .webp or .bmp members"));
 }
 
 TEST_F(ImageShards, LabelsAreOptionalForPredictions) {

@@ -5,10 +5,13 @@
 #include <string_view>
 #include <utility>
 
+#include "data/images/image_format.h"
+
 namespace lockstep {
 namespace {
 
 constexpr int64_t kChannels = 3;
+constexpr std::string_view kExif("Exif\0\0", 6);  // what comes before EXIF data in a JPEG file
 
 std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -47,7 +50,6 @@ uint32_t ValueIn(std::string_view tiff) {
 
 // The EXIF data of a JPEG file; empty: none.
 std::string_view InJpeg(std::string_view file) {
-  constexpr std::string_view kExif("Exif\0\0", 6);
   constexpr uint8_t kStartOfScan = 0xda, kApp1 = 0xe1;
   size_t at = 2;
   while (at + 4 <= file.size() && file[at] == '\xff') {
@@ -82,11 +84,42 @@ std::string_view InPng(std::string_view file) {
   return {};
 }
 
+// Likewise of a WebP file, in which some programs let it begin as in a JPEG file.
+std::string_view InWebp(std::string_view file) {
+  constexpr size_t kRiffHead = 12, kHead = 8;
+  size_t at = kRiffHead;
+  while (at + kHead <= file.size()) {
+    const size_t bytes = *NumberAt(file, at + 4, 4, /*little=*/true);
+    const std::string_view type = file.substr(at, 4);
+    at += kHead;
+    if (bytes > file.size() - at) break;
+    if (type == "EXIF") {
+      const std::string_view exif = file.substr(at, bytes);
+      return exif.starts_with(kExif) ? exif.substr(kExif.size()) : exif;
+    }
+    at += bytes + bytes % 2;
+  }
+  return {};
+}
+
+// Likewise of any image file.
+std::string_view ExifIn(std::span<const std::byte> file) {
+  switch (FormatOf(file)) {
+    case ImageFormat::kJpeg:
+      return InJpeg(AsText(file));
+    case ImageFormat::kPng:
+      return InPng(AsText(file));
+    case ImageFormat::kWebp:
+      return InWebp(AsText(file));
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 Orientation OrientationOf(std::span<const std::byte> file) {
-  const std::string_view bytes = AsText(file);
-  switch (ValueIn(IsJpeg(file) ? InJpeg(bytes) : InPng(bytes))) {
+  switch (ValueIn(ExifIn(file))) {
     case 2:
       return {.mirrored_x = true};
     case 3:

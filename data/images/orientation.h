@@ -25,7 +25,8 @@ struct Orientation {
   bool turns() const { return transposed || mirrored_x || mirrored_y; }
 };
 
-// Returns the orientation of a JPEG file (from its APP1 segment) or a PNG file (from its eXIf chunk) in memory.
+// Returns the orientation of a JPEG file (from its APP1 segment), a PNG file (from its eXIf chunk) or a WebP file (from
+// its EXIF chunk) in memory. BMP files have none.
 Orientation OrientationOf(std::span<const std::byte> file);
 
 // Returns the size of the turned picture.

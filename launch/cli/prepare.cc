@@ -44,7 +44,9 @@ class ImagesCommand final : public PrepareCommand<PrepareImagesOptions> {
  public:
   explicit ImagesCommand(CLI::App& app)
       : PrepareCommand(app, "images", "shrink the images of a folder") {
-    options().Add("SRC", made_.source, "folder of JPEG and PNG files, at any depth").Required();
+    options()
+        .Add("SRC", made_.source, "folder of JPEG, PNG, WebP and BMP files, at any depth")
+        .Required();
     options().Add("DST", made_.destination, "folder to make").Required();
     options()
         .Add("--size", made_.size, "greatest length of the shorter side, in pixels")

@@ -1,4 +1,4 @@
-// Any bytes as a JPEG or PNG file: a box of it is decoded, or an Error is thrown.
+// Any bytes as an image file: a box of it is decoded, or an Error is thrown.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Folders of JPEG and PNG files, and tar files of them.
+// Folders of image files, and tar files of them.
 #include <algorithm>
 #include <utility>
 
