@@ -14,6 +14,7 @@
 #include "base/small_letters.h"
 #include "data/arrays/cifar10.h"
 #include "data/images/image_source.h"
+#include "data/tables/csv_bytes.h"
 #include "prepare/new/names.h"
 
 namespace lockstep {
@@ -23,9 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr char kAccepted[] =
     "a CSV file or a folder with train.csv; a folder with a folder of images for each class, or "
-    "with train and val folders of such; .tar shards; x.npy and y.npy; MNIST's or CIFAR-10's "
-    "files; "
-    "train.bin and val.bin of tokens";
+    "with train and val folders of such; .tar shards; x.npy and y.npy; "
+    "MNIST's or CIFAR-10's files; train.bin and val.bin of tokens";
 
 // What a file is for.
 enum class Part { kNone, kTrain, kValidation, kTest };
@@ -60,18 +60,6 @@ Part PartOfName(const std::string& name) {
   return Part::kNone;
 }
 
-bool IsTableName(const std::string& name) {
-  std::string small = InSmallLetters(name);
-  for (const std::string_view packed : {".gz", ".zip"}) {
-    if (small.ends_with(packed)) small.resize(small.size() - packed.size());
-  }
-  return small.ends_with(".csv") || small.ends_with(".tsv");
-}
-
-bool IsSubmissionName(const std::string& name) {
-  return IsTableName(name) && InSmallLetters(name).find("submission") != name.npos;
-}
-
 // The entries of a folder, in the order of their names, without hidden ones.
 struct Folder {
   std::string path;
@@ -91,13 +79,22 @@ struct Folder {
     return (fs::path(path) / name).lexically_normal().string();
   }
 
-  template <typename Is>
-  std::vector<std::string> Files(const Is& is) const {
-    std::vector<std::string> found;
-    for (const std::string& name : files) {
-      if (is(name)) found.push_back(At(name));
+  // Whether a file is a table, which may be compressed: by its name, or of train.zip and train.gz by what is in it.
+  bool IsTable(const std::string& name) const {
+    std::string bare = InSmallLetters(name);
+    bool is_packed = false;
+    for (const std::string_view packed : {".gz", ".zip"}) {
+      if (!bare.ends_with(packed)) continue;
+      bare.resize(bare.size() - packed.size());
+      is_packed = true;
     }
-    return found;
+    if (IsPlainTableName(bare)) return true;
+    return is_packed && bare.find('.') == bare.npos && HoldsTable(At(name));
+  }
+
+  // Whether a file is a sample submission.
+  bool IsSubmission(const std::string& name) const {
+    return InSmallLetters(name).find("submission") != name.npos && IsTable(name);
   }
 };
 
@@ -125,8 +122,8 @@ bool HoldsClasses(const std::string& path) {
 std::optional<FoundData> Table(const Folder& folder, const std::string& train) {
   FoundData found{.kind = DataKind::kTable, .train = {train}};
   for (const std::string& name : folder.files) {
-    if (folder.At(name) == train || !IsTableName(name)) continue;
-    if (IsSubmissionName(name)) {
+    if (folder.At(name) == train || !folder.IsTable(name)) continue;
+    if (folder.IsSubmission(name)) {
       if (found.submission.empty()) found.submission = folder.At(name);
     } else if (PartOfName(name) == Part::kTest && found.test.empty()) {
       found.test = {folder.At(name)};
@@ -137,18 +134,19 @@ std::optional<FoundData> Table(const Folder& folder, const std::string& train) {
 
 std::optional<FoundData> TrainTable(const Folder& folder) {
   for (const std::string& name : folder.files) {
-    if (IsTableName(name) && !IsSubmissionName(name) && PartOfName(name) == Part::kTrain) {
-      return Table(folder, folder.At(name));
-    }
+    const bool is_train = PartOfName(name) == Part::kTrain && folder.IsTable(name);
+    if (is_train && !folder.IsSubmission(name)) return Table(folder, folder.At(name));
   }
   return std::nullopt;
 }
 
 // The only table of a folder without train.csv.
 std::optional<FoundData> OnlyTable(const Folder& folder) {
-  const std::vector<std::string> tables = folder.Files([](const std::string& name) {
-    return IsTableName(name) && !IsSubmissionName(name) && PartOfName(name) != Part::kTest;
-  });
+  std::vector<std::string> tables;
+  for (const std::string& name : folder.files) {
+    const bool may_train = PartOfName(name) != Part::kTest && !folder.IsSubmission(name);
+    if (may_train && folder.IsTable(name)) tables.push_back(folder.At(name));
+  }
   if (tables.empty()) return std::nullopt;
   if (tables.size() > 1) {
     throw DataError("{}: {} tables ({}): call the one to train on train.csv, or give its path",
@@ -164,7 +162,7 @@ std::optional<FoundData> Images(const Folder& folder) {
     parts.try_emplace(PartOf(InSmallLetters(name)), folder.At(name));
   }
   for (const std::string& name : folder.files) {
-    if (IsSubmissionName(name)) found.submission = folder.At(name);
+    if (folder.IsSubmission(name)) found.submission = folder.At(name);
   }
   if (const auto train = parts.find(Part::kTrain);
       train != parts.end() && (HoldsClasses(train->second) || HoldsImages(train->second))) {

@@ -207,12 +207,14 @@ TEST(TablePlan, FindsDates) {
   EXPECT_FALSE(ColumnOf(plan, "day").has_times);
   EXPECT_EQ(ColumnOf(plan, "when").kind, Kind::kDate);
   EXPECT_TRUE(ColumnOf(plan, "when").has_times);
-  EXPECT_THAT(ColumnOf(plan, "other").reason, HasSubstr("not all are written as 2024-05-31"));
+  EXPECT_EQ(ColumnOf(plan, "other").reason,
+            "dates such as 01.05.2024: written as 2024-05-31 they could be learnt from");
   EXPECT_TRUE(plan.has_dates);
   EXPECT_EQ(plan.inputs, 5 + 7);
   // The test file has another kind of text.
   const TablePlan other = PlanOf(Table("day,when,other,y", 40, row), "day,when,other\n?,,x\n");
   EXPECT_EQ(ColumnOf(other, "day").kind, Kind::kIgnored);
+  EXPECT_THAT(ColumnOf(other, "day").reason, HasSubstr("it has dates, but other texts, too"));
   EXPECT_EQ(ColumnOf(other, "when").kind, Kind::kDate);
   EXPECT_THAT(other.missing, HasSubstr("1 of 1 rows of test.csv have no when"));
 }

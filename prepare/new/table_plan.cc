@@ -157,8 +157,14 @@ class Planner {
     if (!mixture.empty()) return Ignore(column, "it " + mixture);
     if (LooksLikeDate(train.first_text())) {
       plan_.has_dates = true;
+      if (ParseDate(train.first_text())) {
+        return Ignore(column,
+                      "it has dates, but other texts, too: with empty cells in their place "
+                      "the dates could be learnt from");
+      }
       return Ignore(column,
-                    "dates, but not all are written as 2024-05-31: so they could be learnt from");
+                    fmt::format("dates such as {}: written as 2024-05-31 they could be learnt from",
+                                train.first_text()));
     }
     constexpr int64_t kLongBytes = 20;
     Ignore(column, fmt::format("{}{} different texts in {} rows",

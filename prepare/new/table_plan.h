@@ -1,8 +1,8 @@
 // TablePlan: what is to be learnt from a table, and what becomes of each of its columns.
 //
 // Promise: a config that follows the plan trains on the table, and a run of it predicts the test file: no cell of a
-// column of numbers is a text in either file, each cell of one of dates is a date or missing, no category has more texts than the trainer takes, and each column that is
-// left out says why. The plan depends on the files alone.
+// column of numbers is a text in either file, each cell of one of dates is a date or missing, no category has more
+// texts than the trainer takes, and each column that is left out says why. The plan depends on the files alone.
 //
 // The label is, in this order: what the user names; the column that the test file lacks (of several those that the
 // sample submission has, too); the columns of the sample submission after its first; a column with a usual name, such

@@ -1,14 +1,16 @@
 // TableSketch: what one pass over a CSV file finds: its delimiter, whether it has a header, and a sketch of each column.
 //
-// Promise: the cells are those of data/tables/csv_cells.h, and the file may be compressed (data/tables/csv_bytes.h). It is
-// read once, after its first rows were read to find the delimiter and the header. The memory for texts is bounded for all columns together.
+// Promise: the cells are those of data/tables/csv_cells.h, and the file may be compressed (data/tables/csv_bytes.h). It
+// is read once, after its first rows were read to find the delimiter and the header. The memory for texts is bounded
+// for all columns together.
 //
 // How: of the delimiters comma, semicolon, tab and bar the one counts that gives the first rows the same number of
 // cells, and the most of them. The first row is a header if a column that holds numbers in the next rows has a text
 // there, if all columns hold texts and those of the first row do not come again, or if its cells are 0, 1, 2 and so on.
 //
 // what can fail -> what the caller sees -> the test that shows it (prepare/new/new_test.cc)
-//   a file that is missing, empty, without rows, no text, or compressed so that it cannot be read; a ragged row; two columns of one name; one column
+//   a file that is missing, empty, without rows, no text, or compressed so that it cannot be read; a ragged row; two
+//   columns of one name; one column
 //     -> Error (kData) with path, line and cure -> TableSketch.Refuses*
 #pragma once
 
