@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
 import sampler_reference
+import tabm_reference
 from harness import (
     DEVICE,
     DONE,
@@ -50,7 +51,8 @@ class Lamb(torch.optim.Optimizer):
                 m = state["m"] = 0.9 * state.get("m", 0) + 0.1 * w.grad
                 v = state["v"] = 0.999 * state.get("v", 0) + 0.001 * w.grad**2
                 u = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8) + group["weight_decay"] * w
-                ratio = w.norm() / u.norm() if w.norm() > 0 and u.norm() > 0 else 1
+                adapts = group.get("adapts", True) and w.norm() > 0 and u.norm() > 0
+                ratio = w.norm() / u.norm() if adapts else 1
                 w -= group["lr"] * ratio * u
 
 
@@ -222,6 +224,36 @@ def test_a_parameter_that_got_no_gradient_stays_as_it_is(name, ranks, shard, tmp
     expected = {f"linear.{k}": v for k, v in model.state_dict().items()}
     atol = 2e-6 if DEVICE == "CPU" else 1e-5
     torch.testing.assert_close(weights_of(tmp_path / "run"), expected, rtol=1e-5, atol=atol)
+
+
+@pytest.mark.parametrize("name, lr, decay", [("ADAMW", 0.001, 3), ("LAMB", 0.01, 0.3)])
+def test_tabms_vectors_are_vectors(name, lr, decay, tmp_path):
+    """Each member's bias and factors are vectors, although those of all members are a matrix."""
+    x, y = noisy_digits(tmp_path, SAMPLES)
+    torch.manual_seed(11)
+    torch.set_num_threads(1)
+    model = tabm_reference.TabM(64, [16, 16], 10, members=4)
+    save_init(tmp_path, model.state_dict())
+    matrices = [p for n, p in model.named_parameters() if n.endswith("weight")]
+    vectors = [p for n, p in model.named_parameters() if not n.endswith("weight")]
+    groups = [dict(params=matrices, weight_decay=decay), dict(params=vectors, weight_decay=0.0, adapts=False)]
+    optimizer = torch.optim.AdamW(groups, lr=lr) if name == "ADAMW" else Lamb(groups, lr, 0)
+    losses = []
+    for step in sampler_reference.steps(SAMPLES, BATCH, SEED, epochs=2):
+        loss = F.cross_entropy(model(x[step]).flatten(0, 1), y[step].repeat_interleave(4))
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    config = write_config(
+        tmp_path,
+        f"""seed: {SEED} global_batch: {BATCH} epochs: 2 init_from: "init.safetensors" log {{ every_steps: 1 }}
+        data {{ train: "train.csv" }} model {{ name: "tabm" tabm {{ members: 4 hidden: [16, 16] dropout: 0 }} }}
+        optimizer {{ type: {name} lr: {lr} weight_decay: {decay} no_decay: VECTORS }}""",
+    )
+    run = train(config, tmp_path / "run")
+    assert run.status == DONE, run
+    np.testing.assert_allclose([s["loss"] for s in events(tmp_path / "run", "step")], losses, rtol=1e-5 if DEVICE == "CPU" else 5e-5)
 
 
 def test_plateau_lowers_the_rate_when_the_validation_loss_stays(tmp_path):

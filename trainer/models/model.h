@@ -82,6 +82,10 @@ class Model : public torch::nn::Module {
   // layer that could be replaced.
   virtual std::vector<std::string> HeadPrefixes() const { return {}; }
 
+  // Returns the names of the parameters that are vectors although they have more dimensions, because each row is a
+  // vector of its own. Weight decay and LAMB's and LARS's norms leave them alone where optimizer.no_decay is VECTORS.
+  virtual std::set<std::string> StackedVectors() const { return {}; }
+
   // Converts the tensors of a file that another program wrote to the names and shapes of State(), where a known program
   // has other ones.
   virtual void AdaptWeights(std::map<std::string, at::Tensor>& /*weights*/) const {}

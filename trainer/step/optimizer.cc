@@ -35,7 +35,8 @@ at::Tensor RatioOrOne(const at::Tensor& above, const at::Tensor& below) {
 }  // namespace
 
 Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
-                     const at::Tensor& values, bool scales_gradients)
+                     const std::set<std::string>& stacked_vectors, const at::Tensor& values,
+                     bool scales_gradients)
     : config_(config),
       scales_gradients_(scales_gradients),
       lr_(at::zeros({}, values.options())),
@@ -53,7 +54,7 @@ Optimizer::Optimizer(const config::Optimizer& config, const Reducer& reducer,
     stage[0].weight_decay = config.weight_decay();
     stage[1].adapts = false;
     for (const Shard& shard : reducer.shards(i)) {
-      const size_t rules = KeepsFromDecay(shard) ? 1 : 0;
+      const size_t rules = KeepsFromDecay(shard, stacked_vectors) ? 1 : 0;
       if (counts_.defined()) {
         // Whether it is updated is its own affair.
         Group own = stage[rules];
@@ -155,8 +156,10 @@ void Optimizer::WriteCopies(ops::WeightCopies& copies) {
   }
 }
 
-bool Optimizer::KeepsFromDecay(const Shard& shard) const {
-  if (config_.no_decay() == config::Optimizer::VECTORS && shard.dimensions <= 1) return true;
+bool Optimizer::KeepsFromDecay(const Shard& shard,
+                               const std::set<std::string>& stacked_vectors) const {
+  const bool is_vector = shard.dimensions <= 1 || stacked_vectors.contains(shard.name);
+  if (config_.no_decay() == config::Optimizer::VECTORS && is_vector) return true;
   for (const std::string& text : config_.no_decay_name()) {
     if (shard.name.find(text) != std::string::npos) return true;
   }

@@ -15,6 +15,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "ckpt/state_tree.h"
@@ -28,9 +30,11 @@ namespace lockstep {
 class Optimizer {
  public:
   // `reducer` says which shards this rank updates in each stage; in a sharded job a stage may have none. SettleLayout()
-  // must have been called. The optimizer keeps no reference to `reducer`. `values` are the values that
-  // ops::DecideStep() computes. `scales_gradients` says that gradients are multiplied by the loss scale or by weights.
-  Optimizer(const config::Optimizer& config, const Reducer& reducer, const at::Tensor& values,
+  // must have been called. The optimizer keeps no reference to `reducer`. `stacked_vectors` are
+  // Model::StackedVectors(). `values` are the values that ops::DecideStep() computes. `scales_gradients` says that
+  // gradients are multiplied by the loss scale or by weights.
+  Optimizer(const config::Optimizer& config, const Reducer& reducer,
+            const std::set<std::string>& stacked_vectors, const at::Tensor& values,
             bool scales_gradients);
 
   // Sets up the fused kernels, which also update the rounded copies of the weights that they update. Copies of other
@@ -76,7 +80,7 @@ class Optimizer {
   };
   using Stage = std::vector<Group>;
 
-  bool KeepsFromDecay(const Shard& shard) const;
+  bool KeepsFromDecay(const Shard& shard, const std::set<std::string>& stacked_vectors) const;
   void Fuse(Group& group, const ops::WeightCopies& copies) const;
   void UpdateFused(Group& group, const std::optional<at::Tensor>& grad_scale);
   void UpdateByAten(Group& group, const std::optional<at::Tensor>& grad_scale,

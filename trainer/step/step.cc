@@ -213,7 +213,7 @@ void Step::Resume(const std::vector<int64_t>& order) {
 }
 
 void Step::MakeOptimizer() {
-  optimizer_.emplace(config_.optimizer(), *reducer_, values_,
+  optimizer_.emplace(config_.optimizer(), *reducer_, model_.StackedVectors(), values_,
                      rules_.scales_loss || rules_.weighs_targets);
 }
 

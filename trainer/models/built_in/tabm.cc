@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,14 @@ at::Tensor TabM::Forward(const at::Tensor& input) {
                   head_weight_.to(x.scalar_type()).transpose(1, 2));
   const at::Tensor by_sample = outputs.transpose(0, 1);
   return is_training() ? by_sample.flatten(1) : Together(by_sample.to(at::kFloat));
+}
+
+std::set<std::string> TabM::StackedVectors() const {
+  std::set<std::string> names{"head.bias"};
+  for (const Layer& layer : layers_) {
+    for (const char* part : {".r", ".s", ".bias"}) names.insert(layer.name + part);
+  }
+  return names;
 }
 
 at::Tensor TabM::Together(const at::Tensor& outputs) const {

@@ -14,6 +14,7 @@
 // "layers.I.bias" [members, outputs]; "head.weight" [members, classes, inputs], "head.bias" [members, classes].
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ class TabM : public Model {
   at::Tensor Forward(const at::Tensor& input) override;
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
   std::vector<std::string> HeadPrefixes() const override { return {"head."}; }
+  std::set<std::string> StackedVectors() const override;
 
  private:
   struct Layer {
