@@ -21,6 +21,7 @@ using google::protobuf::TextFormat;
 namespace {
 
 constexpr char kNotSet[] = "not set";
+constexpr size_t kLongestValue = 100;  // in a line of Differences()
 
 }  // namespace
 
@@ -82,8 +83,11 @@ std::vector<std::string> Differences(const Config& before, const Config& now) {
   };
   std::vector<std::string> differences;
   for (const FieldDifference& one : DifferingFields({comparable(before), comparable(now)})) {
+    const bool is_short = std::ranges::all_of(
+        one.values, [](const std::string& value) { return value.size() <= kLongestValue; });
     differences.push_back(
-        fmt::format("{}: {} where it was {}", one.field, one.values[1], one.values[0]));
+        is_short ? fmt::format("{}: {} where it was {}", one.field, one.values[1], one.values[0])
+                 : one.field + ": another value than it was");
   }
   return differences;
 }

@@ -89,7 +89,8 @@ TEST_F(ConfigTest, PointsAtAnUnknownFieldWithTheNearestName) {
   EXPECT_THAT(ErrorOf("optimizer {\n  momentun: 0.9\n}"),
               AllOf(HasSubstr("c.pbtxt:2:"),
                     HasSubstr("Optimizer has no field \"momentun\"; did you mean \"momentum\"?")));
-  EXPECT_THAT(ErrorOf("epoch: 3"), HasSubstr("did you mean \"epochs\"?"));
+  EXPECT_THAT(ErrorOf("epoch: 3"), AllOf(HasSubstr("did you mean \"epochs\"?"),
+                                         Not(HasSubstr("a config looks like this"))));
 }
 
 TEST_F(ConfigTest, PointsAtAWrongType) {
@@ -215,8 +216,13 @@ TEST_F(ConfigTest, PointsAtImpossibleTables) {
   EXPECT_THAT(error_of("scaling: STANDARD column { name: 'x' mean: 1 std: 0 }"), lacks);
   EXPECT_THAT(error_of("missing: MEAN column { name: 'x' }"), lacks);
   EXPECT_THAT(error_of("scaling: ROBUST column { name: 'x' mean: 1 std: 2 median: 1 }"), lacks);
-  EXPECT_THAT(error_of("scaling: QUANTILE column { name: 'x' mean: 1 std: 2 quantile: [2, 1] }"),
-              lacks);
+  for (const std::string rest : {"median: 1 quantile: [2, 1]", "quantile: [1, 2]"}) {
+    EXPECT_THAT(error_of("scaling: QUANTILE column { name: 'x' mean: 1 std: 2 " + rest + " }"),
+                lacks);
+  }
+  // Without a header columns have no names.
+  EXPECT_THAT(error_of("scaling: STANDARD column { mean: 1 std: 2 } column { mean: 1 std: 0 }"),
+              HasSubstr("data.csv.column: number 1 of them has not what"));
 }
 
 TEST_F(ConfigTest, SaysWhatToWriteInsteadOfAFieldOfEarlierVersions) {
@@ -296,13 +302,24 @@ TEST_F(ConfigTest, SetTakesPathsRelativeToTheCurrentFolder) {
   EXPECT_THAT(error, HasSubstr((std::filesystem::current_path() / "x.csv").string()));
 }
 
+TEST_F(ConfigTest, NamesDifferencesAndTheValuesThatAreShort) {
+  const Config before = Load(kGood, {"optimizer.lr=0.1"});
+  Config now = Load(kGood);
+  EXPECT_THAT(Differences(before, now), ElementsAre("optimizer.lr: 0.001 where it was 0.1"));
+  now = before;
+  for (int i = 0; i < 9; ++i) now.mutable_data()->mutable_csv()->add_column()->set_name("a column");
+  EXPECT_THAT(Differences(before, now), ElementsAre("data.csv.column: another value than it was"));
+}
+
 TEST_F(ConfigTest, SetNamesItsMistake) {
   EXPECT_THAT(
       ErrorOf(kGood, {"optimizer.lrr=1"}),
       HasSubstr("--set optimizer.lrr=1: Optimizer has no field \"lrr\"; did you mean \"lr\"?"));
   EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=x"}),
               HasSubstr("--set optimizer.lr=x: field \"lr\" cannot be x: Expected"));
-  EXPECT_THAT(ErrorOf(kGood, {"optimizer.type=ADAMV"}), HasSubstr("did you mean \"ADAM"));
+  EXPECT_THAT(ErrorOf(kGood, {"optimizer.type=ADAMV"}),
+              HasSubstr("--set optimizer.type=ADAMV: field \"type\" cannot be \"ADAMV\"; did you "
+                        "mean \"ADAM"));
   EXPECT_THAT(ErrorOf(kGood, {"optimizer.lr=-2"}),
               HasSubstr("--set optimizer.lr=-2: optimizer.lr: -2 is less"));
   EXPECT_THAT(ErrorOf(kGood, {"optimizer=1"}), HasSubstr("holds fields"));
@@ -311,7 +328,7 @@ TEST_F(ConfigTest, SetNamesItsMistake) {
   EXPECT_THAT(ErrorOf(kGood, {"=1"}), HasSubstr("no field is named"));
   EXPECT_THAT(ErrorOf(kGood, {"model.name=convnet", "model.mlp.hidden=[3]"}),
               HasSubstr("--set model.mlp.hidden=[3]: model.mlp: has no meaning"));
-  EXPECT_THAT(ErrorOf(kGood, {"schedule.type=ADAM"}), HasSubstr("cannot be ADAM"));
+  EXPECT_THAT(ErrorOf(kGood, {"schedule.type=ADAM"}), HasSubstr("cannot be \"ADAM\""));
   EXPECT_THAT(ErrorOf(kGood, {"schedule.type=ADAM"}), Not(HasSubstr("did you mean \"ADAM\"")));
   EXPECT_THAT(ErrorOf(kGood, {"epochs=1 seed: 2"}),
               HasSubstr("field \"epochs\" cannot be 1 seed: 2"));

@@ -116,8 +116,12 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   int line() const { return line_; }
   int column() const { return column_; }
   const std::string& explanation() const { return explanation_; }
-  // The explanation as the tail of a line that names the field already; nothing without an error.
-  std::string hint() const { return line_ == 0 ? "" : ": " + explanation_; }
+  // Why the field cannot have the value, in a text that names both.
+  std::string WhyNot(const std::string& field, const std::string& value) const {
+    if (explanation_.starts_with("field \"")) return explanation_;
+    const std::string tail = line_ == 0 ? "" : ": " + explanation_;
+    return fmt::format("field \"{}\" cannot be {}{}", field, value, tail);
+  }
 
  private:
   const std::string& text_;
@@ -141,22 +145,21 @@ void CollectOrigins(const Message& message, TextFormat::ParseInfoTree& tree,
   }
 }
 
-constexpr char kInsteadOfStandardize[] =
-    "is now data.csv.scaling: write scaling: STANDARD where it was true, and leave it out "
-    "otherwise";
-
-// Throws Error (kUsage) if the config has a field of earlier versions.
-void RefuseFormer(const Config& config, TextFormat::ParseInfoTree& tree, const std::string& path) {
-  if (!config.data().csv().has_standardize()) return;
-  const auto field = [](const Descriptor* message, const char* name) {
-    return message->FindFieldByName(name);
-  };
-  const TextFormat::ParseLocation at =
-      tree.GetTreeForNested(field(Config::descriptor(), "data"), -1)
-          ->GetTreeForNested(field(config::Data::descriptor(), "csv"), -1)
-          ->GetLocation(field(config::Csv::descriptor(), "standardize"), -1);
-  throw UsageError("{}:{}:{}: data.csv.standardize {}", path, at.line + 1, at.column + 1,
-                   kInsteadOfStandardize);
+// Throws Error (kUsage) if a message of this type that was read has a field of earlier versions.
+void RefuseFormer(const Descriptor& type, TextFormat::ParseInfoTree& tree, const std::string& path,
+                  const std::string& prefix) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor* field = type.field(i);
+    const TextFormat::ParseLocation at = tree.GetLocation(field, field->is_repeated() ? 0 : -1);
+    if (at.line < 0) continue;
+    if (field->options().HasExtension(former)) {
+      throw UsageError("{}:{}:{}: {}{} {}", path, at.line + 1, at.column + 1, prefix, field->name(),
+                       field->options().GetExtension(former));
+    }
+    if (!IsNested(*field)) continue;
+    RefuseFormer(*field->message_type(), *tree.GetTreeForNested(field, -1), path,
+                 prefix + field->name() + ".");
+  }
 }
 
 // Says as it is said today what fields of earlier versions say.
@@ -183,15 +186,16 @@ void Anchor(Message& message, const FieldDescriptor& field, const fs::path& fold
   }
 }
 
-// What a config looks like, for one who brings YAML or a table; nothing where its first field was read, unless the
-// file's name says that it is something else.
-std::string LooksLike(const fs::path& path, const std::string& text, int line) {
+// What a config looks like, for one who brings YAML or a table. Nothing where the first field was read or only
+// misspelt, unless the file's name says that it is something else.
+std::string LooksLike(const fs::path& path, const std::string& text, const FirstError& error) {
   static constexpr std::array<std::string_view, 5> kOthers{".yaml", ".yml", ".json", ".toml",
                                                            ".csv"};
   const bool is_other = std::ranges::find(kOthers, path.extension().string()) != kOthers.end();
+  if (!is_other && error.explanation().find("did you mean") != std::string::npos) return "";
   std::istringstream lines(text);
   std::string content;
-  for (int i = is_other ? line : 1; i < line && std::getline(lines, content); ++i) {
+  for (int i = is_other ? error.line() : 1; i < error.line() && std::getline(lines, content); ++i) {
     const size_t begin = content.find_first_not_of(" \t\r");
     if (begin != std::string::npos && content[begin] != '#') return "";
   }
@@ -211,9 +215,9 @@ Config ParseFile(const std::string& path, const std::string& text, FormerFields 
   parser.WriteLocationsTo(&tree);
   if (!parser.ParseFromString(text, &config)) {
     throw UsageError("{}:{}:{}: {}{}", path, error.line(), error.column(), error.explanation(),
-                     LooksLike(path, text, error.line()));
+                     LooksLike(path, text, error));
   }
-  if (former_fields == FormerFields::kRefuse) RefuseFormer(config, tree, path);
+  if (former_fields == FormerFields::kRefuse) RefuseFormer(*Config::descriptor(), tree, path, "");
   BringUpToDate(config);
   CollectOrigins(config, tree, path, "", origins);
   VisitSetFields(config, "",
@@ -247,8 +251,8 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
       throw UsageError("{}: {} has no field \"{}\"{}", origin, type.name(), part,
                        MeantField(part, type));
     }
-    if (field->options().GetExtension(former)) {
-      throw UsageError("{}: {} {}", origin, name, kInsteadOfStandardize);
+    if (field->options().HasExtension(former)) {
+      throw UsageError("{}: {} {}", origin, name, field->options().GetExtension(former));
     }
   }
   if (field == nullptr) throw UsageError("{}: no field is named before \"=\"", origin);
@@ -286,7 +290,7 @@ void Assign(const std::string& assignment, Config& config, Origins& origins) {
   const bool parsed = list ? parser.MergeFromString(text, message)
                            : parser.ParseFieldValueFromString(text, field, message);
   if (!parsed) {
-    throw UsageError("{}: field \"{}\" cannot be {}{}", origin, field->name(), value, error.hint());
+    throw UsageError("{}: {}", origin, error.WhyNot(field->name(), value));
   }
   Anchor(*message, *field, fs::current_path());
   // The messages that hold the field are given with it.

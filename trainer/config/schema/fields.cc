@@ -15,7 +15,7 @@ std::vector<const FieldDescriptor*> FieldsOf(const Descriptor& message) {
   std::vector<const FieldDescriptor*> fields;
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor* field = message.field(i);
-    if (!field->options().GetExtension(config::former)) fields.push_back(field);
+    if (!field->options().HasExtension(config::former)) fields.push_back(field);
   }
   return fields;
 }
