@@ -49,6 +49,21 @@ def test_a_feature(name, values, parts, settings, tmp_path):
         assert len(lines) == 1 and all(part in lines[0] for part in ["train.csv: ", *parts]), lines
 
 
+@pytest.mark.parametrize("settings, parts", [((), ["day is from 18", "STANDARD"]), (("data.csv.scaling=STANDARD",), [])])
+def test_days_are_a_feature_but_no_id(settings, parts, tmp_path):
+    x, y = table()
+    days = np.datetime64("2020-01-01") + np.arange(60)
+    lines = warnings_of(tmp_path, {"a": x[:, 0], "day": days}, y, "data.csv.date=day", *settings)
+    assert len(lines) == (1 if parts else 0) and all(part in line for line in lines for part in parts), lines
+
+
+def test_a_scaling_that_leaves_far_values(tmp_path):
+    x, y = table()
+    x[::5, 1] *= 1e6
+    (line,) = warnings_of(tmp_path, {"a": x[:, 0], "b": x[:, 1]}, y, "data.csv.scaling=ROBUST")
+    assert "data.csv.scaling: ROBUST leaves features far from 0, b is from -" in line and line.endswith("set it to QUANTILE")
+
+
 def test_repeated_samples(tmp_path):
     x, y = table()
     x[30:] = x[:30]

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -20,6 +22,7 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{64} << 20;
 constexpr int64_t kMostImages = 500;
+constexpr auto kMostTime = std::chrono::seconds(10);  // for images, on which the other ranks wait
 constexpr int64_t kLeastSamples = 20;  // of fewer, what they have in common is chance
 constexpr size_t kMostNames = 3;       // in one line
 constexpr float kFar = 30;             // from 0, of a feature that needs no scaling
@@ -30,6 +33,7 @@ constexpr double kRounding = 1e-3;     // of steps between float32 numbers
 struct Feature {
   int64_t number;  // in the input
   std::string name;
+  bool is_date = false;
   float least = INFINITY;
   float greatest = -INFINITY;
   int64_t far = 0;  // how many were further from 0 than kFar
@@ -53,19 +57,23 @@ struct Feature {
   }
 };
 
-// The columns of numbers. Of categories and dates an input has several numbers, which are left alone.
+// The columns of numbers, and the days of columns of dates, whose places on circles are left alone as categories are.
 std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
   std::vector<Feature> features;
   if (data.csv().column_size() == 0) {
-    for (int64_t i = 0; i < count; ++i) features.push_back({i, fmt::format("number {}", i)});
+    for (int64_t i = 0; i < count; ++i) {
+      features.push_back({.number = i, .name = fmt::format("number {}", i)});
+    }
     return features;
   }
   int64_t number = 0;
   for (const config::Csv::Column& kept : data.csv().column()) {
     const CsvColumn column = ColumnOf(kept);
-    if (!column.is_category() && column.dates == CsvDates::kNone) {
+    if (!column.is_category()) {
       features.push_back(
-          {number, column.name.empty() ? fmt::format("feature {}", number) : column.name});
+          {.number = number,
+           .name = column.name.empty() ? fmt::format("feature {}", number) : column.name,
+           .is_date = column.dates != CsvDates::kNone});
     }
     number += column.inputs();
   }
@@ -101,7 +109,7 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   for (const Feature& feature : features) {
     if (feature.least == feature.greatest) {
       constant.push_back(feature.name);
-    } else if (feature.counts) {
+    } else if (feature.counts && !feature.is_date) {  // a row for each day is no id
       counting.push_back(feature.name);
     } else if (widest == nullptr || feature.far > widest->far) {
       widest = &feature;
@@ -121,8 +129,15 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
   }
   const double few = kFewSamples * static_cast<double>(samples);
   if (widest == nullptr || static_cast<double>(widest->far) <= few) return;
-  warnings.push_back(fmt::format("{}: features are not scaled, {} is from {} to {}: {}",
-                                 SourceOf(data), widest->name, widest->least, widest->greatest,
+  const std::string range =
+      fmt::format("{} is from {} to {}", widest->name, widest->least, widest->greatest);
+  if (is_table && data.csv().scaling() != config::Csv::NONE) {
+    warnings.push_back(
+        fmt::format("{}: data.csv.scaling: {} leaves features far from 0, {}: set it to QUANTILE",
+                    SourceOf(data), config::Csv::Scaling_Name(data.csv().scaling()), range));
+    return;
+  }
+  warnings.push_back(fmt::format("{}: features are not scaled, {}: {}", SourceOf(data), range,
                                  is_table ? "set data.csv.scaling: STANDARD" : "scale them"));
 }
 
@@ -149,23 +164,26 @@ void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
   if (repeated == 0) return;
   warnings.push_back(
       fmt::format("{}: {} of {} validation samples are in the training set, too, such as number {} "
-                  "(from 0): if "
-                  "rows are repeated, what validation says is too good",
+                  "(from 0): if rows are repeated, what validation says is too good",
                   data.validation_size() > 0 ? data.validation(0) : SourceOf(data), repeated,
                   validation.size(), first));
 }
 
 // Reads images evenly from all of the set, as an evaluation would.
 void LookForUnreadableImages(const Dataset& validation, std::vector<std::string>& warnings) {
-  const int64_t tried = std::min(validation.size(), kMostImages);
+  const int64_t most = std::min(validation.size(), kMostImages);
   // A GPU that decodes takes one thread's images.
   const int threads = validation.samples_at_once() > 1 ? 1 : ReadingThreads();
-  std::vector<std::string> errors(tried);
-  InThreads(threads, tried, [&](int64_t i) {
+  std::vector<std::string> errors(most);
+  std::atomic<int64_t> tried = 0;
+  const auto end = std::chrono::steady_clock::now() + kMostTime;
+  InThreads(threads, most, [&](int64_t i) {
+    if (std::chrono::steady_clock::now() > end) return;
+    ++tried;
     std::vector<std::byte> input(validation.spec().bytes());
     std::vector<std::byte> target(validation.spec().target_bytes());
     try {
-      validation.Read(i * validation.size() / tried, /*epoch=*/0, input.data(), target.data());
+      validation.Read(i * validation.size() / most, /*epoch=*/0, input.data(), target.data());
     } catch (const Error& error) {
       if (error.status() != ExitStatus::kData) throw;
       errors[i] = error.what();
@@ -177,7 +195,7 @@ void LookForUnreadableImages(const Dataset& validation, std::vector<std::string>
   warnings.push_back(fmt::format(
       "{}; of {} validation images that were tried {} cannot be read: an evaluation stops "
       "the run there: mend or remove them, or set data.bad_samples {{ policy: SKIP }}",
-      *first, tried, std::ranges::count_if(errors, is_error)));
+      *first, tried.load(), std::ranges::count_if(errors, is_error)));
 }
 
 }  // namespace

@@ -4,10 +4,11 @@
 //   a feature is the same in all samples, or counts them as an id does
 //   features are not scaled
 //   validation samples are in the training set, too
-//   validation images cannot be read (500 are tried, evenly from all of the set)
+//   validation images cannot be read (500 are tried, evenly from all of the set, or fewer if they take 10 s)
 //
 // At most 64 MiB of inputs are read, from the first samples on; if the samples are more, no repeated ones are looked
-// for. Features that are categories are not looked at. tests/data_warnings_test.py has a case for each line.
+// for. Features that are categories, and a date's places on circles, are not looked at. tests/data_warnings_test.py has
+// a case for each line.
 #pragma once
 
 #include <string>
