@@ -186,6 +186,7 @@ def test_samples_that_do_not_fit(folder):
         (["--submission", "test.csv", "--output", "x.jsonl"], "--submission: is written as CSV"),
         (["--submission", "nowhere.csv"], "nowhere.csv"),
         (["--format", "xml"], "--format"),
+        (["--output", "x.csv.GZ"], "--output x.csv.GZ: predictions are not compressed: take .gz from the name"),
     ],
 )
 def test_mistakes_are_one_line(words, part, folder):

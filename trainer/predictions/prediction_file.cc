@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/small_letters.h"
 #include "data/arrays/npy.h"
 #include "data/tables/csv_texts.h"
 
@@ -53,6 +54,11 @@ void CheckSource(const PredictionRequest& request) {
 
 void CheckRequest(const PredictionRequest& request, const config::Data& data) {
   CheckSource(request);
+  for (const char* ending : {".gz", ".zip"}) {
+    if (!InSmallLetters(request.output).ends_with(ending)) continue;
+    throw UsageError("--output {}: predictions are not compressed: take {} from the name",
+                     request.output, ending);
+  }
   const Layout layout = LayoutOf(request);
   const std::string column_option = ColumnOption(request);
   if (data.task() == config::Data::SEGMENTATION) {
