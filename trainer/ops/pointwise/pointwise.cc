@@ -47,12 +47,21 @@ const std::string& KeptKernels() {
 }
 
 void RemoveKeptKernels() {
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(KeptKernels(), none)) {
-    if (entry.path().filename().string().starts_with(kKernelName)) {
-      std::filesystem::remove(entry.path(), none);
+  std::error_code error, none;
+  const std::filesystem::directory_iterator end;
+  // Another rank may remove the files at the same time.
+  for (std::filesystem::directory_iterator at(KeptKernels(), error); at != end;
+       at.increment(error)) {
+    if (at->path().filename().string().starts_with(kKernelName)) {
+      std::filesystem::remove(at->path(), none);
     }
   }
+}
+
+// Whether the kernel itself may be good.
+bool IsOfTheDevice(const c10::Error& error) {
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr;
 }
 
 // Runs the function with this text. LibTorch takes whatever a kept file holds, also what a kill has cut short; then all
@@ -65,12 +74,15 @@ c10::SmallVector<at::Tensor> Run(const std::string& text, size_t results,
   };
   try {
     return run();
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const c10::Error&) {
-    if (KeptKernels().empty()) throw;
+  } catch (const c10::Error& first) {
+    if (IsOfTheDevice(first) || KeptKernels().empty()) throw;
     RemoveKeptKernels();
-    return run();
+    try {
+      return run();
+    } catch (const c10::Error& second) {
+      if (IsOfTheDevice(second)) throw;
+    }
+    throw;  // the first one, which says what is wrong
   }
 }
 
