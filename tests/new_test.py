@@ -93,7 +93,7 @@ def test_a_competition_in_three_commands(titanic):
         ("Ticket", "150 different texts in 150 rows"),
         ("Place", "all rows have the same value, Sea"),
         ("Boat", "test.csv has no such column"),
-        ("Day", ": written as 2024-05-31 they could be learnt from"),
+        ("Day", "dates such as 2012-04-02-1: written as 2024-05-31 they could be learnt from"),
     ):
         assert f'ignore: "{name}"  # {reason}' in config
     assert field(config, "category") == ["Sex", "Grade"] and "30 of 150 rows have no Age" in config

@@ -307,7 +307,7 @@ TEST_F(ConfigTest, NamesDifferencesAndTheValuesThatAreShort) {
   Config now = Load(kGood);
   EXPECT_THAT(Differences(before, now), ElementsAre("optimizer.lr: 0.001 where it was 0.1"));
   now = before;
-  for (int i = 0; i < 5; ++i) now.mutable_data()->mutable_csv()->add_column()->set_name("a column");
+  for (int i = 0; i < 9; ++i) now.mutable_data()->mutable_csv()->add_column()->set_name("a column");
   EXPECT_THAT(Differences(before, now), ElementsAre("data.csv.column: another value than it was"));
 }
 
