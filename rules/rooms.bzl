@@ -86,7 +86,7 @@ _USES = {
         "trainer/models/imported",
     ],
     "trainer/predictions": [
-        "base", "base/files", "data/dataset", "data/arrays", "data/tables", "trainer/config/schema",
+        "base", "base/files", "data/dataset", "data/arrays", "data/tables", "data/images", "trainer/config/schema",
     ],
     "trainer/step": [
         "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",

@@ -15,6 +15,7 @@ struct ImageView {
 struct ImageSize {
   int64_t width = 0;
   int64_t height = 0;
+  bool operator==(const ImageSize&) const = default;
 };
 
 // A part of an image, in pixels; its edges may lie between pixels.

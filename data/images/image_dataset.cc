@@ -1,10 +1,13 @@
 #include "data/images/image_dataset.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <span>
@@ -30,8 +33,10 @@ struct Workshop {
   ImageDecoder decoder;
   Resizer resizer;
   std::vector<uint8_t> as_stored;  // what was cut of a picture that is turned
+  Mask mask;
   // Of many images at once:
   std::vector<std::vector<std::byte>> files;
+  std::vector<ImageSize> sizes;  // of the images
   std::optional<GpuDecoder> gpu;
 };
 
@@ -53,6 +58,7 @@ struct Clocks {
 struct Stored {
   ImageDecoder::Part part;
   Orientation orientation;
+  ImageSize size;  // of the whole image
 };
 
 // Whole decoded images: how they lie, then the rows without gaps.
@@ -72,7 +78,8 @@ class DecodedCache {
                             .width = head.size.width,
                             .height = head.size.height,
                             .stride = kChannels * head.size.width}},
-        .orientation = head.orientation};
+        .orientation = head.orientation,
+        .size = head.size};
   }
 
   void Keep(int64_t sample, const ImageView& image, const Orientation& orientation) {
@@ -96,11 +103,18 @@ class DecodedCache {
   KeptBytes kept_;
 };
 
+// Masks whose pixels are classes.
+struct ClassMasks {
+  Masks files;
+  MaskClasses classes;
+};
+
 class Images : public Dataset {
  public:
-  Images(std::shared_ptr<const ImageSource> source, std::shared_ptr<DecodedCache> decoded,
-         const ImageOptions& options, bool augments)
+  Images(std::shared_ptr<const ImageSource> source, std::shared_ptr<const ClassMasks> masks,
+         std::shared_ptr<DecodedCache> decoded, const ImageOptions& options, bool augments)
       : source_(std::move(source)),
+        masks_(std::move(masks)),
         decoded_(std::move(decoded)),
         options_(options),
         augments_(augments),
@@ -108,13 +122,18 @@ class Images : public Dataset {
               .dtype = at::kByte,
               .channels_last = true,
               .classes = source_->classes(),
-              .class_names = source_->class_names()} {}
+              .class_names = source_->class_names()} {
+    if (!options.masks) return;
+    spec_.task = Task::kSegmentation;
+    spec_.classes = std::ssize(options.masks->values.of_classes);
+    spec_.class_names.clear();
+  }
 
   int64_t size() const override { return source_->size(); }
   const SampleSpec& spec() const override { return spec_; }
 
   std::shared_ptr<const Dataset> Plain() const override {
-    return std::make_shared<Images>(source_, decoded_, options_, /*augments=*/false);
+    return std::make_shared<Images>(source_, masks_, decoded_, options_, /*augments=*/false);
   }
 
   void Read(int64_t index, int64_t epoch, std::byte* input, std::byte* target) const override {
@@ -122,6 +141,11 @@ class Images : public Dataset {
   }
 
   void ReadTarget(int64_t index, std::byte* target) const override {
+    if (has_masks()) {
+      Mask mask;
+      ReadMask(index, /*epoch=*/0, /*image=*/nullptr, mask, target);
+      return;
+    }
     const int64_t label = source_->LabelOf(index);
     static_assert(ImageSource::kNoLabel == kNoLabel);
     std::memcpy(target, &label, sizeof(label));
@@ -131,6 +155,7 @@ class Images : public Dataset {
                 std::byte* target) const override {
     static thread_local std::unique_ptr<Workshop> kept;
     if (!kept) kept = std::make_unique<Workshop>();
+    kept->sizes.resize(indices.size());
     std::vector<bool> is_cut;  // on the GPU
     if (options_.gpu) {
       is_cut = CutOnGpu(indices, epoch, *kept, reinterpret_cast<uint8_t*>(input));
@@ -138,10 +163,16 @@ class Images : public Dataset {
     size_t used = 0;  // of the workshop's memory, for one image
     for (size_t i = 0; i < indices.size(); ++i) {
       if (!options_.gpu || !is_cut[i]) {
-        const size_t pixels = Cut(indices[i], epoch, *kept, reinterpret_cast<uint8_t*>(input));
+        const size_t pixels =
+            Cut(indices[i], epoch, *kept, kept->sizes[i], reinterpret_cast<uint8_t*>(input));
         used = std::max(used, kept->file.size() + pixels);
       }
-      ReadTarget(indices[i], target);
+      if (has_masks()) {
+        ReadMask(indices[i], epoch, &kept->sizes[i], kept->mask, target);
+        used = std::max(used, kept->mask.pixels.size());
+      } else {
+        ReadTarget(indices[i], target);
+      }
       input += spec_.bytes();
       target += spec_.target_bytes();
     }
@@ -152,8 +183,20 @@ class Images : public Dataset {
   int64_t samples_at_once() const override { return options_.gpu ? GpuDecoder::kAtOnce : 1; }
 
   std::string FileOf(int64_t index) const override { return source_->PathOf(index); }
-  std::vector<std::string> Remarks() const override { return source_->Remarks(); }
-  std::string Fingerprint() const override { return source_->Fingerprint(); }
+
+  std::vector<std::string> Remarks() const override {
+    std::vector<std::string> remarks = source_->Remarks();
+    if (has_masks()) std::ranges::copy(options_.masks->remarks, std::back_inserter(remarks));
+    return remarks;
+  }
+
+  std::string Fingerprint() const override {
+    const std::string of_images = source_->Fingerprint();
+    if (!has_masks()) return of_images;
+    const MaskValues& values = options_.masks->values;
+    return fmt::format("{} with masks of {} not {}", of_images, fmt::join(values.of_classes, " "),
+                       values.ignored);
+  }
 
   ReadTimes times() const override {
     const auto seconds = [&](Clocks::Phase phase) {
@@ -175,21 +218,51 @@ class Images : public Dataset {
     // In the image as it is stored.
     Box BoxIn(const ImageSize& stored, const Orientation& orientation) {
       const ImageSize image = TurnedSize(stored, orientation);
-      const Box box = images_.augments_ ? RandomCrop(image, images_.options_.crop, random_)
-                                        : CenterCrop(image, images_.options_.center);
-      return StoredBox(box, stored, orientation);
+      return StoredBox(BoxOf(image), stored, orientation);
     }
     bool Mirrored() {
       return images_.augments_ && images_.options_.mirror && random_.Uniform() < 0.5;
     }
 
    private:
+    Box BoxOf(const ImageSize& image) {
+      if (images_.augments_) return RandomCrop(image, images_.options_.crop, random_);
+      if (!images_.has_masks()) return CenterCrop(image, images_.options_.center);
+      return {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)};
+    }
+
     const Images& images_;
     SampleRandom random_;
   };
 
-  // Decodes and resizes an image on this thread. Returns how many bytes of pixels the workshop holds of it.
-  size_t Cut(int64_t index, int64_t epoch, Workshop& workshop, uint8_t* input) const {
+  bool has_masks() const { return options_.masks.has_value(); }
+
+  // Writes what is seen of the sample's mask; `mask` is memory for it. `image`: the image's size; null: it is not known.
+  void ReadMask(int64_t index, int64_t epoch, const ImageSize* image, Mask& mask,
+                std::byte* target) const {
+    if (!masks_) {
+      std::fill_n(target, spec_.targets(), static_cast<std::byte>(kIgnoredPixel));
+      return;
+    }
+    Clocks::Clock::time_point begin = Clocks::Clock::now();
+    masks_->files.Read(index, mask);
+    const std::string path = masks_->files.PathOf(index);
+    if (image != nullptr && *image != mask.size) {
+      throw DataError("{}: {} x {} pixels, where its image {} has {} x {}", path, mask.size.width,
+                      mask.size.height, source_->NameOf(index), image->width, image->height);
+    }
+    masks_->classes.Convert(path, mask);
+    View view(*this, index, epoch);
+    const Box box = view.BoxIn(mask.size, {});
+    CutMask(mask, box, options_.size, options_.size, view.Mirrored(),
+            reinterpret_cast<uint8_t*>(target));
+    clocks_.Count(Clocks::kDecoding, begin);
+  }
+
+  // Decodes and resizes an image on this thread, and says its size. Returns how many bytes of pixels the workshop holds
+  // of it.
+  size_t Cut(int64_t index, int64_t epoch, Workshop& workshop, ImageSize& image_size,
+             uint8_t* input) const {
     Clocks::Clock::time_point begin = Clocks::Clock::now();
     View view(*this, index, epoch);
     Stored stored;
@@ -205,6 +278,7 @@ class Images : public Dataset {
       pixel_bytes = pixels.stride * pixels.height;
       clocks_.Count(Clocks::kDecoding, begin);
     }
+    image_size = stored.size;
     const int64_t size = options_.size;
     const bool mirror = view.Mirrored();
     if (stored.orientation.turns()) {
@@ -233,6 +307,7 @@ class Images : public Dataset {
       try {
         const std::span<const std::byte> file = Load(indices[i], workshop.files[i]);
         const ImageSize size = workshop.decoder.Open(file);
+        workshop.sizes[i] = size;
         if (!workshop.decoder.IsPlainJpeg() || OrientationIn(file).turns()) continue;
         if (size.width > GpuDecoder::kMostPixels / size.height) continue;
         View view(*this, indices[i], epoch);
@@ -274,11 +349,11 @@ class Images : public Dataset {
       const ImageSize size = decoder.Open(file);
       const Orientation orientation = OrientationIn(file);
       const Box box = view.BoxIn(size, orientation);
-      if (!decoded_) return {decoder.Decode(box, options_.size, options_.size), orientation};
+      if (!decoded_) return {decoder.Decode(box, options_.size, options_.size), orientation, size};
       const Box all = {0, 0, static_cast<double>(size.width), static_cast<double>(size.height)};
       const ImageView pixels = decoder.Decode(all, size.width, size.height).pixels;
       decoded_->Keep(index, pixels, orientation);
-      return {{.pixels = pixels, .box = box}, orientation};
+      return {{.pixels = pixels, .box = box}, orientation, size};
     } catch (const Error& error) {
       throw Error(error.status(), fmt::format("{}: {}", source_->NameOf(index), error.what()));
     } catch (const std::bad_alloc&) {
@@ -287,7 +362,8 @@ class Images : public Dataset {
   }
 
   std::shared_ptr<const ImageSource> source_;
-  std::shared_ptr<DecodedCache> decoded_;  // null: parts are decoded, as far as they are needed
+  std::shared_ptr<const ClassMasks> masks_;  // null: there are none, or they are unknown
+  std::shared_ptr<DecodedCache> decoded_;    // null: parts are decoded, as far as they are needed
   ImageOptions options_;
   bool augments_;
   mutable Clocks clocks_;
@@ -301,6 +377,11 @@ std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options) {
     throw UsageError("images decoded on a GPU are not kept: cache the files");
   }
   std::shared_ptr<const ImageSource> source = OpenImageSource(options.source);
+  std::shared_ptr<const ClassMasks> masks;
+  if (options.masks && !options.masks->folder.empty()) {
+    masks = std::make_shared<const ClassMasks>(
+        ClassMasks{Masks(options.masks->folder, source), MaskClasses(options.masks->values)});
+  }
   std::shared_ptr<DecodedCache> decoded;
   switch (options.cache) {
     case ImageCache::kOff:
@@ -312,7 +393,7 @@ std::shared_ptr<const Dataset> OpenImages(const ImageOptions& options) {
       decoded = std::make_shared<DecodedCache>(source->size(), options.budget);
       break;
   }
-  return std::make_shared<Images>(std::move(source), std::move(decoded), options,
+  return std::make_shared<Images>(std::move(source), std::move(masks), std::move(decoded), options,
                                   /*augments=*/true);
 }
 

@@ -4,7 +4,9 @@
 // depend on the thread or on which images the cache holds.
 //
 // In training each epoch uses another part of the image (RandomCrop in data/images/crop.h), mirrored half of the time.
-// The data set that Plain() returns (for validation) uses the middle. Read() decodes only the part of the image that it
+// The data set that Plain() returns (for validation) uses the middle, or with masks the whole image, stretched to the
+// square. A sample's mask (data/images/masks.h) is the same part, mirrored as the image is; a pixel of it is the nearest
+// one of the file. Read() decodes only the part of the image that it
 // needs, and resizes this part with antialiasing. With ImageCache::kDecoded, Read() decodes the whole image at its own
 // size, also if the cache has no room for the image.
 //
@@ -18,6 +20,7 @@
 //   files that cannot be listed as classes -> Error (kData) (data/images/image_source.h)
 //   a file that is damaged, of another kind, or gone since -> Error (kData) from Read() with its name
 //     -> ImageFolderTest.NamesTheFileThatCannotBeRead
+//   a mask of another size than its image -> Error (kData) from Read() naming both -> MaskedImages.HaveMasksOfTheirSize
 #pragma once
 
 #include <c10/core/Device.h>
@@ -32,6 +35,7 @@
 #include "data/images/crop.h"
 #include "data/images/image_source.h"
 #include "data/images/kept_bytes.h"
+#include "data/images/masks.h"
 
 namespace lockstep {
 
@@ -44,6 +48,8 @@ enum class ImageCache {
 
 struct ImageOptions {
   ImageSourceOptions source;
+  // If there are any, the samples' targets are masks, and not the images' classes.
+  std::optional<MaskOptions> masks{};
   int64_t size = 224;  // the side of the square that is cut out, in pixels
   CropOptions crop{};  // how images are cropped in training
   bool mirror = true;

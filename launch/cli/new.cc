@@ -14,7 +14,8 @@ namespace {
 class NewCommand final : public LocalCommand {
  public:
   explicit NewCommand(CLI::App& app)
-      : LocalCommand(app, "new", "write a commented config for a table, images, arrays or tokens") {
+      : LocalCommand(app, "new",
+                     "write a commented config for a table, images, masks, arrays or tokens") {
     options().Add("DATA", request_.data, "file, or folder of files").Required();
     options()
         .Add("--label", request_.labels, "a table's column to predict; several: repeat it")
@@ -35,8 +36,10 @@ class NewCommand final : public LocalCommand {
     if (task_ == "multi_label") request_.task = LearnTask::kMultiLabel;
     if (task_ == "regression") request_.task = LearnTask::kRegression;
     const Draft draft = DraftConfig(request_);
-    LoadConfigText(request_.output, draft.config,
-                   {});  // throws if the config could not be trained with
+    std::vector<std::string> assignments;
+    if (!draft.stand_in.empty()) assignments = {"model.imported.file=" + draft.stand_in};
+    // Throws if the config could not be trained with.
+    LoadConfigText(request_.output, draft.config, assignments);
     WriteFileAtomically(request_.output, draft.config);
     for (const std::string& line : draft.found) Print("{}\n", line);
     Print("{} is written; next:\n", request_.output);

@@ -59,13 +59,13 @@ class PredictCommand final : public RankCommand {
         "the fold that has not seen it");
     options()
         .Add("--output", request_.output,
-             "file to write: CSV, or JSON lines (.jsonl), or an array (.npy, always for masks); - "
-             "is "
-             "standard output")
+             "file to write: CSV, or JSON lines (.jsonl), or an array (.npy, for masks, too); a "
+             "folder "
+             "(masks/) for the masks of images as PNG files; - is standard output")
         .ShowDefault();
     options()
         .Add("--format", request_.format, "its format, whatever its name is")
-        .OneOf({"csv", "jsonl", "npy"});
+        .OneOf({"csv", "jsonl", "npy", "png"});
     options().Add("--probabilities", request_.probabilities,
                   "a column for each class, with its probability");
     options().Add("--id", request_.id, "the input's column that names the samples");

@@ -51,6 +51,8 @@ Draft DraftConfig(const NewRequest& request) {
       return DraftForTable(data, request);
     case DataKind::kImages:
       return DraftForImages(data, request);
+    case DataKind::kMasks:
+      return DraftForMasks(data, request);
     case DataKind::kTokens:
       return DraftForTokens(data, request);
     default:
@@ -134,7 +136,9 @@ std::string TrainCommand(const NewRequest& request) {
 
 std::string PredictCommand(const NewRequest& request, const FoundData& data) {
   const std::string input = data.test.empty() ? "FILE" : ShellText({data.test[0]});
-  const std::string output = data.submission.empty() ? "predictions.csv" : "submission.csv";
+  const std::string output = data.kind == DataKind::kMasks ? "predicted/"
+                             : data.submission.empty()     ? "predictions.csv"
+                                                           : "submission.csv";
   return fmt::format("lockstep predict {} --input {}{} --output {}", RunOf(request), input,
                      data.submission.empty() ? "" : " --submission " + ShellText({data.submission}),
                      output);

@@ -1,7 +1,7 @@
 // Drafts a config from the files that a user wants to train on. `lockstep new` writes it.
 //
-// Promise: `lockstep train` runs with the config as it stands, and each choice in it has a comment with the figure that
-// was found. The draft depends on the files and the request alone.
+// Promise: `lockstep train` runs with the config as it stands (with masks once a model is exported), and each choice in
+// it has a comment with the figure that was found. The draft depends on the files and the request alone.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
 //   files of no known kind, or that cannot be trained on -> Error (kData, kUsage) with file, place and cure
@@ -33,6 +33,9 @@ struct Draft {
   std::string config;              // its text
   std::vector<std::string> found;  // lines that say what was found
   std::vector<std::string> next;   // the next commands
+  // A file that stands for the model's while the config is checked, if one of the next commands writes the model's;
+  // empty: none does.
+  std::string stand_in{};
 };
 
 // Throws Error (kData, kUsage).
@@ -41,6 +44,7 @@ Draft DraftConfig(const NewRequest& request);
 // The same for each kind of data. Throws Error (kData, kUsage).
 Draft DraftForTable(const FoundData& data, const NewRequest& request);
 Draft DraftForImages(const FoundData& data, const NewRequest& request);
+Draft DraftForMasks(const FoundData& data, const NewRequest& request);
 Draft DraftForArrays(const FoundData& data, const NewRequest& request);
 Draft DraftForTokens(const FoundData& data, const NewRequest& request);
 

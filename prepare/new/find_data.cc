@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr char kAccepted[] =
     "a CSV file or a folder with train.csv; a folder with a folder of images for each class, or "
-    "with train and val folders of such; .tar shards; x.npy and y.npy; "
+    "with train and val folders of such; folders images and masks; .tar shards; x.npy and y.npy; "
     "MNIST's or CIFAR-10's files; train.bin and val.bin of tokens";
 
 // What a file is for.
@@ -270,6 +270,46 @@ std::optional<FoundData> Mnist(const Folder& folder) {
                    "train-images-idx3-ubyte and train-labels-idx1-ubyte");
 }
 
+// Adds the folders of images and of masks in `folder` to `pairs`. `part` is theirs, if their names do not say another.
+void FindMasks(const Folder& folder, Part part, Pairs& pairs) {
+  static const std::set<std::string> kImages{"images", "image", "imgs", "img"};
+  static const std::set<std::string> kMasks{"masks",       "mask",         "labels",
+                                            "annotations", "segmentation", "segmentations"};
+  for (const std::string& name : folder.folders) {
+    const Part own = PartOfName(name);
+    auto& [images, masks] = pairs[own == Part::kNone ? part : own];
+    for (const std::string& word : WordsOf(name)) {
+      if (kImages.contains(word)) images = folder.At(name);
+      if (kMasks.contains(word)) masks = folder.At(name);
+    }
+  }
+}
+
+std::optional<FoundData> MaskedImages(const Folder& folder) {
+  Pairs pairs;
+  FindMasks(folder, Part::kNone, pairs);
+  for (const std::string& name : folder.folders) {
+    const Part part = PartOf(InSmallLetters(name));
+    if (part != Part::kNone) FindMasks(Folder(folder.At(name)), part, pairs);
+  }
+  FoundData found{.kind = DataKind::kMasks};
+  Take(pairs, Part::kTrain, found.train);
+  if (found.train.empty()) Take(pairs, Part::kNone, found.train);
+  if (found.train.empty() || !HoldsImages(found.train[0]) || !HoldsImages(found.train[1])) {
+    return std::nullopt;
+  }
+  Take(pairs, Part::kValidation, found.validation);
+  const auto test = pairs.find(Part::kTest);
+  if (test != pairs.end() && !test->second.first.empty()) found.test = {test->second.first};
+  for (const std::string& name : folder.folders) {
+    if (found.test.empty() && PartOf(InSmallLetters(name)) == Part::kTest &&
+        HoldsImages(folder.At(name))) {
+      found.test = {folder.At(name)};
+    }
+  }
+  return found;
+}
+
 bool IsCifar10(const std::string& path) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(fs::file_size(path, error));
@@ -302,7 +342,7 @@ FoundData InFolder(const std::string& path) {
   if (folder.files.empty() && folder.folders.empty()) {
     throw DataError("{}: the folder is empty: give {}", path, kAccepted);
   }
-  for (const auto& find : {TrainTable, Images, Arrays, Mnist, Binaries, OnlyTable}) {
+  for (const auto& find : {MaskedImages, TrainTable, Images, Arrays, Mnist, Binaries, OnlyTable}) {
     if (auto found = find(folder)) return *found;
   }
   throw DataError("{}: nothing to train on: give {}", path, kAccepted);

@@ -1,9 +1,10 @@
 // Finds out what the files are that a user wants to train on, by their names and first bytes.
 //
-// The kinds, in the order in which a folder is searched: a table (train.csv, with test.csv and a *submission*.csv
-// beside it, each also as .csv.gz, .csv.zip, .gz or .zip), folders of images (train/ with val/, or class folders), tar
-// shards of images, arrays (x.npy and y.npy, with train, val or test in their names), MNIST's idx files, CIFAR-10's
-// batches, token files (train.bin, val.bin), one other table.
+// The kinds, in the order in which a folder is searched: folders of images and of their masks (images/ and masks/, also
+// with train, val or test in or above their names), a table (train.csv, with test.csv and a *submission*.csv beside it,
+// each also as .csv.gz, .csv.zip, .gz or .zip), folders of images (train/ with val/, or class folders), tar shards of
+// images, arrays (x.npy and y.npy, with train, val or test in their names), MNIST's idx files, CIFAR-10's batches, token
+// files (train.bin, val.bin), one other table.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/new_test.py)
 //   no such file, nothing in the folder that can be trained on, several tables, an array without its targets
@@ -15,7 +16,7 @@
 
 namespace lockstep {
 
-enum class DataKind { kTable, kImages, kNpy, kMnist, kCifar10, kTokens };
+enum class DataKind { kTable, kImages, kMasks, kNpy, kMnist, kCifar10, kTokens };
 
 struct FoundData {
   DataKind kind = DataKind::kTable;

@@ -4,44 +4,15 @@
 
 #include "base/error.h"
 #include "data/dataset/split.h"
-#include "data/images/image_decoder.h"
 #include "data/images/image_source.h"
 #include "prepare/new/draft.h"
+#include "prepare/new/image_sizes.h"
 
 namespace lockstep {
 namespace {
 
 constexpr double kHeldBack = 0.2;
 constexpr int64_t kFewImages = 20'000, kManyImages = 200'000;
-
-// What some images show of all.
-struct Sizes {
-  int64_t shorter_side = 0;  // the median
-  std::string
-      damaged;  // the first that cannot be decoded, and why; empty: none of those that were looked at
-};
-
-Sizes LookAt(const ImageSource& source) {
-  constexpr int64_t kMost = 100;
-  const int64_t count = std::min(kMost, source.size());
-  std::vector<int64_t> sides;
-  Sizes sizes;
-  ImageDecoder decoder;
-  std::vector<std::byte> buffer;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t image = i * source.size() / count;
-    try {
-      const ImageSize size = decoder.Open(source.Load(image, buffer));
-      sides.push_back(std::min(size.width, size.height));
-    } catch (const Error& error) {
-      if (sizes.damaged.empty()) sizes.damaged = source.NameOf(image) + ": " + error.what();
-    }
-  }
-  if (sides.empty()) throw DataError("{}", sizes.damaged);
-  std::ranges::nth_element(sides, sides.begin() + static_cast<int64_t>(sides.size() / 2));
-  sizes.shorter_side = sides[sides.size() / 2];
-  return sizes;
-}
 
 // Sides that ResNet's five halvings divide, none much larger than the images.
 int64_t SideFor(int64_t shorter_side) {
@@ -71,7 +42,7 @@ class ImageDraft {
       throw DataError("{}: {} of {}: give more images of each class", data.train[0],
                       Count(source_->size(), "image"), Count(source_->classes(), "class"));
     }
-    sizes_ = LookAt(*source_);
+    sizes_ = SizesOf(*source_);
     side_ = SideFor(sizes_.shorter_side);
     if (!data.validation.empty()) {
       validation_ = OpenImageSource({.files = data.validation, .classes = source_->class_names()});
@@ -173,7 +144,7 @@ class ImageDraft {
   const NewRequest& request_;
   std::shared_ptr<const ImageSource> source_;
   std::shared_ptr<const ImageSource> validation_;
-  Sizes sizes_;
+  ImageSizes sizes_;
   int64_t side_ = 0;
   int64_t training_images_ = 0;
   Recipe recipe_;

@@ -160,7 +160,7 @@ class Checker {
           "data.target_mean",
           "goes with data.target_std and data.standardize_targets, which compute it: leave it out");
     }
-    if (const auto pair = format_.pair()) {
+    if (const auto pair = format_.pair(data)) {
       if (data.train_size() != 2) Fail("data.train", PairText(data, *pair));
       if (data.validation_size() != 0 && data.validation_size() != 2) {
         Fail("data.validation", PairText(data, *pair));

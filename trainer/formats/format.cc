@@ -37,8 +37,8 @@ std::vector<std::string> Format::ReadColumn(const OpenRequest& request, const st
 std::string Format::TargetsFile(const OpenRequest& request) const {
   if (request.files.size() == 2) return request.files[1];
   if (request.files.size() == 1 && request.label_optional) return "";
-  throw UsageError("{}; not {}", PairText(request.config.data(), pair().value()),
-                   request.files.size());
+  const config::Data& data = request.config.data();
+  throw UsageError("{}; not {}", PairText(data, pair(data).value()), request.files.size());
 }
 
 const Format& FormatOf(const config::Data& data) {
@@ -54,7 +54,8 @@ const std::string& FormatName(const config::Data& data) {
 }
 
 std::string PairText(const config::Data& data, const Format::FilePair& pair) {
-  return fmt::format("{} takes two files: {}, {}", FormatName(data), pair.inputs, pair.targets);
+  return fmt::format("{} takes two {}s: {}, {}", FormatName(data), FormatOf(data).Noun(""),
+                     pair.inputs, pair.targets);
 }
 
 bool HoldsTokens(const config::Data& data) {

@@ -89,8 +89,8 @@ class Format {
   // Returns whether training needs files.
   virtual bool needs_files() const { return true; }
 
-  // Returns a value if each data set consists of exactly two files.
-  virtual std::optional<FilePair> pair() const { return std::nullopt; }
+  // Returns a value if each data set consists of exactly two files, or folders.
+  virtual std::optional<FilePair> pair(const config::Data&) const { return std::nullopt; }
 
   // Returns what data.train and data.validation name, such as "file".
   virtual std::string_view Noun(const std::string& /*file*/) const { return "file"; }
@@ -128,7 +128,7 @@ const Format& FormatOf(const config::Data& data);
 // Returns the name of the format of `data` in a config, such as "CSV".
 const std::string& FormatName(const config::Data& data);
 
-// Returns a text such as "MNIST takes two files: images, labels", for a format with a pair of files.
+// Returns a text such as "MNIST takes two files: images, labels", for a format with a pair of files or folders.
 std::string PairText(const config::Data& data, const Format::FilePair& pair);
 
 bool HoldsTokens(const config::Data& data);  // whether inputs are token numbers

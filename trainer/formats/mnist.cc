@@ -9,7 +9,9 @@ namespace {
 class Mnist : public Format {
  public:
   SampleKind kind(const config::Data&) const override { return SampleKind::kPixels; }
-  std::optional<FilePair> pair() const override { return FilePair{"images", "labels"}; }
+  std::optional<FilePair> pair(const config::Data&) const override {
+    return FilePair{"images", "labels"};
+  }
 
   std::shared_ptr<const Dataset> Open(const OpenRequest& request) const override {
     return ReadMnist({.images = request.files[0],

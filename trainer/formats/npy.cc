@@ -19,7 +19,9 @@ class Npy : public Format {
     }
   }
   bool Has(config::Data::Task) const override { return true; }
-  std::optional<FilePair> pair() const override { return FilePair{"inputs", "targets"}; }
+  std::optional<FilePair> pair(const config::Data&) const override {
+    return FilePair{"inputs", "targets"};
+  }
 
   std::shared_ptr<const Dataset> Open(const OpenRequest& request) const override {
     return MapNpy({.inputs = request.files[0],

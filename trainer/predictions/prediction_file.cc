@@ -19,13 +19,16 @@ namespace {
 
 using Kind = PredictionColumn::Kind;
 
-enum class Layout : uint8_t { kCsv, kJsonLines, kArray };
+enum class Layout : uint8_t { kCsv, kJsonLines, kArray, kPngFiles };
 
 Layout LayoutOf(const PredictionRequest& request) {
   const auto is = [&](const std::string& format) {
     return request.format.empty() ? request.output.ends_with("." + format)
                                   : request.format == format;
   };
+  if (request.format.empty() ? request.output.ends_with('/') : request.format == "png") {
+    return Layout::kPngFiles;
+  }
   return is("npy") ? Layout::kArray : is("jsonl") ? Layout::kJsonLines : Layout::kCsv;
 }
 
@@ -61,14 +64,21 @@ void CheckRequest(const PredictionRequest& request, const config::Data& data) {
   }
   const Layout layout = LayoutOf(request);
   const std::string column_option = ColumnOption(request);
+  const bool has_images = data.format() == config::Data::IMAGES;
   if (data.task() == config::Data::SEGMENTATION) {
-    if (layout != Layout::kArray) {
-      throw UsageError("--output {}: masks are written as an array: name a .npy file",
-                       request.output);
+    if (layout != Layout::kArray && layout != Layout::kPngFiles) {
+      throw UsageError("--output {}: masks are written as an array: name a .npy file{}",
+                       request.output,
+                       has_images ? ", or a folder for PNG files, with / at its end" : "");
     }
     if (request.probabilities) throw UsageError("--probabilities: has no meaning for masks");
   }
-  if (layout == Layout::kArray && !column_option.empty()) {
+  if (layout == Layout::kPngFiles &&
+      (!has_images || data.task() != config::Data::SEGMENTATION || request.output == "-")) {
+    throw UsageError("--output {}: PNG files are for the masks of images, in a folder",
+                     request.output);
+  }
+  if ((layout == Layout::kArray || layout == Layout::kPngFiles) && !column_option.empty()) {
     throw UsageError("{}: an array holds numbers alone: leave it out, or write CSV", column_option);
   }
   const bool has_classes = data.task() == config::Data::CLASSIFICATION;
@@ -96,10 +106,20 @@ bool WritesBestOnly(const PredictionRequest& request, const config::Data& data) 
 }
 
 PredictionFile::PredictionFile(PredictionRequest request, config::Data data)
-    : request_(std::move(request)), data_(std::move(data)), target_(request_.output) {}
+    : request_(std::move(request)), data_(std::move(data)) {
+  if (LayoutOf(request_) == Layout::kPngFiles) {
+    mask_files_.emplace(request_.output);
+  } else {
+    target_.emplace(request_.output);
+  }
+}
 
 void PredictionFile::Prepare(PredictedSamples samples) {
   samples_ = std::move(samples);
+  if (mask_files_) {
+    mask_files_->Prepare(request_.files.front(), samples_.files, samples_.numbers);
+    return;
+  }
   const SampleSpec& spec = samples_.spec;
   const auto& labels = data_.csv().label();
   const std::vector<std::string> names =
@@ -161,7 +181,14 @@ std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std:
 }
 
 void PredictionFile::Write(const at::Tensor& values) {
-  target_.Write([&](const AppendBytes& append) {
+  if (mask_files_) {
+    const auto& class_values = data_.images().mask_values();
+    mask_files_->Write({values.const_data_ptr<uint8_t>(), static_cast<size_t>(values.numel())},
+                       {.width = values.size(2), .height = values.size(1)},
+                       {class_values.data(), static_cast<size_t>(class_values.size())});
+    return;
+  }
+  target_->Write([&](const AppendBytes& append) {
     const Layout layout = LayoutOf(request_);
     if (layout == Layout::kArray) {
       const bool masks = outputs_.task == Task::kSegmentation;

@@ -7,7 +7,8 @@
 // samples back; the columns that are kept of the input; and the columns of ColumnsOf() (trainer/predictions/outputs.h). The
 // name of a sample is its file for images, what the column --id holds for tables, and otherwise its number among the files'
 // samples, from 0. With a sample submission the table is the submission's (trainer/predictions/submission.h). As an array
-// it holds the outputs alone: float32 [samples, names], or for masks uint8 [samples, height, width].
+// it holds the outputs alone: float32 [samples, names], or for masks uint8 [samples, height, width]. The masks of images
+// may also be a folder of PNG files (trainer/predictions/mask_files.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/predict_test.py)
 //   options that do not go together, or with the run's data -> Error (kUsage)
@@ -25,6 +26,7 @@
 #include "base/files/output_target.h"
 #include "data/dataset/dataset.h"
 #include "trainer/config/schema/data.pb.h"
+#include "trainer/predictions/mask_files.h"
 #include "trainer/predictions/outputs.h"
 #include "trainer/predictions/submission.h"
 
@@ -33,8 +35,8 @@ namespace lockstep {
 struct PredictionRequest {
   std::vector<std::string> files;  // what is predicted
   bool held_back = false;          // whether that is what training held back, instead of files
-  std::string output;              // the file to write
-  // "csv", "jsonl" or "npy"; empty: as the output's name ends (.jsonl, .npy), otherwise CSV.
+  std::string output;              // the file to write, or for PNG files the folder
+  // "csv", "jsonl", "npy" or "png"; empty: as the output's name ends (.jsonl, .npy, / for PNG files), otherwise CSV.
   std::string format{};
   bool probabilities = false;       // whether each class has a column
   std::string id{};                 // the column of the input that names samples; empty: none
@@ -85,7 +87,8 @@ class PredictionFile {
 
   const PredictionRequest request_;
   const config::Data data_;
-  OutputTarget target_;
+  std::optional<OutputTarget> target_;  // nothing: mask_files_ is there
+  std::optional<MaskFiles> mask_files_;
   PredictedSamples samples_;
   Outputs outputs_;
   std::optional<Submission> submission_;

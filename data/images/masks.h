@@ -1,0 +1,102 @@
+// Masks: PNG files that hold the class of each pixel of an image.
+//
+// Promise: the mask of the image FOLDER/a/b.jpg is MASKS/a/b.png, which has the image's size. A pixel's value (the
+// place in the file's palette, or the grey level) says its class: values that MaskValues names are the classes in this
+// order, the value `ignored` is no class (kIgnoredPixel), and any other is an error.
+//
+// CutMask() takes for each pixel of the result the mask's pixel in which the centre of that pixel lies. Resizer has the
+// same centres (data/images/resize.h), so the mask lies on the image that was cut by the same box.
+//
+// what can fail -> what the caller sees -> the test that shows it (data/images/masks_test.cc)
+//   no folder, images without a mask -> Error (kData) naming the first -> Masks.RefusesImagesWithoutMasks
+//   a file that is gone, damaged, of another kind -> Error (kData) from Read() with its path -> Masks.RefusesFiles
+//   a value that is no class -> Error (kData) with path, row and column -> Masks.RefusesValues
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/images/image.h"
+#include "data/images/image_source.h"
+
+namespace lockstep {
+
+struct MaskValues {
+  std::vector<int> of_classes{};  // the value of each class
+  // The value of pixels that have no class, unless it is a class's.
+  int ignored = 255;
+};
+
+// A mask as its file holds it; then as classes.
+struct Mask {
+  ImageSize size;
+  std::vector<uint8_t> pixels;  // row by row
+  std::vector<std::byte> file;  // memory for the file, for the next mask
+};
+
+class Masks {
+ public:
+  // The masks of `images` in `folder`. Throws Error (kData).
+  Masks(std::string folder, std::shared_ptr<const ImageSource> images);
+
+  int64_t size() const { return images_->size(); }
+  const std::string& folder() const { return folder_; }
+
+  // The mask's file of image `i`.
+  std::string PathOf(int64_t i) const;
+
+  // Reads the mask of image `i` as its file holds it. Any number of threads may call it. Throws Error (kData).
+  void Read(int64_t i, Mask& mask) const;
+
+ private:
+  std::string folder_;
+  std::shared_ptr<const ImageSource> images_;
+};
+
+// The masks of a data set, and what they mean.
+struct MaskOptions {
+  std::string folder;  // empty: the masks are unknown
+  MaskValues values;
+  std::vector<std::string> remarks{};  // further lines for Dataset::Remarks()
+};
+
+// What all masks together hold.
+struct MaskFindings {
+  MaskValues values;
+  std::vector<std::string> remarks;  // lines for Dataset::Remarks()
+};
+
+struct FindMaskOptions {
+  int64_t classes = 0;  // 0: as many as the greatest value + 1
+  int ignored = 255;    // as in MaskValues
+  // Whether the user gave `ignored`. If not, masks of the values 0 and 255 alone have these two as their classes.
+  bool ignored_is_given = false;
+  bool skip_bad = false;  // whether masks that cannot be read are passed over
+  int threads = 1;
+};
+
+// Reads all masks and finds what their values are. Throws Error (kData), as Masks::Read() and MaskClasses::Convert().
+MaskFindings FindMaskValues(const Masks& masks, const FindMaskOptions& options);
+
+// Converts the values of masks to classes.
+class MaskClasses {
+ public:
+  explicit MaskClasses(const MaskValues& values);
+
+  // Replaces each of the mask's values by its class. `path` is for the error. Throws Error (kData).
+  void Convert(const std::string& path, Mask& mask) const;
+
+ private:
+  std::array<int16_t, 256> of_value_;  // kNone: no class
+  size_t classes_;
+  int ignored_;
+};
+
+// Writes the part `box` of a mask as width x height pixels, row by row. With `mirror`, left and right are exchanged.
+void CutMask(const Mask& mask, const Box& box, int64_t width, int64_t height, bool mirror,
+             uint8_t* output);
+
+}  // namespace lockstep
