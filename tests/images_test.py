@@ -230,7 +230,7 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
         for kind in ("stored", "turned"):
             (tmp_path / kind / name).mkdir(parents=True)
         for value in range(1, 9):
-            for kind in ("png", "jpg", "webp"):
+            for kind in (("png", "jpg"), ("webp", "jpg"), ("png", "webp"))[label]:
                 pixels = np.clip(slope - 60 * label + random.integers(0, 60, (30, 48, 3)), 0, 255).astype(np.uint8)
                 path = tmp_path / f"stored/{name}/{value}{kind}.{kind}"
                 Image.fromarray(pixels).save(path, exif=turned_by(value), quality=100, lossless=True)
@@ -243,7 +243,7 @@ def test_pictures_are_turned_as_their_cameras_say(tmp_path, images):
         seen[source, turns] = np.array(step_losses(tmp_path / "run"))
         (tmp_path / "run").rename(tmp_path / f"run-{source}-{turns}")
     expected = seen["turned", "false"]
-    assert len(expected) == 10
+    assert len(expected) == 6
     # The GPU's decoder, which turned files do not go through, makes other pixels by a grey level.
     assert np.abs(seen["stored", "true"] / expected - 1).max() < (1e-2 if "GPU" in images else 2e-3)
     assert np.abs(seen["stored", "false"] / expected - 1).max() > 2e-2
