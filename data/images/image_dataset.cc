@@ -191,11 +191,10 @@ class Images : public Dataset {
   }
 
   std::string Fingerprint() const override {
-    const std::string of_images = source_->Fingerprint();
-    if (!has_masks()) return of_images;
+    if (!has_masks()) return source_->Fingerprint();
     const MaskValues& values = options_.masks->values;
-    return fmt::format("{} with masks of {} not {}", of_images, fmt::join(values.of_classes, " "),
-                       values.ignored);
+    return fmt::format("{} with masks of {} not {}", source_->Fingerprint(),
+                       fmt::join(values.of_classes, " "), values.ignored);
   }
 
   ReadTimes times() const override {
