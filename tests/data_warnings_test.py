@@ -71,6 +71,15 @@ def test_repeated_samples(tmp_path):
     assert " of 12 validation samples are in the training set, too, such as number " in line
 
 
+def test_free_text(tmp_path):
+    x, y = table()
+    columns = {"a": x[:, 0], "remark": [f"It is {value}." for value in x[:, 1]], "kind": ["u", "v"] * 30}
+    (line,) = warnings_of(tmp_path, columns, y, 'data.csv.category=["remark", "kind"]')
+    assert "train.csv: remark has 48 different texts in 48 training samples, as free text and ids have" in line, line
+    assert "data.csv.ignore" in line and "data.csv.category_min_rows" in line
+    assert not warnings_of(tmp_path, columns, y, "data.csv.category=kind", "data.csv.ignore=remark", "run_dir=other")
+
+
 def test_categories_are_left_alone(tmp_path):
     x, y = table()
     columns = {"kind": [f"k{i % 3}" for i in range(60)], "a": x[:, 0], "b": x[:, 1]}

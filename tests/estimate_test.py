@@ -101,6 +101,9 @@ def test_samples_of_files(tmp_path):
     assert run.status == DONE, run
     assert "RTX 3090 (not measured there) may take" in run.out
     assert "so 1000 samples/s need" in run.out
+    # Categories that are embedded.
+    categories = DIGITS_MLP.replace("csv {", 'csv { category: ["1", "2"]').replace("mlp { ", "mlp { embed_categories: 2 ")
+    assert estimate(write_config(tmp_path, categories)).status == DONE
     described = DIGITS_MLP.replace("csv {", "input_shape: 64 classes: 10 csv {")
     described = estimate(write_config(tmp_path, described), "--rate", "1000")
     assert "so 1000 samples/s need" in described.out, described

@@ -88,7 +88,9 @@ struct Samples {
 // opens: whether files are to be opened even if the config says what is in them.
 Samples SamplesOf(config::Config& config, bool opens, const Invocation& invocation) {
   const config::Data& data = config.data();
-  const bool is_described = data.input_shape_size() > 0 && data.classes() > 0;
+  // How many categories a column has, only the files say, or the config of a run.
+  const bool has_categories = data.csv().category_size() > 0 && data.csv().column_size() == 0;
+  const bool is_described = data.input_shape_size() > 0 && data.classes() > 0 && !has_categories;
   if (data.train_size() == 0 || (is_described && !opens)) {
     const SampleSpec spec = SpecOf(data);
     if (!spec.shape.empty() && spec.classes > 0) return {.spec = spec, .files = nullptr};

@@ -141,6 +141,22 @@ void LookAtFeatures(const config::Data& data, const Dataset& train,
                                  is_table ? "set data.csv.scaling: STANDARD" : "scale them"));
 }
 
+// A text that no other row has says nothing of other rows.
+void LookAtCategories(const config::Data& data, int64_t samples,
+                      std::vector<std::string>& warnings) {
+  std::vector<std::string> names;
+  for (const config::Csv::Column& column : data.csv().column()) {
+    if (2 * int64_t{column.category_size()} <= samples) continue;
+    const std::string name = column.name().empty() ? "a column" : column.name();
+    names.push_back(fmt::format("{} has {}", name, column.category_size()));
+  }
+  if (names.empty()) return;
+  warnings.push_back(fmt::format(
+      "{}: {} different texts in {} training samples, as free text and ids have: leave it out with "
+      "data.csv.ignore, or set data.csv.category_min_rows",
+      SourceOf(data), NamesText(names), samples));
+}
+
 void LookForRepeatedSamples(const config::Data& data, const Dataset& train,
                             const Dataset& validation, std::vector<std::string>& warnings) {
   const int64_t bytes = train.spec().bytes();
@@ -212,6 +228,7 @@ std::vector<std::string> DataWarnings(const config::Data& data, const Dataset& t
   const SampleSpec& spec = train.spec();
   const bool has_features = spec.dtype == at::kFloat && spec.shape.size() == 1;
   if (has_features && train.size() >= kLeastSamples) LookAtFeatures(data, train, warnings);
+  if (train.size() >= kLeastSamples) LookAtCategories(data, train.size(), warnings);
   if (validation != nullptr) LookForRepeatedSamples(data, train, *validation, warnings);
   return warnings;
 }

@@ -3,6 +3,7 @@
 //
 //   a feature is the same in all samples, or counts them as an id does
 //   features are not scaled
+//   a column of categories has free text, or an id: more than half as many texts as there are samples
 //   validation samples are in the training set, too
 //   validation images cannot be read (500 are tried, evenly from all of the set, or fewer if they take 10 s)
 //

@@ -18,6 +18,7 @@
 #include "data/feed/device_feed.h"
 #include "observe/device_memory.h"
 #include "trainer/run/foretold_kernels.h"
+#include "trainer/run/make_model.h"
 #include "trainer/run/open_data.h"
 #include "trainer/step/precision.h"
 #include "trainer/step/preprocessing.h"
@@ -135,14 +136,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
   const config::Precision precision = PrecisionOn(kForetold, config_.precision());
   const ForetoldMemory memory(std::numeric_limits<int64_t>::max());
   const Foretelling foretelling(/*fills=*/false);
-  model_ =
-      models.Make({.input_shape = spec.shape,
-                   .tokens = spec.dtype == at::kLong,
-                   .classes = spec.classes,
-                   .task = spec.task,
-                   .config = config.model(),
-                   .loss = config.loss(),
-                   .sync_batch_norm = config.ddp().sync_batch_norm() ? ranks_.get() : nullptr});
+  model_ = models.Make(ModelSpecOf(config, spec, *ranks_));
   if (!models.CanForetell(config.model().name())) {
     throw UsageError(
         "model.name: the memory of \"{}\" cannot be foretold, because the model may read values: "

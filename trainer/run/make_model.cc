@@ -52,18 +52,21 @@ void RefuseNan(const std::string& file, const Model& model) {
 
 }  // namespace
 
+ModelSpec ModelSpecOf(const config::Config& config, const SampleSpec& spec, Communicator& ranks) {
+  return {.input_shape = spec.shape,
+          .tokens = spec.dtype == at::kLong,
+          .classes = spec.classes,
+          .task = spec.task,
+          .categories = spec.categories,
+          .config = config.model(),
+          .loss = config.loss(),
+          .sync_batch_norm = config.ddp().sync_batch_norm() ? &ranks : nullptr};
+}
+
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,
                                  const Models& models, const World& world) {
   torch::manual_seed(config.seed());
-  std::shared_ptr<Model> model = models.Make(
-      {.input_shape = spec.shape,
-       .tokens = spec.dtype == at::kLong,
-       .classes = spec.classes,
-       .task = spec.task,
-       .categories = spec.categories,
-       .config = config.model(),
-       .loss = config.loss(),
-       .sync_batch_norm = config.ddp().sync_batch_norm() ? &world.communicator : nullptr});
+  std::shared_ptr<Model> model = models.Make(ModelSpecOf(config, spec, world.communicator));
   if (config.ddp().sync_batch_norm() && !model->SharesStatistics()) {
     throw UsageError(
         "ddp.sync_batch_norm: the model \"{}\" has no lockstep::BatchNorm "

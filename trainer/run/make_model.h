@@ -10,6 +10,9 @@
 
 namespace lockstep {
 
+// What a model of the config is made with, for samples of `spec`. Keeps a reference to `ranks`.
+ModelSpec ModelSpecOf(const config::Config& config, const SampleSpec& spec, Communicator& ranks);
+
 // Returns the model on the device. Its weights are drawn from config.seed or read from config.init_from, and are not
 // yet the same on all ranks. Throws Error (kUsage, kCheckpoint).
 std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec& spec,

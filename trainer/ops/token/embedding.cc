@@ -33,17 +33,33 @@ struct Kept : torch::CustomClassHolder {
   int64_t width = 0;
 };
 
-// Returns the sum for the kernels, with null pointers to weights and gradients. It points into `indices`, which get the
-// shape [count, length].
-EmbeddedSum SumOf(const Kept& kept, variable_list& indices) {
+// The sizes of the indices of all addends together, as a matrix.
+struct MatrixSizes {
+  int64_t count, length;
+};
+
+MatrixSizes SizesOf(const Kept& kept) {
   const bool has_length = kept.sizes.size() > 1 && kept.sizes.back() > 0;
-  EmbeddedSum sum{};
-  sum.length = has_length ? kept.sizes.back() : 1;
-  sum.count = c10::multiply_integers(kept.sizes) / sum.length;
-  sum.width = kept.width;
-  for (at::Tensor& rows : indices) {
+  const int64_t length = has_length ? kept.sizes.back() : 1;
+  return {.count = c10::multiply_integers(kept.sizes) / length, .length = length};
+}
+
+// Returns each addend's indices as [count, length].
+variable_list Expanded(const Kept& kept, const variable_list& indices) {
+  const auto [count, length] = SizesOf(kept);
+  variable_list expanded;
+  for (const at::Tensor& rows : indices) {
+    expanded.push_back(rows.expand(kept.sizes).reshape({count, length}));
+  }
+  return expanded;
+}
+
+// Returns the sum for the kernels, with null pointers to weights and gradients. `expanded` is that of Expanded().
+EmbeddedSum SumOf(const Kept& kept, const variable_list& expanded) {
+  const auto [count, length] = SizesOf(kept);
+  EmbeddedSum sum{.count = count, .length = length, .width = kept.width};
+  for (const at::Tensor& rows : expanded) {
     const Kept::Addend& addend = kept.addends[sum.addend_count];
-    rows = rows.expand(kept.sizes).reshape({sum.count, sum.length});
     sum.addends[sum.addend_count++] = {
         .indices = rows.const_data_ptr<int64_t>(),
         .count_stride = rows.stride(0),
@@ -80,16 +96,18 @@ class FusedEmbeddingSum : public torch::autograd::Function<FusedEmbeddingSum> {
                           const variable_list& indices, const c10::intrusive_ptr<Kept>& kept,
                           at::ScalarType dtype) {
     context->save_for_backward(indices);
-    variable_list expanded = indices;
-    EmbeddedSum sum = SumOf(*kept, expanded);
+    const variable_list expanded = Expanded(*kept, indices);
     for (size_t i = 0; i < weights.size(); ++i) {
-      sum.addends[i].weight = weights[i].const_data_ptr<float>();
       kept->addends[i].gradient = GradientToAddTo(weights[i]);
     }
     std::vector<int64_t> sizes = kept->sizes;
     sizes.push_back(kept->width);
     const at::Tensor out = at::empty(sizes, weights[0].options().dtype(dtype));
     Launch(out, [&](cudaStream_t stream) {
+      EmbeddedSum sum = SumOf(*kept, expanded);
+      for (size_t i = 0; i < weights.size(); ++i) {
+        sum.addends[i].weight = weights[i].const_data_ptr<float>();
+      }
       LaunchEmbeddingSum(sum, out.mutable_data_ptr(), TypeOf(dtype), stream);
     });
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
@@ -109,28 +127,30 @@ class FusedEmbeddingSum : public torch::autograd::Function<FusedEmbeddingSum> {
     }
     const at::Tensor d_out = gradients[0].contiguous();
     const bool is_repeatable = at::globalContext().deterministicAlgorithms() && d_out.numel() > 0;
-    variable_list expanded = indices;
-    EmbeddedSum sum = SumOf(*kept, expanded);
+    const variable_list expanded = Expanded(*kept, indices);
+    variable_list added(addends.size());  // that the kernel adds to
     for (size_t i = 0; i < addends.size(); ++i) {
       if (!context->needs_input_grad(i)) continue;
       if (is_repeatable) {
         results[i] = RepeatableGradient(addends[i], indices[i], d_out);
         continue;
       }
-      at::Tensor to = addends[i].gradient;
-      if (to.defined()) {
-        PrepareToAdd(to);
+      added[i] = addends[i].gradient;
+      if (added[i].defined()) {
+        PrepareToAdd(added[i]);
       } else {
-        to = at::zeros({addends[i].rows, kept->width}, d_out.options().dtype(at::kFloat));
-        results[i] = to;
+        added[i] = results[i] =
+            at::zeros({addends[i].rows, kept->width}, d_out.options().dtype(at::kFloat));
       }
-      sum.addends[i].gradient = to.mutable_data_ptr<float>();
     }
-    if (!is_repeatable) {
-      Launch(d_out, [&](cudaStream_t stream) {
-        LaunchEmbeddingSumBackward(sum, d_out.const_data_ptr(), TypeOf(d_out), stream);
-      });
-    }
+    if (is_repeatable) return results;
+    Launch(d_out, [&](cudaStream_t stream) {
+      EmbeddedSum sum = SumOf(*kept, expanded);
+      for (size_t i = 0; i < addends.size(); ++i) {
+        if (added[i].defined()) sum.addends[i].gradient = added[i].mutable_data_ptr<float>();
+      }
+      LaunchEmbeddingSumBackward(sum, d_out.const_data_ptr(), TypeOf(d_out), stream);
+    });
     return results;
   }
 
