@@ -15,6 +15,7 @@ import os
 import random
 import re
 
+import numpy as np
 import pytest
 
 from harness import (
@@ -157,6 +158,31 @@ def test_a_disk_that_fails(tmp_path, undisturbed, ranks, victim, kind, reason):
     assert run.status == DONE, run
     assert [e["step"] for e in events(run_dir, "resume")] == ([newest] if newest > 0 else [])
     assert losses_by_step(run_dir) == losses_by_step(whole)
+
+
+def test_a_best_that_cannot_be_written(tmp_path):
+    """The best of the validations that follow takes its place."""
+    random = np.random.default_rng(1)
+    rows = np.column_stack([random.normal(size=(64, 8)).round(3), random.integers(0, 2, 64)])
+    np.savetxt(tmp_path / "train.csv", rows, "%g", ",")
+    config = write_config(
+        tmp_path,
+        """global_batch: 16 epochs: 40 data { train: "train.csv" validation_fraction: 0.5 }
+        model { name: "mlp" mlp { hidden: 64 } } optimizer { lr: 0.01 }
+        checkpoint { every_minutes: 0 keep: 1 keep_best: "loss" }""",
+    )
+    # Labels at random: what is learnt of them makes the validation worse.
+    whole, run_dir = tmp_path / "whole", tmp_path / "run"
+    assert train(config, whole).status == DONE
+    best, last = checkpoints(whole)
+    assert best < last // 2
+    env = dict(fault(run_dir, "ENOSPC", 1), FAULT_PATH=f"step-{best:012}")
+    assert train(config, run_dir, env=env).status == DONE
+    (failed,) = events(run_dir, "checkpoint_failed")
+    assert failed["step"] == best
+    saved = {e["step"] for e in events(run_dir, "checkpoint")}
+    losses = {e["step"]: e["val_loss"] for e in events(run_dir, "eval") if e["step"] in saved}
+    assert max(saved - {last}) > best and checkpoints(run_dir) == [min(losses, key=losses.get), last]
 
 
 def test_a_log_that_cannot_be_written(tmp_path, undisturbed):

@@ -98,14 +98,15 @@ bool Checkpointing::IsDue(int64_t steps_done, int64_t ended_epoch) const {
   return wanted_ || (late_ && steps_done % kLateInterval == 0);
 }
 
-// Of equal values the newest is the best.
 bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
   const auto metric = std::ranges::find(evaluation, when_.keep_best(), &Metric::name);
   if (metric == evaluation.end() || std::isnan(metric->value)) return false;
-  const bool is_worse =
-      best_ && (GreaterIsBetter(metric->name) ? metric->value < *best_ : metric->value > *best_);
-  if (!is_worse) best_ = metric->value;
-  return !is_worse;
+  // Then the best may be lost, and what comes after it is better than nothing.
+  if (OnAny(failed_, "whether a checkpoint failed")) best_.reset();
+  // Of equal values the newest is the best.
+  if (best_ && IsBetter("val_" + when_.keep_best(), *best_, metric->value)) return false;
+  best_ = metric->value;
+  return true;
 }
 
 void Checkpointing::AfterStep(int64_t steps_done, int64_t ended_epoch,
