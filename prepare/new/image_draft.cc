@@ -14,13 +14,8 @@ namespace {
 constexpr double kHeldBack = 0.2;
 constexpr int64_t kFewImages = 20'000, kManyImages = 200'000;
 
-// Sides that ResNet's five halvings divide, none much larger than the images.
-int64_t SideFor(int64_t shorter_side) {
-  for (const int64_t side : {224, 160, 128, 96, 64}) {
-    if (shorter_side >= side * 7 / 8) return side;
-  }
-  return 32;
-}
+// Sides that ResNet's five halvings divide.
+constexpr int64_t kSides[] = {224, 160, 128, 96, 64};
 
 // Mirrored digits and letters are other signs.
 bool AreSigns(const ImageSource& source) {
@@ -43,7 +38,7 @@ class ImageDraft {
                       Count(source_->size(), "image"), Count(source_->classes(), "class"));
     }
     sizes_ = SizesOf(*source_);
-    side_ = SideFor(sizes_.shorter_side);
+    side_ = SideFor(sizes_, kSides);
     if (!data.validation.empty()) {
       validation_ = OpenImageSource({.files = data.validation, .classes = source_->class_names()});
     }
@@ -62,8 +57,7 @@ class ImageDraft {
     config_.Blank();
     WriteTraining(recipe_, training_images_, config_);
     Draft draft{.config = config_.text(),
-                .found = {fmt::format("{}: {}, shorter side {} pixels in the median",
-                                      NameOfFile(data_.train[0]), images, sizes_.shorter_side)},
+                .found = {FoundText(data_.train[0], images, sizes_)},
                 .next = {TrainCommand(request_)}};
     if (validation_) {
       draft.found.push_back(fmt::format("{}: {} to evaluate on", NameOfFile(data_.validation[0]),
@@ -82,13 +76,7 @@ class ImageDraft {
     WriteFiles(data_, request_, config_);
     if (!validation_) WriteHeldBack(source_->size(), kHeldBack, config_);
     WriteShares();
-    config_.Comment(
-        "Means and deviations of ImageNet's colours, which torchvision's weights expect, too.");
-    config_.Line("mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225]");
-    config_.Open("images");
-    config_.Line(
-        fmt::format("size: {}", side_),
-        fmt::format("the shorter sides have {} pixels in the median", sizes_.shorter_side));
+    BeginImages(side_, sizes_, config_);
     if (side_ <= 64) {
       config_.Line("min_area: 0.5", "small images would lose what they show in smaller crops");
       config_.Line("center: 1", "evaluation sees whole images");
@@ -103,11 +91,7 @@ class ImageDraft {
                    "half of the images are mirrored; not for digits, letters or sides");
     }
     config_.Close();
-    if (!sizes_.damaged.empty()) {
-      config_.Comment("Damaged: " + sizes_.damaged);
-      config_.Line("bad_samples { policy: SKIP limit: 1000 }",
-                   "another image takes the place of such ones");
-    }
+    WriteDamaged(sizes_, config_);
     config_.Close();
   }
 

@@ -1,11 +1,14 @@
 #include "prepare/new/image_sizes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "base/error.h"
 #include "data/images/image_decoder.h"
+#include "prepare/new/names.h"
 
 namespace lockstep {
 
@@ -29,6 +32,33 @@ ImageSizes SizesOf(const ImageSource& source) {
   std::ranges::nth_element(sides, sides.begin() + static_cast<int64_t>(sides.size() / 2));
   sizes.shorter_side = sides[sides.size() / 2];
   return sizes;
+}
+
+int64_t SideFor(const ImageSizes& sizes, std::span<const int64_t> sides) {
+  const auto side = std::ranges::find_if(
+      sides, [&](int64_t candidate) { return sizes.shorter_side >= candidate * 7 / 8; });
+  return side == sides.end() ? 32 : *side;
+}
+
+std::string FoundText(const std::string& folder, const std::string& what, const ImageSizes& sizes) {
+  return fmt::format("{}: {}, shorter side {} pixels in the median", NameOfFile(folder), what,
+                     sizes.shorter_side);
+}
+
+void BeginImages(int64_t side, const ImageSizes& sizes, ConfigText& config) {
+  config.Comment(
+      "Means and deviations of ImageNet's colours, which torchvision's weights expect, too.");
+  config.Line("mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225]");
+  config.Open("images");
+  config.Line(fmt::format("size: {}", side),
+              fmt::format("the shorter sides have {} pixels in the median", sizes.shorter_side));
+}
+
+void WriteDamaged(const ImageSizes& sizes, ConfigText& config) {
+  if (sizes.damaged.empty()) return;
+  config.Comment("Damaged: " + sizes.damaged);
+  config.Line("bad_samples { policy: SKIP limit: 1000 }",
+              "another image takes the place of such ones");
 }
 
 }  // namespace lockstep

@@ -18,13 +18,8 @@ namespace {
 constexpr double kHeldBack = 0.2;
 constexpr char kModelFile[] = "unet.lsm";
 
-// Sides that a U-Net's five halvings divide, none much larger than the images.
-int64_t SideFor(int64_t shorter_side) {
-  for (const int64_t side : {256, 192, 128, 96, 64}) {
-    if (shorter_side >= side * 7 / 8) return side;
-  }
-  return 32;
-}
+// Sides that a U-Net's five halvings divide.
+constexpr int64_t kSides[] = {256, 192, 128, 96, 64};
 
 class MaskDraft {
  public:
@@ -34,7 +29,7 @@ class MaskDraft {
         source_(OpenImageSource({.files = {data.train[0]}, .label_optional = true})),
         found_(FindMaskValues(Masks(data.train[1], source_), {.threads = ReadingThreads()})),
         sizes_(SizesOf(*source_)),
-        side_(SideFor(sizes_.shorter_side)) {
+        side_(SideFor(sizes_, kSides)) {
     constexpr int64_t kFewest = 10;
     if (source_->size() < kFewest) {
       throw DataError("{}: {}: give at least {}", data.train[0], Count(source_->size(), "image"),
@@ -59,8 +54,7 @@ class MaskDraft {
     config_.Blank();
     WriteTraining(recipe_, training_images_, config_);
     Draft draft{.config = config_.text(),
-                .found = {fmt::format("{}: {}, shorter side {} pixels in the median",
-                                      NameOfFile(data_.train[0]), images, sizes_.shorter_side)},
+                .found = {FoundText(data_.train[0], images, sizes_)},
                 .next = {ExportCommand(), TrainCommand(request_), PredictCommand(request_, data_)},
                 .stand_in = source_->NameOf(0)};
     for (const std::string& remark : found_.remarks) draft.found.push_back("note: " + remark);
@@ -82,13 +76,7 @@ class MaskDraft {
     config_.Line("format: IMAGES task: SEGMENTATION");
     WriteFiles(data_, request_, config_);
     if (data_.validation.empty()) WriteHeldBack(source_->size(), kHeldBack, config_);
-    config_.Comment(
-        "Means and deviations of ImageNet's colours, which torchvision's weights expect, too.");
-    config_.Line("mean: [0.485, 0.456, 0.406] std: [0.229, 0.224, 0.225]");
-    config_.Open("images");
-    config_.Line(
-        fmt::format("size: {}", side_),
-        fmt::format("the shorter sides have {} pixels in the median", sizes_.shorter_side));
+    BeginImages(side_, sizes_, config_);
     config_.Line("min_area: 0.25", "training sees at least a quarter of each image");
     config_.Line("mirror: true", "half of the images are mirrored, with their masks");
     if (found_.values.of_classes.back() >= classes()) {
@@ -96,11 +84,7 @@ class MaskDraft {
                    "the masks hold these values alone, which are taken for the classes 0 and 1");
     }
     config_.Close();
-    if (!sizes_.damaged.empty()) {
-      config_.Comment("Damaged: " + sizes_.damaged);
-      config_.Line("bad_samples { policy: SKIP limit: 1000 }",
-                   "another image takes the place of such ones");
-    }
+    WriteDamaged(sizes_, config_);
     config_.Close();
   }
 
