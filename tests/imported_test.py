@@ -31,6 +31,7 @@ from harness import (
     weights_of,
     write_config,
 )
+from small_unet import UNet
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import lockstep  # noqa: E402
@@ -77,21 +78,6 @@ class Transformer(nn.Module):
         x = self.patches(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(x.size(0), -1, -1), x], 1) + self.positions
         return self.head(self.block(x)[:, 0])
-
-
-class UNet(nn.Module):
-    """Down and up again, with what was there before, and a class for each pixel."""
-
-    def __init__(self):
-        super().__init__()
-        self.down = nn.Conv2d(3, 8, 3, padding=1)
-        self.middle = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
-        self.up = nn.ConvTranspose2d(8, 8, 2, 2)
-        self.last = nn.Conv2d(16, CLASSES, 1)
-
-    def forward(self, x):
-        x = functional.relu(self.down(x))
-        return {"out": self.last(torch.cat([x, self.up(self.middle(x))], 1))}
 
 
 class TextClassifier(nn.Module):
@@ -270,7 +256,7 @@ def test_a_class_for_each_pixel(ranks, accumulation, tmp_path):
     """Losses, validation's metrics and predictions of a U-Net."""
     skip_without_gpus(ranks)
     torch.manual_seed(1)
-    model = UNet()
+    model = UNet(CLASSES)
     lockstep.export(model, torch.zeros(3, 3, 16, 16), tmp_path / "net.lsm")
     data = 'task: SEGMENTATION validation: ["x.npy", "y.npy"]'
     config = config_of(tmp_path, f"max_steps: 12 accumulation: {accumulation}", data=data, samples=masks)

@@ -11,31 +11,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
-from torch.nn import functional
 
 from harness import DATA, DEVICE, DONE, USAGE, Run, events, expect_error, sets, skip_without_gpus, train, write_config
+from small_unet import UNet
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "python"))
 import lockstep  # noqa: E402
 
 SIZE = 16
 COLOURS = np.array([(40, 40, 40), (200, 60, 60), (60, 60, 200)])
-
-
-class UNet(nn.Module):
-    """Down and up again, with what was there before, and a class for each pixel."""
-
-    def __init__(self, classes):
-        super().__init__()
-        self.down = nn.Conv2d(3, 8, 3, padding=1)
-        self.middle = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
-        self.up = nn.ConvTranspose2d(8, 8, 2, 2)
-        self.last = nn.Conv2d(16, classes, 1)
-
-    def forward(self, x):
-        x = functional.relu(self.down(x))
-        return {"out": self.last(torch.cat([x, self.up(self.middle(x))], 1))}
 
 
 def scene(random, classes):

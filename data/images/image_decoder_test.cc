@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/testing/message_of.h"
 #include "data/images/testing/write_jpeg.h"
+#include "data/images/testing/write_png.h"
 
 namespace lockstep {
 namespace {
@@ -411,50 +412,28 @@ const PngKind kPngKinds[] = {
 // A PNG of random samples; what it shows goes to `shown`.
 std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool interlaced,
                      Image* shown = nullptr) {
-  std::string file;
-  png_structp writer = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
-  png_infop info = png_create_info_struct(writer);
-  png_set_write_fn(
-      writer, &file,
-      [](png_structp png, png_bytep bytes, size_t count) {
-        static_cast<std::string*>(png_get_io_ptr(png))
-            ->append(reinterpret_cast<const char*>(bytes), count);
-      },
-      nullptr);
-  png_set_IHDR(writer, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
-               kind.depth, kind.color_type, interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
-               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  PngToWrite png{.color_type = kind.color_type,
+                 .depth = kind.depth,
+                 .width = width,
+                 .height = height,
+                 .interlaced = interlaced,
+                 .transparent = kind.transparent};
   std::mt19937_64 random(3);
-  std::vector<png_color> palette(size_t{1} << std::min(kind.depth, 8));
-  for (auto& color : palette) {
+  png.palette.resize(size_t{1} << std::min(kind.depth, 8));
+  for (auto& color : png.palette) {
     color = {static_cast<png_byte>(random()), static_cast<png_byte>(random()),
              static_cast<png_byte>(random())};
   }
-  const bool has_palette = kind.color_type == PNG_COLOR_TYPE_PALETTE;
-  if (has_palette) png_set_PLTE(writer, info, palette.data(), static_cast<int>(palette.size()));
-  if (kind.transparent) {
-    png_byte alphas[] = {0, 100, 255};
-    png_color_16 color = {.index = 0, .red = 3, .green = 3, .blue = 3, .gray = 3};
-    png_set_tRNS(writer, info, alphas, 3, &color);
-  }
-  png_write_info(writer, info);
-  const size_t row_bytes = png_get_rowbytes(writer, info);
-  std::vector<std::vector<png_byte>> rows(height, std::vector<png_byte>(row_bytes));
-  std::vector<png_bytep> pointers;
+  std::vector<std::vector<uint8_t>> rows(height, std::vector<uint8_t>(png.row_bytes()));
   for (auto& row : rows) {
-    for (auto& byte : row) byte = static_cast<png_byte>(random());
-    pointers.push_back(row.data());
+    for (auto& byte : row) byte = static_cast<uint8_t>(random());
   }
-  png_write_image(writer, pointers.data());
-  png_write_end(writer, nullptr);
-  png_destroy_write_struct(&writer, &info);
+  std::string file = lockstep::WritePng(png, rows);
 
   if (shown == nullptr) return file;
   *shown = {.width = width, .height = height, .rgb = {}};
-  const int channels = has_palette || kind.color_type == PNG_COLOR_TYPE_GRAY ? 1
-                       : kind.color_type == PNG_COLOR_TYPE_GRAY_ALPHA        ? 2
-                       : kind.color_type == PNG_COLOR_TYPE_RGB               ? 3
-                                                                             : 4;
+  const bool has_palette = kind.color_type == PNG_COLOR_TYPE_PALETTE;
+  const int channels = png.channels();
   for (const auto& row : rows) {
     for (int64_t x = 0; x < width; ++x) {
       // A sample's upper 8 bits; less than 8 bits as they are.
@@ -467,7 +446,7 @@ std::string WritePng(const PngKind& kind, int64_t width, int64_t height, bool in
       for (int c = 0; c < 3; ++c) {
         int value = sample(channels < 3 ? 0 : c);
         if (has_palette) {
-          const png_color& color = palette[value];
+          const png_color& color = png.palette[value];
           value = c == 0 ? color.red : c == 1 ? color.green : color.blue;
         } else if (kind.depth < 8) {
           value = value * 255 / ((1 << kind.depth) - 1);

@@ -18,6 +18,7 @@
 #include "data/dataset/dataset.h"
 #include "data/images/image_dataset.h"
 #include "data/images/png_file.h"
+#include "data/images/testing/write_png.h"
 
 namespace lockstep {
 namespace {
@@ -30,44 +31,18 @@ using testing::HasSubstr;
 
 // A PNG file of `samples`, as many a row as `width` and the kind of colours ask for; of a palette of 200 colours.
 std::string WritePng(int color_type, int depth, int64_t width, const std::vector<int>& samples) {
-  std::string file;
-  png_structp writer = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
-  png_infop info = png_create_info_struct(writer);
-  png_set_write_fn(
-      writer, &file,
-      [](png_structp png, png_bytep bytes, size_t count) {
-        static_cast<std::string*>(png_get_io_ptr(png))
-            ->append(reinterpret_cast<const char*>(bytes), count);
-      },
-      nullptr);
-  const int channels = color_type == PNG_COLOR_TYPE_RGB          ? 3
-                       : color_type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2
-                                                                 : 1;
-  const auto a_row = static_cast<size_t>(width * channels);
-  png_set_IHDR(writer, info, static_cast<png_uint_32>(width),
-               static_cast<png_uint_32>(samples.size() / a_row), depth, color_type,
-               PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
-  if (color_type == PNG_COLOR_TYPE_PALETTE) {
-    std::vector<png_color> palette(std::min(200, 1 << depth), png_color{7, 7, 7});
-    png_set_PLTE(writer, info, palette.data(), static_cast<int>(palette.size()));
+  PngToWrite png{.color_type = color_type, .depth = depth, .width = width};
+  png.palette.resize(std::min(200, 1 << depth), png_color{7, 7, 7});
+  const auto a_row = static_cast<size_t>(width * png.channels());
+  png.height = static_cast<int64_t>(samples.size() / a_row);
+  std::vector<std::vector<uint8_t>> rows(png.height, std::vector<uint8_t>(png.row_bytes()));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const size_t bit = i % a_row * static_cast<size_t>(depth);
+    // The lower byte of 16 bits comes last.
+    const size_t shift = depth == 16 ? 0 : 8 - depth - bit % 8;
+    rows[i / a_row][bit / 8 + (depth == 16 ? 1 : 0)] |= static_cast<uint8_t>(samples[i] << shift);
   }
-  png_write_info(writer, info);
-  std::vector<png_byte> row(a_row * (depth == 16 ? 2 : 1));
-  for (size_t begin = 0; begin < samples.size(); begin += a_row) {
-    std::fill(row.begin(), row.end(), png_byte{0});
-    for (size_t i = 0; i < a_row; ++i) {
-      const size_t bit = i * static_cast<size_t>(depth);
-      if (depth == 16) {
-        row[2 * i + 1] = static_cast<png_byte>(samples[begin + i]);
-      } else {
-        row[bit / 8] |= static_cast<png_byte>(samples[begin + i] << (8 - depth - bit % 8));
-      }
-    }
-    png_write_row(writer, row.data());
-  }
-  png_write_end(writer, nullptr);
-  png_destroy_write_struct(&writer, &info);
-  return file;
+  return lockstep::WritePng(png, rows);
 }
 
 std::string Grey(int64_t width, const std::vector<int>& values) {
