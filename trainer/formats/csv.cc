@@ -30,30 +30,27 @@ void RequireNumbers(const FieldCheck& check, const std::string& name,
 CsvOptions CsvOptionsFor(const OpenRequest& request) {
   const config::Csv& csv = request.config.data().csv();
   const SampleSpec& expected = request.expected;
-  CsvOptions options{.files = request.files,
-                     .delimiter = csv.delimiter()[0],
-                     .header = csv.header(),
-                     .labels = ListOf(csv.label()),
-                     .label_column = csv.label_column(),
-                     .label_columns = csv.label_columns(),
-                     .ignore = ListOf(csv.ignore()),
-                     .category = ListOf(csv.category()),
-                     .date = ListOf(csv.date()),
-                     .category_min_rows = csv.category_min_rows(),
-                     .mean_if_missing = csv.missing() == config::Csv::MEAN,
-                     .missing_indicator = csv.missing_indicator(),
-                     .scaling = ScalingOf(csv),
-                     .scale = static_cast<float>(csv.scale()),
-                     .task = expected.task,
-                     .label_names = csv.label_names(),
-                     .class_names = expected.class_names,
-                     .classes = expected.classes,
-                     .features = expected.shape.empty() ? 0 : expected.shape[0],
-                     .label_optional = request.label_optional};
-  for (const config::Csv::Column& column : csv.column()) {
-    options.columns.push_back(ColumnOf(column));
-  }
-  return options;
+  return {.files = request.files,
+          .delimiter = csv.delimiter()[0],
+          .header = csv.header(),
+          .labels = ListOf(csv.label()),
+          .label_column = csv.label_column(),
+          .label_columns = csv.label_columns(),
+          .ignore = ListOf(csv.ignore()),
+          .category = ListOf(csv.category()),
+          .date = ListOf(csv.date()),
+          .category_min_rows = csv.category_min_rows(),
+          .mean_if_missing = csv.missing() == config::Csv::MEAN,
+          .missing_indicator = csv.missing_indicator(),
+          .scaling = ScalingOf(csv),
+          .scale = static_cast<float>(csv.scale()),
+          .task = expected.task,
+          .label_names = csv.label_names(),
+          .class_names = expected.class_names,
+          .classes = expected.classes,
+          .columns = ColumnsOf(csv),
+          .features = expected.shape.empty() ? 0 : expected.shape[0],
+          .label_optional = request.label_optional};
 }
 
 // Writes what the training files held to `csv`, for CsvOptionsFor.
@@ -179,11 +176,7 @@ class Tables : public Format {
 
   void Describe(const config::Data& data, SampleSpec& spec) const override {
     spec.class_names = ListOf(data.csv().classes());
-    std::vector<CsvColumn> columns;
-    for (const config::Csv::Column& column : data.csv().column()) {
-      columns.push_back(ColumnOf(column));
-    }
-    spec.categories = FeaturesOfCategories(columns);
+    spec.categories = FeaturesOfCategories(ColumnsOf(data.csv()));
   }
 
  private:

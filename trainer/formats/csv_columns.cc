@@ -18,6 +18,19 @@ CsvDates DatesOf(const config::Csv::Column& kept) {
   throw BugError("dates {} of data.csv.column", static_cast<int>(kept.dates()));
 }
 
+CsvColumn ColumnOf(const config::Csv::Column& kept) {
+  return {.name = kept.name(),
+          .mean = kept.mean(),
+          .std = kept.has_std() ? kept.std() : 1,
+          .median = kept.median(),
+          .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
+          .quantiles{kept.quantile().begin(), kept.quantile().end()},
+          .missing_indicator = kept.missing_indicator(),
+          .dates = DatesOf(kept),
+          .categories = ListOf(kept.category()),
+          .has_rare = kept.rare()};
+}
+
 }  // namespace
 
 CsvScaling ScalingOf(const config::Csv& csv) {
@@ -38,17 +51,10 @@ bool KeepsMoments(const config::Csv& csv) {
   return csv.scaling() != config::Csv::NONE || csv.missing() == config::Csv::MEAN;
 }
 
-CsvColumn ColumnOf(const config::Csv::Column& kept) {
-  return {.name = kept.name(),
-          .mean = kept.mean(),
-          .std = kept.has_std() ? kept.std() : 1,
-          .median = kept.median(),
-          .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
-          .quantiles{kept.quantile().begin(), kept.quantile().end()},
-          .missing_indicator = kept.missing_indicator(),
-          .dates = DatesOf(kept),
-          .categories = ListOf(kept.category()),
-          .has_rare = kept.rare()};
+std::vector<CsvColumn> ColumnsOf(const config::Csv& csv) {
+  std::vector<CsvColumn> columns;
+  for (const config::Csv::Column& kept : csv.column()) columns.push_back(ColumnOf(kept));
+  return columns;
 }
 
 void Keep(const CsvColumn& column, config::Csv& csv) {

@@ -3,6 +3,8 @@
 // what can fail -> nothing; what another program wrote is checked with the config (trainer/formats/csv.cc)
 #pragma once
 
+#include <vector>
+
 #include "data/tables/csv.h"
 #include "trainer/config/schema/config.pb.h"
 
@@ -13,7 +15,8 @@ CsvScaling ScalingOf(const config::Csv& csv);
 // Returns whether columns of numbers have a mean and a deviation in the config.
 bool KeepsMoments(const config::Csv& csv);
 
-CsvColumn ColumnOf(const config::Csv::Column& kept);
+// The columns that `csv` has of a run.
+std::vector<CsvColumn> ColumnsOf(const config::Csv& csv);
 
 // Adds to `csv` what files of the run need of the column.
 void Keep(const CsvColumn& column, config::Csv& csv);

@@ -67,8 +67,7 @@ std::vector<Feature> FeaturesOf(const config::Data& data, int64_t count) {
     return features;
   }
   int64_t number = 0;
-  for (const config::Csv::Column& kept : data.csv().column()) {
-    const CsvColumn column = ColumnOf(kept);
+  for (const CsvColumn& column : ColumnsOf(data.csv())) {
     if (!column.is_category()) {
       features.push_back(
           {.number = number,
