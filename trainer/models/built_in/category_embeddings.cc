@@ -15,6 +15,7 @@ namespace lockstep {
 CategoryEmbeddings::CategoryEmbeddings(const ModelSpec& spec, int64_t width, std::string_view field)
     : outputs_(c10::multiply_integers(spec.input_shape)) {
   spec.RequireNumbers();
+  const int64_t features_of_sample = outputs_;
   if (width == 0) return;
   if (spec.categories.empty()) {
     throw UsageError(
@@ -31,7 +32,7 @@ CategoryEmbeddings::CategoryEmbeddings(const ModelSpec& spec, int64_t width, std
     columns_.push_back({features, at::randn({features.count, width}).requires_grad_()});
     outputs_ += width - features.count;
   }
-  keep_until(c10::multiply_integers(spec.input_shape));
+  keep_until(features_of_sample);
 }
 
 void CategoryEmbeddings::AddTo(torch::nn::Module& model) const {

@@ -29,35 +29,24 @@ struct Kept : torch::CustomClassHolder {
   };
 
   std::vector<Addend> addends;
-  std::vector<int64_t> sizes;  // of all indices together
+  std::vector<int64_t> sizes;  // of all indices together, which are [count, length] as a matrix
+  int64_t count = 0;
+  int64_t length = 1;
   int64_t width = 0;
 };
 
-// The sizes of the indices of all addends together, as a matrix.
-struct MatrixSizes {
-  int64_t count, length;
-};
-
-MatrixSizes SizesOf(const Kept& kept) {
-  const bool has_length = kept.sizes.size() > 1 && kept.sizes.back() > 0;
-  const int64_t length = has_length ? kept.sizes.back() : 1;
-  return {.count = c10::multiply_integers(kept.sizes) / length, .length = length};
-}
-
 // Returns each addend's indices as [count, length].
 variable_list Expanded(const Kept& kept, const variable_list& indices) {
-  const auto [count, length] = SizesOf(kept);
   variable_list expanded;
   for (const at::Tensor& rows : indices) {
-    expanded.push_back(rows.expand(kept.sizes).reshape({count, length}));
+    expanded.push_back(rows.expand(kept.sizes).reshape({kept.count, kept.length}));
   }
   return expanded;
 }
 
 // Returns the sum for the kernels, with null pointers to weights and gradients. `expanded` is that of Expanded().
 EmbeddedSum SumOf(const Kept& kept, const variable_list& expanded) {
-  const auto [count, length] = SizesOf(kept);
-  EmbeddedSum sum{.count = count, .length = length, .width = kept.width};
+  EmbeddedSum sum{.count = kept.count, .length = kept.length, .width = kept.width};
   for (const at::Tensor& rows : expanded) {
     const Kept::Addend& addend = kept.addends[sum.addend_count];
     sum.addends[sum.addend_count++] = {
@@ -205,6 +194,8 @@ at::Tensor EmbeddingSum(const std::vector<Embedded>& addends, at::ScalarType dty
     all_indices.push_back(indices);
     weights.push_back(weight.contiguous());
   }
+  if (kept->sizes.size() > 1 && kept->sizes.back() > 0) kept->length = kept->sizes.back();
+  kept->count = c10::multiply_integers(kept->sizes) / kept->length;
   return FusedEmbeddingSum::apply(at::TensorList(weights), all_indices, kept, dtype);
 }
 
