@@ -59,11 +59,11 @@ Stream RunBlock(const TransformerBlock& block, const TransformerOptions& options
     if (drops) return {x, Dropped(branch, options.branch_dropout)};
     return {x, branch, last.bias};
   };
-  const auto attention = options.causal ? ops::CausalSelfAttention : ops::SelfAttention;
   std::optional<Range> part("attention");
   auto [x, normal] = SumAndNormal(stream, block.ln_1, options.epsilon);
-  const at::Tensor mixed = attention(product(normal, block.qkv, block.qkv.bias), options.heads,
-                                     options.attention_dropout);
+  const at::Tensor mixed =
+      ops::SelfAttention(product(normal, block.qkv, block.qkv.bias), options.heads,
+                         {.dropout = options.attention_dropout, .causal = options.causal});
   const at::Tensor attended = product(mixed, block.out, bias_within(block.out));
   part.reset();
   part.emplace("mlp");

@@ -30,39 +30,39 @@ FusedOperation Attention(double dropout, bool causal) {
     const at::Tensor parts = arguments[0].toTensor().reshape(shape);
     const at::Tensor qkv = parts.flatten(2);
     const int64_t heads = parts.size(kHeads);
-    const at::Tensor y = causal ? ops::CausalSelfAttention(qkv, heads, dropout)
-                                : ops::SelfAttention(qkv, heads, dropout);
+    const at::Tensor y = ops::SelfAttention(qkv, heads, {.dropout = dropout, .causal = causal});
     return {y.reshape(arguments[2].toIntVector())};
   };
 }
 
-// The arguments of an attention within windows. Those after the bias are there if something hides tokens: the hiding, and
-// two shapes, which are those that the hiding is expanded and reshaped to, or those that the scores get before and after.
+// The arguments of an attention that adds to its scores, as that within windows does. Those after the bias are there if
+// something hides tokens: the hiding, and two shapes, which are those that the hiding is expanded and reshaped to, or those
+// that the scores get before and after.
 enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
 
 // Whether LibTorch computes scores (q * scale) @ k^T of its own, or calls its attention.
 enum class Form { kScores, kAttention };
 
-// LibTorch's operations, as the graph has them. `scale` is that of kScores.
-at::Tensor LibTorchs(const at::Tensor& parts, const std::vector<IValue>& arguments, Form form,
-                     double scale) {
-  const std::vector<at::Tensor> qkv = parts.permute({2, 0, 3, 1, 4}).unbind(0);
+// What an attention adds to the scores.
+at::Tensor SumOf(const std::vector<IValue>& arguments) {
   const at::Tensor bias = arguments[kBias].toTensor();
-  const bool hides = arguments.size() > kHiding;
-  if (form == Form::kAttention) {
-    const at::Tensor mask = hides ? bias + arguments[kHiding]
-                                               .toTensor()
-                                               .expand(arguments[kFirstShape].toIntVector())
-                                               .reshape(arguments[kSecondShape].toIntVector())
-                                  : bias;
-    return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], mask);
-  }
-  at::Tensor scores = at::matmul(qkv[0] * scale, qkv[1].transpose(-2, -1)) + bias;
-  if (hides) {
+  if (arguments.size() <= kHiding) return bias;
+  return bias + arguments[kHiding]
+                    .toTensor()
+                    .expand(arguments[kFirstShape].toIntVector())
+                    .reshape(arguments[kSecondShape].toIntVector());
+}
+
+// LibTorch's operations of kScores, as the graph has them. Returns [windows, tokens, heads, size].
+at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& arguments, double scale) {
+  const std::vector<at::Tensor> qkv = parts.permute({2, 0, 3, 1, 4}).unbind(0);
+  at::Tensor scores =
+      at::matmul(qkv[0] * scale, qkv[1].transpose(-2, -1)) + arguments[kBias].toTensor();
+  if (arguments.size() > kHiding) {
     scores = (scores.reshape(arguments[kFirstShape].toIntVector()) + arguments[kHiding].toTensor())
                  .reshape(arguments[kSecondShape].toIntVector());
   }
-  return at::matmul(scores.softmax(-1), qkv[2]);
+  return at::matmul(scores.softmax(-1), qkv[2]).transpose(1, 2);
 }
 
 // Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds, kinds,
@@ -114,8 +114,9 @@ bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& argu
          ops::HasWindowAttentionKernels(qkv, heads, bias.squeeze(0), MaskOf(arguments));
 }
 
-FusedOperation WindowAttention(Form form, double scale) {
-  return [form, scale](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
+// `scale` is that of kScores, `dropout` that of kAttention.
+FusedOperation AddingAttention(Form form, double scale, double dropout) {
+  return [form, scale, dropout](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor parts = arguments[kInput].toTensor().reshape(arguments[kShape].toIntVector());
     const int64_t heads = parts.size(3);
     const at::Tensor qkv = parts.flatten(2);
@@ -123,11 +124,13 @@ FusedOperation WindowAttention(Form form, double scale) {
     const bool is_scaled =
         form == Form::kAttention || std::abs(scale - usual_scale) < 1e-6 * usual_scale;
     at::Tensor y;
-    if (is_scaled && IsOwn(qkv, heads, arguments, form)) {
+    if (is_scaled && dropout == 0 && IsOwn(qkv, heads, arguments, form)) {
       y = ops::WindowAttention(qkv, heads, arguments[kBias].toTensor().squeeze(0),
                                MaskOf(arguments));
+    } else if (form == Form::kAttention) {
+      y = ops::SelfAttention(qkv, heads, {.dropout = dropout, .mask = SumOf(arguments)});
     } else {
-      y = LibTorchs(parts, arguments, form, scale).transpose(1, 2);
+      y = FromScores(parts, arguments, scale);
     }
     return {y.reshape(arguments[kResult].toIntVector())};
   };
@@ -265,7 +268,7 @@ void FuseAttention(Rewriter& rewriter, int64_t node) {
   if (!is_plain) return;
   const double dropout = own[kDropout].constant.toDouble();
   const bool causal = own[kCausal].constant.toBool();
-  if (is_masked && (dropout != 0 || causal)) return;
+  if (is_masked && causal) return;
   const auto packed = FindPacked(rewriter, {own[kQuery].value, own[kKey].value, own[kValue].value},
                                  {node, node, node});
   const std::vector<int64_t> result = FindResult(rewriter, node);
@@ -277,7 +280,7 @@ void FuseAttention(Rewriter& rewriter, int64_t node) {
   const Added added = AddedByMask(rewriter, node);
   std::vector<int64_t> inner = added.nodes;
   inner.push_back(node);
-  PutAttention(rewriter, *packed, inner, result, WindowAttention(Form::kAttention, 0),
+  PutAttention(rewriter, *packed, inner, result, AddingAttention(Form::kAttention, 0, dropout),
                added.arguments, node);
 }
 
@@ -324,7 +327,7 @@ void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
                  {scaled, transposed, mixed});
   const std::vector<int64_t> result = FindResult(rewriter, mixed);
   if (!packed || result.empty()) return;
-  PutAttention(rewriter, *packed, inner, result, WindowAttention(Form::kScores, *scale),
+  PutAttention(rewriter, *packed, inner, result, AddingAttention(Form::kScores, *scale, 0),
                added.arguments, node);
 }
 

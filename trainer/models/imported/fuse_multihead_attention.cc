@@ -27,8 +27,7 @@ FusedOperation MultiheadAttention(int64_t heads, double dropout, bool causal) {
   return [heads, dropout, causal](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
     const at::Tensor qkv =
         at::linear(arguments[0].toTensor(), arguments[1].toTensor(), MaybeTensor(arguments[2]));
-    const at::Tensor y = causal ? ops::CausalSelfAttention(qkv, heads, dropout)
-                                : ops::SelfAttention(qkv, heads, dropout);
+    const at::Tensor y = ops::SelfAttention(qkv, heads, {.dropout = dropout, .causal = causal});
     return {at::linear(y, arguments[3].toTensor(), MaybeTensor(arguments[4]))};
   };
 }

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -58,26 +59,43 @@ at::Tensor Pack(const std::array<at::Tensor, 3>& parts, const AttentionShape& sh
   return out;
 }
 
+std::optional<at::Tensor> Given(const at::Tensor& mask) {
+  return mask.defined() ? std::optional(mask) : std::nullopt;
+}
+
+// What the mask adds to the scores, in their type. As in ATen, the number that hides a token is finite, so that a token that
+// sees none is no NaN.
+at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
+  constexpr double kHidden = -65504;
+  if (!mask.defined() || mask.scalar_type() != at::kBool) {
+    return mask.defined() ? mask.to(type) : mask;
+  }
+  return at::zeros(mask.sizes(), mask.options().dtype(type)).masked_fill_(~mask, kHidden);
+}
+
 // As ATen's own formulas do: _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
-  // with_gradient: whether backward may come; gradients are off in here, so ATen could not tell.
-  static Variable forward(AutogradContext* context, const Variable& qkv, int64_t heads,
-                          double dropout, bool causal, bool cudnn, bool with_gradient) {
+  // with_gradient: whether backward may come; gradients are off in here, so ATen could not tell. `mask` is that of
+  // AsNumbers(), for cuDNN's alone.
+  static Variable forward(AutogradContext* context, const Variable& qkv,
+                          const std::optional<at::Tensor>& mask, int64_t heads, double dropout,
+                          bool causal, bool cudnn, bool with_gradient) {
     const AttentionShape shape = ShapeOf(qkv, heads);
     const std::vector<at::Tensor> parts = Split(qkv, shape);
     const auto result = cudnn ? at::_scaled_dot_product_cudnn_attention(
-                                    parts[0], parts[1], parts[2], /*attn_bias=*/{},
+                                    parts[0], parts[1], parts[2], /*attn_bias=*/mask,
                                     /*compute_log_sumexp=*/with_gradient, dropout, causal)
                               : at::_scaled_dot_product_flash_attention(parts[0], parts[1],
                                                                         parts[2], dropout, causal);
-    const auto& [out, log_sums, cum_q, cum_k, max_q, max_k, seed, offset, mask] = result;
+    const auto& [out, log_sums, cum_q, cum_k, max_q, max_k, seed, offset, debug_mask] = result;
     // Both lay out their output as the queries, without the gaps, so that nothing is copied. For
     // autograd it is no view: one that a Function returns could not be changed in place.
     const at::Tensor mixed = at::_unsafe_view(
         out.transpose(1, 2).contiguous(), {shape.count, shape.tokens, shape.heads * shape.size});
     if (with_gradient) {
-      context->save_for_backward({qkv, mixed, log_sums, cum_q, cum_k, seed, offset});
+      context->save_for_backward(
+          {qkv, mixed, log_sums, cum_q, cum_k, seed, offset, mask.value_or(at::Tensor())});
       context->saved_data["max_q"] = max_q.expect_int();
       context->saved_data["max_k"] = max_k.expect_int();
       context->saved_data["heads"] = heads;
@@ -105,13 +123,13 @@ class FusedAttention : public torch::autograd::Function<FusedAttention> {
         context->saved_data["cudnn"].toBool()
             ? at::_scaled_dot_product_cudnn_attention_backward(
                   d_out, parts[0], parts[1], parts[2], out, /*logsumexp=*/saved[2],
-                  /*philox_seed=*/saved[5], /*philox_offset=*/saved[6], /*attn_bias=*/{},
+                  /*philox_seed=*/saved[5], /*philox_offset=*/saved[6], /*attn_bias=*/saved[7],
                   /*cum_seq_q=*/saved[3], /*cum_seq_k=*/saved[4], max_q, max_k, dropout, causal)
             : at::_scaled_dot_product_flash_attention_backward(
                   d_out, parts[0], parts[1], parts[2], out, /*logsumexp=*/saved[2],
                   /*cum_seq_q=*/saved[3], /*cum_seq_k=*/saved[4], max_q, max_k, dropout, causal,
                   /*philox_seed=*/saved[5], /*philox_offset=*/saved[6]);
-    return {Pack({dq, dk, dv}, shape), {}, {}, {}, {}, {}};
+    return {Pack({dq, dk, dv}, shape), {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -156,54 +174,54 @@ class CudnnAttention : public torch::autograd::Function<CudnnAttention> {
 
 // The same with and without gradients, of which not every backend has those of every size: a block that is
 // computed again for its gradients must draw the same dropout.
-at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
+// `mask` is that of AsNumbers().
+at::SDPBackend BackendFor(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options,
+                          const at::Tensor& mask) {
   // LibTorch makes no choice for a foretold GPU. What keeps the least is taken; the others keep as much.
   if (qkv.is_meta()) {
-    return dropout == 0 && TraitsOf(qkv.device()).major >= 9 ? at::SDPBackend::cudnn_attention
-                                                             : at::SDPBackend::flash_attention;
+    return options.dropout == 0 && TraitsOf(qkv.device()).major >= 9
+               ? at::SDPBackend::cudnn_attention
+               : at::SDPBackend::flash_attention;
   }
   const at::AutoGradMode with_history(true);
   const std::vector<at::Tensor> parts = Split(qkv.detach().requires_grad_(), ShapeOf(qkv, heads));
-  return static_cast<at::SDPBackend>(
-      at::_fused_sdp_choice(parts[0], parts[1], parts[2], /*attn_mask=*/{}, dropout, causal));
-}
-
-at::Tensor Attention(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
-  if (!IsOnGpu(qkv) || !Is16Bit(qkv) || qkv.numel() == 0 ||
-      qkv.size(2) % (3 * heads * kSizeMultiple) != 0) {
-    return SelfAttentionTwin(qkv, heads, dropout, causal);
-  }
-  const c10::DeviceGuard guard(qkv.device());
-  const at::Tensor whole = Aligned(qkv.contiguous());
-  const auto backend = BackendFor(whole, heads, dropout, causal);
-  if (backend != at::SDPBackend::flash_attention && backend != at::SDPBackend::cudnn_attention) {
-    return SelfAttentionTwin(whole, heads, dropout, causal);
-  }
-  const bool with_gradient = at::GradMode::is_enabled() && whole.requires_grad();
-  const bool cudnn = backend == at::SDPBackend::cudnn_attention;
-  const PackedAttention packed{.shape = ShapeOf(whole, heads),
-                               .causal = causal,
-                               .deterministic = at::globalContext().deterministicAlgorithms()};
-  if (cudnn && dropout == 0 && HasPackedAttention(whole, packed)) {
-    return CudnnAttention::apply(whole, packed, with_gradient);
-  }
-  return FusedAttention::apply(whole, heads, dropout, causal, cudnn, with_gradient);
+  return static_cast<at::SDPBackend>(at::_fused_sdp_choice(
+      parts[0], parts[1], parts[2], Given(mask), options.dropout, options.causal));
 }
 
 }  // namespace
 
-at::Tensor CausalSelfAttention(const at::Tensor& qkv, int64_t heads, double dropout) {
-  return Attention(qkv, heads, dropout, /*causal=*/true);
+at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, const AttentionOptions& options) {
+  const auto& [dropout, causal, mask] = options;
+  // LibTorch's attention with a mask on a foretold GPU is foretold, too.
+  const bool is_twins = mask.defined() && (mask.requires_grad() || qkv.is_meta());
+  if (!IsOnGpu(qkv) || !Is16Bit(qkv) || qkv.numel() == 0 || is_twins ||
+      qkv.size(2) % (3 * heads * kSizeMultiple) != 0) {
+    return SelfAttentionTwin(qkv, heads, options);
+  }
+  const c10::DeviceGuard guard(qkv.device());
+  const at::Tensor whole = Aligned(qkv.contiguous());
+  const at::Tensor added = AsNumbers(mask, whole.scalar_type());
+  const auto backend = BackendFor(whole, heads, options, added);
+  const bool cudnn = backend == at::SDPBackend::cudnn_attention;
+  if (!cudnn && (mask.defined() || backend != at::SDPBackend::flash_attention)) {
+    return SelfAttentionTwin(whole, heads, options);
+  }
+  const bool with_gradient = at::GradMode::is_enabled() && whole.requires_grad();
+  const PackedAttention packed{.shape = ShapeOf(whole, heads),
+                               .causal = causal,
+                               .deterministic = at::globalContext().deterministicAlgorithms()};
+  if (cudnn && dropout == 0 && !mask.defined() && HasPackedAttention(whole, packed)) {
+    return CudnnAttention::apply(whole, packed, with_gradient);
+  }
+  return FusedAttention::apply(whole, Given(added), heads, dropout, causal, cudnn, with_gradient);
 }
 
-at::Tensor SelfAttention(const at::Tensor& qkv, int64_t heads, double dropout) {
-  return Attention(qkv, heads, dropout, /*causal=*/false);
-}
-
-at::Tensor SelfAttentionTwin(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
+at::Tensor SelfAttentionTwin(const at::Tensor& qkv, int64_t heads,
+                             const AttentionOptions& options) {
   const std::vector<at::Tensor> parts = Split(qkv.contiguous(), ShapeOf(qkv, heads));
-  return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], /*attn_mask=*/{}, dropout,
-                                          causal)
+  return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], Given(options.mask),
+                                          options.dropout, options.causal)
       .transpose(1, 2)
       .reshape({qkv.size(0), qkv.size(1), qkv.size(2) / 3});
 }

@@ -22,7 +22,9 @@
 namespace lockstep::ops {
 namespace {
 
-at::Tensor Explicit(const at::Tensor& qkv, int64_t heads, bool causal) {
+// `mask`: as SelfAttention()'s.
+at::Tensor Explicit(const at::Tensor& qkv, int64_t heads, bool causal,
+                    const at::Tensor& mask = {}) {
   const int64_t tokens = qkv.size(1);
   const int64_t size = qkv.size(2) / (3 * heads);
   const auto part = [&](int64_t p) {
@@ -37,13 +39,14 @@ at::Tensor Explicit(const at::Tensor& qkv, int64_t heads, bool causal) {
         at::ones({tokens, tokens}, qkv.options().dtype(at::kBool).requires_grad(false)).triu(1);
     scores = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity());
   }
+  if (mask.defined()) {
+    scores = mask.scalar_type() == at::kBool
+                 ? scores.masked_fill(~mask, -std::numeric_limits<double>::infinity())
+                 : scores + mask.to(at::kDouble);
+  }
   return at::matmul(scores.softmax(-1), part(2))
       .transpose(1, 2)
       .reshape({-1, tokens, heads * size});
-}
-
-at::Tensor Attention(const at::Tensor& qkv, int64_t heads, double dropout, bool causal) {
-  return causal ? CausalSelfAttention(qkv, heads, dropout) : SelfAttention(qkv, heads, dropout);
 }
 
 // The error's norm relative to that of what is expected, which counts for at least `least`.
@@ -60,7 +63,7 @@ TEST(Attention, OnTheCpuIsTheExplicitSoftmax) {
       at::Tensor qkv = at::randn({2, tokens, 3 * heads * size}, options).requires_grad_();
       at::Tensor exact = qkv.detach().clone().requires_grad_();
       const at::Tensor d_out = at::randn({2, tokens, heads * size}, options);
-      const at::Tensor out = Attention(qkv, heads, 0, causal);
+      const at::Tensor out = SelfAttention(qkv, heads, {.causal = causal});
       const at::Tensor expected = Explicit(exact, heads, causal);
       EXPECT_LT(Error(out, expected), 1e-12);
       EXPECT_TRUE(out.is_contiguous());
@@ -68,6 +71,30 @@ TEST(Attention, OnTheCpuIsTheExplicitSoftmax) {
       expected.backward(d_out);
       EXPECT_LT(Error(qkv.grad(), exact.grad()), 1e-12);
     }
+  }
+}
+
+// Masks of `count` sequences: tokens that are not there, of one sequence more than of another; a bias of each head, and
+// of each pair of tokens; all that is not before a token.
+std::vector<at::Tensor> Masks(int64_t count, int64_t heads, int64_t tokens, at::TensorOptions to) {
+  const at::Tensor lengths = at::arange(1, count + 1, to.dtype(at::kLong)).clamp_max(tokens);
+  const at::Tensor places = at::arange(tokens, to.dtype(at::kLong));
+  return {places.lt(lengths.view({-1, 1, 1, 1})), at::randn({1, heads, 1, tokens}, to),
+          at::randn({count, heads, tokens, tokens}, to), places.le(places.view({-1, 1}))};
+}
+
+TEST(Attention, OnTheCpuTakesMasks) {
+  const at::TensorOptions options = at::TensorOptions(at::kDouble);
+  for (const at::Tensor& mask : Masks(3, 2, 17, options)) {
+    at::Tensor qkv = at::randn({3, 17, 3 * 2 * 8}, options).requires_grad_();
+    at::Tensor exact = qkv.detach().clone().requires_grad_();
+    const at::Tensor out = SelfAttention(qkv, 2, {.mask = mask});
+    const at::Tensor expected = Explicit(exact, 2, /*causal=*/false, mask);
+    EXPECT_LT(Error(out, expected), 1e-12);
+    const at::Tensor d_out = at::randn_like(out);
+    out.backward(d_out);
+    expected.backward(d_out);
+    EXPECT_LT(Error(qkv.grad(), exact.grad()), 1e-12);
   }
 }
 
@@ -101,7 +128,7 @@ TEST_P(AttentionOnGpu, IsTheExplicitSoftmax) {
               at::randn({count, width, tokens}, options()).transpose(1, 2),
               at::randn({width}, options()).expand({count, tokens, width})}) {
           at::Tensor qkv = input.clone().requires_grad_();
-          const at::Tensor out = Attention(qkv, heads, 0, causal);
+          const at::Tensor out = SelfAttention(qkv, heads, {.causal = causal});
           EXPECT_EQ(out.scalar_type(), GetParam());
           EXPECT_TRUE(out.is_contiguous());
           EXPECT_LT(Error(out, expected), tolerance());
@@ -120,7 +147,29 @@ TEST_P(AttentionOnGpu, IsTheExplicitSoftmax) {
         }
         // Without a gradient to come.
         const c10::NoGradGuard no_grad;
-        EXPECT_LT(Error(Attention(input, heads, 0, causal), expected), tolerance());
+        EXPECT_LT(Error(SelfAttention(input, heads, {.causal = causal}), expected), tolerance());
+      }
+    }
+  }
+}
+
+TEST_P(AttentionOnGpu, TakesMasks) {
+  for (const auto& [heads, size] :
+       {std::pair<int64_t, int64_t>{1, 64}, {12, 64}, {3, 40}, {2, 20}}) {
+    for (const int64_t tokens : {1, 7, 128, 500}) {
+      for (const at::Tensor& mask : Masks(3, heads, tokens, options())) {
+        SCOPED_TRACE(testing::Message() << heads << " heads of " << size << ", " << tokens
+                                        << " tokens, mask " << mask.sizes());
+        at::Tensor qkv = at::randn({3, tokens, 3 * heads * size}, options()).requires_grad_();
+        at::Tensor exact = qkv.detach().to(at::kDouble).requires_grad_();
+        const at::Tensor out = SelfAttention(qkv, heads, {.mask = mask});
+        const at::Tensor expected = Explicit(exact, heads, /*causal=*/false, mask);
+        EXPECT_EQ(out.scalar_type(), GetParam());
+        EXPECT_LT(Error(out, expected), tolerance());
+        const at::Tensor d_out = at::randn(out.sizes(), options());
+        out.backward(d_out);
+        expected.backward(d_out.to(at::kDouble));
+        EXPECT_LT(Error(qkv.grad(), exact.grad()), tolerance());
       }
     }
   }
@@ -131,16 +180,23 @@ TEST_P(AttentionOnGpu, IsTheExplicitSoftmax) {
 // 1/10 is not.
 TEST_P(AttentionOnGpu, DropsTheSameInBackward) {
   for (const double dropout : {0.5, 0.1}) {
-    at::Tensor qkv = at::randn({4, 128, 3 * 2 * 64}, options()).requires_grad_();
-    const at::Tensor out = CausalSelfAttention(qkv, 2, dropout);
-    EXPECT_GT(Error(CausalSelfAttention(qkv, 2, dropout), out.to(at::kDouble)), 0.1);
-    out.backward(out.detach());
-    const auto inner = [](const at::Tensor& a, const at::Tensor& b) {
-      return (a.to(at::kDouble) * b.to(at::kDouble)).sum().item<double>();
-    };
-    const at::Tensor v = qkv.detach().narrow(2, 2 * 128, 128);
-    const at::Tensor dv = qkv.grad().narrow(2, 2 * 128, 128);
-    EXPECT_NEAR(inner(dv, v) / inner(out, out), 1, 1e-2);
+    std::vector<at::Tensor> masks = Masks(4, 2, 128, options());
+    masks.emplace_back();  // causal, without a mask
+    for (const at::Tensor& mask : masks) {
+      const auto drop = [&](const at::Tensor& qkv) {
+        return SelfAttention(qkv, 2, {.dropout = dropout, .causal = !mask.defined(), .mask = mask});
+      };
+      at::Tensor qkv = at::randn({4, 128, 3 * 2 * 64}, options()).requires_grad_();
+      const at::Tensor out = drop(qkv);
+      EXPECT_GT(Error(drop(qkv), out.to(at::kDouble)), 0.1);
+      out.backward(out.detach());
+      const auto inner = [](const at::Tensor& a, const at::Tensor& b) {
+        return (a.to(at::kDouble) * b.to(at::kDouble)).sum().item<double>();
+      };
+      const at::Tensor v = qkv.detach().narrow(2, 2 * 128, 128);
+      const at::Tensor dv = qkv.grad().narrow(2, 2 * 128, 128);
+      EXPECT_NEAR(inner(dv, v) / inner(out, out), 1, 1e-2);
+    }
   }
 }
 
