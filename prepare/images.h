@@ -1,12 +1,12 @@
 // `lockstep prepare images`: makes a smaller copy of a folder of images, as JPEG files.
 //
-// Promise: the folder DST holds each image file below the folder SRC as a JPEG file, under the same name (.png, .webp and
-// .bmp become .jpg). If
-// the shorter side of an image is longer than `size`, the image is reduced: its shorter side becomes `size`, and its
-// longer side keeps the proportion, rounded down. These are the sizes that torchvision's Resize gives (with
-// antialiasing, data/images/resize.h). No image is enlarged. A JPEG file that is small enough and need not be turned is
-// copied, byte for byte. Every image is decoded once, also if its file is copied. The same source and options give the
-// same bytes. Neither the number of threads nor interruptions change the bytes (prepare/output_folder.h).
+// Promise: the folder DST holds each image file below the folder SRC as a JPEG file, under the same name (.png, .webp
+// and .bmp become .jpg). If the shorter side of an image is longer than `size`, the image is reduced: its shorter side
+// becomes `size`, and its longer side keeps the proportion, rounded down. These are the sizes that torchvision's Resize
+// gives (with antialiasing, data/images/resize.h). No image is enlarged. A JPEG file that is small enough and need not
+// be turned is copied, byte for byte. Every image is decoded once, also if its file is copied. The same source and
+// options give the same bytes. Neither the number of threads nor interruptions change the bytes
+// (prepare/output_folder.h).
 //
 // The JPEG files that are written have chroma subsampling 4:2:0, like those of cameras and the photographs of ImageNet.
 // With 4:4:4 the edges of colours would be sharper, but the files would be 1.22 times as large and take 1.25 times as

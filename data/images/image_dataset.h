@@ -5,10 +5,10 @@
 //
 // In training each epoch uses another part of the image (RandomCrop in data/images/crop.h), mirrored half of the time.
 // The data set that Plain() returns (for validation) uses the middle, or with masks the whole image, stretched to the
-// square. A sample's mask (data/images/masks.h) is the same part, mirrored as the image is; a pixel of it is the nearest
-// one of the file. Read() decodes only the part of the image that it
-// needs, and resizes this part with antialiasing. With ImageCache::kDecoded, Read() decodes the whole image at its own
-// size, also if the cache has no room for the image.
+// square. A sample's mask (data/images/masks.h) is the same part, mirrored as the image is; a pixel of it is the
+// nearest one of the file. Read() decodes only the part of the image that it needs, and resizes this part with
+// antialiasing. With ImageCache::kDecoded, Read() decodes the whole image at its own size, also if the cache has no
+// room for the image.
 //
 // Each thread keeps the objects that it needs to decode (data/images/image_decoder.h, data/images/resize.h). With
 // ImageOptions::gpu a GPU's decoder decodes the files that it takes, many at once (data/images/gpu_decoder.h). The

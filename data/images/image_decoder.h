@@ -1,5 +1,5 @@
-// ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. It decodes only the pixels that are needed to
-// resize a part (box) of the image.
+// ImageDecoder: decodes a JPEG, PNG, WebP or BMP file in memory to RGB pixels. It decodes only the pixels that are
+// needed to resize a part (box) of the image.
 //
 // Promise: Part.pixels hold Part.box and every pixel around it that a triangle filter may read (with a support of
 // max(1, box / output) pixels on each side, as far as the image goes), with one byte for each of R, G and B. At full
@@ -10,9 +10,9 @@
 //      either, which libjpeg itself would pass on to a file that lacks its own.
 //   2. Memory for pixels only grows. Nothing else is allocated except what libjpeg, libpng and libwebp need.
 //   3. A JPEG is decoded to the last row that is needed, so damage below that row is not seen. The data above or beside
-//      the box are parsed, and damage there is an error. A progressive JPEG and all other formats are read whole. Damage
-//      is also not seen if the damaged data still have enough bits for the decoder: libjpeg's quick path for sequential files
-//      silently treats a bad Huffman code as the end of a block.
+//      the box are parsed, and damage there is an error. A progressive JPEG and all other formats are read whole.
+//      Damage is also not seen if the damaged data still have enough bits for the decoder: libjpeg's quick path for
+//      sequential files silently treats a bad Huffman code as the end of a block.
 //   4. Pixels lie as they are stored: data/images/orientation.h turns them. Gamma and colour profiles are ignored.
 //
 // Protocol, JPEG:

@@ -60,8 +60,7 @@ class PredictCommand final : public RankCommand {
     options()
         .Add("--output", request_.output,
              "file to write: CSV, or JSON lines (.jsonl), or an array (.npy, for masks, too); a "
-             "folder "
-             "(masks/) for the masks of images as PNG files; - is standard output")
+             "folder (masks/) for the masks of images as PNG files; - is standard output")
         .ShowDefault();
     options()
         .Add("--format", request_.format, "its format, whatever its name is")

@@ -1,9 +1,9 @@
 // CategoryEmbeddings: turns a table's columns of categories into numbers that are learnt, for the models of tables.
 //
 // A column of categories is a range of features of 0 and 1 (data.csv.category). A column of more categories than the
-// embedding has numbers becomes that many numbers: its features times a matrix [categories, width], which for a row is the
-// matrix's row of the category, as torch.nn.Embedding has it. A text that no training row had is all zeros. The other
-// features stay as they are, in front.
+// embedding has numbers becomes that many numbers: its features times a matrix [categories, width], which for a row is
+// the matrix's row of the category, as torch.nn.Embedding has it. A text that no training row had is all zeros. The
+// other features stay as they are, in front.
 #pragma once
 
 #include <ATen/core/Tensor.h>

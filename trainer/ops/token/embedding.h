@@ -19,9 +19,9 @@ struct Embedded {
 };
 
 // The result is [..., width] in `dtype`, with float32 gradients for the weights. On the GPU the row of an index outside
-// [0, rows) is NaN, and its gradient is dropped. The kernels add the gradients of rows with the same index up where they
-// lie behind one another along the first dimensions, and add these sums to the weight's gradient by atomics, in any order,
-// unless ATen is set to be deterministic. Throws c10::Error if the sizes do not fit.
+// [0, rows) is NaN, and its gradient is dropped. The kernels add the gradients of rows with the same index up where
+// they lie behind one another along the first dimensions, and add these sums to the weight's gradient by atomics, in
+// any order, unless ATen is set to be deterministic. Throws c10::Error if the sizes do not fit.
 //
 // The kernels run on a GPU for up to four addends whose types are these. In all other cases EmbeddingSumTwin() runs.
 at::Tensor EmbeddingSum(const std::vector<Embedded>& addends, at::ScalarType dtype);
