@@ -81,8 +81,8 @@ Reading ReadNpy(const FoundData& data, const NewRequest& request) {
   if (AreMasks(inputs, targets)) {
     throw DataError(
         "{}: masks [{}], a class for each pixel, and no built-in model predicts pixels: export a "
-        "PyTorch "
-        "module such as a U-Net with `python -m lockstep.export`, and give it a config with task: "
+        "PyTorch module such as a U-Net with `python -m lockstep.export`, and give it a config "
+        "with task: "
         "SEGMENTATION (docs/models.md has one)",
         data.train[1], fmt::join(targets.shape, ", "));
   }

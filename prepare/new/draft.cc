@@ -80,9 +80,8 @@ std::string CountOutputs(LearnTask task, int64_t outputs) {
 
 void BeginConfig(const NewRequest& request, const std::string& what, ConfigText& config) {
   config.Comment(
-      fmt::format("Written by `lockstep new {}` from {}. Change what you know better; `lockstep "
-                  "config --template` "
-                  "prints every field with its meaning.",
+      fmt::format("Written by `lockstep new {}` from {}. Change what you know better; "
+                  "`lockstep config --template` prints every field with its meaning.",
                   ShellText({request.data}), what));
 }
 
@@ -121,8 +120,7 @@ void WriteTraining(const Recipe& recipe, int64_t samples, ConfigText& config) {
   config.Open("early_stopping");
   config.Comment(
       "The epoch with the best value on the rows that are held back is kept, and evaluate, predict "
-      "and "
-      "export use it.");
+      "and export use it.");
   config.Line("metric: " + InQuotes(recipe.metric));
   config.Line(fmt::format("patience: {}", recipe.patience),
               "evaluations without a better one end the run");

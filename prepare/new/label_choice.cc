@@ -44,8 +44,7 @@ void FromUser(const TablePlanRequest& request, TablePlan& plan) {
         request.train.Find(label) != request.train.Find(request.labels[i - 1]) + 1) {
       throw UsageError(
           "--label {}: without a header several labels must be neighbours, in their order: put "
-          "names into "
-          "the first line of {}",
+          "names into the first line of {}",
           label, request.train.path);
     }
   }
@@ -260,8 +259,7 @@ void ChooseLabels(const TablePlanRequest& request, TablePlan& plan) {
     if (label.values().size() == 1) {
       throw DataError(
           "{}: {}: all rows have the label \"{:.40}\", so there is nothing to learn: choose the "
-          "label "
-          "with --label NAME",
+          "label with --label NAME",
           request.train.path, request.train.NameOf(column), label.values().begin()->first);
     }
   }
