@@ -14,9 +14,9 @@
 //     -> tests/bad_input_test.py
 #pragma once
 
-#include "trainer/formats/datasets.h"
-#include "trainer/models/built_in/built_in.h"
-#include "trainer/models/model.h"
+#include "config/formats/datasets.h"
+#include "models/built_in/built_in.h"
+#include "models/model.h"
 
 namespace lockstep {
 

@@ -5,9 +5,9 @@
 
 #include <string_view>
 
-#include "trainer/ops/attention/packed_attention.h"
-#include "trainer/ops/convolution/convolution_planner.h"
-#include "trainer/ops/product/matrix_product.h"
+#include "ops/attention/packed_attention.h"
+#include "ops/convolution/convolution_planner.h"
+#include "ops/product/matrix_product.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <gtest/gtest.h>
 
-#include "trainer/ops/convolution/convolution_planner.h"
-#include "trainer/ops/product/matrix_product.h"
+#include "ops/convolution/convolution_planner.h"
+#include "ops/product/matrix_product.h"
 
 namespace lockstep {
 namespace {

@@ -27,7 +27,7 @@
 #include "observe/step_clock.h"
 #include "observe/verdict/ledger.h"
 #include "observe/verdict/seconds_report.h"
-#include "trainer/ops/update/step_values.h"
+#include "ops/update/step_values.h"
 
 namespace lockstep {
 

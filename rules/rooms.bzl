@@ -18,29 +18,29 @@ _USES = {
     "comm/watch": ["base", "base/files", "comm"],
     "comm/reduce": ["base", "base/tensor", "comm"],
     "ckpt": ["base", "base/tensor", "base/files"],
-    "trainer/ops/common": ["base", "base/tensor"],
-    "trainer/ops/plan": ["base", "base/tensor", "base/files", "trainer/ops/common"],
-    "trainer/ops/product": [
-        "base", "base/tensor", "base/files", "trainer/ops/common", "trainer/ops/plan",
+    "ops/common": ["base", "base/tensor"],
+    "ops/plan": ["base", "base/tensor", "base/files", "ops/common"],
+    "ops/product": [
+        "base", "base/tensor", "base/files", "ops/common", "ops/plan",
     ],
-    "trainer/ops/convolution": [
-        "base", "base/files", "trainer/ops/common", "trainer/ops/plan", "trainer/ops/product",
+    "ops/convolution": [
+        "base", "base/files", "ops/common", "ops/plan", "ops/product",
     ],
-    "trainer/ops/autocast": [
-        "base/tensor", "trainer/ops/common", "trainer/ops/product", "trainer/ops/convolution",
+    "ops/autocast": [
+        "base/tensor", "ops/common", "ops/product", "ops/convolution",
     ],
-    "trainer/ops/norm": ["base", "trainer/ops/common", "trainer/ops/product"],
-    "trainer/ops/attention": ["base", "trainer/ops/common"],
-    "trainer/ops/pointwise": ["base/files", "trainer/ops/common"],
-    "trainer/ops/token": ["base", "trainer/ops/common", "trainer/ops/product"],
-    "trainer/ops/pixels": ["base", "trainer/ops/common"],
-    "trainer/ops/update": ["base", "trainer/ops/common"],
+    "ops/norm": ["base", "ops/common", "ops/product"],
+    "ops/attention": ["base", "ops/common"],
+    "ops/generated": ["base/files", "ops/common"],
+    "ops/token": ["base", "ops/common", "ops/product"],
+    "ops/pixels": ["base", "ops/common"],
+    "ops/update": ["base", "ops/common"],
     "data/dataset": ["base", "base/files"],
     "data/arrays": ["base", "base/files", "data/dataset"],
     "data/tokens": ["base", "base/files", "data/dataset"],
     "data/tables": ["base", "base/files", "data/dataset"],
     "data/images": ["base", "base/files", "data/dataset"],
-    "data/feed": ["base", "base/tensor", "trainer/ops/pixels", "data/dataset", "data/tokens", "data/images"],
+    "data/feed": ["base", "base/tensor", "ops/pixels", "data/dataset", "data/tokens", "data/images"],
     "data/tokenizers": ["base"],
     "prepare": ["base", "base/files", "data/dataset", "data/tokens", "data/images", "data/tokenizers"],
     "prepare/new": [
@@ -50,77 +50,77 @@ _USES = {
     "observe/verdict": ["base", "observe/machine"],
     "observe/memory": ["base", "base/files"],
     "observe": [
-        "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "observe/memory", "comm", "trainer/ops/product", "trainer/ops/convolution",
-        "trainer/ops/attention", "trainer/ops/update", "data/dataset",
+        "base", "base/tensor", "base/files", "observe/machine", "observe/verdict", "observe/memory", "comm", "ops/product", "ops/convolution",
+        "ops/attention", "ops/update", "data/dataset",
     ],
     "observe/profile": ["base", "base/files", "base/tensor", "observe"],
-    "observe/http": ["base", "base/files"],
+    "base/http": ["base", "base/files"],
     "observe/sinks": [
-        "base", "base/files", "observe/machine", "observe/verdict", "observe/memory", "observe", "observe/http",
+        "base", "base/files", "observe/machine", "observe/verdict", "observe/memory", "observe", "base/http",
     ],
-    "trainer/config/schema": ["base"],
-    "trainer/formats": [
+    "config/schema": ["base"],
+    "config/formats": [
         "base", "base/files", "data/dataset", "data/arrays", "data/tokens", "data/tables", "data/images",
-        "trainer/config/schema",
+        "config/schema",
     ],
-    "trainer/config": ["base", "base/files", "trainer/config/schema", "trainer/formats"],
+    "config": ["base", "base/files", "config/schema", "config/formats"],
     "observe/history": [
-        "base", "base/files", "ckpt", "observe", "trainer/config/schema", "trainer/config",
+        "base", "base/files", "ckpt", "observe", "config/schema", "config",
     ],
     "observe/page": [
-        "base", "base/files", "comm", "comm/watch", "observe", "observe/http", "observe/sinks", "trainer/config",
+        "base", "base/files", "comm", "comm/watch", "observe", "base/http", "observe/sinks", "config",
         "observe/history",
     ],
-    "trainer/models/losses": ["base", "data/dataset", "trainer/config/schema"],
-    "trainer/models": [
-        "base", "base/tensor", "comm", "trainer/ops/common", "trainer/ops/norm", "trainer/ops/token", "data/dataset",
-        "trainer/config/schema", "trainer/models/losses",
+    "models/losses": ["base", "data/dataset", "config/schema"],
+    "models": [
+        "base", "base/tensor", "comm", "ops/common", "ops/norm", "ops/token", "data/dataset",
+        "config/schema", "models/losses",
     ],
-    "trainer/models/imported": [
-        "base", "base/tensor", "base/files", "comm", "data/dataset", "trainer/ops/product", "trainer/ops/convolution",
-        "trainer/ops/norm", "trainer/ops/attention", "trainer/ops/token", "trainer/ops/pointwise", "trainer/models",
+    "models/imported": [
+        "base", "base/tensor", "base/files", "comm", "data/dataset", "ops/product", "ops/convolution",
+        "ops/norm", "ops/attention", "ops/token", "ops/generated", "models",
     ],
-    "trainer/models/built_in": [
-        "base", "base/tensor", "trainer/ops/product", "trainer/ops/convolution", "trainer/ops/norm",
-        "trainer/ops/attention", "trainer/ops/token", "trainer/ops/pixels", "trainer/models",
-        "trainer/models/imported",
+    "models/built_in": [
+        "base", "base/tensor", "ops/product", "ops/convolution", "ops/norm",
+        "ops/attention", "ops/token", "ops/pixels", "models",
+        "models/imported",
     ],
-    "trainer/predictions": [
-        "base", "base/files", "data/dataset", "data/arrays", "data/tables", "data/images", "trainer/config/schema",
+    "use": [
+        "base", "base/files", "data/dataset", "data/arrays", "data/tables", "data/images", "config/schema",
     ],
     "trainer/step": [
-        "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/common",
-        "trainer/ops/pixels", "trainer/ops/update", "trainer/ops/autocast", "data/dataset", "data/feed",
-        "observe", "observe/profile", "trainer/config/schema", "trainer/models",
+        "base", "base/tensor", "comm", "comm/watch", "comm/reduce", "ckpt", "ops/common",
+        "ops/pixels", "ops/update", "ops/autocast", "data/dataset", "data/feed",
+        "observe", "observe/profile", "config/schema", "models",
     ],
     "trainer/run": [
-        "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "trainer/ops/autocast",
+        "base", "base/tensor", "base/files", "comm", "comm/watch", "comm/reduce", "ckpt", "ops/autocast",
         "data/dataset", "data/arrays", "data/tables", "data/images", "data/feed", "observe/machine", "observe/memory",
         "observe/verdict", "observe",
-        "observe/profile", "observe/sinks", "observe/history", "observe/page", "trainer/config/schema", "trainer/formats",
-        "trainer/config", "trainer/models", "trainer/predictions", "trainer/step",
+        "observe/profile", "observe/sinks", "observe/history", "observe/page", "config/schema", "config/formats",
+        "config", "models", "use", "trainer/step",
     ],
     "launch/machine": ["base", "base/files", "base/tensor", "observe/machine"],
     "launch/job": [
-        "base", "base/files", "comm", "comm/watch", "ckpt", "observe/machine", "trainer/config/schema", "trainer/config",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "observe/machine", "config/schema", "config",
         "trainer/step", "trainer/run", "launch/machine",
     ],
     "launch/bundle": ["base", "base/files", "launch/machine"],
     "launch/tune": [
-        "base", "base/files", "observe/machine", "observe/history", "trainer/config/schema", "trainer/config", "trainer/step",
+        "base", "base/files", "observe/machine", "observe/history", "config/schema", "config", "trainer/step",
         "trainer/run", "launch/machine", "launch/job",
     ],
     "launch/folds": [
         "base", "base/files", "observe/history", "trainer/run", "launch/machine", "launch/job",
     ],
     "launch/cli": [
-        "base", "base/files", "comm", "comm/watch", "ckpt", "trainer/ops/product", "trainer/ops/convolution",
-        "observe/machine", "data/images", "data/feed", "prepare", "prepare/new", "trainer/config/schema", "trainer/formats",
-        "trainer/config", "observe/history", "observe/page", "observe/profile", "trainer/step", "trainer/run",
+        "base", "base/files", "comm", "comm/watch", "ckpt", "ops/product", "ops/convolution",
+        "observe/machine", "data/images", "data/feed", "prepare", "prepare/new", "config/schema", "config/formats",
+        "config", "observe/history", "observe/page", "observe/profile", "trainer/step", "trainer/run",
         "launch/machine", "launch/job", "launch/bundle", "launch/tune", "launch/folds",
     ],
     "launch": [
-        "base", "comm", "trainer/models", "trainer/models/built_in", "trainer/formats", "trainer/run", "launch/job", "launch/cli",
+        "base", "comm", "models", "models/built_in", "config/formats", "trainer/run", "launch/job", "launch/cli",
     ],
     # What only tests use.
     "base/testing": ["base", "base/files"],
@@ -128,9 +128,9 @@ _USES = {
     "data/dataset/testing": ["data/dataset"],
     "data/images/testing": ["data/images"],
     "data/tokenizers/testing": [],
-    "observe/http/testing": ["base", "base/files"],
-    "trainer/ops/testing": ["base/tensor"],
-    "trainer/ops/norm/testing": ["trainer/ops/norm"],
+    "base/http/testing": ["base", "base/files"],
+    "ops/testing": ["base/tensor"],
+    "ops/norm/testing": ["ops/norm"],
 }
 
 def users_of(room):

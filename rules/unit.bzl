@@ -47,14 +47,14 @@ def bench(name, deps):
     )
 
 def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], architectures = [], **kwargs):
-    """An operation of trainer/ops: a unit on top of its kernels, the library `name`_kernel.
+    """An operation of ops: a unit on top of its kernels, the library `name`_kernel.
 
     Args:
       name: of the operation and of its files
       deps: of the unit, besides the kernel, LibTorch and what all operations launch with
       kernel_srcs: .cu files besides `name`.cu
       kernel_hdrs: what they read besides `name`_kernel.h
-      kernel_deps: what they read of other targets, besides //trainer/ops/common:device and //base:ceil_divide
+      kernel_deps: what they read of other targets, besides //ops/common:device and //base:ceil_divide
       architectures: that it can run on alone; none: on all
       **kwargs: as unit's
     """
@@ -63,12 +63,12 @@ def op(name, deps = [], kernel_srcs = [], kernel_hdrs = [], kernel_deps = [], ar
         srcs = [name + ".cu"] + kernel_srcs,
         hdrs = [name + "_kernel.h"] + kernel_hdrs,
         architectures = architectures,
-        deps = kernel_deps + ["//base:ceil_divide", "//trainer/ops/common:device", "@wheels//:cudart"],
+        deps = kernel_deps + ["//base:ceil_divide", "//ops/common:device", "@wheels//:cudart"],
     )
     unit(
         name = name,
         precompiled = True,
-        deps = deps + [":%s_kernel" % name, "//trainer/ops/common:launch_arguments", "@wheels//:torch"],
+        deps = deps + [":%s_kernel" % name, "//ops/common:launch_arguments", "@wheels//:torch"],
         **kwargs
     )
 

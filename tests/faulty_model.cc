@@ -40,7 +40,7 @@
 #include "data/tables/csv.h"
 #include "launch/main.h"
 #include "observe/device_memory.h"
-#include "trainer/models/batch_norm.h"
+#include "models/batch_norm.h"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include "base/say.h"
 #include "comm/together.h"
 #include "launch/job/job.h"
-#include "trainer/config/config.h"
-#include "trainer/models/built_in/built_in.h"
+#include "config/config.h"
+#include "models/built_in/built_in.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/trainer.h"
 

@@ -1,5 +1,5 @@
 // Augment: draws the random changes that training makes to a sample of pixels. The loader threads draw the random
-// numbers, and the device makes the changes (trainer/ops/pixels/augment_pixels.h).
+// numbers, and the device makes the changes (ops/pixels/augment_pixels.h).
 //
 // Promise: the random numbers depend only on seed, epoch, sample and options, and not on the thread that draws them or
 // on the time. They are independent of the random numbers that choose the sample's crop.
@@ -32,7 +32,7 @@
 #include <cstdint>
 
 #include "data/images/image.h"
-#include "trainer/ops/pixels/augment_draws.h"
+#include "ops/pixels/augment_draws.h"
 
 namespace lockstep {
 

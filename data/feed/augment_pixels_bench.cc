@@ -11,8 +11,8 @@
 #include <benchmark/benchmark.h>
 
 #include "data/feed/augment.h"
-#include "trainer/ops/pixels/augment_pixels.h"
-#include "trainer/ops/testing/bench_clock.h"
+#include "ops/pixels/augment_pixels.h"
+#include "ops/testing/bench_clock.h"
 
 namespace lockstep::ops {
 namespace {

@@ -25,7 +25,7 @@
 #include "launch/cli/bench.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/input.h"
 #include "trainer/run/open_data.h"

@@ -13,8 +13,8 @@
 #include "launch/cli/bench.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
-#include "trainer/ops/convolution/convolution_planner.h"
-#include "trainer/ops/product/matrix_product.h"
+#include "ops/convolution/convolution_planner.h"
+#include "ops/product/matrix_product.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
 // lockstep config: a config with every field, or a template for one.
-#include "trainer/config/config.h"
+#include "config/config.h"
 
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
-#include "trainer/config/config_template.h"
+#include "config/config_template.h"
 
 namespace lockstep {
 namespace {

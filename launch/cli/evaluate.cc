@@ -5,7 +5,7 @@
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/rank_command.h"
-#include "trainer/run/trained_run.h"
+#include "use/trained_run.h"
 
 namespace lockstep {
 namespace {

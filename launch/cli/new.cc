@@ -6,7 +6,7 @@
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "prepare/new/draft.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 
 namespace lockstep {
 namespace {

@@ -15,8 +15,8 @@
 #include "launch/machine/placement.h"
 #include "launch/version.h"
 #include "observe/machine/nvml.h"
-#include "trainer/config/config.h"
-#include "trainer/config/config_differences.h"
+#include "config/config.h"
+#include "config/config_differences.h"
 
 namespace lockstep {
 namespace {

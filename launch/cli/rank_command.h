@@ -15,8 +15,8 @@
 
 #include "launch/cli/command.h"
 #include "launch/job/job.h"
-#include "trainer/config/schema/config.pb.h"
-#include "trainer/run/named_runs.h"
+#include "config/schema/config.pb.h"
+#include "use/named_runs.h"
 #include "trainer/run/trainer.h"
 #include "trainer/step/world.h"
 
@@ -60,7 +60,7 @@ struct ConfigOptions {
   config::Config Check(StartedCommand& started) const;
 };
 
-// Returns the runs that RUN or RUN@STEP names (trainer/run/named_runs.h), on every rank. An error on any rank is thrown on
+// Returns the runs that RUN or RUN@STEP names (use/named_runs.h), on every rank. An error on any rank is thrown on
 // all. Every rank must call it.
 std::vector<NamedRun> RunsNamed(const std::string& name, Job& job);
 inline constexpr char kRunPoint[] =

@@ -8,7 +8,7 @@
 #include "launch/bundle/bundle.h"
 #include "launch/cli/commands.h"
 #include "launch/job/slurm_script.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 
 namespace lockstep {
 namespace {

@@ -18,7 +18,7 @@
 #include "launch/job/stop_signals.h"
 #include "launch/job/stop_time.h"
 #include "launch/job/supervised_job.h"
-#include "trainer/formats/format.h"
+#include "config/formats/format.h"
 
 namespace lockstep {
 namespace {

@@ -15,7 +15,7 @@
 #include "launch/cli/tuning.h"
 #include "launch/tune/loader_trials.h"
 #include "launch/tune/step_meter.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/say.h"
 #include "launch/cli/table.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 
 namespace lockstep {
 

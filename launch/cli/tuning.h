@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "launch/tune/setting.h"
 #include "launch/tune/trial.h"
-#include "trainer/config/edit_config.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/edit_config.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include "base/say.h"
 #include "launch/cli/commands.h"
 #include "launch/cli/dtype.h"
-#include "trainer/run/named_runs.h"
+#include "use/named_runs.h"
 
 namespace lockstep {
 namespace {

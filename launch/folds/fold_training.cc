@@ -24,7 +24,7 @@
 #include "launch/machine/child_process.h"
 #include "launch/machine/said_file.h"
 #include "observe/history/run_history.h"
-#include "trainer/run/named_runs.h"
+#include "use/named_runs.h"
 
 namespace lockstep {
 namespace {

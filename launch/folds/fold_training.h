@@ -1,6 +1,6 @@
 // TrainFolds(): trains the folds of a cross-validation, each in a process of its own, several at a time.
 //
-// Promise: each fold is a run (trainer/run/named_runs.h says where), so the same command goes on where it was stopped or
+// Promise: each fold is a run (use/named_runs.h says where), so the same command goes on where it was stopped or
 // killed, and what it computes does not depend on that (launch/folds/fold_plan.h). A fold that is done is not trained
 // again. If one fails, the others save their state and stop.
 //

@@ -35,7 +35,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/watch/watchdog.h"
 #include "launch/machine/placement.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 
 #include "launch/tune/setting.h"
 #include "launch/tune/trial.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

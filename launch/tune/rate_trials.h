@@ -16,7 +16,7 @@
 
 #include "launch/tune/range_test.h"
 #include "launch/tune/trial.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "launch/tune/trial.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

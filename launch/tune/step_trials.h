@@ -12,7 +12,7 @@
 
 #include "launch/tune/step_search.h"
 #include "launch/tune/trial.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

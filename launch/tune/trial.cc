@@ -19,7 +19,7 @@
 #include "launch/job/early_signals.h"
 #include "launch/machine/child_process.h"
 #include "launch/machine/said_file.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 
 namespace lockstep {
 namespace {

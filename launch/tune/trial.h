@@ -23,7 +23,7 @@
 #include "base/error.h"
 #include "launch/job/taken_signals.h"
 #include "observe/history/run_log.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "observe/history/run_history.h"
-#include "trainer/config/config_differences.h"
+#include "config/config_differences.h"
 
 namespace lockstep {
 

@@ -14,7 +14,7 @@
 #include "ckpt/run_lock.h"
 #include "observe/history/log_fields.h"
 #include "observe/metric_order.h"
-#include "trainer/config/read_config.h"
+#include "config/read_config.h"
 
 namespace lockstep {
 namespace {

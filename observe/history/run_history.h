@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "observe/history/run_log.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

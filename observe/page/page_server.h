@@ -8,7 +8,7 @@
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   the port is taken or not allowed, or the address is not this machine's -> Error (kUsage) from the constructor
-//     (observe/http/http_server.h) -> tests/page_test.py, test_a_port_that_is_taken
+//     (base/http/http_server.h) -> tests/page_test.py, test_a_port_that_is_taken
 //   a wrong token, or none -> status 401 -> PageServerTest.WantsATokenWhereOthersReachIt (page_server_test.cc)
 //   a path or value that is none of the above -> status 404 or 400 -> PageServerTest.RefusesWhatItDoesNotKnow
 #pragma once
@@ -17,7 +17,7 @@
 #include <memory>
 #include <string>
 
-#include "observe/http/http_server.h"
+#include "base/http/http_server.h"
 #include "observe/page/page_data.h"
 
 namespace lockstep {

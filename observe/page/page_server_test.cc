@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/testing/test_files.h"
-#include "observe/http/testing/http_client.h"
+#include "base/http/testing/http_client.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "observe/page/columns.h"
 #include "observe/page/rank_table.h"
-#include "trainer/config/config_differences.h"
+#include "config/config_differences.h"
 
 namespace lockstep {
 namespace {

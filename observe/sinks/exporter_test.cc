@@ -18,7 +18,7 @@
 #include "base/files/file_descriptor.h"
 #include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
-#include "observe/http/testing/http_client.h"
+#include "base/http/testing/http_client.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-// MetricsServer: answers GET /metrics on a port with the last page that it was given (observe/http/http_server.h).
+// MetricsServer: answers GET /metrics on a port with the last page that it was given (base/http/http_server.h).
 //
 // what can fail -> what the caller sees -> the test that shows it (observe/sinks/exporter_test.cc)
 //   the port is in use or not allowed, or the address is not this machine's -> Error (kUsage) with the system's reason
@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "observe/http/http_server.h"
+#include "base/http/http_server.h"
 
 namespace lockstep {
 

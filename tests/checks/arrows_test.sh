@@ -21,7 +21,7 @@ trap finish EXIT
 # Lower: a library of base/ with one source. Upper: a room above it. Kernel: a cuda_library with one source.
 lower=//base:clock lower_source=base/clock.cc
 upper=//trainer/step upper_folder=trainer/step
-kernel=//trainer/ops/token:embedding_kernel kernel_source=trainer/ops/token/embedding.cu
+kernel=//ops/token:embedding_kernel kernel_source=ops/token/embedding.cu
 kernel_folder=${kernel_source%/*}
 
 mkdir "$copy"

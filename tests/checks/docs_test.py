@@ -112,7 +112,7 @@ def configuration(program):
         "A config is a text file of the fields below, in protobuf's text format. Here each has its default; a config needs "
         "only\nthose that differ. `lockstep config --template` prints this page, `lockstep config FILE` a config with all of its "
         "fields,\nand `--set optimizer.lr=0.01` changes one on the command line. The page is generated from "
-        "trainer/config/schema/.\n\n"
+        "config/schema/.\n\n"
         f"```\n{template.rstrip()}\n```\n"
     )
 

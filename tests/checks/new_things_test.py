@@ -50,7 +50,7 @@ FORMAT = """// Points: a line "x y class" each.
 
 #include "base/error.h"
 #include "data/dataset/in_memory.h"
-#include "trainer/formats/format.h"
+#include "config/formats/format.h"
 
 namespace lockstep {
 namespace {
@@ -89,9 +89,9 @@ model { name: "mlp" mlp { hidden: 32 } } optimizer { type: ADAM lr: 0.01 } epoch
 NEW_THINGS = {
     "a command": ("launch/cli/hello.cc", COMMAND, "launch/cli/commands.inc", "COMMAND(Hello)", "COMMAND(Version)"),
     "a format": (
-        "trainer/formats/points.cc",
+        "config/formats/points.cc",
         FORMAT,
-        "trainer/config/schema/data.proto",
+        "config/schema/data.proto",
         "    POINTS = 100;",
         "    // A data set that the program brings itself",
     ),

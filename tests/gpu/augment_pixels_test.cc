@@ -1,6 +1,6 @@
 // The kernels against their ATen twin.
 
-#include "trainer/ops/pixels/augment_pixels.h"
+#include "ops/pixels/augment_pixels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>

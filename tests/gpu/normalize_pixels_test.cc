@@ -1,6 +1,6 @@
 // The kernel against its ATen twin.
 
-#include "trainer/ops/pixels/normalize_pixels.h"
+#include "ops/pixels/normalize_pixels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>

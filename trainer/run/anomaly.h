@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/open_data.h"
 
 namespace lockstep {

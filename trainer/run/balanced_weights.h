@@ -9,7 +9,7 @@
 #pragma once
 
 #include "data/dataset/dataset.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

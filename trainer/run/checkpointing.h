@@ -24,7 +24,7 @@
 #include "data/dataset/dataset.h"
 #include "observe/metrics.h"
 #include "observe/run_event.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_state.h"
 #include "trainer/step/world.h"

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/in_threads.h"
 #include "data/tables/csv.h"
-#include "trainer/formats/csv_columns.h"
+#include "config/formats/csv_columns.h"
 
 namespace lockstep {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "data/dataset/dataset.h"
-#include "trainer/config/schema/data.pb.h"
+#include "config/schema/data.pb.h"
 
 namespace lockstep {
 

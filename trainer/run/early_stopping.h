@@ -10,7 +10,7 @@
 
 #include "ckpt/state_tree.h"
 #include "observe/metrics.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

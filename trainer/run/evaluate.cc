@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/dataset/target_unit.h"
 #include "observe/flops.h"
-#include "trainer/predictions/outputs.h"
+#include "use/outputs.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 
 #include "data/dataset/dataset.h"
 #include "observe/metrics.h"
-#include "trainer/models/model.h"
+#include "models/model.h"
 #include "trainer/run/input.h"
 #include "trainer/step/world.h"
 

@@ -1,8 +1,8 @@
 // Extensions: the models and data sets that a user's program adds to Lockstep's own, by name.
 #pragma once
 
-#include "trainer/formats/datasets.h"
-#include "trainer/models/model.h"
+#include "config/formats/datasets.h"
+#include "models/model.h"
 
 namespace lockstep {
 

@@ -140,7 +140,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
   if (!models.CanForetell(config.model().name())) {
     throw UsageError(
         "model.name: the memory of \"{}\" cannot be foretold, because the model may read values: "
-        "if it reads none, add it with Models::Reads::kNothing (trainer/models/model.h)",
+        "if it reads none, add it with Models::Reads::kNothing (models/model.h)",
         config.model().name());
   }
   Renew(*model_);

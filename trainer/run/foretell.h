@@ -21,8 +21,8 @@
 #include "base/tensor/foretold_gpu.h"
 #include "comm/communicator.h"
 #include "observe/memory/memory_report.h"
-#include "trainer/config/schema/config.pb.h"
-#include "trainer/models/model.h"
+#include "config/schema/config.pb.h"
+#include "models/model.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/ceil_divide.h"
-#include "trainer/ops/autocast/own_operations.h"
+#include "ops/autocast/own_operations.h"
 
 namespace lockstep {
 namespace {

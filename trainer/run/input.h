@@ -8,7 +8,7 @@
 #include "data/feed/device_feed.h"
 #include "data/feed/loader.h"
 #include "data/feed/sampler.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/open_data.h"
 #include "trainer/step/preprocessing.h"
 #include "trainer/step/world.h"

@@ -70,7 +70,7 @@ std::shared_ptr<Model> MakeModel(const config::Config& config, const SampleSpec&
   if (config.ddp().sync_batch_norm() && !model->SharesStatistics()) {
     throw UsageError(
         "ddp.sync_batch_norm: the model \"{}\" has no lockstep::BatchNorm "
-        "(trainer/models/batch_norm.h)",
+        "(models/batch_norm.h)",
         config.model().name());
   }
   if (!config.init_from().empty()) {

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "data/dataset/dataset.h"
-#include "trainer/config/schema/config.pb.h"
-#include "trainer/models/model.h"
+#include "config/schema/config.pb.h"
+#include "models/model.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

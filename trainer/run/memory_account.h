@@ -31,7 +31,7 @@
 #include "observe/run_event.h"
 #include "observe/verdict/memory_trend.h"
 #include "observe/verdict/rules.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/checkpointing.h"
 #include "trainer/run/input.h"
 #include "trainer/step/step.h"

@@ -15,7 +15,7 @@
 #include <optional>
 
 #include "observe/run_event.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/foretell.h"
 #include "trainer/step/world.h"
 

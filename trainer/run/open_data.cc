@@ -14,9 +14,9 @@
 #include "data/dataset/skip_bad.h"
 #include "data/dataset/standardized_targets.h"
 #include "data/images/kept_bytes.h"
-#include "trainer/config/schema/fields.h"
-#include "trainer/formats/division.h"
-#include "trainer/formats/format.h"
+#include "config/schema/fields.h"
+#include "config/formats/division.h"
+#include "config/formats/format.h"
 #include "trainer/run/balanced_weights.h"
 
 namespace lockstep {

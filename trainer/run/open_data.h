@@ -7,8 +7,8 @@
 
 #include "data/dataset/dataset.h"
 #include "data/feed/weighted_draws.h"
-#include "trainer/config/schema/config.pb.h"
-#include "trainer/formats/datasets.h"
+#include "config/schema/config.pb.h"
+#include "config/formats/datasets.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

@@ -29,7 +29,7 @@
 #include "observe/profile/profiler.h"
 #include "observe/profile/trace_places.h"
 #include "observe/run_event.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

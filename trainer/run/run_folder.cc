@@ -16,7 +16,7 @@
 #include "base/say.h"
 #include "ckpt/weights.h"
 #include "observe/profile/profile_files.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 
 namespace lockstep {
 namespace {

@@ -92,7 +92,7 @@
 #include "base/files/output_file.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/run_lock.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -14,8 +14,8 @@
 #include "ckpt/weights.h"
 #include "comm/together.h"
 #include "observe/history/run_log.h"
-#include "trainer/config/config.h"
-#include "trainer/config/config_differences.h"
+#include "config/config.h"
+#include "config/config_differences.h"
 
 namespace lockstep {
 namespace {

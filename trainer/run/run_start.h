@@ -18,7 +18,7 @@
 #include "ckpt/checkpoint.h"
 #include "data/dataset/dataset.h"
 #include "observe/run_event.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/step/world.h"
 

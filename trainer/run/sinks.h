@@ -7,7 +7,7 @@
 
 #include "observe/machine/gpu_reader.h"
 #include "observe/run_event.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/step/world.h"
 

@@ -20,7 +20,7 @@
 #include "observe/verdict/machine_means.h"
 #include "observe/verdict/rules.h"
 #include "observe/verdict/verdict.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/data_wait.h"
 #include "trainer/run/input.h"
 #include "trainer/step/world.h"

@@ -26,7 +26,7 @@
 #include "observe/metrics_ring.h"
 #include "observe/profile/trace.h"
 #include "observe/run_event.h"
-#include "trainer/config/config.h"
+#include "config/config.h"
 #include "trainer/run/anomaly.h"
 #include "trainer/run/checkpointing.h"
 #include "trainer/run/data_wait.h"

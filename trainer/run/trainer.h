@@ -29,7 +29,7 @@
 #include "observe/device_memory.h"
 #include "observe/machine/gpu_reader.h"
 #include "observe/step_clock.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 #include "trainer/run/stopping.h"
 #include "trainer/step/world.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/memory_scope.h"
 #include "base/tensor/foretold_gpu.h"
-#include "trainer/ops/update/step_values.h"
+#include "ops/update/step_values.h"
 
 namespace lockstep {
 namespace {

@@ -21,9 +21,9 @@
 
 #include "ckpt/state_tree.h"
 #include "comm/reduce/reducer.h"
-#include "trainer/config/schema/optimizer.pb.h"
-#include "trainer/ops/common/rounded_weight.h"
-#include "trainer/ops/update/fused_update.h"
+#include "config/schema/optimizer.pb.h"
+#include "ops/common/rounded_weight.h"
+#include "ops/update/fused_update.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/tensor/foretold_gpu.h"
-#include "trainer/ops/autocast/own_operations.h"
+#include "ops/autocast/own_operations.h"
 
 namespace lockstep {
 namespace {
@@ -43,7 +43,7 @@ void SetUpNumerics(config::Precision precision, bool deterministic) {
   context.setAllowTF32CuBLAS(precision != config::FP32);
   context.setDeterministicCuDNN(deterministic);
   // Measuring cuDNN's algorithms anew at each start takes 4 to 10 s; convolutions in 16 bits keep theirs
-  // (trainer/ops/convolution/convolution_planner.h).
+  // (ops/convolution/convolution_planner.h).
   context.setBenchmarkCuDNN(false);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
   // Else all new memory would be written twice, the first time with NaN.

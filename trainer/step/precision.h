@@ -9,7 +9,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "base/tensor/autocast.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/tensor/foretold_gpu.h"
 #include "data/feed/normalized_pixels.h"
-#include "trainer/ops/pixels/augment_pixels.h"
-#include "trainer/ops/pixels/normalize_pixels.h"
+#include "ops/pixels/augment_pixels.h"
+#include "ops/pixels/normalize_pixels.h"
 
 namespace lockstep {
 namespace {

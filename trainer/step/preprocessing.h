@@ -12,7 +12,7 @@
 
 #include "data/dataset/dataset.h"
 #include "data/feed/augment.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

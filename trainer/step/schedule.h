@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "ckpt/state_tree.h"
-#include "trainer/config/schema/config.pb.h"
+#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -32,7 +32,7 @@
 //     -> tests/memory_test.py, test_graphs_give_way_to_another_step
 //   memory runs out in a step with histograms -> false from Run(), and DropHistograms() tells -> tests/sinks_test.py,
 //     test_histograms_give_way_to_the_step
-//   loss or gradient are not finite -> figures() (trainer/ops/update/step_values.h) -> tests/precision_test.py
+//   loss or gradient are not finite -> figures() (ops/update/step_values.h) -> tests/precision_test.py
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -52,11 +52,11 @@
 #include "observe/profile/trace_places.h"
 #include "observe/run_event.h"
 #include "observe/step_clock.h"
-#include "trainer/config/schema/config.pb.h"
-#include "trainer/models/model.h"
-#include "trainer/ops/common/rounded_weight.h"
-#include "trainer/ops/update/step_decision.h"
-#include "trainer/ops/update/step_values.h"
+#include "config/schema/config.pb.h"
+#include "models/model.h"
+#include "ops/common/rounded_weight.h"
+#include "ops/update/step_decision.h"
+#include "ops/update/step_values.h"
 #include "trainer/step/optimizer.h"
 #include "trainer/step/preprocessing.h"
 #include "trainer/step/step_graph.h"

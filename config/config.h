@@ -1,0 +1,50 @@
+// Reads, checks, overrides and prints a run's configuration (config/schema/config.proto).
+//
+// Promise: LoadConfig returns a config that is complete (every field is set, paths are absolute) and valid, or it
+// throws an error of one line that points at the mistake.
+//
+// what can fail -> what the caller sees -> the test that shows it (config/config_test.cc)
+//   no such file                -> Error (kUsage) with the path            -> NamesAMissingFile
+//   syntax, unknown field, wrong type, unknown enum value
+//                               -> path:line:column, the field, and the nearest valid name
+//                                                                          -> PointsAtSyntax, ...
+//   number out of range, file that does not exist, impossible combination
+//                               -> path:line:column and the field          -> PointsAtARange, ...
+//   a bad --set                 -> --set and the assignment                -> Set*
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/schema/config.pb.h"
+
+namespace lockstep {
+
+using config::Config;
+
+// Reads the config file `path` and then applies `assignments`, such as "optimizer.lr=0.01", in order. For a repeated
+// field the value is a list, "model.mlp.hidden=[256, 128]", or one value; both replace the values of the file. Throws
+// Error (kUsage).
+Config LoadConfig(const std::string& path, const std::vector<std::string>& assignments);
+
+// Returns the text of a config file. Throws Error (kUsage).
+std::string ReadConfigText(const std::string& path);
+
+// Does what LoadConfig() does, with the text of the file `path`.
+Config LoadConfigText(const std::string& path, const std::string& text,
+                      const std::vector<std::string>& assignments);
+
+// Reads the config that a run left in its folder. The data files that it names need not exist any more. Throws Error
+// (kUsage).
+Config LoadRunConfig(const std::string& run_dir);
+
+// Returns the path of a run's complete config.
+std::string RunConfigPath(const std::string& run_dir);
+
+// Returns the config in protobuf's text format, which LoadConfig can read again.
+std::string PrintConfig(const Config& config);
+
+// Parses a text that PrintConfig() of this program, or of an older version, printed. Throws Error (kUsage).
+Config ParsePrinted(const std::string& text);
+
+}  // namespace lockstep

@@ -1,0 +1,83 @@
+#include "config/formats/csv_columns.h"
+
+#include "base/error.h"
+#include "config/schema/fields.h"
+
+namespace lockstep {
+namespace {
+
+CsvDates DatesOf(const config::Csv::Column& kept) {
+  switch (kept.dates()) {
+    case config::Csv::Column::NO_DATES:
+      return CsvDates::kNone;
+    case config::Csv::Column::DAYS:
+      return CsvDates::kDays;
+    case config::Csv::Column::TIMES:
+      return CsvDates::kTimes;
+  }
+  throw BugError("dates {} of data.csv.column", static_cast<int>(kept.dates()));
+}
+
+CsvColumn ColumnOf(const config::Csv::Column& kept) {
+  return {.name = kept.name(),
+          .mean = kept.mean(),
+          .std = kept.has_std() ? kept.std() : 1,
+          .median = kept.median(),
+          .quartile_range = kept.has_quartile_range() ? kept.quartile_range() : 1,
+          .quantiles{kept.quantile().begin(), kept.quantile().end()},
+          .missing_indicator = kept.missing_indicator(),
+          .dates = DatesOf(kept),
+          .categories = ListOf(kept.category()),
+          .has_rare = kept.rare()};
+}
+
+}  // namespace
+
+CsvScaling ScalingOf(const config::Csv& csv) {
+  switch (csv.scaling()) {
+    case config::Csv::NONE:
+      return CsvScaling::kNone;
+    case config::Csv::STANDARD:
+      return CsvScaling::kStandard;
+    case config::Csv::ROBUST:
+      return CsvScaling::kRobust;
+    case config::Csv::QUANTILE:
+      return CsvScaling::kQuantile;
+  }
+  throw BugError("data.csv.scaling {}", static_cast<int>(csv.scaling()));
+}
+
+bool KeepsMoments(const config::Csv& csv) {
+  return csv.scaling() != config::Csv::NONE || csv.missing() == config::Csv::MEAN;
+}
+
+std::vector<CsvColumn> ColumnsOf(const config::Csv& csv) {
+  std::vector<CsvColumn> columns;
+  for (const config::Csv::Column& kept : csv.column()) columns.push_back(ColumnOf(kept));
+  return columns;
+}
+
+void Keep(const CsvColumn& column, config::Csv& csv) {
+  config::Csv::Column& kept = *csv.add_column();
+  if (!column.name.empty()) kept.set_name(column.name);
+  if (column.is_category()) {
+    kept.mutable_category()->Assign(column.categories.begin(), column.categories.end());
+    if (column.has_rare) kept.set_rare(true);
+    return;
+  }
+  if (column.dates != CsvDates::kNone) {
+    kept.set_dates(column.dates == CsvDates::kTimes ? config::Csv::Column::TIMES
+                                                    : config::Csv::Column::DAYS);
+  }
+  if (column.missing_indicator) kept.set_missing_indicator(true);
+  if (!KeepsMoments(csv)) return;
+  kept.set_mean(column.mean);
+  kept.set_std(column.std);
+  if (csv.scaling() == config::Csv::ROBUST || csv.scaling() == config::Csv::QUANTILE) {
+    kept.set_median(column.median);
+  }
+  if (csv.scaling() == config::Csv::ROBUST) kept.set_quartile_range(column.quartile_range);
+  kept.mutable_quantile()->Assign(column.quantiles.begin(), column.quantiles.end());
+}
+
+}  // namespace lockstep

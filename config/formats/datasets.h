@@ -1,0 +1,58 @@
+// Datasets: a user's own data sets. A program adds them, by name, to the formats of data that Lockstep knows.
+//
+// A user's own data set is a Dataset (data/dataset/dataset.h). main() adds it to the Datasets that it passes to
+// Lockstep (docs/data.md, 'Your own data set'). Lockstep takes care of order, ranks, threads, pixels and everything
+// else.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/own_data_test.py)
+//   a name that nobody added, an option that nobody asked for -> Error (kUsage)
+//   samples of another kind or task than the config says -> Error (kData)
+//   a data set's constructor or Read() throws -> an error that ends the run on all ranks
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "data/dataset/dataset.h"
+#include "config/schema/data.pb.h"
+
+namespace lockstep {
+
+// The arguments with which a data set is opened.
+struct DatasetSource {
+  // The files of data.train or data.validation, or those that evaluate or predict got.
+  std::vector<std::string> files;
+  Options options;  // the options of data.own.option
+  // What is known about the samples: task and classes, and, for files that are opened after the training files, the
+  // shape.
+  SampleSpec expected;
+  bool labels_optional = false;  // whether labels may be missing, as for predictions
+};
+
+class Datasets {
+ public:
+  using Factory = std::function<std::shared_ptr<const Dataset>(const DatasetSource&)>;
+
+  // Adds a data set under the name that `data { own { name: ... } }` in a config asks for.
+  void Add(const std::string& name, Factory factory);
+
+  // Adds class D, which is constructed from a DatasetSource.
+  template <typename D>
+  void Add(const std::string& name) {
+    Add(name, [](const DatasetSource& source) { return std::make_shared<const D>(source); });
+  }
+
+  // Opens the data set that the config names. Throws Error (kUsage, kData), and any exception of the data set's
+  // constructor.
+  std::shared_ptr<const Dataset> Open(const config::Own& config, std::vector<std::string> files,
+                                      const SampleSpec& expected, bool labels_optional) const;
+
+ private:
+  std::map<std::string, Factory> factories_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,200 @@
+#include "models/activation_checkpoint.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/ops/from_blob.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/tensor/autocast.h"
+#include "ops/common/rounded_weight.h"
+
+namespace lockstep {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+thread_local bool recomputing = false;
+
+// Where a device's random numbers stand; Replace() lets them begin there again until the guard ends.
+class RandomState {
+ public:
+  explicit RandomState(at::Device device) : device_(device) {
+    if (device.is_cuda()) {
+      at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device.index());
+      const std::scoped_lock lock(generator.mutex());
+      // While a graph is captured this is the one way to read the state; it moves nothing.
+      cuda_ = at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(0);
+    } else {
+      cpu_ = at::detail::getDefaultCPUGenerator().get_state();
+    }
+  }
+
+  class Guard {
+   public:
+    explicit Guard(const RandomState& state) : state_(state) {
+      if (!state.device_.is_cuda()) {
+        at::Generator generator = at::detail::getDefaultCPUGenerator();
+        before_cpu_ = generator.get_state();
+        generator.set_state(state.cpu_);
+        return;
+      }
+      auto* generator = CudaGenerator();
+      before_cuda_ = generator->graphsafe_get_state();
+      generator->graphsafe_set_state(state.CudaGeneratorThere());
+    }
+    ~Guard() {
+      if (state_.device_.is_cuda()) {
+        CudaGenerator()->graphsafe_set_state(before_cuda_);
+      } else {
+        at::Generator generator = at::detail::getDefaultCPUGenerator();
+        generator.set_state(before_cpu_);
+      }
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    at::CUDAGeneratorImpl* CudaGenerator() const {
+      return at::check_generator<at::CUDAGeneratorImpl>(
+          at::cuda::detail::getDefaultCUDAGenerator(state_.device_.index()));
+    }
+
+    const RandomState& state_;
+    at::Tensor before_cpu_;
+    c10::intrusive_ptr<c10::GeneratorImpl> before_cuda_;
+  };
+
+ private:
+  // A generator that goes on from here. In a graph seed and offset are read from where its replay
+  // puts them.
+  c10::intrusive_ptr<at::CUDAGeneratorImpl> CudaGeneratorThere() const {
+    auto state = c10::make_intrusive<at::CUDAGeneratorState>();
+    if (cuda_.captured_) {
+      const auto on_device = [&](int64_t* number) {
+        return at::from_blob(number, {1}, at::TensorOptions(device_).dtype(at::kLong));
+      };
+      state->capturing_ = true;
+      state->seed_extragraph_ = on_device(cuda_.seed_.ptr);
+      state->offset_extragraph_ = on_device(cuda_.offset_.ptr);
+      state->offset_intragraph_ = cuda_.offset_intragraph_;
+    } else {
+      state->seed_ = cuda_.seed_.val;
+      state->philox_offset_per_thread_ = cuda_.offset_.val;
+    }
+    return c10::make_intrusive<at::CUDAGeneratorImpl>(device_.index(), std::move(state));
+  }
+
+  at::Device device_;
+  at::Tensor cpu_;
+  at::PhiloxCudaState cuda_;
+};
+
+// How autocast rounds here, without its cache: a weight that was rounded without history would get
+// no gradient where it is used again.
+AutocastState WithoutCache(at::DeviceType device) {
+  AutocastState state = AutocastState::Now(device);
+  state.caches = false;
+  return state;
+}
+
+class RecomputingGuard {
+ public:
+  RecomputingGuard() : before_(std::exchange(recomputing, true)) {}
+  ~RecomputingGuard() { recomputing = before_; }
+  RecomputingGuard(const RecomputingGuard&) = delete;
+  RecomputingGuard& operator=(const RecomputingGuard&) = delete;
+
+ private:
+  bool before_;
+};
+
+// All that the second computation needs besides the input.
+struct Recipe : torch::CustomClassHolder {
+  Recipe(ActivationBlock block, at::Device device)
+      : block(std::move(block)),
+        random(device),
+        rounding(WithoutCache(device.type())),
+        copies(ops::WeightCopies::InUse()) {}
+
+  ActivationBlock block;
+  RandomState random;
+  AutocastState rounding;
+  ops::WeightCopies* copies;  // on a GPU backward has a thread of its own
+};
+
+class Checkpoint : public torch::autograd::Function<Checkpoint> {
+ public:
+  static variable_list forward(AutogradContext* context, at::TensorList inputs,
+                               const c10::intrusive_ptr<Recipe>& recipe) {
+    const AutocastGuard rounding(recipe->rounding);
+    context->save_for_backward(inputs.vec());
+    context->set_materialize_grads(false);
+    context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
+    variable_list outputs = recipe->block(inputs.vec());
+    // What needs a gradient here was there before, such as a bias that is left to be added later. It
+    // must not become an output of this node itself: backward would come to this node again within it.
+    for (Variable& output : outputs) {
+      if (output.defined() && output.requires_grad()) output = output.detach();
+    }
+    return outputs;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto capsule = context->saved_data["recipe"].toCapsule();
+    const auto& recipe = static_cast<const Recipe&>(*capsule);
+    variable_list inputs;
+    for (const Variable& saved : context->get_saved_variables()) {
+      inputs.push_back(saved.detach().requires_grad_(saved.requires_grad()));
+    }
+    variable_list outputs;
+    {
+      const at::AutoGradMode with_history(true);
+      const RecomputingGuard recomputing_now;
+      const RandomState::Guard random(recipe.random);
+      const AutocastGuard rounding(recipe.rounding);
+      const ops::WeightCopies::Use copies(recipe.copies);
+      outputs = recipe.block(inputs);
+    }
+    TORCH_CHECK(outputs.size() == gradients.size(), "a checkpointed block gave ", gradients.size(),
+                " tensors in the forward and ", outputs.size(), " in the backward");
+    variable_list used, used_gradients;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!gradients[i].defined() || !outputs[i].requires_grad()) continue;
+      TORCH_CHECK(outputs[i].sizes() == gradients[i].sizes(),
+                  "a checkpointed block gave a tensor of ", gradients[i].sizes(),
+                  " in the forward and of ", outputs[i].sizes(), " in the backward");
+      used.push_back(outputs[i]);
+      used_gradients.push_back(gradients[i]);
+    }
+    if (!used.empty()) torch::autograd::backward(used, used_gradients);
+    variable_list input_gradients;
+    for (const Variable& input : inputs) input_gradients.push_back(input.grad());
+    input_gradients.emplace_back();  // the recipe's
+    return input_gradients;
+  }
+};
+
+}  // namespace
+
+std::vector<at::Tensor> CheckpointActivations(const std::vector<at::Tensor>& inputs,
+                                              ActivationBlock block) {
+  const bool needs_gradient =
+      at::GradMode::is_enabled() &&
+      std::any_of(inputs.begin(), inputs.end(),
+                  [](const at::Tensor& input) { return input.requires_grad(); });
+  if (!needs_gradient) return block(inputs);
+  return Checkpoint::apply(at::TensorList(inputs),
+                           c10::make_intrusive<Recipe>(std::move(block), inputs[0].device()));
+}
+
+bool IsRecomputing() { return recomputing; }
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// BatchNorm: normalises over the samples of one rank, or of all ranks. This one module replaces torch.nn.BatchNorm1d to
+// BatchNorm3d and SyncBatchNorm, and has the same names of parameters and buffers.
+//
+// If the ranks share statistics, every rank must run the module in every step, because the module contains collectives.
+// If a rank has no samples, its input is empty, [0, ...]. The collectives are part of forward and backward.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "ops/norm/batch_norm.h"
+
+namespace lockstep {
+
+// Returns the ranks of a communicator as norms use them; null for null.
+std::unique_ptr<ops::NormRanks> NormRanksOf(Communicator* sync);
+
+class BatchNorm : public torch::nn::Module {
+ public:
+  // `sync` is ModelSpec::sync_batch_norm.
+  BatchNorm(int64_t channels, Communicator* sync, double epsilon = 1e-5, double momentum = 0.1);
+
+  // Normalises `input`, [count, channels, ...] in any float type, adds `residual`, and applies `activation`, which is
+  // kNone or kRelu. `residual` has the shape and type of `input`, or is undefined. The result has input's shape. In
+  // training the norm uses the statistics of this batch and updates running_mean and running_var with them. In
+  // evaluation it uses running_mean and running_var.
+  at::Tensor forward(const at::Tensor& input, ops::Activation activation = ops::Activation::kNone,
+                     const at::Tensor& residual = {});
+
+  // Returns the max-pooling of forward(input, kRelu) with windows of 3, stride 2 and padding 1. `input` is [count,
+  // channels, height, width]. In training this is one operation.
+  at::Tensor Pool(const at::Tensor& input);
+
+  // Returns relu(forward(input) + other.forward(other_input)). Both inputs have the same shape and type. In training
+  // with the statistics of this rank alone this is one operation.
+  at::Tensor Join(const at::Tensor& input, BatchNorm& other, const at::Tensor& other_input);
+
+ private:
+  // Returns the argument of the operations in training.
+  ops::ChannelNorm NormOf(const at::Tensor& input);
+
+  // The ranks that share statistics; null: each rank has its own.
+  std::unique_ptr<ops::NormRanks> ranks_;
+  double epsilon_;
+  double momentum_;
+  at::Tensor weight_, bias_;               // [channels]
+  at::Tensor running_mean_, running_var_;  // [channels]
+  at::Tensor num_batches_tracked_;         // int64, 0-dimensional
+  at::Tensor counters_;  // the counters of the operations, on the device of their last input
+};
+
+}  // namespace lockstep

@@ -1,0 +1,11 @@
+// The list of the models that every Lockstep program knows.
+#pragma once
+
+#include "models/model.h"
+
+namespace lockstep {
+
+// Returns the models that config/schema/model.proto describes.
+Models BuiltInModels();
+
+}  // namespace lockstep

@@ -1,0 +1,373 @@
+#include "models/imported/exported_graph.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/tensor/autocast.h"
+#include "models/activation_checkpoint.h"
+#include "models/imported/fuse.h"
+#include "models/imported/program.h"
+#include "models/imported/segments.h"
+
+namespace lockstep {
+namespace {
+
+using c10::IValue;
+using exported::Argument;
+using exported::Node;
+using exported::Result;
+using exported::Sym;
+using Json = nlohmann::json;
+using Values = std::vector<IValue>;
+
+IValue Made(const Argument& argument, const Values& values, at::Device device) {
+  switch (argument.kind) {
+    case Argument::Kind::kConstant:
+      return argument.constant;
+    case Argument::Kind::kValue:
+      if (argument.to_float && values[argument.value].isInt()) {
+        return static_cast<double>(values[argument.value].toInt());
+      }
+      return values[argument.value];
+    case Argument::Kind::kDevice:
+      return device;
+    case Argument::Kind::kList: {
+      std::vector<IValue> elements;
+      elements.reserve(argument.elements.size());
+      for (const Argument& element : argument.elements)
+        elements.push_back(Made(element, values, device));
+      return exported::ListOf(argument.element_type, std::move(elements));
+    }
+  }
+  throw BugError("an argument of kind {}", static_cast<int>(argument.kind));
+}
+
+int64_t FloorDivide(int64_t a, int64_t b) {
+  TORCH_CHECK(b != 0, "division by zero");
+  TORCH_CHECK(b != -1 || a != std::numeric_limits<int64_t>::min(), "a number is too large");
+  const int64_t quotient = a / b;
+  return quotient * b != a && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+double NumberOf(const IValue& value) {
+  if (value.isInt()) return static_cast<double>(value.toInt());
+  if (value.isBool()) return value.toBool() ? 1 : 0;
+  return value.toDouble();
+}
+
+int64_t Sum(int64_t a, int64_t b) {
+  TORCH_CHECK(!__builtin_add_overflow(a, b, &a), "a number is too large");
+  return a;
+}
+
+int64_t Difference(int64_t a, int64_t b) {
+  TORCH_CHECK(!__builtin_sub_overflow(a, b, &a), "a number is too large");
+  return a;
+}
+
+int64_t Product(int64_t a, int64_t b) {
+  TORCH_CHECK(!__builtin_mul_overflow(a, b, &a), "a number is too large");
+  return a;
+}
+
+IValue Power(const IValue& base, const IValue& exponent) {
+  if (!base.isInt() || !exponent.isInt() || exponent.toInt() < 0) {
+    return std::pow(NumberOf(base), NumberOf(exponent));
+  }
+  int64_t power = 1;
+  for (int64_t i = 0; i < exponent.toInt() && i < 64; ++i) power = Product(power, base.toInt());
+  return power;
+}
+
+int64_t WholeNumber(double number) {
+  TORCH_CHECK(std::abs(number) < 0x1p63, "a number is too large");
+  return static_cast<int64_t>(number);
+}
+
+IValue Computed(Sym sym, const std::vector<IValue>& a) {
+  const auto arithmetic = [&](auto of_integers, auto of_floats) -> IValue {
+    if (a[0].isInt() && a[1].isInt()) return of_integers(a[0].toInt(), a[1].toInt());
+    return static_cast<double>(of_floats(NumberOf(a[0]), NumberOf(a[1])));
+  };
+  const auto compares = [&](auto compare) -> IValue {
+    return static_cast<bool>(compare(NumberOf(a[0]), NumberOf(a[1])));
+  };
+  switch (sym) {
+    case Sym::kSize:
+      return a[0].toTensor().size(a[1].toInt());
+    case Sym::kStride:
+      return a[0].toTensor().stride(a[1].toInt());
+    case Sym::kNumel:
+      return a[0].toTensor().numel();
+    case Sym::kAdd:
+      return arithmetic(Sum, std::plus<>());
+    case Sym::kSub:
+      return arithmetic(Difference, std::minus<>());
+    case Sym::kMul:
+      return arithmetic(Product, std::multiplies<>());
+    case Sym::kFloorDiv:
+      if (a[0].isInt() && a[1].isInt()) return FloorDivide(a[0].toInt(), a[1].toInt());
+      return std::floor(NumberOf(a[0]) / NumberOf(a[1]));
+    case Sym::kMod:
+      if (a[0].isInt() && a[1].isInt())
+        return a[0].toInt() - Product(a[1].toInt(), FloorDivide(a[0].toInt(), a[1].toInt()));
+      return NumberOf(a[0]) - NumberOf(a[1]) * std::floor(NumberOf(a[0]) / NumberOf(a[1]));
+    case Sym::kTrueDiv:
+      return NumberOf(a[0]) / NumberOf(a[1]);
+    case Sym::kPow:
+      return Power(a[0], a[1]);
+    case Sym::kNeg:
+      if (a[0].isInt()) return Difference(0, a[0].toInt());
+      return -NumberOf(a[0]);
+    case Sym::kMin:
+      return NumberOf(a[1]) < NumberOf(a[0]) ? a[1] : a[0];
+    case Sym::kMax:
+      return NumberOf(a[0]) < NumberOf(a[1]) ? a[1] : a[0];
+    case Sym::kCeil:
+      return WholeNumber(std::ceil(NumberOf(a[0])));
+    case Sym::kFloor:
+      return WholeNumber(std::floor(NumberOf(a[0])));
+    case Sym::kTrunc:
+      return WholeNumber(NumberOf(a[0]));
+    case Sym::kFloat:
+      return NumberOf(a[0]);
+    case Sym::kSqrt:
+      return std::sqrt(NumberOf(a[0]));
+    case Sym::kEq:
+      return compares([](double x, double y) { return x == y; });
+    case Sym::kNe:
+      return compares([](double x, double y) { return x != y; });
+    case Sym::kLt:
+      return compares([](double x, double y) { return x < y; });
+    case Sym::kLe:
+      return compares([](double x, double y) { return x <= y; });
+    case Sym::kGt:
+      return compares([](double x, double y) { return x > y; });
+    case Sym::kGe:
+      return compares([](double x, double y) { return x >= y; });
+    case Sym::kNot:
+      return NumberOf(a[0]) == 0;
+    case Sym::kIte:
+      return NumberOf(a[0]) != 0 ? a[1] : a[2];
+  }
+  throw BugError("a number of kind {}", static_cast<int>(sym));
+}
+
+void Keep(const Node& node, std::vector<IValue>& stack, Values& values) {
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    const Result& result = node.results[i];
+    if (!result.is_list) {
+      if (result.value >= 0) values[result.value] = std::move(stack[i]);
+      continue;
+    }
+    const std::vector<at::Tensor> tensors = stack[i].toTensorVector();
+    TORCH_CHECK(tensors.size() == result.elements.size(), "it returned ", tensors.size(),
+                " tensors where the file has ", result.elements.size());
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      if (result.elements[k] >= 0) values[result.elements[k]] = tensors[k];
+    }
+  }
+}
+
+// Leaves the running statistics as they are that the first computation has changed.
+void LeaveStatistics(const Node& node, std::vector<IValue>& stack) {
+  const std::string& name = node.operation->schema().name();
+  if (name != "aten::batch_norm" && name != "aten::native_batch_norm" &&
+      name != "aten::instance_norm") {
+    return;
+  }
+  constexpr size_t kRunningMean = 3, kRunningVariance = 4, kOfThisBatch = 5;
+  if (stack[kOfThisBatch].toBool()) stack[kRunningMean] = stack[kRunningVariance] = IValue();
+}
+
+void Call(const Node& node, Values& values, at::Device device) {
+  std::vector<IValue> stack;
+  stack.reserve(node.arguments.size());
+  for (const Argument& argument : node.arguments) stack.push_back(Made(argument, values, device));
+  if (node.IsNumber()) {
+    values[node.results[0].value] = Computed(node.sym, stack);
+    return;
+  }
+  for (const size_t i : node.windows) {
+    TORCH_CHECK(exported::MovesWindow(stack[i]),
+                "the size or the stride of a window is not positive");
+  }
+  std::optional<NoAutocast> exact;
+  if (!node.autocast) exact.emplace(device);
+  const at::AutoGradMode grad(node.grad && at::GradMode::is_enabled());
+  if (node.fused) {
+    std::vector<at::Tensor> tensors = node.fused(stack);
+    for (size_t i = 0; i < node.results.size(); ++i) {
+      if (const int64_t value = node.results[i].value; value >= 0) {
+        values[value] = std::move(tensors.at(i));
+      }
+    }
+    return;
+  }
+  if (IsRecomputing()) LeaveStatistics(node, stack);
+  node.operation->callBoxed(stack);
+  Keep(node, stack, values);
+}
+
+}  // namespace
+
+struct ExportedGraph::Parsed {
+  exported::Program program;
+  exported::SharedStatistics shared;
+  int64_t batch_norms = 0;
+  Values tensors;       // by value: the module's; nothing: it is computed
+  exported::Cuts cuts;  // none: nothing is computed twice
+
+  // Calls nodes [begin, end). A tensor is released after its last use.
+  void Call(size_t begin, size_t end, Values& values, at::Device device) const {
+    for (size_t i = begin; i < end; ++i) {
+      const Node& node = program.nodes[i];
+      try {
+        if (IsRecomputing() && cuts.once[i]) {
+          // What such an operation changes is its first argument, and what it returns.
+          std::vector<IValue> unchanged{Made(node.arguments[0], values, device)};
+          Keep(node, unchanged, values);
+        } else {
+          lockstep::Call(node, values, device);
+        }
+      } catch (const c10::OutOfMemoryError&) {
+        throw;
+      } catch (const c10::AcceleratorError&) {
+        throw;
+      } catch (const c10::Error& error) {
+        throw UsageError("{}: {} failed: {}", program.where, node.name,
+                         FirstLine(error.what_without_backtrace()));
+      }
+      for (const int64_t value : node.last_uses) values[value] = IValue();
+    }
+  }
+
+  // Calls a segment, which backward will compute again.
+  void CallTwice(const exported::Segment& segment, Values& values, at::Device device) const {
+    std::vector<at::Tensor> inputs;
+    for (const int64_t value : segment.inputs) inputs.push_back(values[value].toTensor());
+    Values given;
+    for (const int64_t value : segment.given) given.push_back(values[value]);
+    const auto made = std::make_shared<Values>();
+    const auto block = [this, &segment, given, made, device](const std::vector<at::Tensor>& from) {
+      Values own = tensors;
+      for (size_t i = 0; i < from.size(); ++i) own[segment.inputs[i]] = from[i];
+      for (size_t i = 0; i < given.size(); ++i) own[segment.given[i]] = given[i];
+      Call(segment.begin, segment.end, own, device);
+      if (!IsRecomputing()) {
+        for (const int64_t value : segment.made) made->push_back(own[value]);
+      }
+      std::vector<at::Tensor> outputs;
+      for (const int64_t value : segment.outputs) outputs.push_back(own[value].toTensor());
+      return outputs;
+    };
+    const std::vector<at::Tensor> outputs = CheckpointActivations(inputs, block);
+    for (size_t i = segment.begin; i < segment.end; ++i) {
+      for (const int64_t value : program.nodes[i].last_uses) values[value] = IValue();
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) values[segment.outputs[i]] = outputs[i];
+    for (size_t i = 0; i < made->size(); ++i) values[segment.made[i]] = std::move((*made)[i]);
+  }
+};
+
+ExportedGraph::ExportedGraph(const Json& graph, const std::string& where, int64_t input_count,
+                             const Tensors& tensors, const Options& options) {
+  auto parsed = std::make_unique<Parsed>();
+  parsed->program = exported::ReadProgram(graph, where, input_count);
+  parsed->shared.ranks = options.ranks;
+  parsed->batch_norms = exported::Fuse(parsed->program, parsed->shared);
+  const exported::Program& program = parsed->program;
+  parsed->tensors.resize(program.values);
+  const auto find = [&](const char* kind, const std::map<std::string, int64_t>& used,
+                        const std::map<std::string, at::Tensor>& known) {
+    for (const auto& [name, id] : used) {
+      const auto tensor = known.find(name);
+      if (tensor == known.end())
+        throw UsageError("{}: there is no tensor {} among the {}", where, name, kind);
+      parsed->tensors[id] = tensor->second;
+    }
+  };
+  find("parameters", program.parameters, tensors.parameters);
+  find("buffers", program.buffers, tensors.buffers);
+  find("constants", program.constants, tensors.constants);
+  if (options.checkpoints) {
+    std::set<int64_t> trainable;
+    for (const auto& [name, value] : program.parameters) {
+      if (parsed->tensors[value].toTensor().requires_grad()) trainable.insert(value);
+    }
+    parsed->cuts = exported::CutsOf(program, trainable);
+  }
+  parsed_ = std::move(parsed);
+}
+
+ExportedGraph::~ExportedGraph() = default;
+ExportedGraph::ExportedGraph(ExportedGraph&&) noexcept = default;
+ExportedGraph& ExportedGraph::operator=(ExportedGraph&&) noexcept = default;
+
+std::vector<at::Tensor> ExportedGraph::ConvolutionWeights() const {
+  std::vector<at::Tensor> weights;
+  for (const Node& node : parsed_->program.nodes) {
+    if (!node.operation || node.operation->schema().name() != "aten::conv2d") continue;
+    const Argument& argument = node.arguments[1];
+    if (argument.kind != Argument::Kind::kValue) continue;
+    const IValue& weight = parsed_->tensors[argument.value];
+    if (weight.isTensor() && weight.toTensor().dim() == 4) weights.push_back(weight.toTensor());
+  }
+  return weights;
+}
+
+int64_t ExportedGraph::least_batch() const { return parsed_->program.least_batch; }
+
+int64_t ExportedGraph::batch_norms() const { return parsed_->batch_norms; }
+
+at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs) const {
+  parsed_->shared.has_samples = true;
+  return Computed(inputs);
+}
+
+at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& inputs) const {
+  // Until the next run: backward may compute norms again.
+  parsed_->shared.has_samples = false;
+  return Computed(inputs);
+}
+
+at::Tensor ExportedGraph::Computed(const std::vector<at::Tensor>& inputs) const {
+  const exported::Program& program = parsed_->program;
+  const int64_t batch = inputs.at(0).size(0);
+  if (batch < program.least_batch || batch > program.most_batch) {
+    throw UsageError("{}: it takes {} to {} samples at a time, and a micro-batch has {}",
+                     program.where, program.least_batch, program.most_batch, batch);
+  }
+  Values values = parsed_->tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (program.inputs[i] >= 0) values[program.inputs[i]] = inputs[i];
+  }
+  const at::Device device = inputs.at(0).device();
+  if (!parsed_->cuts.segments.empty() && at::GradMode::is_enabled()) {
+    for (const exported::Segment& segment : parsed_->cuts.segments) {
+      if (segment.twice && !segment.inputs.empty()) {
+        parsed_->CallTwice(segment, values, device);
+      } else {
+        parsed_->Call(segment.begin, segment.end, values, device);
+      }
+    }
+  } else {
+    parsed_->Call(0, program.nodes.size(), values, device);
+  }
+  if (!values[program.output].isTensor())
+    throw UsageError("{}: its output is no tensor", program.where);
+  return values[program.output].toTensor();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,361 @@
+#include "models/imported/exported_graph.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "models/imported/program.h"
+#include "models/imported/segments.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+// relu(x * weight + batch): values 0 x, 1 weight, 2 the product, 3 the batch's size, 4 the sum, 5 the result.
+Json Graph() {
+  return Json::parse(R"({
+    "values": 6, "batch": [1, 3], "inputs": [0], "parameters": {"weight": 1}, "buffers": {}, "constants": {},
+    "nodes": [
+      {"op": "aten::mul", "overload": "Tensor", "args": [{"v": 0}, {"v": 1}], "out": [2], "module": "scale", "line": "net.py:3"},
+      {"sym": "size", "args": [{"v": 0}, 0], "out": [3]},
+      {"op": "aten::add", "overload": "Scalar", "args": [{"v": 2}, {"v": 3}, 1], "out": [4], "module": "", "line": ""},
+      {"op": "aten::relu", "overload": "", "args": [{"v": 4}], "out": [5], "module": "", "line": ""}],
+    "output": 5})");
+}
+
+ExportedGraph::Tensors Weight() {
+  ExportedGraph::Tensors tensors;
+  tensors.parameters["weight"] = at::tensor({2.0F, -3.0F}).requires_grad_();
+  return tensors;
+}
+
+ExportedGraph Read(const Json& graph) { return {graph, "net.lsm: training", 1, Weight()}; }
+
+std::string WhyNot(const Json& graph) {
+  try {
+    Read(graph);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ExportedGraph, ComputesUnderAutograd) {
+  const ExportedGraph::Tensors tensors = Weight();
+  const ExportedGraph graph(Graph(), "net.lsm", 1, tensors);
+  for (const int64_t batch : {1, 3}) {
+    const at::Tensor x = at::ones({batch, 2});
+    const at::Tensor y = graph.Run({x});
+    const at::Tensor& weight = tensors.parameters.at("weight");
+    EXPECT_TRUE(at::equal(y, at::relu(x * weight + batch)));
+    weight.mutable_grad().reset();
+    y.sum().backward();
+    // The second column is below zero with one sample, and not above it with three.
+    EXPECT_TRUE(at::equal(weight.grad(), at::tensor({static_cast<float>(batch), 0.0F})));
+  }
+}
+
+TEST(ExportedGraph, KeepsGradientsOffWhereTheModuleDoes) {
+  Json graph = Graph();
+  graph["nodes"][0]["grad"] = false;
+  EXPECT_FALSE(Read(graph).Run({at::ones({1, 2})}).requires_grad());
+}
+
+TEST(ExportedGraph, TakesListsAndSeveralResults) {
+  const Json graph = Json::parse(R"({
+    "values": 6, "batch": [1, 3], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+    "nodes": [
+      {"op": "aten::split", "overload": "Tensor", "args": [{"v": 0}, 1, 1], "out": [[1, null, 2]]},
+      {"sym": "size", "args": [{"v": 0}, -2], "out": [3]},
+      {"op": "aten::cat", "overload": "", "args": [[{"v": 2}, {"v": 1}], 1], "out": [4]},
+      {"op": "aten::view", "overload": "", "args": [{"v": 4}, [{"v": 3}, 2, 1]], "out": [5]}],
+    "output": 5})");
+  const at::Tensor x = at::arange(6).view({2, 3}).to(at::kFloat);
+  const at::Tensor y = Read(graph).Run({x});
+  EXPECT_TRUE(at::equal(y.flatten(), at::tensor({2.0F, 0.0F, 5.0F, 3.0F})));
+  EXPECT_EQ(y.sizes(), (std::vector<int64_t>{2, 2, 1}));
+}
+
+TEST(ExportedGraph, TakesAnyLayout) {
+  const Json graph = Json::parse(R"({
+    "values": 2, "batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+    "nodes": [{"op": "aten::view", "overload": "", "args": [{"v": 0}, [6]], "out": [1]}],
+    "output": 1})");
+  const at::Tensor x = at::arange(6).view({2, 3}).t();
+  EXPECT_TRUE(at::equal(Read(graph).Run({x}), x.reshape({6})));
+}
+
+TEST(ExportedGraph, NamesWhatFailed) {
+  try {
+    Read(Graph()).Run({at::ones({1, 3})});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::kUsage);
+    EXPECT_NE(std::string(error.what())
+                  .find("net.lsm: training: aten::mul.Tensor of scale (net.py:3) failed: "),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(ExportedGraph, RefusesBatchesThatItDoesNotTake) {
+  EXPECT_THROW(Read(Graph()).Run({at::ones({4, 2})}), Error);
+  EXPECT_THROW(Read(Graph()).Run({at::ones({0, 2})}), Error);
+}
+
+TEST(ExportedGraph, RefusesOperationsThatAreNotListed) {
+  Json graph = Graph();
+  graph["nodes"][3]["op"] = "aten::from_file";
+  EXPECT_EQ(
+      WhyNot(graph),
+      "net.lsm: training: operation aten::from_file is not one that an exported model may call");
+  graph["nodes"][3]["op"] = "prim::Print";
+  EXPECT_NE(WhyNot(graph), "");
+}
+
+TEST(ExportedGraph, RefusesValuesThatDoNotArise) {
+  Json graph = Graph();
+  graph["nodes"][3]["args"][0]["v"] = 5;
+  EXPECT_EQ(WhyNot(graph), "net.lsm: training: value 5 is used before it arises");
+  graph = Graph();
+  graph["nodes"][3]["out"][0] = 4;
+  EXPECT_EQ(WhyNot(graph), "net.lsm: training: value 4 arises twice");
+  graph = Graph();
+  graph["output"] = 99;
+  EXPECT_EQ(WhyNot(graph), "net.lsm: training: value 99 is used before it arises");
+  graph = Graph();
+  graph["nodes"][3]["out"][0] = -1;
+  EXPECT_EQ(WhyNot(graph), "net.lsm: training: there is no value -1");
+}
+
+TEST(ExportedGraph, RefusesWhatIsNotAsDescribed) {
+  const auto with = [](const char* pointer, const Json& value) {
+    Json graph = Graph();
+    graph[Json::json_pointer(pointer)] = value;
+    return WhyNot(graph);
+  };
+  EXPECT_NE(with("/values", 2'000'000), "");
+  EXPECT_NE(with("/values", "six"), "");
+  EXPECT_NE(with("/batch", 3), "");
+  EXPECT_NE(with("/inputs", {0, 1}), "");
+  EXPECT_NE(with("/parameters", {{"bias", 1}}), "");
+  EXPECT_NE(with("/nodes", 3), "");
+  EXPECT_NE(with("/nodes/0", nullptr), "");
+  EXPECT_NE(with("/nodes/0/args/1", "text"), "");
+  EXPECT_NE(with("/nodes/0/args/2", 3), "");
+  EXPECT_NE(with("/nodes/0/out", Json::array()), "");
+  EXPECT_NE(with("/nodes/1/sym", "root"), "");
+  EXPECT_NE(with("/nodes/2/args", Json::array()), "");
+}
+
+TEST(ExportedGraph, RefusesWindowsThatDoNotMove) {
+  const auto pooled = [](const Json& stride) {
+    Json graph = Json::parse(R"({
+      "values": 2, "batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+      "nodes": [{"op": "aten::max_pool1d", "overload": "", "args": [{"v": 0}, [1]], "out": [1]}],
+      "output": 1})");
+    graph["nodes"][0]["args"].push_back(stride);
+    return WhyNot(graph);
+  };
+  EXPECT_EQ(pooled(Json::array({1})), "");
+  EXPECT_EQ(pooled(Json::array()), "");
+  EXPECT_EQ(pooled(Json::array({0})),
+            "net.lsm: training: stride of aten::max_pool1d is not positive");
+}
+
+// Writes a graph of one input, value 0, call by call.
+class Builder {
+ public:
+  // A value of the module's.
+  int64_t Parameter(const std::string& name) {
+    tensors.parameters.try_emplace(name, at::rand({4}).requires_grad_());
+    return OfModule("parameters", name);
+  }
+  int64_t Buffer(const std::string& name) {
+    tensors.buffers.try_emplace(name, at::zeros({4}));
+    return OfModule("buffers", name);
+  }
+
+  // Calls an operation, and returns its result.
+  int64_t Call(const std::string& op, const std::string& overload, const Json& arguments) {
+    graph["nodes"].push_back(
+        {{"op", op}, {"overload", overload}, {"args", arguments}, {"out", {values_}}});
+    return values_++;
+  }
+
+  void End(int64_t output) {
+    graph["output"] = output;
+    graph["values"] = values_;
+  }
+
+  Json graph = Json::parse(
+      R"({"batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+                               "nodes": []})");
+  ExportedGraph::Tensors tensors;
+
+ private:
+  int64_t OfModule(const char* kind, const std::string& name) {
+    if (!graph[kind].contains(name)) graph[kind][name] = values_++;
+    return graph[kind][name].get<int64_t>();
+  }
+
+  int64_t values_ = 1;
+};
+
+Json V(int64_t value) { return Json{{"v", value}}; }
+Json F(double value) { return Json{{"f", value}}; }
+
+// 12 times tanh_(batch_norm(x * weight_i) + count), where a buffer counts the calls.
+Builder Deep(bool tied) {
+  Builder builder;
+  int64_t x = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string n = std::to_string(i);
+    const int64_t weight = builder.Parameter(tied ? "weight" : "weight" + n);
+    const int64_t mean = builder.Buffer("mean" + n), variance = builder.Buffer("variance" + n);
+    const int64_t count = builder.Buffer("count" + n);
+    x = builder.Call("aten::mul", "Tensor", {V(x), V(weight)});
+    x = builder.Call("aten::batch_norm", "",
+                     {V(x), nullptr, nullptr, V(mean), V(variance), true, F(0.1), F(1e-5), false});
+    const int64_t counted = builder.Call("aten::add_", "Tensor", {V(count), F(1), 1});
+    x = builder.Call("aten::add", "Tensor", {V(x), V(counted), 1});
+    x = builder.Call("aten::tanh_", "", Json::array({V(x)}));
+  }
+  builder.End(builder.Call("aten::sum", "", Json::array({V(x)})));
+  return builder;
+}
+
+// 12 blocks that change what they compute in place: by a parameter, by what was there before the block, by a buffer that
+// is changed afterwards, and in a part of a tensor without a gradient.
+Builder InPlace() {
+  Builder builder;
+  int64_t x = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string n = std::to_string(i);
+    const int64_t weight = builder.Parameter("weight" + n), mean = builder.Buffer("mean" + n);
+    int64_t y = builder.Call("aten::mul", "Tensor", {V(x), V(weight)});
+    y = builder.Call("aten::add_", "Tensor", {V(y), V(weight), 1});
+    y = builder.Call("aten::mul", "Tensor", {V(y), F(0.5)});
+    y = builder.Call("aten::add_", "Tensor", {V(y), V(x), 1});
+    const int64_t whole = builder.Call("aten::zeros_like", "", Json::array({V(y)}));
+    const int64_t part = builder.Call("aten::slice", "Tensor", {V(whole), 1, 0, 3, 1});
+    const int64_t from = builder.Call("aten::slice", "Tensor", {V(y), 1, 1, 4, 1});
+    builder.Call("aten::copy_", "", {V(part), V(from), false});
+    x = builder.Call("aten::add", "Tensor", {V(y), V(whole), 1});
+    if (i % 4 == 0) {
+      x = builder.Call("aten::sub", "Tensor", {V(x), V(mean), 1});
+      builder.Call("aten::add_", "Tensor", {V(mean), F(1), 1});
+    }
+  }
+  builder.End(builder.Call("aten::sum", "", Json::array({V(x)})));
+  return builder;
+}
+
+// The gradients and the buffers after a step.
+std::vector<at::Tensor> Step(Builder builder, bool checkpoints) {
+  at::manual_seed(1);
+  for (auto& [name, tensor] : builder.tensors.parameters) {
+    tensor.mutable_grad().reset();
+    tensor.detach().uniform_(0.5, 1.5);
+  }
+  for (auto& [name, tensor] : builder.tensors.buffers) {
+    tensor.fill_(name.starts_with("variance") ? 1 : 0);
+  }
+  const at::Tensor x = at::rand({6, 4});
+  const ExportedGraph graph(builder.graph, "net.lsm", 1, builder.tensors,
+                            {.checkpoints = checkpoints});
+  graph.Run({x}).backward();
+  std::vector<at::Tensor> found;
+  for (auto& [name, tensor] : builder.tensors.parameters) found.push_back(tensor.grad().clone());
+  for (auto& [name, tensor] : builder.tensors.buffers) found.push_back(tensor.clone());
+  return found;
+}
+
+TEST(ExportedGraph, ComputesTheSameTwice) {
+  for (const Builder& builder : {Deep(/*tied=*/false), Deep(/*tied=*/true), InPlace()}) {
+    const std::vector<at::Tensor> once = Step(builder, false), twice = Step(builder, true);
+    ASSERT_EQ(once.size(), twice.size());
+    for (size_t i = 0; i < once.size(); ++i) EXPECT_TRUE(at::equal(once[i], twice[i])) << i;
+  }
+}
+
+TEST(CutsOf, CutsWhereLittleIsAliveAndNothingChanges) {
+  const auto cuts_of = [](const Builder& builder) {
+    const auto program = exported::ReadProgram(builder.graph, "net.lsm", 1);
+    std::set<int64_t> trainable;
+    for (const auto& [name, value] : program.parameters) trainable.insert(value);
+    return exported::CutsOf(program, trainable);
+  };
+  const exported::Cuts cuts = cuts_of(Deep(/*tied=*/false));
+  size_t end = 0;
+  for (size_t s = 0; s < cuts.segments.size(); ++s) {
+    const exported::Segment& segment = cuts.segments[s];
+    EXPECT_EQ(segment.begin, end);
+    end = segment.end;
+    const bool is_last = s + 1 == cuts.segments.size();
+    EXPECT_EQ(segment.twice, !is_last);
+    // tanh_ changes the sum before it.
+    EXPECT_TRUE(is_last || segment.end % 5 != 4) << segment.end;
+    EXPECT_LE(segment.inputs.size(), 1);
+  }
+  EXPECT_EQ(end, 61);
+  EXPECT_GE(cuts.segments.size(), 6);
+  EXPECT_EQ(std::ranges::count(cuts.once, true), 12);
+  for (const auto& segment : cuts_of(Deep(/*tied=*/true)).segments) EXPECT_FALSE(segment.twice);
+
+  const exported::Cuts in_place = cuts_of(InPlace());
+  EXPECT_EQ(std::ranges::count(in_place.once, true), 3);
+  // What a block adds in place does not tie it to the block before.
+  EXPECT_GE(in_place.segments.size(), 6);
+  EXPECT_GE(std::ranges::count(in_place.segments, true, &exported::Segment::twice), 3);
+  for (const auto& segment : in_place.segments) EXPECT_LE(segment.inputs.size(), 1);
+}
+
+TEST(ExportedGraph, RefusesNumbersThatAreTooLarge) {
+  const auto computed = [](const char* sym, int64_t a, int64_t b) {
+    Json graph = Graph();
+    graph["nodes"][1] = {{"sym", sym}, {"args", {a, b}}, {"out", {3}}};
+    try {
+      Read(graph).Run({at::ones({1, 2})});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  EXPECT_EQ(computed("floordiv", 7, -2), "");
+  for (const char* sym : {"floordiv", "mod", "add", "mul"}) {
+    EXPECT_EQ(computed(sym, kLeast, -1),
+              fmt::format("net.lsm: training: {} failed: a number is too large", sym));
+  }
+}
+
+TEST(ExportedGraph, RefusesWindowsThatWillNotMove) {
+  const Json graph = Json::parse(R"({
+    "values": 3, "batch": [1, 9], "inputs": [0], "parameters": {}, "buffers": {}, "constants": {},
+    "nodes": [{"sym": "sub", "args": [1, 1], "out": [1]},
+              {"op": "aten::max_pool1d", "overload": "", "args": [{"v": 0}, [1], [{"v": 1}]], "out": [2]}],
+    "output": 2})");
+  EXPECT_THROW(Read(graph).Run({at::ones({1, 2, 3})}), Error);
+}
+
+TEST(ExportedGraph, RefusesEveryMemberThatIsMissing) {
+  const Json whole = Graph();
+  for (const auto& [name, value] : whole.items()) {
+    Json graph = whole;
+    graph.erase(name);
+    EXPECT_NE(WhyNot(graph), "") << name;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+#include "models/imported/fuse.h"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+
+#include "models/imported/fuse_attention.h"
+#include "models/imported/fuse_embedding.h"
+#include "models/imported/fuse_fork.h"
+#include "models/imported/fuse_layer_norm.h"
+#include "models/imported/fuse_linear.h"
+#include "models/imported/fuse_max_pool.h"
+#include "models/imported/fuse_multihead_attention.h"
+#include "models/imported/fuse_pointwise.h"
+#include "models/imported/fuse_rms_norm.h"
+#include "models/imported/fuse_scaled_sum.h"
+#include "models/imported/fuse_squeeze_excite.h"
+#include "models/imported/fuse_windows.h"
+#include "models/imported/leave_out_pad.h"
+#include "models/imported/rewriter.h"
+
+namespace lockstep::exported {
+namespace {
+
+struct Pattern {
+  std::string_view operation;
+  std::function<void(Rewriter& rewriter, int64_t node)> fuse;
+};
+
+}  // namespace
+
+int64_t Fuse(Program& program, const SharedStatistics& shared) {
+  const int64_t norms = std::ranges::count_if(program.nodes, IsBatchNorm);
+  const auto fuse_batch_norm = [&shared](Rewriter& rewriter, int64_t node) {
+    FuseBatchNorm(rewriter, node, shared);
+  };
+  // One after the other: pads, which would lie between a norm and who uses it, first; forks before norms take what they
+  // give; sums before the norms that would take them; pools after the norms that take them; windows after the norms,
+  // which look through the moves in them; linear layers, which round what norms and sums give, at the end.
+  const Pattern patterns[] = {{"aten::pad", LeaveOutEmptyPad},
+                              {"aten::conv2d", FuseFork},
+                              {"aten::mean", FuseSqueezeExcite},
+                              {"aten::adaptive_avg_pool2d", FuseSqueezeExcite},
+                              {"aten::batch_norm", fuse_batch_norm},
+                              {"aten::native_batch_norm", fuse_batch_norm},
+                              {"aten::mul", FuseScaledSum},
+                              {"aten::embedding", FuseEmbedding},
+                              {"aten::layer_norm", FuseLayerNorm},
+                              {"aten::rsqrt", FuseRmsNorm},
+                              {"aten::rms_norm", FuseRmsNorm},
+                              {"aten::scaled_dot_product_attention", FuseAttention},
+                              {"aten::scaled_dot_product_attention", FuseMultiheadAttention},
+                              {"aten::softmax", FuseSoftmaxAttention},
+                              {"aten::max_pool2d", FuseMaxPool},
+                              {"aten::permute", FuseWindows},
+                              {"aten::linear", FuseLinear}};
+  Rewriter rewriter(program);
+  for (const Pattern& pattern : patterns) {
+    for (int64_t i = 0; i < rewriter.size(); ++i) {
+      if (!rewriter.IsGone(i) && NameOf(rewriter.At(i)) == pattern.operation) {
+        pattern.fuse(rewriter, i);
+      }
+    }
+  }
+  FusePointwise(rewriter);  // what is left
+  rewriter.Finish();
+  return norms;
+}
+
+}  // namespace lockstep::exported

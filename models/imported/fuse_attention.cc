@@ -1,0 +1,334 @@
+#include "models/imported/fuse_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "models/imported/node_chain.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/window_attention.h"
+
+namespace lockstep::exported {
+namespace {
+
+using c10::IValue;
+
+// The arguments of aten::scaled_dot_product_attention.
+enum AttentionArgument : size_t { kQuery, kKey, kValue, kMask, kDropout, kCausal, kScale };
+
+// ---- The operations ------------------------------------------------------------------------------
+
+// Arguments: queries, keys and values in one tensor, their shape, and the result's.
+FusedOperation Attention(double dropout, bool causal) {
+  return [dropout, causal](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
+    constexpr size_t kHeads = 3;
+    const std::vector<int64_t> shape = arguments[1].toIntVector();
+    const at::Tensor parts = arguments[0].toTensor().reshape(shape);
+    const at::Tensor qkv = parts.flatten(2);
+    const int64_t heads = parts.size(kHeads);
+    const at::Tensor y = ops::SelfAttention(qkv, heads, {.dropout = dropout, .causal = causal});
+    return {y.reshape(arguments[2].toIntVector())};
+  };
+}
+
+// The arguments of an attention that adds to its scores, as that within windows does. Those after the bias are there if
+// something hides tokens: the hiding, and two shapes, which are those that the hiding is expanded and reshaped to, or those
+// that the scores get before and after.
+enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstShape, kSecondShape };
+
+// Whether LibTorch computes scores (q * scale) @ k^T of its own, or calls its attention.
+enum class Form { kScores, kAttention };
+
+// What an attention adds to the scores.
+at::Tensor SumOf(const std::vector<IValue>& arguments) {
+  const at::Tensor bias = arguments[kBias].toTensor();
+  if (arguments.size() <= kHiding) return bias;
+  return bias + arguments[kHiding]
+                    .toTensor()
+                    .expand(arguments[kFirstShape].toIntVector())
+                    .reshape(arguments[kSecondShape].toIntVector());
+}
+
+// LibTorch's operations of kScores, as the graph has them. Returns [windows, tokens, heads, size].
+at::Tensor FromScores(const at::Tensor& parts, const std::vector<IValue>& arguments, double scale) {
+  const std::vector<at::Tensor> qkv = parts.permute({2, 0, 3, 1, 4}).unbind(0);
+  at::Tensor scores =
+      at::matmul(qkv[0] * scale, qkv[1].transpose(-2, -1)) + arguments[kBias].toTensor();
+  if (arguments.size() > kHiding) {
+    scores = (scores.reshape(arguments[kFirstShape].toIntVector()) + arguments[kHiding].toTensor())
+                 .reshape(arguments[kSecondShape].toIntVector());
+  }
+  return at::matmul(scores.softmax(-1), qkv[2]).transpose(1, 2);
+}
+
+// Whether the first shape, in which the scores meet the hiding or to which this is expanded, is [windows / kinds, kinds,
+// heads, tokens, tokens]. In an expansion -1 stands for what was there.
+bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64_t windows,
+              int64_t heads, Form form) {
+  const int64_t kinds = hiding.size(1);
+  const std::vector<int64_t> wanted{windows / kinds, kinds, heads, hiding.size(3), hiding.size(4)};
+  if (shape.size() != wanted.size()) return false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const bool is_as_before = form == Form::kAttention && i != 2 && hiding.size(i) == wanted[i];
+    const bool is_the_rest = form == Form::kScores && i == 0;
+    if (shape[i] != wanted[i] && !(shape[i] == -1 && (is_as_before || is_the_rest))) return false;
+  }
+  return true;
+}
+
+// What hides tokens, as the operation takes it: [kinds, tokens, tokens], or undefined.
+at::Tensor MaskOf(const std::vector<IValue>& arguments) {
+  if (arguments.size() <= kHiding) return {};
+  return arguments[kHiding].toTensor().squeeze(2).squeeze(0);
+}
+
+// Whether the operation computes it. On CPUs it does so in float32, whatever the size of heads and windows is.
+bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& arguments, Form form) {
+  const int64_t windows = qkv.size(0);
+  const int64_t tokens = qkv.size(1);
+  const at::Tensor bias = arguments[kBias].toTensor();
+  const bool has_16_bits = qkv.scalar_type() == at::kHalf || qkv.scalar_type() == at::kBFloat16;
+  if (!has_16_bits || bias.scalar_type() != at::kFloat || qkv.numel() == 0 ||
+      bias.sizes() != at::IntArrayRef({1, heads, tokens, tokens})) {
+    return false;
+  }
+  if (arguments.size() > kHiding) {
+    const at::Tensor hiding = arguments[kHiding].toTensor();
+    if (hiding.scalar_type() != at::kFloat || hiding.dim() != 5 || hiding.size(1) == 0 ||
+        hiding.sizes() != at::IntArrayRef({1, hiding.size(1), 1, tokens, tokens}) ||
+        windows % hiding.size(1) != 0 ||
+        !IsByKind(arguments[kFirstShape].toIntVector(), hiding, windows, heads, form)) {
+      return false;
+    }
+    const std::vector<int64_t> shape = arguments[kSecondShape].toIntVector();
+    if (shape.size() != 4 || (shape[0] != -1 && shape[0] != windows) || shape[1] != heads ||
+        shape[2] != tokens || shape[3] != tokens) {
+      return false;
+    }
+  }
+  return qkv.is_cpu() ||
+         ops::HasWindowAttentionKernels(qkv, heads, bias.squeeze(0), MaskOf(arguments));
+}
+
+// `scale` is that of kScores, `dropout` that of kAttention.
+FusedOperation AddingAttention(Form form, double scale, double dropout) {
+  return [form, scale, dropout](const std::vector<IValue>& arguments) -> std::vector<at::Tensor> {
+    const at::Tensor parts = arguments[kInput].toTensor().reshape(arguments[kShape].toIntVector());
+    const int64_t heads = parts.size(3);
+    const at::Tensor qkv = parts.flatten(2);
+    const double usual_scale = 1 / std::sqrt(static_cast<double>(parts.size(4)));
+    const bool is_scaled =
+        form == Form::kAttention || std::abs(scale - usual_scale) < 1e-6 * usual_scale;
+    at::Tensor y;
+    if (is_scaled && dropout == 0 && IsOwn(qkv, heads, arguments, form)) {
+      y = ops::WindowAttention(qkv, heads, arguments[kBias].toTensor().squeeze(0),
+                               MaskOf(arguments));
+    } else if (form == Form::kAttention) {
+      y = ops::SelfAttention(qkv, heads, {.dropout = dropout, .mask = SumOf(arguments)});
+    } else {
+      y = FromScores(parts, arguments, scale);
+    }
+    return {y.reshape(arguments[kResult].toIntVector())};
+  };
+}
+
+// ---- The chains ----------------------------------------------------------------------------------
+
+// Where queries, keys and values lie side by side.
+struct Packed {
+  std::vector<int64_t> chain;  // permute, reshape, unbind
+  Argument input, shape;
+};
+
+// Queries, keys and values come of one unbind, which comes of one tensor; `users` are the nodes that use them, and nobody
+// else does.
+std::optional<Packed> FindPacked(const Rewriter& rewriter, const std::vector<int64_t>& parts,
+                                 const std::vector<int64_t>& users) {
+  const int64_t unbind = rewriter.MakerOf(parts[kQuery]);
+  if (unbind < 0 || NameOf(rewriter.At(unbind)) != "aten::unbind" ||
+      !IsConstant(rewriter.At(unbind).arguments[1], 0) ||
+      rewriter.At(unbind).results[0].elements != parts) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (rewriter.OnlyUserOf(parts[i], rewriter.At(users[i])) != users[i]) return std::nullopt;
+  }
+  NodeChain before(rewriter, unbind);
+  before.Back("aten::permute").WithIntegers(1, {2, 0, 3, 1, 4}).Back("aten::reshape");
+  if (!before.is_there()) return std::nullopt;
+  const std::vector<Argument>& arguments = before.arguments();
+  const auto shape = IntegersOf(arguments[1]);
+  if (shape.size() != 5 || shape[2] != 3) return std::nullopt;
+  Packed packed{.chain = before.passed(), .input = arguments[0], .shape = arguments[1]};
+  packed.chain.push_back(unbind);
+  return packed;
+}
+
+// The transpose and the reshape after which the heads of a token lie side by side again, or none.
+std::vector<int64_t> FindResult(const Rewriter& rewriter, int64_t node) {
+  NodeChain after(rewriter, node);
+  after.On("aten::transpose").With(1, 1).With(2, 2).On("aten::reshape");
+  return after.is_there() ? after.passed() : std::vector<int64_t>();
+}
+
+// Puts `operation` in the place of packed, inner and result. Its arguments are the packed tensor, its shape, the result's,
+// and `more`.
+void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<int64_t>& inner,
+                  const std::vector<int64_t>& result, FusedOperation operation,
+                  const std::vector<Argument>& more, int64_t like) {
+  std::vector<int64_t> chain = packed.chain;
+  chain.insert(chain.end(), inner.begin(), inner.end());
+  chain.insert(chain.end(), result.begin(), result.end());
+  std::ranges::sort(chain);
+  const Node& last = rewriter.At(result.back());
+  std::vector<Argument> arguments{packed.input, packed.shape, last.arguments[1]};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  rewriter.Put(chain, std::move(operation), arguments, {last.results[0].value}, like);
+}
+
+// What is added to the scores: arguments from kBias on, and the nodes that are part of the chain.
+struct Added {
+  std::vector<Argument> arguments;
+  std::vector<int64_t> nodes;
+};
+
+// The mask of a scaled_dot_product_attention. Anything that is not a sum with something expanded is a bias.
+Added AddedByMask(const Rewriter& rewriter, int64_t node) {
+  const Argument& mask = rewriter.At(node).arguments[kMask];
+  Added bias_alone{.arguments = {mask}, .nodes = {}};
+  const int64_t sum = rewriter.OwnMakerOf(node, kMask, "aten::add");
+  if (sum < 0 || !IsSum(rewriter.At(sum))) return bias_alone;
+  const std::vector<Argument>& addends = rewriter.At(sum).arguments;
+  const int64_t reshape = rewriter.OwnMakerOf(sum, 1, "aten::reshape");
+  if (reshape < 0) return bias_alone;
+  const std::vector<Argument>& reshaped = rewriter.At(reshape).arguments;
+  const int64_t expand = rewriter.OwnMakerOf(reshape, 0, "aten::expand");
+  if (expand < 0) return bias_alone;
+  const std::vector<Argument>& expanded = rewriter.At(expand).arguments;
+  return {.arguments = {addends[0], expanded[0], expanded[1], reshaped[1]},
+          .nodes = {expand, reshape, sum}};
+}
+
+// What a softmax's scores are sums of; also the product of queries and keys, in front of the chain's nodes. Empty if they
+// are something else.
+Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
+  const auto bias_of = [&](int64_t user) -> Added {
+    const int64_t sum = rewriter.OwnMakerOf(user, 0, "aten::add");
+    if (sum < 0 || !IsSum(rewriter.At(sum))) return {};
+    const std::vector<Argument>& addends = rewriter.At(sum).arguments;
+    const int64_t product = rewriter.OwnMakerOf(sum, 0, "aten::matmul");
+    if (product < 0) return {};
+    return {.arguments = {addends[1]}, .nodes = {product, sum}};
+  };
+  const int64_t after = rewriter.OwnMakerOf(softmax, 0, "aten::reshape");
+  if (after < 0) return bias_of(softmax);
+  const int64_t sum = rewriter.OwnMakerOf(after, 0, "aten::add");
+  if (sum < 0 || !IsSum(rewriter.At(sum))) return {};
+  const std::vector<Argument>& addends = rewriter.At(sum).arguments;
+  const int64_t before = rewriter.OwnMakerOf(sum, 0, "aten::reshape");
+  if (before < 0) return {};
+  Added added = bias_of(before);
+  if (added.nodes.empty()) return {};
+  added.arguments.insert(added.arguments.end(), {addends[1], rewriter.At(before).arguments[1],
+                                                 rewriter.At(after).arguments[1]});
+  added.nodes.insert(added.nodes.end(), {before, sum, after});
+  return added;
+}
+
+// Whether a dropout gives what it takes.
+bool DropsNothing(const Node& dropout) {
+  return IsConstant(dropout.arguments[1], 0.0) || IsConstant(dropout.arguments[2], false);
+}
+
+// The number that a node multiplies with, if it is one.
+std::optional<double> FactorOf(const Node& product) {
+  const Argument& factor = product.arguments[1];
+  if (!IsConstant(factor)) return std::nullopt;
+  if (factor.constant.isDouble()) return factor.constant.toDouble();
+  const bool is_number = factor.constant.isTensor() && factor.constant.toTensor().dim() == 0 &&
+                         factor.constant.toTensor().is_floating_point();
+  return is_number ? std::optional(factor.constant.toTensor().item<double>()) : std::nullopt;
+}
+
+}  // namespace
+
+void FuseAttention(Rewriter& rewriter, int64_t node) {
+  const Node& attention = rewriter.At(node);
+  const std::vector<Argument>& own = attention.arguments;
+  const bool is_masked = IsValue(own[kMask]);
+  const bool is_plain = IsValue(own[kQuery]) && IsValue(own[kKey]) && IsValue(own[kValue]) &&
+                        (is_masked || IsConstant(own[kMask], IValue())) &&
+                        IsConstant(own[kDropout]) && own[kDropout].constant.isDouble() &&
+                        IsConstant(own[kCausal]) && own[kCausal].constant.isBool() &&
+                        IsConstant(own[kScale], IValue());
+  if (!is_plain) return;
+  const double dropout = own[kDropout].constant.toDouble();
+  const bool causal = own[kCausal].constant.toBool();
+  if (is_masked && causal) return;
+  const auto packed = FindPacked(rewriter, {own[kQuery].value, own[kKey].value, own[kValue].value},
+                                 {node, node, node});
+  const std::vector<int64_t> result = FindResult(rewriter, node);
+  if (!packed || result.empty()) return;
+  if (!is_masked) {
+    PutAttention(rewriter, *packed, {node}, result, Attention(dropout, causal), {}, node);
+    return;
+  }
+  const Added added = AddedByMask(rewriter, node);
+  std::vector<int64_t> inner = added.nodes;
+  inner.push_back(node);
+  PutAttention(rewriter, *packed, inner, result, AddingAttention(Form::kAttention, 0, dropout),
+               added.arguments, node);
+}
+
+void FuseSoftmaxAttention(Rewriter& rewriter, int64_t node) {
+  const Node& softmax = rewriter.At(node);
+  if (!IsValue(softmax.arguments[0]) || !IsConstant(softmax.arguments[1], -1) ||
+      !IsConstant(softmax.arguments[2], IValue())) {
+    return;
+  }
+  const Added added = AddedToScores(rewriter, node);
+  if (added.nodes.empty()) return;
+
+  // Backward: scaled queries, and keys.
+  const int64_t product = added.nodes.front();
+  const int64_t scaled = rewriter.OwnMakerOf(product, 0, "aten::mul");
+  const int64_t transposed = rewriter.OwnMakerOf(product, 1, "aten::transpose");
+  if (scaled < 0 || transposed < 0) return;
+  const std::optional<double> scale = FactorOf(rewriter.At(scaled));
+  const std::vector<Argument>& keys = rewriter.At(transposed).arguments;
+  if (!scale || !IsValue(rewriter.At(scaled).arguments[0]) || !IsConstant(keys[1], -2) ||
+      !IsConstant(keys[2], -1)) {
+    return;
+  }
+
+  // Forward: the values.
+  std::vector<int64_t> inner{scaled, transposed};
+  inner.insert(inner.end(), added.nodes.begin(), added.nodes.end());
+  inner.push_back(node);
+  int64_t weights = node;
+  int64_t mixed = rewriter.OnlyUser(node);
+  if (mixed >= 0 && NameOf(rewriter.At(mixed)) == "aten::dropout" &&
+      DropsNothing(rewriter.At(mixed))) {
+    inner.push_back(mixed);
+    weights = mixed;
+    mixed = rewriter.OnlyUser(mixed);
+  }
+  if (mixed < 0 || NameOf(rewriter.At(mixed)) != "aten::matmul") return;
+  const std::vector<Argument>& mixing = rewriter.At(mixed).arguments;
+  if (!IsValue(mixing[1]) || mixing[0].value != rewriter.At(weights).results[0].value) return;
+  inner.push_back(mixed);
+
+  const auto packed =
+      FindPacked(rewriter, {rewriter.At(scaled).arguments[0].value, keys[0].value, mixing[1].value},
+                 {scaled, transposed, mixed});
+  const std::vector<int64_t> result = FindResult(rewriter, mixed);
+  if (!packed || result.empty()) return;
+  PutAttention(rewriter, *packed, inner, result, AddingAttention(Form::kScores, *scale, 0),
+               added.arguments, node);
+}
+
+}  // namespace lockstep::exported

@@ -1,0 +1,34 @@
+#include "models/imported/fuse_max_pool.h"
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "ops/norm/max_pool.h"
+
+namespace lockstep::exported {
+void FuseMaxPool(Rewriter& rewriter, int64_t node) {
+  enum PoolArgument : size_t { kInput, kWindow, kStride, kPadding, kDilation, kCeils };
+  const Node& pool = rewriter.At(node);
+  const auto window = SingleOf(pool.arguments[kWindow]);
+  // Without a stride it is the window's.
+  const bool has_stride = !IntegersOf(pool.arguments[kStride]).empty();
+  const auto stride = has_stride ? SingleOf(pool.arguments[kStride]) : window;
+  const auto padding = SingleOf(pool.arguments[kPadding]);
+  if (pool.results[0].value < 0 || !IsValue(pool.arguments[kInput]) || !window || !stride ||
+      !padding || SingleOf(pool.arguments[kDilation]) != 1 ||
+      !IsConstant(pool.arguments[kCeils], false)) {
+    return;
+  }
+  // Who reads the input later reads it as the pooling passes it on.
+  const int64_t passed = rewriter.PassOn(pool.arguments[kInput].value, node);
+  const auto run = [window = *window, stride = *stride, padding = *padding](
+                       const std::vector<c10::IValue>& arguments) -> std::vector<at::Tensor> {
+    const auto [pooled, of_later] =
+        ops::ForkedMaxPool(arguments[0].toTensor(), window, stride, padding);
+    return {pooled, of_later};
+  };
+  rewriter.Put({node}, run, {pool.arguments[kInput]}, {pool.results[0].value, passed}, node);
+}
+
+}  // namespace lockstep::exported

@@ -1,0 +1,232 @@
+#include "models/imported/imported.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files/open_file.h"
+#include "base/files/safetensors.h"
+#include "data/dataset/dataset.h"
+#include "models/batch_norm.h"
+#include "models/imported/module_place.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kDescription[] = "lockstep.model";
+constexpr int64_t kVersion = 1;
+
+// Of inputs. The first one has the samples' type; further ones, such as a mask, may have another.
+const std::map<std::string, at::ScalarType> kTypes{
+    {"float32", at::kFloat}, {"int64", at::kLong}, {"int32", at::kInt}, {"bool", at::kBool}};
+
+// Reads a file's description. Throws Error (kUsage).
+Json DescriptionOf(const SafetensorsFile& file) {
+  const auto text = file.metadata().find(kDescription);
+  if (text == file.metadata().end()) {
+    throw UsageError("{}: no model that lockstep.export wrote", file.path());
+  }
+  Json json = Json::parse(text->second, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.value("version", Json()).is_number_integer()) {
+    throw UsageError("{}: its description is damaged", file.path());
+  }
+  if (const int64_t version = json["version"]; version > kVersion) {
+    throw UsageError(
+        "{}: it has version {}, and this program reads {}: take a newer Lockstep, or export it "
+        "with this "
+        "one's package",
+        file.path(), version, kVersion);
+  }
+  return json;
+}
+
+std::string Checked(const std::string& path) {
+  if (path.empty()) throw UsageError("model.imported.file: name a file that lockstep.export wrote");
+  return path;
+}
+
+std::string ShapeText(const Json& shape) {
+  std::string text;
+  for (const Json& size : shape)
+    text += (text.empty() ? "" : ", ") + (size.is_string() ? size.get<std::string>() : size.dump());
+  return "[" + text + "]";
+}
+
+// Returns the types of the model's inputs. Throws Error (kUsage) if it does not take such samples.
+std::vector<at::ScalarType> TypesOfInputs(const std::string& path, const Json& inputs,
+                                          const ModelSpec& spec) {
+  std::vector<at::ScalarType> types;
+  std::vector<std::string> names;
+  for (const Json& input : inputs) {
+    const std::string type = input.at("dtype");
+    const auto known = kTypes.find(type);
+    if (known == kTypes.end()) {
+      throw UsageError("{}: input {} is {}, and samples are float32 numbers or int64 tokens", path,
+                       input.at("name").get<std::string>(), type);
+    }
+    types.push_back(known->second);
+    names.push_back(input.at("name"));
+  }
+  std::vector<int64_t> shape = spec.input_shape;
+  const auto given = static_cast<size_t>(spec.tokens && shape.size() == 2 ? shape[0] : 1);
+  if (types.size() != given) {
+    throw UsageError("{}: the model takes {} input{} ({}), and the samples have {}{}", path,
+                     types.size(), types.size() == 1 ? "" : "s", fmt::join(names, ", "), given,
+                     spec.tokens ? ": NPY's TEXTS of [samples, inputs, tokens] have several" : "");
+  }
+  if (spec.tokens && shape.size() == 2) shape.erase(shape.begin());
+  Json expected{"batch"};
+  for (const int64_t size : shape) expected.push_back(size);
+  const bool takes_tokens = types[0] != at::kFloat;
+  if (takes_tokens != spec.tokens) {
+    throw UsageError("{}: the model takes {}, and the samples are {}", path,
+                     takes_tokens ? "tokens" : "numbers", takes_tokens ? "numbers" : "tokens");
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (inputs[i].at("shape") != expected) {
+      throw UsageError(
+          "{}: the model takes {} of {}, and the samples give {}: export it for their shape", path,
+          types.size() == 1 ? "inputs" : names[i], ShapeText(inputs[i].at("shape")),
+          ShapeText(expected));
+    }
+  }
+  return types;
+}
+
+// Throws Error (kUsage) if the model's own loss does not take the targets of such samples.
+void CheckTarget(const std::string& path, const Json& target, const ModelSpec& spec) {
+  const SampleSpec samples{.shape = spec.input_shape, .classes = spec.classes, .task = spec.task};
+  Json expected{"batch"};
+  for (const int64_t size : samples.target_shape()) expected.push_back(size);
+  // Masks are bytes, and become what PyTorch's losses take.
+  const std::string dtype = samples.target_dtype() == at::kFloat ? "float32" : "int64";
+  if (target.at("shape") == expected && target.at("dtype") == dtype) return;
+  throw UsageError("{}: its loss takes targets of {} {}, and the samples have {} {}", path,
+                   target.at("dtype").get<std::string>(), ShapeText(target.at("shape")), dtype,
+                   ShapeText(expected));
+}
+
+}  // namespace
+
+Imported::Imported(const ModelSpec& spec)
+    : path_(Checked(spec.config.imported().file())),
+      task_(spec.task),
+      tokens_(spec.tokens),
+      classes_(spec.classes) {
+  const SafetensorsFile file(path_, kGivenByUser);
+  const Json json = DescriptionOf(file);
+  ExportedGraph::Tensors tensors;
+  try {
+    inputs_ = TypesOfInputs(path_, json.at("inputs"), spec);
+    head_ = json.at("head").get<std::vector<std::string>>();
+    bool learns = false;
+    for (const Json& parameter : json.at("parameters")) {
+      if (parameter.contains("same_as")) continue;
+      const std::string name = parameter.at("name");
+      const bool trainable = parameter.at("trainable");
+      learns |= trainable;
+      const auto [module, last] = PlaceOf(*this, name);
+      tensors.parameters[name] =
+          module->register_parameter(last, file.Read("state." + name), trainable);
+    }
+    for (const Json& buffer : json.at("buffers")) {
+      if (buffer.contains("same_as")) continue;
+      const std::string name = buffer.at("name");
+      const auto [module, last] = PlaceOf(*this, name);
+      tensors.buffers[name] = module->register_buffer(last, file.Read("state." + name));
+      if (!buffer.at("persistent").get<bool>()) unsaved_.insert(name);
+    }
+    if (!learns) throw UsageError("{}: no parameter of it requires a gradient", path_);
+    for (int64_t i = 0; i < json.at("constants").get<int64_t>(); ++i) {
+      const std::string name = fmt::format("constant {}", i);  // which no name in Python is
+      tensors.constants[std::to_string(i)] =
+          register_buffer(name, file.Read(fmt::format("constant.{}", i)));
+      unsaved_.insert(name);
+    }
+    const auto count = static_cast<int64_t>(inputs_.size());
+    ranks_ = NormRanksOf(spec.sync_batch_norm);
+    training_.emplace(json.at("training"), path_ + ": training", count, tensors,
+                      ExportedGraph::Options{.checkpoints = spec.config.activation_checkpointing(),
+                                             .ranks = ranks_.get()});
+    evaluation_.emplace(json.at("evaluation"), path_ + ": evaluation", count, tensors);
+    if (json.contains("loss")) {
+      CheckTarget(path_, json.at("target"), spec);
+      if (spec.config.label_smoothing() > 0) {
+        throw UsageError("model.label_smoothing: {} has a loss of its own: leave it out", path_);
+      }
+      loss_.emplace(json.at("loss"), path_ + ": loss", 2, tensors);
+    }
+  } catch (const Json::exception& error) {
+    throw UsageError("{}: its description is damaged: {}", path_, FirstLine(error.what()));
+  } catch (const c10::Error& error) {  // of names that no module can have
+    throw UsageError("{}: its description is damaged: {}", path_,
+                     FirstLine(error.what_without_backtrace()));
+  }
+}
+
+std::vector<at::Tensor> Imported::ConvolutionWeights(bool /*rounds*/) const {
+  return training_->ConvolutionWeights();
+}
+
+at::Tensor Imported::Forward(const at::Tensor& input) {
+  if (input.size(0) == 0) {
+    std::vector<int64_t> sizes = input.sizes().vec();
+    sizes[0] = training_->least_batch();
+    return OutputOf(at::ones(sizes, input.options()), /*has_samples=*/false).narrow(0, 0, 0);
+  }
+  return OutputOf(input, /*has_samples=*/true);
+}
+
+at::Tensor Imported::OutputOf(const at::Tensor& input, bool has_samples) const {
+  std::vector<at::Tensor> inputs{input};
+  if (tokens_) {
+    if (input.dim() == 3) inputs = input.unbind(1);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs[i] = inputs[i].to(inputs_[i]);
+  }
+  const ExportedGraph& graph = is_training() ? *training_ : *evaluation_;
+  const at::Tensor output = has_samples ? graph.Run(inputs) : graph.RunWithoutSamples(inputs);
+  // The size in which the classes lie may be larger than their number.
+  std::vector<int64_t> expected{input.size(0), classes_};
+  if (task_ == Task::kLanguage) expected.insert(expected.begin() + 1, input.size(1));
+  if (task_ == Task::kSegmentation) {
+    expected.insert(expected.end(), {input.size(2), input.size(3)});
+  }
+  const size_t classes = task_ == Task::kSegmentation ? 1 : expected.size() - 1;
+  std::vector<int64_t> sizes = output.sizes().vec();
+  if (sizes.size() == expected.size() && sizes[classes] >= classes_) sizes[classes] = classes_;
+  if (!output.is_floating_point() || sizes != expected) {
+    throw UsageError(
+        "{}: the model's output is {} [{}], where one floating-point tensor of [{}] is expected",
+        path_, c10::toString(output.scalar_type()), fmt::join(output.sizes(), ", "),
+        fmt::join(expected, ", "));
+  }
+  return output;
+}
+
+at::Tensor Imported::LossSum(const at::Tensor& output, const at::Tensor& target) {
+  if (!loss_) return Model::LossSum(output, target);
+  if (target.size(0) == 0) return output.to(at::kFloat).sum();  // a graph takes one sample at least
+  const at::Tensor loss =
+      loss_->Run({output, target.scalar_type() == at::kByte ? target.to(at::kLong) : target});
+  const int64_t count = target.size(0);
+  if (!loss.is_floating_point() || loss.dim() > 1 || (loss.dim() == 1 && loss.size(0) != count)) {
+    throw UsageError("{}: its loss is {} [{}], where [{}] or [] is expected", path_,
+                     c10::toString(loss.scalar_type()), fmt::join(loss.sizes(), ", "), count);
+  }
+  // A sample's loss is the mean of its targets'.
+  return loss.to(at::kFloat).mean() * static_cast<double>(target.numel());
+}
+
+std::vector<NamedTensor> Imported::State() const {
+  std::vector<NamedTensor> state = Model::State();
+  std::erase_if(state, [&](const NamedTensor& tensor) { return unsaved_.contains(tensor.name); });
+  return state;
+}
+
+}  // namespace lockstep

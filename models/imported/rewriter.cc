@@ -1,0 +1,258 @@
+#include "models/imported/rewriter.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
+namespace lockstep::exported {
+namespace {
+
+// Operations that only move values about, or return them.
+constexpr std::array<std::string_view, 14> kMoves = {
+    "aten::view",    "aten::reshape",   "aten::permute", "aten::transpose", "aten::contiguous",
+    "aten::flatten", "aten::unsqueeze", "aten::squeeze", "aten::alias",     "aten::roll",
+    "aten::clone",   "aten::expand",    "aten::slice",   "aten::unflatten"};
+
+bool Moves(const Node& node) {
+  return node.results.size() == 1 && !node.results[0].is_list &&
+         std::ranges::find(kMoves, NameOf(node)) != kMoves.end();
+}
+
+// The values that the node changes in place.
+std::vector<int64_t> WrittenBy(const Node& node) {
+  std::vector<int64_t> written;
+  for (size_t i = 0; node.operation && i < node.arguments.size(); ++i) {
+    if (!Writes(node.operation->schema().arguments()[i])) continue;
+    std::ranges::copy(ValuesOf(node.arguments[i]), std::back_inserter(written));
+  }
+  return written;
+}
+
+// Every value of an argument becomes another.
+void Rename(Argument& argument, int64_t value, int64_t by) {
+  if (argument.kind == Argument::Kind::kValue && argument.value == value) argument.value = by;
+  for (Argument& element : argument.elements) Rename(element, value, by);
+}
+
+}  // namespace
+
+std::string_view NameOf(const Node& node) {
+  return node.operation ? std::string_view(node.operation->schema().name()) : std::string_view();
+}
+
+bool IsValue(const Argument& argument) { return argument.kind == Argument::Kind::kValue; }
+
+bool IsConstant(const Argument& argument) { return argument.kind == Argument::Kind::kConstant; }
+
+bool IsConstant(const Argument& argument, const c10::IValue& value) {
+  return IsConstant(argument) && argument.constant == value;
+}
+
+std::vector<std::optional<int64_t>> IntegersOf(const Argument& argument) {
+  std::vector<std::optional<int64_t>> integers;
+  if (argument.kind == Argument::Kind::kList) {
+    for (const Argument& element : argument.elements) {
+      const bool is_known = IsConstant(element) && element.constant.isInt();
+      integers.push_back(is_known ? std::optional(element.constant.toInt()) : std::nullopt);
+    }
+  } else if (IsConstant(argument) && argument.constant.isIntList()) {
+    for (const int64_t integer : argument.constant.toIntVector()) integers.emplace_back(integer);
+  }
+  return integers;
+}
+
+std::optional<double> NumberOf(const Argument& argument) {
+  if (!IsConstant(argument)) return std::nullopt;
+  const c10::IValue& constant = argument.constant;
+  double number = NAN;
+  if (constant.isDouble() || constant.isInt()) number = constant.toScalar().to<double>();
+  if (constant.isTensor() && constant.toTensor().defined() && constant.toTensor().dim() == 0) {
+    number = constant.toTensor().item<double>();
+  }
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+bool AreIntegers(const Argument& argument, std::initializer_list<int64_t> integers) {
+  return std::ranges::equal(IntegersOf(argument), integers);
+}
+
+std::optional<int64_t> SingleOf(const Argument& argument) {
+  const auto numbers = IntegersOf(argument);
+  const bool is_single = !numbers.empty() && std::ranges::all_of(numbers, [&](const auto& number) {
+    return number == numbers[0];
+  });
+  return is_single ? numbers[0] : std::nullopt;
+}
+
+bool IsSum(const Node& node, std::string_view operation) {
+  return NameOf(node) == operation && node.operation->schema().overload_name() == "Tensor" &&
+         IsValue(node.arguments[0]) && IsValue(node.arguments[1]) &&
+         IsConstant(node.arguments[2], 1);
+}
+
+Argument ValueArgument(int64_t value) { return {.kind = Argument::Kind::kValue, .value = value}; }
+
+Rewriter::Rewriter(Program& program)
+    : program_(program),
+      maker_(program.values, -1),
+      users_(program.values),
+      values_(program.values),
+      groups_(program) {
+  for (int64_t i = 0; i < size(); ++i) {
+    for (const int64_t value : ValuesOf(At(i))) users_[value].push_back(i);
+    for (const int64_t value : ResultsOf(At(i))) maker_[value] = i;
+    for (const int64_t value : WrittenBy(At(i))) last_written_[groups_.Of(value)] = i;
+  }
+  for (const auto& [name, value] : program.buffers) buffers_.insert(value);
+  for (const auto& [name, value] : program.parameters) parameters_.insert(value);
+}
+
+int64_t Rewriter::MakerOf(int64_t value) const {
+  const int64_t maker = maker_[value];
+  return maker >= 0 && !IsGone(maker) ? maker : -1;
+}
+
+int64_t Rewriter::OwnMakerOf(int64_t user, size_t argument, std::string_view name) const {
+  const Argument& given = At(user).arguments[argument];
+  const int64_t maker = IsValue(given) ? MakerOf(given.value) : -1;
+  if (maker < 0 || OnlyUser(maker) != user) return -1;
+  return name.empty() || NameOf(At(maker)) == name ? maker : -1;
+}
+
+int64_t Rewriter::OnlyUser(int64_t node) const {
+  return OnlyUserOf(At(node).results[0].value, At(node));
+}
+
+int64_t Rewriter::OnlyUserOf(int64_t value, const Node& like) const {
+  if (value < 0 || value == program_.output || users_[value].size() != 1) return -1;
+  const int64_t user = users_[value][0];
+  const bool is_alike = At(user).operation && At(user).grad == like.grad &&
+                        At(user).autocast == like.autocast && !IsGone(user) &&
+                        At(user).results.size() == 1 &&
+                        (At(user).results[0].is_list || At(user).results[0].value >= 0);
+  return is_alike ? user : -1;
+}
+
+bool Rewriter::IsRoundedBy(int64_t user, int64_t value) const {
+  const Node& node = At(user);
+  if (IsGone(user)) return false;
+  const std::string_view name = NameOf(node);
+  if (name == "aten::linear" || name == "aten::conv2d") {
+    return node.autocast && IsValue(node.arguments[0]) && node.arguments[0].value == value &&
+           !(IsValue(node.arguments[1]) && node.arguments[1].value == value);
+  }
+  return Moves(node) && IsRoundedByAll(node.results[0].value);
+}
+
+std::vector<int64_t> Rewriter::RoundingUsers(int64_t node) const {
+  const int64_t value = At(node).results[0].value;
+  std::vector<int64_t> rounding;
+  if (!At(node).autocast || value == program_.output) return rounding;
+  std::ranges::copy_if(users_[value], std::back_inserter(rounding),
+                       [&](int64_t user) { return IsRoundedBy(user, value); });
+  return rounding;
+}
+
+bool Rewriter::IsRoundedByAll(int64_t value) const {
+  return value >= 0 && value != program_.output && !users_[value].empty() &&
+         std::ranges::all_of(users_[value], [&](int64_t user) { return IsRoundedBy(user, value); });
+}
+
+bool Rewriter::IsParameter(int64_t value) const {
+  for (int64_t maker = MakerOf(value);
+       maker >= 0 && Moves(At(maker)) && IsValue(At(maker).arguments[0]); maker = MakerOf(value)) {
+    value = At(maker).arguments[0].value;
+  }
+  return parameters_.contains(value);
+}
+
+bool Rewriter::IsWrittenAfter(int64_t value, int64_t node) const {
+  const auto last = last_written_.find(groups_.Of(value));
+  return last != last_written_.end() && last->second > node;
+}
+
+bool Rewriter::Put(const std::vector<int64_t>& chain, FusedOperation operation,
+                   const std::vector<Argument>& arguments, const std::vector<int64_t>& results,
+                   int64_t like) {
+  for (int64_t i = chain.front() + 1; i < chain.back(); ++i) {
+    if (std::ranges::find(chain, i) == chain.end() && ChangesATensor(At(i))) return false;
+  }
+  Node node;
+  for (const int64_t result : results) {
+    if (result < 0) {
+      node.results.push_back({});
+      continue;
+    }
+    bool is_used = result == program_.output;
+    for (const int64_t user : users_[result]) {
+      if (std::ranges::find(chain, user) != chain.end()) continue;
+      if (user < chain.back()) return false;  // before it would arise
+      is_used = true;
+    }
+    node.results.push_back({.value = is_used ? result : -1});
+  }
+  node.fused = std::move(operation);
+  node.arguments = arguments;
+  node.grad = At(like).grad;
+  node.autocast = At(like).autocast;
+  node.name = At(like).name;
+  gone_.insert(chain.begin(), chain.end());
+  fused_[chain.back()] = std::move(node);
+  return true;
+}
+
+int64_t Rewriter::NewValue(int64_t like) {
+  groups_.Add(like);
+  maker_.push_back(-1);
+  users_.emplace_back();
+  return program_.values++;
+}
+
+void Rewriter::Replace(int64_t value, int64_t by, const std::vector<int64_t>& in_nodes) {
+  for (const int64_t i : in_nodes) {
+    for (Argument& argument : program_.nodes[i].arguments) Rename(argument, value, by);
+    users_[by].push_back(i);
+    std::erase(users_[value], i);
+  }
+}
+
+int64_t Rewriter::PassOn(int64_t input, int64_t node) {
+  const bool arises = input >= values_ || maker_[input] >= 0;
+  if (!arises || IsWrittenAfter(input, node)) return -1;
+  std::vector<int64_t> later;
+  std::ranges::copy_if(users_[input], std::back_inserter(later),
+                       [&](int64_t user) { return user > node && !IsGone(user); });
+  if (later.empty()) return -1;
+  const int64_t passed = NewValue(input);
+  Replace(input, passed, later);
+  return passed;
+}
+
+void Rewriter::LeaveOut(int64_t node, int64_t value) {
+  const int64_t result = At(node).results[0].value;
+  std::erase(users_[value], node);
+  Replace(result, value, std::vector<int64_t>(users_[result]));
+  gone_.insert(node);
+}
+
+void Rewriter::Finish() {
+  std::vector<Node> nodes;
+  for (int64_t i = 0; i < size(); ++i) {
+    if (const auto fused = fused_.find(i); fused != fused_.end()) {
+      nodes.push_back(std::move(fused->second));
+    } else if (!IsGone(i)) {
+      nodes.push_back(std::move(program_.nodes[i]));
+    }
+  }
+  program_.nodes = std::move(nodes);
+  FillLastUses(program_);
+}
+
+bool Rewriter::ChangesATensor(const Node& node) const {
+  return std::ranges::any_of(WrittenBy(node),
+                             [&](int64_t value) { return !buffers_.contains(value); });
+}
+
+}  // namespace lockstep::exported

@@ -1,0 +1,69 @@
+// The kernels of window_attention.h. All pointers point to device memory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/common/float_type.h"
+
+namespace lockstep::ops {
+
+constexpr int kWindowHeadSize = 32;   // the size of a head
+constexpr int kMaxWindowTokens = 64;  // the most tokens of a window
+constexpr int kMaxWindowKinds = 65535;
+constexpr int kLeastWindowMajor = 8;  // the compute capability from which the kernels run
+
+struct WindowAttentionShape {
+  int64_t windows;
+  int64_t heads;
+  int64_t kinds;  // of masks, which divides `windows`; 1 if there is no mask
+  int tokens;
+  int multiprocessors;  // the number of multiprocessors of the device
+};
+
+// 16-bit values are aligned to 16 bytes, and all tensors are contiguous.
+struct WindowAttentionForward {
+  const void* qkv;    // [windows, tokens, 3, heads, kWindowHeadSize]
+  const float* bias;  // [heads, tokens, tokens]
+  const float* mask;  // [kinds, tokens, tokens], or nullptr
+  void* out;          // [windows, tokens, heads, kWindowHeadSize]
+};
+
+struct WindowAttentionBackward {
+  const void* qkv;
+  const float* bias;
+  const float* mask;
+  const void* d_out;
+  void* d_qkv;
+  float*
+      partials;  // scratch: [WindowAttentionPartialRows(shape), heads, tokens, tokens]; nullptr: no d_bias is wanted
+  float* d_bias;  // [heads, tokens, tokens], or nullptr
+};
+
+// The number of blocks that fit on a multiprocessor.
+constexpr int kWindowForwardBlocks = 4;
+constexpr int kWindowBackwardBlocks = 3;
+
+// Returns how many blocks share the windows of one head and kind: as many as run at the same time.
+inline int64_t WindowSlices(const WindowAttentionShape& shape, int blocks_per_multiprocessor) {
+  const int64_t blocks = int64_t{shape.multiprocessors} * blocks_per_multiprocessor;
+  return std::clamp<int64_t>(blocks / (shape.heads * shape.kinds), 1, shape.windows / shape.kinds);
+}
+
+inline int64_t WindowAttentionPartialRows(const WindowAttentionShape& shape) {
+  return shape.kinds * WindowSlices(shape, kWindowBackwardBlocks);
+}
+
+// Enqueues forward's kernel. `type` is a type of 16 bits, and the shape has at least one window.
+void LaunchWindowAttention(const WindowAttentionForward& tensors, FloatType type,
+                           const WindowAttentionShape& shape, cudaStream_t stream);
+
+// Enqueues the kernels of backward. With the weights P = softmax(...) of a window and head, dP = d_out v^T and
+// dS = P (dP - the sums of P dP over the keys), they compute
+//   dq = dS k / sqrt(size), dk = dS^T q / sqrt(size), dv = P^T d_out, d_bias = the sum of dS over the windows
+void LaunchWindowAttentionBackward(const WindowAttentionBackward& tensors, FloatType type,
+                                   const WindowAttentionShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,176 @@
+// What the kernels of window_attention.cu multiply with: matrices in shared memory, and a warp's products of them.
+//
+// A tile has a row of a head's 32 values for each of up to 64 tokens; the rows of other tokens are zeros. A score tile has
+// a row of 64 values for each query, one for each key. Warp w computes the rows 16 w to 16 w + 15 of a product.
+//
+// The values of such a part of a product are distributed over a warp as mma.m16n8k16 has them. For each tile of 8 columns
+// lane 4 g + t has four: columns 2 t and 2 t + 1 of row g, and those of row g + 8.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "ops/attention/window_attention_kernel.h"
+#include "ops/common/matrix_unit.cuh"
+#include "ops/common/shared_address.cuh"
+
+namespace lockstep::ops::window {
+
+constexpr int kRows = kMaxWindowTokens;
+constexpr int kRowsOfWarp = 16;
+constexpr int kThreads = kRows / kRowsOfWarp * 32;
+
+// A warp loads matrices from shared memory in groups of 8 packs of 16 bytes, which belong to consecutive rows. The packs
+// are in different banks if their numbers in memory are different modulo 8.
+constexpr int kPackBytes = 16;
+constexpr int kPackValues = 8;
+constexpr int kRowPacks = kWindowHeadSize / kPackValues;
+constexpr int kTileBytes = kRows * kRowPacks * kPackBytes;
+constexpr int kScorePacks = kRows / kPackValues;
+constexpr int kScoreBytes = kRows * kScorePacks * kPackBytes;
+
+// Returns the place of a row's pack in a tile. Two rows have 8 packs; the packs of a row exchange their places every two
+// rows.
+__device__ inline uint32_t Place(int row, int pack) {
+  return (row * kRowPacks + (pack ^ (row / 2 % kRowPacks))) * kPackBytes;
+}
+
+// Returns the place of a row's pack in a score tile, in which a row has 8 packs.
+__device__ inline uint32_t ScorePlace(int row, int pack) {
+  return (row * kScorePacks + (pack ^ (row % kScorePacks))) * kPackBytes;
+}
+
+// The place of this thread in its warp's part of a product.
+__device__ inline int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+__device__ inline int FirstRow() { return static_cast<int>(threadIdx.x) / 32 * kRowsOfWarp; }
+__device__ inline int RowOf(int half) { return FirstRow() + Lane() / 4 + 8 * half; }
+__device__ inline int ColumnOf(int tile) { return 8 * tile + Lane() % 4 * 2; }
+
+// Starts a copy of a pack to shared memory.
+__device__ inline void CopyPack(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+// Waits for all copies of this thread.
+__device__ inline void AwaitCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Rounds two values and puts them into a word, the first one into its lower half.
+template <typename T>
+__device__ uint32_t Rounded(float first, float second) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+template <int kTiles>
+__device__ void SetToZero(float (&products)[kTiles][4]) {
+#pragma unroll
+  for (auto& product : products) {
+#pragma unroll
+    for (float& value : product) value = 0;
+  }
+}
+
+// Computes products = left right^T. `left` and `right` are tiles, of `right` the first 8 kTiles rows.
+template <typename T, int kTiles>
+__device__ void MultiplyRows(float (&products)[kTiles][4], uint32_t left, uint32_t right) {
+  uint32_t a[2][4];
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+    LoadMatrices(a[step], left + Place(FirstRow() + Lane() % 16, 2 * step + Lane() / 16));
+  }
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+    uint32_t b[4];
+    LoadMatrices(b, right + Place(8 * tile + Lane() % 8, Lane() / 8));
+#pragma unroll
+    for (float& product : products[tile]) product = 0;
+    MultiplyAdd<T>(products[tile], a[0], b[0], b[1]);
+    MultiplyAdd<T>(products[tile], a[1], b[2], b[3]);
+  }
+}
+
+// Computes products += left right for 16 columns of left, which are rows of the tile `right` from `row` on.
+template <typename T>
+__device__ void MultiplySixteen(float (&products)[kRowPacks][4], const uint32_t (&left)[4],
+                                uint32_t right, int row) {
+#pragma unroll
+  for (int tile = 0; tile < kRowPacks; tile += 2) {
+    uint32_t b[4];
+    LoadTransposed(b, right + Place(row + Lane() % 16, tile + Lane() / 16));
+    MultiplyAdd<T>(products[tile], left, b[0], b[1]);
+    MultiplyAdd<T>(products[tile + 1], left, b[2], b[3]);
+  }
+}
+
+// Computes products = left right. `left` has a product's values, rounded: the columns' for both rows of a thread.
+// `right` is a tile, of which the first 8 kTiles rows count.
+template <typename T, int kTiles>
+__device__ void MultiplyRounded(float (&products)[kRowPacks][4], const uint32_t (&left)[kTiles][2],
+                                uint32_t right) {
+  SetToZero(products);
+#pragma unroll
+  for (int tile = 0; tile + 1 < kTiles; tile += 2) {
+    const uint32_t a[4] = {left[tile][0], left[tile][1], left[tile + 1][0], left[tile + 1][1]};
+    MultiplySixteen<T>(products, a, right, 8 * tile);
+  }
+  if constexpr (kTiles % 2 == 1) {
+    uint32_t b[4];
+    LoadTransposed(b, right + Place(8 * (kTiles - 1) + Lane() % 8, Lane() / 8));
+#pragma unroll
+    for (int tile = 0; tile < kRowPacks; ++tile) {
+      MultiplyAdd<T>(products[tile], left[kTiles - 1], b[tile]);
+    }
+  }
+}
+
+// Computes products = scores^T right, where `scores` is a score tile and `right` a tile. The warp's rows are keys.
+template <typename T>
+__device__ void MultiplyTransposed(float (&products)[kRowPacks][4], uint32_t scores,
+                                   uint32_t right) {
+  SetToZero(products);
+#pragma unroll
+  for (int row = 0; row < kRows; row += 16) {
+    uint32_t a[4];
+    LoadTransposed(a, scores + ScorePlace(row + Lane() / 16 * 8 + Lane() % 8,
+                                          FirstRow() / kPackValues + Lane() / 8 % 2));
+    MultiplySixteen<T>(products, a, right, row);
+  }
+}
+
+// Writes the warp's rows of scale * products, of the tokens that there are, to rows that lie `pitch` values apart. They
+// pass through the same rows of `tile`, so that a row is written in packs. No other warp uses these rows meanwhile.
+template <typename T>
+__device__ void WriteRows(char* tile, T* to, int64_t pitch, int tokens,
+                          const float (&products)[kRowPacks][4], const float (&scales)[2]) {
+  __syncwarp();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = RowOf(half);
+    if (row >= tokens) continue;  // it stays zero
+#pragma unroll
+    for (int pack = 0; pack < kRowPacks; ++pack) {
+      *reinterpret_cast<uint32_t*>(tile + Place(row, pack) + Lane() % 4 * sizeof(uint32_t)) =
+          Rounded<T>(scales[half] * products[pack][2 * half],
+                     scales[half] * products[pack][2 * half + 1]);
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < kRowsOfWarp * kRowPacks; i += 32) {
+    const int row = FirstRow() + (i + Lane()) / kRowPacks;
+    const int pack = Lane() % kRowPacks;
+    if (row >= tokens) continue;
+    *reinterpret_cast<uint4*>(to + row * pitch + pack * kPackValues) =
+        *reinterpret_cast<const uint4*>(tile + Place(row, pack));
+  }
+}
+
+}  // namespace lockstep::ops::window

@@ -1,0 +1,194 @@
+#include "ops/autocast/own_operations.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+
+#include "ops/common/launch_arguments.h"
+#include "ops/convolution/convolution.h"
+#include "ops/convolution/depthwise_convolution.h"
+#include "ops/convolution/stem_convolution.h"
+#include "ops/product/linear.h"
+
+namespace lockstep::ops {
+namespace {
+
+using MaybeTensor = std::optional<at::Tensor>;
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+// Those of GPUs and of a foretold GPU (trainer/run/foretold_kernels.h).
+const c10::DispatchKeySet kAutocast{c10::DispatchKey::AutocastCUDA,
+                                    c10::DispatchKey::AutocastPrivateUse1};
+
+// To what autocast rounds; nothing: it is off, or rounds to something other than 16 bits. While its kernels are left out
+// (kAutocast) it counts as off.
+std::optional<at::ScalarType> RoundedType() {
+  if (!at::autocast::is_autocast_enabled(at::kCUDA)) return std::nullopt;
+  const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCUDA);
+  return type == at::kHalf || type == at::kBFloat16 ? std::optional(type) : std::nullopt;
+}
+
+// As autocast rounds.
+at::Tensor Rounded16(const at::Tensor& tensor, std::optional<at::ScalarType> type) {
+  if (!type || !tensor.defined()) return tensor;
+  if (tensor.is_cuda()) return at::autocast::cached_cast(*type, tensor, at::kCUDA);
+  const bool rounds =
+      tensor.is_meta() && tensor.is_floating_point() && tensor.scalar_type() != at::kDouble;
+  return rounds ? tensor.to(*type) : tensor;
+}
+
+MaybeTensor Rounded16(const MaybeTensor& tensor, std::optional<at::ScalarType> type) {
+  return tensor ? MaybeTensor(Rounded16(*tensor, type)) : tensor;
+}
+
+bool IsDefined(const MaybeTensor& tensor) { return tensor && tensor->defined(); }
+
+bool IsWeight(const at::Tensor& weight, const at::Tensor& x, int64_t dimensions) {
+  return IsOnGpu(x) && x.is_floating_point() && x.scalar_type() != at::kDouble && x.numel() > 0 &&
+         weight.device() == x.device() && weight.scalar_type() == at::kFloat &&
+         weight.dim() == dimensions && weight.numel() > 0;
+}
+
+bool IsEverywhere(at::IntArrayRef numbers, int64_t number) {
+  return std::ranges::all_of(numbers, [&](int64_t other) { return other == number; });
+}
+
+// Both numbers of a list for height and width, of which one may stand for both.
+std::optional<int64_t> Single(at::IntArrayRef numbers) {
+  const bool is_single = !numbers.empty() && IsEverywhere(numbers, numbers[0]);
+  return is_single ? std::optional(numbers[0]) : std::nullopt;
+}
+
+at::Tensor WithBias(const at::Tensor& y, const MaybeTensor& bias) {
+  return IsDefined(bias) ? y.add_(bias->to(y.scalar_type()).view({1, -1, 1, 1})) : y;
+}
+
+// Nothing: LibTorch's.
+MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
+                           at::IntArrayRef strides, at::IntArrayRef paddings,
+                           at::IntArrayRef dilations, int64_t groups,
+                           std::optional<at::ScalarType> type) {
+  const std::optional<int64_t> stride = Single(strides);
+  const std::optional<int64_t> padding = Single(paddings);
+  const bool is_square = type && IsWeight(weight, x, 4) && x.dim() == 4 && stride && *stride > 0 &&
+                         padding && *padding >= 0 && IsEverywhere(dilations, 1);
+  const bool gives_last =
+      x.suggest_memory_format() == kLast || weight.suggest_memory_format() == kLast;
+  if (!is_square || !gives_last || groups < 1 || x.size(1) != groups * weight.size(1)) {
+    return std::nullopt;
+  }
+  const at::Tensor input = Rounded16(x, type);
+  if (groups > 1 && HasDepthwiseKernels(input, weight, *stride, *padding)) {
+    const bool adds = IsDefined(bias) && IsFloatVector(*bias, weight.size(0), weight);
+    const at::Tensor y =
+        DepthwiseConvolution(input, weight, adds ? *bias : at::Tensor(), *stride, *padding);
+    return adds ? y : WithBias(y, bias);
+  }
+  if (groups > 1 && !JoinsGroups(input, weight)) return std::nullopt;
+  // Pixels of few channels have no plan.
+  constexpr int64_t kPlanned = 8;
+  if (x.size(1) % kPlanned != 0) {
+    const bool is_stem =
+        weight.size(2) == 7 && weight.size(3) == 7 && *stride == 2 && *padding == 3;
+    if (!is_stem) return std::nullopt;
+    return WithBias(StemConvolution(input, weight), bias);
+  }
+  if (weight.size(0) % kPlanned != 0) return std::nullopt;
+  return WithBias(Convolution(input.contiguous(kLast), weight.contiguous(kLast), *stride, *padding),
+                  bias);
+}
+
+at::Tensor Conv2d(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
+                  at::IntArrayRef strides, at::IntArrayRef paddings, at::IntArrayRef dilations,
+                  int64_t groups) {
+  const std::optional<at::ScalarType> type = RoundedType();
+  const MaybeTensor y = OwnConvolution(x, weight, bias, strides, paddings, dilations, groups, type);
+  if (y) return *y;
+  const c10::impl::ExcludeDispatchKeyGuard once(kAutocast);
+  return at::conv2d(Rounded16(x, type), Rounded16(weight, type), Rounded16(bias, type), strides,
+                    paddings, dilations, groups);
+}
+
+// What a traced TorchScript file calls.
+at::Tensor AnyConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
+                          at::IntArrayRef strides, at::IntArrayRef paddings,
+                          at::IntArrayRef dilations, bool transposed,
+                          at::IntArrayRef output_padding, int64_t groups, bool benchmark,
+                          bool deterministic, bool cudnn_enabled, bool allow_tf32) {
+  if (!transposed && x.dim() == 4) {
+    return Conv2d(x, weight, bias, strides, paddings, dilations, groups);
+  }
+  const std::optional<at::ScalarType> type = RoundedType();
+  const c10::impl::ExcludeDispatchKeyGuard once(kAutocast);
+  return at::_convolution(Rounded16(x, type), Rounded16(weight, type), Rounded16(bias, type),
+                          strides, paddings, dilations, transposed, output_padding, groups,
+                          benchmark, deterministic, cudnn_enabled, allow_tf32);
+}
+
+at::Tensor LinearOf(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias) {
+  const std::optional<at::ScalarType> type = RoundedType();
+  const bool has_bias = IsDefined(bias);
+  const bool is_own = type && IsWeight(weight, x, 2) && weight.is_contiguous() && x.dim() > 1 &&
+                      x.size(-1) == weight.size(1) &&
+                      (!has_bias || IsFloatVector(*bias, weight.size(0), x));
+  if (is_own) {
+    return Linear(Rounded16(x, type), weight, has_bias ? *bias : at::Tensor(),
+                  WeightLayout::kOutputsInputs);
+  }
+  const c10::impl::ExcludeDispatchKeyGuard once(kAutocast);
+  return at::linear(Rounded16(x, type), Rounded16(weight, type), Rounded16(bias, type));
+}
+
+at::Tensor View(const at::Tensor& x, at::IntArrayRef sizes) {
+  const bool may_copy =
+      RoundedType() && IsOnGpu(x) && x.dim() == 4 && !x.is_contiguous() && x.is_contiguous(kLast);
+  const c10::impl::ExcludeDispatchKeyGuard once(kAutocast);
+  return may_copy ? at::reshape(x, sizes) : x.view(sizes);
+}
+
+struct OwnOperation {
+  std::string_view name;
+  torch::CppFunction (*kernel)();
+};
+
+constexpr OwnOperation kOwnOperations[] = {
+    {"conv2d", [] { return torch::CppFunction(TORCH_FN(Conv2d)); }},
+    {"_convolution", [] { return torch::CppFunction(TORCH_FN(AnyConvolution)); }},
+    {"linear", [] { return torch::CppFunction(TORCH_FN(LinearOf)); }},
+    {"view", [] { return torch::CppFunction(TORCH_FN(View)); }}};
+
+// LibTorch warns of a kernel in place of its own.
+class NoWarning : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& /*warning*/) override {}
+};
+
+}  // namespace
+
+void RegisterOwnOperations(torch::Library& library) {
+  for (const auto& [name, kernel] : kOwnOperations) library.impl(name.data(), kernel());
+}
+
+bool IsOwnOperation(std::string_view name) {
+  return std::ranges::find(kOwnOperations, name, &OwnOperation::name) != std::end(kOwnOperations);
+}
+
+void UseOwnOperations() {
+  static const auto& library = *[] {
+    NoWarning no_warning;
+    const c10::WarningUtils::WarningHandlerGuard quiet(&no_warning);
+    // Never undone, like everything that LibTorch registers.
+    auto made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::AutocastCUDA,
+                                   __FILE__, __LINE__);
+    RegisterOwnOperations(*made);
+    return made;
+  }();
+  static_cast<void>(library);
+}
+
+}  // namespace lockstep::ops

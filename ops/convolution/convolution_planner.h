@@ -1,0 +1,127 @@
+// Computes convolutions of 16-bit images with the fastest of cuDNN's plans. at::conv2d takes the first plan that
+// cuDNN's heuristic proposes, which is not always the fastest.
+//
+// Promise: each function gives the same result as ATen's function (within rounding), summed in float32. A plan gives
+// the same bits each time on GPUs of one model. The search for the fastest plan runs only once for each combination of
+// GPU model, cuDNN version, shape, pass and type. The choice is kept in a file (plan_choices.h). A plan is made from
+// this file in less than a millisecond.
+//
+// A plan is one of cuDNN's engines with a value for each of its knobs (parameters). Some plans are left out: plans
+// whose notes say that their sums depend on time (NONDETERMINISTIC), that they round more than the result
+// (DOWN_CONVERT_INPUTS, REDUCED_PRECISION_REDUCTION) or that they are compiled when they are made (RUNTIME_COMPILATION,
+// about a second), and plans that need more than 32 MiB of workspace (kMostWorkspace_bytes). The first plan is the
+// first of the remaining plans that cuDNN's heuristic A proposes. If A proposes none, it is the first that heuristic
+// FALLBACK proposes. A search (plan_search.h) uses the convolution's own tensors. Its candidates are the plans that A
+// proposes, and the neighbours of the best of these plans. A neighbour differs in the value of one knob. FALLBACK's
+// engines are not candidates: they use no tensor cores, and timing one of them takes longer than timing all other
+// candidates.
+//
+// All threads share a plan, and one thread at a time runs it, because not all of cuDNN's engines allow several threads.
+// A thread's handle of cuDNN is set up at the thread's first call, and a plan at the plan's first use. A later call can
+// therefore be captured in a CUDA graph.
+//
+// what can fail -> what the caller sees -> the test that shows it (ops/convolution/convolution_planner_test.cc)
+//   a convolution that it does not plan (below) -> ATen's -> ConvolutionPlannerOpTest.IsTheConvolutionOfEverySize
+//   cuDNN has no such plan -> ATen's -> (none)
+//   sizes or types that do not fit together -> ATen's exception -> ConvolutionPlanner.SaysWhatDoesNotFit
+//   cuDNN refuses a plan that it made -> c10::Error with its words -> (none)
+//   there is no memory for a plan's workspace -> c10::OutOfMemoryError, as any tensor's -> (none)
+//   a plan of the file that cuDNN refuses -> a new search -> ConvolutionPlannerTest.ReplacesWhatIsOfNoUse
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/plan/convolution_plan.h"
+#include "ops/plan/plan_choices.h"
+
+namespace lockstep::ops {
+
+struct ConvolutionOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;
+  // False: do not search for a plan of this convolution. This is for convolutions that may occur only once, such as
+  // those of an evaluation.
+  bool searches = true;
+  // Groups of channels between which the weight is zero. Whoever counts operations does not count these zeros.
+  int64_t groups = 1;
+};
+
+// The tensors of y = the convolution of x with weight. A pass computes one of them from the other two.
+struct ConvolutionTensors {
+  at::Tensor x;       // [count, inputs, height, width]
+  at::Tensor weight;  // [outputs, inputs, kernel height, kernel width]
+  at::Tensor y;
+};
+
+class CudnnGraph;  // ops/common/cudnn_graph.h
+
+struct MadeConvolutionPlan : ConvolutionPlan {
+  std::shared_ptr<CudnnGraph> made;  // null: cuDNN has not made the plan yet
+};
+
+using ConvolutionPlanReport = PlanReport<ConvolutionKey, ConvolutionPlan>;
+
+// Computes convolutions with planned engines. Any number of threads may use one ConvolutionPlanner at the same time.
+class ConvolutionPlanner {
+ public:
+  // `folder` is the folder of the plan files. If it is empty, no files are kept.
+  explicit ConvolutionPlanner(std::string folder);
+
+  // Computes a convolution without a bias. All tensors have the same type and device, as at::conv2d and
+  // at::convolution_backward require, and the result has their type. There is no gradient.
+  //
+  // A convolution has a plan if it is float16 or bfloat16 on a GPU, and if its operands are channels last, contiguous
+  // and not empty, begin at multiples of 16 bytes, and have multiples of 8 channels. Its result is channels last, too.
+  // ATen computes all other convolutions.
+  at::Tensor Forward(const at::Tensor& x, const at::Tensor& weight,
+                     const ConvolutionOptions& options = {});
+
+  // Computes the gradient of x from dy, the gradient of y. Only the sizes of x are used.
+  at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                           const ConvolutionOptions& options = {});
+
+  // Computes the gradient of weight from dy, the gradient of y. Only the sizes of weight are used.
+  at::Tensor WeightGradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                            const ConvolutionOptions& options = {});
+
+  // Returns the plans that were chosen so far.
+  std::vector<ConvolutionPlanReport> Plans() const;
+
+ private:
+  // Runs a pass. The tensor that the pass computes is undefined, or only its sizes are used.
+  at::Tensor Run(ConvolutionPass pass, const ConvolutionTensors& tensors,
+                 const ConvolutionOptions& options);
+
+  PlanChoices<ConvolutionKey, MadeConvolutionPlan> choices_;
+};
+
+// The names of planned convolutions and of their gradients for at::RecordFunction. The inputs of a convolution's event
+// are the first inputs of at::convolution: x, weight, no bias, strides, paddings, dilations. The inputs of a gradient's
+// event are dy, x and weight.
+inline constexpr char kConvolutionEvent[] = "lockstep::convolution";
+inline constexpr char kConvolutionGradientEvent[] = "lockstep::convolution_backward";
+
+// Returns the inputs of a convolution's event.
+std::vector<c10::IValue> ConvolutionEventInputs(const at::Tensor& x, const at::Tensor& weight,
+                                                int64_t stride, int64_t padding);
+
+// These functions do the same with the planner of this process, whose files lie in CacheFolder().
+at::Tensor PlannedConvolution(const at::Tensor& x, const at::Tensor& weight,
+                              const ConvolutionOptions& options = {});
+at::Tensor PlannedConvolutionInputGradient(const at::Tensor& dy, const at::Tensor& x,
+                                           const at::Tensor& weight,
+                                           const ConvolutionOptions& options = {});
+at::Tensor PlannedConvolutionWeightGradient(const at::Tensor& dy, const at::Tensor& x,
+                                            const at::Tensor& weight,
+                                            const ConvolutionOptions& options = {});
+
+// Returns the Plans() of the planner of this process.
+std::vector<ConvolutionPlanReport> ConvolutionPlans();
+
+}  // namespace lockstep::ops

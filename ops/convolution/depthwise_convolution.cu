@@ -1,0 +1,436 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "base/ceil_divide.h"
+#include "ops/common/block_columns.h"
+#include "ops/common/floats.cuh"
+#include "ops/common/pack.cuh"
+#include "ops/convolution/depthwise_convolution_kernel.h"
+#include "ops/convolution/depthwise_large_window.cuh"
+
+namespace lockstep::ops {
+namespace {
+
+constexpr int kPack = 8;    // channels of a load
+constexpr int kPacks = 8;   // that a block has side by side at most: a cache line
+constexpr int kLanes = 32;  // pixels' threads in a block, at kPacks packs
+constexpr int kThreads = kPacks * kLanes;
+constexpr int kAcross = 4;  // pixels side by side that a thread makes
+
+using Channels = Floats<kPack>;
+
+__device__ void AddProducts(const Channels& a, const Channels& b, Channels& sums) {
+#pragma unroll
+  for (int c = 0; c < kPack; ++c) {
+    sums.values[c] = fmaf(a.values[c], b.values[c], sums.values[c]);
+  }
+}
+
+BlockColumns ColumnsOf(int channels) { return BlockColumns::Of(channels / kPack, kPacks); }
+
+// What a thread makes of one row of images: from pixels [0, kReads) beginning at First(), each of which goes into output
+// j by the weight at WeightAt(i, j) of the window's row. A negative one: not at all.
+//
+// The convolution itself, or with stride 1 and the window turned around the gradient of its input.
+template <int kSize, int kStride>
+struct Window {
+  static constexpr int kReads = (kAcross - 1) * kStride + kSize;
+  static __device__ int First(int out, int padding) { return out * kStride - padding; }
+  static constexpr __device__ int WeightAt(int i, int j) {
+    const int k = i - j * kStride;
+    return k < kSize ? k : -1;
+  }
+  // The row that row `k` of the window reads for `out`; -1: none.
+  static __device__ int Row(int out, int k, int padding, int rows) {
+    const int row = out * kStride - padding + k;
+    return row >= 0 && row < rows ? row : -1;
+  }
+};
+
+// The gradient of an input with stride 2. Of the input's pixels, four begin at an even one: pixel j has weight k where
+// j + padding - k is even. kOdd: the first of the gradient's pixels that count lies half a pixel further.
+template <int kSize, bool kOdd>
+struct StridedGradient {
+  static constexpr int kReads = (kAcross - 1 + kSize - 1 + kOdd) / 2 + 1;
+  static __device__ int First(int out, int padding) {
+    // An arithmetic shift rounds down.
+    return (out + padding - (kSize - 1)) >> 1;
+  }
+  static constexpr __device__ int WeightAt(int i, int j) {
+    const int k = j + kSize - 1 + kOdd - 2 * i;
+    return k >= 0 && k < kSize ? k : -1;
+  }
+  static __device__ int Row(int out, int k, int padding, int rows) {
+    const int twice = out + padding - k;
+    const int row = twice >> 1;
+    return (twice & 1) == 0 && row >= 0 && row < rows ? row : -1;
+  }
+};
+
+struct ImagesShape {
+  int count, channels;
+  int in_height, in_width;    // of what is read
+  int out_height, out_width;  // of what is made
+  int padding;
+  bool turns;  // the window, by half a turn
+};
+
+// Where a lane of a block is.
+struct Place {
+  int64_t image;
+  int row;
+  int left;  // pixel
+};
+
+// How lanes lie on images: in tiles of 8 by 4, so that rows that several of them read are in the L1 cache; or one after
+// the other, where rows are so short that many of a block's lanes would lie outside of the image.
+struct Tiles {
+  static constexpr int kHigh = 8;
+  static constexpr int kWide = kLanes / kHigh;
+  int chunks;        // lanes of a row
+  int down, across;  // tiles of an image; 0: there are none
+  int64_t all;       // tiles, or blocks of lanes
+
+  static Tiles Of(const ImagesShape& shape) {
+    const int chunks = static_cast<int>(CeilDivide(shape.out_width, kAcross));
+    if (chunks <= 2 * kWide) {
+      const int64_t lanes = int64_t{shape.count} * shape.out_height * chunks;
+      return {chunks, 0, 0, CeilDivide(lanes, int64_t{kLanes})};
+    }
+    const int down = static_cast<int>(CeilDivide(shape.out_height, kHigh));
+    const int across = static_cast<int>(CeilDivide(chunks, kWide));
+    return {chunks, down, across, int64_t{shape.count} * down * across};
+  }
+
+  __device__ Place At(int64_t tile, int lane, const ImagesShape& shape) const {
+    if (across == 0) {
+      const int64_t at = tile * kLanes + lane;
+      const int64_t line = at / chunks;
+      return {line / shape.out_height, static_cast<int>(line % shape.out_height),
+              static_cast<int>(at % chunks) * kAcross};
+    }
+    const int column = static_cast<int>(tile % across) * kWide + lane % kWide;
+    const int row = static_cast<int>(tile / across % down) * kHigh + lane / kWide;
+    return {tile / (int64_t{across} * down), row, column * kAcross};
+  }
+};
+
+// Loads a pack of the pixels [begin, begin + kCount) of a row of `width` pixels, whose first is pixel `row` of all; zeros
+// for those that lie outside.
+template <int kCount>
+__device__ void LoadPixels(uint4 (&loaded)[kCount], const void* images, int64_t row, int begin,
+                           int width, int packs, int pack) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int pixel = begin + i;
+    const bool is_inside = pixel >= 0 && pixel < width;
+    loaded[i] = is_inside ? Load(images, (row + pixel) * packs + pack) : uint4{};
+  }
+}
+
+template <typename T, typename Reads, int kSize>
+__global__ void __launch_bounds__(kThreads)
+    Convolve(const void* in, const float* weight, const float* bias, void* out, ImagesShape shape,
+             Tiles tiles) {
+  const int packs = shape.channels / kPack;
+  const int pack = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  // [kSize * kSize][packs of the block][kPack]
+  __shared__ __align__(16) float weights[kSize * kSize * kPacks * kPack];
+  const int first = static_cast<int>(blockIdx.x * blockDim.x) * kPack;
+  const int channels = static_cast<int>(blockDim.x) * kPack;
+  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+  for (int i = thread; i < kSize * kSize * channels;
+       i += static_cast<int>(blockDim.x * blockDim.y)) {
+    const int channel = first + i % channels;
+    const int k = shape.turns ? kSize * kSize - 1 - i / channels : i / channels;
+    weights[i] = channel < shape.channels ? weight[channel * kSize * kSize + k] : 0;
+  }
+  __syncthreads();
+  if (pack >= packs) return;
+  Channels added = {};
+  if (bias != nullptr) added = LoadFloats<kPack>(bias, pack);
+  const int lane = static_cast<int>(threadIdx.y);
+  for (int64_t tile = blockIdx.y; tile < tiles.all; tile += gridDim.y) {
+    const auto [image, row, left] = tiles.At(tile, lane, shape);
+    if (image >= shape.count || row >= shape.out_height || left >= shape.out_width) continue;
+    Channels sums[kAcross];
+#pragma unroll
+    for (int j = 0; j < kAcross; ++j) sums[j] = added;
+    const int begin = Reads::First(left, shape.padding);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      const int from = Reads::Row(row, k, shape.padding, shape.in_height);
+      if (from < 0) continue;
+      uint4 loaded[Reads::kReads];
+      LoadPixels(loaded, in, (image * shape.in_height + from) * shape.in_width, begin,
+                 shape.in_width, packs, pack);
+      Channels of_row[kSize];
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) {
+        of_row[i] = LoadFloats<kPack>(weights, (k * kSize + i) * static_cast<int>(blockDim.x) +
+                                                   static_cast<int>(threadIdx.x));
+      }
+#pragma unroll
+      for (int i = 0; i < Reads::kReads; ++i) {
+        const Channels values = ToFloats<T>(loaded[i]);
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j) {
+          const int at = Reads::WeightAt(i, j);
+          if (at < 0) continue;
+          AddProducts(values, of_row[at], sums[j]);
+        }
+      }
+    }
+    const int64_t line = (image * shape.out_height + row) * shape.out_width;
+#pragma unroll
+    for (int j = 0; j < kAcross; ++j) {
+      if (left + j < shape.out_width) {
+        Store(out, (line + left + j) * packs + pack, FromFloats<T>(sums[j]));
+      }
+    }
+  }
+}
+
+constexpr int kMostLanes = 64;  // as many as a block may have in its third dimension
+
+// How the gradient of the weight is shared out: a thread has a pack, a row of the window, and every so many rows of
+// images.
+struct GradientGrid {
+  BlockColumns columns;
+  int lanes;   // rows of images that a block has at a time
+  int blocks;  // one above the other
+
+  static GradientGrid Of(const DepthwiseShape& shape) {
+    const BlockColumns columns = ColumnsOf(shape.channels);
+    const int lanes = std::min(kMostLanes, kThreads / (columns.units * shape.size));
+    const int64_t rows = int64_t{shape.count} * shape.out_height;
+    // Enough for all multiprocessors, and for few partial sums.
+    const int64_t wanted = CeilDivide(int64_t{4} * shape.multiprocessors, columns.count);
+    return {columns, lanes,
+            static_cast<int>(std::clamp<int64_t>(CeilDivide(rows, lanes), 1, wanted))};
+  }
+};
+
+// Leaves partials[block][kSize * kSize][channels].
+template <typename T, int kSize, int kStride>
+__global__ void __launch_bounds__(kThreads)
+    WeightGradient(const void* x, const void* dy, float* partials, DepthwiseShape shape) {
+  using Reads = Window<kSize, kStride>;
+  const int packs = shape.channels / kPack;
+  const int pack = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int k = static_cast<int>(threadIdx.y);
+  const int lane = static_cast<int>(threadIdx.z);
+  const int lanes = static_cast<int>(blockDim.z);
+  Channels sums[kSize] = {};
+  const int64_t rows = int64_t{shape.count} * shape.out_height;
+  if (pack < packs) {
+    for (int64_t line = int64_t{blockIdx.y} * lanes + lane; line < rows;
+         line += int64_t{gridDim.y} * lanes) {
+      const int row = static_cast<int>(line % shape.out_height);
+      const int64_t image = line / shape.out_height;
+      const int from = Reads::Row(row, k, shape.padding, shape.height);
+      if (from < 0) continue;
+      const int64_t x_line = (image * shape.height + from) * shape.width;
+      for (int left = 0; left < shape.out_width; left += kAcross) {
+        Channels gradients[kAcross];
+        uint4 loaded[Reads::kReads];
+        uint4 loaded_gradients[kAcross];
+        LoadPixels(loaded_gradients, dy, line * shape.out_width, left, shape.out_width, packs,
+                   pack);
+        LoadPixels(loaded, x, x_line, Reads::First(left, shape.padding), shape.width, packs, pack);
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j) gradients[j] = ToFloats<T>(loaded_gradients[j]);
+#pragma unroll
+        for (int i = 0; i < Reads::kReads; ++i) {
+          const Channels values = ToFloats<T>(loaded[i]);
+#pragma unroll
+          for (int j = 0; j < kAcross; ++j) {
+            const int at = Reads::WeightAt(i, j);
+            if (at < 0) continue;
+            AddProducts(values, gradients[j], sums[at]);
+          }
+        }
+      }
+    }
+  }
+  // The lanes' sums, one window's column at a time.
+  __shared__ float shared[kThreads * kPack];
+  const int width = static_cast<int>(blockDim.x) * kPack;
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    __syncthreads();
+    float* own =
+        shared +
+        ((lane * kSize + k) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * kPack;
+#pragma unroll
+    for (int c = 0; c < kPack; ++c) own[c] = sums[i].values[c];
+    __syncthreads();
+    const int thread =
+        (lane * kSize + k) * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+    const int threads = static_cast<int>(blockDim.x) * kSize * lanes;
+    for (int at = thread; at < kSize * width; at += threads) {
+      const int channel = static_cast<int>(blockIdx.x) * width + at % width;
+      if (channel >= shape.channels) continue;
+      float sum = 0;
+      for (int other = 0; other < lanes; ++other) sum += shared[other * kSize * width + at];
+      const int tap = at / width * kSize + i;
+      partials[(int64_t{blockIdx.y} * kSize * kSize + tap) * shape.channels + channel] = sum;
+    }
+  }
+}
+
+// d_weight[channel, tap] of partials[blocks][taps][channels]. A block has a tap of some channels, and adds up several
+// partial sums of each at a time.
+constexpr int kSumChannels = 32;
+constexpr int kSumRows = 8;
+
+__global__ void SumGradients(const float* partials, int blocks, int channels, int taps, SumsTo to) {
+  const int channel = static_cast<int>(blockIdx.x) * kSumChannels + static_cast<int>(threadIdx.x);
+  const int tap = static_cast<int>(blockIdx.y);
+  __shared__ float shared[kSumRows][kSumChannels];
+  float sum = 0;
+  if (channel < channels) {
+#pragma unroll 4
+    for (int block = static_cast<int>(threadIdx.y); block < blocks; block += kSumRows) {
+      sum += partials[(int64_t{block} * taps + tap) * channels + channel];
+    }
+  }
+  shared[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || channel >= channels) return;
+  for (int row = 1; row < kSumRows; ++row) sum += shared[row][threadIdx.x];
+  float& result = to.sums[channel * taps + tap];
+  result = to.adds ? result + sum : sum;
+}
+
+template <int kSize>
+struct Size {
+  static constexpr int kValue = kSize;
+};
+
+template <typename Launch>
+void WithSize(int size, const Launch& launch) {
+  if (size == 3) launch(Size<3>());
+  if (size == 5) launch(Size<5>());
+  if (size == 7) launch(Size<7>());
+}
+
+// Whether depthwise_large_window.cuh has the kernels.
+constexpr int kLargeSize = 7;
+bool IsLarge(const DepthwiseShape& shape) { return shape.size == kLargeSize && shape.stride == 1; }
+
+large_window::Shape LargeShape(const DepthwiseShape& shape) {
+  return {shape.count,      shape.channels / 2, shape.height, shape.width,
+          shape.out_height, shape.out_width,    shape.padding};
+}
+
+// How many partial sums there are of each weight's gradient.
+int GradientBlocks(const DepthwiseShape& shape) {
+  if (!IsLarge(shape)) return GradientGrid::Of(shape).blocks;
+  return large_window::GradientBlocks(shape.count, shape.channels / 2, shape.multiprocessors);
+}
+
+using Convolution = void (*)(const void*, const float*, const float*, void*, ImagesShape, Tiles);
+
+void LaunchConvolve(Convolution kernel, const void* in, const float* weight, const float* bias,
+                    void* out, const ImagesShape& shape, int multiprocessors, cudaStream_t stream) {
+  const BlockColumns columns = ColumnsOf(shape.channels);
+  const Tiles tiles = Tiles::Of(shape);
+  const dim3 threads(columns.units, kLanes);
+  int resident = 1;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel,
+                                                static_cast<int>(threads.x * threads.y), 0);
+  const int64_t wanted =
+      std::max<int64_t>(1, int64_t{multiprocessors} * std::max(resident, 1) / columns.count);
+  const dim3 grid(columns.count, static_cast<unsigned>(std::min(tiles.all, wanted)));
+  kernel<<<grid, threads, 0, stream>>>(in, weight, bias, out, shape, tiles);
+}
+
+}  // namespace
+
+void LaunchDepthwise(const void* x, const float* weight, const float* bias, void* y, FloatType type,
+                     const DepthwiseShape& shape, cudaStream_t stream) {
+  const ImagesShape images{shape.count,      shape.channels,  shape.height,  shape.width,
+                           shape.out_height, shape.out_width, shape.padding, /*turns=*/false};
+  With16Bits(type, [&](auto zero) {
+    using T = decltype(zero);
+    if (IsLarge(shape)) {
+      return large_window::LaunchConvolve<T, kLargeSize>(x, weight, bias, y, LargeShape(shape),
+                                                         /*turns=*/false, shape.multiprocessors,
+                                                         stream);
+    }
+    WithSize(shape.size, [&](auto size) {
+      constexpr int kSize = decltype(size)::kValue;
+      Convolution kernel = Convolve<T, Window<kSize, 2>, kSize>;
+      if constexpr (kSize < kLargeSize) {
+        if (shape.stride == 1) kernel = Convolve<T, Window<kSize, 1>, kSize>;
+      }
+      LaunchConvolve(kernel, x, weight, bias, y, images, shape.multiprocessors, stream);
+    });
+  });
+}
+
+void LaunchDepthwiseInputGradient(const void* dy, const float* weight, void* dx, FloatType type,
+                                  const DepthwiseShape& shape, cudaStream_t stream) {
+  ImagesShape images{shape.count,  shape.channels, shape.out_height, shape.out_width,
+                     shape.height, shape.width,    shape.padding,    /*turns=*/false};
+  With16Bits(type, [&](auto zero) {
+    using T = decltype(zero);
+    if (IsLarge(shape)) {
+      return large_window::LaunchConvolve<T, kLargeSize>(
+          dy, weight, /*bias=*/nullptr, dx,
+          {shape.count, shape.channels / 2, shape.out_height, shape.out_width, shape.height,
+           shape.width, kLargeSize - 1 - shape.padding},
+          /*turns=*/true, shape.multiprocessors, stream);
+    }
+    WithSize(shape.size, [&](auto size) {
+      constexpr int kSize = decltype(size)::kValue;
+      Convolution kernel = shape.padding % 2 == 1
+                               ? Convolve<T, StridedGradient<kSize, true>, kSize>
+                               : Convolve<T, StridedGradient<kSize, false>, kSize>;
+      if constexpr (kSize < kLargeSize) {
+        if (shape.stride == 1) {
+          images.padding = kSize - 1 - shape.padding;
+          images.turns = true;
+          kernel = Convolve<T, Window<kSize, 1>, kSize>;
+        }
+      }
+      LaunchConvolve(kernel, dy, weight, /*bias=*/nullptr, dx, images, shape.multiprocessors,
+                     stream);
+    });
+  });
+}
+
+int64_t DepthwisePartials(const DepthwiseShape& shape) {
+  return int64_t{GradientBlocks(shape)} * shape.size * shape.size * shape.channels;
+}
+
+void LaunchDepthwiseWeightGradient(const void* x, const void* dy, float* partials,
+                                   const SumsTo& d_weight, FloatType type,
+                                   const DepthwiseShape& shape, cudaStream_t stream) {
+  const GradientGrid grid = GradientGrid::Of(shape);
+  const dim3 blocks(grid.columns.count, grid.blocks);
+  const dim3 threads(grid.columns.units, shape.size, grid.lanes);
+  With16Bits(type, [&](auto zero) {
+    using T = decltype(zero);
+    if (IsLarge(shape)) {
+      return large_window::LaunchWeightGradient<T, kLargeSize>(x, dy, partials, LargeShape(shape),
+                                                               GradientBlocks(shape), stream);
+    }
+    WithSize(shape.size, [&](auto size) {
+      constexpr int kSize = decltype(size)::kValue;
+      auto kernel = WeightGradient<T, kSize, 2>;
+      if constexpr (kSize < kLargeSize) {
+        if (shape.stride == 1) kernel = WeightGradient<T, kSize, 1>;
+      }
+      kernel<<<blocks, threads, 0, stream>>>(x, dy, partials, shape);
+    });
+  });
+  const int taps = shape.size * shape.size;
+  const dim3 sum_blocks(static_cast<unsigned>(CeilDivide(shape.channels, kSumChannels)), taps);
+  const dim3 sum_threads(kSumChannels, kSumRows);
+  SumGradients<<<sum_blocks, sum_threads, 0, stream>>>(partials, GradientBlocks(shape),
+                                                       shape.channels, taps, d_weight);
+}
+
+}  // namespace lockstep::ops

@@ -1,0 +1,82 @@
+// The kernels of stem_convolution.h.
+//
+// With squares as LaunchSquares writes them, y[n, i, j, o] = sum over r, s and c of
+// squares[n, i + r, j + s, c] weight[o, r, s, c], where a window has 4x4 squares.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "ops/common/float_type.h"
+#include "ops/common/sums_to.h"
+
+namespace lockstep::ops {
+
+struct SquaresShape {
+  int64_t count;
+  int channels;
+  int height;  // the size of the image; height and width are even
+  int width;
+  // The number of rows and columns of squares, with their frame of zeros.
+  int framed_height;
+  int framed_width;
+  int framed_channels;  // a multiple of 8, at least 4 channels
+  int frame;            // how many rows and columns of zeros lie before the first square
+  int64_t strides[4];   // the image's strides between samples, channels, rows and columns
+};
+
+// Enqueues the kernel that computes squares[n, frame + i, frame + j, (2 a + b) channels + c] = x[n, c, 2 i + a, 2 j +
+// b], and zeros elsewhere. Both tensors have 16 bits. `squares` is contiguous in the order of these indices and begins
+// at a multiple of 16 bytes.
+void LaunchSquares(const void* x, void* squares, const SquaresShape& shape, cudaStream_t stream);
+
+// The shapes of a weight [outputs, channels, 7, 7] and of the weight for squares, [outputs, 4, 4, framed_channels],
+// which is contiguous.
+struct StemWeightShape {
+  int64_t outputs;
+  int channels;
+  int framed_channels;  // SquaresShape::framed_channels
+  int64_t strides[4];   // the strides of the weight, or of a tensor with its sizes
+};
+
+// Enqueues the kernel that computes of_squares[o, r, s, (2 a + b) channels + c] = weight[o, c, 2 r + a - 1, 2 s + b -
+// 1], and zeros where the weight has no such element. Both tensors have 16 bits.
+void LaunchWeightOfSquares(const void* weight, void* of_squares, const StemWeightShape& shape,
+                           cudaStream_t stream);
+
+// The shape of the convolution of squares.
+struct StemShape {
+  int64_t count;
+  int64_t outputs;
+  int height;  // the size of y; there are 3 more rows and columns of squares
+  int width;
+  int framed_channels;
+  int multiprocessors;  // the number of multiprocessors of the device
+  int major;            // the first number of the device's compute capability
+};
+
+// Returns whether LaunchStemForward supports this shape and this device.
+bool HasStemForward(const StemShape& shape);
+
+// Enqueues the kernel that computes y, with float32 sums. squares, weight and y have 16 bits, are contiguous in the
+// order of the indices above, and begin at multiples of 16 bytes.
+void LaunchStemForward(const void* squares, const void* weight, FloatType type, void* y,
+                       const StemShape& shape, cudaStream_t stream);
+
+// Returns in how many parts LaunchStemGradient adds up the gradient; 0 if it does not support this shape or this
+// device.
+int64_t StemGradientParts(const StemShape& shape);
+
+// Enqueues the kernel that computes the sums over n, i and j of dy[n, i, j, o] squares[n, i + r, j + s, c]. Each part
+// writes its sums to partials[part, o, r, s, c]. dy and squares have 16 bits, are contiguous in the order of these
+// indices, and begin at multiples of 16 bytes.
+void LaunchStemGradient(const void* dy, const void* squares, FloatType type, float* partials,
+                        const StemShape& shape, cudaStream_t stream);
+
+// Enqueues the kernel that adds up the parts, [parts, outputs, 4, 4, framed_channels], converts the gradient of the
+// weight for squares to the gradient of the weight, and writes it to `to` with the strides of `shape`.
+void LaunchSumStemGradients(const float* partials, int64_t parts, const SumsTo& to,
+                            const StemWeightShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,233 @@
+// Computes the gradient of the stem's weight as a product of two matrices: dy transposed, [outputs, pixels], and the
+// squares under the windows, [pixels, taps and channels]. The inner dimension (pixels) is far greater than the others,
+// so each block computes the whole product for some of the pixels. A block moves along rows of dy, down a strip of the
+// image. It keeps the rows that it multiplies in shared memory, while the next rows are being copied. The squares of
+// another tap lie at a constant distance in shared memory, so nothing has to be copied to align them with dy.
+//
+// A warp computes all outputs for one row of the window's taps. Its product is therefore as high as it is wide, which
+// needs the fewest loads from shared memory. These loads would otherwise limit the speed.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ceil_divide.h"
+#include "ops/convolution/stem_convolution_kernel.h"
+#include "ops/convolution/stem_tiles.cuh"
+
+namespace lockstep::ops::stem {
+
+constexpr int kColumns = kWindow * kWindow * kChannels;
+constexpr int kWarps = kWindow;
+constexpr int kGradientThreads = 32 * kWarps;
+constexpr int kBlocksPerMultiprocessor = 2;  // one block multiplies while the other waits
+
+constexpr int kStages = 3;  // how many rows of dy are being multiplied or copied
+
+// How many rows of squares are being multiplied or copied. Of three consecutive rows of dy at most one is the first of
+// a strip, because a strip has at least two rows. All rows of squares under the windows of that row are new. For each
+// other row of dy only one row of squares is new.
+constexpr int kLeastHeight = kStages - 1;
+constexpr int kRing = kWindow + kWindow + (kStages - 2);
+
+constexpr int kDyBytes = 2 * kOutputs;  // the bytes of a pixel of dy
+constexpr int kDyRowBytes = kTiles * kTile * kDyBytes;
+constexpr int kSharedBytes = kStages * kDyRowBytes + kRing * kSquareRowBytes;
+
+// Returns the place of a pixel's pack in a row of dy. A pixel has 8 packs, whose order changes from pixel to pixel.
+__device__ constexpr int DyPlace(int pixel, int pack) {
+  return pixel * kDyBytes + (pack ^ (pixel % 8)) * kPackBytes;
+}
+
+// The position of a block among the rows of dy.
+struct Walk {
+  int64_t image;
+  int strip;
+  int row;
+  int stage;  // the stage in shared memory that holds this row of dy
+  int slot;   // the slot in the ring that holds the first row of squares under this row's windows
+
+  __device__ Walk(int64_t index, int height, int strips)
+      : image(index / height / strips),
+        strip(static_cast<int>(index / height % strips)),
+        row(static_cast<int>(index % height)),
+        stage(0),
+        slot(0) {}
+
+  __device__ void Advance(int height, int strips) {
+    stage = stage + 1 == kStages ? 0 : stage + 1;
+    if (++row < height) {
+      // All these rows of squares except the first are under the windows of the next row, too.
+      ++slot;
+    } else {
+      slot += kWindow;
+      row = 0;
+      if (++strip == strips) {
+        strip = 0;
+        ++image;
+      }
+    }
+    if (slot >= kRing) slot -= kRing;
+  }
+};
+
+// The values of a tile that a thread holds: of dy for each group of 16 outputs, and of squares for each tap of a row.
+struct Fragments {
+  uint32_t dy[kOutputs / 16][4];
+  uint32_t squares[kWindow][4];
+};
+
+template <typename T>
+__device__ void SumProducts(const char* dy, const char* squares, float* partials,
+                            const StemShape& shape, const Strips& strips) {
+  extern __shared__ uint4 shared[];
+  const auto stages = SharedAddress(shared);
+  const uint32_t ring = stages + kStages * kDyRowBytes;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int warp = thread / 32;
+
+  const int64_t rows = shape.count * strips.count * shape.height;
+  const int64_t begin = rows * blockIdx.x / gridDim.x;
+  const int count = static_cast<int>(rows * (blockIdx.x + 1) / gridDim.x - begin);
+
+  // A thread copies the same pack of several pixels. The distance of these pixels makes its place the same in each of
+  // them.
+  constexpr int kDyPacks = kDyBytes / kPackBytes;
+  static_assert(kGradientThreads / kDyPacks == kTile && kTile % 8 == 0);
+  const int dy_pixel = thread / kDyPacks;
+  const uint32_t dy_place = stages + DyPlace(dy_pixel, thread % kDyPacks);
+  constexpr int kSquarePacks = kSquareBytes / kPackBytes;
+  // How many squares all threads together copy at once.
+  constexpr int kSquares = kGradientThreads / kSquarePacks;
+  constexpr int kCopies = CeilDivide(kSquaresOfStrip, kSquares);
+  static_assert(kSquares % 8 == 0);
+  const int square = thread / kSquarePacks;
+  const uint32_t square_place = ring + SquarePlace(square, thread % kSquarePacks);
+
+  Walk loading(begin, shape.height, strips.count);
+  int loaded = 0;
+  const auto load = [&] {
+    if (loaded < count) {
+      const int column = loading.strip * strips.tiles * kTile;
+      const char* from =
+          dy + ((loading.image * shape.height + loading.row) * shape.width + column) * kDyBytes +
+          thread * kPackBytes;
+      const uint32_t to = dy_place + loading.stage * kDyRowBytes;
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        if (tile >= strips.tiles) break;
+        CopyPack(to + tile * kTile * kDyBytes, from + tile * kTile * kDyBytes,
+                 column + tile * kTile + dy_pixel < shape.width);
+      }
+      const int framed_width = shape.width + kWindow - 1;
+      // Copies the last row of squares under the windows. At the block's first row, and at the start of a strip, it
+      // also copies the rows above it.
+#pragma unroll 1
+      for (int r = loaded == 0 || loading.row == 0 ? 0 : kWindow - 1; r < kWindow; ++r) {
+        const int64_t row = loading.image * (shape.height + kWindow - 1) + loading.row + r;
+        const char* squares_from =
+            squares + (row * framed_width + column) * kSquareBytes + thread * kPackBytes;
+        const uint32_t squares_to = square_place + (loading.slot + r) % kRing * kSquareRowBytes;
+#pragma unroll
+        for (int i = 0; i < kCopies; ++i) {
+          if (i * kSquares + square >= kSquaresOfStrip) break;
+          CopyPack(squares_to + i * kSquares * kSquareBytes,
+                   squares_from + i * kSquares * kSquareBytes,
+                   column + i * kSquares + square < framed_width);
+        }
+      }
+      loading.Advance(shape.height, strips.count);
+      ++loaded;
+    }
+    // Ends the group even if it is empty, because groups are counted.
+    EndCopyGroup();
+  };
+
+  // The addresses of the matrix rows that this thread gives to LoadTransposed(): a pack of a pixel's outputs or
+  // channels. LoadTransposed() loads four matrices. For dy the second matrix has other outputs than the first, and for
+  // squares it has other pixels.
+  uint32_t dy_rows[kOutputs / 16];
+  uint32_t square_rows[kWindow];
+#pragma unroll
+  for (int m = 0; m < kOutputs / 16; ++m) {
+    dy_rows[m] = stages + DyPlace(lane / 16 * 8 + lane % 8, 2 * m + lane / 8 % 2);
+  }
+#pragma unroll
+  for (int tap = 0; tap < kWindow; ++tap) {
+    square_rows[tap] = ring + SquarePlace(lane % 16 + tap, lane / 16);
+  }
+
+  float sums[kOutputs / 16][kWindow][2][4] = {};
+  const auto multiply = [&](const Fragments& of) {
+#pragma unroll
+    for (int tap = 0; tap < kWindow; ++tap) {
+#pragma unroll
+      for (int m = 0; m < kOutputs / 16; ++m) {
+        MultiplyAdd<T>(sums[m][tap][0], of.dy[m], of.squares[tap][0], of.squares[tap][1]);
+        MultiplyAdd<T>(sums[m][tap][1], of.dy[m], of.squares[tap][2], of.squares[tap][3]);
+      }
+    }
+  };
+
+#pragma unroll
+  for (int stage = 0; stage < kStages - 1; ++stage) load();
+  Walk at(begin, shape.height, strips.count);
+  for (int i = 0; i < count; ++i) {
+    AwaitCopyGroups<kStages - 2>();
+    // Now the copies of all threads for this row have arrived, and the row before it is no longer read.
+    __syncthreads();
+    load();
+    const uint32_t dy_row = at.stage * kDyRowBytes;
+    const uint32_t square_row = (at.slot + warp) % kRing * kSquareRowBytes;
+    const auto fragments = [&](int tile) {
+      Fragments of;
+#pragma unroll
+      for (int m = 0; m < kOutputs / 16; ++m) {
+        LoadTransposed(of.dy[m], dy_rows[m] + dy_row + tile * kTile * kDyBytes);
+      }
+#pragma unroll
+      for (int tap = 0; tap < kWindow; ++tap) {
+        LoadTransposed(of.squares[tap],
+                       square_rows[tap] + square_row + tile * kTile * kSquareBytes);
+      }
+      return of;
+    };
+    // The next tile is loaded while this one is multiplied.
+    Fragments now = fragments(0);
+#pragma unroll
+    for (int tile = 1; tile < kTiles; ++tile) {
+      if (tile >= strips.tiles) break;
+      const Fragments next = fragments(tile);
+      multiply(now);
+      now = next;
+    }
+    multiply(now);
+    at.Advance(shape.height, strips.count);
+  }
+
+  // A thread holds two adjacent values in each of two rows that are 8 apart.
+  float* to = partials + (int64_t{blockIdx.x} * kOutputs + lane / 4) * kColumns +
+              warp * kWindow * kChannels + lane % 4 * 2;
+#pragma unroll
+  for (int m = 0; m < kOutputs / 16; ++m) {
+#pragma unroll
+    for (int tap = 0; tap < kWindow; ++tap) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float(&four)[4] = sums[m][tap][half];
+        float* here = to + m * 16 * kColumns + tap * kChannels + half * 8;
+        *reinterpret_cast<float2*>(here) = {four[0], four[1]};
+        *reinterpret_cast<float2*>(here + 8 * kColumns) = {four[2], four[3]};
+      }
+    }
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kGradientThreads, kBlocksPerMultiprocessor)
+    StemGradient(const char* dy, const char* squares, float* partials, StemShape shape,
+                 Strips strips) {
+  if (kHasMatrixUnit) SumProducts<T>(dy, squares, partials, shape, strips);
+}
+
+}  // namespace lockstep::ops::stem

@@ -1,0 +1,67 @@
+// What the two products of a stem have in common: strips of an image whose rows lie in shared memory, where they are
+// copied while other rows are multiplied, and the instructions with which a warp multiplies the values that it loads
+// from there. The stem's convolution takes squares of 2x2 pixels (stem_convolution.h).
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/ceil_divide.h"
+#include "ops/common/matrix_unit.cuh"
+#include "ops/common/shared_address.cuh"
+
+namespace lockstep::ops::stem {
+
+constexpr int kWindow = 4;  // the window has 4x4 squares
+constexpr int kOutputs = 64;
+constexpr int kChannels = 16;  // the number of channels of a square
+
+constexpr int kTile = 16;  // how many pixels one instruction multiplies
+// How many tiles the widest strip has; an image of 224 by 224 pixels has one such strip.
+constexpr int kTiles = 7;
+
+// A warp loads matrices from shared memory in groups of 8 packs of 16 bytes, which belong to consecutive pixels. The
+// packs are in different banks if their numbers in memory are different modulo 8.
+constexpr int kPackBytes = 16;
+constexpr int kSquareBytes = 2 * kChannels;
+constexpr int kSquaresOfStrip = kTiles * kTile + kWindow - 1;
+constexpr int kSquareRowBytes = kSquaresOfStrip * kSquareBytes;
+
+// Returns the place of a square's pack in a row of squares. A square has 2 packs, which exchange their places every 4
+// squares; 4 squares have 8 packs.
+__device__ constexpr int SquarePlace(int square, int pack) {
+  return square * kSquareBytes + (pack ^ (square / 4 % 2)) * kPackBytes;
+}
+
+// How an image is cut into strips that fit into a block's shared memory.
+struct Strips {
+  int count;  // how many strips an image has, side by side
+  int tiles;  // how many tiles each strip has; outside the image there are zeros
+};
+
+inline Strips StripsOf(int width) {
+  const int tiles = CeilDivide(width, kTile);
+  const int count = CeilDivide(tiles, kTiles);
+  return {count, CeilDivide(tiles, count)};
+}
+
+// Starts a copy of a pack to shared memory. If `is_there` is false, zeros are written instead.
+__device__ inline void CopyPack(uint32_t to, const char* from, bool is_there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(is_there ? kPackBytes : 0)
+               : "memory");
+}
+
+// Makes a group of the copies that were started since the last call.
+__device__ inline void EndCopyGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// Waits for all groups of this thread except the last kLater groups.
+template <int kLater>
+__device__ void AwaitCopyGroups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
+}
+
+}  // namespace lockstep::ops::stem

@@ -1,0 +1,98 @@
+// BatchNorm with the statistics of the batch, together with the operations that follow it: the addition of the other
+// branch of a residual network and ReLU, or an activation alone (ReLU, SiLU, hardswish).
+//
+// y = relu((x - mean) / sqrt(variance + epsilon) weight + bias + residual), where mean and biased variance are those of
+// a channel. All arithmetic is float32. The bits are the same each time, because the order of all sums is fixed.
+// Backward must know which values ReLU passed, or the activation's slope. If there is no addition between the norm and ReLU, backward computes
+// this again; after an addition, forward keeps one bit for each value. Of x, y and residual, backward reads only x.
+//
+// In the first block of each stage of a residual network, the other branch also ends in a norm. The two norms are then
+// joined: one pass computes y = relu(norm_a(x_a) + norm_b(x_b)), and neither the result of norm_b nor its gradient is
+// ever written.
+//
+// Ranks may share a batch: mean and variance are then computed over the rows of all ranks, and a rank may have no rows.
+// The ranks communicate between the two passes of forward and of backward. Forward gathers the sums of each rank, and
+// backward adds up the sums that dx needs. What the ranks send, and when they send it, does not depend on the number of
+// their rows. It is also the same for the kernels and for the plain ATen version (the twin).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/product/activation.h"
+
+namespace lockstep::ops {
+
+// The ranks that share a batch. All ranks make the same calls in the same order, with float32 tensors of the same size.
+class NormRanks {
+ public:
+  virtual ~NormRanks() = default;
+  // own: [size] -> [ranks, size].
+  virtual at::Tensor Gather(const at::Tensor& own) = 0;
+  // sums <- sum over ranks of sums.
+  virtual void AddUp(const at::Tensor& sums) = 0;
+};
+
+struct ChannelNorm {
+  at::Tensor weight, bias;  // float32 [channels]
+  // The running statistics, float32 [channels], or undefined. The operation updates them with the batch's statistics. A
+  // batch of one row has no unbiased variance: with `ranks` it does not change the running statistics, and without
+  // `ranks` they must be undefined.
+  at::Tensor running_mean, running_var;
+  // int64, 0-dimensional: the operation adds 1 to it; or undefined.
+  at::Tensor num_batches_tracked;
+  // The result of NewNormCounters(). No two operations may use it at the same time, for example on two streams. If it
+  // is undefined, the kernels create new counters each time, which takes one more kernel.
+  at::Tensor counters;
+  // The ranks that share the batch. The object must exist until the end of backward. null: the batch belongs to this
+  // rank alone.
+  NormRanks* ranks = nullptr;
+  double epsilon = 1e-5;
+  double momentum = 0.1;
+};
+
+// Throws c10::Error unless `activation` may follow a norm. kNone, kRelu, kSilu and kHardswish may.
+void CheckNormActivation(Activation activation);
+
+// Computes y of the formula above, with x's shape and type. It has gradients for x, weight, bias and residual; the
+// gradients of weight and bias are this rank's sums. `x` is [count, channels, ...] in any float type. `residual` has
+// x's shape and type, or is undefined. For `activation` see CheckNormActivation(). On a GPU the
+// kernels run if x is float32, float16 or bfloat16, and [count, channels] or [count, channels, height, width] with the
+// channels last, and if ReLU follows the residual. In all other cases BatchNormTwin() runs.
+at::Tensor BatchNorm(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
+                     const at::Tensor& residual = {});
+
+// Computes y = relu(norm_a(x_a) + norm_b(x_b)). The kernels round only y. If ranks share the batch, norm_b communicates
+// before norm_a.
+//
+// `x_a` is [count, channels, ...] in any float type, and `x_b` has x_a's shape and type. y has x_a's shape and type,
+// and gradients for x_a, x_b and the weights and biases of both norms. The kernels run for the types and layouts for
+// which BatchNorm's kernels run; in all other cases JoinBatchNormsTwin() runs.
+at::Tensor JoinBatchNorms(const at::Tensor& x_a, const ChannelNorm& norm_a, const at::Tensor& x_b,
+                          const ChannelNorm& norm_b);
+
+// Adds `residual` to y, if it is defined, and applies `activation`. The result may overwrite y. Throws c10::Error like
+// BatchNorm().
+at::Tensor AddAndActivate(at::Tensor y, Activation activation, const at::Tensor& residual);
+
+// Returns counters that the kernels of one norm need. They are zeros, and each kernel sets them back to zeros.
+at::Tensor NewNormCounters(int64_t channels, at::Device device);
+
+// Returns whether the kernels can process `x` and `norm`.
+bool HasBatchNormKernels(const at::Tensor& x, const ChannelNorm& norm);
+
+// Computes the statistics of a batch that the kernels can process: float32 [2 channels + 1], which are mean, 1 /
+// sqrt(variance + epsilon), and the number of rows of the batch. Also updates the running statistics and
+// num_batches_tracked.
+at::Tensor BatchStatistics(const at::Tensor& x, const ChannelNorm& norm);
+
+// The same operation from plain ATen calls, for any device. Tests compare the kernels with it, and the CPU uses it. If
+// ranks share the batch, it computes in float32, whatever x's type is.
+at::Tensor BatchNormTwin(const at::Tensor& x, const ChannelNorm& norm, Activation activation,
+                         const at::Tensor& residual = {});
+
+// The same as JoinBatchNorms(), from plain ATen calls. It calls BatchNormTwin() twice, so the result of each norm is
+// rounded to x_a's type.
+at::Tensor JoinBatchNormsTwin(const at::Tensor& x_a, const ChannelNorm& norm_a,
+                              const at::Tensor& x_b, const ChannelNorm& norm_b);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,138 @@
+// The kernels of batch_norm.h. All pointers point to device memory. [rows, channels] means that the channels of a row
+// lie side by side: a tensor [N, C], or [N, C, H, W] with the channels last.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "ops/common/float_type.h"
+#include "ops/common/sums_to.h"
+
+namespace lockstep::ops {
+
+struct BatchNormShape {
+  int64_t rows;
+  int64_t channels;     // a multiple of ChannelsOfPack
+  int multiprocessors;  // the number of multiprocessors of the device
+};
+
+// The formula of y.
+enum class BatchNormForm {
+  kNorm,       // norm(x)
+  kRelu,       // relu(norm(x))
+  kSilu,       // silu(norm(x))
+  kHardswish,  // hardswish(norm(x))
+  kAddRelu,    // relu(norm(x) + residual)
+  kJoinRelu,   // relu(norm(x) + norm'(x')): two inputs, each with a norm of its own
+};
+
+constexpr int InputsOf(BatchNormForm form) { return form == BatchNormForm::kJoinRelu ? 2 : 1; }
+
+// Returns whether ReLU follows an addition. Forward then keeps a mask of the values that ReLU let pass.
+constexpr bool HasMask(BatchNormForm form) {
+  return form == BatchNormForm::kAddRelu || form == BatchNormForm::kJoinRelu;
+}
+
+// Returns how many float32 values of scratch memory the kernels need for `sums` sums over rows: 2 for the statistics, 1
+// + inputs for backward.
+int64_t BatchNormPartials(FloatType type, const BatchNormShape& shape, int sums);
+
+// Returns how many counters the sums over rows need, for any float type. With the counters the thread blocks find out
+// which of them is the last to finish. The counters are 0 before and after a launch. Launches that use the same
+// counters must not overlap.
+int64_t BatchNormCounters(int64_t channels);
+
+// What a kernel computes from a batch's mean and variance.
+struct BatchNormResults {
+  float epsilon;
+  float momentum;
+  float* statistics;    // [2 channels + 1]: mean, 1 / sqrt(variance + epsilon), the number of rows
+  float* running_mean;  // [channels], or nullptr
+  float* running_var;   // [channels], or nullptr
+  int64_t* num_batches_tracked;  // the kernel adds 1 to it; or nullptr
+};
+
+struct BatchNormStatistics {
+  const void* x;
+  float* partials;  // scratch memory for 2 sums
+  int* counters;
+  BatchNormResults results;
+};
+
+// The moments of one rank's part of a batch.
+struct BatchNormMoments {
+  const void* x;
+  float* partials;
+  int* counters;
+  // [2 channels + 1]: mean, the sum of squared differences from the mean, the number of rows
+  float* moments;
+};
+
+struct BatchNormRanks {
+  const float* moments;  // [ranks, 2 channels + 1]
+  int64_t ranks;
+  BatchNormResults results;
+};
+
+struct BatchNormInput {
+  const void* x;
+  const float* weight;      // [channels]
+  const float* bias;        // [channels]
+  const float* statistics;  // BatchNormResults::statistics
+};
+
+struct BatchNormForward {
+  BatchNormForm form;
+  BatchNormInput inputs[2];  // InputsOf(form) of them are used
+  const void* residual;      // only for kAddRelu
+  void* y;
+  // If HasMask(form): [rows, channels / ChannelsOfPack]. Bit i says whether ReLU let channel i of the pack pass.
+  uint8_t* mask;
+};
+
+struct BatchNormBackward {
+  BatchNormForm form;
+  BatchNormInput inputs[2];
+  const void* dy;
+  const uint8_t* mask;
+  float* partials;  // scratch memory for 1 + inputs sums
+  int* counters;
+  float* d_weights;  // [inputs, 2, channels]: the sums of dz x^ and of dz
+  // The same sums, also written here for each input if they are wanted.
+  SumsTo d_weight[2];
+  SumsTo d_bias[2];
+  // One of these outputs may be the same memory as dy.
+  void* dx[2];       // the gradients of the inputs
+  void* d_residual;  // only for kAddRelu; or nullptr
+};
+
+// Enqueues the kernel that computes `statistics` with the biased variance, and updates the running statistics with the
+// unbiased variance, and num_batches_tracked.
+void LaunchBatchNormStatistics(const BatchNormStatistics& tensors, FloatType type,
+                               const BatchNormShape& shape, cudaStream_t stream);
+
+// The next two functions replace LaunchBatchNormStatistics() if ranks share a batch. This one enqueues the kernel that
+// computes the moments of this rank's part.
+void LaunchBatchNormMoments(const BatchNormMoments& tensors, FloatType type,
+                            const BatchNormShape& shape, cudaStream_t stream);
+// Enqueues the kernel that combines the moments of all ranks. A batch of one row does not change the running
+// statistics.
+void LaunchBatchNormRanks(const BatchNormRanks& tensors, int64_t channels, cudaStream_t stream);
+
+// Enqueues the kernel that computes y and mask.
+void LaunchBatchNorm(const BatchNormForward& tensors, FloatType type, const BatchNormShape& shape,
+                     cudaStream_t stream);
+
+// Enqueues, for each input, the kernel that computes d_weights = the sums over rows of dz x^ and of dz. x^ is (x -
+// mean) rstd. dz is dy where ReLU let the value pass, and 0 elsewhere.
+void LaunchBatchNormSums(const BatchNormBackward& tensors, FloatType type,
+                         const BatchNormShape& shape, cudaStream_t stream);
+
+// Enqueues the kernel that computes
+//   dx = weight rstd (dz - mean of dz - x^ mean of dz x^), where the means are those of a channel,
+// and d_residual = dz. d_weights must hold the sums over all rows of the batch.
+void LaunchBatchNormBackward(const BatchNormBackward& tensors, FloatType type,
+                             const BatchNormShape& shape, cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,55 @@
+// The kernels' share of the GPU's copy bandwidth, beside ATen's max-pooling in bf16:
+// bazel run -c opt //ops/norm:max_pool_bench
+//
+// Bytes of each of the four values that a window of 3 and stride 2 make one of: forward 2.75 (read x, write
+// a fourth of y and of the positions), backward 2.75. The limit is what a device-to-device copy of as
+// many bytes reaches in the same run: `of_copy` is the rate over that.
+
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "ops/norm/max_pool.h"
+#include "ops/testing/bench_graph.h"
+
+namespace lockstep::ops {
+namespace {
+
+template <typename Function>
+void Run(benchmark::State& state, const Function& function, bool backward) {
+  const BenchStream stream;
+  const int64_t side = state.range(1);
+  const at::TensorOptions options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor x = at::randn({256, state.range(0), side, side}, options)
+                           .contiguous(at::MemoryFormat::ChannelsLast)
+                           .requires_grad_();
+  const auto forward = [&] { return function(x, 3, 2, 1); };
+  const at::Tensor y = forward();
+  const at::Tensor dy = at::randn_like(y);
+  const double copy = GraphCopySeconds(x.numel() * 11 / 4);
+  double seconds = 0;
+  for (auto _ : state) {
+    const double once =
+        backward
+            ? GraphSeconds([&] { torch::autograd::grad({y}, {x}, {dy}, /*retain_graph=*/true); })
+            : GraphSeconds(forward);
+    state.SetIterationTime(once);
+    seconds += once;
+  }
+  state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
+}
+
+// ResNet's on 256 images, and a smaller one.
+#define LOCKSTEP_MAX_POOL_BENCH(name, ...)                             \
+  void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
+  BENCHMARK(BM_##name)->Args({64, 112})->Args({256, 28})->Iterations(3)->UseManualTime()
+
+LOCKSTEP_MAX_POOL_BENCH(Forward, MaxPool, false);
+LOCKSTEP_MAX_POOL_BENCH(ForwardAten, MaxPoolTwin, false);
+LOCKSTEP_MAX_POOL_BENCH(Backward, MaxPool, true);
+LOCKSTEP_MAX_POOL_BENCH(BackwardAten, MaxPoolTwin, true);
+
+}  // namespace
+}  // namespace lockstep::ops
+
+BENCHMARK_MAIN();

@@ -1,0 +1,73 @@
+// How the kernels of batch_norm.h and norm_pool.h normalise a channel. The backward of batch_norm.h computes again
+// which values ReLU let pass, so forward and backward must round the norm in the same way.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/common/floats.cuh"
+
+namespace lockstep::ops {
+
+// The norm of one pack's channels: norm(x) = x scale + shift.
+template <int kSize>
+struct Affine {
+  Floats<kSize> scale;
+  Floats<kSize> shift;
+
+  __device__ float operator()(float x, int i) const {
+    return fmaf(x, scale.values[i], shift.values[i]);
+  }
+};
+
+// Computes the Affine of one pack's channels from weight and bias, [channels] each, and the batch's statistics: mean
+// and rstd, [channels] each.
+template <int kSize>
+__device__ Affine<kSize> AffineOf(const float* weight, const float* bias, const float* statistics,
+                                  int64_t channels, int64_t pack) {
+  const Floats<kSize> mean = LoadFloats<kSize>(statistics, pack);
+  const Floats<kSize> rstd = LoadFloats<kSize>(statistics + channels, pack);
+  Affine<kSize> affine{LoadFloats<kSize>(weight, pack), LoadFloats<kSize>(bias, pack)};
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    affine.scale.values[i] *= rstd.values[i];
+    affine.shift.values[i] = fmaf(-mean.values[i], affine.scale.values[i], affine.shift.values[i]);
+  }
+  return affine;
+}
+
+// The gradient of a norm's input:
+// dx = scale dz + slope (x - mean) + constant = weight rstd (dz - mean of dz - x^ mean of dz x^)
+template <int kSize>
+struct InputGradient {
+  Floats<kSize> scale;
+  Floats<kSize> mean;
+  Floats<kSize> slope;
+  Floats<kSize> constant;
+
+  __device__ float operator()(float dz, float x, int i) const {
+    return fmaf(scale.values[i], dz, fmaf(slope.values[i], x - mean.values[i], constant.values[i]));
+  }
+};
+
+// Computes the InputGradient of one pack's channels. `d_weights` is [2, channels]: the sums over the batch of dz x^ and
+// of dz.
+template <int kSize>
+__device__ InputGradient<kSize> InputGradientOf(const float* weight, const float* statistics,
+                                                const float* d_weights, int64_t channels,
+                                                int64_t pack) {
+  InputGradient<kSize> result{LoadFloats<kSize>(weight, pack), LoadFloats<kSize>(statistics, pack),
+                              LoadFloats<kSize>(d_weights, pack),
+                              LoadFloats<kSize>(d_weights + channels, pack)};
+  const Floats<kSize> rstd = LoadFloats<kSize>(statistics + channels, pack);
+  const float share = 1 / statistics[2 * channels];
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    result.scale.values[i] *= rstd.values[i];
+    const float scale = -result.scale.values[i] * share;
+    result.slope.values[i] *= scale * rstd.values[i];
+    result.constant.values[i] *= scale;
+  }
+  return result;
+}
+
+}  // namespace lockstep::ops

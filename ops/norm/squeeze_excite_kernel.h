@@ -1,0 +1,48 @@
+// The kernels of squeeze_excite.h. All pointers point to device memory. Images are [count, pixels, channels] in 16
+// bits, and the channels are a multiple of 8. What an image's channels have is [count, channels] in the same type.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "ops/common/float_type.h"
+
+namespace lockstep::ops {
+
+struct SqueezeShape {
+  int64_t count;
+  int64_t pixels;
+  int64_t channels;
+  int multiprocessors;
+};
+
+// sums[n, c] = factor * the sum over p of x[n, p, c] * by[n, p, c]
+struct PixelSums {
+  const void* x;
+  const void* by;  // nullptr: 1
+  void* sums;
+  float factor;
+  float*
+      partials;  // scratch memory: [PixelSumSlices(shape), count, channels]; nullptr if there is one slice
+};
+
+// y[n, p, c] = x[n, p, c] * gate[n, c] + factor * shift[n, c]
+struct GatedPixels {
+  const void* x;      // nullptr: 0
+  const void* gate;   // nullptr: 1
+  const void* shift;  // nullptr: 0
+  float factor;
+  void* y;
+};
+
+// Returns in how many slices an image's pixels are divided. If there are several, each has its own partial sums.
+int64_t PixelSumSlices(const SqueezeShape& shape);
+
+void LaunchPixelSums(const PixelSums& tensors, FloatType type, const SqueezeShape& shape,
+                     cudaStream_t stream);
+
+void LaunchGatedPixels(const GatedPixels& tensors, FloatType type, const SqueezeShape& shape,
+                       cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,69 @@
+// The keys and plans of convolutions. A key says which convolution it is, and a plan says which of cuDNN's engines
+// computes the convolution. A plan file keeps both as text (plan_file.h). Nothing here needs a GPU.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ops/common/float_type.h"
+
+namespace lockstep::ops {
+
+enum class ConvolutionPass { kForward, kInputGradient, kWeightGradient };
+
+// Returns the pass in words: "forward", "input gradient" or "weight gradient".
+std::string_view NameOf(ConvolutionPass pass);
+
+// Everything on which the choice of an engine depends. x is [count, inputs, height, width], and weight is [outputs,
+// inputs, kernel_height, kernel_width]. Both have the channels last and the same type. `padding` is added on all sides.
+struct ConvolutionKey {
+  ConvolutionPass pass = ConvolutionPass::kForward;
+  int64_t count = 0;
+  int64_t inputs = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t outputs = 0;
+  int64_t kernel_height = 0;
+  int64_t kernel_width = 0;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  FloatType type = FloatType::kBFloat16;  // one of the 16-bit types
+
+  auto operator<=>(const ConvolutionKey&) const = default;
+
+  // The size of the result.
+  int64_t OutputHeight() const { return (height + 2 * padding - kernel_height) / stride + 1; }
+  int64_t OutputWidth() const { return (width + 2 * padding - kernel_width) / stride + 1; }
+};
+
+// Returns a text with all fields of the key, for example "weight gradient of 256x64x56x56 by 64x64x3x3 stride 1 padding
+// 1 bf16".
+std::string Description(const ConvolutionKey& key);
+
+struct ConvolutionPlan {
+  int64_t engine = 0;
+  // The key is a cudnn_frontend::KnobType_t, whose numbers do not change between versions.
+  std::map<int64_t, int64_t> knobs;
+  int64_t workspace_bytes = 0;
+  // The measured times of this plan and of the first plan that cuDNN proposes; 0: not measured.
+  double us = 0;
+  double first_us = 0;
+
+  bool operator==(const ConvolutionPlan&) const = default;
+
+  // Returns whether both plans use the same engine with the same knobs, whatever times were measured.
+  bool RunsAs(const ConvolutionPlan& other) const {
+    return engine == other.engine && knobs == other.knobs;
+  }
+};
+
+// TextOf() converts a plan to a text such as "engine 62 knobs 2:4,13:0 workspace 0 us 80.125 first 90.250", and
+// ParseConvolutionPlan() converts it back. It returns nothing if the text is not a plan.
+std::string TextOf(const ConvolutionPlan& plan);
+std::optional<ConvolutionPlan> ParseConvolutionPlan(const std::string& text);
+
+}  // namespace lockstep::ops

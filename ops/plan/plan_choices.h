@@ -1,0 +1,193 @@
+// Chooses the plans with which a process computes operations of one kind, such as matrix products. A plan is one of the
+// ways in which a library can compute an operation. When an operation first occurs, its plan is looked up in a file
+// (plan_file.h). If the file has no plan for the operation, a plan is searched for (plan_search.h) and written to the
+// file.
+//
+// Protocol, for an operation that occurs for the first time:
+//   1. A plan from the file is used if the library accepts it. The file is read once for each GPU, and again with each
+//      choice that is written to it.
+//   2. Otherwise the plan is searched for. If another process has searched at the same time and written its plan to
+//      the file first, that plan is used.
+//   3. If the plan cannot be timed at this moment, or the caller wants no search, the library's first plan is used for
+//      this call. The next call may search. If a search fails (for example without enough memory), or if the process
+//      has already made 256 searches of this kind, the first plan is used from then on. The same operation with another
+//      batch size, such as an epoch's short last batch, counts as another operation.
+//   4. With at::globalContext().deterministicAlgorithms() nothing is timed or read. The library's first plan is used,
+//      which depends only on the operation, the GPU and the version.
+//
+// Determinism: all processes that share a file use the same plans from the first step on. If a run is resumed on the
+// same machine, it goes on with the same bits, also if it searched before. If there is no folder for the file, each
+// process searches by itself. Ranks may then round differently, which does no harm, because their gradients are summed;
+// but a resumed run gets other bits than the run would have had. There are three more cases in which a resumed run gets
+// other bits: after a search that failed, after the 256 searches, and in a step that searches while activation
+// checkpointing is on, because the first computation of a checkpointed block must not start a search.
+//
+// A process never drops a plan: each operation keeps its first plan and the plan that was chosen.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   a search fails, as for want of memory -> the first plan -> PlanChoicesTest.ASearchThatFailsGivesTheFirst
+//   a plan of the file that the library refuses -> a new search -> PlanChoicesTest.ReplacesWhatIsOfNoUse
+//   the library has no plan -> null -> PlanChoicesTest.ThereMayBeNone
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/util/Exception.h>
+
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/tensor/capturing.h"
+#include "ops/plan/plan_file.h"
+#include "ops/plan/plan_search.h"
+
+namespace lockstep::ops {
+
+// The operation that is to run on the current device and stream, as the planner of one library sees it.
+template <typename Plan>
+class PlannedOperation {
+ public:
+  virtual ~PlannedOperation() = default;
+
+  virtual bool CanBeTimed() { return !IsCapturing(); }
+
+  // Returns the plan that the library proposes first, without any timing; nothing if the library has no plan.
+  virtual std::optional<Plan> First() = 0;
+
+  // Searches for the fastest plan. Throws c10::Error if the search fails.
+  virtual Plan Search(const Plan& first) = 0;
+
+  // Text() converts a plan to its text in the file, and Parsed() converts it back. Parsed() returns nothing if the text
+  // is not a plan that the library accepts here.
+  virtual std::string Text(const Plan& plan) const = 0;
+  virtual std::optional<Plan> Parsed(const std::string& text) = 0;
+};
+
+template <typename Key, typename Plan>
+struct PlanReport {
+  Key key;
+  Plan plan;
+  PlanSource source = PlanSource::kFirst;
+};
+
+// Chooses and keeps the plans of one kind of operation. Any number of threads may use one PlanChoices at the same time.
+// The text of a key is Description(key).
+template <typename Key, typename Plan>
+class PlanChoices {
+ public:
+  // The arguments of a PlanFile. `device_text` returns the text of a GPU.
+  PlanChoices(std::string folder, std::string_view kind,
+              std::function<std::string(c10::DeviceIndex)> device_text)
+      : folder_(std::move(folder)), kind_(kind), device_text_(std::move(device_text)) {}
+
+  // Returns the plan with which to run the operation; null if there is none. The pointer stays valid as long as the
+  // PlanChoices exists. `searches` says whether it may search for a plan.
+  const Plan* Choose(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
+                     bool searches) {
+    const std::lock_guard lock(mutex_);
+    Entry& entry = entries_[{device, key}];
+    if (!MustBeDeterministic()) {
+      if (!entry.chosen) LookUp(device, key, operation, entry);
+      if (!entry.chosen && searches && operation.CanBeTimed())
+        Search(device, key, operation, entry);
+      if (entry.chosen) return &entry.chosen->plan;
+    }
+    return First(key, operation, entry);
+  }
+
+  // Returns the plans that were chosen so far.
+  std::vector<PlanReport<Key, Plan>> Reports() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<PlanReport<Key, Plan>> reports;
+    for (const auto& [key, entry] : entries_) {
+      if (entry.chosen || entry.first) {
+        reports.push_back(entry.chosen ? *entry.chosen : *entry.first);
+      }
+    }
+    return reports;
+  }
+
+ private:
+  static constexpr int kMostSearches = 256;
+
+  struct Entry {
+    std::optional<PlanReport<Key, Plan>> first;
+    std::optional<PlanReport<Key, Plan>> chosen;
+    bool looked_up = false;  // whether the file was searched for the plan
+    bool has_none = false;
+  };
+  struct KeptPlans {
+    PlanFile file;
+    PlanTexts plans;  // the file's plans when it was read last
+  };
+
+  void LookUp(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
+              Entry& entry) {
+    if (entry.looked_up) return;
+    entry.looked_up = true;
+    const PlanTexts& plans = KeptFor(device).plans;
+    const auto kept = plans.find(Description(key));
+    if (kept == plans.end()) return;
+    if (const std::optional<Plan> plan = operation.Parsed(kept->second)) {
+      entry.chosen = {key, *plan, PlanSource::kFile};
+    }
+  }
+
+  const Plan* First(const Key& key, PlannedOperation<Plan>& operation, Entry& entry) {
+    if (!entry.first && !entry.has_none) {
+      const std::optional<Plan> first = operation.First();
+      entry.has_none = !first;
+      if (first) entry.first = {key, *first, PlanSource::kFirst};
+    }
+    return entry.first ? &entry.first->plan : nullptr;
+  }
+
+  void Search(c10::DeviceIndex device, const Key& key, PlannedOperation<Plan>& operation,
+              Entry& entry) {
+    const Plan* const first = First(key, operation, entry);
+    if (first == nullptr) return;
+    entry.chosen = entry.first;
+    if (searches_ == kMostSearches) return;
+    ++searches_;
+    try {
+      entry.chosen->plan = operation.Search(*first);
+    } catch (const c10::Error&) {
+      return;
+    }
+    entry.chosen->source = PlanSource::kSearched;
+    const std::string searched = operation.Text(entry.chosen->plan);
+    auto& [file, plans] = KeptFor(device);
+    std::optional<Plan> kept;
+    plans = file.Keep(Description(key), searched, [&](const std::string& text) {
+      kept = operation.Parsed(text);
+      return kept.has_value();
+    });
+    if (!kept || operation.Text(*kept) == searched) return;
+    entry.chosen->plan = *kept;
+    entry.chosen->source = PlanSource::kFile;
+  }
+
+  KeptPlans& KeptFor(c10::DeviceIndex device) {
+    auto it = kept_.find(device);
+    if (it == kept_.end()) {
+      const PlanFile file(folder_, kind_, device_text_(device));
+      it = kept_.emplace(device, KeptPlans{file, file.Read()}).first;
+    }
+    return it->second;
+  }
+
+  const std::string folder_;
+  const std::string kind_;
+  const std::function<std::string(c10::DeviceIndex)> device_text_;
+  mutable std::mutex mutex_;  // guards all members below
+  std::map<std::pair<c10::DeviceIndex, Key>, Entry> entries_;
+  std::map<c10::DeviceIndex, KeptPlans> kept_;
+  int searches_ = 0;
+};
+
+}  // namespace lockstep::ops

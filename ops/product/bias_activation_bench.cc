@@ -1,0 +1,65 @@
+// The kernels' share of the GPU's copy bandwidth, beside ATen's addition and activation:
+// bazel run -c opt //ops/product:bias_activation_bench
+//
+// Bytes of a bf16 value: forward 4 (read x, write y), backward 6 (read x and dy, write dx). The limit is
+// what a device-to-device copy of as many bytes reaches in the same run: `of_copy` is the rate over that.
+// ATen does the same in more bytes; its `of_copy` is its rate in terms of these.
+
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "ops/product/bias_activation.h"
+#include "ops/testing/bench_graph.h"
+
+namespace lockstep::ops {
+namespace {
+
+template <Activation kActivation>
+at::Tensor Kernels(const at::Tensor& x, const at::Tensor& bias) {
+  return BiasActivation(x, bias, kActivation);
+}
+
+at::Tensor Aten(const at::Tensor& x, const at::Tensor& bias) {
+  return at::gelu(x + bias.to(at::kBFloat16), "tanh");
+}
+
+template <typename Function>
+void Run(benchmark::State& state, const Function& function, bool backward) {
+  const BenchStream stream;
+  const int64_t rows = state.range(0);
+  const int64_t width = state.range(1);
+  const at::TensorOptions options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor x = at::randn({rows, width}, options).requires_grad_();
+  const at::Tensor bias = at::randn({width}, options.dtype(at::kFloat)).requires_grad_();
+  const at::Tensor y = function(x, bias);
+  const at::Tensor dy = at::randn_like(y);
+  const double copy = GraphCopySeconds(rows * width * (backward ? 6 : 4));
+  double seconds = 0;
+  for (auto _ : state) {
+    const double once = backward ? GraphSeconds([&] {
+      torch::autograd::grad({y}, {x, bias}, {dy}, /*retain_graph=*/true);
+    })
+                                 : GraphSeconds([&] { function(x, bias); });
+    state.SetIterationTime(once);
+    seconds += once;
+  }
+  state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
+}
+
+#define LOCKSTEP_BIAS_ACTIVATION_BENCH(name, ...)                      \
+  void BM_##name(benchmark::State& state) { Run(state, __VA_ARGS__); } \
+  BENCHMARK(BM_##name)->Args({16384, 3072})->Args({65536, 3072})->Iterations(5)->UseManualTime()
+
+LOCKSTEP_BIAS_ACTIVATION_BENCH(GeluTanh, Kernels<Activation::kGeluTanh>, false);
+LOCKSTEP_BIAS_ACTIVATION_BENCH(GeluTanhBackward, Kernels<Activation::kGeluTanh>, true);
+LOCKSTEP_BIAS_ACTIVATION_BENCH(Gelu, Kernels<Activation::kGelu>, false);
+LOCKSTEP_BIAS_ACTIVATION_BENCH(GeluBackward, Kernels<Activation::kGelu>, true);
+LOCKSTEP_BIAS_ACTIVATION_BENCH(SiluBackward, Kernels<Activation::kSilu>, true);
+LOCKSTEP_BIAS_ACTIVATION_BENCH(AtenGeluTanh, Aten, false);
+LOCKSTEP_BIAS_ACTIVATION_BENCH(AtenGeluTanhBackward, Aten, true);
+
+}  // namespace
+}  // namespace lockstep::ops
+
+BENCHMARK_MAIN();

@@ -1,0 +1,47 @@
+// y = f(x W + b) V + c: the two linear layers of a transformer's block with the activation between them.
+//
+// If HasFusedFeedForward(), the products that give the hidden layer and its gradient also apply the activation and sum
+// up b's gradient, in their own kernels, while the tensor cores compute the next tile (feed_forward_product.cuh). A
+// step then makes four fewer passes of the hidden layer through memory. The bias is added in float32. f is applied to
+// the sum x W + b before the sum is rounded; for backward, the sum is rounded once and kept. All sums are float32, and
+// the bits are the same each time, because there are no atomics.
+//
+// what can fail -> what the caller sees -> the test that shows it (ops/product/feed_forward_test.cc)
+//   what has no kernel (below) -> the composition of Linear and BiasActivation
+//     -> FeedForwardTest.KnowsWhatItHasNoKernelFor
+//   sizes that do not fit together -> c10::Error of the composition -> FeedForwardTest.SaysWhatDoesNotFit
+//   CUTLASS refuses a product or fails -> c10::Error with the sizes and CUTLASS's words -> (none)
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/product/activation.h"
+#include "ops/product/weight_layout.h"
+
+namespace lockstep::ops {
+
+// The float32 weights, with the shapes that the layout says.
+struct FeedForwardWeights {
+  at::Tensor fc;        // W, inputs to hidden
+  at::Tensor fc_bias;   // b [hidden]
+  at::Tensor out;       // V, hidden to outputs
+  at::Tensor out_bias;  // c [outputs], or undefined
+};
+
+// `x` is [..., inputs] in any float type. The result is [..., outputs] in x's type, with gradients for x and all
+// weights.
+at::Tensor FeedForward(const at::Tensor& x, const FeedForwardWeights& weights, WeightLayout layout,
+                       Activation activation);
+
+// Returns whether FeedForward() runs the fused kernels. This is so if x is float16 or bfloat16 on a GPU of compute
+// capability 9.0, layout and activation are GPT-2's (kInputsOutputs, kGeluTanh; separate kernels are faster for the
+// GELU with erf), all sizes are multiples of 8, the weights are contiguous, and the result has enough tiles for all
+// multiprocessors.
+bool HasFusedFeedForward(const at::Tensor& x, const FeedForwardWeights& weights,
+                         WeightLayout layout, Activation activation);
+
+// The same operation from LinearTwin() and BiasActivationTwin(), for any device.
+at::Tensor FeedForwardTwin(const at::Tensor& x, const FeedForwardWeights& weights,
+                           WeightLayout layout, Activation activation);
+
+}  // namespace lockstep::ops

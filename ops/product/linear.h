@@ -1,0 +1,29 @@
+// Linear layers on 16-bit values with float32 weights, and sums over the rows of a matrix.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/product/weight_layout.h"
+
+namespace lockstep::ops {
+
+// `x` is [..., inputs], `weight` is float32 with the shape that the layout says, and `bias` is float32 [outputs] or
+// undefined. The result is [..., outputs] in x's type, with gradients for all three.
+//
+// For float16 and bfloat16 on a GPU, the weight is rounded to x's type, and the rounded weight is kept for backward.
+// The kernel of the matrix product adds the bias. The gradients of weight and bias are float32 sums that are never
+// rounded to 16 bits. In all other cases LinearTwin() runs.
+at::Tensor Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  WeightLayout layout);
+
+// The same operation from plain ATen calls, for any device. It computes the gradients of weight and bias in x's type
+// and then converts them to float32.
+at::Tensor LinearTwin(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      WeightLayout layout);
+
+// Returns the sums over the rows of x, [rows, columns], as float32 [columns]. It has no gradient. On a GPU a kernel
+// reads float32, float16 and bfloat16 once; it uses no atomics, so the bits are the same each time. In all other cases
+// at::sum runs.
+at::Tensor ColumnSums(const at::Tensor& x);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,52 @@
+// ColumnSums' share of the GPU's copy bandwidth, beside ATen's sum:
+// bazel run -c opt //ops/product:linear_bench
+//
+// Bytes: each bf16 value is read once; the sums are few. The limit is what a device-to-device copy
+// that moves as many bytes, read and written together, reaches in the same run: `of_copy` is the
+// rate over that.
+
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+
+#include "ops/product/linear.h"
+#include "ops/testing/bench_graph.h"
+
+namespace lockstep::ops {
+namespace {
+
+template <typename Function>
+void Run(benchmark::State& state, const Function& function) {
+  const BenchStream stream;
+  const at::Tensor x = at::randn({state.range(0), state.range(1)},
+                                 at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
+  const double copy = GraphCopySeconds(x.numel() * 2);
+  double seconds = 0;
+  for (auto _ : state) {
+    const double once = GraphSeconds([&] { function(x); });
+    state.SetIterationTime(once);
+    seconds += once;
+  }
+  state.counters["of_copy"] = copy * static_cast<double>(state.iterations()) / seconds;
+}
+
+void BM_ColumnSums(benchmark::State& state) { Run(state, ColumnSums); }
+void BM_Aten(benchmark::State& state) {
+  Run(state, [](const at::Tensor& x) { return x.sum(0); });
+}
+BENCHMARK(BM_ColumnSums)
+    ->Args({16384, 384})
+    ->Args({16384, 3072})
+    ->Args({65536, 768})
+    ->Iterations(5)
+    ->UseManualTime();
+BENCHMARK(BM_Aten)
+    ->Args({16384, 384})
+    ->Args({16384, 3072})
+    ->Args({65536, 768})
+    ->Iterations(5)
+    ->UseManualTime();
+
+}  // namespace
+}  // namespace lockstep::ops
+
+BENCHMARK_MAIN();

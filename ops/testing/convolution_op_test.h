@@ -1,0 +1,29 @@
+// Parts that the convolutions' tests share.
+#pragma once
+
+#include "ops/testing/op_test.h"
+
+namespace lockstep::ops {
+
+class ConvolutionOpTest : public OpTest {
+ protected:
+  // The tolerance for sums whose terms and result are rounded to dtype(). For float32 cuDNN rounds the terms to TF32.
+  double tolerance() const {
+    if (dtype() == at::kFloat) return device() == at::kCUDA ? 2e-3 : 1e-4;
+    return dtype() == at::kHalf ? 4e-3 : 2e-2;
+  }
+  at::Tensor Images(at::IntArrayRef sizes) const {
+    return at::randn(sizes, options()).contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  // Returns a random weight whose values are exact in 16 bits.
+  at::Tensor Weight(at::IntArrayRef sizes, at::MemoryFormat format) const {
+    return at::randn(sizes, options()).to(at::kFloat).contiguous(format).requires_grad_();
+  }
+  // Returns the weight as a model passes it: on a GPU with 16 bits Lockstep's operations round it, otherwise autocast
+  // does.
+  at::Tensor Passed(const at::Tensor& weight) const {
+    return Is16BitOnGpu() ? weight : weight.to(dtype());
+  }
+};
+
+}  // namespace lockstep::ops

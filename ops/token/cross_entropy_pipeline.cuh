@@ -1,0 +1,346 @@
+// Computes the loss and the gradient of long rows, on Hopper and later GPUs. Each row is read once and written once.
+//
+// There are as many thread blocks as fit on the GPU, and together they process all rows. In round i a block
+//   1. waits until its row i is in shared memory
+//   2. for one pack after the other, writes the gradient of row i - 1, which is in registers, to global memory, loads
+//      the pack of row i into these registers, and adds it to the sum of exps
+//   3. adds up the threads' sums. After the barrier of this step no thread needs row i in shared memory
+//   4. starts the copy of row i + kRowsAhead into the same part of shared memory
+// The memory therefore always has something to read and something to write, while the threads compute. An extra loop
+// over the row to find its greatest logit would delay this. The class Running does not need such a loop.
+//
+// Of each row a thread processes every blockDim.x-th pack of classes. A pack that also contains padding is not
+// processed as a pack: each of the fewer than kSize classes in it belongs to one thread.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/common/pack.cuh"
+#include "ops/common/shared_address.cuh"
+#include "ops/token/cross_entropy_kernel.h"
+#include "ops/token/cross_entropy_row.cuh"
+
+namespace lockstep::ops::cross_entropy {
+
+// How many rows are being copied to a block's shared memory while the block computes another row in registers. This
+// number keeps the memory busy whatever step the block is at.
+constexpr int kRowsAhead = 2;
+// Rows begin at multiples of this, in shared memory and in global memory.
+constexpr int kLineBytes = 128;
+
+// From Hopper on a thread can start a copy of a whole row to shared memory. The copy needs no registers, and the thread
+// does not wait for it.
+#if __CUDA_ARCH__ >= 900
+// Initialises a barrier whose phases each have one arrival, which StartCopy() makes. The fence makes the barrier
+// visible to the copy engine.
+__device__ inline void StartBarrier(uint64_t* barrier) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(SharedAddress(barrier)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Starts the copy of `bytes` bytes, fewer than 2^20. The barrier's phase ends when all of them have arrived. `bytes`
+// and the addresses must be multiples of 16.
+__device__ inline void StartCopy(void* to, const void* from, unsigned bytes, uint64_t* barrier) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(SharedAddress(barrier)),
+      "r"(bytes)
+      : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(SharedAddress(to)),
+      "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(SharedAddress(barrier))
+      : "memory");
+}
+
+// Waits until the phase has ended whose number has this parity.
+__device__ inline void WaitForPhase(uint64_t* barrier, unsigned parity) {
+  unsigned ended;
+  do {
+    asm volatile(
+        "{\n"
+        ".reg .pred ended;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, ended;\n"
+        "}\n"
+        : "=r"(ended)
+        : "r"(SharedAddress(barrier)), "r"(parity)
+        : "memory");
+  } while (ended == 0);
+}
+
+// Two logits. If they have 16 bits, one instruction processes both.
+template <typename T>
+struct PairOf {
+  using Type = float2;
+};
+template <>
+struct PairOf<__half> {
+  using Type = __half2;
+};
+template <>
+struct PairOf<__nv_bfloat16> {
+  using Type = __nv_bfloat162;
+};
+template <typename T>
+using Pair = typename PairOf<T>::Type;
+
+__device__ inline float2 ToFloats(float2 pair) { return pair; }
+__device__ inline float2 ToFloats(__half2 pair) { return __half22float2(pair); }
+__device__ inline float2 ToFloats(__nv_bfloat162 pair) {
+  unsigned word;
+  memcpy(&word, &pair, sizeof(word));
+  return BFloat16Pair(word);
+}
+
+template <typename T>
+__device__ Pair<T> FromFloats(float2 values);
+template <>
+__device__ inline float2 FromFloats<float>(float2 values) {
+  return values;
+}
+template <>
+__device__ inline __half2 FromFloats<__half>(float2 values) {
+  return __float22half2_rn(values);
+}
+template <>
+__device__ inline __nv_bfloat162 FromFloats<__nv_bfloat16>(float2 values) {
+  return __float22bfloat162_rn(values);
+}
+
+// Returns the greater values. If one of two values is NaN, returns the other.
+template <typename Halves>
+__device__ Halves Greater(Halves a, Halves b) {
+  return __hmax2(a, b);
+}
+__device__ inline float2 Greater(float2 a, float2 b) { return {fmaxf(a.x, b.x), fmaxf(a.y, b.y)}; }
+
+// Returns whether both values are at most the limit; NaN is not.
+template <typename Halves>
+__device__ bool AreAtMost(Halves pair, Halves limit) {
+  return __hble2(pair, limit);
+}
+__device__ inline bool AreAtMost(float2 pair, float2 limit) {
+  return pair.x <= limit.x && pair.y <= limit.y;
+}
+
+// The values of a pack as pairs. Words() converts them back.
+template <typename T>
+struct Pairs {
+  static constexpr int kCount = Pack<T>::kSize / 2;
+  Pair<T> pairs[kCount];
+
+  Pairs() = default;
+  __device__ explicit Pairs(const uint4& words) { memcpy(pairs, &words, sizeof(words)); }
+  __device__ uint4 Words() const {
+    uint4 words;
+    memcpy(&words, pairs, sizeof(words));
+    return words;
+  }
+};
+
+__device__ inline void Forget(uint4& words) {
+  Forget(words.x);
+  Forget(words.y);
+  Forget(words.z);
+  Forget(words.w);
+}
+
+// Collects what a thread has Seen of a row, one pack after the other, without a search for the greatest logit before.
+// Exps may be relative to any logit that is near the greatest one. Seen's `greatest` is therefore the greatest logit of
+// the first pack, and it is raised only to a logit that exceeds it by more than kSlack. So an exp is at most e^8, or
+// e^16 if bfloat16 rounds the limit up.
+template <typename T, bool kSmoothed>
+class Running {
+ public:
+  __device__ void Add(const uint4& words) {
+    const Pairs<T> pack(words);
+    Pair<T> greatest = pack.pairs[0];
+#pragma unroll
+    for (int j = 1; j < Pairs<T>::kCount; ++j) greatest = Greater(greatest, pack.pairs[j]);
+    if (!AreAtMost(greatest, limit_)) {
+      const float2 two = ToFloats(greatest);
+      Raise(fmaxf(two.x, two.y));
+    }
+    float2 exps{0, 0};
+    float2 sums{0, 0};
+#pragma unroll
+    for (int j = 0; j < Pairs<T>::kCount; ++j) {
+      const float2 two = ToFloats(pack.pairs[j]);
+      exps.x += Exp(two.x - base_);
+      exps.y += Exp(two.y - base_);
+      sums.x += two.x;
+      sums.y += two.y;
+    }
+    seen_.exp_sum += exps.x + exps.y;
+    if (kSmoothed) seen_.sum += sums.x + sums.y;
+  }
+
+  __device__ void Add(float logit) {
+    if (!(logit <= ToFloats(limit_).x)) Raise(logit);
+    seen_.exp_sum += Exp(logit - base_);
+    if (kSmoothed) seen_.sum += logit;
+  }
+
+  __device__ const Seen& seen() const { return seen_; }
+
+ private:
+  static constexpr float kSlack = 8;
+
+  // NaN and infinity come here, too. When they are added to the sum, the sum becomes NaN.
+  __device__ void Raise(float logit) {
+    const float greatest = fmaxf(seen_.greatest, logit);
+    base_ = Base(greatest);
+    seen_.exp_sum *= Exp(seen_.greatest - base_);
+    seen_.greatest = greatest;
+    limit_ = FromFloats<T>({greatest + kSlack, greatest + kSlack});
+  }
+
+  Seen seen_;
+  float base_ = 0;  // Base(seen_.greatest)
+  Pair<T> limit_ = FromFloats<T>({-INFINITY, -INFINITY});
+};
+
+template <typename T>
+__device__ uint4 DerivativeOf(const uint4& words, const Derivative& derivative) {
+  Pairs<T> pack(words);
+#pragma unroll
+  for (int j = 0; j < Pairs<T>::kCount; ++j) {
+    const float2 two = ToFloats(pack.pairs[j]);
+    pack.pairs[j] = FromFloats<T>({derivative(two.x), derivative(two.y)});
+  }
+  return pack.Words();
+}
+#endif
+
+// Computes the loss and the gradient of the block's rows, which are gridDim.x rows apart.
+template <typename T, bool kSmoothed>
+__global__ void __launch_bounds__(kMostThreads, 1)
+    LossAndGradientPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
+                             CrossEntropyShape shape) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kSize = Pack<T>::kSize;
+  extern __shared__ __align__(kLineBytes) unsigned char memory[];
+  __shared__ uint64_t barriers[kRowsAhead];
+  const int rows = static_cast<int>(shape.rows);
+  const int step = static_cast<int>(gridDim.x);
+  const auto row_bytes = static_cast<unsigned>(shape.columns * sizeof(T));
+  const auto start_copy = [&](int row, unsigned place) {
+    if (row < rows) {
+      StartCopy(memory + place * row_bytes, logits + row * shape.columns, row_bytes,
+                &barriers[place]);
+    }
+  };
+  int row = static_cast<int>(blockIdx.x);
+  if (threadIdx.x == 0) {
+    for (int ahead = 0; ahead < kRowsAhead; ++ahead) {
+      StartBarrier(&barriers[ahead]);
+      start_copy(row + ahead * step, ahead);
+    }
+  }
+  __syncthreads();
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = static_cast<int>(blockDim.x);
+  const int classes = static_cast<int>(shape.classes);
+  const int packs = classes / kSize;
+  const int my_rest = packs * kSize + thread;
+  const float scale = *gradient;
+
+  // The row that is in registers.
+  uint4 held[kMostHeld];
+  float rest = 0;
+  float logit = 0;
+  Target column(-1, shape);
+  Derivative derivative({}, scale, column, shape);
+
+  const auto write_rest = [&](T* x) {
+    for (int c = my_rest; c < static_cast<int>(shape.columns); c += threads) {
+      x[c] = FromFloat<T>(c < classes ? derivative(rest) : 0);
+    }
+    const bool is_mine =
+        column.column < packs * kSize ? column.IsMine<kSize>() : column.column == my_rest;
+    if (is_mine) WriteTarget(derivative, logit, x, column);
+  };
+
+  // There is one round more than there are rows, to write the last row. In this round nothing is read.
+  for (unsigned round = 0; row - step < rows; row += step, ++round) {
+    const unsigned place = round % kRowsAhead;
+    const T* from = reinterpret_cast<const T*>(memory + place * row_bytes);
+    T* x = logits + (row - step) * shape.columns;
+    const bool reads = row < rows;
+    const bool writes = round > 0;
+    int64_t next_target = -1;
+    if (reads) {
+      next_target = target[row];
+      WaitForPhase(&barriers[place], round / kRowsAhead % 2);
+    }
+    Running<T, kSmoothed> running;
+#pragma unroll
+    for (int k = 0; k < kMostHeld; ++k) {
+      const int pack = PackOf(thread, k);
+      if (pack < packs) {
+        const uint4 next = reinterpret_cast<const uint4*>(from)[pack];
+        if (writes) reinterpret_cast<uint4*>(x)[pack] = DerivativeOf<T>(held[k], derivative);
+        held[k] = next;
+        running.Add(next);
+        Forget(held[k]);
+      }
+    }
+    if (writes) write_rest(x);
+    if (!reads) break;
+
+    column = Target(next_target, shape);
+    logit = column.Logit(from);
+    if (my_rest < classes) {
+      rest = ToFloat(from[my_rest]);
+      running.Add(rest);
+    }
+    const Seen seen = OfBlock<kSmoothed>(running.seen(), static_cast<int>(round % 2), [&] {
+      if (thread == 0) start_copy(row + kRowsAhead * step, place);
+    });
+    if (thread == 0) {
+      losses[row] = Loss(seen, {seen.greatest, logf(seen.exp_sum)}, column, logit, shape);
+    }
+    derivative = Derivative({seen.greatest, __logf(seen.exp_sum)}, scale, column, shape);
+  }
+#else
+  __trap();
+#endif
+}
+
+// Returns false if the GPU cannot run LossAndGradientPipelined.
+template <typename T, bool kSmoothed>
+bool LaunchPipelined(T* logits, const int64_t* target, const float* gradient, float* losses,
+                     const CrossEntropyShape& shape, cudaStream_t stream) {
+  const auto kernel = LossAndGradientPipelined<T, kSmoothed>;
+  int device = 0;
+  int capability = 0;
+  int most_bytes = 0;
+  int multiprocessors = 0;
+  cudaFuncAttributes attributes{};
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device);
+  cudaDeviceGetAttribute(&most_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  cudaFuncGetAttributes(&attributes, kernel);
+  // The kernel also has static shared memory.
+  most_bytes -= (static_cast<int>(attributes.sharedSizeBytes) / kLineBytes + 1) * kLineBytes;
+  const int64_t bytes = kRowsAhead * shape.columns * static_cast<int64_t>(sizeof(T));
+  if (capability < 9 || bytes > most_bytes) return false;
+
+  // A thread gets about half of the packs that it can hold, so that a row of GPT-2 occupies all threads of a block.
+  const unsigned threads = Threads(shape.columns / Pack<T>::kSize, kAtOnce, kMostThreads);
+  int resident = 1;
+  // This is always the maximum, because another thread may launch the kernel for another shape.
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads),
+                                                static_cast<size_t>(bytes));
+  const int64_t blocks = std::min(shape.rows, int64_t{multiprocessors} * std::max(resident, 1));
+  kernel<<<static_cast<unsigned>(blocks), threads, static_cast<size_t>(bytes), stream>>>(
+      logits, target, gradient, losses, shape);
+  return true;
+}
+
+}  // namespace lockstep::ops::cross_entropy

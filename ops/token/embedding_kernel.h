@@ -1,0 +1,41 @@
+// The kernels of embedding.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "ops/common/float_type.h"
+
+namespace lockstep::ops {
+
+// An addend of the sum. Output row (c, l) reads the weight's row indices[c * count_stride + l * length_stride]. All
+// pointers point to device memory.
+struct EmbeddedRows {
+  const int64_t* indices;
+  int64_t count_stride;
+  int64_t length_stride;
+  const float* weight;  // [rows, width], of the forward
+  float* gradient;      // likewise, of the backward; null: it is not wanted
+  int64_t rows;
+  int64_t padding_index;  // the row whose gradient is dropped; -1: none
+};
+
+constexpr int kMostEmbedded = 4;
+
+struct EmbeddedSum {
+  EmbeddedRows addends[kMostEmbedded];
+  int addend_count;
+  int64_t count;
+  int64_t length;
+  int64_t width;
+};
+
+// Enqueues the kernel that computes out, [count, length, width]. A row is NaN if one of its indices is outside the rows.
+void LaunchEmbeddingSum(const EmbeddedSum& sum, void* out, FloatType type, cudaStream_t stream);
+
+// Enqueues the kernel that adds the rows of d_out, which is like out, to the gradients, in no particular order.
+void LaunchEmbeddingSumBackward(const EmbeddedSum& sum, const void* d_out, FloatType type,
+                                cudaStream_t stream);
+
+}  // namespace lockstep::ops

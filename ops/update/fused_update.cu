@@ -1,0 +1,329 @@
+#include <new>
+
+#include "ops/common/pack.cuh"
+#include "ops/common/warp_sum.cuh"
+#include "ops/update/fused_update_kernel.h"
+
+namespace lockstep::ops {
+namespace {
+
+constexpr int kThreads = 256;
+
+// What a pass reads or writes.
+enum Part : unsigned { kWeights = 1, kGradient = 2, kMoments = 4, kSquares = 8 };
+
+// Of those that leave nothing for another.
+struct OnlyPass {
+  static constexpr unsigned kReads = kWeights | kGradient | kMoments;
+  static constexpr unsigned kWrites = kWeights | kMoments;
+};
+
+// Adam's and LAMB's, of the gradient and of its square.
+struct Moments {
+  float beta1, beta2, epsilon;
+  float rest1, rest2;    // 1 - beta, which in float32 would be off by 5e-5 for 0.999
+  float square_divisor;  // sqrt(1 - beta2^t)
+
+  template <typename Rules>
+  __device__ Moments(const Rules& rules, const float* updates)
+      : beta1(static_cast<float>(rules.beta1)),
+        beta2(static_cast<float>(rules.beta2)),
+        epsilon(static_cast<float>(rules.epsilon)),
+        rest1(static_cast<float>(1 - rules.beta1)),
+        rest2(static_cast<float>(1 - rules.beta2)),
+        square_divisor(static_cast<float>(sqrt(1 - pow(rules.beta2, *updates)))) {}
+
+  __device__ void Average(float g, float& m, float& v) const {
+    m = beta1 * m + rest1 * g;
+    v = beta2 * v + rest2 * g * g;
+  }
+  __device__ float Divisor(float v) const { return sqrtf(v) / square_divisor + epsilon; }
+};
+
+// The passes: of each element w, g, m and v. lr: with the parameter's ratio.
+struct Adam : OnlyPass, Moments {
+  float decay;
+  float step_size;  // lr / (1 - beta1^t)
+  float shrink;     // 1 - lr decay
+  bool decoupled;
+
+  __device__ Adam(const AdamRules& rules, float lr, const float* updates)
+      : Moments(rules, updates),
+        decay(static_cast<float>(rules.weight_decay)),
+        step_size(static_cast<float>(lr / (1 - pow(rules.beta1, *updates)))),
+        shrink(static_cast<float>(1 - lr * rules.weight_decay)),
+        decoupled(rules.decoupled) {}
+
+  __device__ void operator()(float& w, float g, float& m, float& v) const {
+    if (decoupled) {
+      w *= shrink;
+    } else {
+      g += decay * w;
+    }
+    Average(g, m, v);
+    w -= step_size * m / Divisor(v);
+  }
+};
+
+struct Sgd : OnlyPass {
+  float lr, momentum, decay;
+  bool nesterov;
+
+  __device__ Sgd(const SgdRules& rules, float lr, const float*)
+      : lr(lr),
+        momentum(static_cast<float>(rules.momentum)),
+        decay(static_cast<float>(rules.weight_decay)),
+        nesterov(rules.nesterov) {}
+
+  // Without momentum m is no one's.
+  __device__ void operator()(float& w, float g, float& m, float&) const {
+    g += decay * w;
+    m = momentum * m + g;
+    w -= lr * (nesterov ? g + momentum * m : m);
+  }
+};
+
+struct LambParts : Moments {
+  float lr, decay;
+  float mean_factor;  // 1 / (1 - beta1^t)
+
+  __device__ LambParts(const LambRules& rules, float lr, const float* updates)
+      : Moments(rules, updates),
+        lr(lr),
+        decay(static_cast<float>(rules.weight_decay)),
+        mean_factor(static_cast<float>(1 / (1 - pow(rules.beta1, *updates)))) {}
+
+  // u
+  __device__ float Direction(float w, float m, float v) const {
+    return mean_factor * m / Divisor(v) + decay * w;
+  }
+};
+
+struct Lamb : OnlyPass, LambParts {
+  using LambParts::LambParts;
+
+  __device__ void operator()(float& w, float g, float& m, float& v) const {
+    Average(g, m, v);
+    w -= lr * Direction(w, m, v);
+  }
+};
+
+struct LambMoments : LambParts {
+  using LambParts::LambParts;
+  static constexpr unsigned kReads = kWeights | kGradient | kMoments;
+  static constexpr unsigned kWrites = kMoments | kSquares;
+  float2 squares = {0, 0};  // w^2, u^2
+
+  __device__ void operator()(float w, float g, float& m, float& v) {
+    Average(g, m, v);
+    const float u = Direction(w, m, v);
+    squares.x += w * w;
+    squares.y += u * u;
+  }
+};
+
+// Of each weight 16 bytes move: m, v and w are read, w is written. Those are as many as if the first pass had
+// written u (4) and this one read it and w and written w (12), and u would need memory as large as the weights.
+struct LambStep : LambParts {
+  using LambParts::LambParts;
+  static constexpr unsigned kReads = kWeights | kMoments;
+  static constexpr unsigned kWrites = kWeights;
+
+  __device__ void operator()(float& w, float, float m, float v) const {
+    w -= lr * Direction(w, m, v);
+  }
+};
+
+struct LarsNorms {
+  static constexpr unsigned kReads = kWeights | kGradient;
+  static constexpr unsigned kWrites = kSquares;
+  float2 squares = {0, 0};  // w^2, g^2
+
+  __device__ LarsNorms(const LarsRules&, float, const float*) {}
+
+  __device__ void operator()(float w, float g, float, float) {
+    squares.x += w * w;
+    squares.y += g * g;
+  }
+};
+
+struct Lars : OnlyPass {
+  float lr, momentum, decay;
+
+  __device__ Lars(const LarsRules& rules, float lr, const float*)
+      : lr(lr),
+        momentum(static_cast<float>(rules.momentum)),
+        decay(static_cast<float>(rules.weight_decay)) {}
+
+  // Without momentum m is no one's.
+  __device__ void operator()(float& w, float g, float& m, float&) const {
+    m = momentum * m + lr * (g + decay * w);
+    w -= m;
+  }
+};
+
+// The block's sums, the same bits each time.
+__device__ float2 BlockSums(float2 sums) {
+  __shared__ float2 warps[kThreads / 32];
+  SumOverWarp(sums.x, sums.y);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sums;
+  __syncthreads();
+  sums = {0, 0};
+  for (const float2& warp : warps) {
+    sums.x += warp.x;
+    sums.y += warp.y;
+  }
+  return sums;
+}
+
+// The chunk's packs of kSize from element `begin` on; gradient: the chunk's.
+template <int kSize, typename Rounded, typename Rule>
+__device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t begin,
+                       float grad_divisor, Rule& rule) {
+  using Floats = Pack<float, kSize>;
+  const auto load = [](unsigned part, const float* from, int64_t i) {
+    const bool reads = (Rule::kReads & part) != 0 && from != nullptr;
+    return reads ? *reinterpret_cast<const Floats*>(from + i) : Floats{};
+  };
+  const auto store = [](unsigned part, float* to, int64_t i, const Floats& values) {
+    const bool writes = (Rule::kWrites & part) != 0 && to != nullptr;
+    if (writes) *reinterpret_cast<Floats*>(to + i) = values;
+  };
+  for (int64_t i = begin + int64_t{threadIdx.x} * kSize; i + kSize <= chunk.elements;
+       i += int64_t{kThreads} * kSize) {
+    Floats w = load(kWeights, chunk.parameter, i);
+    const Floats g = load(kGradient, gradient, i);
+    Floats first = load(kMoments, chunk.first, i);
+    Floats second = load(kMoments, chunk.second, i);
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) {
+      rule(w.values[j], g.values[j] / grad_divisor, first.values[j], second.values[j]);
+    }
+    store(kWeights, chunk.parameter, i, w);
+    store(kMoments, chunk.first, i, first);
+    store(kMoments, chunk.second, i, second);
+    if constexpr ((Rule::kWrites & kWeights) != 0) {
+      if (chunk.rounded == nullptr) continue;
+      Pack<Rounded, kSize> rounded;
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) rounded.values[j] = FromFloat<Rounded>(w.values[j]);
+      *reinterpret_cast<Pack<Rounded, kSize>*>(static_cast<Rounded*>(chunk.rounded) + i) = rounded;
+    }
+  }
+}
+
+// What one pass leaves for another.
+struct Norms {
+  float2* partials = nullptr;  // [chunks]
+  float* ratios = nullptr;     // [parameters]; null: 1
+};
+
+// A block for each chunk.
+template <typename Rule, typename Rounded, typename Rules>
+__global__ void __launch_bounds__(kThreads)
+    UpdateKernel(const UpdateChunk* chunks, const __grid_constant__ UpdateGradients gradients,
+                 Rules rules, UpdateScalars scalars, Norms norms) {
+  if (*scalars.skip != 0) return;
+  // A second pass goes backwards: what the first has come to last may still lie in the GPU's cache.
+  const UpdateChunk chunk =
+      chunks[norms.ratios == nullptr ? blockIdx.x : gridDim.x - 1 - blockIdx.x];
+  const float* gradient = gradients.memories[chunk.memory] + chunk.gradient;
+  // Powers in float64: once in a block.
+  __shared__ __align__(alignof(Rule)) unsigned char memory[sizeof(Rule)];
+  if (threadIdx.x == 0) {
+    const float ratio = norms.ratios == nullptr ? 1.0F : norms.ratios[chunk.index];
+    new (memory) Rule(rules, *scalars.lr * ratio, scalars.updates);
+  }
+  __syncthreads();
+  Rule rule = *reinterpret_cast<const Rule*>(memory);
+  const float grad_divisor = scalars.grad_scale == nullptr ? 1.0F : *scalars.grad_scale;
+  constexpr int kSize = Pack<float>::kSize;
+  int64_t begin = 0;
+  if (IsAligned(chunk.parameter, sizeof(Pack<float>)) && IsAligned(gradient, sizeof(Pack<float>)) &&
+      IsAligned(chunk.first, sizeof(Pack<float>)) && IsAligned(chunk.second, sizeof(Pack<float>)) &&
+      IsAligned(chunk.rounded, sizeof(Pack<Rounded, kSize>))) {
+    Update<kSize, Rounded>(chunk, gradient, 0, grad_divisor, rule);
+    begin = chunk.elements / kSize * kSize;
+  }
+  Update<1, Rounded>(chunk, gradient, begin, grad_divisor, rule);
+  if constexpr ((Rule::kWrites & kSquares) != 0) {
+    const float2 squares = BlockSums(rule.squares);
+    if (threadIdx.x == 0) norms.partials[blockIdx.x] = squares;
+  }
+}
+
+// ratios[p] = above |x| / (|y| + decay |x|), of parameter p's squares, or 1. A block for each parameter.
+__global__ void __launch_bounds__(kThreads)
+    RatioKernel(const int64_t* ends, float above, float decay, const float* skip, Norms norms) {
+  if (*skip != 0) return;
+  const int64_t begin = blockIdx.x == 0 ? 0 : ends[blockIdx.x - 1];
+  float2 squares = {0, 0};
+  for (int64_t i = begin + threadIdx.x; i < ends[blockIdx.x]; i += kThreads) {
+    squares.x += norms.partials[i].x;
+    squares.y += norms.partials[i].y;
+  }
+  squares = BlockSums(squares);
+  if (threadIdx.x != 0) return;
+  const float dividend = above * sqrtf(squares.x);
+  const float divisor = sqrtf(squares.y) + decay * sqrtf(squares.x);
+  norms.ratios[blockIdx.x] = dividend > 0 && divisor > 0 ? dividend / divisor : 1;
+}
+
+template <typename Rule, typename Rules>
+void Launch(const UpdateTable& table, const UpdateGradients& gradients, const Rules& rules,
+            const UpdateScalars& scalars, const Norms& norms, cudaStream_t stream) {
+  const auto kernel = table.rounded == FloatType::kFloat16
+                          ? UpdateKernel<Rule, __half, Rules>
+                          : UpdateKernel<Rule, __nv_bfloat16, Rules>;
+  kernel<<<static_cast<unsigned>(table.count), kThreads, 0, stream>>>(table.chunks, gradients,
+                                                                      rules, scalars, norms);
+}
+
+// Measure, then Step by what comes of it; above and decay: RatioKernel's.
+template <typename Measure, typename Step, typename Rules>
+void LaunchByNorms(const UpdateTable& table, const UpdateGradients& gradients, const Rules& rules,
+                   const UpdateScalars& scalars, double above, double decay, float* memory,
+                   cudaStream_t stream) {
+  auto* partials = reinterpret_cast<float2*>(memory);
+  float* ratios = memory + 2 * table.count;
+  Launch<Measure>(table, gradients, rules, scalars, {.partials = partials}, stream);
+  RatioKernel<<<static_cast<unsigned>(table.parameters), kThreads, 0, stream>>>(
+      table.ends, static_cast<float>(above), static_cast<float>(decay), scalars.skip,
+      {.partials = partials, .ratios = ratios});
+  Launch<Step>(table, gradients, rules, scalars, {.ratios = ratios}, stream);
+}
+
+}  // namespace
+
+void LaunchAdam(const UpdateTable& table, const UpdateGradients& gradients, const AdamRules& rules,
+                const UpdateScalars& scalars, cudaStream_t stream) {
+  if (table.count > 0) Launch<Adam>(table, gradients, rules, scalars, {}, stream);
+}
+
+void LaunchSgd(const UpdateTable& table, const UpdateGradients& gradients, const SgdRules& rules,
+               const UpdateScalars& scalars, cudaStream_t stream) {
+  if (table.count > 0) Launch<Sgd>(table, gradients, rules, scalars, {}, stream);
+}
+
+void LaunchLamb(const UpdateTable& table, const UpdateGradients& gradients, const LambRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream) {
+  if (table.count == 0) return;
+  if (rules.adapts) {
+    LaunchByNorms<LambMoments, LambStep>(table, gradients, rules, scalars, 1, 0, norms, stream);
+  } else {
+    Launch<Lamb>(table, gradients, rules, scalars, {}, stream);
+  }
+}
+
+void LaunchLars(const UpdateTable& table, const UpdateGradients& gradients, const LarsRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream) {
+  if (table.count == 0) return;
+  if (rules.adapts) {
+    LaunchByNorms<LarsNorms, Lars>(table, gradients, rules, scalars, rules.trust,
+                                   rules.weight_decay, norms, stream);
+  } else {
+    Launch<Lars>(table, gradients, rules, scalars, {}, stream);
+  }
+}
+
+}  // namespace lockstep::ops

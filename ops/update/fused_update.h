@@ -1,0 +1,70 @@
+// SGD, Adam, AdamW, LAMB and LARS for many tensors at once. The kernels also round the weights that they update.
+//
+// With g <- gradient / grad_scale,
+// Adam:  g <- g + decay w                                (AdamW: w <- w - lr decay w instead)
+//        m <- beta1 m + (1 - beta1) g,   v <- beta2 v + (1 - beta2) g^2
+//        w <- w - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + epsilon)
+// SGD:   g <- g + decay w,   m <- momentum m + g
+//        w <- w - lr m                                   (Nesterov: w <- w - lr (g + momentum m))
+// LAMB:  m and v like Adam's,   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w
+//        w <- w - lr |w| / |u| u
+// LARS:  m <- momentum m + lr r (g + decay w),   r = trust |w| / (|g| + decay |w|)
+//        w <- w - m
+// LAMB's |w| / |u| and LARS's r are computed for each parameter. Both ratios are 1 for a parameter that does not adapt,
+// and if the dividend or the divisor is 0. LAMB and LARS take three kernels: one kernel adds up the squares of each
+// chunk, one finishes each parameter's sums in a fixed order, and one updates the weights. The other optimizers, and
+// parameters that do not adapt, take one kernel.
+//
+// We do not use ATen's fused kernels for two reasons. ATen's kernels give each thread block 65,536 elements, so a small
+// model's update runs on only a few of the GPU's multiprocessors. And a separate kernel would have to read all weights
+// again to round them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "ops/update/fused_update_kernel.h"
+
+namespace lockstep::ops {
+
+class FusedUpdate {
+ public:
+  // The float32 tensors of one parameter, dense, with the same strides, on one GPU. FusedUpdate keeps them. The
+  // gradients' memory may move between updates, but gradients that share a storage must still share it afterwards.
+  // There may be at most kMostGradientMemories such storages.
+  struct Parameter {
+    at::Tensor parameter;
+    at::Tensor gradient;
+    at::Tensor first;   // Adam, LAMB: mean; SGD, LARS: momentum, or undefined
+    at::Tensor second;  // Adam, LAMB: mean square
+    // The copy of the parameter in 16 bits, of the same type for all parameters; or undefined.
+    at::Tensor rounded;
+  };
+  // There must be at least one parameter. Throws Error (kBug) if there are more than kMostGradientMemories storages.
+  explicit FusedUpdate(std::vector<Parameter> parameters);
+
+  // Each is float32 and 0-dimensional.
+  struct Scalars {
+    at::Tensor lr;
+    at::Tensor updates;     // the t of the formulas of Adam and LAMB
+    at::Tensor skip;        // 1: nothing changes, whatever the gradients are
+    at::Tensor grad_scale;  // undefined means 1
+  };
+  void Adam(const AdamRules& rules, const Scalars& scalars) const;
+  void Sgd(const SgdRules& rules, const Scalars& scalars) const;
+  void Lamb(const LambRules& rules, const Scalars& scalars) const;
+  void Lars(const LarsRules& rules, const Scalars& scalars) const;
+
+ private:
+  int32_t IndexOf(const at::Storage& memory);
+  UpdateGradients Gradients() const;
+  at::Tensor NewNorms() const;
+
+  std::vector<Parameter> kept_;
+  std::vector<at::Storage> memories_;  // the storages of the gradients
+  at::Tensor chunks_, ends_;           // the device memory to which table_ points
+  UpdateTable table_;
+};
+
+}  // namespace lockstep::ops

@@ -1,0 +1,95 @@
+// The kernels of fused_update.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "ops/common/float_type.h"
+
+namespace lockstep::ops {
+
+// A part of a parameter, with at most kUpdateChunk elements, and the parts of its gradient and of the optimizer's state
+// that belong to it. All values are float32, except `rounded`.
+struct UpdateChunk {
+  float* parameter;
+  int64_t gradient;  // the index of the first element in UpdateGradients::memories[memory]
+  float* first;      // Adam, LAMB: mean; SGD, LARS: momentum, or null
+  float* second;     // Adam, LAMB: mean square
+  void* rounded;     // the copy of the parameter in 16 bits, or null
+  int64_t elements;
+  int32_t memory;  // the index, in UpdateGradients, of the memory that holds the gradient
+  int32_t index;   // the index of the parameter
+};
+
+inline constexpr int64_t kUpdateChunk = 4096;
+
+// The addresses of the gradients' memory, which can differ from update to update.
+inline constexpr size_t kMostGradientMemories = 64;
+struct UpdateGradients {
+  const float* memories[kMostGradientMemories];
+};
+
+// The chunks of several parameters. All pointers, also those in the chunks, point to device memory.
+struct UpdateTable {
+  const UpdateChunk* chunks;  // parameter by parameter
+  int64_t count;
+  // [parameters]: how many chunks this parameter and those before it have together
+  const int64_t* ends;
+  int64_t parameters;
+  FloatType rounded;  // the type of the chunks' rounded parameters, if there are any
+};
+
+struct AdamRules {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = true;  // AdamW
+};
+
+struct SgdRules {
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+struct LambRules {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool adapts = true;  // whether the update is scaled to the parameter's norm
+};
+
+struct LarsRules {
+  double momentum = 0;
+  double weight_decay = 0;
+  double trust = 0.001;
+  bool adapts = true;
+};
+
+// Each pointer points to one float on the device.
+struct UpdateScalars {
+  const float* lr;
+  const float* updates;     // the number of updates so far, including this one
+  const float* skip;        // 1: the update changes nothing
+  const float* grad_scale;  // the kernel divides gradients by it; null: 1
+};
+
+// Each function enqueues the update of a table's parameters.
+void LaunchAdam(const UpdateTable& table, const UpdateGradients& gradients, const AdamRules& rules,
+                const UpdateScalars& scalars, cudaStream_t stream);
+void LaunchSgd(const UpdateTable& table, const UpdateGradients& gradients, const SgdRules& rules,
+               const UpdateScalars& scalars, cudaStream_t stream);
+
+// How many floats of device memory LaunchLamb() and LaunchLars() need at `norms`, where they compute norms. The address
+// must be aligned to float2.
+inline int64_t NormFloats(const UpdateTable& table) { return 2 * table.count + table.parameters; }
+
+void LaunchLamb(const UpdateTable& table, const UpdateGradients& gradients, const LambRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream);
+void LaunchLars(const UpdateTable& table, const UpdateGradients& gradients, const LarsRules& rules,
+                const UpdateScalars& scalars, float* norms, cudaStream_t stream);
+
+}  // namespace lockstep::ops

@@ -1,0 +1,33 @@
+// The runs that a name on the command line means: one, or the folds of a cross-validation.
+//
+// Layout: `lockstep train CONFIG --folds 5` trains the runs RUN/fold-0 to RUN/fold-4. RUN itself has no config and no
+// weights; a command that takes RUN uses all of its folds. RUN@best and RUN@last mean that of each fold.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/folds_test.py)
+//   a fold has not begun yet -> Error (kUsage), which names it -> test_folds_that_are_missing
+//   there is no run -> LoadRunConfig()'s error -> tests/tasks_test.py
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/schema/config.pb.h"
+
+namespace lockstep {
+
+struct NamedRun {
+  std::string name;  // as ReadWeights() takes it (ckpt/weights.h)
+  config::Config config;
+};
+
+// Returns the folder of a fold of the cross-validation in `run_dir`.
+std::string FoldRunDir(const std::string& run_dir, int64_t fold);
+
+// Whether `run_dir` is the folder of a cross-validation, of which fold 0 has begun.
+bool HoldsFolds(const std::string& run_dir);
+
+// Returns the run, or the folds in their order. Throws Error (kUsage).
+std::vector<NamedRun> RunsNamed(const std::string& name);
+
+}  // namespace lockstep

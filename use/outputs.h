@@ -1,0 +1,46 @@
+// Outputs: what a run predicts of each sample, and how that is written.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "data/dataset/dataset.h"
+#include "use/prediction_table.h"
+
+namespace lockstep {
+
+struct Outputs {
+  Task task = Task::kClassification;
+  // Of the classes, labels or numbers, in order.
+  std::vector<std::string> names{};
+  bool have_names = false;  // whether the user gave these names; otherwise they are "0", "1", ...
+  // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only float64
+  // [samples, 2]: the most probable class, the first of several, and its probability.
+  at::Tensor values{};
+  bool best_only = false;
+};
+
+// Returns of each row of probabilities, [samples, classes], the most probable class, the first of several, and its
+// probability: Outputs::values with best_only.
+at::Tensor BestOf(const at::Tensor& probabilities);
+
+// Returns the names of `count` classes, labels or numbers: `given`, or their numbers.
+std::vector<std::string> NamesOf(const std::vector<std::string>& given, int64_t count);
+
+// The name of the most probable class.
+PredictionColumn LabelColumn(const Outputs& outputs, const std::string& name);
+// The probability of class or label `index`, with six decimals.
+PredictionColumn ProbabilityColumn(const Outputs& outputs, const std::string& name, int64_t index);
+// 1 if the probability of label `index` is at least a half, otherwise 0.
+PredictionColumn YesOrNoColumn(const Outputs& outputs, const std::string& name, int64_t index);
+// Number `index`, with all digits that a float32 holds.
+PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, int64_t index);
+
+// Returns the columns that predictions have beside the samples' names. Of classes: label, and probability, that of this
+// class; unless there is only the best, label and the probability of each class under its name, or under probability_0, ...
+// Of labels: probability, or probability_0, ... Of numbers: value, or value_0, ...
+std::vector<PredictionColumn> ColumnsOf(const Outputs& outputs);
+
+}  // namespace lockstep

@@ -1,0 +1,215 @@
+#include "use/prediction_file.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "base/small_letters.h"
+#include "data/arrays/npy.h"
+#include "data/tables/csv_texts.h"
+
+namespace lockstep {
+namespace {
+
+using Kind = PredictionColumn::Kind;
+
+enum class Layout : uint8_t { kCsv, kJsonLines, kArray, kPngFiles };
+
+Layout LayoutOf(const PredictionRequest& request) {
+  const auto is = [&](const std::string& format) {
+    return request.format.empty() ? request.output.ends_with("." + format)
+                                  : request.format == format;
+  };
+  if (request.format.empty() ? request.output.ends_with('/') : request.format == "png") {
+    return Layout::kPngFiles;
+  }
+  return is("npy") ? Layout::kArray : is("jsonl") ? Layout::kJsonLines : Layout::kCsv;
+}
+
+// The first option that names columns of the output; empty if none is given.
+std::string ColumnOption(const PredictionRequest& request) {
+  if (!request.submission.empty()) return "--submission";
+  if (!request.id.empty()) return "--id";
+  return request.keep.empty() ? "" : "--keep";
+}
+
+}  // namespace
+
+void CheckSource(const PredictionRequest& request) {
+  if (!request.held_back) {
+    if (!request.files.empty()) return;
+    throw UsageError(
+        "--input: name files to predict; --held-back predicts what training held back");
+  }
+  if (!request.files.empty()) {
+    throw UsageError("--held-back: predicts what training held back: leave out --input");
+  }
+  if (!request.submission.empty()) {
+    throw UsageError("--submission: is for the files of --input: leave out --held-back");
+  }
+}
+
+void CheckRequest(const PredictionRequest& request, const config::Data& data) {
+  CheckSource(request);
+  for (const char* ending : {".gz", ".zip"}) {
+    if (!InSmallLetters(request.output).ends_with(ending)) continue;
+    throw UsageError("--output {}: predictions are not compressed: take {} from the name",
+                     request.output, ending);
+  }
+  const Layout layout = LayoutOf(request);
+  const std::string column_option = ColumnOption(request);
+  const bool has_images = data.format() == config::Data::IMAGES;
+  if (data.task() == config::Data::SEGMENTATION) {
+    if (layout != Layout::kArray && layout != Layout::kPngFiles) {
+      throw UsageError("--output {}: masks are written as an array: name a .npy file{}",
+                       request.output,
+                       has_images ? ", or a folder for PNG files, with / at its end" : "");
+    }
+    if (request.probabilities) throw UsageError("--probabilities: has no meaning for masks");
+  }
+  if (layout == Layout::kPngFiles &&
+      (!has_images || data.task() != config::Data::SEGMENTATION || request.output == "-")) {
+    throw UsageError("--output {}: PNG files are for the masks of images, in a folder",
+                     request.output);
+  }
+  if ((layout == Layout::kArray || layout == Layout::kPngFiles) && !column_option.empty()) {
+    throw UsageError("{}: an array holds numbers alone: leave it out, or write CSV", column_option);
+  }
+  const bool has_classes = data.task() == config::Data::CLASSIFICATION;
+  const bool are_labels_sent =
+      data.task() == config::Data::MULTI_LABEL && !request.submission.empty();
+  if (request.probabilities && !has_classes && !are_labels_sent) {
+    throw UsageError("--probabilities: is for classes; labels and numbers have a column each");
+  }
+  if (data.format() != config::Data::CSV && (!request.id.empty() || !request.keep.empty())) {
+    throw UsageError("{}: is for tables; images are named by their files",
+                     request.id.empty() ? "--keep" : "--id");
+  }
+  if (request.submission.empty()) return;
+  if (layout != Layout::kCsv) {
+    throw UsageError("--submission: is written as CSV: name a .csv file with --output");
+  }
+  if (!request.keep.empty()) {
+    throw UsageError("--keep: a submission has the sample's columns and no others");
+  }
+}
+
+bool WritesBestOnly(const PredictionRequest& request, const config::Data& data) {
+  return data.task() == config::Data::CLASSIFICATION && !request.probabilities &&
+         request.submission.empty() && LayoutOf(request) != Layout::kArray;
+}
+
+PredictionFile::PredictionFile(PredictionRequest request, config::Data data)
+    : request_(std::move(request)), data_(std::move(data)) {
+  if (LayoutOf(request_) == Layout::kPngFiles) {
+    mask_files_.emplace(request_.output);
+  } else {
+    target_.emplace(request_.output);
+  }
+}
+
+void PredictionFile::Prepare(PredictedSamples samples) {
+  samples_ = std::move(samples);
+  if (mask_files_) {
+    mask_files_->Prepare(request_.files.front(), samples_.files, samples_.numbers);
+    return;
+  }
+  const SampleSpec& spec = samples_.spec;
+  const auto& labels = data_.csv().label();
+  const std::vector<std::string> names =
+      spec.task == Task::kClassification ? spec.class_names
+                                         : std::vector<std::string>(labels.begin(), labels.end());
+  outputs_ = {.task = spec.task,
+              .names = NamesOf(names, spec.classes),
+              .have_names = !names.empty(),
+              .best_only = WritesBestOnly(request_, data_)};
+  if (LayoutOf(request_) == Layout::kArray) return;
+  if (!request_.submission.empty()) {
+    submission_.emplace(request_.submission, outputs_, request_.probabilities);
+  }
+  PredictionColumn sample_names = NamesOfSamples();
+  if (submission_) {
+    std::vector<std::string> ids;
+    for (int64_t i = 0; i < samples_.size(); ++i) ids.push_back(sample_names.cell(i));
+    submission_->Match(ids, !samples_.files.empty());
+    return;
+  }
+  input_columns_ = {std::move(sample_names)};
+  if (!samples_.folds.empty()) {
+    input_columns_.push_back({.name = "fold", .kind = Kind::kNumber, .cell = [this](int64_t row) {
+                                return std::to_string(samples_.folds[row]);
+                              }});
+  }
+  if (request_.keep.empty()) return;
+  std::ranges::move(ReadColumns(request_.keep, "--keep"), std::back_inserter(input_columns_));
+}
+
+PredictionColumn PredictionFile::NamesOfSamples() const {
+  if (!samples_.files.empty()) {
+    return {.name = "file", .cell = [this](int64_t row) { return samples_.files[row]; }};
+  }
+  if (!request_.id.empty()) return ReadColumns({request_.id}, "--id").front();
+  if (submission_ && data_.format() == config::Data::CSV && data_.csv().header()) {
+    return ReadColumns({submission_->id_name()}, "--submission").front();
+  }
+  return {.name = "index", .kind = Kind::kNumber, .cell = [this](int64_t row) {
+            return std::to_string(samples_.numbers[row]);
+          }};
+}
+
+std::vector<PredictionColumn> PredictionFile::ReadColumns(const std::vector<std::string>& names,
+                                                          std::string_view field) const {
+  std::vector<PredictionColumn> columns;
+  for (CsvTextColumn& column : ReadCsvTexts({.files = request_.files,
+                                             .delimiter = data_.csv().delimiter().front(),
+                                             .header = data_.csv().header(),
+                                             .columns = names,
+                                             .field = field})) {
+    const auto kept = std::make_shared<const CsvTextColumn>(std::move(column));
+    columns.push_back(
+        {.name = kept->name, .kind = Kind::kCopied, .cell = [this, kept](int64_t row) {
+           return kept->texts.at(samples_.numbers[row]);
+         }});
+  }
+  return columns;
+}
+
+void PredictionFile::Write(const at::Tensor& values) {
+  if (mask_files_) {
+    const auto& class_values = data_.images().mask_values();
+    mask_files_->Write({values.const_data_ptr<uint8_t>(), static_cast<size_t>(values.numel())},
+                       {.width = values.size(2), .height = values.size(1)},
+                       {class_values.data(), static_cast<size_t>(class_values.size())});
+    return;
+  }
+  target_->Write([&](const AppendBytes& append) {
+    const Layout layout = LayoutOf(request_);
+    if (layout == Layout::kArray) {
+      const bool masks = outputs_.task == Task::kSegmentation;
+      const at::Tensor array = masks ? values : values.to(at::kFloat);
+      const std::string header = NpyHeader(masks ? "|u1" : "<f4", array.sizes());
+      append(std::as_bytes(std::span(header)));
+      append({static_cast<const std::byte*>(array.const_data_ptr()), array.nbytes()});
+      return;
+    }
+    outputs_.values = values;
+    PredictionTable table;
+    if (submission_) {
+      table = submission_->Table(outputs_);
+    } else {
+      table = {.rows = values.size(0), .columns = input_columns_};
+      for (PredictionColumn& column : ColumnsOf(outputs_)) {
+        table.columns.push_back(std::move(column));
+      }
+    }
+    layout == Layout::kCsv ? WriteCsv(table, append) : WriteJsonLines(table, append);
+  });
+}
+
+}  // namespace lockstep

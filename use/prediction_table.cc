@@ -1,0 +1,80 @@
+#include "use/prediction_table.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "data/tables/csv_cells.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kPiece = size_t{1} << 20;  // of a file, that is written at once
+
+// Calls add(text, row) for each row, and writes the text in pieces.
+template <typename Add>
+void WriteRows(int64_t rows, std::string text, const AppendBytes& append, const Add& add) {
+  const auto flush = [&] {
+    append(std::as_bytes(std::span(text)));
+    text.clear();
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    add(text, row);
+    if (text.size() >= kPiece) flush();
+  }
+  flush();
+}
+
+// Bytes that are no UTF-8 become U+FFFD.
+std::string InQuotes(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string JsonOf(const PredictionColumn& column, const std::string& cell) {
+  switch (column.kind) {
+    case PredictionColumn::Kind::kText:
+      break;
+    case PredictionColumn::Kind::kNumber:
+      return std::isfinite(std::strtod(cell.c_str(), nullptr)) ? cell : "null";
+    case PredictionColumn::Kind::kCopied:
+      if (Json::parse(cell, nullptr, /*allow_exceptions=*/false).is_number()) return cell;
+      break;
+  }
+  return InQuotes(cell);
+}
+
+}  // namespace
+
+void WriteCsv(const PredictionTable& table, const AppendBytes& append) {
+  std::string header;
+  for (const PredictionColumn& column : table.columns) {
+    header += (header.empty() ? "" : ",") + AsCsvCell(column.name);
+  }
+  WriteRows(table.rows, header + '\n', append, [&](std::string& text, int64_t row) {
+    for (size_t i = 0; i < table.columns.size(); ++i) {
+      if (i > 0) text += ',';
+      text += AsCsvCell(table.columns[i].cell(row));
+    }
+    text += '\n';
+  });
+}
+
+void WriteJsonLines(const PredictionTable& table, const AppendBytes& append) {
+  std::vector<std::string> names;
+  for (const PredictionColumn& column : table.columns) names.push_back(InQuotes(column.name));
+  WriteRows(table.rows, "", append, [&](std::string& text, int64_t row) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      const PredictionColumn& column = table.columns[i];
+      text +=
+          fmt::format("{}{}: {}", i == 0 ? "{" : ", ", names[i], JsonOf(column, column.cell(row)));
+    }
+    text += "}\n";
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,196 @@
+#include "use/submission.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSeveral = -1;  // samples go by one name
+
+// The first few of the names, for an error message.
+std::string Some(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 8;
+  const std::vector<std::string> some(names.begin(), names.begin() + std::min(names.size(), kMost));
+  return fmt::format("{}{}", fmt::join(some, ", "), names.size() > kMost ? ", ..." : "");
+}
+
+}  // namespace
+
+Submission::Submission(std::string path, const Outputs& outputs, bool probabilities)
+    : path_(std::move(path)), sample_(ReadCsvTexts({.files = {path_}})) {
+  if (sample_.size() < 2) {
+    throw DataError("{}: a sample submission has a column of ids and at least one to fill in",
+                    path_);
+  }
+  if (sample_[0].texts.empty()) throw DataError("{}: the sample submission has no rows", path_);
+  const bool has_classes = outputs.task == Task::kClassification;
+  if (has_classes && sample_.size() == 2) {
+    columns_.push_back(OnlyClassColumn(outputs, probabilities));
+    return;
+  }
+  const size_t wanted = sample_.size() - 1;
+  if (wanted != outputs.names.size()) {
+    throw DataError("{}: {} column{} to fill in, and the run predicts {} ({})", path_, wanted,
+                    wanted == 1 ? "" : "s", outputs.names.size(), Some(outputs.names));
+  }
+  for (size_t i = 1; i < sample_.size(); ++i) {
+    const bool as_fraction = has_classes || probabilities || HoldsFractions(i);
+    columns_.push_back({.what = outputs.task == Task::kRegression ? What::kNumber
+                                : as_fraction                     ? What::kProbability
+                                                                  : What::kYesOrNo,
+                        .index = IndexOf(i, outputs)});
+  }
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    for (size_t other = 0; other < i; ++other) {
+      if (columns_[i].index != columns_[other].index) continue;
+      throw DataError("{}: columns \"{}\" and \"{}\" are both for \"{}\"", path_,
+                      sample_[other + 1].name, sample_[i + 1].name,
+                      outputs.names[columns_[i].index]);
+    }
+  }
+}
+
+bool Submission::HoldsFractions(size_t i) const {
+  return std::ranges::any_of(sample_[i].texts, [](const std::string& text) {
+    return text.find('.') != text.npos && text.find_first_not_of("+-.0123456789eE") == text.npos;
+  });
+}
+
+Submission::Column Submission::OnlyClassColumn(const Outputs& outputs, bool probabilities) const {
+  const CsvTextColumn& column = sample_[1];
+  if (probabilities || HoldsFractions(1)) {
+    if (outputs.names.size() != 2) {
+      throw DataError(
+          "{}: column \"{}\" alone cannot hold the probabilities of {} classes: it needs a column "
+          "for each ({})",
+          path_, column.name, outputs.names.size(), Some(outputs.names));
+    }
+    return {.what = What::kProbability, .index = 1};
+  }
+  for (const std::string& text : column.texts) {
+    if (std::ranges::find(outputs.names, text) != outputs.names.end()) continue;
+    throw DataError(
+        "{}: column \"{}\" holds \"{:.40}\", which is none of the run's classes ({}): write one of "
+        "them there, or a fraction such as 0.5 for probabilities",
+        path_, column.name, text, Some(outputs.names));
+  }
+  return {.what = What::kLabel};
+}
+
+int64_t Submission::IndexOf(size_t i, const Outputs& outputs) const {
+  const std::vector<std::string>& names = outputs.names;
+  const std::string& column = sample_[i].name;
+  const auto place = [&](const auto& found) { return found - names.begin(); };
+  const auto same = std::ranges::find(names, column);
+  if (same != names.end()) return place(same);
+  if (outputs.task == Task::kClassification) {
+    const auto ending = std::ranges::find_if(
+        names, [&](const std::string& name) { return column.ends_with("_" + name); });
+    if (ending != names.end()) return place(ending);
+  } else if (!outputs.have_names || names.size() == 1) {
+    return static_cast<int64_t>(i) - 1;
+  }
+  throw DataError("{}: column \"{}\" is none of what the run predicts ({}){}", path_, column,
+                  Some(names), DidYouMean(column, names));
+}
+
+void Submission::Match(const std::vector<std::string>& ids, bool are_files) {
+  std::unordered_map<std::string_view, int64_t> samples;
+  const auto add = [&](std::string_view name, int64_t sample) {
+    const auto [at, is_new] = samples.try_emplace(name, sample);
+    if (!is_new && at->second != sample) at->second = kSeveral;
+  };
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::string_view name = ids[i];
+    add(name, static_cast<int64_t>(i));
+    if (!are_files) continue;
+    name.remove_prefix(name.rfind('/') + 1);
+    add(name, static_cast<int64_t>(i));
+    add(name.substr(0, name.rfind('.')), static_cast<int64_t>(i));
+  }
+  std::vector<bool> is_sent(ids.size());
+  rows_.clear();
+  for (const std::string& id : sample_[0].texts) {
+    const auto found = samples.find(id);
+    if (found == samples.end()) {
+      throw DataError("{}: {} \"{:.80}\" is not among the samples of --input", path_, id_name(),
+                      id);
+    }
+    if (found->second == kSeveral) {
+      throw DataError("{}: several samples of --input have the {} \"{:.80}\"", path_, id_name(),
+                      id);
+    }
+    if (is_sent[found->second]) {
+      throw DataError("{}: {} \"{:.80}\" is there twice", path_, id_name(), id);
+    }
+    is_sent[found->second] = true;
+    rows_.push_back(found->second);
+  }
+  const auto left = std::ranges::find(is_sent, false);
+  if (left != is_sent.end()) {
+    throw DataError("{}: lacks {} \"{:.80}\", which --input has", path_, id_name(),
+                    ids[left - is_sent.begin()]);
+  }
+}
+
+PredictionTable Submission::Table(const Outputs& outputs) const {
+  PredictionTable table{.rows = static_cast<int64_t>(rows_.size()), .columns = {}};
+  table.columns.push_back(
+      {.name = id_name(), .cell = [this](int64_t row) { return sample_[0].texts[row]; }});
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const std::string& name = sample_[i + 1].name;
+    const int64_t index = columns_[i].index;
+    PredictionColumn column;
+    switch (columns_[i].what) {
+      case What::kLabel:
+        column = LabelColumn(outputs, name);
+        break;
+      case What::kProbability:
+        column = ProbabilityColumn(outputs, name, index);
+        break;
+      case What::kNumber:
+        column = NumberColumn(outputs, name, index);
+        break;
+      case What::kYesOrNo:
+        column = YesOrNoColumn(outputs, name, index);
+        break;
+    }
+    column.cell = [this, of = std::move(column.cell)](int64_t row) { return of(rows_[row]); };
+    table.columns.push_back(std::move(column));
+  }
+  return table;
+}
+
+std::string Submission::Contents() const {
+  const auto name_of = [](What what) {
+    switch (what) {
+      case What::kLabel:
+        return "label";
+      case What::kProbability:
+        return "probability";
+      case What::kYesOrNo:
+        return "0 or 1";
+      case What::kNumber:
+        return "number";
+    }
+    return "";
+  };
+  constexpr size_t kMost = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(columns_.size(), kMost); ++i) {
+    text +=
+        fmt::format("{}{}: {}", i == 0 ? "" : ", ", sample_[i + 1].name, name_of(columns_[i].what));
+  }
+  return text + (columns_.size() > kMost ? ", ..." : "");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,237 @@
+#include "use/trained_run.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files/safetensors.h"
+#include "ckpt/weights.h"
+#include "comm/reduce/reducer.h"
+#include "comm/together.h"
+#include "use/outputs.h"
+#include "trainer/run/evaluate.h"
+#include "trainer/run/extensions.h"
+#include "trainer/run/input.h"
+#include "trainer/run/make_model.h"
+#include "trainer/run/open_data.h"
+#include "trainer/step/precision.h"
+
+namespace lockstep {
+namespace {
+
+// A run's model with its weights, and the samples that it is to be used on.
+struct LoadedRun {
+  std::string weights;  // on rank 0: what they are, if they are not the final ones
+  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<Model> model;
+  std::optional<Preprocessing> preprocessing;
+  config::Precision precision = config::FP32;
+};
+
+// `open` returns the samples, or null where there are none. Every rank must call it. Throws Error on
+// every rank.
+template <typename Open>
+LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World& world,
+                  const Open& open) {
+  LoadedRun loaded;
+  Together(world.host, [&] {
+    loaded.dataset = open();
+    if (!loaded.dataset) {
+      throw UsageError("{}: the run held no samples back: name some with --input", run.name);
+    }
+    config::Config config = run.config;
+    config.clear_init_from();
+    config.set_replace_head(false);
+    loaded.precision = PrecisionOn(world.device, config.precision());
+    SetUpNumerics(loaded.precision, config.deterministic());
+    loaded.model = MakeModel(config, SpecOf(config.data()), extensions.models, world);
+    if (world.rank() == 0) {
+      const Weights weights = ReadWeights(run.name);
+      CopyByName(weights.path, weights.tensors, loaded.model->State());
+      const bool are_final = weights.path == RunWeightsPath(ParseRunPoint(run.name).run_dir);
+      if (!are_final) loaded.weights = weights.Name();
+    }
+    loaded.preprocessing.emplace(config.data(), loaded.dataset->spec(), world.device,
+                                 loaded.precision);
+  });
+  BroadcastFromRankZero(loaded.model->State(), world.communicator);
+  return loaded;
+}
+
+// Null if the run held nothing back.
+std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions& extensions,
+                                        const World& world) {
+  // Nothing can stand for a sample whose prediction was asked for.
+  config.mutable_data()->clear_bad_samples();
+  return OpenTrainingData(config, extensions.datasets, world).validation;
+}
+
+LoadedRun LoadForPrediction(const NamedRun& run, const PredictionRequest& request,
+                            const Extensions& extensions, const World& world) {
+  return LoadRun(run, extensions, world, [&] {
+    return request.held_back ? HeldBack(run.config, extensions, world)
+                             : OpenFiles(run.config, request.files, SpecOf(run.config.data()),
+                                         /*label_optional=*/true, extensions.datasets, world);
+  });
+}
+
+at::Tensor PredictWith(const LoadedRun& loaded, const config::Config& config, const World& world,
+                       bool best_only) {
+  return Predict(*loaded.model, *loaded.preprocessing, *loaded.dataset,
+                 EvaluationBatch(config, config.accumulation()),
+                 LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world,
+                 best_only);
+}
+
+PredictedSamples SamplesOf(const Dataset& dataset) {
+  PredictedSamples samples{.spec = dataset.spec()};
+  const bool has_files = dataset.size() > 0 && !dataset.FileOf(0).empty();
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    samples.numbers.push_back(dataset.NumberInFiles(i));
+    if (has_files) samples.files.push_back(dataset.FileOf(i));
+  }
+  return samples;
+}
+
+// What several folds have held back, and its predictions, in the order of the files.
+struct HeldBackPredictions {
+  PredictedSamples samples;
+  at::Tensor values;
+};
+
+HeldBackPredictions InOrderOfFiles(const std::vector<HeldBackPredictions>& folds) {
+  struct Place {
+    int64_t number, fold, row, row_of_all;
+  };
+  std::vector<Place> places;
+  std::vector<at::Tensor> parts;
+  for (const HeldBackPredictions& fold : folds) {
+    for (int64_t row = 0; row < fold.samples.size(); ++row) {
+      places.push_back({fold.samples.numbers[row], std::ssize(parts), row, std::ssize(places)});
+    }
+    parts.push_back(fold.values);
+  }
+  std::ranges::sort(places, {}, &Place::number);
+  HeldBackPredictions all{.samples{.spec = folds.front().samples.spec}, .values{}};
+  std::vector<int64_t> order;
+  for (const Place& place : places) {
+    const PredictedSamples& samples = folds[place.fold].samples;
+    all.samples.numbers.push_back(place.number);
+    all.samples.folds.push_back(place.fold);
+    if (!samples.files.empty()) all.samples.files.push_back(samples.files[place.row]);
+    order.push_back(place.row_of_all);
+  }
+  all.values = at::cat(parts).index_select(0, at::tensor(order, at::kLong));
+  return all;
+}
+
+// Runs can be used together if their classes are the same, and what they predict of one sample has a mean.
+void RequireAlike(const std::vector<NamedRun>& runs, const PredictionRequest& request) {
+  const bool have_masks = runs.front().config.data().task() == config::Data::SEGMENTATION;
+  if (runs.size() > 1 && have_masks && !request.held_back) {
+    throw UsageError("the masks of several folds have no mean: name one fold, {}",
+                     runs.front().name);
+  }
+  const SampleSpec first = SpecOf(runs.front().config.data());
+  for (const NamedRun& run : runs) {
+    const SampleSpec spec = SpecOf(run.config.data());
+    if (spec.classes == first.classes && spec.class_names == first.class_names) continue;
+    throw UsageError("{}: its classes are not those of {}: train all folds again, with --fresh",
+                     run.name, runs.front().name);
+  }
+}
+
+// The files in which a run's held-back samples lie.
+std::vector<std::string> FilesHeldBack(const config::Data& data) {
+  const auto& files = data.validation_size() > 0 ? data.validation() : data.train();
+  return {files.begin(), files.end()};
+}
+
+// What the predictions of all runs are, on every rank.
+at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
+                      const PredictionRequest& request, const Extensions& extensions,
+                      const World& world) {
+  const bool best_only = WritesBestOnly(request, runs.front().config.data());
+  if (runs.size() == 1) return PredictWith(first, runs.front().config, world, best_only);
+  at::Tensor sum = PredictWith(first, runs.front().config, world, /*best_only=*/false);
+  for (size_t i = 1; i < runs.size(); ++i) {
+    const LoadedRun loaded = LoadForPrediction(runs[i], request, extensions, world);
+    sum += PredictWith(loaded, runs[i].config, world, /*best_only=*/false);
+  }
+  sum /= static_cast<double>(runs.size());
+  return best_only ? BestOf(sum) : sum;
+}
+
+}  // namespace
+
+RunEvaluation EvaluateRun(const NamedRun& run, const std::vector<std::string>& files,
+                          const Extensions& extensions, const World& world) {
+  const config::Config& config = run.config;
+  const LoadedRun loaded = LoadRun(run, extensions, world, [&] {
+    return files.empty() ? OpenTrainingData(config, extensions.datasets, world).validation
+                         : OpenFiles(config, files, SpecOf(config.data()), /*label_optional=*/false,
+                                     extensions.datasets, world);
+  });
+  std::vector<Metric> metrics =
+      Evaluate(*loaded.model, *loaded.preprocessing, *loaded.dataset,
+               EvaluationBatch(config, config.accumulation()),
+               LoaderOptionsFor(config.loader(), *loaded.dataset, world), loaded.precision, world);
+  return {.weights = loaded.weights,
+          .metrics = std::move(metrics),
+          .samples = loaded.dataset->size(),
+          .bad_samples = loaded.dataset->TakeReports()};
+}
+
+RunPredictions PredictRuns(const std::vector<NamedRun>& runs, PredictionRequest request,
+                           const Extensions& extensions, const World& world) {
+  const config::Data& data = runs.front().config.data();
+  std::optional<PredictionFile> file;  // on rank 0
+  Together(world.host, [&] {
+    CheckRequest(request, data);
+    RequireAlike(runs, request);
+    if (world.rank() != 0) return;
+    PredictionRequest of_file = request;
+    if (request.held_back) of_file.files = FilesHeldBack(data);
+    file.emplace(std::move(of_file), data);
+  });
+  const auto prepare = [&](PredictedSamples samples) {
+    Together(world.host, [&] {
+      if (file) file->Prepare(std::move(samples));
+    });
+  };
+  const LoadedRun first = LoadForPrediction(runs.front(), request, extensions, world);
+  PredictedSamples samples = SamplesOf(*first.dataset);
+  RunPredictions done{
+      .weights = runs.size() == 1 ? first.weights : fmt::format("{} folds", runs.size()),
+      .samples = samples.size()};
+  prepare(samples);
+  at::Tensor values;
+  if (request.held_back && runs.size() > 1) {
+    const bool best_only = WritesBestOnly(request, data);
+    std::vector<HeldBackPredictions> folds;
+    folds.push_back(
+        {std::move(samples), PredictWith(first, runs.front().config, world, best_only)});
+    for (size_t i = 1; i < runs.size(); ++i) {
+      const LoadedRun loaded = LoadForPrediction(runs[i], request, extensions, world);
+      folds.push_back(
+          {SamplesOf(*loaded.dataset), PredictWith(loaded, runs[i].config, world, best_only)});
+    }
+    HeldBackPredictions all = InOrderOfFiles(folds);
+    done.samples = all.samples.size();
+    prepare(std::move(all.samples));
+    values = all.values;
+  } else {
+    values = MeanOfRuns(runs, first, request, extensions, world);
+  }
+  Together(world.host, [&] {
+    if (file) file->Write(values);
+  });
+  if (file) done.contents = file->Contents();
+  return done;
+}
+
+}  // namespace lockstep
