@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "base/say.h"
-#include "launch/cli/commands.h"
+#include "launch/cli/command/commands.h"
 
 namespace lockstep {
 namespace {

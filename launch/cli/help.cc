@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/say.h"
-#include "launch/cli/commands.h"
+#include "launch/cli/command/commands.h"
 
 namespace lockstep {
 namespace {

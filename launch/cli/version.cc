@@ -5,7 +5,7 @@
 #include <torch/version.h>
 
 #include "base/say.h"
-#include "launch/cli/commands.h"
+#include "launch/cli/command/commands.h"
 
 namespace lockstep {
 namespace {

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 COMMAND = """// lockstep hello: greets somebody.
 #include "base/say.h"
-#include "launch/cli/commands.h"
+#include "launch/cli/command/commands.h"
 
 namespace lockstep {
 namespace {
@@ -87,7 +87,7 @@ model { name: "mlp" mlp { hidden: 32 } } optimizer { type: ADAM lr: 0.01 } epoch
 
 # The new file, its text, the list, the line there, and the line that it stands before.
 NEW_THINGS = {
-    "a command": ("launch/cli/hello.cc", COMMAND, "launch/cli/commands.inc", "COMMAND(Hello)", "COMMAND(Version)"),
+    "a command": ("launch/cli/hello.cc", COMMAND, "launch/cli/command/commands.inc", "COMMAND(Hello)", "COMMAND(Version)"),
     "a format": (
         "config/formats/points.cc",
         FORMAT,

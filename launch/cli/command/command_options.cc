@@ -1,0 +1,80 @@
+#include "launch/cli/command/command_options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace lockstep {
+
+const Option& Option::Required() const {
+  option_.required();
+  return *this;
+}
+
+const Option& Option::ShowDefault() const {
+  option_.capture_default_str();
+  return *this;
+}
+
+const Option& Option::Within(int64_t least, int64_t most) const {
+  option_.check(CLI::Range(least, most));
+  return *this;
+}
+
+const Option& Option::Between(double least, double most) const {
+  option_.check(CLI::Range(least, most));
+  return *this;
+}
+
+const Option& Option::OneOf(const std::vector<std::string>& words) const {
+  option_.check(CLI::IsMember(words));
+  return *this;
+}
+
+const Option& Option::Take(int least, int most) const {
+  option_.expected(least, most);
+  return *this;
+}
+
+const Option& Option::OneEach() const {
+  option_.allow_extra_args(false)->take_all();
+  return *this;
+}
+
+Option CommandOptions::Add(const std::string& name, std::string& value, const std::string& what) {
+  return Option(*app_.add_option(name, value, what));
+}
+
+Option CommandOptions::Add(const std::string& name, std::vector<std::string>& value,
+                           const std::string& what) {
+  return Option(*app_.add_option(name, value, what));
+}
+
+Option CommandOptions::Add(const std::string& name, int& value, const std::string& what) {
+  return Option(*app_.add_option(name, value, what));
+}
+
+Option CommandOptions::Add(const std::string& name, int64_t& value, const std::string& what) {
+  return Option(*app_.add_option(name, value, what));
+}
+
+Option CommandOptions::Add(const std::string& name, uint64_t& value, const std::string& what) {
+  return Option(*app_.add_option(name, value, what));
+}
+
+Option CommandOptions::Add(const std::string& name, double& value, const std::string& what) {
+  return Option(*app_.add_option(name, value, what));
+}
+
+Option CommandOptions::Add(const std::string& name, bool& value, const std::string& what) {
+  return Option(*app_.add_flag(name, value, what));
+}
+
+void CommandOptions::AddWord(const std::string& name,
+                             const std::function<void(const std::string&)>& set,
+                             const std::string& what, const std::vector<std::string>& known,
+                             const std::string& usual) {
+  app_.add_option_function<std::string>(name, set, what)
+      ->check(CLI::IsMember(known))
+      ->default_str(usual);
+}
+
+}  // namespace lockstep

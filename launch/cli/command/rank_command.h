@@ -1,0 +1,82 @@
+// RankCommand: the base class of commands that all ranks of a job run together, with the same options. Each rank does
+// its part of the work.
+//
+// Protocol of Run(), in each process of the command:
+//   1. with -n or a similar option: Check() the options and the config, start the command again as ranks
+//      (launch/job/start_job.h), and return the job's exit status
+//   2. otherwise this process is a rank, or the only process: Begin(), meet the other ranks, compare program and
+//      command with them, RunAsRank(), and leave together
+// If something fails on every rank, only rank 0 prints the error. If something fails on one rank, that rank prints the
+// error, and the other ranks end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/cli/command/command.h"
+#include "launch/job/job.h"
+#include "config/schema/config.pb.h"
+#include "use/named_runs.h"
+#include "trainer/run/trainer.h"
+#include "trainer/step/world.h"
+
+namespace lockstep {
+
+class RankCommand : public Command {
+ public:
+  using Command::Command;
+  int Run(const Invocation& invocation) override;
+
+ private:
+  // Returns whether the command accepts --restarts.
+  virtual bool trains() const { return false; }
+
+  // Run() calls it before it starts ranks. Adds what StartJob() must know about this command to `started`. Throws Error
+  // if the command line or the config is wrong.
+  virtual void Check(StartedCommand& started) const;
+
+  // Run() calls it before the ranks meet. Signals are held back until then. Throws Error if the options are wrong.
+  virtual void Begin() {}
+
+  // Throws Error.
+  virtual ExitStatus RunAsRank(Job& job, const Invocation& invocation) = 0;
+};
+
+// A config file and what --set changes in it.
+struct ConfigOptions {
+  std::string path;
+  std::vector<std::string> assignments;
+
+  // AddFile() adds the argument CONFIG, and AddSet() adds the option --set.
+  Option AddFile(CommandOptions& options, const std::string& what = "config file");
+  void AddSet(CommandOptions& options);
+
+  // Loads the config in this process. Throws Error (kUsage).
+  config::Config Load() const;
+  // Loads the config on every rank. An error on any rank is thrown on all. Every rank must call it.
+  config::Config Load(Job& job) const;
+  // Loads the config in a process that starts the command as ranks, and adds the config's facts to `started`. Throws
+  // Error (kUsage).
+  config::Config Check(StartedCommand& started) const;
+};
+
+// Returns the runs that RUN or RUN@STEP names (use/named_runs.h), on every rank. An error on any rank is thrown on
+// all. Every rank must call it.
+std::vector<NamedRun> RunsNamed(const std::string& name, Job& job);
+inline constexpr char kRunPoint[] =
+    "run folder, also of folds; RUN@STEP, RUN@best or RUN@last for a checkpoint";
+
+// Adds --device.
+void AddDevice(CommandOptions& options, config::Config::Device& device);
+
+// Connects the ranks' devices. Before that prints a line if something on the machines slows the ranks down. Every rank
+// must call it. Throws Error.
+World Connect(Job& job, config::Config::Device device);
+// Does the same with the device and the time limits of `config`, after it has checked that all ranks have the same
+// config.
+World Connect(Job& job, const config::Config& config);
+
+// After Connect().
+TrainOptions TrainOptionsOf(Job& job);
+
+}  // namespace lockstep

@@ -1,0 +1,66 @@
+// lockstep new: a commented config for the files that a user has.
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files/atomic_file.h"
+#include "base/say.h"
+#include "launch/cli/command/commands.h"
+#include "prepare/new/draft.h"
+#include "config/config.h"
+
+namespace lockstep {
+namespace {
+
+class NewCommand final : public LocalCommand {
+ public:
+  explicit NewCommand(CLI::App& app)
+      : LocalCommand(app, "new",
+                     "write a commented config for a table, images, masks, arrays or tokens") {
+    options().Add("DATA", request_.data, "file, or folder of files").Required();
+    options()
+        .Add("--label", request_.labels, "a table's column to predict; several: repeat it")
+        .OneEach();
+    options()
+        .Add("--output", request_.output, "config to write, which must not exist")
+        .ShowDefault();
+    options().Add("--test", request_.test, "file to predict, if it is not test.csv beside DATA");
+    options()
+        .Add("--task", task_, "what is learnt, if it is not what the label looks like")
+        .OneOf({"classification", "multi_label", "regression"});
+  }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    RequireNew();
+    if (task_ == "classification") request_.task = LearnTask::kClassification;
+    if (task_ == "multi_label") request_.task = LearnTask::kMultiLabel;
+    if (task_ == "regression") request_.task = LearnTask::kRegression;
+    const Draft draft = DraftConfig(request_);
+    std::vector<std::string> assignments;
+    if (!draft.stand_in.empty()) assignments = {"model.imported.file=" + draft.stand_in};
+    // Throws if the config could not be trained with.
+    LoadConfigText(request_.output, draft.config, assignments);
+    WriteFileAtomically(request_.output, draft.config);
+    for (const std::string& line : draft.found) Print("{}\n", line);
+    Print("{} is written; next:\n", request_.output);
+    for (const std::string& command : draft.next) Print("  {}\n", command);
+    return ExitStatus::kDone;
+  }
+
+  // Throws Error (kUsage) if something has the name of the config, be it a link that leads nowhere.
+  void RequireNew() const {
+    std::error_code error;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(request_.output, error))) return;
+    throw UsageError("{}: the file exists: remove it, or write another one with --output FILE",
+                     request_.output);
+  }
+
+  NewRequest request_;
+  std::string task_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewNewCommand(CLI::App& app) { return std::make_unique<NewCommand>(app); }
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+// lockstep bench step: the time of a config's step, its phases, and its share of what the GPU can do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string_view>
+
+#include "base/round.h"
+#include "base/say.h"
+#include "base/small_letters.h"
+#include "comm/together.h"
+#include "launch/cli/machine/bench.h"
+#include "launch/cli/command/commands.h"
+#include "launch/cli/command/rank_command.h"
+#include "ops/convolution/convolution_planner.h"
+#include "ops/product/matrix_product.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The value that `share` of `values` are below.
+double PercentileOf(std::vector<double> values, double share) {
+  const auto at = values.begin() + static_cast<int64_t>(share * static_cast<double>(values.size()));
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+double InGibi(int64_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
+
+// reports: of one kind of operation, whose plans the library makes.
+template <typename Reports>
+void PrintPlans(const char* kind, const char* library, const Reports& reports) {
+  for (const auto& [key, plan, source] : reports) {
+    Print("{:>14}  {}: {:.1f} us, {}'s first {:.1f} us, {}\n", kind, ops::Description(key), plan.us,
+          library, plan.first_us, ops::NameOf(source, library));
+  }
+}
+
+// Times steps of `config` and prints what it finds on rank 0. `trace`: file for a Chrome trace of ten more; empty:
+// none. Every rank must call it. Throws Error.
+void BenchStep(const config::Config& config, int warmup, int steps, const std::string& trace,
+               bool json, const Extensions& extensions, const World& world,
+               const TrainOptions& options) {
+  const StepMeasurement measured =
+      MeasureSteps(config, extensions, world, warmup, steps, trace, options);
+  // The rank that has the least left is the first that runs out of memory.
+  const DevicePeak memory =
+      std::ranges::min(GatherValues(measured.memory, "what memory is left", world.host), {},
+                       &DevicePeak::left_bytes);
+  if (world.rank() != 0) return;
+  const double step_ms = PercentileOf(measured.step_ms, 0.5);
+  const double per_s = 1e3 / step_ms;
+  const double all_ms = std::accumulate(measured.step_ms.begin(), measured.step_ms.end(), 0.0);
+  const double samples_per_s = 1e3 * static_cast<double>(config.global_batch()) * steps / all_ms;
+  // Backward takes twice the forward's operations: one product each for the inputs and the weights.
+  const double flops_per_s = 3 * static_cast<double>(measured.forward_flops) * per_s;
+  const double peak = measured.peak_flops;
+  Json line{{"peer", "lockstep"},
+            {"model", config.model().name()},
+            {"device", MachineText(world)},
+            {"ranks", world.size()},
+            {"gpus", world.device.is_cuda() ? world.size() : 0},
+            {"global_batch", config.global_batch()},
+            {"batch", config.global_batch() / world.size() / measured.accumulation},
+            {"accum", measured.accumulation},
+            {"precision", InSmallLetters(config::Precision_Name(measured.precision))},
+            {"graph", config.graph() && world.device.is_cuda() && measured.why_no_graph.empty()},
+            {"params", measured.parameters},
+            {"samples", measured.samples},
+            {"samples_per_s", Round(samples_per_s, 4)},
+            {"step_ms", Round(step_ms, 4)},
+            {"p95_ms", Round(PercentileOf(measured.step_ms, 0.95), 4)},
+            {"peak_gib", Round(InGibi(memory.peak_bytes), 2)},
+            {"left_gib", Round(InGibi(memory.left_bytes), 2)},
+            {"device_gib", Round(InGibi(memory.device_bytes), 2)},
+            {"first_step_s", Round(measured.first_step_s, 2)},
+            {"loss", Round(measured.loss, 4)},
+            {"tflops", Round(flops_per_s * 1e-12, 3)}};
+  if (peak > 0) line["of_peak"] = Round(flops_per_s / peak, 4);
+  for (const Phase phase : kPhases) {
+    line["phases_ms"][NameOf(phase)] = Round(measured.phase_ms[static_cast<size_t>(phase)], 4);
+  }
+  if (!measured.why_no_graph.empty()) line["no_graph"] = measured.why_no_graph;
+  if (json) {
+    Print("{}\n", line.dump());
+    return;
+  }
+  for (const auto& [key, value] : line.items()) {
+    if (!value.is_object()) {
+      Print("{:>14}  {}\n", key, value.is_string() ? value.get<std::string>() : value.dump());
+      continue;
+    }
+    for (const auto& [phase, ms] : value.items()) {
+      Print("{:>14}  {} ms\n", phase, ms.dump());
+    }
+  }
+  PrintPlans("product", "cuBLASLt", ops::ProductPlans());
+  PrintPlans("convolution", "cuDNN", ops::ConvolutionPlans());
+}
+
+class StepCommand final : public RankCommand {
+ public:
+  explicit StepCommand(CLI::App& app)
+      : RankCommand(BenchGroup(app), "step",
+                    "step time of a config on data that lie on the device") {
+    options().Add("--trace", trace_, "file for a Chrome trace of ten more steps, kernel by kernel");
+    config_.AddFile(options()).Required();
+    options().Add("--warmup", warmup_, "steps before these").Within(1, 100'000).ShowDefault();
+    options().Add("--steps", steps_, "steps to time").Within(1, 100'000).ShowDefault();
+    AddJson(options(), json_);
+    config_.AddSet(options());
+  }
+
+ private:
+  void Check(StartedCommand& started) const override { config_.Check(started); }
+
+  ExitStatus RunAsRank(Job& job, const Invocation& invocation) override {
+    const config::Config config = config_.Load(job);
+    const World world = Connect(job, config);
+    BenchStep(config, warmup_, steps_, trace_, json_, invocation.extensions, world,
+              TrainOptionsOf(job));
+    return ExitStatus::kDone;
+  }
+
+  ConfigOptions config_;
+  int warmup_ = 15;
+  int steps_ = 50;
+  std::string trace_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewBenchStepCommand(CLI::App& app) {
+  return std::make_unique<StepCommand>(app);
+}
+
+}  // namespace lockstep

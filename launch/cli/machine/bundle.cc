@@ -1,0 +1,44 @@
+// lockstep bundle: this program as one archive, or as a wheel.
+#include "launch/bundle/bundle.h"
+
+#include "base/error.h"
+#include "launch/cli/command/commands.h"
+#include "launch/version.h"
+
+namespace lockstep {
+namespace {
+
+class BundleCommand final : public LocalCommand {
+ public:
+  explicit BundleCommand(CLI::App& app)
+      : LocalCommand(app, "bundle",
+                     "this program as one archive, for a machine that has but a torch wheel") {
+    options().Add("ARCHIVE", archive_, "file to make: lockstep.tar.gz");
+    options().Add("--wheel", wheel_folder_,
+                  "folder to make a wheel in, which pip installs beside torch");
+  }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    if (archive_.empty() == wheel_folder_.empty()) {
+      throw UsageError("bundle: give an ARCHIVE, or --wheel and a folder");
+    }
+    if (wheel_folder_.empty()) {
+      MakeBundle(archive_, kVersion);
+    } else {
+      MakeWheel(wheel_folder_, kVersion);
+    }
+    return ExitStatus::kDone;
+  }
+
+  std::string archive_;
+  std::string wheel_folder_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewBundleCommand(CLI::App& app) {
+  return std::make_unique<BundleCommand>(app);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// What a job with --elastic runs for each GPU (launch/job/elastic.h). No command of a user's.
+#include "launch/cli/command/commands.h"
+#include "launch/job/early_signals.h"
+#include "launch/job/elastic.h"
+
+namespace lockstep {
+namespace {
+
+class ProbeGpuCommand final : public Command {
+ public:
+  explicit ProbeGpuCommand(CLI::App& app) : Command(app, kProbeGpu, "") {}
+
+  int Run(const Invocation&) override {
+    LetEarlySignalsCome();
+    return ProbeGpu();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewProbeGpuCommand(CLI::App& app) {
+  return std::make_unique<ProbeGpuCommand>(app);
+}
+
+}  // namespace lockstep

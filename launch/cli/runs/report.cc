@@ -1,0 +1,52 @@
+// lockstep report: writes the page of runs (observe/page/) into one HTML file, which needs no server and no other file.
+//
+// what can fail -> what the caller sees -> the test that shows it (tests/page_test.py)
+//   a folder is neither a run folder nor one of run folders -> Error (kUsage) -> test_what_has_no_page
+//   the file cannot be written, or is a folder -> Error (kCheckpoint), before the logs are read
+//     -> test_a_report_that_cannot_be_written
+#include <span>
+
+#include "base/files/output_target.h"
+#include "base/say.h"
+#include "launch/cli/command/commands.h"
+#include "observe/page/page_data.h"
+#include "observe/page/page_html.h"
+
+namespace lockstep {
+namespace {
+
+class ReportCommand final : public LocalCommand {
+ public:
+  explicit ReportCommand(CLI::App& app)
+      : LocalCommand(app, "report", "the page of runs as one HTML file, to mail") {
+    options()
+        .Add("RUN", folders_, "run folders, or folders of run folders")
+        .Required()
+        .Take(1, kMostRuns);
+    options().Add("--output", output_, "HTML file to write").Required();
+  }
+
+  bool prints_result() const override { return false; }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    const std::vector<std::string> run_dirs = RunFoldersFor(folders_);
+    OutputTarget target(output_);
+    const std::string page = PageHtml(PageData(run_dirs, /*live=*/false).All());
+    target.Write([&](const AppendBytes& append) { append(std::as_bytes(std::span(page))); });
+    TellOfOutput(output_, fmt::format("{}: {} run{}", output_, run_dirs.size(),
+                                      run_dirs.size() == 1 ? "" : "s"));
+    return ExitStatus::kDone;
+  }
+
+  std::vector<std::string> folders_;
+  std::string output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewReportCommand(CLI::App& app) {
+  return std::make_unique<ReportCommand>(app);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+// lockstep export and average: weights alone, for other programs.
+#include "ckpt/weights.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files/output_target.h"
+#include "base/files/safetensors.h"
+#include "base/say.h"
+#include "launch/cli/command/commands.h"
+#include "launch/cli/command/dtype.h"
+#include "use/named_runs.h"
+
+namespace lockstep {
+namespace {
+
+// Writes the mean of the weights of `sources` (ckpt/weights.h) to a safetensors file, under PyTorch's names. `dtype`:
+// float32, bfloat16 or float16, of what is in floating point; empty: as they are. Throws Error (kCheckpoint).
+void ExportWeights(const std::vector<std::string>& sources, const std::string& output,
+                   const std::string& dtype) {
+  OutputTarget target(output);
+  std::vector<Weights> weights;
+  for (const std::string& source : sources) {
+    const std::string run_dir = ParseRunPoint(source).run_dir;
+    if (HoldsFolds(run_dir)) {
+      throw UsageError("{}: holds the folds of a cross-validation: name one, {}", run_dir,
+                       FoldRunDir(run_dir, 0));
+    }
+    weights.push_back(ReadWeights(source));
+  }
+  TensorsByName tensors = weights.size() == 1 ? weights[0].tensors : MeanOf(weights);
+  std::vector<NamedTensor> named;
+  bool has_statistics = false;
+  for (auto& [name, tensor] : tensors) {
+    if (!dtype.empty() && tensor.is_floating_point()) tensor = tensor.to(DtypeNamed(dtype));
+    has_statistics = has_statistics || name.ends_with("running_mean");
+    named.push_back({name, tensor});
+  }
+  WriteSafetensors(target, named, {{"format", "pt"}});
+  if (weights.size() > 1 && has_statistics) {
+    Warn(
+        fmt::format("{}: BatchNorm's statistics are means, too, not those of the mean weights: "
+                    "measure them anew "
+                    "(torch.optim.swa_utils.update_bn)",
+                    output));
+  }
+  std::vector<std::string> paths;
+  for (const Weights& one : weights) paths.push_back(one.Name());
+  TellOfOutput(output, fmt::format("{}: {} tensors{} of {}", output, named.size(),
+                                   paths.size() == 1 ? "" : ", the mean", fmt::join(paths, ", ")));
+}
+
+class ExportCommand final : public LocalCommand {
+ public:
+  // Of at least `least` weights and at most `most`.
+  ExportCommand(CLI::App& app, const std::string& name, const std::string& what,
+                const std::string& sources, int least, int most)
+      : LocalCommand(app, name, what) {
+    options().Add("SOURCE", sources_, sources).Required().Take(least, most);
+    options().Add("--output", output_, "safetensors file to write").Required();
+    options()
+        .Add("--dtype", dtype_, "float32, bfloat16 or float16; as it is without")
+        .OneOf({"float32", "bfloat16", "float16"});
+  }
+
+  bool prints_result() const override { return false; }
+
+ private:
+  ExitStatus RunHere(const Invocation&) override {
+    ExportWeights(sources_, output_, dtype_);
+    return ExitStatus::kDone;
+  }
+
+  std::vector<std::string> sources_;
+  std::string output_;
+  std::string dtype_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> NewExportCommand(CLI::App& app) {
+  return std::make_unique<ExportCommand>(
+      app, "export", "weights of a run or a checkpoint, for other programs",
+      "RUN, RUN@STEP, RUN@best, RUN@last, or a safetensors file", 1, 1);
+}
+
+std::unique_ptr<Command> NewAverageCommand(CLI::App& app) {
+  constexpr int kMost = 1 << 20;
+  return std::make_unique<ExportCommand>(
+      app, "average", "the mean of several weights",
+      "RUN, RUN@STEP, RUN@best, RUN@last, or a safetensors file, each", 2, kMost);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,156 @@
+// `lockstep tune --only rate`: the learning rate.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/say.h"
+#include "launch/cli/command/table.h"
+#include "launch/cli/training/tuning.h"
+#include "launch/tune/rate_trials.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The curve with a line for each third of a decade, and a bar whose length is the loss.
+std::string CurveText(const RangeTest& range) {
+  constexpr double kPerDecade = 3;
+  constexpr double kWidth = 48;
+  const auto band = [](double rate) { return std::floor(std::log10(rate) * kPerDecade + 1e-9); };
+  double most = 0;
+  for (const RatePoint& point : range.curve()) {
+    if (std::isfinite(point.loss) && point.rate <= range.diverges()) {
+      most = std::max(most, point.loss);
+    }
+  }
+  std::vector<TableRow> rows{{"lr", "loss"}};
+  for (size_t i = 0; i < range.curve().size();) {
+    double sum = 0;
+    const size_t begin = i;
+    const double here = band(range.curve()[i].rate);
+    for (; i < range.curve().size() && band(range.curve()[i].rate) == here; ++i) {
+      sum += range.curve()[i].loss;
+    }
+    const double loss = sum / static_cast<double>(i - begin);
+    const double share = std::clamp(loss / most, 0.0, 1.0);
+    const bool beyond = !(loss <= most);
+    rows.push_back(
+        {fmt::format("{:.1e}", range.curve()[begin].rate),
+         std::isfinite(loss) ? FigureText(loss) : "not finite",
+         std::string(static_cast<size_t>(std::lround((beyond ? 1 : share) * kWidth)), '#') +
+             (beyond ? " ..." : "")});
+  }
+  return TableText(rows);
+}
+
+void PrintRange(const RangeTest& range, const Trial& trial, const std::string& loss_name,
+                bool json) {
+  if (json) {
+    Json curve = Json::array();
+    for (const RatePoint& point : range.curve()) {
+      if (std::isfinite(point.loss)) curve.push_back({point.rate, point.loss});
+    }
+    Tuning::PrintLine({{"range_test", std::move(curve)},
+                       {"falls_from", range.begins()},
+                       {"lowest_at", range.lowest()},
+                       {"grows_from", range.diverges()}});
+  } else {
+    Print("range test: {} steps, {:.1f} s\n{}", trial.log.step, trial.wall_s, CurveText(range));
+    if (range.falls()) {
+      Print(
+          "the loss falls from {:.1e} on, is lowest at {:.1e}, and is higher than at first from "
+          "{:.1e} on\n\n",
+          range.begins(), range.lowest(), range.diverges());
+      Print("{:>9} {:>8} {:>8} {:>11} {:>8}\n", "lr", "warm-up", "steps", loss_name, "seconds");
+    }
+  }
+  std::fflush(stdout);
+}
+
+void PrintTrial(const RateTrial& trial, const std::string& loss_name, bool json) {
+  if (json) {
+    Json line{{"lr", trial.rate}, {"warmup_steps", trial.warmup_steps}, {"steps", trial.steps}};
+    if (std::isfinite(trial.loss)) line[loss_name] = trial.loss;
+    if (!trial.failure.empty()) line["failure"] = trial.failure;
+    line["seconds"] = trial.wall_s;
+    Tuning::PrintLine(line);
+  } else {
+    std::string note = trial.is_users ? "  yours" : "";
+    if (!trial.failure.empty()) note += (note.empty() ? "  " : ": ") + trial.failure;
+    Print("{:>9} {:>8} {:>8} {:>11} {:>8.1f}{}\n", RateText(trial.rate), trial.warmup_steps,
+          trial.steps, std::isfinite(trial.loss) ? FigureText(trial.loss) : "-", trial.wall_s,
+          note);
+  }
+  std::fflush(stdout);
+}
+
+void Adopt(const FoundRate& found, Tuning& tuning, const std::string& loss_name) {
+  const RateTrial& best = *found.best;
+  const std::string users =
+      found.users && std::isfinite(found.users->loss)
+          ? fmt::format(", with a {} of {}", loss_name, FigureText(found.users->loss))
+          : "";
+  tuning.Adopt({"optimizer.lr", RateText(best.rate),
+                fmt::format("lr was {}{}; now {} after {} steps (lockstep tune)",
+                            RateText(tuning.config().optimizer().lr()), users,
+                            FigureText(best.loss), best.steps)});
+  if (found.warmup_steps != tuning.config().schedule().warmup_steps()) {
+    tuning.Adopt({"schedule.warmup_steps", std::to_string(found.warmup_steps),
+                  fmt::format("warmup_steps was {}; lr was found with this one",
+                              tuning.UsersValue("schedule.warmup_steps"))});
+  }
+}
+
+void Conclude(const FoundRate& found, Tuning& tuning, const std::string& loss_name) {
+  if (!found.best) return;
+  const RateTrial& best = *found.best;
+  const bool is_whole = best.steps == found.run_steps;
+  if (!best.is_users) Adopt(found, tuning, loss_name);
+  if (tuning.options().json) {
+    Tuning::PrintLine(
+        {{"suggestion",
+          {{"optimizer.lr", best.rate}, {"schedule.warmup_steps", found.warmup_steps}}},
+         {loss_name, best.loss},
+         {"whole_run", is_whole}});
+    return;
+  }
+  Print("\n{}optimizer.lr {}, schedule.warmup_steps {}: {} {}{}\n",
+        best.is_users ? "nothing better was found than yours: " : "suggestion: ",
+        RateText(best.rate), found.warmup_steps, loss_name, FigureText(best.loss),
+        found.users && !best.is_users && std::isfinite(found.users->loss)
+            ? fmt::format(", where yours gives {}", FigureText(found.users->loss))
+            : "");
+  const int more_s = 4 * tuning.options().time_s;
+  if (!is_whole) {
+    Print(
+        "the trainings had {} of the run's {} steps, and a longer one often wants a lower rate: "
+        "--time {} tries longer ones\n",
+        best.steps, found.run_steps, more_s);
+  } else if (found.out_of_time) {
+    Print("the time was over before the rates next to it were tried: --time {}\n", more_s);
+  }
+}
+
+}  // namespace
+
+std::optional<ExitStatus> TuneRate(Tuning& tuning, double time_s) {
+  const std::string loss_name = LossName(tuning.config());
+  const bool json = tuning.options().json;
+  const FoundRate found = FindRate(
+      tuning.runner(), tuning.config(), time_s,
+      [&](const RangeTest& range, const Trial& trial) {
+        PrintRange(range, trial, loss_name, json);
+      },
+      [&](const RateTrial& trial) { PrintTrial(trial, loss_name, json); });
+  Conclude(found, tuning, loss_name);
+  if (!found.stopped && !found.best) {
+    throw UsageError("no training came to its end, the last one with: {}", found.last_failure);
+  }
+  return found.stopped;
+}
+
+}  // namespace lockstep
