@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/say.h"
 #include "data/images/image_format.h"
+#include "data/images/image_names.h"
 #include "data/images/image_source.h"
 #include "prepare/canonical_path.h"
 

@@ -11,6 +11,7 @@
 #include "data/images/image_decoder.h"
 #include "data/images/image_source.h"
 #include "data/images/masks.h"
+#include "data/images/open_images.h"
 #include "data/images/png_file.h"
 
 namespace lockstep {

@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "base/error.h"
-#include "data/images/image_dataset.h"
-#include "data/images/image_source.h"
-#include "data/images/masks.h"
-#include "config/schema/fields.h"
 #include "config/formats/decoding_gpu.h"
 #include "config/formats/format.h"
+#include "config/schema/fields.h"
+#include "data/images/image_dataset.h"
+#include "data/images/image_names.h"
+#include "data/images/image_source.h"
+#include "data/images/masks.h"
+#include "data/images/open_images.h"
 
 namespace lockstep {
 namespace {
@@ -218,7 +220,8 @@ class ImageFiles : public Format {
   }
 };
 
-const RegisteredFormat<ImageFiles> kImages(config::Data::IMAGES);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewImageFiles() { return std::make_unique<ImageFiles>(); }
+
 }  // namespace lockstep

@@ -18,6 +18,7 @@
 #include "data/images/encoded_cache.h"
 #include "data/images/gpu_decoder.h"
 #include "data/images/image_decoder.h"
+#include "data/images/open_images.h"
 #include "data/images/orientation.h"
 #include "data/images/resize.h"
 

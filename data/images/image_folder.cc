@@ -9,6 +9,7 @@
 #include "base/files/readable_file.h"
 #include "base/in_threads.h"
 #include "data/images/image_list.h"
+#include "data/images/image_names.h"
 #include "data/images/index_cache.h"
 
 namespace lockstep {

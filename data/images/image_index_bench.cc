@@ -30,6 +30,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "data/images/image_source.h"
+#include "data/images/open_images.h"
 
 namespace lockstep {
 namespace {

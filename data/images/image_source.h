@@ -8,17 +8,11 @@
 // (data/images/index_cache.h). If the images in a folder and in shards have the same names, they have the same numbers
 // and labels.
 //
-// what can fail -> what the caller sees -> the test that shows it (data/images/image_source_test.cc)
-//   no folder, no images, tar files beside folders, compressed ones -> Error (kData) naming it
-//     -> ImageSourceTest.Refuses*
-//   a class, a label that was not trained on; images without a label -> Error (kData) naming one
-//     -> ImageSourceTest.Refuses*
+// what can fail: see data/images/open_images.h
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,40 +58,5 @@ struct ImageSourceOptions {
   // Whether images outside the class folders are samples without a label.
   bool label_optional = false;
 };
-
-// Opens the folder or shards of `options`. Throws Error (kData, kUsage).
-std::shared_ptr<const ImageSource> OpenImageSource(const ImageSourceOptions& options);
-
-// Returns whether a file with this name counts as an image.
-bool IsImageName(std::string_view name);
-
-// Counts the files that lie among the images and are left out, by their kind.
-class LeftOut {
- public:
-  // kImages are image files of other formats.
-  enum Kind { kImages, kFiles, kLinksToFolders, kKinds };
-
-  // Returns kImages or kFiles, depending on the name.
-  static Kind KindOf(std::string_view name);
-
-  void Add(Kind kind, std::string_view name) { Add(kind, 1, "", name); }
-  // Adds the counts of `more`. `prefix` names the folder or archive in which those files lie.
-  void Add(const LeftOut& more, std::string_view prefix);
-
-  // Returns one line for each kind, with the first path of this kind and an advice.
-  std::vector<std::string> Lines() const;
-
- private:
-  void Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name);
-
-  struct Some {
-    int64_t count = 0;
-    std::string first;  // the first path in the order of names
-  };
-  std::array<Some, kKinds> some_;
-};
-
-// Returns whether a file with this name counts as a shard.
-bool IsShardName(std::string_view name);
 
 }  // namespace lockstep

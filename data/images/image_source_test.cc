@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/testing/message_of.h"
 #include "base/testing/write_tar.h"
+#include "data/images/open_images.h"
 
 namespace lockstep {
 namespace {

@@ -17,6 +17,7 @@
 #include "base/testing/test_files.h"
 #include "data/dataset/dataset.h"
 #include "data/images/image_dataset.h"
+#include "data/images/open_images.h"
 #include "data/images/png_file.h"
 #include "data/images/testing/write_png.h"
 

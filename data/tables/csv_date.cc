@@ -130,18 +130,6 @@ std::optional<CsvDate> ParseDate(std::string_view text) {
 
 bool CsvDate::has_time() const { return local_days != std::floor(local_days); }
 
-int64_t DateCircleNumbers(CsvDates dates) {
-  switch (dates) {
-    case CsvDates::kNone:
-      return 0;
-    case CsvDates::kDays:
-      return 4;
-    case CsvDates::kTimes:
-      return 6;
-  }
-  return 0;
-}
-
 void WriteDateCircles(CsvDates dates, double local_days, float* numbers) {
   const double whole = std::floor(local_days);
   const double time = local_days - whole;

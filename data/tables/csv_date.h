@@ -12,7 +12,7 @@
 #include <optional>
 #include <string_view>
 
-#include "data/tables/csv.h"
+#include "data/tables/csv_options.h"
 
 namespace lockstep {
 
@@ -26,9 +26,6 @@ struct CsvDate {
 };
 
 std::optional<CsvDate> ParseDate(std::string_view text);
-
-// The number of sines and cosines of a column of dates.
-int64_t DateCircleNumbers(CsvDates dates);
 
 // Writes DateCircleNumbers() numbers: sine and cosine of the place in the year (from 1 January, of the length of that
 // year), of the place in the week (from Monday) and, for CsvDates::kTimes, of the place in the day.

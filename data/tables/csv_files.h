@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/tables/csv.h"
 #include "data/tables/csv_bytes.h"
 #include "data/tables/csv_cells.h"
 #include "data/tables/csv_layout.h"
+#include "data/tables/csv_options.h"
 #include "data/tables/csv_value.h"
 
 namespace lockstep {

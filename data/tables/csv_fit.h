@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/tables/csv.h"
 #include "data/tables/csv_files.h"
+#include "data/tables/csv_options.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "data/tables/csv.h"
+#include "data/tables/csv_options.h"
 
 namespace lockstep {
 

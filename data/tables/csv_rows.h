@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/dataset/dataset.h"
-#include "data/tables/csv.h"
+#include "data/tables/csv_options.h"
 
 namespace lockstep {
 

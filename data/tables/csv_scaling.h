@@ -16,7 +16,7 @@
 #include <span>
 #include <vector>
 
-#include "data/tables/csv.h"
+#include "data/tables/csv_options.h"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tables/csv.h"
+#include "data/tables/csv_options.h"
 
 namespace lockstep {
 

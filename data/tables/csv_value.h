@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "data/tables/csv.h"
 #include "data/tables/csv_cells.h"
 #include "data/tables/csv_date.h"
 #include "data/tables/csv_layout.h"
+#include "data/tables/csv_options.h"
 
 namespace lockstep {
 

@@ -13,6 +13,7 @@
 #include "base/files/directory.h"
 #include "base/small_letters.h"
 #include "data/arrays/cifar10.h"
+#include "data/images/image_names.h"
 #include "data/images/image_source.h"
 #include "data/tables/csv_bytes.h"
 #include "prepare/new/names.h"

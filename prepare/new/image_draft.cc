@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "data/dataset/split.h"
 #include "data/images/image_source.h"
+#include "data/images/open_images.h"
 #include "prepare/new/draft.h"
 #include "prepare/new/image_sizes.h"
 

@@ -9,6 +9,7 @@
 #include "data/dataset/split.h"
 #include "data/images/image_source.h"
 #include "data/images/masks.h"
+#include "data/images/open_images.h"
 #include "prepare/new/draft.h"
 #include "prepare/new/image_sizes.h"
 

@@ -1,0 +1,77 @@
+#include "data/images/image_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/small_letters.h"
+#include "data/images/image_format.h"
+
+namespace lockstep {
+namespace {
+
+// In small letters, without its dot; empty: it has none, or is hidden.
+std::string ExtensionOf(std::string_view name) {
+  name.remove_prefix(name.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot == name.npos || name.starts_with('.')) return "";
+  return InSmallLetters(name.substr(dot + 1));
+}
+
+}  // namespace
+
+bool IsImageName(std::string_view name) {
+  const std::string extension = ExtensionOf(name);
+  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "webp" ||
+         extension == "bmp";
+}
+
+LeftOut::Kind LeftOut::KindOf(std::string_view name) {
+  static constexpr std::array<std::string_view, 9> kOtherImages{
+      "gif", "tif", "tiff", "avif", "heic", "heif", "jfif", "jxl", "ppm"};
+  return std::ranges::find(kOtherImages, ExtensionOf(name)) != kOtherImages.end() ? kImages
+                                                                                  : kFiles;
+}
+
+void LeftOut::Add(const LeftOut& more, std::string_view prefix) {
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const Some& some = more.some_[kind];
+    if (some.count > 0) Add(static_cast<Kind>(kind), some.count, prefix, some.first);
+  }
+}
+
+void LeftOut::Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name) {
+  Some& some = some_[kind];
+  if (prefix.empty() && some.count > 0 && some.first <= name) {  // most of them
+    some.count += count;
+    return;
+  }
+  std::string path = fmt::format("{}{}", prefix, name);
+  if (some.count == 0 || path < some.first) some.first = std::move(path);
+  some.count += count;
+}
+
+std::vector<std::string> LeftOut::Lines() const {
+  static const std::array<std::string, kKinds> kWhy{
+      fmt::format("not {}: convert such images (ImageMagick's mogrify -format png does)",
+                  kImageFormats),
+      fmt::format("not named {}", kImageExtensions),
+      "a link to a folder, which is followed for a class only"};
+  std::vector<std::string> lines;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    const Some& some = some_[kind];
+    if (some.count == 0) continue;
+    lines.push_back(fmt::format("{}{} left out: {}", some.first,
+                                some.count == 1 ? " is"
+                                : some.count == 2
+                                    ? " and another one are"
+                                    : fmt::format(" and {} others are", some.count - 1),
+                                kWhy[kind]));
+  }
+  return lines;
+}
+
+bool IsShardName(std::string_view name) { return name.ends_with(".tar"); }
+
+}  // namespace lockstep

@@ -1,0 +1,44 @@
+// Which files in folders and archives are images, and what is said of the others.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+// Returns whether a file with this name counts as an image.
+bool IsImageName(std::string_view name);
+
+// Returns whether a file with this name counts as a shard.
+bool IsShardName(std::string_view name);
+
+// Counts the files that lie among the images and are left out, by their kind.
+class LeftOut {
+ public:
+  // kImages are image files of other formats.
+  enum Kind { kImages, kFiles, kLinksToFolders, kKinds };
+
+  // Returns kImages or kFiles, depending on the name.
+  static Kind KindOf(std::string_view name);
+
+  void Add(Kind kind, std::string_view name) { Add(kind, 1, "", name); }
+  // Adds the counts of `more`. `prefix` names the folder or archive in which those files lie.
+  void Add(const LeftOut& more, std::string_view prefix);
+
+  // Returns one line for each kind, with the first path of this kind and an advice.
+  std::vector<std::string> Lines() const;
+
+ private:
+  void Add(Kind kind, int64_t count, std::string_view prefix, std::string_view name);
+
+  struct Some {
+    int64_t count = 0;
+    std::string first;  // the first path in the order of names
+  };
+  std::array<Some, kKinds> some_;
+};
+
+}  // namespace lockstep
