@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "config/defaults.h"
+#include "config/formats/formats.h"
 #include "config/schema/fields.h"
-#include "config/formats/format.h"
 
 namespace lockstep {
 namespace {
@@ -160,10 +160,10 @@ class Checker {
           "data.target_mean",
           "goes with data.target_std and data.standardize_targets, which compute it: leave it out");
     }
-    if (const auto pair = format_.pair(data)) {
-      if (data.train_size() != 2) Fail("data.train", PairText(data, *pair));
+    if (format_.pair(data)) {
+      if (data.train_size() != 2) Fail("data.train", format_.PairText(data));
       if (data.validation_size() != 0 && data.validation_size() != 2) {
-        Fail("data.validation", PairText(data, *pair));
+        Fail("data.validation", format_.PairText(data));
       }
     }
     if (!HoldsPixels(data) && data.mean_size() + data.std_size() > 0) {

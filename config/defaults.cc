@@ -6,8 +6,8 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "config/formats/formats.h"
 #include "config/schema/fields.h"
-#include "config/formats/format.h"
 
 namespace lockstep {
 namespace {

@@ -20,7 +20,8 @@ class Cifar10 : public Format {
   }
 };
 
-const RegisteredFormat<Cifar10> kCifar10(config::Data::CIFAR10);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewCifar10() { return std::make_unique<Cifar10>(); }
+
 }  // namespace lockstep

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/error.h"
-#include "data/tables/csv_texts.h"
-#include "config/schema/fields.h"
 #include "config/formats/csv_columns.h"
 #include "config/formats/division.h"
 #include "config/formats/format.h"
+#include "config/schema/fields.h"
+#include "data/tables/csv_texts.h"
 
 namespace lockstep {
 namespace {
@@ -215,7 +215,8 @@ class Tables : public Format {
   }
 };
 
-const RegisteredFormat<Tables> kCsv(config::Data::CSV);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewTables() { return std::make_unique<Tables>(); }
+
 }  // namespace lockstep

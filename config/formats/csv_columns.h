@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "data/tables/csv.h"
 #include "config/schema/config.pb.h"
+#include "data/tables/csv.h"
 
 namespace lockstep {
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "base/options.h"
-#include "data/dataset/dataset.h"
 #include "config/schema/data.pb.h"
+#include "data/dataset/dataset.h"
 
 namespace lockstep {
 

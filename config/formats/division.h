@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset/split.h"
 #include "config/schema/config.pb.h"
+#include "data/dataset/split.h"
 
 namespace lockstep {
 

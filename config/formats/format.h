@@ -1,11 +1,11 @@
 // Format: the interface to a format of data, such as CSV, MNIST or images. It checks the config's fields for this
 // format and opens the data.
 //
-// A new format needs a value of Data.Format in config/schema/data.proto, with a comment, and a file in this
-// folder. The file has a class that derives from Format, and a line that registers the class:
+// A new format needs a value of Data.Format in config/schema/data.proto, with a comment, a file in this folder, and a
+// line of config/formats/formats.inc. The file has a class that derives from Format, and the function that makes one:
 //
 //   class Parquet : public Format { ... };
-//   const RegisteredFormat<Parquet> kParquet(config::Data::PARQUET);
+//   std::unique_ptr<const Format> NewParquet() { return std::make_unique<Parquet>(); }
 //
 // If the format has options of its own, add a message for them to data.proto, and a field of Data that has the format's
 // name in small letters. The program then refuses these options for any other format. The code that reads the files
@@ -26,11 +26,11 @@
 #include <string_view>
 #include <vector>
 
-#include "data/dataset/dataset.h"
-#include "data/dataset/split.h"
+#include "config/formats/datasets.h"
 #include "config/schema/config.pb.h"
 #include "config/schema/field_check.h"
-#include "config/formats/datasets.h"
+#include "data/dataset/dataset.h"
+#include "data/dataset/split.h"
 
 namespace lockstep {
 
@@ -113,6 +113,9 @@ class Format {
   virtual std::vector<std::string> ReadColumn(const OpenRequest& request, const std::string& column,
                                               std::string_view field) const;
 
+  // Returns a text such as "MNIST takes two files: images, labels", for a format with a pair of files or folders.
+  std::string PairText(const config::Data& data) const;
+
   // Adds to `spec` what is known about the samples, besides shape, classes, task and kind.
   virtual void Describe(const config::Data&, SampleSpec& /*spec*/) const {}
 
@@ -122,28 +125,7 @@ class Format {
   std::string TargetsFile(const OpenRequest& request) const;
 };
 
-// Returns the format of `data`. Throws BugError if no file of this folder registers it.
-const Format& FormatOf(const config::Data& data);
-
 // Returns the name of the format of `data` in a config, such as "CSV".
 const std::string& FormatName(const config::Data& data);
-
-// Returns a text such as "MNIST takes two files: images, labels", for a format with a pair of files or folders.
-std::string PairText(const config::Data& data, const Format::FilePair& pair);
-
-bool HoldsTokens(const config::Data& data);  // whether inputs are token numbers
-bool PredictsTokens(const config::Data& data);
-bool HoldsPixels(const config::Data& data);
-
-// Registers a format. Only RegisteredFormat calls it.
-void RegisterFormat(config::Data::Format value, std::unique_ptr<const Format> format);
-
-template <typename F>
-class RegisteredFormat {
- public:
-  explicit RegisteredFormat(config::Data::Format value) {
-    RegisterFormat(value, std::make_unique<const F>());
-  }
-};
 
 }  // namespace lockstep

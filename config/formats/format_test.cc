@@ -1,6 +1,6 @@
-#include "config/formats/format.h"
-
 #include <gtest/gtest.h>
+
+#include "config/formats/formats.h"
 
 namespace lockstep {
 namespace {

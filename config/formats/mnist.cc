@@ -20,7 +20,8 @@ class Mnist : public Format {
   }
 };
 
-const RegisteredFormat<Mnist> kMnist(config::Data::MNIST);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewMnist() { return std::make_unique<Mnist>(); }
+
 }  // namespace lockstep

@@ -32,7 +32,8 @@ class Npy : public Format {
   }
 };
 
-const RegisteredFormat<Npy> kNpy(config::Data::NPY);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewNpy() { return std::make_unique<Npy>(); }
+
 }  // namespace lockstep

@@ -35,7 +35,8 @@ class Own : public Format {
   }
 };
 
-const RegisteredFormat<Own> kOwn(config::Data::OWN);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewOwn() { return std::make_unique<Own>(); }
+
 }  // namespace lockstep

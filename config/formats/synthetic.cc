@@ -31,7 +31,7 @@ class SyntheticSamples : public Format {
     }
     if (data.input_shape_size() == 0) check.Fail("data.input_shape", "SYNTHETIC samples need it");
     if (data.classes() == 0) check.Fail("data.classes", "SYNTHETIC samples need it");
-    if (HoldsPixels(data) && data.input_shape_size() != 3) {
+    if (kind(data) == SampleKind::kPixels && data.input_shape_size() != 3) {
       check.Fail("data.input_shape", "PIXELS have three numbers: channels, height, width");
     }
   }
@@ -44,7 +44,8 @@ class SyntheticSamples : public Format {
   }
 };
 
-const RegisteredFormat<SyntheticSamples> kSynthetic(config::Data::SYNTHETIC);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewSyntheticSamples() { return std::make_unique<SyntheticSamples>(); }
+
 }  // namespace lockstep

@@ -20,7 +20,8 @@ class Tokens : public Format {
   }
 };
 
-const RegisteredFormat<Tokens> kTokens(config::Data::TOKENS);
-
 }  // namespace
+
+std::unique_ptr<const Format> NewTokens() { return std::make_unique<Tokens>(); }
+
 }  // namespace lockstep

@@ -10,13 +10,13 @@
 
 #include "base/error.h"
 #include "base/say.h"
+#include "config/formats/division.h"
+#include "config/formats/formats.h"
+#include "config/schema/fields.h"
 #include "data/dataset/classes_of.h"
 #include "data/dataset/skip_bad.h"
 #include "data/dataset/standardized_targets.h"
 #include "data/images/kept_bytes.h"
-#include "config/schema/fields.h"
-#include "config/formats/division.h"
-#include "config/formats/format.h"
 #include "trainer/run/balanced_weights.h"
 
 namespace lockstep {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "comm/together.h"
+#include "config/formats/formats.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/rank_command.h"
 #include "launch/folds/fold_training.h"
@@ -18,7 +19,6 @@
 #include "launch/job/stop_signals.h"
 #include "launch/job/stop_time.h"
 #include "launch/job/supervised_job.h"
-#include "config/formats/format.h"
 
 namespace lockstep {
 namespace {
