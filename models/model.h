@@ -19,9 +19,9 @@
 #include "base/options.h"
 #include "base/tensor/named_tensor.h"
 #include "comm/communicator.h"
-#include "data/dataset/dataset.h"
 #include "config/schema/loss.pb.h"
 #include "config/schema/model.pb.h"
+#include "data/dataset/dataset.h"
 #include "models/activation_checkpoint.h"
 #include "models/losses/loss_function.h"
 

@@ -39,8 +39,8 @@
 #include "base/tensor/range.h"
 #include "data/tables/csv.h"
 #include "launch/main.h"
-#include "observe/device_memory.h"
 #include "models/batch_norm.h"
+#include "observe/device_memory.h"
 
 namespace {
 

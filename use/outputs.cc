@@ -26,11 +26,6 @@ int64_t Greatest(const Rows& rows, int64_t row) {
 
 }  // namespace
 
-at::Tensor BestOf(const at::Tensor& probabilities) {
-  const auto [probability, label] = probabilities.max(1);
-  return at::stack({label.to(at::kDouble), probability}, 1);
-}
-
 std::vector<std::string> NamesOf(const std::vector<std::string>& given, int64_t count) {
   if (!given.empty()) return given;
   std::vector<std::string> names;

@@ -17,14 +17,10 @@ struct Outputs {
   std::vector<std::string> names{};
   bool have_names = false;  // whether the user gave these names; otherwise they are "0", "1", ...
   // On the CPU, float64 [samples, names]: the probability of each class or label, or the numbers. With best_only float64
-  // [samples, 2]: the most probable class, the first of several, and its probability.
+  // [samples, 2]: the most probable class, the first of several, and its probability (BestOf() of trainer/run/evaluate.h).
   at::Tensor values{};
   bool best_only = false;
 };
-
-// Returns of each row of probabilities, [samples, classes], the most probable class, the first of several, and its
-// probability: Outputs::values with best_only.
-at::Tensor BestOf(const at::Tensor& probabilities);
 
 // Returns the names of `count` classes, labels or numbers: `given`, or their numbers.
 std::vector<std::string> NamesOf(const std::vector<std::string>& given, int64_t count);

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "base/files/output_target.h"
-#include "data/dataset/dataset.h"
 #include "config/schema/data.pb.h"
+#include "data/dataset/dataset.h"
 #include "use/mask_files.h"
 #include "use/outputs.h"
 #include "use/submission.h"

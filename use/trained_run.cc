@@ -12,13 +12,13 @@
 #include "ckpt/weights.h"
 #include "comm/reduce/reducer.h"
 #include "comm/together.h"
-#include "use/outputs.h"
 #include "trainer/run/evaluate.h"
 #include "trainer/run/extensions.h"
 #include "trainer/run/input.h"
 #include "trainer/run/make_model.h"
 #include "trainer/run/open_data.h"
 #include "trainer/step/precision.h"
+#include "use/outputs.h"
 
 namespace lockstep {
 namespace {

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "observe/metrics.h"
-#include "use/prediction_file.h"
-#include "use/named_runs.h"
 #include "trainer/step/world.h"
+#include "use/named_runs.h"
+#include "use/prediction_file.h"
 
 namespace lockstep {
 

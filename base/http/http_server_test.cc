@@ -6,8 +6,8 @@
 
 #include <stdexcept>
 
-#include "base/testing/message_of.h"
 #include "base/http/testing/http_client.h"
+#include "base/testing/message_of.h"
 
 namespace lockstep {
 namespace {

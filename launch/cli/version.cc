@@ -1,5 +1,5 @@
 // lockstep version: this program's, and those of what it stands on.
-#include "launch/version.h"
+#include "base/version.h"
 
 #include <nccl.h>
 #include <torch/version.h>

@@ -34,8 +34,8 @@
 #include "comm/flight_recorder.h"
 #include "comm/mpi_communicator.h"
 #include "comm/watch/watchdog.h"
-#include "launch/machine/placement.h"
 #include "config/schema/config.pb.h"
+#include "launch/machine/placement.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

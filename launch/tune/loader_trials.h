@@ -7,9 +7,9 @@
 
 #include <functional>
 
+#include "config/schema/config.pb.h"
 #include "launch/tune/setting.h"
 #include "launch/tune/trial.h"
-#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "launch/tune/rate_search.h"
 #include "config/check_config.h"
+#include "launch/tune/rate_search.h"
 #include "trainer/run/input.h"
 #include "trainer/step/schedule.h"
 

@@ -14,9 +14,9 @@
 #include <optional>
 #include <string>
 
+#include "config/schema/config.pb.h"
 #include "launch/tune/range_test.h"
 #include "launch/tune/trial.h"
-#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // StepMeter: times the steps of one config after the other, for about two seconds each.
 #pragma once
 
-#include "launch/tune/trial.h"
 #include "config/schema/config.pb.h"
+#include "launch/tune/trial.h"
 
 namespace lockstep {
 

@@ -10,9 +10,9 @@
 #include <functional>
 #include <optional>
 
+#include "config/schema/config.pb.h"
 #include "launch/tune/step_search.h"
 #include "launch/tune/trial.h"
-#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

@@ -16,10 +16,10 @@
 #include "base/clock.h"
 #include "base/files/atomic_file.h"
 #include "base/files/scratch_folder.h"
+#include "config/config.h"
 #include "launch/job/early_signals.h"
 #include "launch/machine/child_process.h"
 #include "launch/machine/said_file.h"
-#include "config/config.h"
 
 namespace lockstep {
 namespace {

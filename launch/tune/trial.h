@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/schema/config.pb.h"
 #include "launch/job/taken_signals.h"
 #include "observe/history/run_log.h"
-#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

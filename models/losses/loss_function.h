@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/dataset/dataset.h"
 #include "config/schema/loss.pb.h"
+#include "data/dataset/dataset.h"
 
 namespace lockstep {
 

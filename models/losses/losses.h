@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "data/dataset/dataset.h"
 #include "config/schema/loss.pb.h"
+#include "data/dataset/dataset.h"
 #include "models/losses/loss_function.h"
 
 namespace lockstep {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "observe/history/run_history.h"
 #include "config/config_differences.h"
+#include "observe/history/run_history.h"
 
 namespace lockstep {
 

@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "base/files/open_file.h"
 #include "ckpt/run_lock.h"
+#include "config/read_config.h"
 #include "observe/history/log_fields.h"
 #include "observe/metric_order.h"
-#include "config/read_config.h"
 
 namespace lockstep {
 namespace {

@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "observe/history/run_log.h"
 #include "config/schema/config.pb.h"
+#include "observe/history/run_log.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "base/testing/test_files.h"
 #include "base/http/testing/http_client.h"
+#include "base/testing/test_files.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "config/config_differences.h"
 #include "observe/page/columns.h"
 #include "observe/page/rank_table.h"
-#include "config/config_differences.h"
 
 namespace lockstep {
 namespace {

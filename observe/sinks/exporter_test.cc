@@ -16,9 +16,9 @@
 
 #include "base/error.h"
 #include "base/files/file_descriptor.h"
+#include "base/http/testing/http_client.h"
 #include "base/testing/message_of.h"
 #include "base/testing/test_files.h"
-#include "base/http/testing/http_client.h"
 
 namespace lockstep {
 namespace {

@@ -94,7 +94,7 @@ def wrong_commands(page, program):
 
 def missing_things(page):
     text = page.read_text()
-    for path in set(re.findall(r"(?<![\w/.-])((?:tests|examples|trainer|data|comm|ckpt|launch|rules)/[\w/]+\.\w+)", text)):
+    for path in set(re.findall(r"(?<![\w/.-])((?:base|ckpt|comm|config|data|examples|launch|models|observe|ops|prepare|python|rules|tests|trainer|use)/[\w/]+\.\w+)", text)):
         if path not in OF_THE_USER and not (ROOT / path).exists() and not (page.parent / path).exists():
             yield f"{page.name}: {path}: there is no such file"
     for package, name in set(re.findall(r"//([\w/]*):(\w+)", text)):

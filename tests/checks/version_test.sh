@@ -4,9 +4,9 @@ set -euo pipefail
 
 root=$(cd "$(dirname -- "$(readlink -f -- "$0")")/../.." && pwd)
 cd "$root"
-said=$(grep -rhoE --include='*.h' --include='*.cc' 'kVersion\[\] = "[^"]+"' launch | sort -u)
+said=$(grep -rhoE --include='*.h' --include='*.cc' 'kVersion\[\] = "[^"]+"' base | sort -u)
 version=$(sed -n 's/.*"\(.*\)"/\1/p' <<<"$said")
-[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "launch/ says no version, or more than one: $said" && exit 1; }
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "base/ says no version, or more than one: $said" && exit 1; }
 newest=$(grep -oE -m 1 '^## [0-9]+\.[0-9]+\.[0-9]+' CHANGELOG.md | cut -c4-)
 [[ $newest == "$version" ]] || { echo "the program is $version, and CHANGELOG.md's newest release $newest" && exit 1; }
 if others=$(grep -noE 'lockstep [0-9]+\.[0-9]+\.[0-9]+' README.md docs/*.md | grep -v " $version\$"); then

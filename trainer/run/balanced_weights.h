@@ -8,8 +8,8 @@
 //     test_wrong_losses
 #pragma once
 
-#include "data/dataset/dataset.h"
 #include "config/schema/config.pb.h"
+#include "data/dataset/dataset.h"
 
 namespace lockstep {
 

@@ -21,10 +21,10 @@
 
 #include "ckpt/manifest.pb.h"
 #include "ckpt/saver.h"
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "observe/metrics.h"
 #include "observe/run_event.h"
-#include "config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/run_state.h"
 #include "trainer/step/world.h"

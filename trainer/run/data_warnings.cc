@@ -14,8 +14,8 @@
 
 #include "base/error.h"
 #include "base/in_threads.h"
-#include "data/tables/csv.h"
 #include "config/formats/csv_columns.h"
+#include "data/tables/csv.h"
 
 namespace lockstep {
 namespace {

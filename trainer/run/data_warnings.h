@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset/dataset.h"
 #include "config/schema/data.pb.h"
+#include "data/dataset/dataset.h"
 
 namespace lockstep {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ckpt/state_tree.h"
-#include "observe/metrics.h"
 #include "config/schema/config.pb.h"
+#include "observe/metrics.h"
 
 namespace lockstep {
 

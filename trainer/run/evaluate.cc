@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "data/dataset/target_unit.h"
 #include "observe/flops.h"
-#include "use/outputs.h"
 #include "trainer/step/precision.h"
 
 namespace lockstep {
@@ -61,6 +60,11 @@ int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const Dev
   const int64_t flops = CountFlops([&] { model.Forward(preprocessing(batch.input)); });
   model.train();
   return flops;
+}
+
+at::Tensor BestOf(const at::Tensor& probabilities) {
+  const auto [probability, label] = probabilities.max(1);
+  return at::stack({label.to(at::kDouble), probability}, 1);
 }
 
 at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,

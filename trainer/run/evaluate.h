@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "data/dataset/dataset.h"
-#include "observe/metrics.h"
 #include "models/model.h"
+#include "observe/metrics.h"
 #include "trainer/run/input.h"
 #include "trainer/step/world.h"
 
@@ -30,9 +30,12 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
 int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const DeviceBatch& batch,
                      config::Precision precision, const World& world);
 
+// Returns, for each row of probabilities, [samples, classes], the most probable class (the first of several) and its
+// probability: float64 [samples, 2].
+at::Tensor BestOf(const at::Tensor& probabilities);
+
 // Predicts each sample of `dataset`. Returns, on the CPU, float64 [samples, classes]: the softmax of classes, the sigmoid of
-// labels, or numbers. With `best_only`, which is for classes, float64 [samples, 2]: the class with the greatest output and
-// its softmax. For masks the class with the greatest output, uint8 [samples, height, width]. Every rank must call it and
+// labels, or numbers. With `best_only`, which is for classes, BestOf() of the softmax. For masks the class with the greatest output, uint8 [samples, height, width]. Every rank must call it and
 // gets all predictions in order. For tokens throws Error (kUsage) on every rank.
 at::Tensor Predict(Model& model, const Preprocessing& preprocessing, const Dataset& dataset,
                    int64_t global_batch, const LoaderOptions& loader_options,

@@ -20,9 +20,9 @@
 
 #include "base/tensor/foretold_gpu.h"
 #include "comm/communicator.h"
-#include "observe/memory/memory_report.h"
 #include "config/schema/config.pb.h"
 #include "models/model.h"
+#include "observe/memory/memory_report.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

@@ -4,11 +4,11 @@
 
 #include <memory>
 
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "data/feed/device_feed.h"
 #include "data/feed/loader.h"
 #include "data/feed/sampler.h"
-#include "config/schema/config.pb.h"
 #include "trainer/run/open_data.h"
 #include "trainer/step/preprocessing.h"
 #include "trainer/step/world.h"

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "data/dataset/dataset.h"
 #include "config/schema/config.pb.h"
+#include "data/dataset/dataset.h"
 #include "models/model.h"
 #include "trainer/step/world.h"
 

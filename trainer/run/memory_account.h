@@ -25,13 +25,13 @@
 #include <utility>
 #include <vector>
 
+#include "config/schema/config.pb.h"
 #include "observe/allocator_history.h"
 #include "observe/device_memory.h"
 #include "observe/memory/memory_report.h"
 #include "observe/run_event.h"
 #include "observe/verdict/memory_trend.h"
 #include "observe/verdict/rules.h"
-#include "config/schema/config.pb.h"
 #include "trainer/run/checkpointing.h"
 #include "trainer/run/input.h"
 #include "trainer/step/step.h"

@@ -14,8 +14,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "observe/run_event.h"
 #include "config/schema/config.pb.h"
+#include "observe/run_event.h"
 #include "trainer/run/foretell.h"
 #include "trainer/step/world.h"
 

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "config/formats/datasets.h"
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "data/feed/weighted_draws.h"
-#include "config/schema/config.pb.h"
-#include "config/formats/datasets.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

@@ -25,11 +25,11 @@
 #include <vector>
 
 #include "base/tensor/range.h"
+#include "config/schema/config.pb.h"
 #include "observe/profile/profile_files.h"
 #include "observe/profile/profiler.h"
 #include "observe/profile/trace_places.h"
 #include "observe/run_event.h"
-#include "config/schema/config.pb.h"
 #include "trainer/step/world.h"
 
 namespace lockstep {

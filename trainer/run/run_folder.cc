@@ -15,8 +15,8 @@
 #include "base/files/open_file.h"
 #include "base/say.h"
 #include "ckpt/weights.h"
-#include "observe/profile/profile_files.h"
 #include "config/config.h"
+#include "observe/profile/profile_files.h"
 
 namespace lockstep {
 namespace {

@@ -13,9 +13,9 @@
 #include "ckpt/saver.h"
 #include "ckpt/weights.h"
 #include "comm/together.h"
-#include "observe/history/run_log.h"
 #include "config/config.h"
 #include "config/config_differences.h"
+#include "observe/history/run_log.h"
 
 namespace lockstep {
 namespace {

@@ -16,9 +16,9 @@
 
 #include "base/tensor/named_tensor.h"
 #include "ckpt/checkpoint.h"
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "observe/run_event.h"
-#include "config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/step/world.h"
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "config/schema/config.pb.h"
 #include "observe/machine/gpu_reader.h"
 #include "observe/run_event.h"
-#include "config/schema/config.pb.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/step/world.h"
 

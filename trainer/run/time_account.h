@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "observe/machine/core_wait.h"
 #include "observe/run_event.h"
@@ -20,7 +21,6 @@
 #include "observe/verdict/machine_means.h"
 #include "observe/verdict/rules.h"
 #include "observe/verdict/verdict.h"
-#include "config/schema/config.pb.h"
 #include "trainer/run/data_wait.h"
 #include "trainer/run/input.h"
 #include "trainer/step/world.h"

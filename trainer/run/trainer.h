@@ -26,10 +26,10 @@
 #include <string>
 #include <vector>
 
+#include "config/schema/config.pb.h"
 #include "observe/device_memory.h"
 #include "observe/machine/gpu_reader.h"
 #include "observe/step_clock.h"
-#include "config/schema/config.pb.h"
 #include "trainer/run/stopping.h"
 #include "trainer/step/world.h"
 

@@ -10,9 +10,9 @@
 
 #include <memory>
 
+#include "config/schema/config.pb.h"
 #include "data/dataset/dataset.h"
 #include "data/feed/augment.h"
-#include "config/schema/config.pb.h"
 
 namespace lockstep {
 

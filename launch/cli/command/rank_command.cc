@@ -10,13 +10,13 @@
 
 #include "base/error.h"
 #include "base/say.h"
+#include "base/version.h"
 #include "comm/together.h"
-#include "launch/job/early_signals.h"
-#include "launch/machine/placement.h"
-#include "launch/version.h"
-#include "observe/machine/nvml.h"
 #include "config/config.h"
 #include "config/config_differences.h"
+#include "launch/job/early_signals.h"
+#include "launch/machine/placement.h"
+#include "observe/machine/nvml.h"
 
 namespace lockstep {
 namespace {

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "config/schema/config.pb.h"
 #include "launch/cli/command/command.h"
 #include "launch/job/job.h"
-#include "config/schema/config.pb.h"
-#include "use/named_runs.h"
 #include "trainer/run/trainer.h"
 #include "trainer/step/world.h"
+#include "use/named_runs.h"
 
 namespace lockstep {
 

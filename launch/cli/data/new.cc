@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "base/files/atomic_file.h"
 #include "base/say.h"
+#include "config/config.h"
 #include "launch/cli/command/commands.h"
 #include "prepare/new/draft.h"
-#include "config/config.h"
 
 namespace lockstep {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/say.h"
 #include "comm/collective_bench.h"
 #include "comm/together.h"
-#include "launch/cli/machine/bench.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/dtype.h"
 #include "launch/cli/command/rank_command.h"
+#include "launch/cli/machine/bench.h"
 
 namespace lockstep {
 namespace {

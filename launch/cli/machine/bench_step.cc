@@ -10,9 +10,9 @@
 #include "base/say.h"
 #include "base/small_letters.h"
 #include "comm/together.h"
-#include "launch/cli/machine/bench.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/rank_command.h"
+#include "launch/cli/machine/bench.h"
 #include "ops/convolution/convolution_planner.h"
 #include "ops/product/matrix_product.h"
 

@@ -2,8 +2,8 @@
 #include "launch/bundle/bundle.h"
 
 #include "base/error.h"
+#include "base/version.h"
 #include "launch/cli/command/commands.h"
-#include "launch/version.h"
 
 namespace lockstep {
 namespace {

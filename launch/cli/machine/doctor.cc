@@ -33,6 +33,7 @@
 #include "base/files/output_file.h"
 #include "base/host_name.h"
 #include "base/say.h"
+#include "base/version.h"
 #include "comm/collective_bench.h"
 #include "comm/together.h"
 #include "launch/cli/command/commands.h"
@@ -44,7 +45,6 @@
 #include "launch/machine/gpu_checks.h"
 #include "launch/machine/shared_memory.h"
 #include "launch/machine/unusable_gpus.h"
-#include "launch/version.h"
 
 namespace lockstep {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/say.h"
+#include "config/config.h"
 #include "launch/bundle/bundle.h"
 #include "launch/cli/command/commands.h"
 #include "launch/job/slurm_script.h"
-#include "config/config.h"
 
 namespace lockstep {
 namespace {

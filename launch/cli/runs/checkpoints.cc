@@ -16,8 +16,8 @@
 #include "ckpt/run_lock.h"
 #include "ckpt/saver.h"
 #include "ckpt/weights.h"
-#include "launch/cli/runs/ask_job.h"
 #include "launch/cli/command/commands.h"
+#include "launch/cli/runs/ask_job.h"
 #include "observe/metric_order.h"
 #include "trainer/run/run_folder.h"
 

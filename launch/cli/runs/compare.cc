@@ -16,8 +16,8 @@
 #include "base/live_line.h"
 #include "base/say.h"
 #include "launch/cli/command/commands.h"
-#include "launch/cli/runs/profile_comparison.h"
 #include "launch/cli/command/table.h"
+#include "launch/cli/runs/profile_comparison.h"
 #include "observe/history/run_comparison.h"
 #include "observe/metric_order.h"
 

@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/say.h"
 #include "ckpt/run_lock.h"
-#include "launch/cli/runs/ask_job.h"
 #include "launch/cli/command/commands.h"
+#include "launch/cli/runs/ask_job.h"
 #include "observe/history/run_history.h"
 #include "observe/profile/profile_files.h"
 

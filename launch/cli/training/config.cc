@@ -2,9 +2,9 @@
 #include "config/config.h"
 
 #include "base/say.h"
+#include "config/config_template.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/rank_command.h"
-#include "config/config_template.h"
 
 namespace lockstep {
 namespace {

@@ -19,7 +19,6 @@
 #include "base/nearest.h"
 #include "base/say.h"
 #include "comm/alone.h"
-#include "launch/cli/machine/bench.h"
 #include "launch/cli/command/commands.h"
 #include "launch/cli/command/rank_command.h"
 #include "launch/cli/command/table.h"
@@ -142,7 +141,7 @@ class EstimateCommand final : public LocalCommand {
         .Add("--rate", rate_, "samples/s of a rank for which the loader's cores are told")
         .Between(0, 1e9);
     options().Add("--table", table_, "largest micro-batches by size of the samples and by GPU");
-    AddJson(options(), json_);
+    options().Add("--json", json_, "a line of JSON for each measurement");
     config_.AddSet(options());
   }
 

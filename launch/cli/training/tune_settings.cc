@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/say.h"
+#include "config/config.h"
 #include "launch/cli/training/tuning.h"
 #include "launch/tune/loader_trials.h"
 #include "launch/tune/step_meter.h"
-#include "config/config.h"
 
 namespace lockstep {
 namespace {

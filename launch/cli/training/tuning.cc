@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/say.h"
-#include "launch/cli/command/table.h"
 #include "config/config.h"
+#include "launch/cli/command/table.h"
 
 namespace lockstep {
 

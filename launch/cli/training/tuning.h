@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "launch/tune/setting.h"
-#include "launch/tune/trial.h"
 #include "config/edit_config.h"
 #include "config/schema/config.pb.h"
+#include "launch/tune/setting.h"
+#include "launch/tune/trial.h"
 
 namespace lockstep {
 
