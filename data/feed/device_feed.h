@@ -22,33 +22,23 @@
 #include <vector>
 
 #include "data/feed/loader.h"
+#include "data/feed/micro_batches.h"
 
 namespace lockstep {
 
-struct DeviceBatch {
-  MicroBatch origin;
-  at::Tensor input;   // [count, shape...], in the data set's dtype
-  at::Tensor target;  // [count, spec.target_shape()...]
-  at::Tensor draws;   // float32 [count, kAugmentDraws]; undefined if the loader draws nothing
-};
-
-class DeviceFeed {
+class DeviceFeed final : public MicroBatches {
  public:
   static constexpr int kSlots = 2;  // batches that a GPU holds at a time
 
   // Keeps a reference to `loader`, whose slots must be pinned if `device` is a GPU. `max_micro_batch` is that of the
   // loader's sampler, and `spec` that of its data set.
   DeviceFeed(Loader& loader, const SampleSpec& spec, int64_t max_micro_batch, at::Device device);
-  ~DeviceFeed();
-  DeviceFeed(const DeviceFeed&) = delete;
-  DeviceFeed& operator=(const DeviceFeed&) = delete;
+  ~DeviceFeed() override;
 
-  // Returns the next micro-batch, for work on the current stream. It is valid until the next call.
-  DeviceBatch Next();
+  DeviceBatch Next() override;
 
-  // Starts the copy of the batch after the current one. Call it when the work on the current batch is enqueued, because
-  // it waits for the loader. The call is optional.
-  void Prefetch();
+  // Starts the copy of the batch after the current one, and waits for the loader.
+  void Prefetch() override;
 
   // The seconds for which training stood still because a batch was not ready. On a GPU they are the time between the
   // end of the work that was enqueued before Prefetch() and the end of the batch's copy; on the CPU they are the wait

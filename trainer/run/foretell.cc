@@ -67,10 +67,12 @@ class Unanswered final : public Communicator {
   int ranks_;
 };
 
-// The slots of a DeviceFeed, and batches in them.
-class Feed {
+// The slots of a DeviceFeed, and micro-batches of `count` samples of a global batch in them.
+class ForetoldFeed final : public MicroBatches {
  public:
-  Feed(const SampleSpec& spec, const AugmentOptions& augment, int64_t count) : count_(count) {
+  ForetoldFeed(const SampleSpec& spec, const AugmentOptions& augment, int64_t count,
+               int64_t global_count)
+      : count_(count), global_count_(global_count) {
     for (int i = 0; i < DeviceFeed::kSlots; ++i) {
       slots_.push_back({.input = EmptyInputs(spec, count, kForetold),
                         .target = EmptyTargets(spec, count, kForetold),
@@ -78,12 +80,13 @@ class Feed {
     }
   }
 
-  DeviceBatch Next(int64_t global_count) {
+  DeviceBatch Next() override {
     DeviceBatch batch = slots_[next_++ % slots_.size()];
-    batch.origin.global_count = global_count;
+    batch.origin.global_count = global_count_;
     batch.origin.indices.resize(count_);
     return batch;
   }
+  void Prefetch() override {}
 
   void AddTo(std::vector<OwnedTensor>& held) const {
     for (const DeviceBatch& slot : slots_) {
@@ -95,6 +98,7 @@ class Feed {
 
  private:
   int64_t count_;
+  int64_t global_count_;
   std::vector<DeviceBatch> slots_;
   size_t next_ = 0;
 };
@@ -164,7 +168,8 @@ std::optional<MemoryReport> Foreteller::Memory(const StepForm& form, int64_t cap
                                       PrecisionOn(kForetold, config_.precision()));
     Step step(config_, *model_, preprocessing, spec_, form.micro_batch, world);
     const std::string why_no_graph = step.why_no_graph();
-    Feed feed(spec_, AugmentOptionsFor(config_), form.micro_batch);
+    ForetoldFeed feed(spec_, AugmentOptionsFor(config_), form.micro_batch,
+                      form.micro_batch * form.accumulation * world.size());
     const std::vector<at::Tensor> workspaces = Workspaces();
     const auto held = [&] {
       std::vector<OwnedTensor> tensors = step.HeldTensors();
@@ -174,12 +179,10 @@ std::optional<MemoryReport> Foreteller::Memory(const StepForm& form, int64_t cap
       }
       return tensors;
     };
-    const int64_t global_count = form.micro_batch * form.accumulation * world.size();
-    const MicroBatches batches{.next = [&] { return feed.Next(global_count); }, .prefetch = [] {}};
     constexpr int kSteps = 2;
     for (int number = 1; number <= kSteps; ++number) {
       bool fits = false;
-      step.memory().During(held, [&] { fits = step.Run(config_.optimizer().lr(), batches); });
+      step.memory().During(held, [&] { fits = step.Run(config_.optimizer().lr(), feed); });
       if (!fits || step.why_no_graph() != why_no_graph) return std::nullopt;
       MemoryReport report = ReportOfStep(step, number, memory.allocator(), capacity_bytes);
       if (most && most->peak_bytes >= report.peak_bytes) {

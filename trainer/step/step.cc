@@ -125,27 +125,23 @@ Step::Step(const config::Config& config, Model& model, const Preprocessing& prep
   SetUpGraphs();
 }
 
-bool Step::Run(double lr, const MicroBatches& batches) {
+bool Step::Run(double lr, MicroBatches& batches) {
   phase_range_.reset();  // the last step may have thrown
   has_captured_ = false;
   lacked_memory_ = false;
   const Range rest(std::string(NameOf(Phase::kRest)), Range::Of::kStep);
   if (seen_keys_.empty() || histograms_of_ > 0) return RunEagerly(lr, batches);
-  DeviceBatch first = batches.next();
+  DeviceBatch first = batches.Next();
   const int64_t key = first.origin.global_count;
-  if (std::find(seen_keys_.begin(), seen_keys_.end(), key) != seen_keys_.end()) {
-    return RunGraph(lr, key, batches, std::move(first));
-  }
-  const auto next = [&] {
-    return first.input.defined() ? std::exchange(first, {}) : batches.next();
-  };
-  return RunEagerly(lr, {.next = next, .prefetch = batches.prefetch});
+  KeptBatch from_first(std::move(first), batches);
+  const bool seen = std::ranges::find(seen_keys_, key) != seen_keys_.end();
+  return seen ? RunGraph(lr, key, from_first) : RunEagerly(lr, from_first);
 }
 
 // A mistake in a model mostly shows in its first step, and on every rank. There a rank that fails still
 // takes part in the step's collectives, and then all agree on what to say. One that runs out of memory does
 // so in every step.
-bool Step::RunEagerly(double lr, const MicroBatches& batches) {
+bool Step::RunEagerly(double lr, MicroBatches& batches) {
   const bool is_first = !agreed_;
   const Snapshot before(buffers_, world_.device);
   int64_t global_count = 0;
@@ -153,14 +149,8 @@ bool Step::RunEagerly(double lr, const MicroBatches& batches) {
   std::optional<Error> error;
   BeginStep();
   try {
-    AccumulateGradients([&](int micro) {
-      if (micro > 0) batches.prefetch();
-      DeviceBatch batch = batches.next();
-      global_count = batch.origin.global_count;
-      SetShare(global_count);
-      return batch;
-    });
-    batches.prefetch();
+    global_count = AccumulateGradients(batches);
+    batches.Prefetch();
   } catch (const std::exception& exception) {
     // Where the model's own collectives belong to the step, the others cannot get past them.
     if (config_.ddp().sync_batch_norm()) throw;
@@ -239,7 +229,7 @@ void Step::AfterRestore() {
   }
 }
 
-bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first) {
+bool Step::RunGraph(double lr, int64_t key, MicroBatches& batches) {
   if (slots_.empty()) {
     const MemoryScope scope(MemoryOwner::kSamples);
     for (int micro = 0; micro < accumulation_; ++micro) {
@@ -250,7 +240,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
   }
   std::vector<DeviceBatch> micro_batches;
   for (int micro = 0; micro < accumulation_; ++micro) {
-    DeviceBatch batch = micro == 0 ? std::exchange(first, {}) : batches.next();
+    DeviceBatch batch = batches.Next();
     const Range range("copy", Range::Of::kStep);
     const Slot& slot = slots_[micro];
     const int64_t count = batch.input.size(0);
@@ -262,11 +252,12 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
       micro_batches.back().draws = slot.draws.narrow(0, 0, count);
       micro_batches.back().draws.copy_(batch.draws);
     }
-    if (micro + 1 < accumulation_) batches.prefetch();
+    if (micro + 1 < accumulation_) batches.Prefetch();
   }
   const auto compute = [&] {
     BeginStep();
-    AccumulateGradients([&](int micro) { return micro_batches[micro]; });
+    PinnedBatches in_slots(micro_batches);
+    AccumulateGradients(in_slots);
     Update();
   };
   optimizer_->SetLearningRate(lr);
@@ -286,8 +277,8 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
       slots_.clear();
       seen_keys_.clear();
       reducer_->Abandon();
-      auto micro_batch = micro_batches.begin();
-      const bool fits = RunEagerly(lr, {.next = [&] { return *micro_batch++; }, .prefetch = [] {}});
+      PinnedBatches in_slots(std::move(micro_batches));
+      const bool fits = RunEagerly(lr, in_slots);
       // Smaller micro-batches may fit as a graph, too.
       if (fits || !IsOutOfMemory(error)) why_no_graph_ = error.what();
       return fits;
@@ -295,7 +286,7 @@ bool Step::RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceB
   }
   graphs_->Replay(key);
   // Only now: where the next batch is late, the device has this step to do meanwhile.
-  batches.prefetch();
+  batches.Prefetch();
   return true;
 }
 
@@ -324,14 +315,20 @@ void Step::BeginStep() {
   reducer_->scalars().copy_(requests_);
 }
 
-void Step::AccumulateGradients(const NextMicroBatch& micro_batch) {
+int64_t Step::AccumulateGradients(MicroBatches& batches) {
   const RoundedWeights rounded_weights;  // once for all micro-batches
   // Shards are gathered after their update, which would not reach copies.
   const ops::WeightCopies::Use copies(config_.optimizer().shard() ? nullptr : &copies_);
+  int64_t global_count = 0;
   for (int micro = 0; micro < accumulation_; ++micro) {
-    AddMicroBatch(micro_batch(micro), /*last=*/micro + 1 == accumulation_);
+    if (micro > 0) batches.Prefetch();
+    const DeviceBatch batch = batches.Next();
+    global_count = batch.origin.global_count;
+    SetShare(global_count);
+    AddMicroBatch(batch, /*last=*/micro + 1 == accumulation_);
   }
   reducer_->Finish();
+  return global_count;
 }
 
 at::Tensor Step::Forward(const at::Tensor& input) {

@@ -48,7 +48,7 @@
 #include "ckpt/state_tree.h"
 #include "comm/reduce/reducer.h"
 #include "config/schema/config.pb.h"
-#include "data/feed/device_feed.h"
+#include "data/feed/micro_batches.h"
 #include "models/model.h"
 #include "observe/memory_watch.h"
 #include "observe/profile/trace_places.h"
@@ -63,12 +63,6 @@
 #include "trainer/step/world.h"
 
 namespace lockstep {
-
-// The source of a step's micro-batches, usually a DeviceFeed.
-struct MicroBatches {
-  std::function<DeviceBatch()> next;
-  std::function<void()> prefetch;
-};
 
 // What one rank asks all ranks to do.
 struct Requests {
@@ -90,7 +84,7 @@ class Step {
   // Runs the next step. Returns false if there was not enough memory for the step; nothing has then changed, and the
   // caller can set smaller micro-batches (SetMicroBatches) and call Run() again. Every rank must call it, and every
   // rank gets the same result. Throws Error.
-  bool Run(double lr, const MicroBatches& batches);
+  bool Run(double lr, MicroBatches& batches);
 
   // From the next step on this rank asks for `requests`. figures() holds the sums of all ranks' requests, which are the
   // same on every rank.
@@ -165,14 +159,13 @@ class Step {
   bool lacked_memory() const { return lacked_memory_; }
 
  private:
-  using NextMicroBatch = std::function<DeviceBatch(int micro)>;
-
-  bool RunEagerly(double lr, const MicroBatches& batches);
-  bool RunGraph(double lr, int64_t key, const MicroBatches& batches, DeviceBatch first);
+  bool RunEagerly(double lr, MicroBatches& batches);
+  bool RunGraph(double lr, int64_t key, MicroBatches& batches);
   void SetUpGraphs();
   void MakeOptimizer();
   void BeginStep();
-  void AccumulateGradients(const NextMicroBatch& micro_batch);
+  // Returns the number of samples in the global batch.
+  int64_t AccumulateGradients(MicroBatches& batches);
   at::Tensor Forward(const at::Tensor& input);
   at::Tensor LossSumOf(const DeviceBatch& batch, const at::Tensor& gradient);
   void AddMicroBatch(const DeviceBatch& batch, bool last);
