@@ -8,11 +8,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/say.h"
 #include "comm/together.h"
 #include "observe/metric_order.h"
-#include "observe/metrics.h"
 
 namespace lockstep {
 namespace {
@@ -39,20 +37,6 @@ Saver::Options SaverOptionsFor(const config::Config& config, const World& world,
 }
 
 }  // namespace
-
-void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation) {
-  if (metric.empty()) return;
-  if (validation == nullptr) {
-    throw UsageError(
-        "{}: no samples are held back to find the best {} on: set data.validation_fraction or "
-        "data.validation",
-        field, metric);
-  }
-  const std::vector<std::string> known = MetricNames(validation->spec());
-  if (std::ranges::find(known, metric) != known.end()) return;
-  throw UsageError("{}: no metric \"{}\"{} (of this task: {})", field, metric,
-                   DidYouMean(metric, known), fmt::join(known, ", "));
-}
 
 Checkpointing::Checkpointing(const config::Config& config, const World& world, RunFolder* folder,
                              RunEvents& events, const std::string& attempt,

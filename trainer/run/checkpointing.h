@@ -101,8 +101,4 @@ class Checkpointing {
   double looked_s_ = 0;  // when Asked() last looked for requests of the user
 };
 
-// Throws Error (kUsage) if `metric`, the value of the config's field `field`, is not a metric of the data set `validation`,
-// which is null if there is none.
-void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation);
-
 }  // namespace lockstep

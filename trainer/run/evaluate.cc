@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "data/dataset/target_unit.h"
 #include "observe/flops.h"
 #include "trainer/step/precision.h"
@@ -50,6 +52,20 @@ std::vector<Metric> Evaluate(Model& model, const Preprocessing& preprocessing,
                              model.LossSum(output, batch.target), model.WeightSum(batch.target));
                });
   return metrics.Finish();
+}
+
+void RequireMetric(const std::string& field, const std::string& metric, const Dataset* validation) {
+  if (metric.empty()) return;
+  if (validation == nullptr) {
+    throw UsageError(
+        "{}: no samples are held back to find the best {} on: set data.validation_fraction or "
+        "data.validation",
+        field, metric);
+  }
+  const std::vector<std::string> known = MetricNames(validation->spec());
+  if (std::ranges::find(known, metric) != known.end()) return;
+  throw UsageError("{}: no metric \"{}\"{} (of this task: {})", field, metric,
+                   DidYouMean(metric, known), fmt::join(known, ", "));
 }
 
 int64_t ForwardFlops(Model& model, const Preprocessing& preprocessing, const DeviceBatch& batch,

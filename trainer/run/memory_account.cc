@@ -31,17 +31,28 @@ std::string PlaceOf(const KeptMemory& kept) {
   return "the step outside its passes";
 }
 
+std::vector<OwnedTensor> HeldTensors(Step& step, const Input& input,
+                                     const std::vector<NamedTensor>& snapshots) {
+  std::vector<OwnedTensor> held = step.HeldTensors();
+  for (const at::Tensor& slot : input.feed.DeviceMemories()) {
+    held.push_back({MemoryOwner::kSamples, slot});
+  }
+  for (const NamedTensor& copy : snapshots) {
+    held.push_back({MemoryOwner::kCheckpoint, copy.tensor});
+  }
+  return held;
+}
+
 }  // namespace
 
-MemoryAccount::MemoryAccount(const config::Config& config, const World& world,
-                             const std::optional<Checkpointing>& checkpointing, RunEvents& events)
-    : config_(config), world_(world), checkpointing_(checkpointing), events_(events) {
+MemoryAccount::MemoryAccount(const config::Config& config, const World& world, RunEvents& events)
+    : config_(config), world_(world), events_(events) {
   if (config.observe().memory_snapshot() && is_gpu_ && is_told_) history_.emplace();
 }
 
 bool MemoryAccount::Watch(int64_t number, Step& step, const Input& input,
+                          const std::vector<NamedTensor>& snapshots,
                           const std::function<bool()>& run) {
-  if (!checkpointing_) return run();
   number_ = number;
   if (!std::exchange(begun_, true)) Begin();
   if (!is_told_) return run();
@@ -54,7 +65,7 @@ bool MemoryAccount::Watch(int64_t number, Step& step, const Input& input,
     fits = run();
   } else {
     const bool watched =
-        watch.During([&] { return HeldTensors(step, input); }, [&] { fits = run(); });
+        watch.During([&] { return HeldTensors(step, input, snapshots); }, [&] { fits = run(); });
     if (fits && watched) OnWatched(step);
   }
   if (!fits) {
@@ -156,6 +167,7 @@ bool MemoryAccount::IsMore(int64_t peak_bytes) const {
 }
 
 void MemoryAccount::WatchEvaluation(int64_t steps, Step& step, const Input& input,
+                                    const std::vector<NamedTensor>& snapshots,
                                     const std::function<void()>& evaluate) {
   MemoryWatch& watch = step.memory();
   if (!is_gpu_ || !reported_) {
@@ -168,7 +180,7 @@ void MemoryAccount::WatchEvaluation(int64_t steps, Step& step, const Input& inpu
   MemoryFacts facts = FactsAt(steps);
   // Between steps nothing else is there.
   if (IsMore(peak + watch.elsewhere() + facts.pool_bytes) &&
-      watch.During([&] { return HeldTensors(step, input); }, [] {})) {
+      watch.During([&] { return HeldTensors(step, input, snapshots); }, [] {})) {
     facts.allocated_peak = peak + watch.elsewhere();
     Report(ReportOfEvaluation(watch.tally(), facts));
   }
@@ -202,17 +214,6 @@ void MemoryAccount::WriteSnapshot(const std::string& name) {
   if (!history_) return;
   history_->Write(
       fmt::format("{}/memory/{}-rank-{}.pickle", config_.run_dir(), name, world_.rank()));
-}
-
-std::vector<OwnedTensor> MemoryAccount::HeldTensors(Step& step, const Input& input) const {
-  std::vector<OwnedTensor> held = step.HeldTensors();
-  for (const at::Tensor& slot : input.feed.DeviceMemories()) {
-    held.push_back({MemoryOwner::kSamples, slot});
-  }
-  for (const NamedTensor& copy : checkpointing_->memories()) {
-    held.push_back({MemoryOwner::kCheckpoint, copy.tensor});
-  }
-  return held;
 }
 
 std::optional<FailedAllocation> MemoryAccount::Failure(const Step& step) {

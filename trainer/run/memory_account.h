@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/tensor/named_tensor.h"
 #include "config/schema/config.pb.h"
 #include "observe/allocator_history.h"
 #include "observe/device_memory.h"
@@ -32,7 +33,6 @@
 #include "observe/run_event.h"
 #include "observe/verdict/memory_trend.h"
 #include "observe/verdict/rules.h"
-#include "trainer/run/checkpointing.h"
 #include "trainer/run/input.h"
 #include "trainer/step/step.h"
 #include "trainer/step/world.h"
@@ -42,19 +42,20 @@ namespace lockstep {
 class MemoryAccount {
  public:
   // Keeps references to all arguments. Begins to record what the allocator does, if the user asks for it.
-  MemoryAccount(const config::Config& config, const World& world,
-                const std::optional<Checkpointing>& checkpointing, RunEvents& events);
+  MemoryAccount(const config::Config& config, const World& world, RunEvents& events);
 
   // Says what was foretold of this run. It is told before the first step, and beside what is measured.
   void Expect(std::optional<MemoryReport> foretold) { foretold_ = std::move(foretold); }
 
   // Calls `run`, which makes step `number`, counted from 1, and returns its result: whether there was memory enough.
-  // Emits a report if one is due. `step` and `input` hold memory between steps, too. Without checkpointing, steps are
-  // only timed, and it only calls `run`.
-  bool Watch(int64_t number, Step& step, const Input& input, const std::function<bool()>& run);
+  // Emits a report if one is due. `step`, `input` and `snapshots`, which are those of checkpoints, hold memory between
+  // steps, too.
+  bool Watch(int64_t number, Step& step, const Input& input,
+             const std::vector<NamedTensor>& snapshots, const std::function<bool()>& run);
 
   // Calls `evaluate` after `steps` steps. Emits a report if it takes more memory than there was before.
   void WatchEvaluation(int64_t steps, Step& step, const Input& input,
+                       const std::vector<NamedTensor>& snapshots,
                        const std::function<void()>& evaluate);
 
   // Returns the allocation that made the last step fail, of the first rank on which one did. Nothing on a CPU. Every rank
@@ -83,11 +84,9 @@ class MemoryAccount {
   void TakeErrors();
   void OnFailure();
   void WriteSnapshot(const std::string& name);
-  std::vector<OwnedTensor> HeldTensors(Step& step, const Input& input) const;
 
   const config::Config& config_;
   const World& world_;
-  const std::optional<Checkpointing>& checkpointing_;
   RunEvents& events_;
   bool is_gpu_ = world_.device.is_cuda();
   bool is_told_ = !is_gpu_ || TellsBlocks();  // whether there is anything to know

@@ -105,11 +105,4 @@ bool HistogramsAreDue(const config::Observe& observe, int64_t step) {
          step % observe.histograms_every_steps() == 0;
 }
 
-RunWarning NoRoomForHistograms(int64_t step) {
-  return {fmt::format(
-      "step {} does not fit in memory with histograms: the run goes on without them: leave out "
-      "observe.histograms_every_steps, or take more accumulation",
-      step)};
-}
-
 }  // namespace lockstep

@@ -22,7 +22,4 @@ void AddSinks(const config::Config& config, const std::optional<std::vector<GpuU
 // Returns whether a sink wants the histograms of `step`, counted from 1. The answer is the same on every rank.
 bool HistogramsAreDue(const config::Observe& observe, int64_t step);
 
-// Returns the warning that there are no more histograms, because the memory did not suffice for those of `step`.
-RunWarning NoRoomForHistograms(int64_t step);
-
 }  // namespace lockstep

@@ -1,6 +1,5 @@
 #include "trainer/run/time_account.h"
 
-#include <ATen/cuda/CUDAContext.h>
 #include <fmt/ranges.h>
 
 #include <cstring>
@@ -34,19 +33,6 @@ RunFacts FactsOf(const config::Config& config, const World& world, const Dataset
           .validation_fraction = config.data().validation_fraction()};
 }
 
-Arithmetic ArithmeticOf(config::Precision precision) {
-  switch (precision) {
-    case config::TF32:
-      return Arithmetic::kTf32;
-    case config::BF16:
-      return Arithmetic::kBf16;
-    case config::FP16:
-      return Arithmetic::kFp16;
-    default:
-      return Arithmetic::kFp32;
-  }
-}
-
 class Readings final : public EventSink {
  public:
   explicit Readings(std::function<void(const MachineReading&)> take) : take_(std::move(take)) {}
@@ -63,16 +49,10 @@ class Readings final : public EventSink {
 
 TimeAccount::TimeAccount(const config::Config& config, config::Precision precision,
                          const World& world, const Dataset& train, DataWait& data_wait)
-    : world_(world), data_wait_(data_wait), facts_(FactsOf(config, world, train)) {
-  if (!world.device.is_cuda()) return;
-  const cudaDeviceProp& gpu = *at::cuda::getDeviceProperties(world.device.index());
-  gpu_ = gpu.name;
-  arithmetic_ = ArithmeticOf(precision);
-  constexpr int kTensorCores = 7;
-  constexpr int kTensorCoresOfBf16 = 8;
-  if (gpu.major >= kTensorCores)
-    faster_precision_ = gpu.major >= kTensorCoresOfBf16 ? "BF16" : "FP16";
-}
+    : world_(world),
+      data_wait_(data_wait),
+      facts_(FactsOf(config, world, train)),
+      arithmetic_(ArithmeticOf(world.device, precision)) {}
 
 bool TimeAccount::WatchFirstStep(const std::function<bool()>& act) {
   bool done = false;
@@ -224,7 +204,7 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
   report.joules_per_sample = machine_.joules_per_sample();
   const double ideal_flops =
       report.ideal_s > 0 ? static_cast<double>(step_flops_ * report.steps) / report.ideal_s : 0;
-  const double peak = peak_flops();
+  const double peak = arithmetic_.peak_flops;
   if (peak > 0 && ideal_flops > 0) report.flops_share = ideal_flops / peak;
   report.findings =
       FindingsOf({.seconds = report,
@@ -232,8 +212,8 @@ SecondsReport TimeAccount::JudgeAll(const std::vector<RankSeconds>& ranks, Input
                   .cpu_use = machine_.cpu_use(),
                   .memory_growth = machine_.memory_growth(),
                   .memory_left = machine_.memory_left(),
-                  .is_fp32 = arithmetic_ == Arithmetic::kFp32,
-                  .faster_precision = faster_precision_,
+                  .is_fp32 = arithmetic_.kind == Arithmetic::kFp32,
+                  .faster_precision = arithmetic_.faster_precision,
                   .syncs = facts_.launches_kernels ? syncs_ : std::vector<std::string>{},
                   .accumulation = now.accumulation,
                   .growth = now.growth});

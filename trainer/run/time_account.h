@@ -16,12 +16,12 @@
 #include "data/dataset/dataset.h"
 #include "observe/machine/core_wait.h"
 #include "observe/run_event.h"
-#include "observe/verdict/gpu_peak.h"
 #include "observe/verdict/ledger.h"
 #include "observe/verdict/machine_means.h"
 #include "observe/verdict/rules.h"
 #include "observe/verdict/verdict.h"
 #include "trainer/run/data_wait.h"
+#include "trainer/run/device_arithmetic.h"
 #include "trainer/run/input.h"
 #include "trainer/step/world.h"
 
@@ -62,7 +62,7 @@ class TimeAccount {
   void OnSeen(Input& input, const StepReport& report);
 
   // The peak of the device's arithmetic, in FLOP/s; 0: unknown, or a CPU.
-  double peak_flops() const { return PeakFlops(gpu_, arithmetic_); }
+  double peak_flops() const { return arithmetic_.peak_flops; }
 
   // What remedies depend on and changes while the run trains.
   struct Now {
@@ -123,10 +123,8 @@ class TimeAccount {
   double failed_at_ = 0;  // Unix time of the last sign of the process that failed; 0: none failed
   double restart_s_ = 0;
 
-  // On a GPU: its name, its arithmetic, and the first step.
-  std::string gpu_;
-  Arithmetic arithmetic_ = Arithmetic::kFp32;
-  std::string faster_precision_;
+  DeviceArithmetic arithmetic_;
+  // On a GPU, of the first step.
   int64_t step_flops_ = 0;
   std::vector<std::string> syncs_;
 

@@ -16,7 +16,7 @@
 #include "config/schema/config.pb.h"
 #include "launch/cli/command/command.h"
 #include "launch/job/job.h"
-#include "trainer/run/trainer.h"
+#include "trainer/run/train_options.h"
 #include "trainer/step/world.h"
 #include "use/named_runs.h"
 

@@ -15,6 +15,7 @@
 #include "launch/cli/machine/bench.h"
 #include "ops/convolution/convolution_planner.h"
 #include "ops/product/matrix_product.h"
+#include "trainer/run/measure.h"
 
 namespace lockstep {
 namespace {

@@ -19,6 +19,7 @@
 #include "launch/job/stop_signals.h"
 #include "launch/job/stop_time.h"
 #include "launch/job/supervised_job.h"
+#include "trainer/run/trainer.h"
 
 namespace lockstep {
 namespace {

@@ -1,0 +1,11 @@
+// WaitForDevice(): waits until the device has done all work of the current stream.
+#pragma once
+
+#include <c10/core/Device.h>
+
+namespace lockstep {
+
+// On a CPU it does nothing. Throws c10::Error if a kernel has failed.
+void WaitForDevice(at::Device device);
+
+}  // namespace lockstep

@@ -1,0 +1,150 @@
+#include "trainer/run/fit.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "comm/together.h"
+#include "trainer/run/evaluate.h"
+#include "trainer/run/extensions.h"
+#include "trainer/run/make_model.h"
+#include "trainer/run/memory_account.h"
+#include "trainer/run/run_start.h"
+#include "trainer/step/precision.h"
+
+namespace lockstep {
+namespace {
+
+RunWarning NoRoomForHistograms(int64_t step) {
+  return {fmt::format(
+      "step {} does not fit in memory with histograms: the run goes on without them: leave out "
+      "observe.histograms_every_steps, or take more accumulation",
+      step)};
+}
+
+}  // namespace
+
+Fit::Fit(const config::Config& config, TrainingData data, const Models& models, const World& world,
+         RunEvents& events)
+    : config_(config),
+      world_(world),
+      events_(events),
+      precision_(PrecisionOn(world.device, config.precision())),
+      data_(std::move(data)),
+      models_(models),
+      preprocessing_(config.data(), data_.train->spec(), world.device, precision_),
+      model_(MakeModel(config, data_.train->spec(), models, world)),
+      accumulation_(config.accumulation()),
+      sampler_(SamplerOptionsFor(config, accumulation_, data_, world.rank(), world.size())),
+      loader_options_(LoaderOptionsFor(config.loader(), *data_.train, world)),
+      data_wait_(*data_.train) {
+  // The ranks drew the same initial weights; what a model draws from now on differs, as their
+  // samples do.
+  at::manual_seed(config.seed() ^ (0x9e3779b97f4a7c15 * (uint64_t{1} + world.rank())));
+}
+
+std::vector<std::string> Fit::Facts() const {
+  return FactsOf(*data_.train, data_.validation.get(), model_->State());
+}
+
+void Fit::Begin() {
+  step_.emplace(config_, *model_, preprocessing_, data_.train->spec(), sampler_.max_micro_batch(),
+                world_);
+  model_->train();
+  BroadcastFromRankZero(model_->State(), world_.communicator);
+  if (config_.micro_batch() == config::MicroBatch::AUTO) {
+    foreteller_ = ForetellerOf(config_, models_, world_);
+  }
+  micro_batches_.emplace(config_, foreteller_.get(), world_);
+  if (const auto& chosen = micro_batches_->chosen()) {
+    accumulation_ = chosen->accumulation;
+    SeekTo(0);
+  }
+}
+
+void Fit::ResumeAt(int64_t step, int64_t accumulation) {
+  accumulation_ = accumulation;
+  if (const auto& chosen = micro_batches_->chosen()) accumulation_ = chosen->accumulation;
+  accumulation_ = std::min(accumulation_, config_.global_batch() / world_.size());
+  SeekTo(step);
+}
+
+void Fit::Feed() {
+  if (input_) data_wait_.Leave(*input_);
+  LoaderOptions options = loader_options_;
+  options.augment = AugmentOptionsFor(config_);
+  input_.emplace(*data_.train, preprocessing_, sampler_, options, world_.device);
+}
+
+bool Fit::TakeFewerMicroBatches(int64_t step) {
+  const auto fewer = micro_batches_->Fewer(step, accumulation_);
+  if (!fewer) return false;
+  accumulation_ = fewer->accumulation;
+  BeginAgain(step);
+  events_.Emit(*fewer);
+  return true;
+}
+
+bool Fit::GiveWay(int64_t step) {
+  std::optional<RunEvent> gave_way;
+  if (step_->DropHistograms()) {
+    gave_way = NoRoomForHistograms(step + 1);
+  } else if (step_->holds_graphs()) {
+    gave_way = GraphsGaveWay{step + 1};
+  }
+  if (!gave_way) return false;
+  BeginAgain(step);
+  events_.Emit(*gave_way);
+  return true;
+}
+
+void Fit::HalveMicroBatches(int64_t step, const std::optional<FailedAllocation>& failed) {
+  const auto most = static_cast<int>(config_.global_batch() / world_.size());
+  const int64_t too_many = sampler_.max_micro_batch();
+  if (accumulation_ >= most) EndForMemory(step + 1, too_many, failed);
+  accumulation_ = std::min<int64_t>(2 * accumulation_, most);
+  BeginAgain(step);
+  events_.Emit(OutOfMemory{step + 1, too_many, sampler_.max_micro_batch(), accumulation_, failed});
+}
+
+void Fit::BeginAgain(int64_t step) {
+  SeekTo(step);
+  Feed();
+}
+
+// Makes Feed() give the micro-batches of `step` and of the steps after it.
+void Fit::SeekTo(int64_t step) {
+  sampler_ =
+      Sampler(SamplerOptionsFor(config_, accumulation_, data_, world_.rank(), world_.size()));
+  sampler_.Seek(step);
+  step_->SetMicroBatches(static_cast<int>(accumulation_), sampler_.max_micro_batch());
+}
+
+std::optional<MemoryReport> Fit::ForetoldMemory() {
+  if (!foreteller_) foreteller_ = ForetellerOf(config_, models_, world_);
+  const StepForm form = StepFormOf(config_, accumulation_, world_.size());
+  return ForetoldMemoryOf(foreteller_.get(), form, world_);
+}
+
+void MakeFit(std::optional<Fit>& fit, config::Config& config, const Extensions& extensions,
+             const World& world, RunEvents& events) {
+  Together(world.host, [&] {
+    TrainingData data = OpenTrainingData(config, extensions.datasets, world);
+    config = Resolved(std::move(config), data);
+    if (config.checkpoint().keep_best().empty()) {
+      config.mutable_checkpoint()->set_keep_best(config.early_stopping().metric());
+    }
+    SetUpNumerics(PrecisionOn(world.device, config.precision()), config.deterministic());
+    torch::autograd::AnomalyMode::set_enabled(config.debug().anomaly_detection());
+    RequireMetric("early_stopping.metric", config.early_stopping().metric(), data.validation.get());
+    RequireMetric("checkpoint.keep_best", config.checkpoint().keep_best(), data.validation.get());
+    fit.emplace(config, std::move(data), extensions.models, world, events);
+  });
+  RequireSame(fit->Facts(), world.host);
+}
+
+}  // namespace lockstep

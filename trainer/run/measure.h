@@ -1,0 +1,44 @@
+// MeasureSteps(): times the steps of a config on samples that lie on the device.
+//
+// what can fail -> what the caller sees -> the test that shows it
+//   data, model or config that do not go together -> as in trainer/run/trainer.h
+//   a step does not fit in memory -> it is halved, as in training; at last Error on every rank -> tests/tune_test.py,
+//     test_steps_that_do_not_fit
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/schema/config.pb.h"
+#include "observe/device_memory.h"
+#include "observe/step_clock.h"
+#include "trainer/run/train_options.h"
+#include "trainer/step/world.h"
+
+namespace lockstep {
+
+struct StepMeasurement {
+  std::vector<double> step_ms;  // the time of each timed step
+  std::array<double, kPhases.size()> phase_ms{};
+  double first_step_s = 0;  // from the user's command to the end of the first step
+  DevicePeak memory;        // zeros on the CPU
+  // The operations of this rank's matrix products and convolutions in the forward of one step.
+  int64_t forward_flops = 0;
+  double peak_flops = 0;  // the peak of the device's arithmetic, in FLOP/s; 0: unknown
+  int64_t parameters = 0;
+  int64_t samples = 0;  // of the training set
+  double loss = 0;      // the loss of the last step
+  config::Precision precision = config::FP32;
+  int64_t accumulation = 1;  // the config's value, or more if memory ran out
+  std::string why_no_graph;
+};
+
+// Makes `warmup` steps of `config`, at least one, and then `steps` steps that are timed. Nothing is saved. `trace` is the
+// file for a Chrome trace of some more steps on rank 0; empty: none. Every rank must call it. Throws Error.
+StepMeasurement MeasureSteps(config::Config config, const Extensions& extensions,
+                             const World& world, int warmup, int steps, const std::string& trace,
+                             const TrainOptions& options);
+
+}  // namespace lockstep
