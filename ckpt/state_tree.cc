@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// What follows a piece's name, "[0:500]".
+// Returns the end of a piece's name, such as "[0:500]".
 std::string RangeText(int64_t begin, int64_t end) { return fmt::format("[{}:{}]", begin, end); }
 
 struct Range {

@@ -26,8 +26,8 @@ class ForetoldMemory {
 
   const CachingAllocator& allocator() const;
 
-  // The same as on a GPU, of the memory that there is now: gives back what is cached, and calls `act`, whose allocations
-  // lie in a CUDA graph's segments.
+  // These do to the present foretold memory what happens on a GPU: one gives back what is cached, the other calls
+  // `act`, whose allocations lie in a CUDA graph's segments.
   static void EmptyCache();
   static void AsGraph(const std::function<void()>& act);
 
