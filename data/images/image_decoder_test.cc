@@ -770,7 +770,7 @@ TEST(JpegDecoder, RefusesDamage) {
   std::string bad = file;
   WriteUint16(bad, file.size() / 2, 0xffd9);
   EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: premature end of data segment)");
-  // What is damaged above the box is an error; what is damaged below it is not seen.
+  // Damage above the box is an error; damage below it is not seen.
   const auto top = [&](ImageDecoder& part_decoder, const std::string& content) {
     part_decoder.Open(Bytes(content));
     return Copy(part_decoder.Decode({0, 0, 203, 20}, 203, 20).pixels).rgb;

@@ -51,7 +51,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 
-// As below, a byte at a time.
+// Does the same as Sum() below, a byte at a time.
 template <int kTaps>
 void Sum(const uint8_t* in, int64_t stride, const uint32_t* weights, int64_t taps, int shift,
          int64_t n, uint8_t* out) {
