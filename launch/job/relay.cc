@@ -62,7 +62,7 @@ std::string SignReader::Take(bool all) {
   std::string_view lines = text;
   while (!lines.empty()) {
     const size_t end = lines.find('\n');
-    // What is no whole line may still be ours or not.
+    // A line that is not whole may still turn out to be ours.
     if (end == std::string_view::npos && !all && !Has(Sign::kMet)) break;
     const std::string_view line = lines.substr(0, end == std::string_view::npos ? end : end + 1);
     PassLine(line, passed);
