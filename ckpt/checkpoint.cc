@@ -63,7 +63,7 @@ void Unlink(const std::string& path) {
   if (unlink(path.c_str()) != 0) Fail(path, "removed");
 }
 
-// None where there is no such folder.
+// Returns the names in the folder; none where there is no such folder.
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

@@ -93,7 +93,7 @@ void StateSnapshot::Take(const std::vector<NamedTensor>& tensors) {
     }
   }
   if (gpu_) gpu_->begun.record(c10::cuda::getCurrentCUDAStream(device_.index()));
-  // Those that lie alike are copied by a few kernels.
+  // Contiguous tensors are copied by a few kernels.
   std::vector<at::Tensor> targets, sources;
   for (size_t i = 0; i < tensors.size(); ++i) {
     copies_[i].name = tensors[i].name;

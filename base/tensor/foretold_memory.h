@@ -4,7 +4,7 @@
 // reports each allocation as it reports a GPU's. If the device has too little memory, an allocation throws
 // c10::OutOfMemoryError, as on a GPU.
 //
-// There is one at a time. Tensors may outlive it.
+// Only one foretold memory exists at a time. Tensors may outlive it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -68,7 +68,7 @@ class DecodedCache {
   DecodedCache(int64_t samples, std::shared_ptr<MemoryBudget> budget)
       : kept_(samples, std::move(budget)) {}
 
-  // No pixels: it is not kept.
+  // Returns the image as it is kept; no pixels: it is not kept.
   Stored Find(int64_t sample) const {
     const std::span<const std::byte> bytes = kept_.Find(sample);
     if (bytes.empty()) return {};

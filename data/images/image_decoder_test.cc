@@ -347,7 +347,7 @@ TEST(JpegDecoder, TakesReducedPartsAtEveryEdge) {
         EXPECT_LE(part.box.y + part.box.height, static_cast<double>(image.height));
         EXPECT_GT(part.box.width, 0);
         EXPECT_GT(part.box.height, 0);
-        // Never below the output's size, unless the box itself is.
+        // The part is never smaller than the output, unless the box itself is.
         if (part.box.width != box.width) {
           EXPECT_GE(part.box.width, static_cast<double>(out_width));
           EXPECT_GE(part.box.height, static_cast<double>(out_height));

@@ -216,10 +216,10 @@ class OpenShards {
     most_ = known ? std::clamp<size_t>(limit.rlim_cur / 4, 4, 4096) : 64;
   }
 
-  // The shard, which must be what `stamp` says. Throws Error.
+  // Returns the shard, which must be what `stamp` says. Throws Error.
   std::shared_ptr<const ReadableFile> Get(uint32_t shard, const Stamp& stamp) {
     if (auto file = Find(shard)) return file;
-    // Not under the lock: a file system may take its time.
+    // The file is opened without the lock: a file system may take its time.
     auto file = std::make_shared<const ReadableFile>(paths_[shard]);
     if (file->stamp() != stamp) throw Changed(shard);
     Keep(shard, file);

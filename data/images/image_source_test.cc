@@ -359,7 +359,7 @@ TEST_F(ImageIndexCached, ShardsAreReadOnceAndAgainWhenOneChanges) {
   WriteFile("1.tar", TarOf({{"b/2.jpg", "2"}}));
   EXPECT_THAT(Samples(*Open()), ElementsAre("0: 1", "1: 2"));
   ASSERT_EQ(CachedIndexes(), 1U);
-  // Not read: what has another size would be refused.
+  // The damaged shard keeps its size and time, so it is not read again; with another size it would be refused.
   const fs::file_time_type time = fs::last_write_time(root_ / "1.tar");
   {
     std::fstream file(root_ / "1.tar", std::ios::in | std::ios::out | std::ios::binary);

@@ -33,7 +33,7 @@ std::string TextOf(const FileDescriptor& file) {
 }
 
 FileDescriptor FileInMemory() {
-  // Not closed on exec: a shell opens it by its number.
+  // The file stays open on exec: a shell opens it by its number.
   FileDescriptor file(memfd_create("lockstep", 0));
   if (file.get() < 0) throw BugError("memfd_create: {}", std::strerror(errno));
   return file;

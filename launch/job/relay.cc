@@ -45,7 +45,7 @@ std::string SignReader::Take(bool all) {
     }
     rest.remove_prefix(at);
     const std::string_view sign = rest.substr(0, example.size());
-    // All but the letter.
+    // Signs differ in their letter alone, so the text before it is compared.
     const size_t letter = example.size() - 2;
     const bool may_be =
         std::string_view(example).substr(0, letter).starts_with(sign.substr(0, letter));
