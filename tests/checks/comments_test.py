@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """No comment begins with 'Of' or 'What': it begins with its subject, and a question ends with a question mark.
 
-Comments are those of C++, CUDA, protobuf, JavaScript and CSS (// and /*), of Python, Starlark and Bash (#), and the first
-line of docstrings. A comment that runs over several lines counts at its first line, and after each line that is empty.
+The check reads the comments of C++, CUDA, protobuf, JavaScript and CSS (// and /*) and of Python, Starlark and Bash
+(#), and docstrings. A comment that runs over several lines counts at its first line, and after each empty line.
 """
 
 import io
