@@ -19,7 +19,7 @@ double QuotaOf(const std::string& path) {
   return file >> quota >> period && quota > 0 && period > 0 ? quota / period : kAll;
 }
 
-// The same in two files; -1 is no limit.
+// Returns the same from cgroup v1, which has it in two files; -1 is no limit.
 double OldQuotaOf(const std::string& folder) {
   double quota = 0;
   double period = 0;

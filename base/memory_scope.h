@@ -1,6 +1,6 @@
 // MemoryScope and ModuleScope: say, while they live, what the memory is for that this thread allocates.
 //
-// Promise: a scope costs some tens of nanoseconds at most, whether anybody measures memory or not. What measures it
+// Promise: a scope costs some tens of nanoseconds at most, whether anybody measures memory or not. The measurement
 // (observe/memory_watch.h) asks Now() at each allocation.
 //
 // A model names its modules by ranges (base/tensor/range.h), which are ModuleScopes. Backward passes that compute a
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// What memory is for.
+// The purposes that memory is allocated for.
 enum class MemoryOwner {
   kUnknown,     // no scope says it
   kParameters,  // also buffers, and the weights' copies in 16 bits

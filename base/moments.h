@@ -18,7 +18,7 @@ class Moments {
 
   int64_t count() const { return count_; }
   double mean() const { return mean_; }
-  // Of the population; 1 if all numbers are the same.
+  // The standard deviation of the population; 1 if all numbers are the same.
   double std() const {
     const double std = std::sqrt(squares_ / static_cast<double>(count_));
     return std > 0 ? std : 1;

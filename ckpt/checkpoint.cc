@@ -41,7 +41,7 @@ std::string PathOf(const std::string& run_dir, int64_t step) {
   return fmt::format("{}/{}{:012}", FolderOf(run_dir), kPrefix, step);
 }
 
-// In the name of a committed checkpoint; nothing: it is none's.
+// Returns the step in the name of a committed checkpoint; nothing: the name is none's.
 std::optional<int64_t> StepIn(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   name.remove_prefix(kPrefix.size());
@@ -63,7 +63,7 @@ void Unlink(const std::string& path) {
   if (unlink(path.c_str()) != 0) Fail(path, "removed");
 }
 
-// None where there is no such folder.
+// Returns the names in the folder; none where there is no such folder.
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -151,7 +151,7 @@ std::optional<double> ScoreOf(const checkpoint::Manifest& manifest, const std::s
   return std::nullopt;
 }
 
-// Which of some checkpoints, the newest first, has the best value of a metric.
+// The ranking of some checkpoints, the newest first, by the value of a metric.
 struct Ranking {
   std::optional<Checkpoint> best;  // of equal ones the newest
   std::set<int64_t> unknown;       // steps whose manifests cannot be read
@@ -182,7 +182,7 @@ bool IsPlainName(std::string_view name) {
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
 }
 
-// What no program of ours writes, in words; empty: nothing.
+// Returns what in the manifest no program of ours would write, in words; empty: nothing.
 std::string WhatMakesNoSense(const checkpoint::Manifest& manifest) {
   constexpr int kMostRanks = 1 << 20;
   if (manifest.format() < 1) return fmt::format("format {}", manifest.format());

@@ -146,7 +146,7 @@ void SetAside(const Checkpoint& checkpoint);
 // Throws Error (kCheckpoint).
 void RemoveCheckpoint(const Checkpoint& checkpoint);
 
-// Which checkpoints RemoveOthers() keeps.
+// The choice of checkpoints that RemoveOthers() keeps.
 struct Retention {
   size_t newest = 1;
   // Checkpoints of multiples of this step number are kept for good; 0: none.

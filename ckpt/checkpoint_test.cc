@@ -134,7 +134,7 @@ TEST(Checkpoint, TheBestIsKept) {
   Write(run, 6);
   RemoveOthers(run, {.newest = 2, .best = "accuracy"});
   EXPECT_THAT(StepsIn(run), ElementsAre(6, 5, 2));
-  // Of two that are alike the newer.
+  // The newer of two that are alike is the best.
   WriteWithMetric(run, 7, 7, 0.7);
   RemoveOthers(run, {.newest = 1, .best = "accuracy"});
   EXPECT_THAT(StepsIn(run), ElementsAre(7));
@@ -326,7 +326,7 @@ TEST(Checkpoint, RefusesWhatIsNoPlainFile) {
     fs::remove(path);
     fs::rename(elsewhere, path);
     verify();
-    // And its folder.
+    // The checkpoint's folder may not be a link, either.
     fs::rename(checkpoint.path, elsewhere);
     fs::create_directory_symlink(elsewhere, checkpoint.path);
     EXPECT_THAT(CheckpointErrorOf(verify), HasSubstr("step-000000000001: it is a link"));
@@ -390,8 +390,8 @@ Outcome RunCycle(const std::string& run, int ranks, int64_t first, int64_t last,
   return outcome;
 }
 
-// What must hold whenever a process has ended: all that is listed is whole; what was committed is listed,
-// but for what was kept two newer ones instead.
+// Whenever a process has ended, each listed checkpoint is whole, and each committed one is listed unless two
+// newer ones were kept instead.
 void ExpectNothingLost(const std::string& run, const std::vector<int64_t>& committed) {
   const std::vector<Checkpoint> listed = ListCheckpoints(run);
   for (const Checkpoint& checkpoint : listed) {

@@ -8,7 +8,7 @@
 //
 // Each rank has one Saver. All ranks must call Save() for the same steps, and only when no rank's Saver is busy.
 //
-// What a checkpoint holds:
+// A checkpoint holds:
 //   model.safetensors           the model's parameters and buffers; rank 0 writes them
 //   state-RANK.safetensors      the other tensors (ckpt/state_tree.h); each rank writes about as much
 //   manifest.pb                 everything else (ckpt/manifest.proto), and the checksums of these files
@@ -119,7 +119,7 @@ class Saver {
   Options options_;
   at::Device device_;
   StateSnapshot snapshot_;
-  // On rank 0: how many of the snapshot's first tensors belong to the model.
+  // The number of the snapshot's first tensors that belong to the model, on rank 0.
   size_t model_tensors_ = 0;
   checkpoint::Manifest manifest_;
   int64_t step_ = 0;

@@ -52,7 +52,7 @@ class SaverTest : public testing::Test {
     return steps;
   }
 
-  // Of checkpoints, and what else lies beside them.
+  // Counts the checkpoints, and whatever else lies beside them.
   int64_t NamesInFolder() const {
     const fs::directory_iterator names(run_ + "/checkpoints");
     return std::distance(fs::begin(names), fs::end(names));

@@ -23,7 +23,7 @@ bool HasRoomFor(int64_t bytes, at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
   size_t free = 0, total = 0;
   C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-  // What LibTorch's allocator keeps is mostly its graphs', and theirs alone.
+  // The memory that LibTorch's allocator keeps does not count: most of it belongs to graphs alone.
   return static_cast<double>(free) - static_cast<double>(bytes) >
          kLeftFree * static_cast<double>(total);
 }
@@ -41,7 +41,7 @@ struct StateSnapshot::Gpu {
   }
 
   c10::cuda::CUDAStream stream;
-  // Of the copies.
+  // The beginning and the end of the copies, on the stream that trains.
   at::cuda::CUDAEvent begun{cudaEventDefault};
   at::cuda::CUDAEvent taken{cudaEventDefault};
   bool on_device = true;
@@ -93,7 +93,7 @@ void StateSnapshot::Take(const std::vector<NamedTensor>& tensors) {
     }
   }
   if (gpu_) gpu_->begun.record(c10::cuda::getCurrentCUDAStream(device_.index()));
-  // Those that lie alike are copied by a few kernels.
+  // Contiguous tensors are copied by a few kernels.
   std::vector<at::Tensor> targets, sources;
   for (size_t i = 0; i < tensors.size(); ++i) {
     copies_[i].name = tensors[i].name;

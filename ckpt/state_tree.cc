@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// What follows a piece's name, "[0:500]".
+// Returns the end of a piece's name, such as "[0:500]".
 std::string RangeText(int64_t begin, int64_t end) { return fmt::format("[{}:{}]", begin, end); }
 
 struct Range {
@@ -92,7 +92,7 @@ class SavedTensors {
     }
   }
 
-  // Throws Error (kCheckpoint) where there is none of that name.
+  // Throws Error (kCheckpoint) if no tensor has that name.
   at::Tensor Read(const std::string& name) {
     const auto found = whole_.find(name);
     if (found == whole_.end()) throw CheckpointError("{}: {} is not in it", Place(), name);
@@ -100,7 +100,7 @@ class SavedTensors {
     return found->second->Read(name);
   }
 
-  // Nor of that dtype and shape.
+  // Throws Error (kCheckpoint) also if the tensor has not the dtype and shape of `like`.
   at::Tensor Read(const std::string& name, const at::Tensor& like) {
     const at::Tensor tensor = Read(name);
     RequireLike(tensor, like, name);

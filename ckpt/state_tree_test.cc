@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What one rank has: two shared tensors, a number, its own random numbers, a piece of a whole of [5, 2] that
+// The state of one rank: two shared tensors, a number, its own random numbers, a piece of a whole of [5, 2] that
 // lies in memory column by column.
 struct Rank {
   at::Tensor a = at::zeros({3});

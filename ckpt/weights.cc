@@ -51,7 +51,7 @@ Weights WeightsOf(const Checkpoint& checkpoint, bool is_best) {
   return weights;
 }
 
-// Than its final weights: the run goes on.
+// Says whether a checkpoint is later than the run's final weights: then the run goes on.
 bool HasLaterCheckpoint(const std::string& run_dir) {
   const SafetensorsFile weights(RunWeightsPath(run_dir), kInRunFolder);
   const auto step = weights.metadata().find(kStepOfWeights);

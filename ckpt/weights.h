@@ -29,7 +29,7 @@
 
 namespace lockstep {
 
-// What RUN, RUN@STEP, RUN@best or RUN@last names.
+// The run and its checkpoint that RUN, RUN@STEP, RUN@best or RUN@last names.
 struct RunPoint {
   enum class Which { kUsual, kStep, kBest, kLast };
 

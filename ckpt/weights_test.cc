@@ -66,7 +66,7 @@ TEST(Weights, AreTheFinalOnesOrTheNewest) {
   EXPECT_EQ(ValueOf(run), 0.75);
 }
 
-// Of a run that keeps its best value of `metric`.
+// Returns the facts of a run that keeps its best value of `metric`.
 checkpoint::Manifest Evaluated(int64_t step, const std::string& metric, double value) {
   checkpoint::Manifest facts;
   facts.set_best_metric(metric);
@@ -100,7 +100,7 @@ TEST(Weights, AreTheBest) {
     EXPECT_EQ(ValueOf(run + "@5"), 0.5F);
     EXPECT_EQ(FindCheckpoint(run).step, 9);
     EXPECT_EQ(FindCheckpoint(run + "@best").step, 7);
-    // Of those that are whole.
+    // Only checkpoints that are whole count.
     std::ofstream(CheckpointOf(run, 7).path + "/manifest.pb") << "x";
     EXPECT_EQ(BestCheckpoint(run)->step, 6);
   }

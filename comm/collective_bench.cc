@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// What rank `rank` gives: whole numbers, whose sum over up to 80 ranks is exact in every dtype.
+// Rank `rank` gives whole numbers, whose sum over up to 80 ranks is exact in every dtype.
 at::Tensor Pattern(int64_t elements, int64_t rank, const at::TensorOptions& options) {
   return (at::arange(elements, options.dtype(at::kLong)) % 3 + rank % 2).to(options);
 }

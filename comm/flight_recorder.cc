@@ -85,7 +85,7 @@ std::string_view NameOf(Op op) {
 
 std::string_view NameOf(Channel channel) { return channel == Channel::kMpi ? "MPI" : "NCCL"; }
 
-// What is mapped. A file of it is read back by the same program only.
+// The layout of the mapped memory. Only the same program reads a file of it back.
 struct FlightRecorder::Memory {
   char magic[sizeof(kMagic)];
   uint32_t version;
@@ -169,7 +169,7 @@ void FlightRecorder::MoveTo(const std::string& path) {
     errno = error;
     fail();
   }
-  // In the place of the memory that it is a copy of.
+  // The file takes the place of the memory that it is a copy of.
   const bool mapped = mmap(memory_, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                            file.get(), 0) != MAP_FAILED;
   if (!mapped) fail();
@@ -226,7 +226,7 @@ void FlightRecorder::SetVerdict(std::string_view verdict) {
 ChannelState FlightRecorder::State(Channel channel) const {
   const Ring& ring = memory_->of(channel);
   ChannelState state;
-  // In this order, so that done is never more than enqueued.
+  // The order matters: done must never be more than enqueued.
   state.done = ring.done.load(std::memory_order_acquire);
   state.enqueued = ring.enqueued.load(std::memory_order_acquire);
   state.mark = state.enqueued / kMarkEvery * kMarkEvery;

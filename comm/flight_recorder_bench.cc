@@ -1,4 +1,4 @@
-// What the flight record costs a collective. Its limit: 0.5 % of a step of 1 ms, 5 us.
+// Measures what the flight record costs a collective. The limit is 0.5 % of a step of 1 ms, 5 us.
 
 #include <benchmark/benchmark.h>
 

@@ -243,7 +243,7 @@ Work MpiCommunicator::ReduceScatterSum(at::Tensor output, at::Tensor input, Labe
 }
 
 void MpiCommunicator::Barrier(Label label) {
-  // That is the meeting of all operations.
+  // The ranks meet before every operation, and a barrier is nothing but that.
   Enqueue(Op::kBarrier, 0, label, [] {}).Wait();
 }
 

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// What one rank tells the others: its exit status, 0 for no error, and its message, cut if need be.
+// The report of one rank to the others: its exit status, 0 for no error, and its message, cut if need be.
 struct Report {
   int32_t status = 0;
   char message[2044] = {};
@@ -29,7 +29,7 @@ struct Report {
 bool IsOutOfMemory(const std::exception& exception) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&exception) != nullptr) return true;
   if (dynamic_cast<const std::bad_alloc*>(&exception) != nullptr) return true;
-  // What the libraries below say, and LibTorch's allocator for the host.
+  // The libraries below and LibTorch's allocator for the host say it only in the message.
   const std::string_view what = exception.what();
   for (const std::string_view text :
        {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "ALLOCATION_FAILED", "can't allocate memory",

@@ -53,7 +53,7 @@ void RequireSame(const std::vector<std::string>& lines, Communicator& host);
 // Returns whether `exception` says that the device or the host ran out of memory.
 bool IsOutOfMemory(const std::exception& exception);
 
-// What a user can change if memory runs out.
+// Advice for a user whose memory runs out.
 inline constexpr char kLessMemory[] =
     "take a smaller model or inputs, precision: BF16, model.activation_checkpointing, or with "
     "several "

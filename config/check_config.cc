@@ -41,7 +41,7 @@ class Checker {
     CheckSchedule();
     CheckObserve();
     CheckProfile();
-    // Which buckets are reduced before which of BatchNorm's collectives would differ between ranks.
+    // The order of the buckets' and BatchNorm's collectives would differ between ranks.
     if (config_.ddp().sync_batch_norm() && config_.ddp().missing_gradient() == config::Ddp::ZERO) {
       Fail("ddp.sync_batch_norm", "does not go with missing_gradient: ZERO");
     }

@@ -23,7 +23,7 @@ struct FieldDifference {
 std::vector<FieldDifference> DifferingFields(const std::vector<Config>& configs);
 
 // Returns the differences between two configs that cannot belong to one run, for example "optimizer.lr: 0.1 where it
-// was 0.01". Of long values, such as the columns of a table, only the field is named.
+// was 0.01". Long values, such as the columns of a table, are left out, and only the field is named.
 std::vector<std::string> Differences(const Config& before, const Config& now);
 
 }  // namespace lockstep

@@ -50,7 +50,8 @@ std::string PlaceOf(const std::string& name, const Descriptor& message) {
   return "";
 }
 
-// Which field of `message`, or of another one, the user most likely meant, for the end of an error message.
+// Returns the end of an error message, which names the field of `message` or of another one that the user most likely
+// meant.
 std::string MeantField(const std::string& name, const Descriptor& message) {
   std::string near = DidYouMean(name, NamesOf(FieldsOf(message)));
   if (!near.empty()) return near;
@@ -186,8 +187,8 @@ void Anchor(Message& message, const FieldDescriptor& field, const fs::path& fold
   }
 }
 
-// What a config looks like, for one who brings YAML or a table. Nothing where the first field was read or only
-// misspelt, unless the file's name says that it is something else.
+// Returns what a config looks like, for a user who brings YAML or a table. Returns nothing where the first field was
+// read or only misspelt, unless the file's name says that it is something else.
 std::string LooksLike(const fs::path& path, const std::string& text, const FirstError& error) {
   static constexpr std::array<std::string_view, 5> kOthers{".yaml", ".yml", ".json", ".toml",
                                                            ".csv"};

@@ -1,7 +1,7 @@
 // Reads a config's text, and applies the changes of --set. An error names the field and the nearest valid name.
 //
-// Promise: the configs that runs of earlier versions left behind are read. What they say with a field that is gone
-// (`former` in config/schema/options.proto), the config that is returned says as it is said today. A user's
+// Promise: the configs that runs of earlier versions left behind are read. Where they have a field that is gone
+// (`former` in config/schema/options.proto), the config that is returned says the same with today's fields. A user's
 // config with such a field is refused, with what to write instead.
 #pragma once
 

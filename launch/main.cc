@@ -43,7 +43,7 @@ std::string ProgramPath(const char* name) {
   return std::filesystem::absolute(name);
 }
 
-// What to say of the first word of a command line that its command does not know.
+// Returns what to say of the first word of a command line that its command does not know.
 std::string NotExpected(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App& command = CommandOf(app, WithoutStartOptions(words));
   std::vector<std::string> options;

@@ -63,7 +63,7 @@ std::vector<std::string> TargetsOf(const std::vector<ImageFile>& files) {
   return targets;
 }
 
-// What a thread keeps from one image to the next.
+// The memory and the tools that a thread keeps from one image to the next.
 struct Workshop {
   std::vector<std::byte> file;
   ImageDecoder decoder;
@@ -102,7 +102,7 @@ std::string Convert(std::span<const std::byte> file, const PrepareImagesOptions&
   return EncodeJpeg(kKind, workshop.pixels.data(), turned.width, turned.height, options.quality);
 }
 
-// What one thread has done at a time, and does it with.
+// The work of one thread at a time, and the tools for it.
 struct Part {
   explicit Part(const OutputFolder& output) : batch(output) {}
 

@@ -48,7 +48,7 @@ std::string LinesText(const std::vector<std::string>& lines) {
   return text;
 }
 
-// What interrupted runs left behind.
+// Removes the temporary files that interrupted runs left behind.
 void RemoveTemporaries(const std::string& folder) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.path().native().ends_with(kTemporary) && !entry.is_directory()) {
@@ -57,7 +57,7 @@ void RemoveTemporaries(const std::string& folder) {
   }
 }
 
-// Where `path` is to lie. What is wrong with it is said by whoever makes `path`.
+// Makes the folder that `path` is to lie in. An error shows when `path` itself is made.
 void MakeParent(const std::string& path) {
   std::error_code ignored;
   fs::create_directories(fs::path(path).parent_path(), ignored);

@@ -48,7 +48,7 @@ TEST(OutputFolder, RefusesToReplace) {
   EXPECT_EQ(MessageOf(ExitStatus::kUsage, [&] { OutputFolder(path, {path}, kJob); }),
             path + ": is there already: delete it or name another");
   EXPECT_FALSE(Exists(path + ".partial"));
-  // Nor where it comes meanwhile.
+  // A file that appears meanwhile is not replaced, either.
   const std::string late = NewPath();
   OutputFolder output(late, {late}, kJob);
   std::ofstream(late) << "mine";

@@ -101,7 +101,7 @@ Vocabulary VocabularyOf(const std::string& vocabulary) {
           [shared] { return std::make_unique<BytePairEncoder>(shared); }};
 }
 
-// Before it is known where the text may be cut.
+// A piece of a file, before it is known where the text may be cut.
 struct Piece {
   size_t file;
   int64_t begin;
@@ -128,7 +128,7 @@ std::vector<Piece> PiecesOf(const std::vector<TextFile>& files,
   return pieces;
 }
 
-// What one thread needs to turn pieces into tokens.
+// The tools with which one thread turns pieces into tokens.
 class PieceEncoder {
  public:
   PieceEncoder(const std::vector<TextFile>& files, const std::string& separator,

@@ -8,7 +8,7 @@ all five. PTX of the newest of them is added for GPUs that came later. nvcc runs
 includes what its target declares and nothing else, as C++ files do.
 """
 
-# What `all` is: the GPUs in use, Turing (T4) to Hopper.
+# `all` stands for the GPUs in use, Turing (T4) to Hopper.
 _ALL = ["75", "80", "86", "89", "90"]
 
 # Headers in these repositories are not looked at: no target lists the system's.
@@ -78,7 +78,7 @@ def _cuda_library_impl(ctx):
         args.add("--")
         args.add(ctx.file._nvcc)
 
-        # Without NDEBUG CUTLASS checks itself in each thread.
+        # Without NDEBUG, CUTLASS checks itself in each thread.
         args.add_all(["-c", "-O3", "-DNDEBUG", "-std=c++20", "--expt-relaxed-constexpr"])
         args.add_all(["-Xcompiler", "-fPIC,-Wall,-Wextra", "--Werror=all-warnings"])
         args.add_all(_generate_code(architectures))

@@ -5,8 +5,8 @@ A new room is a folder with a BUILD file that begins
     load("//rules:rooms.bzl", "users_of")
     package(default_visibility = users_of("the/room"))
 
-and a line below. Arrows go up the page only. What only tests use lies in folders named testing, which are
-testonly and open to all rooms.
+and a line below. Arrows go up the page only. Code that only tests use lies in folders named testing, which
+are testonly and open to all rooms.
 """
 
 # Each room -> the rooms that it uses.
@@ -138,7 +138,7 @@ _USES = {
         "base", "comm", "config/formats", "models", "models/built_in", "trainer/run", "launch/job",
         "launch/cli/command", "launch/cli",
     ],
-    # What only tests use.
+    # Only tests use these rooms.
     "base/testing": ["base", "base/files"],
     "comm/testing": ["comm"],
     "data/dataset/testing": ["data/dataset"],

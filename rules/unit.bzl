@@ -1,4 +1,4 @@
-"""What a room's BUILD file is written with: a unit is foo.h, foo.cc, and where they are there foo_test.cc and foo_bench.cc.
+"""The macros of a room's BUILD file: a unit is foo.h, foo.cc, and where they are there foo_test.cc and foo_bench.cc.
 
     unit(name = "crop", deps = [...])      foo.h and foo.cc as a library; foo_bench.cc as the program foo_bench
     op(name = "linear", deps = [...])      the same with foo.cu behind foo_kernel.h, compiled by nvcc

@@ -90,7 +90,7 @@ cc_library(
     deps = [":cudart"],
 )
 
-# Of the driver's library, which programs load themselves.
+# The header of the driver's library, which programs load themselves.
 cc_library(
     name = "nvml",
     hdrs = ["nvidia/nvml_dev/include/nvml.h"],

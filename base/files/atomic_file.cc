@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// What follows is the number of the process that writes it.
+// The number of the process that writes the file follows.
 std::string TemporaryPrefix(const std::string& path) { return path + ".tmp."; }
 
 // Removes the file unless it was renamed away.

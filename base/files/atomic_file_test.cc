@@ -21,7 +21,7 @@
 
 namespace {
 
-// What another process does once the next file has its name.
+// Another process's action, which is called once the next file has its name.
 std::function<void()> after_rename;
 
 }  // namespace

@@ -49,7 +49,7 @@ void OutputFile::Write(std::span<const std::byte> bytes, int64_t offset) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(file_.get(), bytes.data(), bytes.size(), offset);
     if (written < 0 && errno == EINTR) continue;
-    // Of a file system that wants greater multiples, or a write that was cut short.
+    // The file system wants greater multiples, or the write before was cut short.
     if (written < 0 && errno == EINVAL && direct_) {
       SetDirect(false);
       continue;

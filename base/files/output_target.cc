@@ -29,7 +29,8 @@ Error NotWritten(const std::string& path, const std::string& why) {
   return CheckpointError("{}: cannot be written: {}", path, why);
 }
 
-// Which of this process's descriptors /proc/self/fd/N names, where `folder` is that folder; nothing: it is another.
+// Returns the descriptor of this process that `name` in `folder` names, such as /proc/self/fd/N; nothing: `folder` is
+// another one.
 std::optional<int> DescriptorNamed(const fs::path& folder, const std::string& name) {
   const std::string own = fmt::format("/proc/{}/fd", getpid());
   std::error_code error;
@@ -81,7 +82,7 @@ OutputTarget::OutputTarget(std::string path) : path_(std::move(path)) {
     std::error_code error;
     const fs::path next = fs::read_symlink(target, error);
     if (error) throw NotWritten(path_, error.message());
-    // What another process has open is reached through such a link alone.
+    // A link such as "pipe:[123]" is the only way to what another process has open.
     if (next.string().find(":[") != std::string::npos) break;
     target = next.is_absolute() ? next : folder / next;
   }
@@ -115,7 +116,7 @@ void OutputTarget::Write(const std::function<void(const AppendBytes&)>& write) {
       throw NotWritten(path_, std::strerror(error));
     }
   });
-  // What some file systems keep to themselves until now.
+  // Some file systems report a failed write only here.
   if (close(through_.Release()) != 0 && errno != EINTR) {
     throw NotWritten(path_, std::strerror(errno));
   }

@@ -38,7 +38,7 @@ std::optional<Stamp> StampOf(const std::string& path) {
   return StampOf(status);
 }
 
-// Not blocking: a pipe would wait for its writer.
+// The file is opened without blocking: a pipe would wait for its writer.
 ReadableFile::ReadableFile(std::string path)
     : path_(std::move(path)), descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status {};

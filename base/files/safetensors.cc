@@ -90,7 +90,7 @@ std::span<const std::byte> BytesOf(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// Of contiguous tensors on the CPU, whatever their order in a file.
+// The tensors are contiguous and on the CPU; their order in a file does not count.
 std::string ChecksumOf(const std::map<std::string, at::Tensor>& tensors) {
   std::vector<std::pair<std::string, at::Tensor>> listed(tensors.begin(), tensors.end());
   std::vector<uint64_t> hashes(listed.size());
@@ -178,7 +178,7 @@ SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::m
     throw CheckpointError("{}: cannot be read: {}", path_, std::strerror(errno));
   }
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
-  // As in Hugging Face's own reader.
+  // Hugging Face's own reader has the same limit.
   constexpr uint64_t kMostHeader = 100'000'000;
   uint64_t length = 0;
   if (!ReadAll(file_, 0, std::as_writable_bytes(std::span(&length, 1))) ||
@@ -216,7 +216,8 @@ SafetensorsFile::SafetensorsFile(std::string path, int own_names) : path_(std::m
   }
 }
 
-// As the format demands: else a file could hold what nobody sees, or two tensors share their bytes.
+// Refuses gaps and overlaps, as the format demands: else a file could hold what nobody sees, or two tensors share their
+// bytes.
 void SafetensorsFile::RequireFilled(uint64_t begin, uint64_t end) const {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto& [name, place] : places_) ranges.emplace_back(place.begin, place.bytes);

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Of a name or of pax records: far beyond what any system takes for a path.
+// The most bytes of a name or of pax records: far beyond what any system takes for a path.
 constexpr int64_t kLongestRecords = int64_t{1} << 20;
 
 const char* CompressionOf(std::string_view bytes) {
@@ -123,7 +123,7 @@ class Walk {
     throw Damaged("a member's header is damaged: its checksum does not match");
   }
 
-  // What `bytes` bytes behind the header at at_ hold, which describe the next member.
+  // Returns the `bytes` bytes behind the header at at_, which describe the next member.
   std::string Records(int64_t bytes) const {
     if (bytes > kLongestRecords) throw Damaged(fmt::format("a name of {} bytes", bytes));
     std::string records(bytes, '\0');
@@ -223,7 +223,7 @@ class Walk {
   int64_t window_at_ = 0;
   int64_t window_bytes_ = 0;
 
-  // What is known of the next member already.
+  // The facts that are known of the next member before its own header is read.
   bool has_records_ = false;
   bool is_sparse_ = false;
   std::optional<std::string> name_;

@@ -47,7 +47,7 @@ class TarIndex : public testing::Test {
                       testing::UnitTest::GetInstance()->current_test_info()->name() + ".tar";
 };
 
-// With a checksum that fits what was changed.
+// Returns the header with a checksum that fits what was changed.
 std::string WithChecksum(std::string header) {
   header.replace(148, 8, 8, ' ');
   unsigned sum = 0;
@@ -90,7 +90,7 @@ TEST_F(TarIndex, ThePrefixOfUstar) {
   std::string member = TarMemberOf("1.jpg", "x");
   member.replace(345, 4, "some");
   EXPECT_THAT(FilesOf(WithChecksum(member) + TarEnd()), ElementsAre(Pair("some/1.jpg", "x")));
-  // In GNU's archives other things lie there.
+  // GNU's archives keep other things there.
   member.replace(257, 8, std::string_view("ustar  \0", 8));
   EXPECT_THAT(FilesOf(WithChecksum(member) + TarEnd()), ElementsAre(Pair("1.jpg", "x")));
 }

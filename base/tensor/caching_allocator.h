@@ -6,7 +6,7 @@
 // How: sizes are rounded up to 512 bytes. Blocks of up to 1 MiB are cut from segments of 2 MiB, others of less than
 // 10 MiB from segments of 20 MiB, and larger ones have a segment of their own, rounded up to 2 MiB. The smallest free
 // block that suffices is taken, and its rest stays free if it is large enough to be worth it. Neighbours that are free are
-// joined. What a CUDA graph allocates lies in segments of its own, and stays there.
+// joined. The memory that a CUDA graph allocates lies in segments of its own, and stays there.
 //
 // what can fail -> what the caller sees -> the test that shows it (base/tensor/caching_allocator_test.cc)
 //   nothing is left of the device -> kNone from Allocate(), after all segments that are free were given back
@@ -48,7 +48,7 @@ class CachingAllocator {
   int64_t allocated_bytes() const { return allocated_; }
   int64_t reserved_bytes() const { return reserved_; }
   int64_t most_reserved_bytes() const { return most_reserved_; }
-  // Of the graphs' segments, what no tensor has now.
+  // The bytes in the graphs' segments that no tensor has now.
   int64_t graph_bytes() const { return graph_reserved_ - graph_allocated_; }
 
  private:

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// What of a GPU decides which kernels run and how much they allocate.
+// The properties of a GPU that decide which kernels run and how much they allocate.
 struct GpuTraits {
   int major = 9;  // compute capability
   int minor = 0;

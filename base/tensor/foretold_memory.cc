@@ -27,7 +27,7 @@ class Memory final : public c10::Allocator {
   void Begin(int64_t capacity_bytes) {
     const std::scoped_lock lock(mutex_);
     TORCH_CHECK(!model_, "there is a foretold memory already");
-    // At addresses of its own, so that what is left of others is not taken for its own.
+    // Each memory has addresses of its own, so that what is left of others is not taken for its own.
     constexpr int kApart = 44;
     model_.emplace(capacity_bytes, ++memories_ << kApart);
   }

@@ -4,7 +4,7 @@
 // reports each allocation as it reports a GPU's. If the device has too little memory, an allocation throws
 // c10::OutOfMemoryError, as on a GPU.
 //
-// There is one at a time. Tensors may outlive it.
+// Only one foretold memory exists at a time. Tensors may outlive it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,8 +26,8 @@ class ForetoldMemory {
 
   const CachingAllocator& allocator() const;
 
-  // The same as on a GPU, of the memory that there is now: gives back what is cached, and calls `act`, whose allocations
-  // lie in a CUDA graph's segments.
+  // These do to the present foretold memory what happens on a GPU: one gives back what is cached, the other calls
+  // `act`, whose allocations lie in a CUDA graph's segments.
   static void EmptyCache();
   static void AsGraph(const std::function<void()>& act);
 

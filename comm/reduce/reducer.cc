@@ -77,7 +77,7 @@ at::Tensor ViewLike(const at::Tensor& parameter, const at::Tensor& flat, int64_t
   return flat.narrow(0, offset, parameter.numel()).view(parameter.sizes());
 }
 
-// Of a tensor and all its views, which keep their places in it.
+// Frees the memory of a tensor and of all its views, which keep their places in it.
 void GiveMemoryBack(const at::Tensor& flat) {
   flat.storage().set_data_ptr_noswap(at::DataPtr(nullptr, flat.device()));
 }
@@ -249,7 +249,7 @@ void Reducer::SettleLayout(const std::vector<int64_t>& order) {
 }
 
 std::vector<int64_t> Reducer::AgreedOrder() {
-  // What never arrived comes last, in reverse order.
+  // Slots whose gradient never arrived come last, in reverse order.
   std::vector<int64_t> order(arrivals_.begin(), arrivals_.end());
   std::vector<bool> arrived(slots_.size());
   for (const size_t slot : arrivals_) arrived[slot] = true;
@@ -379,7 +379,7 @@ void Reducer::Begin() {
   launched_ = 0;
 }
 
-// Before the bucket's first gradient.
+// Prepares a bucket before its first gradient arrives.
 void Reducer::MakeReady(Bucket& bucket) {
   if (bucket.is_ready) return;
   const at::NoGradGuard no_grad;

@@ -40,7 +40,7 @@ std::vector<NamedTensor> ParametersOf(const torch::nn::Module& module) {
   return parameters;
 }
 
-// What rank `rank` trains on in micro-batch `micro`.
+// The input of rank `rank` in micro-batch `micro`.
 at::Tensor InputOf(int64_t rank, int64_t micro, const at::TensorOptions& options) {
   return at::randn({3, 6}, at::detail::createCPUGenerator(1000 * rank + micro)).to(options);
 }
@@ -574,12 +574,12 @@ struct AloneStep {
   }
 
   at::Tensor Loss(int64_t micro) {
-    // What comes first in forward has the last gradient, and so no place in bucket 0.
+    // The parameter that comes first in forward gets its gradient last, and so no place in bucket 0.
     const at::Tensor owns = OwnGradient::apply(own, 3.0);
     return owns + ModelsLoss(micro);
   }
 
-  // After Begin() and Loss(0).
+  // Must be called after Begin() and Loss(0).
   void FinishFrom(const at::Tensor& first_loss) {
     first_loss.backward();
     const at::Tensor loss = Loss(1);

@@ -49,8 +49,8 @@ std::optional<std::string> FirstDifference(const std::vector<Flight>& flights, C
       same->second.push_back(flight.rank);
     }
     if (calls.size() < 2) continue;
-    // The fewest first: they are the likely culprits. Of two alike the later rank, as rank 0 is what
-    // the others are measured by elsewhere.
+    // The fewest come first: they are the likely culprits. If two are alike the later rank comes first, as
+    // the others are measured by rank 0 elsewhere.
     std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
       return std::pair(a.second.size(), -a.second.front()) <
              std::pair(b.second.size(), -b.second.front());
@@ -112,7 +112,7 @@ std::string TimeText(int64_t unix_ns) {
                      unix_ns / 1'000'000 % 1000);
 }
 
-// What one rank did about a collective.
+// Says what one rank did about a collective.
 std::string StateText(const Flight& flight, Channel channel, uint64_t sequence) {
   const Flight::Lane& lane = flight.of(channel);
   if (sequence > lane.enqueued) return "-";

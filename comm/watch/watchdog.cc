@@ -92,7 +92,7 @@ class Watchdog::Impl {
       poll_changed_.wait(lock, [&] { return !polling_; });
       before = std::exchange(watched_, communicator);
     }
-    // What was done since the last time.
+    // The operations that were done since the last poll are marked, too.
     if (before != nullptr) before->Poll();
   }
 

@@ -1,4 +1,4 @@
-// The watchdog of ranks that do well. What it does when they don't: tests/fault_test.py.
+// Tests the watchdog of ranks that do well. tests/fault_test.py tests it where they do not.
 
 #include "comm/watch/watchdog.h"
 

@@ -27,8 +27,8 @@ struct DatasetSource {
   // The files of data.train or data.validation, or those that evaluate or predict got.
   std::vector<std::string> files;
   Options options;  // the options of data.own.option
-  // What is known about the samples: task and classes, and, for files that are opened after the training files, the
-  // shape.
+  // The facts that are known about the samples: task and classes, and, for files that are opened after the training
+  // files, the shape.
   SampleSpec expected;
   bool labels_optional = false;  // whether labels may be missing, as for predictions
 };

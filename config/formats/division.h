@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// What samples can be divided by. Each function is called only if the division needs it.
+// The keys that samples can be divided by. Each function is called only if the division needs it.
 struct DivisionKeys {
   std::function<std::vector<int64_t>()> classes;  // of each sample; null: samples have no classes
   std::function<std::vector<int64_t>()>

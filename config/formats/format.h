@@ -36,7 +36,7 @@ namespace lockstep {
 
 class MemoryBudget;
 
-// What a sample's input consists of.
+// The kinds of elements that a sample's input consists of.
 enum class SampleKind {
   kNumbers,  // float32 of any shape
   kPixels,   // uint8 [channels, height, width]
@@ -49,8 +49,8 @@ struct OpenRequest {
   const config::Config& config;
   // The files of data.train or data.validation, or other files of the same format.
   std::vector<std::string> files;
-  // What is known about the samples. If the shape is unknown, it is empty. If the number of classes is unknown, it is
-  // 0.
+  // The facts that are known about the samples. If the shape is unknown, it is empty. If the number of classes is
+  // unknown, it is 0.
   SampleSpec expected;
   bool label_optional = false;           // whether labels may be missing, as for predictions
   std::shared_ptr<MemoryBudget> budget;  // the memory for data.images.cache; null: nothing is kept

@@ -20,7 +20,7 @@ class Own : public Format {
   }
   bool Has(config::Data::Task) const override { return true; }
   bool needs_files() const override { return false; }
-  // What its files are is for the data set to say.
+  // The data set itself judges its files.
   std::string WhyNot(const std::string&, mode_t) const override { return ""; }
 
   void Check(const FieldCheck& check) const override {

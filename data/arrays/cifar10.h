@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// Of one sample: a label, and three colours of 32 x 32 pixels.
+// The bytes of one sample: a label, and three colours of 32 x 32 pixels.
 inline constexpr int64_t kCifar10RecordBytes = 1 + 3 * 32 * 32;
 
 struct Cifar10Options {

@@ -25,8 +25,8 @@ struct NpyOptions {
   std::string targets{};
   Task task = Task::kClassification;
   int64_t classes = 0;  // 0: the greatest label + 1, or the number of numbers in one target
-  // As in SampleSpec. kByte: the inputs are images of unsigned bytes. kLong: they are integers, the tokens of texts,
-  // [samples, tokens] or [samples, inputs, tokens]. kFloat: they are numbers of any type.
+  // The inputs' type, as in SampleSpec. kByte: the inputs are images of unsigned bytes. kLong: they are integers, the
+  // tokens of texts, [samples, tokens] or [samples, inputs, tokens]. kFloat: they are numbers of any type.
   at::ScalarType dtype = at::kFloat;
 };
 

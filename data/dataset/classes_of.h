@@ -1,4 +1,4 @@
-// ClassesOf(): the classes of all samples of a data set for classification, in order. Of images no pixel is read.
+// ClassesOf(): the classes of all samples of a data set for classification, in order. No image is decoded for them.
 #pragma once
 
 #include <cstdint>

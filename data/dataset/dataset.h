@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-// What a sample's target is.
+// The kinds of target that a sample can have.
 enum class Task {
   kClassification,  // a class: int64 in [0, classes)
   kMultiLabel,      // whether each label applies: float32 [classes], 0 or 1
@@ -45,9 +45,10 @@ struct SampleSpec {
   // in the order of the labels; empty if the classes have no names
   std::vector<std::string> class_names{};
   Task task = Task::kClassification;
-  // Of a table: the features of each column of categories, of which a row has one at most, in the features' order.
+  // For a table: the features of each column of categories, of which a row has one at most, in the features' order.
   std::vector<FeatureRange> categories{};
-  // Of each number that is learnt: targets are (target in its own unit - mean) / std; empty: they are in their own unit.
+  // The mean and the deviation of each number that is learnt: targets are (target in its own unit - mean) / std; empty:
+  // they are in their own unit.
   std::vector<double> target_mean{};
   std::vector<double> target_std{};
 

@@ -34,7 +34,7 @@ TEST(SplitBySeed, RefusesAnEmptyPart) {
   EXPECT_THROW(SplitBySeed(10, 1, 1), Error);
 }
 
-// All folds' splits.
+// Returns the splits of all folds.
 std::vector<Split> AllFolds(int64_t samples, FoldOptions options,
                             const std::vector<int64_t>& keys = {}) {
   std::vector<Split> folds;

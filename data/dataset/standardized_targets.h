@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-// Of each column of targets; the standard deviation of the population, 1 for a constant column.
+// The mean and the standard deviation of each column of targets. The deviation is the population's, and 1 for a
+// constant column.
 struct TargetMoments {
   std::vector<double> mean;
   std::vector<double> std;

@@ -38,7 +38,7 @@ double LogGamma(double shape, SampleRandom& random) {
   }
 }
 
-// From Beta(a, a).
+// Draws a number from Beta(a, a).
 double Beta(double a, SampleRandom& random) {
   a = std::max(a, 1e-100);  // below it both logarithms may be infinite
   const double first = LogGamma(a, random);

@@ -110,7 +110,7 @@ TEST(Augment, FactorsAreUniform) {
       return draws[place];
     });
     EXPECT_NEAR(mean, middle, ErrorOf(half * half / 3));
-    // Of the square of a uniform number from [-h, h] the variance is 4 / 45 h^4.
+    // The square of a uniform number from [-h, h] has the variance 4 / 45 h^4.
     EXPECT_NEAR(variance, half * half / 3, ErrorOf(4.0 / 45 * std::pow(half, 4)));
     EXPECT_GE(least, static_cast<float>(middle - half));
     EXPECT_LE(most, static_cast<float>(middle + half));

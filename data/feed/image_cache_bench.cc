@@ -3,8 +3,8 @@
 //
 // Random crops of 224 x 224 as bytes in the loader's slots, in batches of 64. images_per_s: all images of
 // an epoch over its time, files being in the page cache; per_cpu_s: over the cores' time that the process
-// took, which is what a busy machine leaves as it is; kept_mib: what the cache holds after it. What is
-// read is summed up and compared: OFF and ENCODED must give the same bytes.
+// took, which is what a busy machine leaves as it is; kept_mib: what the cache holds after it. The bytes
+// that are read are summed up and compared: OFF and ENCODED must give the same.
 //
 // An Intel Xeon, 2 threads, 2,000 files of about 500 x 375 in 62 KiB, per_cpu_s of epoch 1 and epoch 2:
 //   OFF      1,029 and 1,141
@@ -40,7 +40,7 @@ constexpr std::array<Mode, 3> kModes{{{"OFF", ImageCache::kOff},
                                       {"ENCODED", ImageCache::kEncoded},
                                       {"DECODED", ImageCache::kDecoded}}};
 
-// Of the cores, for this process.
+// Returns the cores' time that this process took.
 double CpuSeconds() {
   timespec used{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

@@ -204,7 +204,7 @@ TEST_F(ImageFolderTest, EachEpochSeesAnotherPart) {
     mirrored += sample.pixels.front() > sample.pixels[3 * (kSize - 1)];
   }
   EXPECT_GT(seen.size(), 150U);
-  // Of a fair coin's 200 throws that is 5 standard deviations.
+  // The bound is 5 standard deviations of 200 throws of a fair coin.
   EXPECT_NEAR(mirrored, 100, 35);
   EXPECT_NE(SampleOf(*Open({.seed = 6}), 0).pixels, SampleOf(*folder, 0).pixels);
 

@@ -100,7 +100,7 @@ class Loader {
 
   LoaderTimes times() const;
 
-  // Which random changes the loader draws for each sample.
+  // The random changes that the loader draws for each sample.
   const AugmentOptions& augment() const { return augment_; }
 
   // How many threads take work now.

@@ -42,7 +42,7 @@ struct SamplerOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::kKeep;
-  // Which samples an epoch takes; null: each once. Only with `shuffle`.
+  // The draws that choose an epoch's samples; null: each sample is taken once. Only with `shuffle`.
   std::shared_ptr<const WeightedDraws> draws{};
 };
 

@@ -1,4 +1,4 @@
-// What an index costs: bazel run -c opt //data/feed:sampler_bench
+// Measures what an index costs: bazel run -c opt //data/feed:sampler_bench
 
 #include <benchmark/benchmark.h>
 

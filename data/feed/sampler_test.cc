@@ -40,7 +40,7 @@ TEST(Permutation, IsABijectionForEverySmallSizeAndManySeeds) {
   }
 }
 
-// What checkpoints of older versions rely on: the arithmetic must never change unnoticed. The
+// Checkpoints of older versions rely on this order: the arithmetic must never change unnoticed. The
 // values come from tests/sampler_reference.py, written from the header's description.
 TEST(Permutation, TheOrderIsFixedForEver) {
   EXPECT_EQ(OrderOf(10, 1, 0), (std::vector<int64_t>{4, 2, 5, 6, 0, 7, 3, 1, 9, 8}));

@@ -19,7 +19,7 @@ class ThreadTuner {
   static constexpr double kWorthwhile = 1.1;
   static constexpr int kPatience = 20;
 
-  // What threads() threads did during a period of time.
+  // The work of threads() threads during a period of time.
   struct Window {
     double seconds;
     int64_t samples;   // how many samples were read

@@ -22,7 +22,7 @@ struct Machine {
   }
 
   ThreadTuner::Window Run(int threads) {
-    // What a second brings varies, by 4 %.
+    // The samples of a second vary by 4 %.
     const double noise = 1 + 0.04 * (2.0 * random() / std::minstd_rand::max() - 1);
     const double rate = Rate(threads) * noise;
     const bool waits = rate < wanted * noise;

@@ -32,7 +32,7 @@ struct Header {
   std::array<int64_t, kChannels> byte_of{2, 1, 0};  // where R, G and B lie in a pixel
 };
 
-// Which byte of a pixel a mask takes.
+// Returns the byte of a pixel that a mask takes.
 int64_t ByteOf(uint32_t mask) {
   for (int64_t byte = 0; byte < 4; ++byte) {
     if (mask == uint32_t{0xff} << (8 * byte)) return byte;

@@ -84,11 +84,11 @@ int64_t BytesOf(const ImageSize& size) { return kChannels * size.width * size.he
 }  // namespace
 
 struct GpuDecoder::State {
-  // Pixels of one call of nvJPEG, but for larger images alone.
+  // The most bytes of pixels in one call of nvJPEG. A larger image has a call of its own.
   static constexpr int64_t kMostBytes = int64_t{256} << 20;
 
   at::Device device;
-  // What trains must not keep the few blocks of these kernels waiting.
+  // The stream has a high priority: the kernels that train must not keep the few blocks of these kernels waiting.
   c10::cuda::CUDAStream stream;
   at::cuda::CUDAEvent done{cudaEventDisableTiming | cudaEventBlockingSync};
   nvjpegHandle_t handle;

@@ -1,4 +1,5 @@
-// What is kept in memory changes no byte: data/images/kept_bytes.h, data/images/encoded_cache.h, data/images/image_dataset.h.
+// Images that are kept in memory give the same bytes: data/images/kept_bytes.h, data/images/encoded_cache.h,
+// data/images/image_dataset.h.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -28,14 +28,14 @@ namespace {
 constexpr int64_t kChannels = 3;
 constexpr size_t kKeptBytes = size_t{128} << 20;  // of a thread's memory, for the next image
 
-// What a thread keeps from one image to the next.
+// The memory and the tools that a thread keeps from one image to the next.
 struct Workshop {
   std::vector<std::byte> file;
   ImageDecoder decoder;
   Resizer resizer;
   std::vector<uint8_t> as_stored;  // what was cut of a picture that is turned
   Mask mask;
-  // Of many images at once:
+  // These serve many images at once:
   std::vector<std::vector<std::byte>> files;
   std::vector<ImageSize> sizes;  // of the images
   std::optional<GpuDecoder> gpu;
@@ -68,7 +68,7 @@ class DecodedCache {
   DecodedCache(int64_t samples, std::shared_ptr<MemoryBudget> budget)
       : kept_(samples, std::move(budget)) {}
 
-  // No pixels: it is not kept.
+  // Returns the image as it is kept; no pixels: it is not kept.
   Stored Find(int64_t sample) const {
     const std::span<const std::byte> bytes = kept_.Find(sample);
     if (bytes.empty()) return {};
@@ -209,13 +209,13 @@ class Images : public Dataset {
   }
 
  private:
-  // What is seen of a sample in an epoch. BoxIn() is to be asked first.
+  // The part of a sample that is seen in an epoch. BoxIn() must be called first.
   class View {
    public:
     View(const Images& images, int64_t index, int64_t epoch)
         : images_(images), random_(images.options_.seed, epoch, index) {}
 
-    // In the image as it is stored.
+    // Returns the part in the image as it is stored.
     Box BoxIn(const ImageSize& stored, const Orientation& orientation) {
       const ImageSize image = TurnedSize(stored, orientation);
       return StoredBox(BoxOf(image), stored, orientation);

@@ -39,7 +39,7 @@
 
 namespace lockstep {
 
-// What the cache keeps in memory of each image that was read.
+// The form in which the cache keeps each image that was read.
 enum class ImageCache {
   kOff,
   kEncoded,  // the files' bytes

@@ -52,7 +52,7 @@ struct Range {
   int64_t end;  // the first one that is not in it
 };
 
-// Which of `size` pixels are read to make `output` ones of the `length` ones from `start` on.
+// Returns which of `size` pixels are read to make `output` ones of the `length` ones from `start` on.
 Range Needed(double start, double length, int64_t output, int64_t size) {
   const double support = std::max(1.0, length / static_cast<double>(output));
   const double limit = static_cast<double>(size);
@@ -60,7 +60,7 @@ Range Needed(double start, double length, int64_t output, int64_t size) {
           static_cast<int64_t>(std::ceil(std::clamp(start + length + support, 0.0, limit)))};
 }
 
-// As PIL: the product of the two fractions of 255, rounded.
+// Returns the product of the two fractions of 255, rounded as PIL does.
 int MulDiv255(int a, int b) {
   const int product = a * b + 128;
   return ((product >> 8) + product) >> 8;

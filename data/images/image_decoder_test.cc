@@ -347,7 +347,7 @@ TEST(JpegDecoder, TakesReducedPartsAtEveryEdge) {
         EXPECT_LE(part.box.y + part.box.height, static_cast<double>(image.height));
         EXPECT_GT(part.box.width, 0);
         EXPECT_GT(part.box.height, 0);
-        // Never below the output's size, unless the box itself is.
+        // The part is never smaller than the output, unless the box itself is.
         if (part.box.width != box.width) {
           EXPECT_GE(part.box.width, static_cast<double>(out_width));
           EXPECT_GE(part.box.height, static_cast<double>(out_height));
@@ -770,7 +770,7 @@ TEST(JpegDecoder, RefusesDamage) {
   std::string bad = file;
   WriteUint16(bad, file.size() / 2, 0xffd9);
   EXPECT_EQ(error(bad), prefix + "Corrupt JPEG data: premature end of data segment)");
-  // What is damaged above the box is an error; what is damaged below it is not seen.
+  // Damage above the box is an error; damage below it is not seen.
   const auto top = [&](ImageDecoder& part_decoder, const std::string& content) {
     part_decoder.Open(Bytes(content));
     return Copy(part_decoder.Decode({0, 0, 203, 20}, 203, 20).pixels).rgb;

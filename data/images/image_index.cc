@@ -45,13 +45,13 @@ struct Header {
 static_assert(sizeof(Header) == 144);
 static_assert(sizeof(Stamp) == 24 && sizeof(ImagePlace) == 16);
 
-// What follows a piece of so many bytes, for the next one to be aligned.
+// Returns the zeros that follow a piece of so many bytes, so that the next one is aligned.
 std::span<const std::byte> PaddingOf(size_t bytes) {
   static constexpr std::array<std::byte, kAlignment> kZeros{};
   return std::span(kZeros).first((kAlignment - bytes % kAlignment) % kAlignment);
 }
 
-// As they lie in a file.
+// Calls `add` with the pieces and their padding, as they lie in a file.
 template <typename Add>
 void ForEach(std::span<const std::span<const std::byte>> pieces, const Add& add) {
   for (const std::span<const std::byte> piece : pieces) {

@@ -108,7 +108,7 @@ void ImageList::ArrangeClasses(const ImageSourceOptions& options, const ImageNam
                   kImageExtensions);
 }
 
-// As torchvision's ImageFolder does. Archives know no empty classes, so shards of the same images would have
+// torchvision's ImageFolder refuses them, too. Archives know no empty classes, so shards of the same images would have
 // other labels.
 void ImageList::RefuseEmptyClasses(const ImageNames& names) const {
   for (int64_t c = 0; c < index_.classes().size(); ++c) {

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// In small letters, without its dot; empty: it has none, or is hidden.
+// Returns the extension in small letters, without its dot; empty: the file has none, or is hidden.
 std::string ExtensionOf(std::string_view name) {
   name.remove_prefix(name.rfind('/') + 1);
   const size_t dot = name.rfind('.');

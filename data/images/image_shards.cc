@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What one shard holds.
+// The contents of one shard.
 struct Shard {
   Stamp stamp;
   TextList images;  // members' names
@@ -81,7 +81,7 @@ Shard ReadShard(const std::string& path, uint32_t number) {
            .bytes = static_cast<uint32_t>(std::min(member.bytes, kMostImageBytes + 1)),
            .shard = number});
     } else if (LeftOut::KindOf(member.name) == LeftOut::kImages) {
-      // Of other members WebDataset's samples may have any number.
+      // A sample of WebDataset may have any number of other members.
       shard.left_out.Add(LeftOut::kImages, member.name);
     }
   });
@@ -193,7 +193,7 @@ bool IsCurrent(const TextList& sources, const ImageIndex& index) {
   return StampsHold(index, [&](int64_t i) { return std::string(sources[i]); });
 }
 
-// By absolute paths: a folder's shards share a place in the cache, whichever there are.
+// The index names shards by absolute paths: a folder's shards share a place in the cache, whichever there are.
 ImageIndex IndexOf(const std::vector<std::string>& shards, const ImageSourceOptions& options) {
   const auto absolute = [](const std::string& path) {
     return fs::absolute(path).lexically_normal().string();
@@ -216,10 +216,10 @@ class OpenShards {
     most_ = known ? std::clamp<size_t>(limit.rlim_cur / 4, 4, 4096) : 64;
   }
 
-  // The shard, which must be what `stamp` says. Throws Error.
+  // Returns the shard, which must be what `stamp` says. Throws Error.
   std::shared_ptr<const ReadableFile> Get(uint32_t shard, const Stamp& stamp) {
     if (auto file = Find(shard)) return file;
-    // Not under the lock: a file system may take its time.
+    // The file is opened without the lock: a file system may take its time.
     auto file = std::make_shared<const ReadableFile>(paths_[shard]);
     if (file->stamp() != stamp) throw Changed(shard);
     Keep(shard, file);

@@ -85,7 +85,7 @@ class ImageSourceTest : public testing::Test {
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
 
-  // Of each sample "label: content".
+  // Returns "label: content" for each sample.
   static std::vector<std::string> Samples(const ImageSource& source) {
     std::vector<std::string> samples;
     for (int64_t i = 0; i < source.size(); ++i) {
@@ -267,7 +267,7 @@ TEST_F(ImageShards, NeverReadsAChangedShard) {
     return DataErrorOf([&] { Load(*source, 1); });
   };
   for (const bool loads_before : {false, true}) {
-    // In place.
+    // The shard is changed in place.
     EXPECT_THAT(error_after(loads_before, [&] { fs::resize_file(root_ / "0.tar", 700); }),
                 HasSubstr("0.tar: has changed since"));
     EXPECT_THAT(
@@ -275,7 +275,7 @@ TEST_F(ImageShards, NeverReadsAChangedShard) {
                     [&] { std::ofstream(root_ / "0.tar") << std::string(tar.size(), 'x'); }),
         HasSubstr("0.tar: has changed since"));
   }
-  // By another one. One that is open already stays what it was.
+  // Another file takes the shard's place. A file that is open already stays what it was.
   const auto replace = [&] {
     WriteFile("new", tar);
     fs::rename(root_ / "new", root_ / "0.tar");
@@ -359,7 +359,7 @@ TEST_F(ImageIndexCached, ShardsAreReadOnceAndAgainWhenOneChanges) {
   WriteFile("1.tar", TarOf({{"b/2.jpg", "2"}}));
   EXPECT_THAT(Samples(*Open()), ElementsAre("0: 1", "1: 2"));
   ASSERT_EQ(CachedIndexes(), 1U);
-  // Not read: what has another size would be refused.
+  // The damaged shard keeps its size and time, so it is not read again; with another size it would be refused.
   const fs::file_time_type time = fs::last_write_time(root_ / "1.tar");
   {
     std::fstream file(root_ / "1.tar", std::ios::in | std::ios::out | std::ios::binary);

@@ -51,7 +51,7 @@ TEST(JpegEncoder, RefusesWhatJpegCannotSay) {
   const std::vector<uint8_t> row(3 * 70'000);
   EXPECT_EQ(DataErrorOf([&] { EncodeJpeg({.name = ""}, row.data(), 70'000, 1, 90); }),
             "70000 x 1 pixels: a JPEG file holds at most 65500 in each direction");
-  // What libjpeg itself says.
+  // This error comes from libjpeg itself.
   EXPECT_THAT(
       DataErrorOf([&] { EncodeJpeg({.name = "", .h_sampling = 9}, row.data(), 10, 1, 90); }),
       testing::HasSubstr("cannot be written as JPEG (libjpeg: "));

@@ -63,7 +63,7 @@ struct MaskOptions {
   std::vector<std::string> remarks{};  // further lines for Dataset::Remarks()
 };
 
-// What all masks together hold.
+// The findings from all masks together.
 struct MaskFindings {
   MaskValues values;
   std::vector<std::string> remarks;  // lines for Dataset::Remarks()

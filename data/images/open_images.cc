@@ -24,7 +24,7 @@ bool IsCompressedShardName(std::string_view name) {
                                                last == ".bz2" || last == ".lz4" || last == ".Z"));
 }
 
-// What lies in a folder, of what matters here: the first of each by name; empty: none.
+// The entries of a folder that matter here: all shards, and the first of each other kind by name; empty: none.
 struct Content {
   std::vector<std::string> shards;
   std::string folder;

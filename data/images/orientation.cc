@@ -69,7 +69,7 @@ std::string_view InJpeg(std::string_view file) {
   return {};
 }
 
-// Likewise of a PNG file.
+// Returns the EXIF data of a PNG file; empty: it has none.
 std::string_view InPng(std::string_view file) {
   constexpr size_t kSignature = 8, kHead = 8, kChecksum = 4;
   size_t at = kSignature;
@@ -84,7 +84,7 @@ std::string_view InPng(std::string_view file) {
   return {};
 }
 
-// Likewise of a WebP file, in which some programs let it begin as in a JPEG file.
+// Returns the EXIF data of a WebP file, which some programs let begin as in a JPEG file; empty: it has none.
 std::string_view InWebp(std::string_view file) {
   constexpr size_t kRiffHead = 12, kHead = 8;
   size_t at = kRiffHead;
@@ -102,7 +102,7 @@ std::string_view InWebp(std::string_view file) {
   return {};
 }
 
-// Likewise of any image file.
+// Returns the EXIF data of any image file; empty: it has none.
 std::string_view ExifIn(std::span<const std::byte> file) {
   switch (FormatOf(file)) {
     case ImageFormat::kJpeg:

@@ -19,7 +19,7 @@ constexpr int64_t kChannels = 3;
 constexpr size_t kTypeAt = 12, kWidthAt = 16, kHeightAt = 20, kDepthAt = 24, kColoursAt = 25,
                  kHeadEnd = 26;
 
-// What libpng is given, and what it says when it fails.
+// The bytes that libpng is given, and its message when it fails.
 struct Png {
   const std::byte* next;
   size_t left;

@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/images/resize.cc"
 #include <hwy/foreach_target.h>
-// Only after foreach_target.h.
+// It must come after foreach_target.h.
 #include <hwy/highway.h>
 
 #ifndef LOCKSTEP_DATA_RESIZE_ONCE
@@ -26,7 +26,7 @@ constexpr int64_t kTilePixels = 64;  // in the horizontal pass
 constexpr int64_t kLeastWidth = 6;   // pixels; at least kGroup bytes
 constexpr int64_t kRun = 8;          // products that 16 bits hold, whatever the shift
 
-// All that one call of the vector code works on.
+// The memory and sizes that one call of the vector code works on.
 struct Job {
   const uint8_t* source;  // the first byte that the filters touch
   int64_t stride;
@@ -51,7 +51,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 
-// As below, a byte at a time.
+// Does the same as Sum() below, a byte at a time.
 template <int kTaps>
 void Sum(const uint8_t* in, int64_t stride, const uint32_t* weights, int64_t taps, int shift,
          int64_t n, uint8_t* out) {

@@ -1,4 +1,4 @@
-// What a resize to 224 x 224 costs on one thread: bazel run -c opt //data/images:resize_bench
+// Measures a resize to 224 x 224 on one thread: bazel run -c opt //data/images:resize_bench
 //
 // An item is an image. Each shape is a random crop of an image a little larger than it, mirrored
 // every other time, another crop each time: filter tables are part of what is timed.

@@ -45,7 +45,7 @@ Image RandomImage(int64_t width, int64_t height, bool extreme = false, int64_t g
 
 std::vector<uint8_t> Resized(const ImageView& source, const Box& box, int64_t width, int64_t height,
                              bool mirror) {
-  // Of exactly its size, so that the address sanitizer sees what is written beyond.
+  // The memory has exactly the result's size, so that the address sanitizer sees a write beyond it.
   const int64_t bytes = 3 * width * height;
   const std::unique_ptr<uint8_t[]> output(new uint8_t[bytes]);
   std::fill_n(output.get(), bytes, 77);

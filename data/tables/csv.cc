@@ -169,7 +169,7 @@ class Encoder {
     return fit_.columns[index].has_rare ? static_cast<float>(places.size()) : -1.0F;
   }
 
-  // Of the last row.
+  // Sets the label of the last row.
   void SetLabel(CsvRows& rows, const CsvPlace& place, int64_t index) const {
     if (options_.label_optional && IsMissing(place.text())) return;
     if (options_.task != Task::kClassification) {

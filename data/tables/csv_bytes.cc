@@ -35,7 +35,7 @@ constexpr size_t kPiece = size_t{1} << 20;  // zlib counts bytes in 32 bits
 constexpr char kCutShort[] = "is cut short";
 constexpr char kDamaged[] = "is damaged";
 
-// What is unpacked, up to a limit.
+// The text that is unpacked, up to a limit.
 class Text {
  public:
   // `expected` is what the file says of its length, which need not be true.

@@ -1,7 +1,7 @@
 // CsvBytes: the text of a CSV file, which may be compressed.
 //
-// Promise: text() is the text of the file, or what gunzip or unzip would make of it. What the file's first bytes say
-// counts, not its name. A gzip file may have several members, one behind the other. A zip archive holds one file,
+// Promise: text() is the text of the file, or what gunzip or unzip would make of it. The file's first bytes decide, not
+// its name. A gzip file may have several members, one behind the other. A zip archive holds one file,
 // besides folders, hidden files and what macOS adds below __MACOSX. Checksums and lengths are compared before the text
 // is returned.
 //

@@ -70,7 +70,7 @@ int ClockMinutes(Parts& parts) {
   return 60 * hours + minutes;
 }
 
-// What stands behind the time: Z, an offset, or nothing. In minutes.
+// Takes what stands behind the time: Z, an offset, or nothing. Returns the offset in minutes.
 int OffsetMinutes(Parts& parts) {
   if (parts.empty() || parts.Take("Zz")) return 0;
   const bool is_before = parts.Take("-");
@@ -86,7 +86,7 @@ int OffsetMinutes(Parts& parts) {
   return (is_before ? -1 : 1) * (60 * hours + minutes);
 }
 
-// In seconds.
+// A time of day and its offset, in seconds.
 struct Time {
   double of_day = 0;
   double offset = 0;

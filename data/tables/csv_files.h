@@ -24,7 +24,8 @@ struct CsvFile {
 
 class CsvFiles {
  public:
-  // Keeps a reference to `options`. Of compressed files `most_bytes` are unpacked in all. Throws Error (kData).
+  // Keeps a reference to `options`. Compressed files may have `most_bytes` in all when they are unpacked. Throws Error
+  // (kData).
   explicit CsvFiles(const CsvOptions& options, size_t most_bytes = MostUnpackedBytes());
 
   const CsvFile& front() const { return files_.front(); }

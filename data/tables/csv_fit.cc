@@ -28,7 +28,7 @@ constexpr size_t kMaxCountedTexts = 1000000;
 // A run's config holds all quantiles. It must stay so short that it can be read.
 constexpr size_t kMostKeptQuantiles = 200000;
 
-// What the training rows of a column of numbers or dates hold.
+// The values that the training rows of a column of numbers or dates hold.
 struct NumbersSeen {
   Moments moments;
   std::vector<double> values;  // if the scaling needs them
@@ -197,7 +197,7 @@ class Fitter {
     }
   }
 
-  // What was given for the training files may be another table's.
+  // The columns that were given for the training files may be another table's.
   void CheckColumns() const {
     if (fit_.columns.empty()) return;
     for (const CsvFile& file : files_) {
@@ -221,7 +221,7 @@ class Fitter {
   const CsvOptions& options_;
   const CsvFiles& files_;
   CsvFit fit_;
-  // Of each column; empty: they are not to be fitted.
+  // The values and texts of each column; empty: nothing is to be fitted.
   std::vector<NumbersSeen> numbers_;
   std::vector<TextCounts> categories_;
   size_t quantiles_ = 0;  // how many CsvScaling::kQuantile will keep of what was read so far

@@ -82,7 +82,7 @@ class Assignment {
  private:
   int64_t columns() const { return static_cast<int64_t>(layout_.roles.size()); }
 
-  // Of those that the options give by number.
+  // Returns the first label column, where the options give the label columns by number.
   int64_t FirstLabel() const {
     const int64_t first = options_.label_column + (options_.label_column < 0 ? columns() : 0);
     if (first >= 0 && first <= columns() - options_.label_columns) return first;

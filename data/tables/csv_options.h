@@ -13,7 +13,7 @@ namespace lockstep {
 // How numbers are scaled.
 enum class CsvScaling : uint8_t { kNone, kStandard, kRobust, kQuantile };
 
-// What a column of dates held.
+// The dates that a column held: none, days, or days with times.
 enum class CsvDates : uint8_t { kNone, kDays, kTimes };
 
 // The number of sines and cosines of a column of dates.
@@ -22,13 +22,14 @@ int64_t DateCircleNumbers(CsvDates dates);
 // The values that were fitted to the training rows of one feature's column.
 struct CsvColumn {
   std::string name{};  // the name in the header; empty: the files have no header
-  // For a column of numbers, and for the days of a column of dates. What is not asked for has no meaning.
+  // For a column of numbers, and for the days of a column of dates. A value that the scaling does not need has no
+  // meaning.
   double mean = 0;
   double std = 1;     // the standard deviation of the population; 1 for a constant column
   double median = 0;  // for CsvScaling::kRobust and kQuantile
   double quartile_range =
       1;  // for kRobust: the 75th less the 25th percentile; 1 if they are the same
-  // For CsvScaling::kQuantile, from the least value to the greatest.
+  // The quantiles for CsvScaling::kQuantile, from the least value to the greatest.
   std::vector<double> quantiles{};
   bool missing_indicator = false;  // whether a number of the input says where the value is missing
   CsvDates dates = CsvDates::kNone;
@@ -65,7 +66,7 @@ struct CsvOptions {
   float scale = 1;  // the factor for numbers that are not scaled otherwise
   Task task = Task::kClassification;
   bool label_names = false;  // whether labels are texts
-  // In the order of the classes; empty: the texts in the files.
+  // The labels' texts in the order of the classes; empty: the texts in the files.
   std::vector<std::string> class_names{};
   int64_t classes = 0;  // the number of classes; 0: the greatest label + 1
   // The values that were fitted to the training rows, in the order of the features. If it is empty, they are computed.

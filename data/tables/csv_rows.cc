@@ -38,7 +38,7 @@ class CsvDataset : public Dataset {
   std::vector<std::string> Remarks() const override { return rows_.remarks; }
 
  private:
-  // Of the input, a column's.
+  // The part of the input that comes from one column.
   struct Part {
     int64_t begin;
     int64_t cells;

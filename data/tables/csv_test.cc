@@ -310,7 +310,7 @@ TEST(Csv, SaysWhereValuesAreMissing) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, ",,,0\n")), 0),
             (std::vector<float>{2.5, 1, 3.5, 1, 5}));
 
-  // Beside a category, whose missing texts are one of its own.
+  // The number stands beside a category, whose missing texts are a category of their own.
   options.header = true;
   options.category = {"c"};
   options.scaling = CsvScaling::kStandard;
@@ -338,7 +338,8 @@ TEST(Csv, DatesBecomeNumbers) {
   EXPECT_EQ(InputOf(ReadCsv(AsTrained(options, table, "y,c,day\n0,u,1970-01-05 06:00\n")), 0)[0],
             4.25);
 
-  // By number; scaled; a time in one training row; a missing date lies in the middle of the circles.
+  // The column is given by number and scaled, and one training row has a time. A missing date lies in the middle of the
+  // circles.
   options = {.date = {"0"},
              .mean_if_missing = true,
              .missing_indicator = true,
@@ -619,7 +620,7 @@ TEST(Csv, RefusesACellThatIsNoDate) {
       HasSubstr("is given twice, as data.csv.category and as data.csv.date"));
 }
 
-// Which columns a run has is settled, so no cure is a field of the config.
+// The run's columns are settled, so no cure is a field of the config.
 TEST(Csv, SaysOfAnotherFileHowToWriteACell) {
   CsvOptions options{.header = true, .labels = {"y"}, .date = {"day"}};
   const CsvTable table = Read("day,x,y\n2024-01-01,1,0\n", options);

@@ -18,7 +18,7 @@ struct CsvTextOptions {
   std::vector<std::string> files;
   char delimiter = ',';
   bool header = true;  // whether the first line of every file holds the columns' names
-  // By their name, or by their number from 0 if there is no header; empty: all columns of a file with a header.
+  // The columns by name, or by number from 0 if there is no header; empty: all columns of a file with a header.
   std::vector<std::string> columns{};
   std::string_view field = "";  // who asks for the columns, for error messages
 };

@@ -78,7 +78,7 @@ TEST(BytePairEncoder, MergesByRankAndPlace) {
 TEST(BytePairEncoder, TellsWordsApart) {
   const TinyVocabulary tiny({{"a", "b"}, {"ab", "c"}});
   BytePairEncoder encoder(std::make_shared<BytePairVocabulary>(Parse(tiny)));
-  // Of 14 to 17 bytes, the longest that are remembered; and words that differ in zeros.
+  // The words have lengths around 14 to 17 bytes, the longest that are remembered, and some differ in zeros.
   for (int length = 0; length < 20; ++length) {
     for (const std::string tail : {"", "c", "abc"}) {
       const std::string word = std::string(length, 'x') + tail;

@@ -56,7 +56,7 @@ constexpr char kPackage[] =
 
 constexpr char kManifest[] = "manifest.json";
 
-// What makes a bundle, and the packages of Debian and Ubuntu that have it.
+// The tools that make a bundle, and the packages of Debian and Ubuntu that have them.
 constexpr std::pair<const char*, const char*> kTools[] = {
     {"tar", "tar"},           {"gzip", "gzip"},
     {"ldd", "libc-bin"},      {"strip", "binutils"},
@@ -144,7 +144,7 @@ class Stage {
     Write(name, bytes);
   }
 
-  // What Open MPI and PMIx say of errors.
+  // Open MPI and PMIx read their error messages from these files.
   void CopyHelpTexts(const std::string& from, const std::string& name) {
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
@@ -217,7 +217,7 @@ OpenMpi FindOpenMpi(const Libraries& also) {
     }
   }
   mpi.libraries.insert(also.begin(), also.end());
-  // What a plugin may need besides: Open MPI's own, and the PMIx that mpirun talks to its ranks with.
+  // A plugin may need further libraries: Open MPI's own, and the PMIx with which mpirun talks to its ranks.
   const auto may_be_added = [](const std::string& library) {
     return IsTheSystems(library) || library.starts_with("libmca_common_") ||
            library.starts_with("libpmix.") || library.starts_with("libmunge.");
@@ -254,7 +254,7 @@ std::string ManifestText(const std::string& program, const std::string& version,
                          const SymbolVersions& symbols,
                          const std::vector<std::pair<std::string, std::string>>& wheel_libraries,
                          const std::set<std::string>& files) {
-  // What data/images/nvjpeg.h loads where it is there.
+  // The library that data/images/nvjpeg.h loads if it is there.
   constexpr char kNvjpeg[] = "nvidia/cu13/lib/libnvjpeg.so.13";
   std::vector<std::string> wheel_files{kNvjpeg};
   for (const auto& [name, file] : wheel_libraries) wheel_files.push_back(file);
@@ -290,7 +290,7 @@ std::string ManifestText(const std::string& program, const std::string& version,
   return manifest.dump(1) + "\n";
 }
 
-// What the files of a bundle need of a machine.
+// The least versions that the files of a bundle need.
 struct Needs {
   std::string glibc;
   std::string torch;
@@ -409,7 +409,7 @@ void MakeBundle(const std::string& archive, const std::string& version) {
   }
   RequireNew(archive);
   RequireNoBundle(program);
-  // What is missing is said before anything is done.
+  // The command names a missing tool before it does anything.
   for (const auto& [tool, package] : kTools) FindTool(tool, package);
 
   const ScratchFolder scratch;

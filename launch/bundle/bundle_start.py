@@ -7,8 +7,8 @@
 
 Promise: the program starts with everything that it needs, or one line says what is missing and what to do, with
 status 2. Nothing is loaded twice: the program's libraries are found in lib/ of the bundle, in the wheels' folders, and
-else where the machine has them, in this order. What the program needs stands in manifest.json. Nothing is imported
-from torch: that takes seconds.
+else where the machine has them, in this order. manifest.json lists the program's needs. Nothing is imported from
+torch: that takes seconds.
 
 what can fail -> what the user sees -> the test that shows it (tests/bundle_test.py)
   no torch, another version, another CUDA -> the pip line that helps -> test_another_torch_is_said
@@ -119,7 +119,7 @@ def where_to_look():
 
 
 def version_of(site, package):
-    """Of a package that pip installed in `site`; nothing: there is none."""
+    """Returns the version of a package that pip installed in `site`; nothing: there is none."""
     begin = package.replace("-", "_") + "-"
     try:
         for name in os.listdir(site):
@@ -198,7 +198,7 @@ def find_libraries(manifest, torch, sites):
         if folder not in folders:
             folders.append(folder)
     folders.sort(key=lambda folder: not folder.endswith("/torch/lib"))
-    # Of libraries that are loaded when they are first called: nvJPEG, parts of cuDNN.
+    # These folders hold libraries that are loaded when they are first called: nvJPEG, parts of cuDNN.
     for site in sites:
         try:
             packages = sorted(os.listdir(os.path.join(site, "nvidia")))

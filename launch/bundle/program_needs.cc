@@ -33,7 +33,7 @@ std::string TextOf(const FileDescriptor& file) {
 }
 
 FileDescriptor FileInMemory() {
-  // Not closed on exec: a shell opens it by its number.
+  // The file stays open on exec: a shell opens it by its number.
   FileDescriptor file(memfd_create("lockstep", 0));
   if (file.get() < 0) throw BugError("memfd_create: {}", std::strerror(errno));
   return file;
@@ -71,7 +71,7 @@ std::string FindTool(const std::string& tool, const std::string& package) {
 std::string OutputOf(const std::vector<std::string>& command) {
   const FileDescriptor output = FileInMemory();
   const FileDescriptor complaint = FileInMemory();
-  // In English, for those who read it here.
+  // The output must be English, for those who read it here.
   std::vector<std::string> words{
       "/bin/sh", "-c",
       fmt::format("export LC_ALL=C; exec \"$@\" 2>/proc/self/fd/{}", complaint.get()), "sh"};

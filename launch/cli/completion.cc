@@ -23,7 +23,7 @@ struct KnownOption {
   bool takes_value = false;
 };
 
-// What can follow the words of a command.
+// The words that can follow those of a command.
 struct Place {
   std::string words;                                          // "", "bench", "bench step"
   std::vector<std::pair<std::string, std::string>> commands;  // name and help; empty: files
@@ -31,7 +31,7 @@ struct Place {
   std::vector<std::string> values;  // of its argument
 };
 
-// Of TEXT:{cpu,cuda}, which CLI11 shows of an option with few values.
+// Returns the values in TEXT:{cpu,cuda}, as CLI11 shows the type of an option with few values.
 std::vector<std::string> ValuesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t begin = type.find('{'), end = type.find('}');

@@ -29,8 +29,8 @@ struct FoldPlan {
   // How many folds are trained at a time.
   int64_t SideBySide() const;
 
-  // The command that trains a fold into `fold_dir`. Of the folds that are trained at a time each has another `place`, in
-  // [0, SideBySide()).
+  // Returns the command that trains a fold into `fold_dir`. Each of the folds that are trained at a time has another
+  // `place`, in [0, SideBySide()).
   std::vector<std::string> CommandOf(int64_t fold, int64_t place,
                                      const std::string& fold_dir) const;
 };

@@ -86,7 +86,7 @@ class Fold {
   ChildProcess program_;
 };
 
-// All folds of a cross-validation.
+// The folds of a cross-validation, and the programs that train them.
 class Folds {
  public:
   explicit Folds(const FoldPlan& plan)

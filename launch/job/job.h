@@ -55,7 +55,7 @@ class Job {
   // Throws Error on every rank.
   World Connect(config::Config::Device device);
 
-  // What slows down the ranks on this machine, in words; empty if nothing does. Call it after Connect().
+  // Says what slows down the ranks on this machine; empty if nothing does. Call it after Connect().
   const std::string& what_is_narrow() const { return what_is_narrow_; }
 
   // The places of all ranks. Call it after Connect().

@@ -17,12 +17,12 @@ namespace lockstep {
 
 namespace {
 
-// Of Open MPI 4 and 5, and of its ranks' shared memory.
+// The variables that choose the folders of Open MPI 4 and 5, and of their ranks' shared memory.
 constexpr std::string_view kFolders[] = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base",
                                          "OMPI_MCA_btl_vader_backing_directory",
                                          "OMPI_MCA_btl_sm_backing_directory"};
 
-// For --hosts, where the user has not set them.
+// Adds settings of the network for --hosts, unless the user has set them.
 void AddNetworkSettings(const std::string& hosts, std::vector<std::string>& command) {
   // Open MPI takes every interface that is up for one that leads to the others.
   if (std::getenv("OMPI_MCA_btl_tcp_if_include") == nullptr &&
@@ -60,8 +60,8 @@ std::vector<std::string> MpirunCommand(int ranks, const Machines& machines,
   const auto add = [&](std::initializer_list<std::string> words) {
     command.insert(command.end(), words);
   };
-  // As variables, because Open MPI 5 stumbles over options that were 4's alone. Only errors of our own, not mpirun's
-  // pages about them; one machine needs no network and no ssh; shared memory without process_vm_readv works in
+  // The settings are variables, because Open MPI 5 stumbles over options that were 4's alone. mpirun prints no pages
+  // about our own errors; one machine needs no network and no ssh; shared memory without process_vm_readv works in
   // containers.
   add({"env", "OMPI_MCA_orte_execute_quiet=1"});
   // Nothing of a job of one machine listens where others could reach it.
@@ -120,7 +120,7 @@ void KeepMpirunsFilesIn(const std::string& folder) {
 
 std::string WhatMpirunMayStumbleOver() {
   std::vector<std::string> found;
-  // Of these it has some for each rank.
+  // mpirun opens some files for each rank.
   constexpr rlim_t kFewFiles = 1024;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFewFiles) {

@@ -45,7 +45,7 @@ std::string SignReader::Take(bool all) {
     }
     rest.remove_prefix(at);
     const std::string_view sign = rest.substr(0, example.size());
-    // All but the letter.
+    // Signs differ in their letter alone, so the text before it is compared.
     const size_t letter = example.size() - 2;
     const bool may_be =
         std::string_view(example).substr(0, letter).starts_with(sign.substr(0, letter));
@@ -62,7 +62,7 @@ std::string SignReader::Take(bool all) {
   std::string_view lines = text;
   while (!lines.empty()) {
     const size_t end = lines.find('\n');
-    // What is no whole line may still be ours or not.
+    // A line that is not whole may still turn out to be ours.
     if (end == std::string_view::npos && !all && !Has(Sign::kMet)) break;
     const std::string_view line = lines.substr(0, end == std::string_view::npos ? end : end + 1);
     PassLine(line, passed);

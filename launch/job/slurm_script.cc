@@ -23,7 +23,7 @@ program={program}
 {configs}
 {start}
 
-# What Slurm sends: USR2 before the time is over, TERM with scancel and when it is. The ranks get TERM from Slurm.
+# Slurm sends USR2 before the time is over, TERM with scancel and when it is. The ranks get TERM from Slurm.
 warned= ended= interrupted=
 trap 'warned=1 interrupted=1; kill -USR2 "$job" 2>/dev/null' USR2
 trap 'ended=1 interrupted=1' TERM

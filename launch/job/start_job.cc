@@ -25,9 +25,9 @@
 namespace lockstep {
 namespace {
 
-// Of step 2.
+// The variables of step 2.
 constexpr char kCommandStart[] = "LOCKSTEP_COMMAND_START_S";  // in Unix time, which machines share
-constexpr char kEndBy[] = "LOCKSTEP_END_BY_S";                // likewise
+constexpr char kEndBy[] = "LOCKSTEP_END_BY_S";                // in Unix time
 constexpr char kLive[] = "LOCKSTEP_LIVE";                     // set: a terminal
 
 int RanksOn(const std::string& hosts) {

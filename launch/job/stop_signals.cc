@@ -56,7 +56,7 @@ StopSignals::StopSignals(bool is_rank) {
   for (const int number : kSignals) {
     struct sigaction before {};
     sigaction(number, nullptr, &before);
-    // What is ignored (a shell's background job's SIGINT) stays so.
+    // A signal that is ignored, such as SIGINT in a shell's background job, stays ignored.
     if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);
   }
 }

@@ -12,22 +12,22 @@
 namespace lockstep {
 namespace {
 
-// Between two looks whether a job that was asked to stop can.
+// The seconds between two looks whether a job that was asked to stop can.
 constexpr double kLookInterval = 0.02;
 
 constexpr std::chrono::seconds kPatience{kPatienceS};
 
 constexpr double kLongTime = 3600;
 
-// Between two looks whether a job's rank 0 is there, and how long mpirun may live after it: ranks of a job that ends
-// in order leave within a second, and those of one that does not are ended within five.
+// The seconds between two looks whether a job's rank 0 is there, and how long mpirun may live after it: ranks of a job
+// that ends in order leave within a second, and those of one that does not are ended within five.
 constexpr double kHeldInterval = 1;
 constexpr double kAlone = 10;
 
-// That a rank ends with.
+// The exit statuses that a rank ends with.
 constexpr int kStatuses[] = {0, 2, 3, 4, 5, 70, 75, 130};
 
-// What a launcher said in its own way, on one line.
+// Returns on one line what a launcher said in its own way.
 std::string OnOneLine(const std::string& text) {
   constexpr size_t kMost = 400;
   std::istringstream lines(text);
@@ -97,7 +97,7 @@ Supervisor::End Supervisor::Run(const Program& program) {
           .output_error = relay.output_error()};
 }
 
-// Of the end that a job came to where nothing else says so; empty: all is as it should be.
+// Says what is wrong with a job's end if nothing else has said so; empty: all is as it should be.
 std::string Supervisor::WhatIsWrong(const Program& program, const ChildProcess::End& end,
                                     const Relay& relay) const {
   if (ended_by_ != 0 || relay.has_error()) return "";
@@ -164,7 +164,7 @@ void Supervisor::EndAtOnce(int signal) {
 
 int Supervisor::StatusOf(const ChildProcess::End& end) const {
   if (end.signal != 0) return 128 + ended_by_;
-  // What is ended at once has 1 from mpirun, or 128 + the signal that a rank died of.
+  // A job that is ended at once has status 1 from mpirun, or 128 + the signal that a rank died of.
   if (ended_by_ != 0 && (end.code == 1 || end.code > 128)) return 128 + ended_by_;
   if (interrupted_ && end.code == static_cast<int>(ExitStatus::kStopped)) {
     return static_cast<int>(ExitStatus::kInterrupted);

@@ -40,7 +40,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, Group group,
     dup2(nothing, STDIN_FILENO);
     if (output >= 0) dup2(output, STDOUT_FILENO);
     if (error >= 0) dup2(error, STDERR_FILENO);
-    // What this process ignores its children should not, unless it was told to.
+    // Children must not ignore the signals that this process ignores, unless it was told to.
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);

@@ -51,7 +51,7 @@ cpu_set_t CoresBeside(int gpu) {
   CPU_ZERO(&cores);
   std::array<char, 32> bus_id{};
   if (cudaDeviceGetPCIBusId(bus_id.data(), bus_id.size(), gpu) != cudaSuccess) return cores;
-  // In lower case: "0000:1b:00.0".
+  // Linux writes it in lower case: "0000:1b:00.0".
   for (char& c : bus_id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const std::string path = fmt::format("/sys/bus/pci/devices/{}/local_cpus", bus_id.data());
   const std::unique_ptr<std::remove_pointer_t<hwloc_bitmap_t>, decltype(&hwloc_bitmap_free)> mask(

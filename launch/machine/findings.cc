@@ -42,13 +42,13 @@ std::string RanksText(const std::vector<size_t>& ranks) {
   return fmt::format("rank{} {}: ", ranks.size() == 1 ? "" : "s", text);
 }
 
-// What several ranks found in the same words.
+// A finding that several ranks have in the same words.
 struct Group {
   Finding finding;
   std::vector<size_t> ranks;
 };
 
-// Of one check.
+// Groups the findings of one check.
 std::vector<Group> GroupsOf(const std::string& check,
                             const std::vector<std::vector<Finding>>& ranks) {
   std::vector<Group> groups;
@@ -69,7 +69,7 @@ std::vector<Group> GroupsOf(const std::string& check,
   return groups;
 }
 
-// Of those that are well the one that has least stands for all.
+// The group with the least value stands for all groups that are well.
 void LeaveTheLeast(std::vector<Group>& groups) {
   const auto measured_well = [](const Group& group) {
     return group.finding.state == State::kOk && !std::isnan(group.finding.value);

@@ -50,7 +50,7 @@ std::string OfText(double gbs, double most) {
                   : fmt::format("{:.0f} GB/s", gbs);
 }
 
-// What the memory of the GPU can carry, in GB/s; 0: not known.
+// Returns the bandwidth of the GPU's memory, in GB/s; 0: not known.
 double MemoryGbs(at::Device gpu) {
   int khz = 0;
   int bits = 0;
@@ -95,7 +95,7 @@ Finding CheckPcie(const at::Tensor& on_gpu, const GpuCondition* condition) {
   return finding;
 }
 
-// To the next visible one.
+// Checks the way from the GPU to the next visible one.
 Finding CheckPeer(const at::Tensor& on_gpu, const GpuCondition* condition) {
   const auto other =
       static_cast<c10::DeviceIndex>((on_gpu.device().index() + 1) % c10::cuda::device_count());
@@ -140,7 +140,7 @@ Finding CheckGpu(at::Device gpu, const GpuCondition* condition) {
                   .figure = fmt::format("{}, {:.1f} GiB", properties.name,
                                         static_cast<double>(properties.totalGlobalMem) / kGib)};
   if (condition == nullptr) return finding;
-  // Of this process's own context, and of the driver.
+  // The memory that this process's own context and the driver take.
   constexpr double kOwn = 2;  // GiB
   if (condition->ecc_errors > 0) {
     finding.state = State::kFail;

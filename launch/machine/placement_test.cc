@@ -87,7 +87,7 @@ TEST(Placement, NoticesRanksOnOneCore) {
   EXPECT_EQ(WhatIsNarrow({On("a", 0, 0, {0, 1}), On("a", 0, 0, {0, 1})}, 64), "");
 }
 
-// With its GPU beside `cores`.
+// Returns the place with its GPU beside `cores`.
 Place Beside(Place place, const std::vector<int>& cores) {
   for (const int core : cores) CPU_SET(core, &place.beside_gpu);
   return place;

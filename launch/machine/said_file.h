@@ -13,7 +13,7 @@ namespace lockstep {
 
 class SaidFile {
  public:
-  // Opens the file, and makes it if it is missing. What is printed is appended. Throws Error (kUsage).
+  // Opens the file, and makes it if it is missing. Output is appended. Throws Error (kUsage).
   explicit SaidFile(std::string path);
 
   int descriptor() const { return file_.get(); }

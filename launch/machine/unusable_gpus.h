@@ -1,7 +1,7 @@
 // UnusableGpus(): names the GPUs of this machine that Lockstep cannot compute on.
 //
-// Promise: each of them is a finding of its own, which says why. What is no GPU, such as the display of a server's
-// management controller, is not named.
+// Promise: each of them is a finding of its own, which says why. Devices that are no GPUs, such as the display of a
+// server's management controller, are not named.
 //
 // (launch/machine/unusable_gpus_test.cc; tests/machine_test.py)
 #pragma once

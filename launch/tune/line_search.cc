@@ -19,10 +19,10 @@ std::optional<int64_t> LineSearch::Next() const {
   const auto best =
       std::ranges::max_element(speeds_, {}, [](const auto& known) { return known.second; });
   const int64_t number = best->first;
-  // Beyond the best, which may be at the end of what is known.
+  // The search goes beyond the best, if that is at the end of what is known.
   if (std::next(best) == speeds_.end() && number < most_) return std::min(2 * number, most_);
   if (best == speeds_.begin() && number > least_) return std::max(number / 2, least_);
-  // Between it and the neighbour that is the faster one.
+  // Then it goes on between the best and its faster neighbour.
   const auto between = [&](int64_t low, int64_t high) -> std::optional<int64_t> {
     const auto middle = low + (high - low) / 2;
     if (middle == low || static_cast<double>(high) <= kNear * static_cast<double>(low)) {

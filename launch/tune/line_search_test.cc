@@ -32,7 +32,7 @@ Searched Search(int64_t first, int64_t most, const Speed& speed) {
   return searched;
 }
 
-// What `cores` cores give that decode, and a little less with more threads.
+// The speed of `cores` cores that decode: more threads than cores give a little less.
 Speed Decoding(double cores) {
   return [cores](int64_t threads) {
     const auto n = static_cast<double>(threads);

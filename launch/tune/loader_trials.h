@@ -2,7 +2,7 @@
 // many batches they may be ahead, and, for images, where they are decoded and what is kept in memory.
 //
 // Each setting is measured in a process of its own with the config's files, up to what the model gets, while nothing
-// trains. What a GPU that also trains, or a model on the CPU, leaves to the loader is less.
+// trains. A GPU that also trains, or a model on the CPU, leaves less to the loader.
 #pragma once
 
 #include <functional>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// Each loss becomes the mean of itself and of so many neighbours on each side. What is not finite stays so.
+// Each loss becomes the mean of itself and of so many neighbours on each side. A loss that is not finite stays so.
 std::vector<RatePoint> Smoothed(const std::vector<RatePoint>& points, size_t neighbours) {
   std::vector<RatePoint> smoothed = points;
   for (size_t i = 0; i < points.size(); ++i) {

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// In decades.
+// The distances between exponents, in decades.
 constexpr double kStride = 0.5;
 constexpr double kFineStride = 0.25;
 constexpr double kSame = 0.05;
@@ -34,7 +34,7 @@ std::optional<double> RateSearch::Next() const {
     return std::ranges::any_of(
         losses_, [&](const auto& known) { return std::abs(known.first - exponent) < kStride / 2; });
   };
-  // From the middle outwards, so that a search that ends early has tried what is likeliest.
+  // The search goes from the middle outwards, so that it has tried what is likeliest if it ends early.
   const double middle = (least_ + most_) / 2;
   for (double away = 0; middle + away < most_ + kSame; away += kStride) {
     for (const double exponent : {middle - away, middle + away}) {

@@ -145,7 +145,7 @@ class RateFinder {
   }
 
  private:
-  // For another training; until one has come to its end, there is.
+  // Says whether there is time for another training; there is until one has come to its end.
   bool HasTime() const {
     return !found_.stopped && (!found_.best || SecondsSinceBoot() + slowest_s_ <= end_s_);
   }

@@ -25,7 +25,7 @@ struct RateTrial {
   double rate = 0;  // optimizer.lr
   int64_t warmup_steps = 0;
   int64_t steps = 0;
-  // Of the validation samples at the end, or otherwise the mean of the last tenth of the steps.
+  // The loss of the validation samples at the end, or otherwise the mean of the last tenth of the steps.
   double loss = 0;
   double wall_s = 0;      // from the start of its process to its end
   std::string failure;    // why it ended early; empty: it did not

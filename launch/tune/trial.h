@@ -34,7 +34,7 @@ struct Trial {
   std::optional<ExitStatus> stopped;  // the status that a signal to this process asks for
 };
 
-// What `lockstep bench step` has measured.
+// The figures that `lockstep bench step` has measured.
 struct StepTrial {
   int64_t ranks = 0;
   int64_t micro_batch = 0;   // samples of a rank
@@ -60,7 +60,7 @@ struct StepTrial {
   bool LeavesLessThan(double share) const { return left_gib < share * device_gib; }
 };
 
-// What `lockstep bench loader` has measured.
+// The figures that `lockstep bench loader` has measured.
 struct LoaderTrial {
   double samples_per_s = 0;
   int threads = 0;      // at the end
@@ -99,7 +99,7 @@ class TrialRunner {
     std::string line;
     std::optional<ExitStatus> stopped;
   };
-  // Runs command_ with `words`, the path of `config` and `more`, with all files in `folder`. What it prints goes to the
+  // Runs command_ with `words`, the path of `config` and `more`, with all files in `folder`. Its output goes to the
   // file `out`.
   Ended Start(config::Config config, const std::string& folder, std::vector<std::string> words,
               const std::vector<std::string>& more, const std::string& out);

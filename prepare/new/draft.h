@@ -41,7 +41,7 @@ struct Draft {
 // Throws Error (kData, kUsage).
 Draft DraftConfig(const NewRequest& request);
 
-// The same for each kind of data. Throws Error (kData, kUsage).
+// Draft the config for one kind of data each. Throw Error (kData, kUsage).
 Draft DraftForTable(const FoundData& data, const NewRequest& request);
 Draft DraftForImages(const FoundData& data, const NewRequest& request);
 Draft DraftForMasks(const FoundData& data, const NewRequest& request);

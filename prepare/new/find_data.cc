@@ -28,7 +28,7 @@ constexpr char kAccepted[] =
     "with train and val folders of such; folders images and masks; .tar shards; x.npy and y.npy; "
     "MNIST's or CIFAR-10's files; train.bin and val.bin of tokens";
 
-// What a file is for.
+// The purpose of a file.
 enum class Part { kNone, kTrain, kValidation, kTest };
 
 Part PartOf(const std::string& word) {
@@ -189,7 +189,7 @@ std::optional<FoundData> Images(const Folder& folder) {
   return std::nullopt;
 }
 
-// Which of a pair of arrays a file is.
+// The role of a file in a pair of arrays.
 enum class Role { kNone, kInputs, kTargets };
 
 Role RoleOf(const std::string& name) {
@@ -349,7 +349,7 @@ FoundData InFolder(const std::string& path) {
   throw DataError("{}: nothing to train on: give {}", path, kAccepted);
 }
 
-// What the other files beside a file of a pair or of several parts are.
+// Finds the data set that a file of a pair or of several parts makes with the files beside it.
 FoundData Beside(const std::string& path, std::optional<FoundData> (*find)(const Folder&)) {
   const std::string parent = fs::path(path).parent_path().string();
   const auto found = find(Folder(parent.empty() ? "." : parent));
@@ -373,7 +373,7 @@ FoundData OfFile(const std::string& path) {
   if (small.ends_with(".bin")) {
     FoundData found = Beside(path, Binaries);
     if (found.kind != DataKind::kTokens) return found;
-    // What the user names is trained on, whatever its name is.
+    // The file that the user names is for training, whatever its name is.
     const auto is_path = [&](const std::string& other) { return fs::equivalent(other, path); };
     found.train = {path};
     std::erase_if(found.validation, is_path);

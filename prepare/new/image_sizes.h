@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-// What some images show of all.
+// Facts about all images, as some of them show them.
 struct ImageSizes {
   int64_t shorter_side = 0;  // the median
-  // The first that cannot be decoded, and why; empty: none of those that were looked at.
+  // The first image that cannot be decoded, and why; empty: all that were looked at can be.
   std::string damaged;
 };
 

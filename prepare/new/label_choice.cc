@@ -39,7 +39,7 @@ void FromUser(const TablePlanRequest& request, TablePlan& plan) {
                   label) != request.labels.begin() + static_cast<int64_t>(i)) {
       throw UsageError("--label {} is given twice: leave one out", label);
     }
-    // Then a config has the first column and their number.
+    // Without a header a config has only the first label's column and the number of labels.
     if (!request.train.dialect.header &&
         request.train.Find(label) != request.train.Find(request.labels[i - 1]) + 1) {
       throw UsageError(

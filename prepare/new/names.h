@@ -1,4 +1,4 @@
-// What the names of columns and files say.
+// Reads meaning from the names of columns and files.
 #pragma once
 
 #include <cstdint>

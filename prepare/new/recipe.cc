@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Between which numbers a choice lies.
+// The numbers between which a choice lies.
 struct Range {
   int64_t least, most;
 };

@@ -22,7 +22,7 @@ TableSketch ReadTest(const std::string& path, const TableSketch& train) {
     throw DataError("{}: a {} between cells where {} has a {}: write both alike", path,
                     NameOfDelimiter(own), train.path, NameOfDelimiter(expected));
   };
-  // What has one column seems to have a comma.
+  // A file of one column seems to have commas, whatever its real delimiter is.
   if (own != expected && own != ',') refuse();
   TableSketch test = ReadTableSketch(path, train.dialect);
   if (own != expected && test.columns.size() == 1 && train.columns.size() > 2) refuse();

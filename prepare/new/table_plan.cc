@@ -68,10 +68,10 @@ class Planner {
            fmt::format("only {} of {} rows have a value there", train.present(), train.rows()));
   }
 
-  // The same column of the test file; null: there is none.
+  // Returns the same column of the test file; null: there is none.
   const ColumnSketch* InTest(int64_t column) const {
     if (request_.test == nullptr) return nullptr;
-    // Without a header the label is missing there, or it is not.
+    // Without a header only the number of columns says whether the label is missing there.
     if (!request_.train.dialect.header) {
       const bool whole = request_.test->columns.size() == request_.train.columns.size();
       const int64_t label = request_.train.Find(plan_.labels.front());
@@ -184,7 +184,7 @@ class Planner {
         NameOfFile(in_train ? request_.train.path : request_.test->path));
   }
 
-  // Which columns lack values, in words.
+  // Says which columns lack values.
   std::string Missing() const {
     std::vector<std::string> parts;
     for (size_t i = 0; i < plan_.columns.size(); ++i) {

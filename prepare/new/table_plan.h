@@ -58,8 +58,8 @@ struct TablePlanRequest {
   const TableSketch& train;
   const TableSketch* test = nullptr;
   const TableSketch* submission = nullptr;
-  std::vector<std::string> labels{};             // that the user names; empty: to be found
-  std::optional<LearnTask> task = std::nullopt;  // likewise
+  std::vector<std::string> labels{};             // those that the user names; empty: to be found
+  std::optional<LearnTask> task = std::nullopt;  // the user's; nothing: to be found
   double held_back = 0;                          // share of the rows that is not trained on
 };
 

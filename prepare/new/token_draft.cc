@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// What can be in a token file.
+// The number of different tokens that a token file can hold.
 constexpr int64_t kTokens = 65'536;
 constexpr int64_t kGpt2Vocabulary = 50'257;
 constexpr int64_t kBytesVocabulary = 257;

@@ -17,7 +17,7 @@ _MAPS = {"option"}
 
 
 class Fields:
-    """What a config is made of: `words` for the command line, and `text` for the config's file."""
+    """The fields of a config: `words` for the command line, and `text` for the config's file."""
 
     def __init__(self) -> None:
         self.words: list[str] = []

@@ -157,9 +157,9 @@ class Run:
 
     @property
     def log(self) -> Any:
-        """What the run has written to log.jsonl so far: a data frame with a row for each event if pandas is installed,
-        otherwise a list of dicts. Of a cross-validation that of all folds, with `fold`. Raises LockstepError if there is
-        no log.
+        """The events that the run has written to log.jsonl so far: a data frame with a row for each event if pandas is
+        installed, otherwise a list of dicts. A cross-validation has those of all folds, with `fold`. Raises
+        LockstepError if there is no log.
 
         >>> log = Run("runs/train").log
         >>> bool(log[log.event == "eval"].val_accuracy.iloc[-1] > 0.9)
@@ -178,7 +178,7 @@ class Run:
         others as log.jsonl names them without val_, and `samples`, their number. A metric that these samples do not
         define is None. `weights` says which weights these are if they are not the run's final ones; otherwise it is "".
 
-        Of a cross-validation the means over its folds, `deviations`, and `folds` with the metrics of each.
+        For a cross-validation: the means over its folds, `deviations`, and `folds` with the metrics of each.
 
         Raises LockstepError.
 

@@ -21,7 +21,7 @@
 namespace lockstep {
 namespace {
 
-// Which program this is: two builds of it may do different things under one name.
+// Identifies this program: two builds of it may do different things under one name.
 std::string ProgramText() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};

@@ -76,7 +76,7 @@ World Connect(Job& job, config::Config::Device device);
 // config.
 World Connect(Job& job, const config::Config& config);
 
-// After Connect().
+// Must be called after Connect().
 TrainOptions TrainOptionsOf(Job& job);
 
 }  // namespace lockstep

@@ -79,7 +79,7 @@ void Evict(const std::string& path) {
     const FileDescriptor descriptor = opened(file);
     if (descriptor.get() >= 0) posix_fadvise(descriptor.get(), 0, 0, POSIX_FADV_DONTNEED);
   };
-  // What has not been written yet would stay in memory.
+  // Pages that have not been written yet would stay in memory.
   if (const FileDescriptor top = opened(path); top.get() >= 0) syncfs(top.get());
   if (!fs::is_directory(path)) return evict(path);
   for (const auto& entry :
@@ -160,9 +160,9 @@ void Bench(config::Config config, const Extent& extent, bool json, const Extensi
   const double wall = after.wall_s - before.wall_s;
   const LoaderTimes loads = after.loader - before.loader;
   const ReadTimes reads = after.images - before.images;
-  // Without threads the rank's own reads the samples.
+  // Without threads the rank's own thread reads the samples.
   const double all = loads.available > 0 ? loads.available : wall;
-  // What threads do with a sample beyond these: where they normalise, that.
+  // Threads spend the rest of the reading time on normalisation, where there is any.
   const double normalizing =
       std::max(0.0, loads.reading - reads.files - reads.decoding - reads.resizing - reads.gpu);
   const double idle = std::max(0.0, all - loads.reading);

@@ -416,7 +416,7 @@ Finding CheckAllReduce(const World& world, double links_gbs) {
   return finding;
 }
 
-// Of all ranks. Every rank must call it.
+// Returns the findings of all ranks. Every rank must call it.
 std::vector<std::vector<Finding>> Gather(const std::vector<Finding>& own, Communicator& host) {
   std::vector<std::vector<Finding>> ranks;
   for (const std::string& text : GatherTexts(ToText(own), "findings", host)) {

@@ -1,4 +1,4 @@
-// What a job with --elastic runs for each GPU (launch/job/elastic.h). No command of a user's.
+// A job with --elastic runs this command for each GPU (launch/job/elastic.h). It is not meant for users.
 #include "launch/cli/command/commands.h"
 #include "launch/job/early_signals.h"
 #include "launch/job/elastic.h"

@@ -52,7 +52,7 @@ void ExportWeights(const std::vector<std::string>& sources, const std::string& o
 
 class ExportCommand final : public LocalCommand {
  public:
-  // Of at least `least` weights and at most `most`.
+  // The command takes at least `least` weights and at most `most`.
   ExportCommand(CLI::App& app, const std::string& name, const std::string& what,
                 const std::string& sources, int least, int most)
       : LocalCommand(app, name, what) {

@@ -61,7 +61,7 @@ const KnownGpu& GpuOfName(const std::string& name) {
                    name, DidYouMean(name, names), fmt::join(names, ", "));
 }
 
-// What to know of a GPU that nothing was measured on.
+// Returns a warning about a GPU that nothing was measured on.
 std::string_view RemarkOn(const KnownGpu& gpu) {
   constexpr int kLeastCapability = 75;  // CUDA 13's
   if (10 * gpu.traits.major + gpu.traits.minor < kLeastCapability)
@@ -69,7 +69,7 @@ std::string_view RemarkOn(const KnownGpu& gpu) {
   return gpu.is_measured ? "" : " (not measured there)";
 }
 
-// What is given to a GPU's allocator.
+// Returns the bytes that a GPU's allocator can have.
 int64_t CapacityOf(const KnownGpu& gpu) { return (gpu.memory_mib - kContext_mib) * kMiB; }
 
 // The config on such a GPU: one that has no BF16 takes FP16 for it.
@@ -115,7 +115,7 @@ double SecondsOfSample(const Dataset& files) {
   return (SecondsSinceBoot() - begin_s) / static_cast<double>(count);
 }
 
-// What such a step takes, whether it fits or not. Throws Error (kUsage).
+// Returns the memory that such a step takes, whether it fits or not. Throws Error (kUsage).
 MemoryReport Needed(Foreteller& foreteller, const StepForm& form) {
   constexpr int64_t kUnlimited = int64_t{1} << 50;
   if (auto report = foreteller.Memory(form, kUnlimited)) return *std::move(report);

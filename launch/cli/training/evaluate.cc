@@ -33,7 +33,7 @@ std::string TextOf(const RunEvaluation& evaluation, const std::string& metrics) 
                      weights.empty() ? "" : ", weights of ", weights);
 }
 
-// What the evaluations of several folds have in common.
+// The summary of the evaluations of several folds.
 struct Summary {
   std::vector<Metric> means;
   std::vector<Metric> deviations;  // of a sample: divided by the number of folds less one

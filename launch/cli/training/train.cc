@@ -150,9 +150,9 @@ class TrainCommand final : public RankCommand {
     return run(std::move(words));
   }
 
-  // When the run is to have ended, in Unix time. Throws Error (kUsage).
+  // Returns when the run must have ended, in Unix time. Throws Error (kUsage).
   double EndBy() const {
-    // What was decided when the job was started first holds for its restarts, too.
+    // The time that was decided when the job was first started holds for its restarts, too.
     if (const std::optional<double> decided = EndByOfJob()) return *decided;
     double end_by_s = std::numeric_limits<double>::infinity();
     if (!time_budget_.empty()) {

@@ -125,7 +125,7 @@ class TuneCommand final : public Command {
   }
 
  private:
-  // What --only asks for, or what is usual. Throws Error (kUsage).
+  // Returns the parts that --only asks for, or the usual ones. Throws Error (kUsage).
   std::vector<const Part*> PartsToFind(int ranks) const {
     const std::vector<std::string> asked =
         only_.empty() ? std::vector<std::string>{} : SplitAtCommas(only_);
@@ -159,7 +159,7 @@ class TuneCommand final : public Command {
       try {
         if (const auto stopped = part->tune(tuning, time_s)) return stopped;
       } catch (const Error& error) {
-        // What cannot be timed, such as a step of more samples than there are, can still be trained with.
+        // A setting that cannot be timed, such as a step of more samples than there are, can still be trained with.
         if (error.status() != ExitStatus::kUsage || part == parts.back()) throw;
         tuning.PrintNothing(part->finds, error.what());
       }

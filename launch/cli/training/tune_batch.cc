@@ -64,7 +64,7 @@ void PrintWay(const TimedWay& timed, const TuneOptions& options) {
   std::fflush(stdout);
 }
 
-// What came of the user's way: "gives 577.2 samples/s".
+// Says what came of the user's way: "gives 577.2 samples/s".
 std::string FateOf(const std::optional<TimedWay>& users, int64_t accumulation) {
   if (!users || users->trial.accumulation != accumulation) return "does not fit in memory";
   if (users->leaves_too_little) return "leaves too little memory";

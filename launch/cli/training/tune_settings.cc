@@ -90,7 +90,7 @@ void Conclude(const SettingTrials& trials, const std::string& what, Tuning& tuni
   }
 }
 
-// Which settings to try, from the step as the user has it.
+// Returns the settings to try, given the step as the user has it.
 using Candidates = std::function<std::vector<Setting>(const StepTrial& users)>;
 
 // Times the steps of settings that are tried one after the other, for about two seconds each. Returns what came of it.

@@ -35,9 +35,9 @@ class Tuning {
   const TuneOptions& options() const { return options_; }
   TrialRunner& runner() { return runner_; }
 
-  // With all that was found so far.
+  // The config with all that was found so far.
   const config::Config& config() const { return config_; }
-  // And with a setting. Throws Error (kUsage) if the config cannot have it.
+  // Returns that config with a setting, too. Throws Error (kUsage) if the config cannot have it.
   config::Config With(const Setting& setting) const;
 
   // The user's text with all that was found.
@@ -46,7 +46,7 @@ class Tuning {
   // Takes a value for a field of the config. `why` is what the user reads of it; an edit of the same field is replaced.
   void Adopt(const FieldEdit& edit);
   const std::vector<FieldEdit>& edits() const { return edits_; }
-  // As the user had it: "0.01".
+  // Returns the field's value as the user had it: "0.01".
   std::string UsersValue(const std::string& field) const { return FieldText(users_config_, field); }
 
   // The samples/s of the fastest step that was timed; 0: none was.
@@ -67,7 +67,7 @@ class Tuning {
   std::vector<FieldEdit> edits_;
 };
 
-// With three digits; samples/s with four at least.
+// Return the number with three digits; samples/s have four at least.
 std::string RateText(double rate);
 std::string SpeedText(double samples_per_s);
 

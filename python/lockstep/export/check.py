@@ -1,6 +1,6 @@
 """Compares the graphs of an export with the module that they stand for.
 
-torch.export records operations. What else a forward does is not recorded, and nothing says so: a backward that an
+torch.export records operations. Whatever else a forward does is lost without a word: a backward that an
 autograd.Function defines, a hook that changes a gradient, torch.inference_mode(), a counter or a random number of
 Python's, a branch for a batch of one sample. Such a graph would train to other weights than the module. So each graph
 runs here once beside the module, on the example and on one sample, from the same state and the same seed: output,
@@ -183,7 +183,7 @@ def _samples(args: tuple, kwargs: dict[str, Any], batch: int, count: int) -> tup
 
 
 def _difference(model: nn.Module, args: tuple, kwargs: dict[str, Any], training: bool, runner: Runner) -> str:
-    """What differs between the module and the graph, for a person; "" if nothing does."""
+    """Says how the module and the graph differ, for a person; "" if they do not."""
     mode = "training" if training else "evaluation"
     inputs = [leaf.clone() for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     parameters = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}

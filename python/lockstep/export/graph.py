@@ -1,8 +1,8 @@
 """Turns a graph that torch.export traced into the JSON of a .lsm file (../../FORMAT.md, 'A graph').
 
 The graph is torch.export's training IR: operations of ATen as the module called them, in-place ones and composite ones
-(conv2d, layer_norm, scaled_dot_product_attention) included, in the order of the calls. What the module changed in place
-it changes in place here, so that buffers are updated when the operations run. Regions under torch.no_grad() and
+(conv2d, layer_norm, scaled_dot_product_attention) included, in the order of the calls. Changes in place
+stay changes in place, so that buffers are updated when the operations run. Regions under torch.no_grad() and
 torch.autocast(enabled=False) are written inline; each of their nodes says in which state it runs.
 
 Left out: operations that only check or mark, and those whose result nobody uses, unless they change a tensor or draw a

@@ -17,7 +17,7 @@ import torch
 
 aten = torch.ops.aten
 
-# What a node with "sym" computes: integers, floats and bools from such values.
+# The operations of nodes with "sym", which compute integers, floats and bools from such values.
 SYMBOLIC: dict[Callable, str] = {
     aten.sym_size.int: "size",
     aten.sym_numel.default: "numel",
@@ -48,7 +48,7 @@ SYMBOLIC: dict[Callable, str] = {
     torch._sym_sqrt: "sqrt",
 }
 
-# What only checks or marks, and computes nothing that the model returns.
+# The operations that only check or mark, and compute nothing that the model returns.
 CHECKS = frozenset({
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",

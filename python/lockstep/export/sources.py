@@ -42,7 +42,7 @@ _OF_IMAGES = ("image-classification", "segmentation")
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says about the module. None: the module's own default."""
+    """The command line's options for the module. None: the module's own default."""
 
     size: int | None = None  # pixels of a side
     channels: int = 3

@@ -1,8 +1,8 @@
 """Writes tensors to a file in the safetensors format (https://github.com/huggingface/safetensors, 'Format').
 
 Promise: the path holds the whole new file or is left as it was. The content goes to a temporary file beside it, is
-synced, and takes the path's place by a rename. What is no plain file (a folder, a device, a pipe) is never replaced; a
-symbolic link is followed.
+synced, and takes the path's place by a rename. Anything but a plain file (a folder, a device, a pipe) is never
+replaced; a symbolic link is followed.
 
 what can fail -> what the caller sees
   the path is no plain file, its folder is missing or not writable, the disk is full -> ExportError, no temporary file

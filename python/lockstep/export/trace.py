@@ -154,7 +154,7 @@ def _noting_fixed_sizes(places: list[str]) -> Iterator[None]:
 
 
 def _explain(error: Exception) -> str:
-    """What an exception of torch.export says, for a person who does not know torch.export."""
+    """Explains an exception of torch.export to a person who does not know torch.export."""
     name, text = type(error).__name__, str(error)
     if "DataDependent" in name or "data-dependent" in text or "dynamic value" in text.lower():
         return "the control flow or a size depends on values of a tensor, which a graph cannot express"
@@ -177,7 +177,7 @@ def _trace(model: nn.Module, args: tuple, kwargs: dict, shapes: Callable[[Any], 
 
 
 def _spread(model: nn.Module, dynamic: dict[str, Any]) -> dict[str, Any]:
-    """What bind() gathered as **kwargs stands under its own names, as torch.export wants it."""
+    """Puts what bind() gathered as **kwargs under its own names, as torch.export wants it."""
     for parameter in inspect.signature(model.forward).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and parameter.name in dynamic:
             dynamic |= dynamic.pop(parameter.name)
