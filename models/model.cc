@@ -14,6 +14,7 @@
 #include "base/tensor/foretold_gpu.h"
 #include "models/batch_norm.h"
 #include "models/losses/losses.h"
+#include "models/losses/make_loss.h"
 #include "ops/token/cross_entropy.h"
 
 namespace lockstep {

@@ -4,19 +4,11 @@
 // the global batch with reduction="mean". It is computed by plain operations of LibTorch in float32.
 //
 // what can fail -> what the caller sees -> the test that shows it
-//   as many weights are given as there are no classes or labels -> Error (kUsage) from MakeLossFunction()
-//     -> losses_test.cc, LossFunction.WeightsAreOneForEachClass
 //   the output has not the shape of the targets -> Error (kUsage) from Sum() -> losses_test.cc,
 //     LossFunction.RefusesOutputsOfAnotherShape
 #pragma once
 
 #include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <memory>
-
-#include "config/schema/loss.pb.h"
-#include "data/dataset/dataset.h"
 
 namespace lockstep {
 
@@ -38,10 +30,5 @@ class LossFunction {
   // Moves the weights to the device on which the model is.
   virtual void MoveTo(at::Device /*device*/) {}
 };
-
-// Returns the loss that `config` asks for; null if it is the task's own. `classes` is the number of classes, labels or
-// numbers. Throws Error (kUsage).
-std::shared_ptr<LossFunction> MakeLossFunction(const config::Loss& config, Task task,
-                                               int64_t classes);
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/testing/message_of.h"
+#include "models/losses/make_loss.h"
 
 namespace lockstep {
 namespace {

@@ -18,19 +18,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/norm/norm_ranks.h"
 #include "ops/product/activation.h"
 
 namespace lockstep::ops {
-
-// The ranks that share a batch. All ranks make the same calls in the same order, with float32 tensors of the same size.
-class NormRanks {
- public:
-  virtual ~NormRanks() = default;
-  // own: [size] -> [ranks, size].
-  virtual at::Tensor Gather(const at::Tensor& own) = 0;
-  // sums <- sum over ranks of sums.
-  virtual void AddUp(const at::Tensor& sums) = 0;
-};
 
 struct ChannelNorm {
   at::Tensor weight, bias;  // float32 [channels]

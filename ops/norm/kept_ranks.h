@@ -4,7 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/norm/batch_norm.h"
+#include "ops/norm/norm_ranks.h"
 
 namespace lockstep::ops {
 

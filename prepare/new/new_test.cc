@@ -9,7 +9,7 @@
 #include "prepare/new/column_sketch.h"
 #include "prepare/new/config_text.h"
 #include "prepare/new/names.h"
-#include "prepare/new/table_plan.h"
+#include "prepare/new/plan_table.h"
 #include "prepare/new/table_sketch.h"
 
 namespace lockstep {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "data/dataset/split.h"
 #include "prepare/new/draft.h"
+#include "prepare/new/plan_table.h"
 
 namespace lockstep {
 namespace {

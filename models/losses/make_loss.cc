@@ -1,4 +1,4 @@
-#include "models/losses/loss_function.h"
+#include "models/losses/make_loss.h"
 
 #include <google/protobuf/repeated_field.h>
 

@@ -1,4 +1,4 @@
-#include "prepare/new/table_plan.h"
+#include "prepare/new/plan_table.h"
 
 #include <fmt/ranges.h>
 

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""The house stands: no top-level folder holds more than a fifth of the product, no files include each other in a circle,
+and no include goes up in the order of rules/rooms.bzl. It prints the lines of each room.
+
+The product is what is built into the program and the Python package: sources without tests, benchmarks, folders named
+testing, examples and build files. A unit is the files of one name in one folder, such as foo.h and foo.cc. Bazel
+refuses an arrow between rooms that rooms.bzl does not list; here circles within a room are found, too.
+"""
+
+import collections
+import os
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MOST = 0.2  # the greatest share of a top-level folder
+SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".c", ".proto", ".inc", ".js", ".css", ".html", ".py"}
+OUTSIDE = {"tests", "examples", "docs", "findings", "third_party", "rules", "runs"}
+INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.M)
+
+
+def product_files():
+    for folder, folders, names in os.walk(ROOT):
+        at = pathlib.Path(folder).relative_to(ROOT)
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith((".", "bazel-", "__")) and name != "testing" and (at.parts or name not in OUTSIDE)
+        ]
+        for name in names:
+            path = at / name
+            if at.parts and path.suffix in SUFFIXES and not re.search(r"_(test|bench)\.\w+$", name):
+                yield path
+
+
+def unit_of(path):
+    # A list of things, such as metrics.inc, is read by several units.
+    return str(path if path.suffix == ".inc" else path.with_suffix(""))
+
+
+def circles(arrows):
+    """The groups of units of which each reaches each other (Tarjan's algorithm, without recursion)."""
+    number, low, on_stack, stack, found = {}, {}, set(), [], []
+    for root in sorted(arrows):
+        if root in number:
+            continue
+        work = [(root, iter(sorted(arrows[root])))]
+        number[root] = low[root] = len(number)
+        stack.append(root)
+        on_stack.add(root)
+        while work:
+            unit, left = work[-1]
+            for other in left:
+                if other not in number:
+                    number[other] = low[other] = len(number)
+                    stack.append(other)
+                    on_stack.add(other)
+                    work.append((other, iter(sorted(arrows.get(other, ())))))
+                    break
+                if other in on_stack:
+                    low[unit] = min(low[unit], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[unit])
+                if low[unit] == number[unit]:
+                    group = []
+                    while not group or group[-1] != unit:
+                        group.append(stack.pop())
+                        on_stack.discard(group[-1])
+                    if len(group) > 1:
+                        found.append(sorted(group))
+    return found
+
+
+def main():
+    files = sorted(product_files())
+    assert len(files) > 500, f"found {len(files)} files in {ROOT}: where are they?"
+    texts = {path: (ROOT / path).read_text() for path in files}
+    lines = collections.Counter()
+    rooms = collections.Counter()
+    for path, text in texts.items():
+        lines[path.parts[0]] += text.count("\n")
+        rooms[str(path.parent)] += text.count("\n")
+    in_all = sum(lines.values())
+    for name, count in lines.most_common():
+        print(f"{count:7} {count / in_all:6.1%}  {name}")
+        for room, of_room in sorted(rooms.items()):
+            if room.startswith(name + "/"):
+                print(f"{'':16}{of_room:7}  {room}")
+
+    order = {}
+    for name in re.findall(r'^    "([\w/]+)": \[', (ROOT / "rules/rooms.bzl").read_text(), re.M):
+        order[name] = len(order)
+    known = {str(path) for path in files}
+    arrows = collections.defaultdict(set)
+    up = []
+    for path, text in texts.items():
+        for included in INCLUDE.findall(text):
+            target = pathlib.Path(included)
+            if included not in known or unit_of(target) == unit_of(path):
+                continue
+            arrows[unit_of(path)].add(unit_of(target))
+            here, there = str(path.parent), str(target.parent)
+            if here != there and order.get(there, len(order)) >= order.get(here, -1):
+                up.append(f"{path} includes {included}")
+    found = circles(arrows)
+    name, count = lines.most_common(1)[0]
+    print(f"{in_all} lines, at most {count / in_all:.1%} in one top-level folder ({name})")
+    print(f"{len(found)} circles, {len(up)} arrows up")
+    for group in found:
+        print("a circle: " + ", ".join(group) + ": move what both need into a file that both include")
+    for arrow in up:
+        print(f"an arrow up: {arrow}: move the code to the lower room, or the order in rules/rooms.bzl")
+    if count > MOST * in_all:
+        print(f"{name} holds more than a fifth: make a room of its own of a part")
+    return 1 if found or up or count > MOST * in_all else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
