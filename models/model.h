@@ -138,7 +138,7 @@ class Models {
  public:
   using Factory = std::function<std::shared_ptr<Model>(const ModelSpec&)>;
 
-  // What a model does with its tensors.
+  // Whether a model reads the values of its tensors.
   enum class Reads {
     kValues,  // whatever it likes
     // It calls LibTorch's and ops's operations and reads no value of a tensor itself. Such a model can run on a

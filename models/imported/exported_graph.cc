@@ -235,7 +235,7 @@ struct ExportedGraph::Parsed {
       const Node& node = program.nodes[i];
       try {
         if (IsRecomputing() && cuts.once[i]) {
-          // What such an operation changes is its first argument, and what it returns.
+          // Such an operation changes its first argument and returns it.
           std::vector<IValue> unchanged{Made(node.arguments[0], values, device)};
           Keep(node, unchanged, values);
         } else {

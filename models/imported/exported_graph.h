@@ -28,8 +28,8 @@ class NormRanks;  // ops/norm/batch_norm.h
 
 class ExportedGraph {
  public:
-  // What a graph computes with, besides its inputs. The graph shares these tensors with the module that owns them, so it
-  // computes with what they hold when it runs, on the device that the module was moved to.
+  // The tensors with which a graph computes, besides its inputs. The graph shares these tensors with the module that
+  // owns them, so it computes with what they hold when it runs, on the device that the module was moved to.
   struct Tensors {
     std::map<std::string, at::Tensor> parameters, buffers, constants;
   };

@@ -43,7 +43,7 @@ enum WindowArgument : size_t { kInput, kShape, kResult, kBias, kHiding, kFirstSh
 // Whether LibTorch computes scores (q * scale) @ k^T of its own, or calls its attention.
 enum class Form { kScores, kAttention };
 
-// What an attention adds to the scores.
+// Returns the sum that an attention adds to the scores.
 at::Tensor SumOf(const std::vector<IValue>& arguments) {
   const at::Tensor bias = arguments[kBias].toTensor();
   if (arguments.size() <= kHiding) return bias;
@@ -80,13 +80,14 @@ bool IsByKind(const std::vector<int64_t>& shape, const at::Tensor& hiding, int64
   return true;
 }
 
-// What hides tokens, as the operation takes it: [kinds, tokens, tokens], or undefined.
+// Returns the mask that hides tokens, as the operation takes it: [kinds, tokens, tokens], or undefined.
 at::Tensor MaskOf(const std::vector<IValue>& arguments) {
   if (arguments.size() <= kHiding) return {};
   return arguments[kHiding].toTensor().squeeze(2).squeeze(0);
 }
 
-// Whether the operation computes it. On CPUs it does so in float32, whatever the size of heads and windows is.
+// Returns whether the operation computes this attention. On CPUs it does so in float32, whatever the size of heads and
+// windows is.
 bool IsOwn(const at::Tensor& qkv, int64_t heads, const std::vector<IValue>& arguments, Form form) {
   const int64_t windows = qkv.size(0);
   const int64_t tokens = qkv.size(1);
@@ -190,7 +191,7 @@ void PutAttention(Rewriter& rewriter, const Packed& packed, const std::vector<in
   rewriter.Put(chain, std::move(operation), arguments, {last.results[0].value}, like);
 }
 
-// What is added to the scores: arguments from kBias on, and the nodes that are part of the chain.
+// The tensors that are added to the scores: arguments from kBias on, and the nodes that are part of the chain.
 struct Added {
   std::vector<Argument> arguments;
   std::vector<int64_t> nodes;
@@ -213,8 +214,8 @@ Added AddedByMask(const Rewriter& rewriter, int64_t node) {
           .nodes = {expand, reshape, sum}};
 }
 
-// What a softmax's scores are sums of; also the product of queries and keys, in front of the chain's nodes. Empty if they
-// are something else.
+// Returns the addends of a softmax's scores, with the product of queries and keys in front of the chain's nodes. The
+// result is empty if the scores are no such sum.
 Added AddedToScores(const Rewriter& rewriter, int64_t softmax) {
   const auto bias_of = [&](int64_t user) -> Added {
     const int64_t sum = rewriter.OwnMakerOf(user, 0, "aten::add");

@@ -32,7 +32,7 @@ FusedOperation MultiheadAttention(int64_t heads, double dropout, bool causal) {
   };
 }
 
-// What one of queries, keys and values comes of.
+// The origin of the queries, the keys or the values.
 struct Part {
   std::vector<int64_t> nodes;
   int64_t all = -1;  // the value that has all three

@@ -16,7 +16,7 @@ using c10::IValue;
 using ops::Expressions;
 using ops::TermId;
 
-// Of a group: its kernels' registers are not endless.
+// A group's kernels have only so many registers.
 constexpr size_t kMostNodes = 64;
 
 using Terms = std::vector<TermId>;  // of an operation's tensors; its numbers are constants
@@ -249,7 +249,7 @@ void FusePointwise(Rewriter& rewriter) {
   for (int64_t i = rewriter.size() - 1; i >= 0; --i) {
     const std::optional<PointwiseGroup> group = PointwiseGroupOf(rewriter, i);
     if (!group) continue;
-    // What an operation in place gives has the type of what it writes to.
+    // The result of an operation in place has the type of the tensor that it writes to.
     const bool has_one_type = std::ranges::any_of(
         group->nodes, [&](int64_t node) { return IsInPlace(rewriter.At(node)); });
     const auto operation = [function = group->function, has_one_type](

@@ -29,7 +29,7 @@ struct Argument {
   c10::TypePtr element_type;
 };
 
-// What a node does with one result of its operation.
+// One result of a node's operation.
 struct Result {
   int64_t value = -1;    // -1: nobody uses it
   bool is_list = false;  // it is a list of tensors, whose elements are the values

@@ -26,8 +26,8 @@ struct RowsNormUses {
   bool wide = false;     // somebody who does not
 };
 
-// What LibTorch's norm gives, and the same rounded for those who would round it. Without such users, or without autocast to
-// 16 bits, the two are one.
+// `wide` is the result of LibTorch's norm, and `rounded` the same for users that would round it. Without such users, or
+// without autocast to 16 bits, both are the same tensor.
 struct RowsNormResult {
   at::Tensor sum, wide, rounded;
 };

@@ -90,7 +90,8 @@ class Cutter {
     }
   }
 
-  // What a gradient reaches. Where it comes into a tensor in place, it reaches all that share its memory.
+  // Marks the values that a gradient reaches. Where it comes into a tensor in place, it reaches all that share its
+  // memory.
   void FindReached(int64_t number) {
     const Node& node = program_.nodes[number];
     if (node.IsNumber() || !node.grad) return;

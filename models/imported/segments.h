@@ -21,9 +21,10 @@ namespace lockstep::exported {
 struct Segment {
   size_t begin = 0, end = 0;  // nodes [begin, end)
   bool twice = false;         // whether backward may compute it again
-  // What arises before it and is used in it, besides the module's tensors: what a gradient may reach, and the rest.
+  // The values that arise before the segment and are used in it, besides the module's tensors: `inputs` are those that
+  // a gradient may reach, `given` the rest.
   std::vector<int64_t> inputs{}, given{};
-  // What arises in it and is used behind it, likewise.
+  // The values that arise in the segment and are used after it, split likewise.
   std::vector<int64_t> outputs{}, made{};
 };
 
