@@ -22,7 +22,8 @@ struct DeviceMemory {
 };
 
 // Whether LibTorch's allocator for GPUs is its own, which tells of its blocks, and not CUDA's
-// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync), which tells nothing. What follows needs the former.
+// (PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync), which tells nothing. The functions and classes below need the
+// former.
 bool TellsBlocks();
 
 // The most memory that tensors took on a GPU at a time, and what tensors could have had besides, of its memory.
@@ -49,7 +50,7 @@ int64_t FreeDeviceBytes(at::Device device);
 class AllocationFailures {
  public:
   // `on_failure` is called on the thread whose allocation failed, before the allocation throws, by one thread at a time.
-  // What it throws is lost.
+  // Exceptions from it are swallowed.
   AllocationFailures(at::Device device, std::function<void()> on_failure);
   ~AllocationFailures();
   AllocationFailures(const AllocationFailures&) = delete;

@@ -6,8 +6,8 @@
 // How: LibTorch reports each allocation to an object that a thread has in its ThreadLocalDebugInfo, which is how
 // PyTorch's profiler measures memory. Backward passes have the object of the thread that called them. On a GPU the
 // sizes are those of the allocator's blocks, and each report has the allocator's sum, so what other threads allocate
-// counts, too, without their names. On a CPU the sizes are those of tensors. What libraries allocate themselves (NCCL,
-// cuDNN, oneDNN, the driver) is not seen.
+// counts, too, without their names. On a CPU the sizes are those of tensors. Memory that libraries allocate themselves
+// (NCCL, cuDNN, oneDNN, the driver) is not seen.
 //
 // Meanwhile no profiler can be enabled on this thread.
 //
@@ -60,7 +60,7 @@ class MemoryWatch {
   // Call it when the step enters `phase`.
   void Mark(Phase phase);
 
-  // What the last During() has seen.
+  // The memory that the last During() has seen.
   const MemoryTally& tally() const;
 
   // By how many bytes memory has grown in the last During(). On a CPU nobody tells when memory is freed that was there

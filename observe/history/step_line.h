@@ -25,7 +25,7 @@ struct LoggedStep {
   double grad_norm = 0;
 };
 
-// What a step line begins with.
+// The text with which a step line begins.
 inline constexpr std::string_view kStepBegins = R"({"event":"step",)";
 
 std::optional<LoggedStep> ReadStepLine(std::string_view line);

@@ -26,9 +26,9 @@ struct MemoryReport {
   // On a GPU: what the allocator has reserved, and the GPU's memory. Unknown on a CPU: -1.
   int64_t reserved_bytes = -1;
   int64_t device_bytes = -1;
-  // What peak_bytes was foretold to be; unknown: -1.
+  // The peak_bytes that was foretold; unknown: -1.
   int64_t foretold_bytes = -1;
-  // What the peak is made of, the most first. The bytes add up to peak_bytes, but for what was missed on a GPU.
+  // The parts of the peak, the largest first. The bytes add up to peak_bytes, but for what was missed on a GPU.
   std::vector<MemoryPart> owners{};
   // The most in each phase of the step, in the order of the phases.
   std::vector<MemoryPart> phases{};
@@ -36,7 +36,7 @@ struct MemoryReport {
   std::vector<MemoryPart> blocks{};
 };
 
-// What the tally of a step does not say.
+// Facts that the tally of a step lacks.
 struct MemoryFacts {
   int64_t step = 0;
   bool on_gpu = false;

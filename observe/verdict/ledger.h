@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-// What one step took, in seconds.
+// The time that one step took, in seconds.
 struct StepSeconds {
   bool on_gpu = false;
   int64_t shape = 0;  // the number of samples of the global batch
@@ -31,8 +31,8 @@ struct StepSeconds {
   double exchange = 0;       // handing data over to other ranks, and waiting for them
   double idle = 0;           // a GPU had nothing to do before the step, for whatever reason
   double between = 0;  // evaluation, checkpoints and everything else that Ledger::Spend() was told
-  // What a GPU takes for a step whose whole work is queued before it begins; 0: not measured in this step. A step in
-  // which it is measured has no other times.
+  // The time that a GPU takes for a step whose whole work is queued before it begins; 0: not measured in this step. A
+  // step in which it is measured has no other times.
   double unbroken = 0;
 };
 
