@@ -29,7 +29,7 @@ enum class Direction { kForward, kBackward };
 // The tensors' names in a graph.
 enum Id : int64_t { kQuery = 1, kKey, kValue, kOut, kLogSums, kDOut, kDQuery, kDKey, kDValue };
 
-// What attention_kernel.h calls values of a head lie together; a tensor is [count, heads, tokens, size].
+// The sizes and strides of tensors, which cuDNN takes as [count, heads, tokens, size]. A head's values lie together.
 struct Layout {
   explicit Layout(const AttentionShape& shape)
       : sizes{shape.count, shape.heads, shape.tokens, shape.size},

@@ -54,8 +54,8 @@ __device__ void CopyRows(uint32_t tiles, const T* from, int64_t pitch, int64_t p
   }
 }
 
-// What is added to this thread's four scores of a tile, times log2(e). Keys that there are not get no weight, and the
-// queries that there are not get weights that are finite.
+// Returns the numbers that are added to this thread's four scores of a tile, times log2(e). Keys beyond the tokens get
+// no weight, and queries beyond the tokens get finite weights.
 __device__ float4 LoadOffsets(const float* bias, const float* mask, int tile, int tokens) {
   const int64_t scores = int64_t{tokens} * tokens;
   bias += blockIdx.x * scores;

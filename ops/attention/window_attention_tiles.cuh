@@ -1,4 +1,4 @@
-// What the kernels of window_attention.cu multiply with: matrices in shared memory, and a warp's products of them.
+// The matrices in shared memory that the kernels of window_attention.cu multiply, and a warp's products of them.
 //
 // A tile has a row of a head's 32 values for each of up to 64 tokens; the rows of other tokens are zeros. A score tile has
 // a row of 64 values for each query, one for each key. Warp w computes the rows 16 w to 16 w + 15 of a product.

@@ -114,7 +114,7 @@ at::Tensor Conv2d(const at::Tensor& x, const at::Tensor& weight, const MaybeTens
                     paddings, dilations, groups);
 }
 
-// What a traced TorchScript file calls.
+// Traced TorchScript files call convolutions in this form.
 at::Tensor AnyConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                           at::IntArrayRef strides, at::IntArrayRef paddings,
                           at::IntArrayRef dilations, bool transposed,

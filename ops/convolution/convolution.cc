@@ -129,7 +129,7 @@ int64_t GroupsOf(const at::Tensor& x, const at::Tensor& weight) {
 }
 
 bool JoinsGroups(const at::Tensor& x, const at::Tensor& weight) {
-  // Of more channels one convolution multiplies too many zeros.
+  // With more channels one convolution over all groups multiplies too many zeros.
   constexpr int64_t kMostInputs = 1024;
   constexpr int64_t kMostOfGroup = 128;
   constexpr int64_t kPack = 8;

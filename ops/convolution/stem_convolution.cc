@@ -114,7 +114,7 @@ at::Tensor FusedWeightOfSquares(const at::Tensor& weight) {
   return of_squares;
 }
 
-// Of y, or of its gradient.
+// Returns the shape of a convolution of `squares`, forward or backward.
 StemShape ShapeOf(const at::Tensor& squares, int64_t outputs) {
   const GpuTraits gpu = TraitsOf(squares.device());
   return {.count = squares.size(0),

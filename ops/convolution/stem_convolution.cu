@@ -55,7 +55,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Of pictures: a thread writes a square. kPairs: two pixels side by side are a word in memory.
+// Makes squares of pictures, which have three channels. A thread writes a square. kPairs: two pixels side by side are a
+// word in memory.
 constexpr int kColors = 3;
 template <bool kPairs>
 __global__ void __launch_bounds__(kThreads)

@@ -110,7 +110,7 @@ std::vector<at::Tensor> Generated(const PointwiseFunction& function,
   return {made.begin(), made.end()};
 }
 
-// What backward needs besides tensors.
+// The values that backward needs besides tensors.
 struct Kept : torch::CustomClassHolder {
   explicit Kept(std::shared_ptr<const PointwiseFunction> of) : function(std::move(of)) {}
 

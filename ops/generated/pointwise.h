@@ -63,9 +63,9 @@ class PointwiseFunction {
   mutable std::map<std::vector<TermId>, std::string> texts_;
 };
 
-// Returns whether Pointwise() has a kernel for these inputs: float tensors of at least one dimension on one GPU. Of those
-// that are broadcast at most one may need a gradient that backward has to write whole and then sum, because LibTorch's
-// operations might write none where several come together before they are broadcast.
+// Returns whether Pointwise() has a kernel for these inputs: float tensors of at least one dimension on one GPU. At
+// most one of the inputs that are broadcast may need a gradient that backward has to write whole and then sum, because
+// LibTorch's operations might write none where several come together before they are broadcast.
 bool HasPointwiseKernel(const PointwiseFunction& function, const std::vector<at::Tensor>& inputs);
 
 // Returns the function of the inputs, which are broadcast, in the type that LibTorch promotes theirs to.

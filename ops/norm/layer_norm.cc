@@ -35,7 +35,7 @@ bool CanAdd(const at::Tensor& x, const Branch& branch, at::ScalarType type) {
          (!branch.bias.defined() || IsFloatVector(branch.bias, x.size(-1), x));
 }
 
-// What a norm gives, and in which types.
+// The results of a norm and their types.
 struct Results {
   at::ScalarType type;  // of y
   bool wide = false;    // y also in x's type, which then is another

@@ -202,7 +202,7 @@ static_assert(kBackwardThreads<2> <= kMostTeams * 2 * 32);
 // So that no row's number overflows, nor that of one a few strides on.
 constexpr int64_t kMostBackwardRows = int64_t{1} << 30;
 
-// What is on its way to a block's teams, a row each.
+// Shared memory for the rows that are on their way to a block's teams, one row for each team.
 template <typename T, typename U, int kPacks>
 struct BackwardRows {
   static constexpr int kThreads = kBackwardThreads<kPacks>;
@@ -214,7 +214,7 @@ struct BackwardRows {
   RowStatistics statistics[kThreads];
 };
 
-// What each warp of a team of several has found, and zeros beyond: four are one load.
+// The sums of each warp of a team that has several, and zeros beyond; a load reads four of them.
 struct WarpSums {
   float4 g[kMostTeams][kMostTeamWarps / 4];
   float4 gx[kMostTeams][kMostTeamWarps / 4];

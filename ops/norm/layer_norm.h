@@ -22,7 +22,7 @@ at::Tensor LayerNorm(const at::Tensor& x, const at::Tensor& weight, const at::Te
                      double epsilon);
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
-// What is added to x before a norm: values + bias.
+// The branch that is added to x before a norm: values + bias.
 struct Branch {
   at::Tensor values;  // has x's shape and type
   at::Tensor bias;    // float32 [width], or undefined

@@ -12,11 +12,11 @@ namespace lockstep::ops {
 namespace {
 
 // Forward and dx: a thread has one pack of channels of one pooled column and walks down kRows
-// pooled rows, in every gridDim.y-th image. What a window shares with the one below, and what
-// belongs to the channels, stays in registers. Statistics and sums go through the images forwards,
-// these two backwards, so that each begins with what is still in the L2 cache.
+// pooled rows, in every gridDim.y-th image. Values that a window shares with the one below, and those of the channels,
+// stay in registers. Statistics and sums go through the images forwards, these two backwards, so that each begins with
+// what is still in the L2 cache.
 constexpr int kThreads = 128;
-// On a multiprocessor at once, as registers allow.
+// The number of blocks on a multiprocessor at once, as registers allow.
 constexpr int kForwardBlocks = 5;
 constexpr int kBackwardBlocks = 4;
 constexpr int kRows = 8;
@@ -27,7 +27,7 @@ constexpr int kHigh = 32;
 constexpr int kSumBlocks = 2;  // on a multiprocessor at once
 constexpr int kUnroll = 2;     // rows whose loads a thread has under way
 
-// What a thread that walks has of an image.
+// The part of an image through which a thread walks.
 struct Walk {
   unsigned pack;
   int column;  // of the pooled ones
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads, kForwardBlocks)
       Pack<uint8_t, kSize> codes;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
-        // What is not positive becomes 0.
+        // Values that are not positive become 0.
         const Key<T> key = max(best.values[i], Key<T>{kNothingPasses});
         y.values[i] = __builtin_bit_cast(T, static_cast<Bits>(key / kOne<T>));
         codes.values[i] = static_cast<uint8_t>(key);
@@ -186,7 +186,7 @@ struct PooledPixel {
     row -= below * shape.pooled_height;
     image += other.image + below;
   }
-  // Of x's pixels, the one where its window begins; it may lie outside of the image.
+  // Returns the pixel of x where the window begins; it may lie outside of the image.
   __device__ int64_t FirstOfWindow(const NormPoolShape& shape) const {
     return (image * shape.height + 2 * row - 1) * shape.width + 2 * column - 1;
   }

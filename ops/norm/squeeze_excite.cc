@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 constexpr int64_t kPack = 8;
 
-// What Excite()'s backward leaves for that of Squeeze().
+// The tensors that Excite()'s backward leaves for that of Squeeze().
 struct Left {
   at::Tensor dy, gate;
 };
@@ -76,7 +76,7 @@ at::Tensor InPixels(const at::Tensor& gradient) {
   return gradient.defined() ? Aligned(gradient.contiguous(kLast)) : gradient;
 }
 
-// What an image's channels have, as the kernels read it.
+// Returns a tensor of [count, channels] as the kernels read it.
 at::Tensor InChannels(const at::Tensor& tensor) {
   return tensor.defined() ? Aligned(tensor.contiguous()) : tensor;
 }

@@ -12,8 +12,8 @@
 namespace lockstep::ops {
 namespace {
 
-// What torchvision.transforms.v2.functional calls by these names, for one float32 image x of [3,
-// height, width].
+// The functions of torchvision.transforms.v2.functional with these names, for one float32 image x of [3, height,
+// width].
 
 at::Tensor Grey(const at::Tensor& x) { return 0.2989 * x[0] + 0.587 * x[1] + 0.114 * x[2]; }
 

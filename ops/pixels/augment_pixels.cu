@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kThreads) MixImages(AugmentArguments a, int bl
   }
 }
 
-// Of one image.
+// Returns the number of blocks for one image.
 int BlocksFor(int groups) { return (groups + kRounds * kThreads - 1) / (kRounds * kThreads); }
 
 unsigned Grid(int64_t blocks) { return static_cast<unsigned>(blocks); }

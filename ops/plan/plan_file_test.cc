@@ -1,4 +1,4 @@
-// What becomes of plans that are kept.
+// Tests that plans are kept and read again.
 
 #include "ops/plan/plan_file.h"
 

@@ -16,9 +16,9 @@
 namespace lockstep::ops {
 namespace {
 
-// What a candidate's time may be of the first's.
+// A candidate is faster if its time is at most this share of the first one's.
 constexpr double kFasterShare = 0.98;
-// Of what the first gives: what rounding to bfloat16 differs by, twice.
+// Results may differ from the first candidate's by this share, twice the error of rounding to bfloat16.
 constexpr double kSameWithin = 0.01;
 
 constexpr int kNeighbours = 96;
@@ -37,10 +37,10 @@ class Search {
   explicit Search(Candidates& candidates) : candidates_(candidates) {}
 
   FastestCandidate Fastest(size_t proposed) {
-    // What was queued before is not the search's.
+    // Work that was queued before must not count as the search's time.
     C10_CUDA_CHECK(cudaStreamSynchronize(at::cuda::getCurrentCUDAStream()));
     begin_ = std::chrono::steady_clock::now();
-    // The second time: the first one wakes the GPU up, too.
+    // The second time counts, because the first one includes waking up the GPU.
     std::ignore = TimeOnce(0);
     const std::optional<double> first_us = TimeOnce(0);
     TORCH_CHECK(first_us, "the plan that was proposed first does not run");
@@ -112,8 +112,8 @@ class Search {
     }
   }
 
-  // Of each of them: in turns, so that a GPU that warms up or is slowed down favours none, and queued at once,
-  // so that it never waits for the host.
+  // Returns the times of each finalist. They run in turns, so that a GPU that warms up or is slowed down favours none,
+  // and are queued at once, so that the GPU never waits for the host.
   std::vector<std::vector<double>> TimeInTurns(const std::vector<size_t>& finalists) {
     double turn_us = 0;
     for (const auto& [us, candidate] : times_us_) {

@@ -32,7 +32,7 @@ using Algorithm = std::array<uint64_t, 8>;
 
 constexpr int kProposals = 16;
 
-// What algorithms may need of each matrix, so that a plan fits all that Multiply() plans.
+// The alignment that algorithms may assume of each matrix, so that a plan fits all matrices for which Multiply() plans.
 constexpr uint32_t kAlignment_bytes = 16;
 
 cudaDataType_t CudaType(FloatType type) {
@@ -149,7 +149,7 @@ class Descriptors {
     Lay(&to_, key.output, key.m, key.n, /*by_columns=*/false, key.to_stride);
   }
 
-  // What the heuristic proposes, the best first.
+  // Returns the plans that the heuristic proposes, the best first.
   std::vector<ProductPlan> Proposals(int count) {
     cublasLtMatmulDescOpaque_t operation = AnyOperation();
     cublasLtMatmulPreferenceOpaque_t preference;

@@ -14,10 +14,10 @@ namespace {
 
 using namespace cross_entropy;
 
-// Of blocks that sweep a row once: small ones, some of which load while others wait at a barrier.
+// The size of blocks that sweep a row once. They are small, so that some load while others wait at a barrier.
 constexpr int kSweepThreads = 256;
-// Rows from which on they are copied ahead. Of shorter ones a multiprocessor has many blocks, some of which load while
-// others compute.
+// Rows of at least this size are copied ahead. With shorter rows a multiprocessor has many blocks, some of which load
+// while others compute.
 constexpr int64_t kLongRowBytes = 16 << 10;
 
 // How many of the columns from `column` on come before `end`.

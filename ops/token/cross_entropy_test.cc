@@ -214,7 +214,7 @@ TEST_P(CrossEntropy, HardLongRows) {
         Case{multiprocessors + 1, 7168 * pack, 7168 * pack}, Case{1, 7169 * pack, 7169 * pack - 3},
         Case{2 * multiprocessors + 1, 7169 * pack, 7169 * pack - 3}}) {
     for (const double smoothing : {0.0, 0.1}) {
-      // What the mean of the logits, which smoothing takes, can be.
+      // Smoothing takes the mean of the logits, which must stay finite.
       const double large = smoothing > 0 ? 100 : dtype() == at::kHalf ? 6e4 : 3e38;
       const double least = smoothing > 0 ? -large : -INFINITY;
       // Marred: every other row is.

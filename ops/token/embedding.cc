@@ -20,7 +20,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// What backward needs besides the indices.
+// The values that backward needs besides the indices.
 struct Kept : torch::CustomClassHolder {
   struct Addend {
     at::Tensor gradient;  // of GradientToAddTo()
