@@ -58,7 +58,7 @@ struct PredictedSamples {
   SampleSpec spec;
   std::vector<std::string> files;  // of each sample; empty: a file holds more than one sample
   std::vector<int64_t> numbers;    // of each sample, among all of the files
-  // Of each sample the fold of a cross-validation that held it back; empty: there is no more than one run.
+  // For each sample, the fold of a cross-validation that held it back; empty: there is only one run.
   std::vector<int64_t> folds{};
 
   int64_t size() const { return static_cast<int64_t>(numbers.size()); }

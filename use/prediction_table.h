@@ -15,7 +15,8 @@
 namespace lockstep {
 
 struct PredictionColumn {
-  // What its cells are in JSON: texts; numbers, also nan and inf; or, copied from a table, what looks like a number is one.
+  // The cells' type in JSON: texts; numbers, also nan and inf; or cells copied from a table, of which those that look
+  // like numbers are numbers.
   enum class Kind : uint8_t { kText, kNumber, kCopied };
 
   std::string name;

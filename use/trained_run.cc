@@ -97,7 +97,7 @@ PredictedSamples SamplesOf(const Dataset& dataset) {
   return samples;
 }
 
-// What several folds have held back, and its predictions, in the order of the files.
+// The samples that folds have held back, and their predictions, in the order of the files.
 struct HeldBackPredictions {
   PredictedSamples samples;
   at::Tensor values;
@@ -151,7 +151,7 @@ std::vector<std::string> FilesHeldBack(const config::Data& data) {
   return {files.begin(), files.end()};
 }
 
-// What the predictions of all runs are, on every rank.
+// Returns the mean of the predictions of all runs, on every rank.
 at::Tensor MeanOfRuns(const std::vector<NamedRun>& runs, const LoadedRun& first,
                       const PredictionRequest& request, const Extensions& extensions,
                       const World& world) {

@@ -2,7 +2,7 @@
 // folds of a cross-validation.
 //
 // Promise: files are predicted by all of the runs: a prediction is the mean of their probabilities, or of their numbers.
-// What training held back is predicted by the run that held it back, so no prediction is of a sample that its run has
+// Samples that training held back are predicted by the run that held them back, so no run predicts a sample that it has
 // seen.
 //
 // what can fail -> what the caller sees -> the test that shows it (tests/tasks_test.py, tests/folds_test.py)

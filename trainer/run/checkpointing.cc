@@ -103,7 +103,7 @@ bool Checkpointing::IsBest(std::span<const Metric> evaluation) {
   if (metric == evaluation.end() || std::isnan(metric->value)) return false;
   // Then the best may be lost, and what comes after it is better than nothing.
   if (OnAny(failed_, "whether a checkpoint failed")) best_.reset();
-  // Of equal values the newest is the best.
+  // Among equal values the newest is the best.
   if (best_ && IsBetter("val_" + when_.keep_best(), *best_, metric->value)) return false;
   best_ = metric->value;
   return true;

@@ -90,8 +90,8 @@ class Checkpointing {
   int64_t asked_ = 0;    // the value that Asked() returns
   int64_t heard_ = 0;    // the last `asked` of OnFigures()
   bool wanted_ = false;  // whether a checkpoint was asked for
-  // The best value of keep_best since the start, the resumption or a checkpoint that failed. What a checkpoint of
-  // before has may be better still.
+  // The best value of keep_best since the start, the resumption or a checkpoint that failed. An earlier checkpoint may
+  // have a better value still.
   std::optional<double> best_;
   std::optional<double> slowest_s_;
   // On rank 0: whether the user waits for a checkpoint, and whether for the one that is being written.

@@ -108,12 +108,12 @@ void MemoryAccount::OnWatched(Step& step) {
     kept_ = {};
     kept_.is_known = true;
     for (const KeptMemory& kept : watch.tally().Kept()) {
-      // What has an owner is there to stay.
+      // Memory that has an owner is meant to stay.
       if (kept.owner != MemoryOwner::kUnknown) continue;
       if (kept_.bytes == 0) kept_.place = PlaceOf(kept);
       kept_.bytes += kept.bytes;
     }
-    // What takes the place of something older makes nothing grow.
+    // Memory that replaces older memory is no growth.
     kept_.bytes = std::clamp<int64_t>(watch.Growth(), 0, kept_.bytes);
     if (reported_ && !rose_) return;
   }

@@ -1,8 +1,8 @@
 // MicroBatchChoice: chooses how many micro-batches a step has, for micro_batch: AUTO.
 //
 // Promise: every rank gets the same number. It is the least power of two with which the memory that is foretold (trainer/run/foretell.h)
-// fits into each rank's GPU, with 5 % of the GPU left where that can be, and nothing is measured or remembered for it. What is computed is
-// the same with any number.
+// fits into each rank's GPU, with 5 % of the GPU left where that can be, and nothing is measured or remembered for it.
+// The step computes the same with any number.
 //
 // what can fail -> what the caller sees -> the test that shows it
 //   not even one sample fits -> as many micro-batches as there are samples, so that the step runs out of memory and says
@@ -36,7 +36,7 @@ class MicroBatchChoice {
   std::optional<MicroBatchChosen> Fewer(int64_t step, int64_t accumulation);
 
  private:
-  // What of the GPU's memory there is for this run, if a share of it is left.
+  // Returns the bytes of the GPU's memory that this run may use if the share `left` of the GPU is left free.
   int64_t Room(double left) const;
   // Throws Error.
   int64_t FewestThatFit();
