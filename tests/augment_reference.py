@@ -71,7 +71,7 @@ def draw(options, seed, epoch, index, height, width):
 
 
 def augmented(pixels, options, seed, epoch, indices):
-    """Of a micro-batch of bytes: its images in [0, 1], and the own share in the loss."""
+    """Returns the images of a micro-batch of bytes, in [0, 1], and the own share in the loss."""
     height, width = pixels.shape[-2:]
     draws = [draw(options, seed, epoch, index, height, width) for index in indices]
     images = V.to_dtype(pixels, torch.float32, scale=True)

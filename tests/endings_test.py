@@ -86,7 +86,7 @@ class Job(Started):
         return found
 
     def status(self):
-        """Of its end, as a shell has it."""
+        """Returns the status of its end, as a shell reports it."""
         code = self.process.wait(timeout=LONG_S)
         return code if code >= 0 else 128 - code
 
@@ -100,7 +100,7 @@ def kill(pids, number, dice=None):
             pass
 
 
-# What happens to a job, and which statuses it may have then; 0: it had ended before.
+# The things that happen to a job, and the statuses that it may have then; 0: it had ended before.
 ENDS = {
     "Ctrl-C": (lambda job, dice: job.type(b"\x03"), {INTERRUPTED}),
     "Ctrl-C twice": (lambda job, dice: job.type(b"\x03\x03"), {INTERRUPTED}),

@@ -131,7 +131,7 @@ def test_torchvisions_resnet_with_another_head(tmp_path):
     assert 0 < weights["fc.weight"].abs().max() <= 512**-0.5
     assert weights["bn1.num_batches_tracked"] == 1
 
-    # What is evaluated is what was trained, head included.
+    # The evaluation uses the trained weights, head included.
     loss = events(tmp_path / "run", "done")[0]["val_loss"]
     evaluated = Run(["evaluate", tmp_path / "run"])
     assert evaluated.status == DONE, evaluated

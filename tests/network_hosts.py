@@ -32,7 +32,7 @@ def why_not():
     return ""
 
 
-# What a keeper does when the test's process has ended, however it did.
+# A keeper runs this when the test's process has ended, however it ended.
 KILL_ALL = """
     own=$(readlink /proc/$$/ns/net)
     for process in /proc/[0-9]*; do
@@ -43,7 +43,7 @@ KILL_ALL = """
 
 
 class Namespaces:
-    """Of one machine. They last as long as their keeper."""
+    """The namespaces of one machine. They last as long as their keeper."""
 
     def __init__(self, script):
         script += f"\necho ready\nread -r line || true\n{KILL_ALL}"
@@ -85,7 +85,7 @@ class Namespaces:
 
 
 def shared_places(folder):
-    """What of /tmp all machines see: the test's folder, the program and what it needs."""
+    """Returns the parts of /tmp that all machines see: the test's folder, the program and the files that it needs."""
     named = [pathlib.Path(path).absolute() for path in (folder, LOCKSTEP, DIGITS, sys.prefix)]
     paths = [*named, *(path.resolve() for path in named)]
     return sorted({TMP / path.parts[2] for path in paths if TMP in path.parents})

@@ -95,7 +95,7 @@ def read_events(path):
             continue
         for kind, identity in event.get("id", {}).items():
             if kind == "testResult" and "testResult" in event:
-                # Of several attempts the last counts.
+                # If there were several attempts, the last one counts.
                 shard = identity["label"], identity.get("run"), identity.get("shard")
                 results[shard] = event["testResult"]
             elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
@@ -129,7 +129,7 @@ def line_of(counts):
 
 
 def summary_of(targets, status):
-    """What is said of a run with that exit status of Bazel's: lines, and the counts of the last one."""
+    """Returns the summary of a run with that exit status of Bazel's: lines, and the counts of the last one."""
     passed, failed, skipped = counts_of(targets)
     times = [(target.seconds, label) for label, target in sorted(targets.items()) if target.built]
     cases = [(case, label) for label, target in sorted(targets.items()) for case in target.cases]
@@ -297,7 +297,8 @@ def git(*words):
 
 
 def state_of_tree():
-    """The commit; nothing where files differ from it. What fuzzing adds to the corpus is no difference."""
+    """Returns the commit, or nothing where files differ from it. Files that fuzzing adds to the corpus are no
+    difference."""
     changes = git("status", "--porcelain", "--", ".", ":!tests/fuzz/corpus")
     return git("rev-parse", "HEAD") if changes == "" else None
 

@@ -140,7 +140,7 @@ class Cluster:
         return self.run("sbatch", "--parsable", script, cwd=cwd).strip()
 
     def of(self, job, field):
-        """What Slurm says of it."""
+        """Returns the field's value in Slurm's description of the job."""
         words = dict(word.split("=", 1) for word in self.run("scontrol", "show", "job", job).split() if "=" in word)
         return words[field]
 

@@ -47,7 +47,8 @@ def broken_links(page):
 
 
 def commands_in(page):
-    """What a reader would type: lines of code, and what tables and sentences have between backticks."""
+    """Returns the commands that a reader would type: lines of code, and what tables and sentences have between
+    backticks."""
     text = page.read_text()
     lines = re.findall(r"(?m)^(?:    |)\$ (.*)$", text) + re.findall(r"(?m)^    (\./lockstep .*)$", text)
     return lines + re.findall(r"`((?:\./)?lockstep [^`]*)`", text)

@@ -1,4 +1,4 @@
-"""What a run and `lockstep watch` tell of real GPUs, beside what nvidia-smi tells meanwhile."""
+"""The readings of real GPUs that a run and `lockstep watch` show, beside those of nvidia-smi at the same time."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ def smi(*words):
 
 
 def gpus():
-    """What nvidia-smi tells of each GPU now; None is what it does not tell."""
+    """Returns nvidia-smi's readings of each GPU now; None stands for those that it does not report."""
     found = []
     for row in smi("--query-gpu=" + ",".join(QUERY)):
         values = {}
