@@ -68,7 +68,7 @@ class Model : public torch::nn::Module {
   virtual at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target);
 
   // Returns the sum of the weights that loss.class_weight gives the targets, 0-dimensional float32. The loss of a
-  // global batch is the sum of the losses divided by the sum of the weights. Undefined if each target weighs 1.
+  // global batch is the sum of the losses divided by the sum of the weights. It is undefined if each target weighs 1.
   at::Tensor WeightSum(const at::Tensor& target) const;
   bool WeighsTargets() const { return loss_ && loss_->WeighsTargets(); }
 
@@ -120,7 +120,7 @@ class Model : public torch::nn::Module {
   std::vector<at::Tensor> Checkpointed(const std::vector<at::Tensor>& inputs,
                                        ActivationBlock block) const;
 
-  // The same for a block that takes one tensor and returns one.
+  // Does the same for a block that takes one tensor and returns one.
   at::Tensor Checkpointed(const at::Tensor& input,
                           std::function<at::Tensor(const at::Tensor&)> block) const;
 

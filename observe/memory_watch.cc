@@ -111,7 +111,7 @@ class MemoryWatch::Reporter final : public profiler::ProfilerStateBase {
     watches_ = false;
   }
 
-  // Only while it does not watch.
+  // May be called only while it does not watch.
   MemoryTally& tally() { return tally_; }
 
  private:

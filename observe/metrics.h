@@ -50,7 +50,7 @@ struct Metric {
 // Returns the metrics in one line, such as "loss 0.0532  accuracy 0.9889".
 std::string MetricsText(const std::vector<Metric>& metrics);
 
-// The same of the metrics that short lines tell (observe/metric_order.h).
+// Returns such a line of the metrics that short lines show (observe/metric_order.h).
 std::string BriefMetricsText(const std::vector<Metric>& metrics);
 
 class Metrics {

@@ -48,7 +48,8 @@ class MetricsRing {
   struct Entry {
     StepReport report;
     at::Tensor figures;  // on the host
-    // On a GPU: when the device came to the step, if it was done with the last one by then, and was done with it.
+    // On a GPU: the moments when the device came to the step, if it was done with the last one by then, and when it was
+    // done with the step.
     Event begin;
     Event end;
     bool is_delayed =

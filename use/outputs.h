@@ -37,7 +37,7 @@ PredictionColumn NumberColumn(const Outputs& outputs, const std::string& name, i
 // Returns the columns that predictions have beside the samples' names. For classes they are `label` and, with
 // best_only, `probability`, which is that of this class; otherwise the probability of each class under its name, or
 // under probability_0, ... For labels they are `probability`, or probability_0, ...; for numbers `value`, or value_0,
-// ... ...
+// and so on. ... ...
 std::vector<PredictionColumn> ColumnsOf(const Outputs& outputs);
 
 }  // namespace lockstep

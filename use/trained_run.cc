@@ -62,10 +62,10 @@ LoadedRun LoadRun(const NamedRun& run, const Extensions& extensions, const World
   return loaded;
 }
 
-// Null if the run held nothing back.
+// Returns the samples that the run held back; null if there are none.
 std::shared_ptr<const Dataset> HeldBack(config::Config config, const Extensions& extensions,
                                         const World& world) {
-  // Nothing can stand for a sample whose prediction was asked for.
+  // A bad sample must not be replaced by another one here, because its own prediction was asked for.
   config.mutable_data()->clear_bad_samples();
   return OpenTrainingData(config, extensions.datasets, world).validation;
 }

@@ -337,7 +337,7 @@ at::Tensor ExportedGraph::Run(const std::vector<at::Tensor>& inputs) const {
 }
 
 at::Tensor ExportedGraph::RunWithoutSamples(const std::vector<at::Tensor>& inputs) const {
-  // Until the next run: backward may compute norms again.
+  // This holds until the next run, because backward may compute norms again.
   parsed_->shared.has_samples = false;
   return Computed(inputs);
 }

@@ -94,7 +94,7 @@ void FuseMultiheadAttention(Rewriter& rewriter, int64_t node) {
   if (!before.is_there()) return;
   const Argument input = before.arguments()[0];
 
-  // On to the result.
+  // The chain from the attention to the result.
   NodeChain after(rewriter, node);
   after.On("aten::permute").WithIntegers(1, {2, 0, 1, 3});
   if (!after.is_there()) return;

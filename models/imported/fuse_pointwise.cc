@@ -29,7 +29,7 @@ struct Operation {
 
 TermId Least(Expressions& to, TermId a, TermId b) { return to.IfAtMost(a, b, a, b); }
 
-// Between two numbers, outside of which it does not follow x.
+// Returns x, limited to the range from `low` to `high`.
 TermId Between(Expressions& to, TermId x, double low, double high) {
   const TermId least = to.Constant(low);
   const TermId most = to.Constant(high);
@@ -56,7 +56,7 @@ TermId Gelu(Expressions& to, TermId x, bool tanh) {
 
 TermId Elu(Expressions& to, TermId x, double alpha, double scale, double input_scale) {
   const TermId zero = to.Constant(0);
-  // Not exp(x) where x is great, since a gradient of 0 times infinity is none.
+  // exp() must not see great values of x, because a gradient of 0 times infinity is not a number.
   const TermId raised = to.Exp(Times(to, Least(to, x, zero), input_scale));
   return to.IfAtMost(x, zero, Times(to, to.Difference(raised, to.Constant(1)), alpha * scale),
                      Times(to, x, scale));

@@ -102,7 +102,7 @@ std::optional<RmsNorm> WrittenOut(const Rewriter& rewriter, int64_t rsqrt) {
   return norm;
 }
 
-// torch.nn.RMSNorm's operation.
+// Returns the norm if the node's operation, that of torch.nn.RMSNorm, has arguments that can be fused.
 std::optional<RmsNorm> Called(const Rewriter& rewriter, int64_t node) {
   const std::vector<Argument>& arguments = rewriter.At(node).arguments;
   if (IntegersOf(arguments[1]).size() != 1 || !IsValue(arguments[0]) || !IsValue(arguments[2]) ||

@@ -24,7 +24,7 @@ std::optional<int64_t> ScaledDimension(const at::Tensor& scale, const at::Tensor
   return std::nullopt;
 }
 
-// Undefined where the kernels do not compute it.
+// The result is undefined where the kernels do not compute it.
 ops::ScaledSumResult Fused(const at::Tensor& x, const at::Tensor& branch, const at::Tensor& scale,
                            bool rounds) {
   const std::optional<int64_t> dimension = ScaledDimension(scale, branch);

@@ -303,7 +303,7 @@ ExportedGraph::Tensors RowsTensors() {
   return tensors;
 }
 
-// In float32, and rounded by autocast. `sizes` are x's.
+// Compares in float32, and rounded by autocast. `sizes` are x's.
 void ExpectAlikeAndRounded(const std::string& text, at::IntArrayRef sizes,
                            ExportedGraph::Tensors (*make)(), const ExpectedOf& expected) {
   const auto x = [&] { return at::randn(sizes).requires_grad_(); };
@@ -481,7 +481,7 @@ TEST(Fuse, TakesTheScaleToTheSum) {
   };
   EXPECT_EQ(NodesOf(RowsText(nodes("add"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add"), 9), expected);
-  // In place.
+  // The same in place is fused, too.
   EXPECT_EQ(NodesOf(RowsText(nodes("add_"), 9)), 4);
   ExpectComputesRows(RowsText(nodes("add_"), 9), expected);
   // Something between changes a tensor in place.

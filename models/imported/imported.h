@@ -35,7 +35,7 @@ class Imported : public Model {
   // The loss that the file has, or that of the task. The mean that a loss may return counts for each sample.
   at::Tensor LossSum(const at::Tensor& output, const at::Tensor& target) override;
 
-  // Without the buffers that the module does not save either, and without the constants of the graphs.
+  // Leaves out the buffers that the module does not save either, and the constants of the graphs.
   std::vector<NamedTensor> State() const override;
   std::vector<std::string> HeadPrefixes() const override { return head_; }
   std::vector<at::Tensor> ConvolutionWeights(bool rounds) const override;

@@ -1,8 +1,9 @@
 // Rewriter: a program whose nodes are being replaced by fused operations (fuse.h), and what the patterns ask of it.
 //
-// A pattern finds a chain of nodes, and Put() lets one operation take its place: where the last of them stood, because
-// what they use has arisen by then. Nobody may use what arises within the chain, other than the results that the
-// operation gives. A chain is left as it is if an operation between changes a tensor in place, which the chain may read.
+// A pattern finds a chain of nodes, and Put() replaces it by one operation in the place of the chain's last node,
+// because all inputs of the chain have arisen by then. Nobody may use values that arise within the chain, other than
+// the results that the operation gives. A chain is left as it is if an operation between changes a tensor in place,
+// which the chain may read.
 #pragma once
 
 #include <cstdint>
@@ -64,8 +65,8 @@ class Rewriter {
   // named; -1: there is none.
   int64_t OwnMakerOf(int64_t user, size_t argument = 0, std::string_view name = {}) const;
 
-  // The only node that uses the result of this one, of the same modes and of one result itself; -1: there are several,
-  // or none. With OnlyUserOf of a value likewise, whatever it arises with.
+  // OnlyUser() returns the only node that uses the result of `node`, if it has the same modes and one result itself;
+  // -1: there are several, or none. OnlyUserOf() does the same for a value, whatever node makes it.
   int64_t OnlyUser(int64_t node) const;
   int64_t OnlyUserOf(int64_t value, const Node& like) const;
 

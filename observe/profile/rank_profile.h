@@ -37,16 +37,16 @@ struct RankProfile {
   double step_ms = 0;           // from the first work of the steps to the last, for one step
   double busy_share = 0;        // the share of that time in which the device worked
   double attributed_share = 0;  // the share of the device's time whose phase is known
-  // On a GPU, whose kernels take which share of its time: Lockstep's fused operations, and LibTorch's operations one by
-  // one. The rest are the products, convolutions and attention of NVIDIA's libraries, and copies.
+  // On a GPU: the shares of its time that go to the kernels of Lockstep's fused operations, and to those of LibTorch's
+  // single operations. The rest are the products, convolutions and attention of NVIDIA's libraries, and copies.
   double fused_share = 0;
   double libtorch_share = 0;
   std::vector<std::pair<std::string, double>> phases_ms;  // for one step
   std::vector<KernelRow> kernels;                         // the heaviest first
 };
 
-// Returns what `trace` says, to which AddPlaces() (observe/profile/trace_places.h) has added places. `peak_flops`: of
-// the device, in FLOP/s; 0: unknown.
+// Returns the profile of a trace to which AddPlaces() (observe/profile/trace_places.h) has added places. `peak_flops`
+// is the device's, in FLOP/s; 0: unknown.
 RankProfile ProfileOf(const nlohmann::json& trace, bool on_gpu, double peak_flops);
 
 nlohmann::ordered_json JsonOf(const RankProfile& profile);

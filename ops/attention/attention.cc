@@ -73,7 +73,7 @@ at::Tensor AsNumbers(const at::Tensor& mask, at::ScalarType type) {
   return at::zeros(mask.sizes(), mask.options().dtype(type)).masked_fill_(~mask, kHidden);
 }
 
-// As ATen's own formulas do: _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
+// Calls the same functions as ATen's own formulas: _scaled_dot_product_{cudnn,flash}_attention in derivatives.yaml.
 class FusedAttention : public torch::autograd::Function<FusedAttention> {
  public:
   // with_gradient: whether backward may come; gradients are off in here, so ATen could not tell. `mask` is that of

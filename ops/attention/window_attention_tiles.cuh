@@ -78,7 +78,7 @@ __device__ void SetToZero(float (&products)[kTiles][4]) {
   }
 }
 
-// Computes products = left right^T. `left` and `right` are tiles, of `right` the first 8 kTiles rows.
+// Computes products = left right^T. `left` and `right` are tiles; only the first 8 kTiles rows of `right` are used.
 template <typename T, int kTiles>
 __device__ void MultiplyRows(float (&products)[kTiles][4], uint32_t left, uint32_t right) {
   uint32_t a[2][4];

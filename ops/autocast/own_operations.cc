@@ -33,7 +33,7 @@ std::optional<at::ScalarType> RoundedType() {
   return type == at::kHalf || type == at::kBFloat16 ? std::optional(type) : std::nullopt;
 }
 
-// As autocast rounds.
+// Rounds as autocast does.
 at::Tensor Rounded16(const at::Tensor& tensor, std::optional<at::ScalarType> type) {
   if (!type || !tensor.defined()) return tensor;
   if (tensor.is_cuda()) return at::autocast::cached_cast(*type, tensor, at::kCUDA);
@@ -68,7 +68,7 @@ at::Tensor WithBias(const at::Tensor& y, const MaybeTensor& bias) {
   return IsDefined(bias) ? y.add_(bias->to(y.scalar_type()).view({1, -1, 1, 1})) : y;
 }
 
-// Nothing: LibTorch's.
+// Returns nothing if LibTorch has to compute the convolution.
 MaybeTensor OwnConvolution(const at::Tensor& x, const at::Tensor& weight, const MaybeTensor& bias,
                            at::IntArrayRef strides, at::IntArrayRef paddings,
                            at::IntArrayRef dilations, int64_t groups,

@@ -84,7 +84,7 @@ bool IsPlannable(const at::Tensor& operand, const at::Tensor& like) {
          operand.is_contiguous(kLast) && IsAligned(operand);
 }
 
-// Nothing: ATen's.
+// Returns nothing if ATen has to compute the convolution.
 std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors tensors,
                                     const ConvolutionOptions& options) {
   if (tensors.x.dim() != 4 || tensors.weight.dim() != 4 || options.stride < 1 ||
@@ -119,7 +119,7 @@ std::optional<ConvolutionKey> KeyOf(ConvolutionPass pass, ConvolutionTensors ten
   return key;
 }
 
-// For all that is not planned.
+// Computes all convolutions that are not planned.
 at::Tensor AtenConvolution(ConvolutionPass pass, const ConvolutionTensors& tensors,
                            const ConvolutionOptions& options) {
   const c10::NoGradGuard no_gradients;
@@ -199,7 +199,7 @@ std::vector<ConvolutionPlan> Proposals(const ConvolutionKey& key, HeurMode_t mod
   return plans;
 }
 
-// Nothing: cuDNN refuses it, or it is none of those that are used.
+// Returns nothing if cuDNN refuses the plan, or if it is none of those that are used.
 std::optional<MadeConvolutionPlan> MakePlan(const ConvolutionKey& key, ConvolutionPlan plan) {
   auto made = std::make_shared<CudnnGraph>(key.type);
   Knobs knobs;

@@ -38,7 +38,7 @@ __device__ float2 ToFloats(unsigned word) {
   }
 }
 
-// The same of several words. The compiler would keep the words, and convert them again at each use.
+// Converts several words. Without this function the compiler would keep the words, and convert them again at each use.
 template <typename T, int kCount>
 __device__ void ConvertOnce(const unsigned (&words)[kCount], float2 (&values)[kCount]) {
 #pragma unroll

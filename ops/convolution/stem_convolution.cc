@@ -220,8 +220,8 @@ class FusedStemConvolution : public torch::autograd::Function<FusedStemConvoluti
   }
 };
 
-// Whether it is the kernels' convolution, of types that they know, and they can index x, of which there is
-// something.
+// Returns whether the kernels can compute this convolution: they know its sizes and types, x is not empty, and 32-bit
+// indices suffice for an image.
 bool IsFused(const at::Tensor& x, const at::Tensor& weight) {
   return IsOnGpu(x) && Is16Bit(x) && weight.scalar_type() == at::kFloat &&
          weight.device() == x.device() && x.dim() == 4 && x.numel() > 0 && weight.dim() == 4 &&

@@ -19,7 +19,7 @@ constexpr int kThreads = 256;
 
 using Words = Pack<uint16_t>;
 
-// Where an image has a square's first pixel, and whether it has.
+// The place of a square's first pixel in an image, and whether it lies inside of the image.
 struct FirstPixel {
   int row;
   int column;

@@ -176,7 +176,7 @@ class FusedPointwise : public torch::autograd::Function<FusedPointwise> {
       if (std::ranges::find(terms, term) == terms.end()) terms.push_back(term);
     }
     if (wanted.empty()) return results;
-    // As LibTorch does where a result in float32 is made of 16-bit values: their gradients have 16 bits.
+    // As in LibTorch, 16-bit values from which a float32 result is made have gradients of 16 bits.
     const at::ScalarType type = kept->types[wanted[0]];
     const bool is_narrow =
         std::ranges::all_of(wanted, [&](size_t i) { return kept->types[i] == type; });

@@ -490,7 +490,7 @@ __global__ void __launch_bounds__(kThreads) Backward(BatchNormBackward t, BatchN
       });
 }
 
-// As many blocks as the GPU holds at once.
+// Launches as many blocks as the GPU holds at once.
 template <typename Tensors>
 void LaunchForEachRow(void (*kernel)(Tensors, BatchNormShape), const Tensors& tensors, int pack,
                       const BatchNormShape& shape, cudaStream_t stream) {

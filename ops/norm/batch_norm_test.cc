@@ -491,7 +491,7 @@ TEST_P(BatchNormTest, CountsBatches) {
   JoinBatchNorms(x, norm, x, other);
   EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 3);
   EXPECT_EQ(other.num_batches_tracked.item<int64_t>(), 1);
-  // One row, too, which the running statistics cannot follow.
+  // Batches of one row count, too, although the running statistics cannot follow them.
   norm.running_mean = at::Tensor();
   norm.running_var = at::Tensor();
   BatchNorm(Random({1, 16}), norm, Activation::kNone);

@@ -71,7 +71,7 @@ template <typename T>
 __device__ Keys<T> KeysOf(const uint4& words, const Affine<Pack<T>::kSize>& norm, int code) {
   constexpr int kSize = Pack<T>::kSize;
   const Floats<kSize> x = ToFloats<T>(words);
-  // In words, of which the compiler rounds two values at once.
+  // The values are rounded in words, because the compiler rounds two values of a word at once.
   Pack<T> rounded;
 #pragma unroll
   for (int i = 0; i < kSize; ++i) rounded.values[i] = FromFloat<T>(norm(x.values[i], i));
@@ -176,7 +176,7 @@ struct PooledPixel {
         row(static_cast<int>(index / shape.pooled_width % shape.pooled_height)),
         column(static_cast<int>(index % shape.pooled_width)) {}
 
-  // Without the divisions.
+  // Adds without the divisions of the constructor.
   __device__ void Add(const PooledPixel& other, const NormPoolShape& shape) {
     column += other.column;
     const int over = column >= shape.pooled_width ? 1 : 0;

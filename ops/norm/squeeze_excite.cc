@@ -40,7 +40,7 @@ class Pair : public torch::CustomClassHolder {
     backward_ = torch::autograd::get_current_graph_task_id();
   }
 
-  // Nothing, if it was left in another run of backward.
+  // Returns nothing if the tensors were left in another run of backward.
   Left TakeLeft() {
     Left left = std::exchange(left_, {});
     return backward_ == torch::autograd::get_current_graph_task_id() ? left : Left();
@@ -58,7 +58,7 @@ void KeepPair(AutogradContext* context, const PairPointer& pair) {
   context->saved_data["pair"] = c10::IValue::make_capsule(pair);
 }
 
-// Null: it has none.
+// Returns the pair that KeepPair() has kept; null if there is none.
 PairPointer PairOf(const AutogradContext& context) {
   const auto found = context.saved_data.find("pair");
   if (found == context.saved_data.end()) return {};
@@ -150,7 +150,7 @@ class FusedSqueeze : public torch::autograd::Function<FusedSqueeze> {
   }
 
  private:
-  // By operations that have gradients. Nothing is left then.
+  // Uses operations that have gradients. Nothing is left for Squeeze() then.
   static at::Tensor Plain(const variable_list& gradients, double pixels, at::IntArrayRef sizes) {
     if (!gradients[0].defined()) return gradients[kSameX];
     const at::Tensor of_mean = (gradients[0] / pixels).expand(sizes);

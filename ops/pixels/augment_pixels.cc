@@ -59,7 +59,7 @@ at::Tensor WithColours(at::Tensor x, const float* draws) {
   return x;
 }
 
-// In place.
+// Mixes the boxes of neighbouring images in place.
 void MixBoxes(const at::Tensor& images, const float* draws) {
   const auto box = [&](const at::Tensor& all) {
     return all.slice(2, static_cast<int64_t>(draws[kTop]), static_cast<int64_t>(draws[kBottom]))

@@ -25,10 +25,10 @@ constexpr int kNeighbours = 96;
 constexpr size_t kParents = 4;    // of neighbours
 constexpr size_t kFinalists = 5;  // the first included
 
-// A search's time, at least; a slow operation's is longer.
+// A search takes at least kSearch_us, and at least the time of kSearchRuns runs of the first candidate.
 constexpr double kSearch_us = 80e3;
 constexpr double kSearchRuns = 48;
-// Shares of it, when one part has to end.
+// The shares of a search's time after which its first two parts have to end.
 constexpr double kProposalsEnd = 0.45;
 constexpr double kNeighboursEnd = 0.65;
 
@@ -45,7 +45,7 @@ class Search {
     const std::optional<double> first_us = TimeOnce(0);
     TORCH_CHECK(first_us, "the plan that was proposed first does not run");
     limit_us_ = std::max(kSearch_us, kSearchRuns * *first_us);
-    // So that short ones are not lost in the clock's steps of half a microsecond.
+    // Short candidates are repeated, because the clock has steps of half a microsecond.
     repeats_ = std::clamp(static_cast<int>(100 / std::max(1.0, *first_us)), 1, 10);
     times_us_ = {{*first_us, 0}};
     for (size_t i = 1; i < proposed && Elapsed_us() < kProposalsEnd * limit_us_; ++i) Time(i);
@@ -75,15 +75,15 @@ class Search {
     return false;
   }
 
-  // Undefined: it does not run.
+  // Returns an undefined tensor if the candidate does not run.
   at::Tensor Sample(size_t candidate) {
     at::Tensor sample = candidates_.Sample(candidate);
     if (!sample.defined()) std::ignore = cudaGetLastError();
     return sample;
   }
 
-  // Nothing: it does not run. The run before the timed ones loads the kernel, and keeps the GPU busy while
-  // those are queued.
+  // Returns nothing if the candidate does not run. The run before the timed ones loads the kernel, and keeps the GPU
+  // busy while those are queued.
   std::optional<double> TimeOnce(size_t candidate) {
     at::cuda::CUDAEvent begin(cudaEventDefault);
     at::cuda::CUDAEvent end(cudaEventDefault);

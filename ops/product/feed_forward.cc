@@ -54,7 +54,7 @@ struct Hidden {
 // x: [rows, inputs]; fc: in x's type.
 Hidden HiddenOf(const at::Tensor& x, const at::Tensor& fc, const at::Tensor& fc_bias,
                 bool wants_inner) {
-  // As MatrixProduct() calls its own.
+  // The event has the name of MatrixProduct()'s own.
   RECORD_FUNCTION(kMatrixProductEvent, std::vector<c10::IValue>({x, fc}));
   const HiddenShape shape = ShapeOf(x, fc.size(1));
   const at::Tensor hidden = at::empty({shape.rows, shape.hidden}, x.options());

@@ -49,7 +49,7 @@ class FeedForwardTest : public OpTest {
     const auto* properties = at::cuda::getCurrentDeviceProperties();
     return properties->major == 9 && properties->minor == 0;
   }
-  // One of the composition, and one of the kernels where there are any.
+  // Returns a case for the composition, and one for the kernels where there are any.
   std::vector<Case> Cases() const {
     return IsFused() ? std::vector<Case>{kSmallCase, kFusedCases[1]}
                      : std::vector<Case>{kSmallCase};
@@ -60,7 +60,7 @@ class FeedForwardTest : public OpTest {
     sizes.push_back(width);
     return sizes;
   }
-  // Such that all layers' values are about 1.
+  // Returns a weight with which all layers' values are about 1.
   at::Tensor Weight(int64_t inputs, int64_t outputs, WeightLayout layout) const {
     const bool inputs_first = layout == WeightLayout::kInputsOutputs;
     const at::Tensor weight = at::randn(
@@ -144,7 +144,7 @@ TEST_P(FeedForwardTest, FusedItIsTheTwins) {
   }
 }
 
-// By products with ones on the diagonal, which round nothing.
+// The products have ones on the diagonal, so they round nothing.
 TEST_P(FeedForwardTest, FusedItsActivationIsAsCloseAsItSays) {
   if (!IsFused()) GTEST_SKIP() << "needs a GPU of compute capability 9.0, and 16 bits";
   constexpr int64_t kWidth = 256;

@@ -114,7 +114,7 @@ TEST_P(LinearTest, AddsToTheGradientsThatAreThere) {
     const at::Tensor weight =
         layout == WeightLayout::kInputsOutputs ? Parameter({24, 40}) : Parameter({40, 24});
     ExpectAddsToGradients([&] { Linear(x, weight, bias, layout).backward(dy); }, {weight, bias});
-    // One that is used twice.
+    // This weight is used twice.
     ExpectAddsToGradients(
         [&] {
           (Linear(x, weight, bias, layout) + Linear(x, weight, /*bias=*/{}, layout)).backward(dy);

@@ -28,7 +28,7 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-// As a matrix may lie, of any sizes.
+// The ways in which a matrix of any size may lie in memory.
 enum class Lies { kByRows, kByColumns, kInWiderRows, kMisaligned };
 constexpr Lies kEveryWay[] = {Lies::kByRows, Lies::kByColumns, Lies::kInWiderRows,
                               Lies::kMisaligned};

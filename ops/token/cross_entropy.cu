@@ -1,5 +1,5 @@
-// Rows that are swept, once or twice, held in registers whole, or so short that a thread has one. Long ones are cross_entropy_pipeline.cuh's, where the
-// GPU can.
+// The kernels for rows that are swept once or twice, that are held in registers whole, or that are so short that a
+// thread has one. cross_entropy_pipeline.cuh has the kernels for long rows, on GPUs that can run them.
 #include <cmath>
 #include <cstring>
 
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
   Load(x, thread, shape, held);
   Seen seen;
   Add(held, thread, shape, seen);
-  // Before any thread writes: OfBlock is a barrier.
+  // The logit is read before any thread writes, because OfBlock is a barrier.
   const float logit = column.Logit(x);
   seen = OfBlock(seen);
   const LogSum log_sum{seen.greatest, logf(seen.exp_sum)};
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kMostThreads, 1)
                          CrossEntropyShape shape) {
   const int64_t row = blockIdx.x;
   T* x = logits + row * shape.columns;
-  // Before any thread writes: OfBlock is a barrier.
+  // The target's logit is read before any thread writes, because the sweep ends with a barrier.
   const Target column(target[row], shape);
   const float logit = column.Logit(x);
   const Seen seen = Sweep<T, kSize>(x, shape);

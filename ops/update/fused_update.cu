@@ -177,7 +177,7 @@ __device__ float2 BlockSums(float2 sums) {
   return sums;
 }
 
-// The chunk's packs of kSize from element `begin` on; gradient: the chunk's.
+// Updates the chunk's packs of kSize values from element `begin` on. `gradient` is the chunk's.
 template <int kSize, typename Rounded, typename Rule>
 __device__ void Update(const UpdateChunk& chunk, const float* gradient, int64_t begin,
                        float grad_divisor, Rule& rule) {

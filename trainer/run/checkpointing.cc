@@ -137,7 +137,7 @@ void Checkpointing::Save(int64_t steps_done) {
 
 void Checkpointing::SaveLast(int64_t steps_done, const std::function<void()>& see_figures) {
   see_figures();
-  // Also where this process has made no step.
+  // This is needed also if this process has made no step.
   saver_.Release(steps_done);
   FinishSaving();
   if (begun_ != steps_done) {

@@ -51,7 +51,7 @@ class Unanswered final : public Communicator {
 
   Work AllReduceSum(at::Tensor, Label) override { return {}; }
   Work Broadcast(at::Tensor, int, Label) override { return {}; }
-  // As if all ranks had the same.
+  // Acts as if all ranks had the same input.
   Work AllGather(at::Tensor output, at::Tensor input, Label) override {
     output.view({ranks_, -1}).copy_(input.view({1, -1}).expand({ranks_, -1}));
     return {};
@@ -144,7 +144,7 @@ Foreteller::Foreteller(const config::Config& config, const SampleSpec& spec, con
         config.model().name());
   }
   Renew(*model_);
-  // As it lies on a GPU.
+  // The model then lies in memory as on a GPU.
   model_->MoveTo(kForetold, /*rounds=*/Is16Bit(precision));
   for (const at::Tensor& parameter : model_->parameters()) parameters_ += parameter.numel();
 }

@@ -62,13 +62,13 @@ class Foreteller {
   int64_t parameters_ = 0;
 };
 
-// Returns a Foreteller of this rank when it trains `config`, which names the samples' shape and classes. Null on a CPU, and
-// for a model that may read values.
+// Returns a Foreteller of this rank when it trains `config`, which names the samples' shape and classes. It is null on
+// a CPU, and for a model that may read values.
 std::unique_ptr<Foreteller> ForetellerOf(const config::Config& config, const Models& models,
                                          const World& world);
 
-// Returns what is foretold of the memory of this rank's GPU, if steps are made so. Nothing without a foreteller, and of a
-// model with an operation that cannot be foretold.
+// Returns the foretold memory of this rank's GPU, if steps have that form. Returns nothing without a foreteller, or if
+// the model has an operation that cannot be foretold.
 std::optional<MemoryReport> ForetoldMemoryOf(Foreteller* foreteller, const StepForm& form,
                                              const World& world);
 

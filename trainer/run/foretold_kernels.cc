@@ -104,7 +104,7 @@ at::Tensor Convolution(const at::Tensor& x, const at::Tensor& weight,
                                : (size + 2 * of(padding, i) - kernel) / of(stride, i) + 1);
   }
   const at::MemoryFormat format = FormatOf(x, weight);
-  // As cuDNN wants them.
+  // cuDNN wants both in this format.
   const at::Tensor input = x.contiguous(format);
   const at::Tensor filter = weight.contiguous(format);
   const at::Tensor y = at::empty(sizes, input.options(), format);
@@ -306,13 +306,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> NativeBatchNormBackward(
   return {at::empty_like(x), at::empty({x.size(1)}, floats), at::empty({x.size(1)}, floats)};
 }
 
-// A result like the largest argument: of functions of single elements, and of their gradients.
+// Makes a result like the largest argument, for functions of single elements and for their gradients.
 void LikeLargest(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   at::Tensor largest;
   for (const c10::IValue& value : torch::jit::pop(*stack, operation.schema().arguments().size())) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
-    // A condition decides about sizes alone.
+    // A bool argument is a condition: it may give the result its size, but not its type.
     if (!largest.defined() || tensor.numel() > largest.numel() ||
         largest.scalar_type() == at::kBool) {
       largest = tensor;

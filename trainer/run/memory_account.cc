@@ -192,7 +192,7 @@ void MemoryAccount::TakeErrors() {
   for (const std::string& error : history_->TakeErrors()) events_.Emit(RunWarning{error});
 }
 
-// On any thread. A step that is made in ever smaller pieces fails several times.
+// May be called on any thread. A step that is made in ever smaller pieces fails several times.
 void MemoryAccount::OnFailure() {
   const int64_t step = number_;
   if (failed_in_.exchange(step) != step) WriteSnapshot(fmt::format("failed-step-{}", step));

@@ -27,7 +27,7 @@ class MicroBatchChoice {
   // it.
   MicroBatchChoice(const config::Config& config, Foreteller* foreteller, const World& world);
 
-  // Nothing: the config says itself how many there are.
+  // Returns nothing if the config itself gives the number of micro-batches.
   const std::optional<MicroBatchChosen>& chosen() const { return chosen_; }
 
   // Before step `step`, counted from 0, which would be made in `accumulation` micro-batches: returns how few the GPUs have

@@ -118,7 +118,7 @@ class TimeAccount {
   double reported_at_s_ = 0;
   std::map<int, RankSeconds> others_;  // on rank 0: the newest account of each other rank
 
-  // After a failure.
+  // These are set if this process continues a run after a failure.
   int64_t repeats_until_ = 0;  // the last step that is made again
   double failed_at_ = 0;  // Unix time of the last sign of the process that failed; 0: none failed
   double restart_s_ = 0;
